@@ -1,0 +1,1 @@
+//! What watches and measures: doctor, benchmarks and their reports.

@@ -1,0 +1,4 @@
+//! What unjank does for a session: settings. No D-Bus, no async, no printing, no environment.
+
+pub mod clock;
+pub mod settings;

@@ -1,0 +1,1 @@
+//! Group commit: the next batch gathers while one is made durable.

@@ -1,0 +1,1 @@
+//! The one-shot flag that tells dconf readers to open the database again.

@@ -1,0 +1,1 @@
+//! A simulated disk that explores every crash state and every failing call.

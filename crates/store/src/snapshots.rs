@@ -1,0 +1,1 @@
+//! The last good generations of a published file.

@@ -1,0 +1,1 @@
+//! gvdb: a hash table of values in one file, read in place (the format of dconf databases).

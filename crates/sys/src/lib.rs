@@ -1,0 +1,5 @@
+//! Linux as unjank needs it: the only floor, apart from the C boundary, with unsafe code.
+
+#![allow(unsafe_code, reason = "this is the crate where unsafe code may be")]
+
+pub mod map;

@@ -1,0 +1,3 @@
+//! The per-user daemon.
+
+fn main() {}

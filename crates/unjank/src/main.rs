@@ -1,0 +1,3 @@
+//! The `unjank` command.
+
+fn main() {}
