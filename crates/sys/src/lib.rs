@@ -2,4 +2,8 @@
 
 #![allow(unsafe_code, reason = "this is the crate where unsafe code may be")]
 
+pub mod device;
 pub mod map;
+pub mod memory;
+pub mod mounts;
+pub mod usage;
