@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use store::table::gvariant::Variant;
+use store::table::ByteOrder;
+use store::table::gvariant::{Type, Variant, View};
+
+use super::path;
 
 /// Changes by path, in the order in which they are applied: a directory's reset before what is set below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,16 +15,47 @@ impl Changeset {
     /// Reads the body of a `Change` call, an `a{smv}` in native byte order that nobody has checked.
     ///
     /// Never fails: an entry that is no key or directory, or gives a directory a value, is left out.
+    /// Of two entries for one path the last counts.
     #[must_use]
     pub fn decode(blob: &[u8]) -> Changeset {
-        let _ = blob;
-        todo!()
+        let mut changes = Changeset::default();
+        let Some(ty) = Type::parse("a{smv}") else { return changes };
+        let body = View::new(ty, blob, ByteOrder::NATIVE);
+        for entry in (0..body.len()).filter_map(|index| body.child(index)) {
+            let Some(path) = entry.child(0).and_then(View::as_str) else { continue };
+            let value = entry.child(1).and_then(|maybe| maybe.child(0)).and_then(|v| v.child(0));
+            if path::is_key(path) || (path::is_dir(path) && value.is_none()) {
+                changes.change(path, value.map(View::to_variant));
+            }
+        }
+        changes
     }
 
     /// Writes the body of a `Change` call.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        todo!()
+        let mut body = Vec::new();
+        let mut ends = Vec::with_capacity(self.0.len());
+        for (path, value) in &self.0 {
+            pad(&mut body);
+            let start = body.len();
+            body.extend_from_slice(path.as_bytes());
+            body.push(0);
+            let key_end = body.len() - start;
+            pad(&mut body);
+            if let Some(value) = value {
+                body.extend_from_slice(value.as_bytes());
+                body.push(0);
+            }
+            let width = offset_width(body.len() - start, 1);
+            push_offset(&mut body, key_end, width);
+            ends.push(body.len());
+        }
+        let width = offset_width(body.len(), ends.len());
+        for end in ends {
+            push_offset(&mut body, end, width);
+        }
+        body
     }
 
     /// Sets (`Some`) or resets (`None`) a key, or resets a directory; an earlier change of the same path is replaced.
@@ -44,5 +78,84 @@ impl Changeset {
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+}
+
+/// Pads to the alignment of a dict entry that holds a `v`, and of the `v` in it.
+fn pad(body: &mut Vec<u8>) {
+    body.resize(body.len().next_multiple_of(8), 0);
+}
+
+/// Returns the bytes of one framing offset of a container with `body` bytes and `count` offsets.
+fn offset_width(body: usize, count: usize) -> usize {
+    [1, 2, 4].into_iter().find(|width| (body + count * width) >> (8 * width) == 0).unwrap_or(8)
+}
+
+/// Framing offsets are little-endian in every byte order.
+fn push_offset(body: &mut Vec<u8>, offset: usize, width: usize) {
+    body.extend(offset.to_le_bytes().into_iter().take(width));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let byte =
+            |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        digits.chunks(2).map(byte).collect()
+    }
+
+    fn one(path: &str, value: Option<&str>) -> Changeset {
+        let mut changes = Changeset::default();
+        changes.change(path, value.map(|text| Variant::parse(None, text).unwrap()));
+        changes
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_libdconf() {
+        for (golden, changes) in [
+            ("2f612f6200000000 01000000 0069 00 05 10", one("/a/b", Some("1"))),
+            ("2f612f7300000000 686900 0073 00 05 0f", one("/a/s", Some("'hi'"))),
+            ("2f612f6200 000000 05 09", one("/a/b", None)),
+            ("2f612f00 00000000 04 09", one("/a/", None)),
+        ] {
+            assert_eq!(changes.encode(), hex(golden));
+            assert_eq!(Changeset::decode(&hex(golden)), changes);
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_is_left_out() {
+        let mut changes = Changeset::default();
+        for path in ["relative", "//a", "/a//b", "", "/dir/"] {
+            changes.change(path, Some(Variant::parse(None, "true").unwrap()));
+        }
+        changes.change("/", None);
+        changes.change("/k", None);
+        let read = Changeset::decode(&changes.encode());
+        assert_eq!(read.iter().collect::<Vec<_>>(), [("/", None), ("/k", None)]);
+    }
+
+    #[test]
+    fn large_changesets_survive_the_wire() {
+        for count in [0_usize, 1, 7, 300, 9000] {
+            let mut changes = Changeset::default();
+            for key in 0..count {
+                let text = format!("'{}'", "x".repeat(key % 400));
+                let value = (key % 5 != 0).then(|| Variant::parse(None, &text).unwrap());
+                changes.change(&format!("/some/directory/key-{key}"), value);
+            }
+            assert_eq!(Changeset::decode(&changes.encode()), changes, "{count}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_blob_is_too_broken_to_read(blob in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+            let changes = Changeset::decode(&blob);
+            proptest::prop_assert!(changes.iter().all(|(path, _)| path::is_path(path)));
+        }
     }
 }

@@ -2,7 +2,10 @@
 
 pub mod blame;
 pub mod changeset;
+pub mod database;
+pub mod effective;
 pub mod engine;
 pub mod history;
+pub mod merge;
 pub mod pacing;
 pub mod path;
