@@ -6,6 +6,7 @@ pub mod database;
 pub mod effective;
 pub mod engine;
 pub mod history;
+pub mod keyfile;
 pub mod merge;
 pub mod pacing;
 pub mod path;
