@@ -1,0 +1,158 @@
+//! `ca.desrt.dconf`, called.
+
+use std::num::NonZeroUsize;
+
+use futures_util::StreamExt;
+use zbus::{MatchRule, Message, MessageStream, Signature, Type};
+
+use super::{Client, ClientError, read};
+
+const SERVICE: &str = "ca.desrt.dconf";
+const WRITER: &str = "ca.desrt.dconf.Writer";
+/// Signals that may wait for a slow reader before its connection stops reading.
+const WAITING: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not 0");
+
+impl Client {
+    /// Sends a serialised changeset to the object of a database and returns the tag.
+    ///
+    /// The database is durable when this returns. Several calls may be under way at once; they are
+    /// applied in the order in which they were first polled.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Refused`]: nothing changed, or the text says what did.
+    pub async fn change(&self, object_path: &str, blob: &[u8]) -> Result<String, ClientError> {
+        let reply = self.call(SERVICE, object_path, WRITER, "Change", &Bytes(blob)).await?;
+        read(&reply, SERVICE)
+    }
+
+    /// Makes sure that the file of a database exists, as readers of a `service-db` need it.
+    ///
+    /// # Errors
+    ///
+    /// The file may not exist.
+    pub async fn init(&self, object_path: &str) -> Result<(), ClientError> {
+        self.call(SERVICE, object_path, WRITER, "Init", &()).await.map(|_| ())
+    }
+
+    /// Returns the text that `dconf blame` prints.
+    ///
+    /// # Errors
+    ///
+    /// There is no service, or blame is off.
+    pub async fn blame(&self) -> Result<String, ClientError> {
+        let reply = self
+            .call(SERVICE, "/ca/desrt/dconf", "ca.desrt.dconf.ServiceInfo", "Blame", &())
+            .await?;
+        read(&reply, SERVICE)
+    }
+
+    /// Asks whether the service is there to answer; starts it if the bus can.
+    ///
+    /// # Errors
+    ///
+    /// It is not.
+    pub async fn ping(&self) -> Result<(), ClientError> {
+        let peer = "org.freedesktop.DBus.Peer";
+        self.call(SERVICE, "/ca/desrt/dconf", peer, "Ping", &()).await.map(|_| ())
+    }
+
+    /// Receives the signals of one database that touch `path`: a key, a directory or `/`.
+    ///
+    /// Subscribed when this returns. A subscription that is not read stops its connection once 1024
+    /// signals wait, so give a slow reader a connection of its own.
+    ///
+    /// # Errors
+    ///
+    /// There is no subscription.
+    pub async fn subscribe(
+        &self,
+        object_path: &str,
+        path: &str,
+    ) -> Result<Subscription, ClientError> {
+        let rule = MatchRule::builder()
+            .msg_type(zbus::message::Type::Signal)
+            .interface(WRITER)
+            .path(object_path)
+            .arg_path(0, path)
+            .build()
+            .map_err(super::refused)?;
+        let stream = MessageStream::for_match_rule(rule, &self.connection, Some(WAITING)).await;
+        stream.map(Subscription).map_err(super::refused)
+    }
+
+    /// Tells readers of a system database that it was compiled anew; nobody answers.
+    ///
+    /// # Errors
+    ///
+    /// The signal was not sent.
+    pub async fn emit_writability(
+        &self,
+        object_path: &str,
+        path: &str,
+    ) -> Result<(), ClientError> {
+        self.connection
+            .emit_signal(None::<&str>, object_path, WRITER, "WritabilityNotify", &path)
+            .await
+            .map_err(super::refused)
+    }
+}
+
+/// A signal of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Values changed.
+    Notify {
+        /// A key, or a directory.
+        prefix: String,
+        /// What changed, relative to `prefix`; `[""]` if `prefix` itself.
+        changes: Vec<String>,
+        /// The tag that the reply to the change had; empty for a change from outside.
+        tag: String,
+    },
+    /// Locks may have changed below a path.
+    WritabilityNotify {
+        /// A key, or a directory.
+        path: String,
+    },
+}
+
+/// Signals as they come.
+#[derive(Debug)]
+pub struct Subscription(MessageStream);
+
+impl Subscription {
+    /// Waits for the next signal; `None` when the connection is gone. Nothing is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<Signal> {
+        loop {
+            if let Some(signal) = signal(&self.0.next().await?.ok()?) {
+                return Some(signal);
+            }
+        }
+    }
+}
+
+fn signal(message: &Message) -> Option<Signal> {
+    let body = message.body();
+    match message.header().member()?.as_str() {
+        "Notify" => {
+            let (prefix, changes, tag) = body.deserialize().ok()?;
+            Some(Signal::Notify { prefix, changes, tag })
+        }
+        "WritabilityNotify" => Some(Signal::WritabilityNotify { path: body.deserialize().ok()? }),
+        _ => None,
+    }
+}
+
+/// Bytes that are written at once, not one by one.
+struct Bytes<'a>(&'a [u8]);
+
+impl Type for Bytes<'_> {
+    const SIGNATURE: &'static Signature = &Signature::static_array(&Signature::U8);
+}
+
+impl serde::Serialize for Bytes<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0)
+    }
+}

@@ -1,0 +1,201 @@
+//! The calling end of the contracts: asynchronous, and [`blocking`] for programs without a runtime.
+
+pub mod blocking;
+mod dconf;
+mod probe;
+
+use std::io;
+use std::time::Duration;
+
+use zbus::connection::Builder;
+use zbus::{Connection, DynamicType, Message};
+
+pub use dconf::{Signal, Subscription};
+pub use probe::{Argument, Outcome};
+
+/// How long the reference client waits for the answer to a change.
+pub const TIMEOUT: Duration = Duration::from_secs(25);
+
+/// Why a call has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// There is no bus to ask.
+    #[error("cannot connect to the bus")]
+    NoBus(#[source] io::Error),
+    /// The service answered with an error; nothing says that it did anything.
+    #[error("{message}")]
+    Refused {
+        /// The D-Bus name of the error.
+        name: String,
+        /// Its text.
+        message: String,
+    },
+    /// There was no answer in time; the call may still take effect.
+    #[error("no answer from {destination} within {} s", waited.as_secs_f32())]
+    TimedOut {
+        /// Who was called.
+        destination: String,
+        /// How long we waited.
+        waited: Duration,
+    },
+    /// The connection broke; the call may have taken effect.
+    #[error("the connection to the bus broke")]
+    Broken(#[source] io::Error),
+    /// The answer is not what the contract says.
+    #[error("unexpected answer from {destination}")]
+    Unexpected {
+        /// Who was called.
+        destination: String,
+    },
+}
+
+/// One connection that calls. Clones share it; calls may overlap.
+#[derive(Clone, Debug)]
+pub struct Client {
+    connection: Connection,
+    timeout: Duration,
+}
+
+impl Client {
+    /// Connects to the bus at `address`, or to the session bus that the environment names.
+    ///
+    /// # Errors
+    ///
+    /// There is no connection.
+    pub async fn connect(address: Option<&str>) -> Result<Client, ClientError> {
+        let builder = match address {
+            Some(address) => Builder::address(address),
+            None => Builder::session(),
+        };
+        Client::build(builder).await
+    }
+
+    /// Connects to the system bus.
+    ///
+    /// # Errors
+    ///
+    /// There is no connection.
+    pub async fn system() -> Result<Client, ClientError> {
+        Client::build(Builder::system()).await
+    }
+
+    /// Uses a connection that exists.
+    #[must_use]
+    pub fn over(connection: Connection) -> Client {
+        Client { connection, timeout: TIMEOUT }
+    }
+
+    /// Waits at most this long for each answer from now on.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Returns our unique name; empty without a bus.
+    #[must_use]
+    pub fn unique_name(&self) -> &str {
+        self.connection.unique_name().map_or("", |name| name.as_str())
+    }
+
+    /// Returns the unique name of the owner of `name`, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// The bus did not answer.
+    pub async fn name_owner(&self, name: &str) -> Result<Option<String>, ClientError> {
+        match self.ask_bus("GetNameOwner", &name).await {
+            Ok(reply) => read(&reply, BUS).map(Some),
+            Err(ClientError::Refused { name, .. })
+                if name == "org.freedesktop.DBus.Error.NameHasNoOwner" =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the process id behind a name.
+    ///
+    /// # Errors
+    ///
+    /// The bus did not answer, or the name has no owner.
+    pub async fn pid_of(&self, name: &str) -> Result<u32, ClientError> {
+        read(&self.ask_bus("GetConnectionUnixProcessID", &name).await?, BUS)
+    }
+
+    /// Waits until the bus closes the connection.
+    pub async fn closed(&self) {
+        self.connection.closed().await;
+    }
+
+    async fn build(builder: Builder<'_>) -> Result<Client, ClientError> {
+        match builder.build().await {
+            Ok(connection) => Ok(Client::over(connection)),
+            Err(error) => Err(ClientError::NoBus(crate::raw::to_io(error))),
+        }
+    }
+
+    async fn ask_bus<B>(&self, method: &str, body: &B) -> Result<Message, ClientError>
+    where
+        B: serde::Serialize + DynamicType,
+    {
+        self.call(BUS, "/org/freedesktop/DBus", BUS, method, body).await
+    }
+
+    async fn call<B>(
+        &self,
+        destination: &str,
+        path: &str,
+        interface: &str,
+        method: &str,
+        body: &B,
+    ) -> Result<Message, ClientError>
+    where
+        B: serde::Serialize + DynamicType,
+    {
+        // Without a bus there is nobody to route by the destination.
+        let destination_field = self.connection.is_bus().then_some(destination);
+        let call =
+            self.connection.call_method(destination_field, path, Some(interface), method, body);
+        match tokio::time::timeout(self.timeout, call).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(error)) => Err(refused(error)),
+            Err(_) => Err(ClientError::TimedOut {
+                destination: destination.to_owned(),
+                waited: self.timeout,
+            }),
+        }
+    }
+}
+
+const BUS: &str = "org.freedesktop.DBus";
+
+fn read<'a, T>(reply: &Message, destination: &str) -> Result<T, ClientError>
+where
+    T: for<'d> zbus::wire::DynamicDeserialize<'d> + 'a,
+{
+    reply
+        .body()
+        .deserialize()
+        .map_err(|_| ClientError::Unexpected { destination: destination.to_owned() })
+}
+
+fn refused(error: zbus::Error) -> ClientError {
+    match error {
+        zbus::Error::MethodError(name, message, _) => ClientError::Refused {
+            name: name.to_string(),
+            message: message.unwrap_or_default(),
+        },
+        zbus::Error::FDO(error) => {
+            use zbus::DBusError;
+            match *error {
+                zbus::fdo::Error::ZBus(error) => ClientError::Broken(crate::raw::to_io(error)),
+                error => ClientError::Refused {
+                    name: error.name().to_string(),
+                    message: error.description().unwrap_or_default().to_owned(),
+                },
+            }
+        }
+        error => ClientError::Broken(crate::raw::to_io(error)),
+    }
+}

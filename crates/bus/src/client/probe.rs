@@ -1,0 +1,125 @@
+//! Calls that no contract foresees: for comparing services and for trying to break them.
+
+use zbus::Variant;
+use zbus::message::Flags;
+use zbus::wire::StructureBuilder;
+
+use super::{Client, ClientError};
+
+/// An argument of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// `s`
+    Text(String),
+    /// `as`
+    Texts(Vec<String>),
+    /// `ay`
+    Bytes(Vec<u8>),
+    /// `i`
+    Number(i32),
+    /// `b`
+    Truth(bool),
+    /// `v` that holds an argument.
+    Variant(Box<Argument>),
+}
+
+impl Argument {
+    fn variant(self) -> Variant<'static> {
+        match self {
+            Argument::Text(text) => Variant::new(text),
+            Argument::Texts(texts) => Variant::new(texts),
+            Argument::Bytes(bytes) => Variant::new(bytes),
+            Argument::Number(number) => Variant::new(number),
+            Argument::Truth(truth) => Variant::new(truth),
+            Argument::Variant(inside) => Variant::Variant(Box::new(inside.variant())),
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A reply.
+    Reply {
+        /// The signature of its body.
+        signature: String,
+        /// The body, if it is one string.
+        text: Option<String>,
+    },
+    /// An error.
+    Error {
+        /// Its D-Bus name.
+        name: String,
+        /// Its text.
+        message: String,
+    },
+}
+
+impl Client {
+    /// Calls any method with any arguments and says how that ended.
+    ///
+    /// # Errors
+    ///
+    /// There was no answer, or the call could not be made.
+    pub async fn try_call(
+        &self,
+        destination: &str,
+        path: &str,
+        interface: Option<&str>,
+        method: &str,
+        arguments: Vec<Argument>,
+    ) -> Result<Outcome, ClientError> {
+        let destination_field = self.connection.is_bus().then_some(destination);
+        let call = async {
+            if arguments.is_empty() {
+                return self
+                    .connection
+                    .call_method(destination_field, path, interface, method, &())
+                    .await;
+            }
+            let mut body = StructureBuilder::new();
+            for argument in arguments {
+                body.push_value(argument.variant());
+            }
+            let body = body.build()?;
+            self.connection.call_method(destination_field, path, interface, method, &body).await
+        };
+        match tokio::time::timeout(self.timeout, call).await {
+            Ok(Ok(reply)) => {
+                let body = reply.body();
+                Ok(Outcome::Reply {
+                    signature: body.signature().to_string_no_parens(),
+                    text: body.deserialize::<String>().ok(),
+                })
+            }
+            Ok(Err(error)) => match super::refused(error) {
+                ClientError::Refused { name, message } => Ok(Outcome::Error { name, message }),
+                error => Err(error),
+            },
+            Err(_) => Err(ClientError::TimedOut {
+                destination: destination.to_owned(),
+                waited: self.timeout,
+            }),
+        }
+    }
+
+    /// Sends a `Change` that asks for no answer.
+    ///
+    /// # Errors
+    ///
+    /// It was not sent.
+    pub async fn change_without_reply(
+        &self,
+        object_path: &str,
+        blob: &[u8],
+    ) -> Result<(), ClientError> {
+        let mut call = zbus::Message::method_call(object_path, "Change")
+            .interface("ca.desrt.dconf.Writer")
+            .with_flags(Flags::NO_REPLY_EXPECTED);
+        if self.connection.is_bus() {
+            call = call.destination("ca.desrt.dconf");
+        }
+        let call = call.build(&blob).map_err(super::refused)?;
+        self.connection.send(&call).await.map_err(super::refused)
+    }
+}

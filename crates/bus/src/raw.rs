@@ -1,0 +1,149 @@
+//! The wire: messages in the order in which they came, and out in the order in which they are to go.
+//!
+//! zbus's object server runs each call as a task of its own and knows its objects beforehand. dconf
+//! needs objects that exist for any name and a reply that is on the wire before the signal that tells
+//! of the same change, so calls are taken from the stream of messages by hand.
+
+use std::io;
+use std::sync::Arc;
+
+use futures_util::{FutureExt, StreamExt};
+use zbus::message::{Flags, Header, Type};
+use zbus::{Connection, DynamicType, Message, MessageStream};
+
+/// Messages this small are kept whole until they are answered.
+const KEEP_BYTES: usize = 4096;
+
+/// What is needed to answer a call.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    /// The unique name of the sender; empty without a bus.
+    pub(crate) sender: Arc<str>,
+    /// The call, or for a long one a message with the same header and no body.
+    call: Message,
+}
+
+impl Caller {
+    /// Remembers what an answer to `call` needs.
+    pub(crate) fn of(call: &Message, header: &Header<'_>) -> Caller {
+        let sender = header.sender().map_or("", |name| name.as_str()).into();
+        let call = if call.data().len() <= KEEP_BYTES {
+            call.clone()
+        } else {
+            // A batch may hold many calls for as long as the disk takes; their bodies are decoded by then.
+            zbus::message::Builder::from(header.clone()).build(&()).unwrap_or_else(|_| call.clone())
+        };
+        Caller { sender, call }
+    }
+
+    fn wants_reply(&self) -> bool {
+        !self.call.primary_header().flags().contains(Flags::NO_REPLY_EXPECTED)
+    }
+}
+
+/// One connection: what came in, and what waits to go out.
+#[derive(Debug)]
+pub(crate) struct Link {
+    connection: Connection,
+    stream: MessageStream,
+    outbox: Vec<Message>,
+}
+
+impl Link {
+    /// Takes over `connection`; must be called before it is first polled, or messages may be missed.
+    pub(crate) fn over(connection: Connection) -> Link {
+        let stream = MessageStream::from(&connection);
+        Link { connection, stream, outbox: Vec::new() }
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Waits for the next message; `None` when the connection is gone. Nothing is lost if the future is dropped.
+    pub(crate) async fn next(&mut self) -> Option<Message> {
+        self.stream.next().await?.ok()
+    }
+
+    /// Returns a message that has already arrived.
+    pub(crate) fn next_now(&mut self) -> Option<Message> {
+        self.stream.next().now_or_never()??.ok()
+    }
+
+    /// Puts a message after those that wait to go out.
+    pub(crate) fn push(&mut self, message: zbus::Result<Message>) {
+        match message {
+            Ok(message) => self.outbox.push(message),
+            // Only names and paths that we chose ourselves could be illegal, or a reply be over 128 MiB.
+            Err(error) => tracing::error!(%error, "cannot build a message"),
+        }
+    }
+
+    /// Puts a reply to `caller` after what waits to go out, unless none is wanted.
+    pub(crate) fn reply<B>(&mut self, caller: &Caller, body: &B)
+    where
+        B: serde::Serialize + DynamicType,
+    {
+        if caller.wants_reply() {
+            self.push(Message::method_return(&caller.call.header()).build(body));
+        }
+    }
+
+    /// Puts an error reply to `caller` after what waits to go out, unless none is wanted.
+    pub(crate) fn fail(&mut self, caller: &Caller, name: &str, text: &str) {
+        if caller.wants_reply() {
+            self.push(Message::error(&caller.call.header(), name).build(&text));
+        }
+    }
+
+    /// Puts a call to the bus itself after what waits to go out and returns its serial number.
+    pub(crate) fn ask_bus<B>(&mut self, method: &str, body: &B, reply: Reply) -> Option<u32>
+    where
+        B: serde::Serialize + DynamicType,
+    {
+        let flags = match reply {
+            Reply::Wanted => Flags::empty(),
+            Reply::Unwanted => Flags::NO_REPLY_EXPECTED.into(),
+        };
+        let call = Message::method_call("/org/freedesktop/DBus", method)
+            .destination("org.freedesktop.DBus")
+            .interface("org.freedesktop.DBus")
+            .with_flags(flags)
+            .build(body);
+        let serial = call.as_ref().ok().map(|call| call.primary_header().serial_num().get());
+        self.push(call);
+        serial
+    }
+
+    /// Writes everything that waits, in order. Must not be dropped half-way: a message would be cut.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        if self.outbox.is_empty() {
+            return Ok(());
+        }
+        let sent = self.connection.send_all(&self.outbox).await;
+        self.outbox.clear();
+        sent.map_err(to_io)
+    }
+}
+
+/// Whether the bus shall answer a call to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// The answer matters.
+    Wanted,
+    /// Nobody looks at the answer, so that it is not sent.
+    Unwanted,
+}
+
+/// Says whether the message is a call, an answer or a signal.
+pub(crate) fn is_call(message: &Message) -> bool {
+    message.message_type() == Type::MethodCall
+}
+
+/// Turns a zbus error into the I/O error that caused it, if one did.
+pub(crate) fn to_io(error: zbus::Error) -> io::Error {
+    match error {
+        zbus::Error::InputOutput(error) => io::Error::new(error.kind(), error.to_string()),
+        other => io::Error::other(other.to_string()),
+    }
+}
