@@ -1,1 +1,4 @@
 //! What watches and measures: doctor, benchmarks and their reports.
+
+pub mod doctor;
+pub mod report;

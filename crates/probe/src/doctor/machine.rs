@@ -1,0 +1,92 @@
+//! What the caller knows of the machine and the session that are looked at.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The session's directories and addresses, as the environment gives them.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// `$HOME`.
+    pub home: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`, or `~/.config`.
+    pub config_home: Option<PathBuf>,
+    /// `$XDG_RUNTIME_DIR`; GLib falls back to `$XDG_CACHE_HOME`.
+    pub runtime_dir: Option<PathBuf>,
+    /// `$XDG_CACHE_HOME`, or `~/.cache`.
+    pub cache_home: Option<PathBuf>,
+    /// `$XDG_STATE_HOME`, or `~/.local/state`.
+    pub state_home: Option<PathBuf>,
+    /// `$TMPDIR`, or `/tmp`.
+    pub temp_dir: PathBuf,
+    /// `$XDG_DATA_DIRS`, or its default; the first one wins.
+    pub data_dirs: Vec<PathBuf>,
+    /// `$DCONF_PROFILE`.
+    pub dconf_profile: Option<OsString>,
+    /// `$DBUS_SESSION_BUS_ADDRESS`, or the socket in the runtime directory if there is one.
+    pub bus_address: Option<String>,
+    /// The directory of the running program, beside which `unjankd` is looked for.
+    pub program_dir: Option<PathBuf>,
+    /// The user's number.
+    pub uid: u32,
+}
+
+impl Machine {
+    /// Returns `path` as its user writes it: `~/.config`.
+    #[must_use]
+    pub fn short(&self, path: &Path) -> String {
+        match self.home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {
+            Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
+            Some(rest) => format!("~/{}", rest.display()),
+            None => path.display().to_string(),
+        }
+    }
+
+    /// Returns the directory in which readers of settings keep their flags.
+    #[must_use]
+    pub fn flags_dir(&self) -> Option<PathBuf> {
+        let base = self.runtime_dir.as_ref().or(self.cache_home.as_ref());
+        base.map(|base| base.join("dconf"))
+    }
+}
+
+/// Returns `path` or the nearest directory above it that exists.
+#[must_use]
+pub fn existing(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|ancestor| ancestor.is_dir())
+}
+
+/// Quotes `text` for a shell if it needs it.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=:,@%~".contains(letter);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_below_home_is_written_with_a_tilde() {
+        let machine = Machine { home: Some("/home/ana".into()), ..Machine::default() };
+        assert_eq!(machine.short(Path::new("/home/ana/.config")), "~/.config");
+        assert_eq!(machine.short(Path::new("/home/ana")), "~");
+        assert_eq!(machine.short(Path::new("/home/anabel")), "/home/anabel");
+    }
+
+    #[test]
+    fn a_pasted_path_survives_the_shell() {
+        assert_eq!(quoted("~/.config/dconf"), "~/.config/dconf");
+        assert_eq!(quoted("/a b"), "'/a b'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+
+    #[test]
+    fn the_nearest_existing_directory_is_found() {
+        assert_eq!(existing(Path::new("/proc/no/such")), Some(Path::new("/proc")));
+    }
+}

@@ -1,0 +1,166 @@
+//! `doctor`: measures this machine's interactive paths against the frame, and changes nothing.
+
+pub mod finding;
+pub mod machine;
+pub mod scratch;
+pub mod storage;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use session::clock::Clock;
+
+use self::finding::{Finding, Outcome};
+use self::machine::Machine;
+
+/// Looks at one area of the machine.
+pub trait Probe: std::fmt::Debug + Sync {
+    /// Returns the name by which `--only` chooses it.
+    fn name(&self) -> &'static str;
+
+    /// Returns what it looks at, in a few words.
+    fn about(&self) -> &'static str;
+
+    /// Returns what it will do, in order; nothing is done yet.
+    fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>>;
+}
+
+/// All probes, in the order in which they run. A new one is one line here.
+pub const PROBES: &[&dyn Probe] = &[&storage::Storage];
+
+/// A part of a probe's work.
+pub struct Step<'a> {
+    /// What is being done, for the progress bar.
+    pub text: String,
+    /// How long it takes as a rule.
+    pub expect: Duration,
+    /// Does it.
+    pub run: Box<dyn FnOnce(&Tools<'_>) -> Vec<Finding> + 'a>,
+}
+
+impl std::fmt::Debug for Step<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Step")
+            .field("text", &self.text)
+            .field("expect", &self.expect)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Step<'a> {
+    /// Makes a step that takes about `expect_ms` milliseconds.
+    pub fn new(
+        text: impl Into<String>,
+        expect_ms: u64,
+        run: impl FnOnce(&Tools<'_>) -> Vec<Finding> + 'a,
+    ) -> Step<'a> {
+        Step { text: text.into(), expect: Duration::from_millis(expect_ms), run: Box::new(run) }
+    }
+}
+
+/// What a step needs while it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Tools<'a> {
+    /// Measures.
+    pub clock: &'a dyn Clock,
+    /// The budget of one interactive step.
+    pub frame: Duration,
+    /// Set when the user wants to end; a step then returns what it has.
+    pub stop: &'a AtomicBool,
+}
+
+impl Tools<'_> {
+    /// Says whether the user wants to end.
+    #[must_use]
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Runs `work` and returns how long it took, in nanoseconds.
+    pub fn time<T>(&self, work: impl FnOnce() -> T) -> (f64, T) {
+        let start = self.clock.monotonic();
+        let result = work();
+        let took = self.clock.monotonic().saturating_sub(start);
+        (crate::report::figure::nanoseconds(took), result)
+    }
+
+    /// Says whether `budget` has passed since `start` (of the clock's monotonic time).
+    #[must_use]
+    pub fn spent(&self, start: Duration, budget: Duration) -> bool {
+        self.clock.monotonic().saturating_sub(start) >= budget
+    }
+}
+
+/// What all probes found.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    /// The budget of one interactive step.
+    pub frame: Duration,
+    /// In the order in which they were found.
+    pub findings: Vec<Finding>,
+    /// The user ended it early.
+    pub interrupted: bool,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Diagnosis {
+    /// Returns the findings that have a time, slowest median first.
+    #[must_use]
+    pub fn slowest_first(&self) -> Vec<&Finding> {
+        let median = |finding: &Finding| match &finding.outcome {
+            Outcome::Time(samples) => samples.median(),
+            _ => f64::NAN,
+        };
+        let mut timed: Vec<&Finding> =
+            self.findings.iter().filter(|finding| finding.grade(self.frame).is_some()).collect();
+        timed.sort_by(|a, b| median(b).total_cmp(&median(a)));
+        timed
+    }
+
+    /// Says whether something misses its frame or is broken.
+    #[must_use]
+    pub fn is_bad(&self) -> bool {
+        self.findings.iter().any(|finding| finding.is_bad(self.frame))
+    }
+}
+
+/// Runs `probes` one step after another; `progress` hears of each step before it begins.
+pub fn diagnose(
+    probes: &[&dyn Probe],
+    machine: &Machine,
+    tools: &Tools<'_>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Diagnosis {
+    let start = tools.clock.monotonic();
+    let steps: Vec<(&'static str, Step<'_>)> = probes
+        .iter()
+        .flat_map(|probe| probe.steps(machine).into_iter().map(|step| (probe.name(), step)))
+        .collect();
+    let whole: Duration = steps.iter().map(|(_, step)| step.expect).sum();
+    let mut done = Duration::ZERO;
+    let mut findings = Vec::new();
+    for (probe, step) in steps {
+        if tools.stopped() {
+            break;
+        }
+        progress(Progress { probe, text: &step.text, done, whole });
+        done += step.expect;
+        findings.extend((step.run)(tools));
+    }
+    let took = tools.clock.monotonic().saturating_sub(start);
+    Diagnosis { frame: tools.frame, findings, interrupted: tools.stopped(), took }
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// The probe at work.
+    pub probe: &'static str,
+    /// What it does now.
+    pub text: &'a str,
+    /// How much of the expected time lies behind.
+    pub done: Duration,
+    /// The expected time of everything.
+    pub whole: Duration,
+}

@@ -1,0 +1,139 @@
+//! Why a sync is slow, as far as the mount, the disk and its queue tell.
+
+use sys::device::Device;
+use sys::mounts::Mount;
+
+use crate::doctor::finding::Advice;
+use crate::doctor::machine::quoted;
+
+/// Space that is left on a file system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Space {
+    /// Bytes that this user may still write.
+    pub(super) free_bytes: u64,
+    /// All bytes.
+    pub(super) total_bytes: u64,
+}
+
+impl Space {
+    /// Says whether under a twentieth and under 2 GiB is left.
+    pub(super) fn is_short(self) -> bool {
+        self.total_bytes > 0 && self.free_bytes < self.total_bytes / 20 && self.free_bytes < 2 << 30
+    }
+}
+
+/// The step that is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slow {
+    /// A sync with the disk otherwise idle.
+    Alone,
+    /// A sync while something else writes.
+    BesideCopy,
+}
+
+/// Explains a slow step; the likeliest reason first.
+pub(super) fn explain(
+    slow: Slow,
+    mount: &Mount,
+    device: Option<&Device>,
+    space: Option<Space>,
+) -> (String, Vec<Advice>) {
+    let mut advice = Vec::new();
+    let point = quoted(&mount.point.display().to_string());
+    let cause = if mount.is_network() {
+        advice.push(tell("keep $XDG_CONFIG_HOME and caches on a local disk"));
+        format!("every sync waits for another machine ({})", mount.fs_type)
+    } else if mount.is_fuse() {
+        advice.push(tell("keep $XDG_CONFIG_HOME and caches on a file system of the kernel"));
+        format!("every sync waits for the program behind {}", mount.fs_type)
+    } else if mount.has("sync") || mount.has("dirsync") {
+        let way = format!("sudo mount -o remount,async {point}");
+        advice.push(run("mount without sync, and take it out of /etc/fstab", way));
+        "the file system is mounted with sync: every write waits for the disk".to_owned()
+    } else if mount.fs_options.iter().any(|option| option == "data=journal") {
+        let way = "sudoedit /etc/fstab".to_owned();
+        advice.push(run("take data=journal out of the mount options and restart", way));
+        "data=journal writes every byte twice".to_owned()
+    } else if space.is_some_and(Space::is_short) {
+        advice.push(run(
+            "see what takes the space",
+            format!("du -xh --max-depth=2 {point} | sort -h | tail"),
+        ));
+        "the file system is almost full, so free blocks are far apart".to_owned()
+    } else {
+        match (slow, device) {
+            (_, None) => "the time is spent below the file system".to_owned(),
+            (Slow::Alone, Some(device)) => {
+                advice.push(tell("fewer syncs help more than a faster queue: `unjank bench settings` shows what ours saves"));
+                match device.rotational {
+                    Some(true) => format!("{} turns: each sync waits for the platter", device.disk),
+                    _ => format!("{} takes this long to flush its cache", device.disk),
+                }
+            }
+            (Slow::BesideCopy, Some(device)) => beside_copy(device, &mut advice),
+        }
+    };
+    (cause, advice)
+}
+
+fn beside_copy(device: &Device, advice: &mut Vec<Advice>) -> String {
+    let disk = &device.disk;
+    let queue = format!("/sys/block/{disk}/queue");
+    let scheduler = device.scheduler.as_deref().unwrap_or("none");
+    if scheduler != "bfq" && device.schedulers.iter().any(|name| name == "bfq") {
+        advice.push(run(
+            "let the scheduler put a waiting program before a copy, until the next start",
+            format!("echo bfq | sudo tee {queue}/scheduler"),
+        ));
+    }
+    if device.wbt_lat_usec == Some(0) && scheduler != "bfq" {
+        advice.push(run(
+            "turn write-back throttling on again, with the kernel's own target",
+            format!("echo -1 | sudo tee {queue}/wbt_lat_usec"),
+        ));
+    }
+    let throttling = match device.wbt_lat_usec {
+        Some(0) => "write-back throttling is off",
+        Some(_) => "write-back throttling does not hold the copy back enough",
+        None => "there is no write-back throttling",
+    };
+    format!("the copy fills the queue of {disk} (scheduler {scheduler}); {throttling}")
+}
+
+fn tell(text: &str) -> Advice {
+    Advice { text: text.to_owned(), command: None }
+}
+
+fn run(text: &str, command: String) -> Advice {
+    Advice { text: text.to_owned(), command: Some(command) }
+}
+
+#[cfg(test)]
+mod tests {
+    use sys::mounts::Mounts;
+
+    use super::*;
+
+    fn cause(line: &str, space: Option<Space>) -> String {
+        let mounts = Mounts::parse(line.as_bytes());
+        let mount = mounts.above("/x".as_ref()).unwrap();
+        explain(Slow::Alone, mount, None, space).0
+    }
+
+    #[test]
+    fn the_mount_is_blamed_before_the_disk() {
+        insta::assert_snapshot!(cause("1 1 0:9 / / rw - nfs4 host:/x rw", None), @"every sync waits for another machine (nfs4)");
+        insta::assert_snapshot!(cause("1 1 0:9 / / rw - fuse.x x rw", None), @"every sync waits for the program behind fuse.x");
+        insta::assert_snapshot!(cause("1 1 8:9 / / rw,sync - ext4 x rw", None), @"the file system is mounted with sync: every write waits for the disk");
+        insta::assert_snapshot!(cause("1 1 8:9 / / rw - ext4 x rw,data=journal", None), @"data=journal writes every byte twice");
+        let full = Space { free_bytes: 1 << 20, total_bytes: 1 << 40 };
+        insta::assert_snapshot!(cause("1 1 8:9 / / rw - ext4 x rw", Some(full)), @"the file system is almost full, so free blocks are far apart");
+        insta::assert_snapshot!(cause("1 1 8:9 / / rw - ext4 x rw", None), @"the time is spent below the file system");
+    }
+
+    #[test]
+    fn a_large_disk_with_little_left_in_proportion_is_not_full() {
+        assert!(!Space { free_bytes: 100 << 30, total_bytes: 4 << 40 }.is_short());
+        assert!(!Space { free_bytes: 0, total_bytes: 0 }.is_short());
+    }
+}

@@ -1,0 +1,261 @@
+//! Text tables: aligned on the decimal point, as wide as the screen allows.
+
+use super::paint::{Paint, Tone};
+
+/// How the cells of a column stand under one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// At the left edge; cut in the middle where the screen is too narrow.
+    Text,
+    /// By the decimal point, units under one another: `11.4 ms`.
+    Point,
+}
+
+/// A cell: its text and how it is set.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell { text: text.to_owned(), tone: Tone::Plain }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell { text, tone: Tone::Plain }
+    }
+}
+
+impl Cell {
+    /// Makes a cell in a tone.
+    #[must_use]
+    pub fn toned(tone: Tone, text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), tone }
+    }
+}
+
+/// Rows under headings.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<(String, Align)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+const GAP: usize = 2;
+/// A text column is never cut below this; before that the last column goes.
+const NARROWEST_TEXT: usize = 18;
+
+impl Table {
+    /// Starts a table with these headings.
+    #[must_use]
+    pub fn new(columns: &[(&str, Align)]) -> Table {
+        let columns = columns.iter().map(|(title, align)| ((*title).to_owned(), *align)).collect();
+        Table { columns, rows: Vec::new() }
+    }
+
+    /// Adds a row; missing cells are empty.
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    /// Writes the table, no line wider than `width` columns where that can be.
+    ///
+    /// Columns give way from the right; then the first text column is cut in the middle.
+    #[must_use]
+    pub fn render(&self, width: usize, paint: Paint) -> String {
+        let laid: Vec<Vec<String>> = (0..self.columns.len()).map(|at| self.lay_out(at)).collect();
+        let mut widths: Vec<usize> = laid
+            .iter()
+            .zip(&self.columns)
+            .map(|(cells, (title, _))| {
+                cells.iter().map(|cell| columns_of(cell)).max().unwrap_or(0).max(columns_of(title))
+            })
+            .collect();
+        let first_text = self.columns.iter().position(|(_, align)| *align == Align::Text);
+        let spare = |widths: &[usize]| {
+            first_text.map_or(0, |at| {
+                widths.get(at).map_or(0, |width| width.saturating_sub(NARROWEST_TEXT))
+            })
+        };
+        while widths.len() > 1 && total(&widths).saturating_sub(spare(&widths)) > width {
+            widths.pop();
+        }
+        let over = total(&widths).saturating_sub(width);
+        if let Some(at) = first_text.filter(|&at| at < widths.len()) {
+            widths[at] -= over.min(spare(&widths));
+        }
+        let mut text = String::new();
+        let titles = self.columns.iter().map(|(title, align)| (title.clone(), *align, Tone::Dim));
+        line(&mut text, titles, &widths, paint);
+        for (number, row) in self.rows.iter().enumerate() {
+            let cells = self.columns.iter().enumerate().map(|(at, (_, align))| {
+                let tone = row.get(at).map_or(Tone::Plain, |cell| cell.tone);
+                (laid[at][number].clone(), *align, tone)
+            });
+            line(&mut text, cells, &widths, paint);
+        }
+        text
+    }
+
+    /// Pads the cells of a column so that their points and units stand under one another.
+    fn lay_out(&self, at: usize) -> Vec<String> {
+        let cells = self.rows.iter().map(|row| row.get(at).map_or("", |cell| &*cell.text));
+        if self.columns[at].1 == Align::Text {
+            return cells.map(str::to_owned).collect();
+        }
+        let parts: Vec<Parts<'_>> = cells.map(Parts::of).collect();
+        let whole = parts.iter().map(|parts| columns_of(parts.whole)).max().unwrap_or(0);
+        let fraction = parts.iter().map(|parts| columns_of(parts.fraction)).max().unwrap_or(0);
+        parts
+            .iter()
+            .map(|parts| {
+                let missing = whole - columns_of(parts.whole);
+                let gap = fraction - columns_of(parts.fraction);
+                // Only a unit that follows needs the fractions to be equally wide.
+                let gap = if parts.unit.is_empty() { 0 } else { gap };
+                format!("{:missing$}{}{}{:gap$}{}", "", parts.whole, parts.fraction, "", parts.unit)
+            })
+            .collect()
+    }
+}
+
+/// A figure taken apart: `11`, `.4`, ` ms`.
+struct Parts<'a> {
+    whole: &'a str,
+    fraction: &'a str,
+    unit: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Parts<'a> {
+        // `1/15`, `x 1.24` and `< 0.001` are one figure each: the unit begins after the last digit.
+        let digits =
+            text.rfind(|letter: char| letter.is_ascii_digit()).map_or(text.len(), |at| at + 1);
+        let (number, unit) = text.split_at(digits);
+        let (whole, fraction) = number.split_at(number.rfind('.').unwrap_or(number.len()));
+        Parts { whole, fraction, unit }
+    }
+}
+
+fn total(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+}
+
+fn line(
+    text: &mut String,
+    cells: impl Iterator<Item = (String, Align, Tone)>,
+    widths: &[usize],
+    paint: Paint,
+) {
+    let mut line = String::new();
+    let mut gap = 0;
+    for ((cell, align, tone), &width) in cells.zip(widths) {
+        let cell = if align == Align::Text { cut(&cell, width) } else { cell };
+        line.push_str(&" ".repeat(gap));
+        line.push_str(&paint.set(tone, &cell));
+        gap = GAP + width.saturating_sub(columns_of(&cell));
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+/// Takes letters out of the middle until `text` is `width` columns wide.
+#[must_use]
+pub fn cut(text: &str, width: usize) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    if letters.len() <= width || width == 0 {
+        return text.to_owned();
+    }
+    let keep = width - 1;
+    let (head, tail) = (keep.div_ceil(2), keep / 2);
+    letters[..head].iter().chain(&['…']).chain(&letters[letters.len() - tail..]).collect()
+}
+
+/// Returns how many columns a text takes; what we print is one column a letter.
+fn columns_of(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&[
+            ("step", Align::Text),
+            ("time", Align::Point),
+            ("frames", Align::Point),
+            ("verdict", Align::Text),
+        ]);
+        table.row(vec![
+            "sync in ~/.config".into(),
+            "430 ns".into(),
+            "< 0.001".into(),
+            Cell::toned(Tone::Good, "● fits"),
+        ]);
+        table.row(vec![
+            "replace in /srv/a/rather/long/path/to/it".into(),
+            "11.4 ms".into(),
+            "0.7".into(),
+            "◐ near".into(),
+        ]);
+        table.row(vec![
+            "write".into(),
+            "2.17 s".into(),
+            "130".into(),
+            Cell::toned(Tone::Bad, "▲ misses"),
+        ]);
+        table
+    }
+
+    #[test]
+    fn points_and_units_stand_under_one_another() {
+        insta::assert_snapshot!(table().render(100, Paint::Off), @r"
+        step                                      time       frames   verdict
+        sync in ~/.config                         430    ns  < 0.001  ● fits
+        replace in /srv/a/rather/long/path/to/it   11.4  ms    0.7    ◐ near
+        write                                       2.17 s   130      ▲ misses
+        ");
+    }
+
+    #[test]
+    fn a_narrow_screen_cuts_the_text_and_then_drops_the_last_column() {
+        insta::assert_snapshot!(table().render(56, Paint::Off), @r"
+        step                        time       frames   verdict
+        sync in ~/.config           430    ns  < 0.001  ● fits
+        replace in /s…g/path/to/it   11.4  ms    0.7    ◐ near
+        write                         2.17 s   130      ▲ misses
+        ");
+        insta::assert_snapshot!(table().render(40, Paint::Off), @r"
+        step                  time       frames
+        sync in ~/.config     430    ns  < 0.001
+        replace in…ath/to/it   11.4  ms    0.7
+        write                   2.17 s   130
+        ");
+        assert!(table().render(56, Paint::Off).lines().all(|line| line.chars().count() <= 56));
+    }
+
+    #[test]
+    fn colour_does_not_move_a_column() {
+        let bare = |text: String| {
+            let mut plain = String::new();
+            let mut rest = &*text;
+            while let Some((before, after)) = rest.split_once('\x1b') {
+                plain.push_str(before);
+                rest = after.split_once('m').map_or("", |(_, rest)| rest);
+            }
+            plain + rest
+        };
+        assert_eq!(bare(table().render(80, Paint::On)), table().render(80, Paint::Off));
+    }
+
+    #[test]
+    fn a_cut_text_keeps_both_ends() {
+        assert_eq!(cut("/home/ana/.config/dconf/user", 11), "/home…/user");
+        assert_eq!(cut("short", 11), "short");
+    }
+}
