@@ -1,0 +1,27 @@
+# Watchers see each change once and in order, also the writer's own.
+run() { printf '$ %s\n' "$*"; "$@" 2>&1; printf '= %s\n' "$?"; }
+# A watcher is ready when it has reported a change of a key that is written until it has.
+ready() { n=0; while ! grep -q "$2" "$1" && [ $n -lt 200 ]; do dconf write /ready "$n"; n=$((n + 1)); done; }
+dconf watch / >"$HOME/watch.out" 2>&1 & WATCH=$!
+ready "$HOME/watch.out" /ready
+gsettings monitor org.gnome.desktop.interface >"$HOME/monitor.out" 2>&1 & MONITOR=$!
+n=0; while [ ! -s "$HOME/monitor.out" ] && [ $n -lt 200 ]; do
+    gsettings set org.gnome.desktop.interface cursor-size $((24 + n)); n=$((n + 1)); done
+dconf write /mark/begin true
+run dconf write /w/a 1
+run dconf write /w/a 1
+run dconf write /w/b "'two'"
+run dconf reset /w/a
+run dconf reset /w/a
+printf '[x]\na=1\nb=2\n[y]\nc=3\n' | run dconf load /w/
+run dconf reset -f /w/x/
+run dconf reset -f /w/x/
+run gsettings set org.gnome.desktop.interface clock-format 12h
+run gsettings set org.gnome.desktop.interface clock-format 12h
+run gsettings reset org.gnome.desktop.interface clock-format
+run dconf reset -f /w/
+dconf write /mark/end true
+n=0; while ! grep -q /mark/end "$HOME/watch.out" && [ $n -lt 200 ]; do dconf write /ready "$n"; n=$((n + 1)); done
+kill $WATCH $MONITOR
+sed -n '/^\/mark\/begin/,/^\/mark\/end/p' "$HOME/watch.out" | grep -v '^/ready' 
+grep clock-format "$HOME/monitor.out"
