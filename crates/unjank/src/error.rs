@@ -1,0 +1,157 @@
+//! The one error type of the command, and the one table of exit codes.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// The answer of a command that did its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Done; or: yes, all is well.
+    Yes,
+    /// Done, and the answer is no: something misses its frame, a file is damaged.
+    No,
+}
+
+/// Who has to do something about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What was typed cannot be done.
+    User,
+    /// The machine is not set up for it: no bus, no permission, a broken file.
+    Config,
+    /// Something else is using what is needed, or changed it meanwhile.
+    Busy,
+    /// Our fault.
+    Internal,
+    /// A command that `dconf` has too could not do its work; scripts expect `dconf`'s exit code.
+    Dconf,
+}
+
+impl Kind {
+    /// The table of exit codes, with [`Verdict`]: 0 yes, 1 no, 2 error.
+    fn exit_code(self) -> u8 {
+        match self {
+            Kind::User | Kind::Config | Kind::Busy | Kind::Internal => 2,
+            Kind::Dconf => 1,
+        }
+    }
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> ExitCode {
+        match verdict {
+            Verdict::Yes => ExitCode::SUCCESS,
+            Verdict::No => ExitCode::from(1),
+        }
+    }
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub(crate) struct Error {
+    kind: Kind,
+    /// What could not be done, without "cannot": `read the database "/…"`.
+    what: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+    hints: Vec<String>,
+}
+
+impl Error {
+    /// An error whose text is `cannot <what>`.
+    pub(crate) fn new(kind: Kind, what: impl Into<String>) -> Error {
+        Error { kind, what: what.into(), source: None, hints: Vec::new() }
+    }
+
+    /// Adds the cause.
+    pub(crate) fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Adds something that the user can do.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Error {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Prints the error with its causes and hints on stderr and returns the exit code.
+    ///
+    /// A reader that closed our output early is no error.
+    pub(crate) fn report(&self) -> ExitCode {
+        if self.is_closed_pipe() {
+            return ExitCode::SUCCESS;
+        }
+        // Nobody is left to be told when stderr itself is gone.
+        let _ = write!(io::stderr().lock(), "{self}");
+        ExitCode::from(self.kind.exit_code())
+    }
+
+    fn is_closed_pipe(&self) -> bool {
+        let mut cause = self.source.as_deref().map(|source| source as &(dyn StdError + 'static));
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<io::Error>() {
+                return error.kind() == io::ErrorKind::BrokenPipe;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unjank: cannot {}", self.what)?;
+        let mut cause = self.source.as_deref().map(|source| source as &dyn StdError);
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        writeln!(f)?;
+        for hint in &self.hints {
+            writeln!(f, "hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+/// Writing to the terminal or the pipe failed.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        Error::new(Kind::Config, "write the output").because(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_printed_with_its_causes_once_and_its_hints() {
+        let error = Error::new(Kind::Config, "open \"/x\"")
+            .because(io::Error::new(io::ErrorKind::NotFound, "no such file"))
+            .hint("make it");
+        assert_eq!(error.to_string(), "unjank: cannot open \"/x\": no such file\nhint: make it\n");
+    }
+
+    #[test]
+    fn a_pipe_that_was_closed_early_is_no_error() {
+        let closed = Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(closed.is_closed_pipe());
+        assert!(!Error::from(io::Error::from(io::ErrorKind::StorageFull)).is_closed_pipe());
+    }
+
+    #[test]
+    fn each_kind_has_its_exit_code() {
+        let two = [Kind::User, Kind::Config, Kind::Busy, Kind::Internal];
+        assert!(two.into_iter().all(|kind| kind.exit_code() == 2));
+        assert_eq!(Kind::Dconf.exit_code(), 1, "as dconf");
+    }
+}
