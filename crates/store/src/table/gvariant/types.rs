@@ -1,0 +1,365 @@
+//! Type strings: which are valid, and the alignment and size that follow from a type.
+
+/// The most containers that may nest, in a type string and in a value.
+pub const MAX_DEPTH: usize = 128;
+
+/// A valid type string of one complete, definite type, for example `a{sv}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Type<'a>(&'a str);
+
+impl Type<'static> {
+    /// `b`
+    pub const BOOLEAN: Type<'static> = Type("b");
+    /// `y`
+    pub const BYTE: Type<'static> = Type("y");
+    /// `n`
+    pub const INT16: Type<'static> = Type("n");
+    /// `q`
+    pub const UINT16: Type<'static> = Type("q");
+    /// `i`
+    pub const INT32: Type<'static> = Type("i");
+    /// `u`
+    pub const UINT32: Type<'static> = Type("u");
+    /// `x`
+    pub const INT64: Type<'static> = Type("x");
+    /// `t`
+    pub const UINT64: Type<'static> = Type("t");
+    /// `d`
+    pub const DOUBLE: Type<'static> = Type("d");
+    /// `s`
+    pub const STRING: Type<'static> = Type("s");
+    /// `o`
+    pub const OBJECT_PATH: Type<'static> = Type("o");
+    /// `g`
+    pub const SIGNATURE: Type<'static> = Type("g");
+    /// `h`
+    pub const HANDLE: Type<'static> = Type("h");
+    /// `v`
+    pub const VARIANT: Type<'static> = Type("v");
+    /// `()`
+    pub const UNIT: Type<'static> = Type("()");
+    /// `ay`
+    pub const BYTESTRING: Type<'static> = Type("ay");
+    /// `a{smv}`, the body of dconf's `Change`.
+    pub const CHANGES: Type<'static> = Type("a{smv}");
+}
+
+impl<'a> Type<'a> {
+    /// Checks that `text` is exactly one complete, definite type of at most [`MAX_DEPTH`] nested containers.
+    #[must_use]
+    pub fn parse(text: &'a str) -> Option<Type<'a>> {
+        (scan(text.as_bytes(), MAX_DEPTH, DEFINITE)? == text.len()).then_some(Type(text))
+    }
+
+    /// Checks a type string that is still bytes, as a serialised `v` holds it.
+    pub(super) fn from_bytes(bytes: &'a [u8]) -> Option<Type<'a>> {
+        if scan(bytes, MAX_DEPTH, DEFINITE)? != bytes.len() {
+            return None;
+        }
+        std::str::from_utf8(bytes).ok().map(Type)
+    }
+
+    /// Takes a part of a type that is known to be valid.
+    pub(super) fn part_of_valid(text: &'a str) -> Type<'a> {
+        debug_assert!(Type::parse(text).is_some(), "{text:?} is no type");
+        Type(text)
+    }
+
+    /// Returns the type string.
+    #[must_use]
+    pub fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// Returns the first character: the basic type, or `a`, `m`, `(`, `{`, `v`.
+    #[must_use]
+    pub fn kind(self) -> u8 {
+        self.0.as_bytes().first().copied().unwrap_or(b'(')
+    }
+
+    /// Says whether values of the type have no children.
+    #[must_use]
+    pub fn is_basic(self) -> bool {
+        BASIC.contains(&self.kind())
+    }
+
+    /// Returns the element type of an array or a maybe.
+    #[must_use]
+    pub fn element(self) -> Option<Type<'a>> {
+        match self.kind() {
+            b'a' | b'm' => Some(Type(&self.0[1..])),
+            _ => None,
+        }
+    }
+
+    /// Returns the members of a tuple, or key and value of a dict entry; nothing for other types.
+    #[must_use]
+    pub fn members(self) -> Members<'a> {
+        match self.kind() {
+            b'(' | b'{' => Members(&self.0[1..self.0.len() - 1]),
+            _ => Members(""),
+        }
+    }
+
+    /// Returns the alignment in bytes: 1, 2, 4 or 8.
+    #[must_use]
+    pub fn alignment(self) -> usize {
+        self.shape().mask + 1
+    }
+
+    /// Returns the size in bytes that all values of the type have, if they have one.
+    #[must_use]
+    pub fn fixed_size(self) -> Option<usize> {
+        let size = self.shape().fixed;
+        (size > 0).then_some(size)
+    }
+
+    /// Returns how deep values of the type nest, as GLib counts: 1 for a basic type, 0 for `()`.
+    pub(super) fn depth(self) -> usize {
+        depth_at(self.0.as_bytes()).1
+    }
+
+    pub(super) fn shape(self) -> Shape {
+        shape_at(self.0.as_bytes()).1
+    }
+}
+
+impl std::fmt::Display for Type<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// The member types of a tuple or dict entry, in order.
+#[derive(Clone, Debug)]
+pub struct Members<'a>(&'a str);
+
+impl Members<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = Type<'a>;
+
+    fn next(&mut self) -> Option<Type<'a>> {
+        let end = scan(self.0.as_bytes(), MAX_DEPTH, DEFINITE)?;
+        let (first, rest) = self.0.split_at(end);
+        self.0 = rest;
+        Some(Type(first))
+    }
+}
+
+/// Alignment and size of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// The alignment less one: 0, 1, 3 or 7.
+    pub(super) mask: usize,
+    /// The size of all values in bytes, or 0 if it varies.
+    pub(super) fixed: usize,
+}
+
+impl Shape {
+    /// Returns the shape of the one-letter type `kind`; strings and `v` vary in size.
+    pub(super) fn of_letter(kind: u8) -> Shape {
+        let (mask, fixed) = match kind {
+            b'b' | b'y' => (0, 1),
+            b'n' | b'q' => (1, 2),
+            b'i' | b'u' | b'h' => (3, 4),
+            b'x' | b't' | b'd' => (7, 8),
+            b'v' => (7, 0),
+            _ => (0, 0),
+        };
+        Shape { mask, fixed }
+    }
+}
+
+/// Adds members one after another to learn the shape of a tuple.
+pub(super) struct TupleShape {
+    mask: usize,
+    /// The offset behind the last member while all members have a fixed size.
+    offset: Option<usize>,
+    empty: bool,
+    /// No byte so far is padding.
+    pub(super) dense: bool,
+}
+
+impl TupleShape {
+    pub(super) fn new() -> TupleShape {
+        TupleShape { mask: 0, offset: Some(0), empty: true, dense: true }
+    }
+
+    pub(super) fn add(&mut self, member: Shape) {
+        self.empty = false;
+        self.mask |= member.mask;
+        self.offset = match self.offset {
+            Some(offset) if member.fixed > 0 => {
+                let start = align(offset, member.mask);
+                self.dense &= start == offset;
+                Some(start + member.fixed)
+            }
+            _ => None,
+        };
+    }
+
+    pub(super) fn finish(&mut self) -> Shape {
+        let fixed = match self.offset {
+            // The empty tuple takes one byte, so that arrays of it can be counted.
+            Some(_) if self.empty => {
+                self.dense = false;
+                1
+            }
+            Some(offset) => {
+                let end = align(offset, self.mask);
+                self.dense &= end == offset;
+                end
+            }
+            None => {
+                self.dense = false;
+                0
+            }
+        };
+        Shape { mask: self.mask, fixed }
+    }
+}
+
+/// Rounds `offset` up to a multiple of `mask + 1`; wraps around as GLib's sizes do.
+pub(super) fn align(offset: usize, mask: usize) -> usize {
+    offset.wrapping_add(mask) & !mask
+}
+
+const BASIC: &[u8] = b"bynqiuxthdsog";
+const DEFINITE: &[u8] = b"bynqiuxthdsogv";
+/// Definite and indefinite types: what a type declaration in a text may hold before it is refused.
+pub(super) const WITH_WILDCARDS: &[u8] = b"bynqiuxthdsogvr*?";
+
+/// Returns where the complete type at the start of `text` ends, with at most `depth` nested containers.
+pub(super) fn scan(text: &[u8], depth: usize, leaves: &[u8]) -> Option<usize> {
+    let first = *text.first()?;
+    match first {
+        b'(' => {
+            let depth = depth.checked_sub(1);
+            let mut at = 1;
+            while *text.get(at)? != b')' {
+                at += scan(&text[at..], depth?, leaves)?;
+            }
+            Some(at + 1)
+        }
+        b'{' => {
+            let depth = depth.checked_sub(1)?;
+            let key = *text.get(1)?;
+            if !BASIC.contains(&key) && !(key == b'?' && leaves.contains(&b'?')) {
+                return None;
+            }
+            let at = 2 + scan(text.get(2..)?, depth, leaves)?;
+            (*text.get(at)? == b'}').then_some(at + 1)
+        }
+        b'm' | b'a' => Some(1 + scan(&text[1..], depth.checked_sub(1)?, leaves)?),
+        _ => leaves.contains(&first).then_some(1),
+    }
+}
+
+/// Returns the end and the shape of the type at the start of `text`, which is valid.
+fn shape_at(text: &[u8]) -> (usize, Shape) {
+    match text.first() {
+        Some(b'a' | b'm') => {
+            let (end, element) = shape_at(&text[1..]);
+            (1 + end, Shape { mask: element.mask, fixed: 0 })
+        }
+        Some(b'(' | b'{') => {
+            let mut tuple = TupleShape::new();
+            let mut at = 1;
+            while !matches!(text.get(at), None | Some(b')' | b'}')) {
+                let (end, member) = shape_at(&text[at..]);
+                tuple.add(member);
+                at += end;
+            }
+            (at + 1, tuple.finish())
+        }
+        Some(&letter) => (1, Shape::of_letter(letter)),
+        None => (0, Shape { mask: 0, fixed: 0 }),
+    }
+}
+
+/// Returns the end and the depth of the type at the start of `text`.
+pub(super) fn depth_at(text: &[u8]) -> (usize, usize) {
+    match text.first() {
+        Some(b'a' | b'm') => {
+            let (end, depth) = depth_at(&text[1..]);
+            (1 + end, 1 + depth)
+        }
+        Some(b'(' | b'{') => {
+            let (mut at, mut deepest) = (1, 0);
+            while !matches!(text.get(at), None | Some(b')' | b'}')) {
+                let (end, depth) = depth_at(&text[at..]);
+                deepest = deepest.max(1 + depth);
+                at += end;
+            }
+            (at + 1, deepest)
+        }
+        Some(_) => (1, 1),
+        None => (0, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_complete_definite_type_is_a_type() {
+        for good in ["b", "ay", "a{sv}", "a{smv}", "()", "(ii)", "mmi", "{sv}", "a(a(ii)(a{sv}b))"]
+        {
+            assert_eq!(Type::parse(good).map(Type::as_str), Some(good));
+        }
+        for bad in
+            ["", "a", "ii", "(", "(i", "i)", "{vs}", "{s}", "{sss}", "*", "r", "a?", "z", "é"]
+        {
+            assert_eq!(Type::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn nesting_ends_at_128_containers() {
+        let deep = |levels: usize| "a".repeat(levels) + "y";
+        assert!(Type::parse(&deep(128)).is_some());
+        assert!(Type::parse(&deep(129)).is_none());
+        assert!(Type::parse(&"(".repeat(1_000_000)).is_none());
+    }
+
+    #[test]
+    fn depth_counts_as_glib_does() {
+        for (text, depth) in [
+            ("i", 1),
+            ("ai", 2),
+            ("()", 0),
+            ("(())", 1),
+            ("a()", 1),
+            ("(aia{sv})", 4),
+            ("aa(m())", 4),
+        ] {
+            let ty = Type::parse(text).unwrap();
+            assert_eq!(ty.depth(), depth, "{text}");
+        }
+    }
+
+    #[test]
+    fn shapes_follow_from_the_members() {
+        for (text, alignment, fixed) in [
+            ("y", 1, Some(1)),
+            ("(yi)", 4, Some(8)),
+            ("(iy)", 4, Some(8)),
+            ("(y(yx)q)", 8, Some(32)),
+            ("()", 1, Some(1)),
+            ("(())", 1, Some(1)),
+            ("(si)", 4, None),
+            ("mi", 4, None),
+            ("{yv}", 8, None),
+            ("a{sx}", 8, None),
+        ] {
+            let ty = Type::parse(text).unwrap();
+            assert_eq!((ty.alignment(), ty.fixed_size()), (alignment, fixed), "{text}");
+        }
+    }
+}
