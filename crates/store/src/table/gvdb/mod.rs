@@ -3,14 +3,17 @@
 //! `docs/gvdb.md` has the bytes. A [`Table`] reads them without trusting any, [`write()`] makes them, [`stamp()`] says
 //! whether they are the ones that were written, and [`salvage()`] takes out what is left of them.
 
+mod check;
 mod layout;
+mod names;
 mod read;
 mod salvage;
 mod stamp;
 mod write;
 
+pub use check::Damage;
 pub use layout::{hash, hash_extend};
-pub use read::{Damage, OpenError, Table};
+pub use read::{OpenError, Table};
 pub use salvage::{Salvaged, salvage};
 pub use stamp::{Stamp, stamp};
 pub use write::{Image, WriteError, write};

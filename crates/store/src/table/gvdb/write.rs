@@ -1,11 +1,21 @@
-//! Making the bytes of a table.
+//! Making the bytes of a table: one pass over sorted entries, then every item to its place.
+//!
+//! Order in the file: header, root table, stamp, names and values in the order of the entries, lists, locks. What a
+//! cut at the end takes is thus the fewest keys: the table is whole, and names of directories come before their keys.
+
+use super::layout::{
+    HEADER_LEN, ITEM_LEN, Item, LIST, LOCKS, MAX_NAME_LEN, NO_PARENT, STAMP, Span, TABLE,
+    TABLE_HEAD_LEN, VALUE, hash, hash_extend, names_limit, signature,
+};
+use super::stamp;
+use crate::table::ByteOrder;
 
 /// What an image holds besides its entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Image<'a> {
-    /// The keys in the nested table `.locks`; without any there is no such table.
+    /// The keys in the nested table `.locks`, in any order; without any there is no such table.
     pub locks: &'a [&'a str],
-    /// The generation in the stamp; `None` makes an image without a stamp.
+    /// The generation in the stamp; `None` makes an image without a stamp, as dconf's own are.
     pub generation: Option<u64>,
 }
 
@@ -13,23 +23,392 @@ pub struct Image<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// An entry's name is not a key path.
+    /// An entry's name is not a key path, as `/a/b` is.
     #[error("cannot store {name:?}: not a key")]
     NotAKey {
         /// The name.
         name: String,
     },
+    /// An entry does not come after the one before it in byte order.
+    #[error("cannot store {name:?}: out of order or stored twice")]
+    OutOfOrder {
+        /// The name.
+        name: String,
+    },
+    /// One element of a path is longer than 65,535 bytes, or a path is longer than 1 MiB.
+    #[error("cannot store a name of {len_bytes} bytes")]
+    NameTooLong {
+        /// The length of the whole name.
+        len_bytes: usize,
+    },
+    /// The image would be larger than a file of this format can be (4 GiB), or so full of repeated long names that
+    /// readers refuse it.
+    #[error("cannot store so much in one file")]
+    TooLarge,
 }
 
-/// Writes entries, dconf key paths in byte order, as one image.
+/// Writes entries, dconf key paths in byte order with the bytes of a `v` in native byte order, as one image.
+///
+/// Directories are made from the paths. Without entries, locks and stamp the image is 32 bytes long.
 ///
 /// # Errors
 ///
-/// An entry that the format cannot hold.
+/// An entry that the format cannot hold, or that is not in its place.
 pub fn write<'a>(
     entries: impl Iterator<Item = (&'a str, &'a [u8])>,
     image: &Image<'_>,
 ) -> Result<Vec<u8>, WriteError> {
-    let _ = (entries, image);
-    todo!()
+    let mut root = tree(entries)?;
+    let lists_len = root.count_children()?;
+    let locks = lock_table(image.locks)?;
+    if locks.is_some() {
+        root.add(hash(LOCKS.as_bytes()), NO_PARENT, LOCKS, TABLE)?;
+    }
+    if image.generation.is_some() {
+        root.add(hash(STAMP.as_bytes()), NO_PARENT, STAMP, TABLE)?;
+    }
+    root.align(4);
+    let lists_at = root.data.len();
+    root.data.resize(lists_at + lists_len, 0);
+    if locks.is_some() {
+        root.align(8);
+    }
+
+    let places = root.places();
+    let stamp = match image.generation {
+        Some(generation) => Some(stamp_table(generation, &root.value_sums(&places))?),
+        None => None,
+    };
+
+    // Where everything begins is known now; each beginning is a multiple of 8.
+    let root_at = HEADER_LEN;
+    let stamp_at = root_at + root.table_len();
+    let data_at = stamp_at + stamp.as_ref().map_or(0, Part::len);
+    let locks_at = data_at + root.data.len();
+    let len_bytes = locks_at + locks.as_ref().map_or(0, Part::len);
+    if u32::try_from(len_bytes).is_err() || root.names_len > names_limit(len_bytes) {
+        return Err(WriteError::TooLarge);
+    }
+
+    let mut out = Vec::with_capacity(len_bytes);
+    out.extend_from_slice(signature(ByteOrder::NATIVE));
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&offset(root_at).to_le_bytes());
+    out.extend_from_slice(&offset(root_at + root.chunk_len()).to_le_bytes());
+    for (name, part, at) in [(LOCKS, &locks, locks_at), (STAMP, &stamp, stamp_at)] {
+        if let Some(part) = part {
+            root.point(name, Span { start: offset(at), end: offset(at + part.chunk_len()) });
+        }
+    }
+    root.fill_lists(&places, lists_at);
+    root.put_table(&mut out, &places, data_at);
+    if let Some(stamp) = &stamp {
+        stamp.put_table(&mut out, &stamp.places(), stamp_at + stamp.table_len());
+        out.extend_from_slice(&stamp.data);
+    }
+    out.extend_from_slice(&root.data);
+    if let Some(locks) = &locks {
+        locks.put_table(&mut out, &locks.places(), locks_at + locks.table_len());
+        out.extend_from_slice(&locks.data);
+    }
+    if stamp.is_some() {
+        stamp::seal(&mut out);
+    }
+    Ok(out)
+}
+
+/// An offset in a file whose length has been checked.
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// One hash table in the making: its items in the order in which they came, and their names and values.
+#[derive(Default)]
+struct Part {
+    /// Parents are indices in this order, and spans are in `data`, until `put_table`.
+    items: Vec<Item>,
+    /// The number of children of each item; only directories have any.
+    children: Vec<u32>,
+    data: Vec<u8>,
+    /// The length of all full names of keys.
+    names_len: usize,
+}
+
+impl Part {
+    /// Adds an item and its part of a name, without a value.
+    fn add(&mut self, hash: u32, parent: u32, part: &str, kind: u8) -> Result<u32, WriteError> {
+        let too_long = |_| WriteError::NameTooLong { len_bytes: part.len() };
+        let key_len = u16::try_from(part.len()).map_err(too_long)?;
+        let index = u32::try_from(self.items.len()).map_err(|_| WriteError::TooLarge)?;
+        let key_start = self.end()?;
+        self.data.extend_from_slice(part.as_bytes());
+        self.items.push(Item { hash, parent, key_start, key_len, kind, value: Span::default() });
+        Ok(index)
+    }
+
+    /// Adds an item with a value.
+    #[inline]
+    fn add_value(
+        &mut self,
+        hash: u32,
+        parent: u32,
+        part: &str,
+        value: &[u8],
+    ) -> Result<(), WriteError> {
+        let index = self.add(hash, parent, part, VALUE)?;
+        self.align(8);
+        let start = self.end()?;
+        self.data.extend_from_slice(value);
+        let end = self.end()?;
+        self.items[index as usize].value = Span { start, end };
+        Ok(())
+    }
+
+    fn end(&self) -> Result<u32, WriteError> {
+        u32::try_from(self.data.len()).map_err(|_| WriteError::TooLarge)
+    }
+
+    #[inline]
+    fn align(&mut self, align: usize) {
+        let len = self.data.len().next_multiple_of(align);
+        self.data.resize(len, 0);
+    }
+
+    /// The length of the table without the names and values.
+    fn chunk_len(&self) -> usize {
+        TABLE_HEAD_LEN + self.items.len() * (4 + ITEM_LEN)
+    }
+
+    /// The same with what makes the next beginning a multiple of 8.
+    fn table_len(&self) -> usize {
+        self.chunk_len().next_multiple_of(8)
+    }
+
+    /// The length with names and values; the same holds for the next beginning.
+    fn len(&self) -> usize {
+        self.table_len() + self.data.len()
+    }
+
+    /// Sets where the table nested under `name` is: the last items of the root are the nested tables.
+    fn point(&mut self, name: &str, span: Span) {
+        let hash = hash(name.as_bytes());
+        if let Some(item) =
+            self.items.iter_mut().rev().find(|item| item.kind == TABLE && item.hash == hash)
+        {
+            item.value = span;
+        }
+    }
+
+    /// Counts the children of every directory, and returns the length of all lists in bytes.
+    fn count_children(&mut self) -> Result<usize, WriteError> {
+        self.children = vec![0; self.items.len()];
+        let mut all: usize = 0;
+        for item in &self.items {
+            if let Some(count) = self.children.get_mut(item.parent as usize) {
+                *count += 1;
+                all += 1;
+            }
+        }
+        Ok(all * 4)
+    }
+
+    /// Returns for each item its place in the table, and where each bucket begins: a counting sort over the hashes.
+    fn places(&self) -> Places {
+        // `add` holds the number of items below 2^32.
+        let n_buckets = offset(self.items.len());
+        let mut buckets = vec![0u32; self.items.len()];
+        let mut of_item: Vec<u32> = self.items.iter().map(|item| item.hash % n_buckets).collect();
+        for &bucket in &of_item {
+            buckets[bucket as usize] += 1;
+        }
+        let mut start = 0;
+        for bucket in &mut buckets {
+            start += std::mem::replace(bucket, start);
+        }
+        let mut next = buckets.clone();
+        for place in &mut of_item {
+            let next = &mut next[*place as usize];
+            *place = *next;
+            *next += 1;
+        }
+        Places { of_item, buckets }
+    }
+
+    /// Writes the lists of children at `lists_at` of the data, one directory after the other.
+    fn fill_lists(&mut self, places: &Places, lists_at: usize) {
+        let mut end = offset(lists_at);
+        let mut next = Vec::with_capacity(self.children.len());
+        for (item, count) in self.items.iter_mut().zip(&self.children) {
+            next.push(end);
+            if item.kind == LIST {
+                item.value = Span { start: end, end: end + count * 4 };
+                end = item.value.end;
+            }
+        }
+        for (item, place) in self.items.iter().zip(&places.of_item) {
+            if let Some(at) = next.get_mut(item.parent as usize) {
+                self.data[*at as usize..][..4].copy_from_slice(&place.to_le_bytes());
+                *at += 4;
+            }
+        }
+    }
+
+    /// Returns a checksum of the value of every item, in the order of the table: see [`stamp::value_sum`].
+    fn value_sums(&self, places: &Places) -> Vec<u32> {
+        let mut sums = vec![0; self.items.len()];
+        for (item, place) in self.items.iter().zip(&places.of_item) {
+            if item.kind == VALUE {
+                let value = &self.data[item.value.start as usize..item.value.end as usize];
+                sums[*place as usize] = stamp::value_sum(item.hash, value);
+            }
+        }
+        sums
+    }
+
+    /// Appends the table, whose names and values begin at `data_at` of the file.
+    fn put_table(&self, out: &mut Vec<u8>, places: &Places, data_at: usize) {
+        // No bloom words: a miss costs one look at a bucket already, and dconf writes none.
+        out.extend_from_slice(&(5u32 << 27).to_le_bytes());
+        out.extend_from_slice(&offset(places.buckets.len()).to_le_bytes());
+        out.extend(places.buckets.iter().flat_map(|bucket| bucket.to_le_bytes()));
+        let items_at = out.len();
+        out.resize(items_at + self.items.len() * ITEM_LEN, 0);
+        let (items, _) = out[items_at..].as_chunks_mut::<ITEM_LEN>();
+        let data_at = offset(data_at);
+        for (item, place) in self.items.iter().zip(&places.of_item) {
+            let mut item = *item;
+            item.key_start += data_at;
+            if item.kind != TABLE {
+                item.value.start += data_at;
+                item.value.end += data_at;
+            }
+            if item.parent != NO_PARENT {
+                item.parent = places.of_item[item.parent as usize];
+            }
+            items[*place as usize] = item.encode();
+        }
+        out.resize(out.len().next_multiple_of(8), 0);
+    }
+}
+
+/// Where the items of a table go.
+struct Places {
+    of_item: Vec<u32>,
+    buckets: Vec<u32>,
+}
+
+/// A directory that the next entry may be in.
+struct Open {
+    index: u32,
+    hash: u32,
+    /// The length of its path, with the slash at the end.
+    len: usize,
+}
+
+/// Makes the items of all entries and of their directories.
+fn tree<'a>(entries: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Part, WriteError> {
+    let mut part = Part::default();
+    let expected = entries.size_hint().0;
+    part.items.reserve(expected + expected / 8);
+    part.data.reserve(expected.saturating_mul(32));
+    let mut open: Vec<Open> = Vec::new();
+    let mut last = "";
+    for (name, value) in entries {
+        if name <= last {
+            return Err(if name.starts_with('/') {
+                WriteError::OutOfOrder { name: name.to_owned() }
+            } else {
+                WriteError::NotAKey { name: name.to_owned() }
+            });
+        }
+        if name.len() > MAX_NAME_LEN {
+            return Err(WriteError::NameTooLong { len_bytes: name.len() });
+        }
+        close(&mut open, last, name);
+        last = name;
+        let (parent, rest) = open_directories(&mut part, &mut open, name)?;
+        part.names_len += name.len();
+        part.add_value(hash_extend(parent.hash, rest.as_bytes()), parent.index, rest, value)
+            .map_err(|error| of_name(error, name))?;
+    }
+    Ok(part)
+}
+
+/// Closes the directories that `name` is not in. In byte order what a directory holds comes in one piece, so a
+/// directory once closed never comes again.
+fn close(open: &mut Vec<Open>, last: &str, name: &str) {
+    let (last, name) = (last.as_bytes(), name.as_bytes());
+    match open.last() {
+        Some(top) if name.starts_with(&last[..top.len]) => (),
+        _ => {
+            let same = last.iter().zip(name).take_while(|(a, b)| a == b).count();
+            while open.last().is_some_and(|top| top.len > same) {
+                open.pop();
+            }
+        }
+    }
+}
+
+/// Opens the directories of `name` that are not open, and returns the last of them and the rest of the name.
+fn open_directories<'a, 'o>(
+    part: &mut Part,
+    open: &'o mut Vec<Open>,
+    name: &'a str,
+) -> Result<(&'o Open, &'a str), WriteError> {
+    let not_a_key = || WriteError::NotAKey { name: name.to_owned() };
+    if name.as_bytes().contains(&0) {
+        return Err(not_a_key());
+    }
+    let mut rest = &name[open.last().map_or(0, |top| top.len)..];
+    while let Some(slash) = rest.bytes().position(|byte| byte == b'/') {
+        let (element, after) = rest.split_at(slash + 1);
+        // Only the root directory is a slash alone.
+        if open.is_empty() != (element == "/") {
+            return Err(not_a_key());
+        }
+        let (parent, parent_hash) =
+            open.last().map_or((NO_PARENT, hash(b"")), |top| (top.index, top.hash));
+        let hash = hash_extend(parent_hash, element.as_bytes());
+        let index = part.add(hash, parent, element, LIST).map_err(|error| of_name(error, name))?;
+        open.push(Open { index, hash, len: name.len() - after.len() });
+        rest = after;
+    }
+    match open.last() {
+        Some(parent) if !rest.is_empty() => Ok((parent, rest)),
+        _ => Err(not_a_key()),
+    }
+}
+
+/// Says how long the whole name is, where only a part of it was known.
+fn of_name(error: WriteError, name: &str) -> WriteError {
+    match error {
+        WriteError::NameTooLong { .. } => WriteError::NameTooLong { len_bytes: name.len() },
+        error => error,
+    }
+}
+
+/// Makes the nested table of locks: full names without parents, each with the empty string, as `dconf compile` does.
+fn lock_table(locks: &[&str]) -> Result<Option<Part>, WriteError> {
+    if locks.is_empty() {
+        return Ok(None);
+    }
+    let mut names = locks.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    let mut part = Part::default();
+    for name in names {
+        part.add_value(hash(name.as_bytes()), NO_PARENT, name, b"\0\0s")?;
+    }
+    part.align(8);
+    Ok(Some(part))
+}
+
+/// Makes the nested table of the stamp.
+fn stamp_table(generation: u64, value_sums: &[u32]) -> Result<Part, WriteError> {
+    let mut part = Part::default();
+    for (name, value) in stamp::fields(generation, value_sums) {
+        part.add_value(hash(name.as_bytes()), NO_PARENT, name, &value)?;
+    }
+    part.align(8);
+    Ok(part)
 }
