@@ -1,9 +1,11 @@
 //! `doctor`: measures this machine's interactive paths against the frame, and changes nothing.
 
 pub mod finding;
+pub mod json;
 pub mod machine;
 pub mod scratch;
 pub mod storage;
+pub mod text;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -3,5 +3,7 @@
 pub mod figure;
 pub mod grade;
 pub mod paint;
+pub mod paragraph;
+pub mod provenance;
 pub mod samples;
 pub mod table;

@@ -1,0 +1,51 @@
+//! Running text, broken into lines.
+
+/// Writes `text` in lines of at most `width` columns; the first begins with `first`, the others with as many spaces.
+///
+/// A word that is longer than a line stands alone and whole: it may be a path to be pasted.
+#[must_use]
+pub fn wrap(text: &str, width: usize, first: &str) -> String {
+    let indent = first.chars().count();
+    let mut lines = first.to_owned();
+    let mut column = indent;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column > indent && column + 1 + length > width {
+            lines.push('\n');
+            lines.push_str(&" ".repeat(indent));
+            column = indent;
+        }
+        if column > indent {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += length;
+    }
+    lines.push('\n');
+    lines
+}
+
+/// Writes a number with its noun: `1 step`, `3 steps`.
+#[must_use]
+pub fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_before_the_edge_and_hang_below_the_first() {
+        insta::assert_snapshot!(
+            wrap("one two three /a/path/that/is/longer/than/a/line four", 20, "  1. "),
+            @r"
+          1. one two three
+             /a/path/that/is/longer/than/a/line
+             four
+        "
+        );
+        assert_eq!(wrap("", 20, "- "), "- \n");
+    }
+}
