@@ -4,7 +4,7 @@ use super::layout::{HEADER_LEN, Item, LIST, NO_PARENT, NOTHING, Span, TABLE, VAL
 use super::names::Names;
 use super::read::Table;
 use crate::table::ByteOrder;
-use crate::table::gvariant::View;
+use crate::table::gvariant::{Type, View};
 
 /// What is wrong with a table, and with which of its items. The table cannot be relied on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -258,7 +258,7 @@ fn check_values(table: Table<'_>) -> Result<(), Damage> {
 
 /// Says whether `value` is a `v` in normal form.
 pub(super) fn is_value(value: &[u8], order: ByteOrder) -> bool {
-    View::inside(value, order).to_variant().as_bytes() == value
+    View::new(Type::VARIANT, value, order).is_normal()
 }
 
 /// Checks that nothing lies over anything else.
