@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A whole file mapped privately and read-only.
 #[derive(Debug)]
@@ -24,5 +25,68 @@ impl Map {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+/// One byte at the start of a file, shared with other processes: a flag that some raise and others look at.
+///
+/// Somebody who makes the file shorter than a byte while it is mapped has its readers killed by SIGBUS; such files
+/// belong in a directory that only the user can write.
+#[derive(Debug)]
+pub struct SharedByte(memmap2::MmapRaw);
+
+impl SharedByte {
+    /// Maps the first byte of `file`, to be read.
+    ///
+    /// # Errors
+    ///
+    /// Whatever `mmap` reports.
+    pub fn to_read(file: &File) -> io::Result<SharedByte> {
+        memmap2::MmapOptions::new().len(1).map_raw_read_only(file).map(SharedByte)
+    }
+
+    /// Maps the first byte of `file`, to be read and written.
+    ///
+    /// # Errors
+    ///
+    /// Whatever `mmap` reports.
+    pub fn to_write(file: &File) -> io::Result<SharedByteWriter> {
+        memmap2::MmapOptions::new().len(1).map_raw(file).map(SharedByteWriter)
+    }
+
+    /// Returns the byte as it is now, without a system call.
+    #[must_use]
+    pub fn load(&self) -> u8 {
+        // SAFETY: the mapping is one byte long, lives as long as `self`, and a byte is always aligned. Every
+        // access to it from this process is atomic and goes through this type or `SharedByteWriter`; a relaxed
+        // load is allowed on memory that is mapped read-only.
+        unsafe { AtomicU8::from_ptr(self.0.as_mut_ptr()) }.load(Ordering::Relaxed)
+    }
+}
+
+/// The same byte, mapped by the one who changes it.
+#[derive(Debug)]
+pub struct SharedByteWriter(memmap2::MmapRaw);
+
+impl SharedByteWriter {
+    /// Stores `value`, after everything that this thread did before.
+    pub fn store(&self, value: u8) {
+        // SAFETY: as in `SharedByte::load`; `map_raw` mapped the byte to be written.
+        unsafe { AtomicU8::from_ptr(self.0.as_mut_ptr()) }.store(value, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_byte_is_seen_through_another_mapping() {
+        let file = tempfile::tempfile().expect("a temporary file");
+        file.set_len(2).expect("two bytes");
+        let reader = SharedByte::to_read(&file).expect("a mapping");
+        assert_eq!(reader.load(), 0);
+        SharedByte::to_write(&file).expect("a mapping").store(1);
+        assert_eq!(reader.load(), 1);
     }
 }

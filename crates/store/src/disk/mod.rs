@@ -1,0 +1,254 @@
+//! The disk as `store` uses it: a trait small enough to simulate, and the real one.
+
+mod attributes;
+mod log;
+mod real;
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What `stat` says of a file, as far as `store` asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Device and inode number: which file it is.
+    pub identity: (u64, u64),
+    /// Length in bytes.
+    pub len: u64,
+    /// Time of the last change of the contents, in nanoseconds since 1970.
+    pub mtime_ns: i128,
+    /// Time of the last change of the inode, in nanoseconds since 1970.
+    pub ctime_ns: i128,
+    /// Type and permission bits, as in `st_mode`.
+    pub mode: u32,
+    /// Owner and group.
+    pub owner: (u32, u32),
+}
+
+impl Stat {
+    /// Tells whether this is a directory.
+    #[must_use]
+    pub fn is_dir(&self) -> bool {
+        self.mode & 0o170_000 == 0o040_000
+    }
+
+    /// Tells whether this is a regular file.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.mode & 0o170_000 == 0o100_000
+    }
+}
+
+/// An open file.
+pub trait DiskFile: Debug + Send {
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// After an error any prefix of `bytes` may have been written.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Sets room for `len` bytes aside, so that a full disk is noticed before anything is written.
+    /// The length of the file stays. A file system that cannot do it says `Ok`.
+    ///
+    /// # Errors
+    ///
+    /// As `fallocate(2)`; nothing was written.
+    fn reserve(&mut self, len: u64) -> io::Result<()>;
+
+    /// Fills this empty file with the contents of `from` by sharing its blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::Unsupported`] if the file system cannot share blocks; the file stays empty.
+    fn share_from(&mut self, from: &Path) -> io::Result<()>;
+
+    /// Fills this empty file with the contents of `from`.
+    ///
+    /// # Errors
+    ///
+    /// After an error a part may have been copied.
+    fn copy_from(&mut self, from: &Path) -> io::Result<()>;
+
+    /// Makes the contents, the length and the attributes durable (`fsync`).
+    ///
+    /// # Errors
+    ///
+    /// Final for this file: the kernel may have dropped what was not written.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Describes this file, wherever its name is now.
+    ///
+    /// # Errors
+    ///
+    /// As `fstat(2)`.
+    fn stat(&self) -> io::Result<Stat>;
+}
+
+/// A file of whole blocks that are durable when the write returns, for logs.
+pub trait LogFile: Debug + Send {
+    /// Returns the unit of a durable write in bytes: a power of two from 512 to 4096.
+    fn block_len(&self) -> usize;
+
+    /// Returns how many bytes the file holds. Writes stay within it, so that they change no metadata.
+    fn len(&self) -> u64;
+
+    /// Tells whether the file holds nothing.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads the whole file as the medium holds it, past any page that only memory holds.
+    ///
+    /// # Errors
+    ///
+    /// As `read(2)`; nothing is changed.
+    fn read(&mut self) -> io::Result<Vec<u8>>;
+
+    /// Makes the file `len` bytes long, the new part zero, durably and with all its blocks written, so that
+    /// writes into it need no metadata.
+    ///
+    /// # Errors
+    ///
+    /// The file may have grown in part; what it held is unchanged.
+    fn extend(&mut self, len: u64) -> io::Result<()>;
+
+    /// Writes whole blocks at a block boundary, durably.
+    ///
+    /// # Errors
+    ///
+    /// Any part of the blocks may have been written, and may or may not be durable.
+    fn write_blocks(&mut self, at: u64, blocks: &[u8]) -> io::Result<()>;
+
+    /// Writes bytes anywhere; they survive this process, and a power cut after the next [`LogFile::sync`].
+    ///
+    /// # Errors
+    ///
+    /// Any part may have been written.
+    fn write_cached(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes everything written durable.
+    ///
+    /// # Errors
+    ///
+    /// Final for this file.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file system, by absolute paths. No call waits for anything but the disk.
+pub trait Disk: Debug + Send + Sync {
+    /// Reads a whole regular file of at most [`MAX_READ_BYTES`].
+    ///
+    /// # Errors
+    ///
+    /// As `read(2)`; [`io::ErrorKind::FileTooLarge`], or [`io::ErrorKind::InvalidInput`] for what is no
+    /// regular file. Nothing is changed.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Describes the file at `path`, following symlinks.
+    ///
+    /// # Errors
+    ///
+    /// As `stat(2)`.
+    fn stat(&self, path: &Path) -> io::Result<Stat>;
+    /// Returns where the symlink at `path` points.
+    ///
+    /// # Errors
+    ///
+    /// As `readlink(2)`: [`io::ErrorKind::InvalidInput`] if it is no symlink.
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
+    /// Returns the names in a directory, unsorted.
+    ///
+    /// # Errors
+    ///
+    /// As `readdir(3)`.
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+    /// Makes one directory with these permission bits.
+    ///
+    /// # Errors
+    ///
+    /// As `mkdir(2)`.
+    fn create_dir(&self, dir: &Path, mode: u32) -> io::Result<()>;
+    /// Creates a new file with these permission bits and keeps it locked while it is open; it must not exist.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)` with `O_CREAT | O_EXCL`.
+    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens an existing file to write into it.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)`.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens an existing file as a log. What an earlier process left in memory only is made durable first, so
+    /// that everything which [`LogFile::read`] then returns survives a power cut.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)` and `fsync(2)`.
+    fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
+    /// Gives `to` the owner, mode, ACL and extended attributes of `from`, as far as we may: a refusal for lack
+    /// of privilege or support is no error, and leaves `to` no more open than `from`.
+    ///
+    /// # Errors
+    ///
+    /// The first failure of the disk; what could be copied is copied.
+    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Renames `from` to `to`, replacing it.
+    ///
+    /// # Errors
+    ///
+    /// As `rename(2)`.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    ///
+    /// # Errors
+    ///
+    /// As `unlink(2)`.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a regular file unless the process that made it by [`Disk::create`] still has it open. Returns
+    /// whether it was removed.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)` and `unlink(2)`.
+    fn remove_abandoned(&self, path: &Path) -> io::Result<bool>;
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    ///
+    /// As `fsync(2)` on the directory.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Returns a number that was not returned before: for names and for the salt of a file's checksums.
+    ///
+    /// # Errors
+    ///
+    /// As `getrandom(2)`.
+    fn token(&self) -> io::Result<u64>;
+
+    /// Makes a new durable file `to` (0600) with the contents of `from`, sharing blocks where the file system can.
+    ///
+    /// # Errors
+    ///
+    /// `to` may exist in part after an error.
+    fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut file = self.create(to, 0o600)?;
+        match file.share_from(from) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => file.copy_from(from)?,
+            other => other?,
+        }
+        file.sync()
+    }
+}
+
+/// The largest file that [`Disk::read`] reads: four times what a gvdb database of the desktop could sensibly be,
+/// and little enough not to take a machine down.
+pub const MAX_READ_BYTES: u64 = 1 << 30;
+
+/// Returns this machine's file systems.
+#[must_use]
+pub fn real() -> Arc<dyn Disk> {
+    Arc::new(real::RealDisk)
+}

@@ -1,0 +1,189 @@
+//! This machine's file systems.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+
+use super::{Disk, DiskFile, LogFile, MAX_READ_BYTES, Stat, attributes, log};
+
+/// The real disk; it holds nothing, every call names its file.
+#[derive(Debug)]
+pub(super) struct RealDisk;
+
+/// An open file of the real disk.
+#[derive(Debug)]
+struct RealFile(File);
+
+impl Disk for RealDisk {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        // O_NONBLOCK, so that a FIFO in the place of a file does not wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut file = File::from(fs::open(path, flags, Mode::empty())?);
+        let stat = stat_of(&file)?;
+        if stat.is_dir() {
+            return Err(Errno::ISDIR.into());
+        }
+        if !stat.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        if stat.len > MAX_READ_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut bytes = Vec::new();
+        // One more than the length, so that the end of the file is seen without growing the buffer.
+        bytes
+            .try_reserve_exact(usize::try_from(stat.len).unwrap_or(usize::MAX).saturating_add(1))?;
+        (&mut file).take(MAX_READ_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_READ_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes)
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        Ok(from_statx(&fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)?))
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        let target = fs::readlink(path, Vec::new())?;
+        Ok(PathBuf::from(OsStr::from_bytes(target.to_bytes())))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        std::fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+    }
+
+    fn create_dir(&self, dir: &Path, mode: u32) -> io::Result<()> {
+        Ok(fs::mkdir(dir, Mode::from_raw_mode(mode))?)
+    }
+
+    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = File::from(fs::open(path, flags, Mode::from_raw_mode(mode))?);
+        // The lock tells `remove_abandoned` that the writer lives, across PID namespaces and, where the file
+        // system can, across hosts. A file system without locks loses only that.
+        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) | Err(_) => Ok(Box::new(RealFile(file))),
+        }
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        Ok(Box::new(RealFile(File::from(fs::open(path, flags, Mode::empty())?))))
+    }
+
+    fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
+        log::open(path)
+    }
+
+    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
+        attributes::copy(from, to)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Ok(fs::rename(from, to)?)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        Ok(fs::unlink(path)?)
+    }
+
+    fn remove_abandoned(&self, path: &Path) -> io::Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = File::from(fs::open(path, flags | OFlags::NOCTTY, Mode::empty())?);
+        if !stat_of(&file)?.is_file() {
+            return Ok(false);
+        }
+        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            // No locks here: the caller's own evidence, the age of the file, has to do.
+            Ok(()) | Err(_) => fs::unlink(path).map(|()| true).map_err(io::Error::from),
+        }
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match fs::fsync(fs::open(dir, flags, Mode::empty())?) {
+            // "This file does not support synchronization": some FUSE and network file systems say so of every
+            // directory. There is nothing more that anybody could do on them.
+            Err(Errno::INVAL) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn token(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        // Requests of up to 256 bytes are never cut short.
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+impl DiskFile for RealFile {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn reserve(&mut self, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        match fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, 0, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn share_from(&mut self, from: &Path) -> io::Result<()> {
+        match fs::ioctl_ficlone(&self.0, File::open(from)?) {
+            Err(
+                Errno::OPNOTSUPP
+                | Errno::NOTTY
+                | Errno::XDEV
+                | Errno::INVAL
+                | Errno::NOSYS
+                | Errno::PERM,
+            ) => Err(io::ErrorKind::Unsupported.into()),
+            other => Ok(other?),
+        }
+    }
+
+    fn copy_from(&mut self, from: &Path) -> io::Result<()> {
+        // `copy` uses copy_file_range and falls back to reading and writing.
+        io::copy(&mut File::open(from)?, &mut self.0).map(|_| ())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        stat_of(&self.0)
+    }
+}
+
+/// Describes an open file.
+pub(super) fn stat_of(file: &File) -> io::Result<Stat> {
+    Ok(from_statx(&fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?))
+}
+
+fn from_statx(stat: &fs::Statx) -> Stat {
+    let nanoseconds = |time: fs::StatxTimestamp| {
+        i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+    };
+    Stat {
+        identity: (fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino),
+        len: stat.stx_size,
+        mtime_ns: nanoseconds(stat.stx_mtime),
+        ctime_ns: nanoseconds(stat.stx_ctime),
+        mode: u32::from(stat.stx_mode),
+        owner: (stat.stx_uid, stat.stx_gid),
+    }
+}

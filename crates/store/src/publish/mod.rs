@@ -1,0 +1,244 @@
+//! Replaces a file as a whole: readers see the old one or the new one, and so does a restart.
+
+mod resolve;
+mod stale;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::disk::{Disk, DiskFile, Stat};
+
+pub use stale::remove_stale;
+
+/// Why a publish did not finish.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// Readers still see the old file, and so will a restart.
+    #[error("cannot {step} {path:?}")]
+    NotReplaced {
+        /// What was being done: `create`, `write`, `sync`, `replace` and so on.
+        step: &'static str,
+        /// The file that was to be replaced.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// Readers see the new file; after a power cut either may be found.
+    #[error("{path:?} was replaced but may not survive a power cut")]
+    NotDurable {
+        /// The file that was replaced.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// The rename failed and so did the look whether it had happened: readers see the old file or the new one.
+    #[error("cannot tell whether {path:?} was replaced")]
+    Unknown {
+        /// The file that was to be replaced.
+        path: PathBuf,
+        /// What the disk said to the rename.
+        source: io::Error,
+    },
+}
+
+impl PublishError {
+    /// Returns what the disk said.
+    #[must_use]
+    pub fn cause(&self) -> &io::Error {
+        match self {
+            PublishError::NotReplaced { source, .. }
+            | PublishError::NotDurable { source, .. }
+            | PublishError::Unknown { source, .. } => source,
+        }
+    }
+}
+
+/// Replaces the file at `path` with `image`, and returns what `stat` says of the new one.
+///
+/// On `Ok` readers see the new image and it survives a power cut. A symlink stays a symlink: its target is
+/// replaced, in the target's directory. Mode, owner, ACL and extended attributes are kept; a new file gets 0600.
+/// Missing directories are made (0700) and synced.
+///
+/// # Errors
+///
+/// The variant says which file is in place. Nothing is retried on the same file after a failed sync, because the
+/// kernel may have dropped the pages: publish again, which writes a new one.
+pub fn publish(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<Stat, PublishError> {
+    replace(disk, path, Contents::Image(image), Promise::PowerCut)
+}
+
+/// Replaces the file at `path` as [`publish`] does, but without a sync: for files on a runtime directory, which a
+/// power cut takes away in any case.
+///
+/// # Errors
+///
+/// As [`publish`]; never [`PublishError::NotDurable`].
+pub fn publish_volatile(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<Stat, PublishError> {
+    replace(disk, path, Contents::Image(image), Promise::Process)
+}
+
+/// What the new file holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Contents<'a> {
+    /// These bytes.
+    Image(&'a [u8]),
+    /// The contents of another file, sharing its blocks; fails where the file system cannot.
+    Shared(&'a Path),
+    /// The contents of another file.
+    Copied(&'a Path),
+}
+
+/// What a finished replacement survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// A power cut.
+    PowerCut,
+    /// The end of this process.
+    Process,
+}
+
+/// Replaces the file at `path`: temporary file, sync, rename, sync of the directory.
+pub(crate) fn replace(
+    disk: &dyn Disk,
+    path: &Path,
+    contents: Contents<'_>,
+    promise: Promise,
+) -> Result<Stat, PublishError> {
+    let target = resolve::target(disk, path).map_err(|source| PublishError::NotReplaced {
+        step: "follow the symlink",
+        path: path.to_owned(),
+        source,
+    })?;
+    let attempt = Attempt { disk, target: &target, promise };
+    let old = attempt.old()?;
+    let (temp, mut file) = attempt.create()?;
+    match attempt.fill(&temp, &mut *file, contents, old) {
+        Ok(identity) => attempt.put_in_place(&temp, &*file, identity),
+        Err(error) => {
+            attempt.discard(&temp);
+            Err(error)
+        }
+    }
+}
+
+/// One replacement of one target.
+struct Attempt<'a> {
+    disk: &'a dyn Disk,
+    target: &'a Path,
+    promise: Promise,
+}
+
+impl Attempt<'_> {
+    fn not_replaced(&self, step: &'static str) -> impl FnOnce(io::Error) -> PublishError {
+        let path = self.target.to_owned();
+        move |source| PublishError::NotReplaced { step, path, source }
+    }
+
+    /// Describes the file in place; makes its directory if there is none.
+    fn old(&self) -> Result<Option<Stat>, PublishError> {
+        match self.disk.stat(self.target) {
+            Ok(stat) if stat.is_dir() => {
+                Err(self.not_replaced("replace")(io::ErrorKind::IsADirectory.into()))
+            }
+            Ok(stat) => Ok(Some(stat)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                resolve::make_parents(self.disk, self.target, self.promise)
+                    .map_err(self.not_replaced("make the directory of"))?;
+                Ok(None)
+            }
+            Err(error) => Err(self.not_replaced("look at")(error)),
+        }
+    }
+
+    /// Creates the temporary file in the target's own directory.
+    fn create(&self) -> Result<(PathBuf, Box<dyn DiskFile>), PublishError> {
+        let token = self.disk.token().map_err(self.not_replaced("create"))?;
+        let temp = temporary_name(self.target, token).map_err(self.not_replaced("create"))?;
+        match self.disk.create(&temp, 0o600) {
+            Ok(file) => Ok((temp, file)),
+            Err(error) => {
+                // A name that was there before is somebody else's; after any other error it may be ours.
+                if error.kind() != io::ErrorKind::AlreadyExists {
+                    self.discard(&temp);
+                }
+                Err(self.not_replaced("create")(error))
+            }
+        }
+    }
+
+    /// Writes the new file and makes it durable; returns which file it is.
+    fn fill(
+        &self,
+        temp: &Path,
+        file: &mut dyn DiskFile,
+        contents: Contents<'_>,
+        old: Option<Stat>,
+    ) -> Result<Stat, PublishError> {
+        if old.is_some_and(|old| old.is_file()) {
+            self.disk
+                .copy_attributes(self.target, temp)
+                .map_err(self.not_replaced("keep the attributes of"))?;
+        }
+        match contents {
+            Contents::Image(image) => {
+                file.reserve(image.len() as u64).and_then(|()| file.write_at(0, image))
+            }
+            Contents::Shared(from) => file.share_from(from),
+            Contents::Copied(from) => file.copy_from(from),
+        }
+        .map_err(self.not_replaced("write"))?;
+        if self.promise == Promise::PowerCut {
+            file.sync().map_err(self.not_replaced("sync"))?;
+        }
+        file.stat().map_err(self.not_replaced("look at"))
+    }
+
+    /// Renames the new file over the old one and makes the name durable.
+    fn put_in_place(
+        &self,
+        temp: &Path,
+        file: &dyn DiskFile,
+        new: Stat,
+    ) -> Result<Stat, PublishError> {
+        if let Err(source) = self.disk.rename(temp, self.target) {
+            // A network file system may have renamed and lost the answer.
+            match self.disk.stat(self.target) {
+                Ok(stat) if stat.identity == new.identity => {}
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    self.discard(temp);
+                    return Err(PublishError::Unknown { path: self.target.to_owned(), source });
+                }
+                Ok(_) | Err(_) => {
+                    self.discard(temp);
+                    return Err(self.not_replaced("replace")(source));
+                }
+            }
+        }
+        if self.promise == Promise::PowerCut {
+            self.disk.sync_dir(resolve::directory_of(self.target)).map_err(|source| {
+                PublishError::NotDurable { path: self.target.to_owned(), source }
+            })?;
+        }
+        // The rename changes the inode's ctime. Without the later look a caller that compares takes its own
+        // file for an outside edit once, and reads it again: no harm.
+        Ok(file.stat().unwrap_or(new))
+    }
+
+    /// Removes the temporary file of a failed attempt. One that stays is found by [`remove_stale`] later.
+    fn discard(&self, temp: &Path) {
+        match self.disk.remove(temp) {
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+/// Returns the name of a temporary file for `target`: hidden, so that nothing takes it for a database.
+fn temporary_name(target: &Path, token: u64) -> io::Result<PathBuf> {
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut temp = OsString::from(".");
+    temp.push(name);
+    temp.push(format!("{}{token:016x}", stale::MARK));
+    Ok(target.with_file_name(temp))
+}
