@@ -47,7 +47,7 @@ pub struct Table {
 
 const GAP: usize = 2;
 /// A text column is never cut below this; before that the last column goes.
-const NARROWEST_TEXT: usize = 28;
+const NARROWEST_TEXT: usize = 36;
 
 impl Table {
     /// Starts a table with these headings.
@@ -230,11 +230,11 @@ mod tests {
         replace in /srv/a/…r/long/path/to/it   11.4  ms    0.7
         write                                   2.17 s   130
         ");
-        insta::assert_snapshot!(table().render(50, Paint::Off), @r"
-        step                            time       frames
-        sync in ~/.config               430    ns  < 0.001
-        replace in /srv…ong/path/to/it   11.4  ms    0.7
-        write                             2.17 s   130
+        insta::assert_snapshot!(table().render(58, Paint::Off), @r"
+        step                                    time       frames
+        sync in ~/.config                       430    ns  < 0.001
+        replace in /srv/a/r…er/long/path/to/it   11.4  ms    0.7
+        write                                     2.17 s   130
         ");
         assert!(table().render(56, Paint::Off).lines().all(|line| line.chars().count() <= 56));
     }

@@ -1,6 +1,9 @@
 //! The command line: one file or folder a command. A new command is a line in [`Command`] and one in [`Command::run`].
 
+mod doctor;
 mod generate;
+mod interrupt;
+mod screen;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -20,12 +23,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Doctor(doctor::Doctor),
     Generate(generate::Generate),
 }
 
 impl Command {
     fn run(self) -> Result<Verdict, Error> {
         match self {
+            Command::Doctor(command) => command.run(),
             Command::Generate(command) => command.run(Cli::command()),
         }
     }
@@ -41,6 +46,17 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
             ExitCode::from(if error.use_stderr() { 2 } else { 0 })
         }
     }
+}
+
+/// Returns the command line as it was typed, with the program's plain name, for the record beside figures.
+fn command_line() -> String {
+    let arguments = std::env::args_os().skip(1);
+    std::iter::once("unjank".to_owned())
+        .chain(
+            arguments.map(|argument| probe::doctor::machine::quoted(&argument.to_string_lossy())),
+        )
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]

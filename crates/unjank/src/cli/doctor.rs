@@ -1,0 +1,155 @@
+//! `unjank doctor`: measures this machine's interactive paths.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use probe::doctor::machine::Machine;
+use probe::doctor::{Diagnosis, PROBES, Probe, Tools, diagnose, json, text};
+use probe::report::paint::Tone;
+use probe::report::paragraph::wrap;
+use probe::report::provenance::Provenance;
+use session::clock::{Clock, SystemClock};
+
+use super::{interrupt, screen};
+use crate::error::{Error, Kind, Verdict};
+
+/// Measure what makes this desktop wait, and say what helps.
+///
+/// Changes nothing: what it writes is removed again, and settings are tried on a copy.
+/// Exits with 0 if everything fits, 1 if something misses its frame or is broken, 2 on an error.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: unjank doctor --only storage")]
+pub(crate) struct Doctor {
+    /// Run only these probes, separated by commas.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = names())]
+    only: Vec<String>,
+    /// The time that one step may take, for example 8.3ms.
+    #[arg(long, value_name = "TIME", value_parser = frame, default_value = "16.667ms")]
+    frame: Duration,
+    /// Print one JSON document (docs/doctor.md has its fields).
+    #[arg(long)]
+    json: bool,
+}
+
+fn names() -> clap::builder::PossibleValuesParser {
+    PROBES
+        .iter()
+        .map(|probe| clap::builder::PossibleValue::new(probe.name()).help(probe.about()))
+        .into()
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> Result<Verdict, Error> {
+        let machine = machine();
+        let clock = SystemClock::start();
+        let stop = interrupt::flag();
+        let probes: Vec<&dyn Probe> = PROBES
+            .iter()
+            .copied()
+            .filter(|probe| {
+                self.only.is_empty() || self.only.iter().any(|name| name == probe.name())
+            })
+            .collect();
+        let progress = screen::Progress::start();
+        let tools = Tools { clock: &clock, frame: self.frame, stop: &stop };
+        let diagnosis = diagnose(&probes, &machine, &tools, &mut |now| {
+            progress.step(&format!("{}: {}", now.probe, now.text), now.done, now.whole);
+        });
+        progress.end();
+        let provenance = Provenance::of_this_machine(super::command_line(), clock.now());
+        self.print(&diagnosis, &provenance)?;
+        if diagnosis.interrupted {
+            return Err(Error::new(Kind::User, "finish").because("interrupted"));
+        }
+        Ok(if diagnosis.is_bad() { Verdict::No } else { Verdict::Yes })
+    }
+
+    fn print(&self, diagnosis: &Diagnosis, provenance: &Provenance) -> Result<(), Error> {
+        let output = if self.json {
+            json::render(diagnosis, provenance)
+                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?
+        } else {
+            let (width, paint) = (screen::width(), screen::paint());
+            let mut output = text::render(diagnosis, width, paint);
+            output.push('\n');
+            for line in provenance.lines() {
+                output.push_str(&paint.set(Tone::Dim, wrap(&line, width, "").trim_end()));
+                output.push('\n');
+            }
+            output
+        };
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(output.as_bytes())?;
+        Ok(stdout.flush()?)
+    }
+}
+
+/// Reads a duration with its unit: `8.3ms`, `16.7 ms`, `8300us`, `0.0083s`.
+pub(crate) fn frame(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let split =
+        text.find(|letter: char| letter.is_alphabetic() || letter == 'µ').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "s" => 1.0,
+        "ms" => 1e-3,
+        "us" | "µs" => 1e-6,
+        _ => return Err("say a number and s, ms or us, for example 8.3ms".to_owned()),
+    };
+    let seconds: f64 = number.trim().parse().map_err(|_| format!("{number:?} is no number"))?;
+    match Duration::try_from_secs_f64(seconds * scale) {
+        Ok(time) if time >= Duration::from_micros(1) => Ok(time),
+        _ => Err("a frame is longer than a microsecond".to_owned()),
+    }
+}
+
+/// Reads the session's directories and addresses from the environment.
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn machine() -> Machine {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = absolute("HOME");
+    let below_home = |path: &str| home.as_ref().map(|home| home.join(path));
+    let runtime_dir = absolute("XDG_RUNTIME_DIR");
+    let data_dirs =
+        variable("XDG_DATA_DIRS").unwrap_or(OsString::from("/usr/local/share:/usr/share"));
+    // Without the variable, libdbus and systemd agree on this socket.
+    let socket = runtime_dir.as_ref().map(|dir| dir.join("bus")).filter(|path| path.exists());
+    let bus_address = variable("DBUS_SESSION_BUS_ADDRESS")
+        .and_then(|address| address.into_string().ok())
+        .or_else(|| socket.map(|path| format!("unix:path={}", path.display())));
+    Machine {
+        config_home: absolute("XDG_CONFIG_HOME").or_else(|| below_home(".config")),
+        cache_home: absolute("XDG_CACHE_HOME").or_else(|| below_home(".cache")),
+        state_home: absolute("XDG_STATE_HOME").or_else(|| below_home(".local/state")),
+        temp_dir: absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp")),
+        data_dirs: std::env::split_paths(&data_dirs).filter(|path| path.is_absolute()).collect(),
+        dconf_profile: variable("DCONF_PROFILE"),
+        program_dir: std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned())),
+        uid: rustix::process::geteuid().as_raw(),
+        home,
+        runtime_dir,
+        bus_address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use probe::report::grade::FRAME;
+
+    use super::*;
+
+    #[test]
+    fn a_frame_has_a_unit() {
+        assert_eq!(frame("8.3ms"), Ok(Duration::from_micros(8300)));
+        assert_eq!(frame("8300 us"), Ok(Duration::from_micros(8300)));
+        assert_eq!(frame("0.0083s"), Ok(Duration::from_micros(8300)));
+        assert_eq!(frame("16.667ms"), Ok(FRAME));
+        for wrong in ["8.3", "fast", "-1ms", "0ms", "NaNms", "infs"] {
+            assert!(frame(wrong).is_err(), "{wrong}");
+        }
+    }
+}

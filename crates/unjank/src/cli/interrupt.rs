@@ -1,0 +1,41 @@
+//! Ctrl-C and SIGTERM as a flag: work ends at its next pause and tidies up behind itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Returns a flag that SIGINT, SIGTERM or SIGHUP sets from now on, instead of ending the program.
+///
+/// Where signals cannot be caught the flag stays unset and they end the program as always.
+pub(crate) fn flag() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&flag);
+    let (ready, wait) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+            let Ok([mut interrupt, mut terminate, mut hangup]) = listen(kinds) else { return };
+            // The other end waits for this alone; if it is gone, so is the program.
+            let _ = ready.send(());
+            tokio::select! {
+                _ = interrupt.recv() => (),
+                _ = terminate.recv() => (),
+                _ = hangup.recv() => (),
+            }
+            set.store(true, Ordering::Relaxed);
+        });
+        // The runtime is kept for as long as the program runs, so that a second signal does not end it midway.
+        std::mem::forget(runtime);
+    });
+    // An error says that nothing listens: the flag is then never set.
+    let _ = wait.recv();
+    flag
+}
+
+fn listen(kinds: [SignalKind; 3]) -> std::io::Result<[tokio::signal::unix::Signal; 3]> {
+    let [one, two, three] = kinds;
+    Ok([signal(one)?, signal(two)?, signal(three)?])
+}
