@@ -97,18 +97,13 @@ impl Link {
     }
 
     /// Puts a call to the bus itself after what waits to go out and returns its serial number.
-    pub(crate) fn ask_bus<B>(&mut self, method: &str, body: &B, reply: Reply) -> Option<u32>
+    pub(crate) fn ask_bus<B>(&mut self, method: &str, body: &B) -> Option<u32>
     where
         B: serde::Serialize + DynamicType,
     {
-        let flags = match reply {
-            Reply::Wanted => Flags::empty(),
-            Reply::Unwanted => Flags::NO_REPLY_EXPECTED.into(),
-        };
         let call = Message::method_call("/org/freedesktop/DBus", method)
             .destination("org.freedesktop.DBus")
             .interface("org.freedesktop.DBus")
-            .with_flags(flags)
             .build(body);
         let serial = call.as_ref().ok().map(|call| call.primary_header().serial_num().get());
         self.push(call);
@@ -124,15 +119,6 @@ impl Link {
         self.outbox.clear();
         sent.map_err(to_io)
     }
-}
-
-/// Whether the bus shall answer a call to itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// The answer matters.
-    Wanted,
-    /// Nobody looks at the answer, so that it is not sent.
-    Unwanted,
 }
 
 /// Says whether the message is a call, an answer or a signal.

@@ -86,11 +86,7 @@ impl Client {
     /// # Errors
     ///
     /// The signal was not sent.
-    pub async fn emit_writability(
-        &self,
-        object_path: &str,
-        path: &str,
-    ) -> Result<(), ClientError> {
+    pub async fn emit_writability(&self, object_path: &str, path: &str) -> Result<(), ClientError> {
         self.connection
             .emit_signal(None::<&str>, object_path, WRITER, "WritabilityNotify", &path)
             .await

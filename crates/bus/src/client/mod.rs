@@ -182,10 +182,9 @@ where
 
 fn refused(error: zbus::Error) -> ClientError {
     match error {
-        zbus::Error::MethodError(name, message, _) => ClientError::Refused {
-            name: name.to_string(),
-            message: message.unwrap_or_default(),
-        },
+        zbus::Error::MethodError(name, message, _) => {
+            ClientError::Refused { name: name.to_string(), message: message.unwrap_or_default() }
+        }
         zbus::Error::FDO(error) => {
             use zbus::DBusError;
             match *error {

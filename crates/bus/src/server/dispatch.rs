@@ -73,8 +73,9 @@ impl Node {
                 let below = path.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('/'));
                 match below.and_then(Kind::from_segment) {
                     Some(kind) => Node::Databases(kind),
-                    None => DatabaseId::from_object_path(path)
-                        .map_or(Node::Nowhere, Node::Database),
+                    None => {
+                        DatabaseId::from_object_path(path).map_or(Node::Nowhere, Node::Database)
+                    }
                 }
             }
         }
@@ -147,13 +148,13 @@ fn decide(message: &Message, header: &Header<'_>, blame: Blame) -> Result<Meanin
             "Blame" => no_arguments(signature).map(|()| Meaning::Blame),
             _ => Err(Refusal::NoMethod(method.to_owned())),
         },
-        (PEER | INTROSPECTABLE, _, Node::Service) | (_, _, Node::Database(_) | Node::Databases(_)) => {
+        (PEER | INTROSPECTABLE, _, Node::Service)
+        | (_, _, Node::Database(_) | Node::Databases(_)) => {
             Err(no_such_call(method, interface, signature))
         }
-        (_, _, Node::Service) => Err(Refusal::NoInterface {
-            interface: interface.to_owned(),
-            path: path.to_owned(),
-        }),
+        (_, _, Node::Service) => {
+            Err(Refusal::NoInterface { interface: interface.to_owned(), path: path.to_owned() })
+        }
         (_, _, Node::Above(_) | Node::Nowhere) => Err(Refusal::NoObject(path.to_owned())),
     }
 }
@@ -209,9 +210,7 @@ fn properties(
     }
 }
 
-fn split<'a>(
-    pair: zbus::Result<(&'a str, &'a str)>,
-) -> (zbus::Result<&'a str>, Option<&'a str>) {
+fn split<'a>(pair: zbus::Result<(&'a str, &'a str)>) -> (zbus::Result<&'a str>, Option<&'a str>) {
     match pair {
         Ok((interface, property)) => (Ok(interface), Some(property)),
         Err(error) => (Err(error), Some("")),

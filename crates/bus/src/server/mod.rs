@@ -13,11 +13,11 @@ use zbus::fdo::{RequestNameFlags, RequestNameReply};
 use zbus::{Connection, Message};
 
 use crate::errors;
-use crate::raw::{self, Caller, Link, Reply};
+use crate::raw::{self, Caller, Link};
 use crate::request::{ReplyTo, Request};
 
-use dispatch::{Answer, Verdict};
 pub use dispatch::Blame;
+use dispatch::{Answer, Verdict};
 
 /// What arrived.
 #[derive(Debug)]
@@ -31,12 +31,7 @@ pub enum Incoming {
         /// Its process id, or what the bus said.
         pid: Result<u32, String>,
     },
-    /// A sender that was identified has left the bus.
-    Left {
-        /// Its unique name.
-        sender: String,
-    },
-    /// Another process took a name of ours.
+    /// A name is no longer ours: another process took it, or we released it.
     NameLost,
     /// The answer to [`Server::release`]: every call to the name has arrived before this.
     Released,
@@ -139,7 +134,8 @@ impl Server {
         if takeover == Takeover::IfAllowed {
             flags |= RequestNameFlags::REPLACE_EXISTING;
         }
-        let no_name = |error| ServerError::NoName { name: name.to_owned(), source: raw::to_io(error) };
+        let no_name =
+            |error| ServerError::NoName { name: name.to_owned(), source: raw::to_io(error) };
         let reply = self
             .link
             .connection()
@@ -162,7 +158,7 @@ impl Server {
 
     /// Gives `name` back. [`Incoming::Released`] follows when no further call can arrive for it.
     pub fn release(&mut self, name: &str) {
-        let serial = self.link.ask_bus("ReleaseName", &name, Reply::Wanted);
+        let serial = self.link.ask_bus("ReleaseName", &name);
         self.questions.extend(serial.map(|serial| (serial, Question::Release)));
     }
 
@@ -247,4 +243,3 @@ impl Server {
         }
     }
 }
-

@@ -1,4 +1,4 @@
-//! What the bus tells us: which process a sender is, when it left, and what became of our name.
+//! What the bus tells us: which process a sender is, and what became of our name.
 
 use std::collections::HashMap;
 
@@ -6,31 +6,20 @@ use zbus::Message;
 use zbus::message::Type;
 
 use super::{Incoming, Question, Server};
-use crate::raw::Reply;
 
 impl Server {
-    /// Asks which process `sender` is, and from now on tells when it leaves.
+    /// Asks which process `sender` is; [`Incoming::Process`] follows.
     ///
-    /// Asked once per sender; [`Incoming::Process`] follows, and [`Incoming::Left`] at the end.
+    /// A bus never gives a unique name a second time, so the answer holds for ever and nobody has to
+    /// watch the sender leave, which would wake us each time a program ends.
     pub fn identify(&mut self, sender: &str) {
-        // A rule per sender: a rule for all names would wake us for each program that starts.
-        self.link.ask_bus("AddMatch", &left_rule(sender), Reply::Unwanted);
-        let serial = self.link.ask_bus("GetConnectionUnixProcessID", &sender, Reply::Wanted);
-        let question = || Question::ProcessOf(sender.to_owned());
-        self.questions.extend(serial.map(|serial| (serial, question())));
+        if self.unique_name().is_empty() {
+            return;
+        }
+        let serial = self.link.ask_bus("GetConnectionUnixProcessID", &sender);
+        self.questions
+            .extend(serial.map(|serial| (serial, Question::ProcessOf(sender.to_owned()))));
     }
-
-    /// Stops watching a sender that has left.
-    pub fn forget(&mut self, sender: &str) {
-        self.link.ask_bus("RemoveMatch", &left_rule(sender), Reply::Unwanted);
-    }
-}
-
-fn left_rule(sender: &str) -> String {
-    format!(
-        "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',\
-         path='/org/freedesktop/DBus',member='NameOwnerChanged',arg0='{sender}'"
-    )
 }
 
 /// Reads a message that is no call.
@@ -43,15 +32,7 @@ pub(super) fn take(questions: &mut HashMap<u32, Question>, message: &Message) ->
     let body = message.body();
     match header.message_type() {
         Type::MethodCall => None,
-        Type::Signal => match header.member()?.as_str() {
-            "NameLost" => Some(Incoming::NameLost),
-            "NameOwnerChanged" => {
-                let (name, _, new): (&str, &str, &str) = body.deserialize().ok()?;
-                (new.is_empty() && name.starts_with(':'))
-                    .then(|| Incoming::Left { sender: name.to_owned() })
-            }
-            _ => None,
-        },
+        Type::Signal => (header.member()?.as_str() == "NameLost").then_some(Incoming::NameLost),
         answer @ (Type::MethodReturn | Type::Error) => {
             match questions.remove(&header.reply_serial()?.get())? {
                 Question::Release => Some(Incoming::Released),

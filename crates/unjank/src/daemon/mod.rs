@@ -1,0 +1,111 @@
+//! The daemon: one thread owns all state and handles a closed set of events, one thread owns the disk.
+
+mod blame;
+mod disk;
+mod environment;
+mod handover;
+mod owner;
+mod senders;
+mod systemd;
+mod watch;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::server::{Blame, Server, ServerError, Takeover};
+use session::clock::Clock;
+use session::settings::engine::{Engine, Options, Places};
+use store::disk::Disk;
+
+pub use environment::{Environment, EnvironmentError};
+pub use systemd::Notifier;
+
+/// The name that dconf's clients call.
+const DCONF: &str = "ca.desrt.dconf";
+
+/// Everything that a daemon depends on.
+#[derive(Debug)]
+pub struct Config {
+    /// The bus, or the session bus that the environment names.
+    pub address: Option<String>,
+    /// Where databases are.
+    pub places: Places,
+    /// How the engine works.
+    pub options: Options,
+    /// What the engine writes to.
+    pub disk: Arc<dyn Disk>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// The directory for the file that keeps two daemons of one bus from writing at once.
+    pub lock_dir: PathBuf,
+    /// Whether a name that has an owner is taken over, if that owner lets it.
+    pub takeover: Takeover,
+    /// How long nothing must happen before the daemon ends; `None` is for ever.
+    pub idle_exit: Option<Duration>,
+    /// Whether calls are recorded for `dconf blame`.
+    pub blame: Blame,
+    /// Who started us and wants to know when we are ready.
+    pub notifier: Notifier,
+}
+
+/// Why a daemon did not serve, or stopped serving.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// There is no runtime, thread or signal handler; nothing was served.
+    #[error("cannot start")]
+    NotStarted(#[source] io::Error),
+    /// There is no bus or no name; nothing was served.
+    #[error(transparent)]
+    NotServing(#[from] ServerError),
+    /// The disk thread ended. What was not acknowledged may be lost.
+    #[error("the disk thread ended in the middle of its work")]
+    DiskThreadGone,
+}
+
+/// Serves until a signal, the loss of the bus or of the name, or idleness ends it; everything accepted is stored then.
+///
+/// Blocks the calling thread, which owns all state meanwhile.
+///
+/// # Errors
+///
+/// The variant says whether anything was served.
+pub fn run(config: Config) -> Result<(), DaemonError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(DaemonError::NotStarted)?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: Config) -> Result<(), DaemonError> {
+    let mut server = Server::connect(config.address.as_deref(), config.blame).await?;
+    let signals = owner::Signals::listen().map_err(DaemonError::NotStarted)?;
+    let lock = handover::Lock::new(&config.lock_dir, server.bus_id());
+    let disk = disk::DiskThread::start(lock).map_err(DaemonError::NotStarted)?;
+    let engine = Engine::new(
+        config.places,
+        config.options,
+        server.unique_name().to_owned(),
+        config.disk,
+        config.clock.clone(),
+    );
+    server.own(DCONF, config.takeover).await?;
+    tracing::info!(name = DCONF, as_ = server.unique_name(), "serving");
+    config.notifier.ready();
+    let owner = owner::Owner {
+        watch: watch::Watch::new(),
+        server,
+        engine,
+        disk,
+        signals,
+        senders: senders::Senders::default(),
+        blame: blame::Record::new(config.blame),
+        clock: config.clock,
+        idle_exit: config.idle_exit,
+        notifier: config.notifier,
+    };
+    owner.serve(DCONF).await
+}
