@@ -24,10 +24,14 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Starts with nothing to watch. Must be called inside the runtime.
+    #[expect(
+        deprecated,
+        reason = "the unsafe successor is for descriptors that may change; this one is owned and never replaced"
+    )]
     pub(super) fn new() -> Watch {
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)
             .map_err(io::Error::from)
-            .and_then(AsyncFd::register);
+            .and_then(AsyncFd::new);
         let inotify = match fd {
             Ok(fd) => Some(fd),
             Err(error) => {
