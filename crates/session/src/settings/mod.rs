@@ -10,3 +10,4 @@ pub mod keyfile;
 pub mod merge;
 pub mod pacing;
 pub mod path;
+pub mod profile;
