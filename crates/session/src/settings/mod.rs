@@ -11,3 +11,4 @@ pub mod merge;
 pub mod pacing;
 pub mod path;
 pub mod profile;
+pub mod source;
