@@ -213,11 +213,12 @@ mod tests {
     fn a_user_database_is_opened_again_when_its_flag_is_raised() {
         let dir = tempfile::tempdir().unwrap();
         let environment = environment(dir.path());
+        std::fs::create_dir(&environment.runtime_dir).unwrap();
         let mut source = Source::new(Description::User("user".into()), &environment);
         assert!(source.is_stale());
         assert_eq!(refresh(&mut source), (Refreshed::Same, vec![]), "missing is no reason to warn");
         assert!(!source.is_stale(), "the flag tells when it comes to be");
-        replace(&source.path().to_owned(), &[("/a", 1)], &[]);
+        replace(source.path(), &[("/a", 1)], &[]);
         assert_eq!(value(&source, "/a"), None);
         store::generation::raise(&dir.path().join("run/dconf/user")).unwrap();
         assert_eq!(refresh(&mut source).0, Refreshed::Changed);
