@@ -1,4 +1,6 @@
 //! What watches and measures: doctor, benchmarks and their reports.
 
+pub mod bench;
 pub mod doctor;
 pub mod report;
+pub mod scratch;

@@ -3,7 +3,6 @@
 pub mod finding;
 pub mod json;
 pub mod machine;
-pub mod scratch;
 pub mod storage;
 pub mod text;
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags, fdatasync, fsync, openat, renameat};
 
 use crate::doctor::Tools;
-use crate::doctor::scratch::{Scratch, nameless};
 use crate::report::samples::Samples;
+use crate::scratch::{Scratch, nameless};
 
 /// The size of a small file that a program saves.
 const SMALL: [u8; 4096] = [b'u'; 4096];

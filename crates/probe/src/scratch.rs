@@ -65,7 +65,7 @@ fn unused<T>(parent: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result
     let pid = std::process::id();
     let mut last = io::ErrorKind::AlreadyExists.into();
     for number in 0..TRIES {
-        let path = parent.join(format!(".unjank-doctor-{pid}-{number}"));
+        let path = parent.join(format!(".unjank-{pid}-{number}"));
         match make(&path) {
             Ok(made) => return Ok((path, made)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
