@@ -66,7 +66,7 @@ impl<'a> ArrayFrame<'a> {
 
     /// Returns the number of elements.
     pub(super) fn len(&self) -> usize {
-        if self.width == 0 { 0 } else { self.table.len() / self.width }
+        self.table.len().checked_div(self.width).unwrap_or(0)
     }
 
     /// Returns the offset behind element `index`.

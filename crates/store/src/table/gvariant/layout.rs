@@ -33,10 +33,6 @@ impl<'t> Layout<'t> {
         Layout { ty, nodes }
     }
 
-    pub(super) fn ty(&self) -> Type<'t> {
-        self.ty
-    }
-
     /// Returns node `index`; 0 is the whole type.
     pub(super) fn node(&self, index: usize) -> Node {
         self.nodes[index]

@@ -7,11 +7,15 @@
 
 mod build;
 mod changes;
+mod double;
 mod frame;
 mod layout;
 mod normal;
+mod parse;
+mod print;
 mod text_rules;
 mod types;
+mod value;
 mod view;
 mod writer;
 
@@ -46,14 +50,19 @@ impl Variant {
     ///
     /// Says what is wrong and where, in GLib's words.
     pub fn parse(ty: Option<Type<'_>>, text: &str) -> Result<Variant, ParseError> {
-        let _ = (ty, text);
-        todo!()
+        parse::parse(ty, text)
     }
 
     /// Prints the text form, with type annotations as `dconf read` prints them (`g_variant_print` with TRUE).
     #[must_use]
     pub fn print(&self) -> String {
-        todo!()
+        print::print(self.view(), print::Annotations::Shown)
+    }
+
+    /// Prints the text form without type annotations, except inside a `v`.
+    #[must_use]
+    pub fn print_without_types(&self) -> String {
+        print::print(self.view(), print::Annotations::Hidden)
     }
 }
 

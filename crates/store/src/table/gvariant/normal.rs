@@ -1,21 +1,13 @@
 //! Normal form: the check, and the copy that brings any bytes into it.
 
 use super::super::ByteOrder;
-use super::frame::{ArrayFrame, ElementWalk, TupleWalk, total_size};
+use super::frame::{ArrayFrame, TupleWalk, total_size};
 use super::layout::Layout;
 use super::text_rules;
 use super::types::{MAX_DEPTH, Type, align};
+use super::value::Value;
 use super::view::{View, fixed_bytes, just_of, nested_variant};
 use super::writer::Writer;
-
-/// A value somewhere inside a [`Layout`].
-#[derive(Clone, Copy)]
-struct Value<'a> {
-    layout: &'a Layout<'a>,
-    node: usize,
-    bytes: &'a [u8],
-    depth: usize,
-}
 
 /// Says whether the bytes of `view` are the one normal form of their value, in whatever byte order.
 pub(super) fn is_normal(view: View<'_>) -> bool {
@@ -169,8 +161,8 @@ struct Rewrite {
 
 impl Rewrite {
     fn value(&mut self, value: Value<'_>) -> Result<(), TooLarge> {
-        let Value { layout, node, bytes, depth } = value;
-        let info = layout.node(node);
+        let Value { bytes, depth, .. } = value;
+        let info = value.info();
         let work = 1 + if info.shape.fixed > 0 { 0 } else { bytes.len() / 64 };
         self.work_left = self.work_left.checked_sub(work).ok_or(TooLarge)?;
         match info.kind {
@@ -182,10 +174,9 @@ impl Rewrite {
             b's' | b'o' | b'g' => self.text(info.kind, bytes)?,
             b'a' => self.array(value)?,
             b'm' => {
-                let element = layout.node(node + 1);
-                if let Some(child) = just_of(element.shape.fixed, bytes) {
-                    self.value(Value { node: node + 1, bytes: child, depth: depth + 1, layout })?;
-                    if element.shape.fixed == 0 {
+                for child in value.children() {
+                    self.value(child)?;
+                    if child.info().shape.fixed == 0 {
                         self.writer.zeros(1);
                     }
                 }
@@ -203,58 +194,37 @@ impl Rewrite {
 
     fn text(&mut self, kind: u8, bytes: &[u8]) -> Result<(), TooLarge> {
         self.work_left = self.work_left.checked_sub(bytes.len()).ok_or(TooLarge)?;
-        let text = View::new(
-            match kind {
-                b's' => Type::STRING,
-                b'o' => Type::OBJECT_PATH,
-                _ => Type::SIGNATURE,
-            },
-            bytes,
-            self.order,
-        );
-        self.writer.string(text.as_str().unwrap_or(""));
+        self.writer.string(text_rules::read(kind, bytes));
         Ok(())
     }
 
     fn array(&mut self, value: Value<'_>) -> Result<(), TooLarge> {
-        let Value { layout, node, bytes, depth } = value;
-        let element = layout.node(node + 1);
-        let child = |bytes| Value { layout, node: node + 1, bytes, depth: depth + 1 };
-        if element.shape.fixed > 0 {
-            if !bytes.len().is_multiple_of(element.shape.fixed) {
-                return Ok(());
-            }
-            if element.plain && (self.order == ByteOrder::NATIVE || element.shape.mask == 0) {
-                self.writer.push(bytes);
-                return Ok(());
-            }
-            return bytes.chunks_exact(element.shape.fixed).try_for_each(|b| self.value(child(b)));
+        let element = value.layout.node(value.node + 1);
+        let any_order = self.order == ByteOrder::NATIVE || element.shape.mask == 0;
+        if element.plain && any_order && value.bytes.len().is_multiple_of(element.shape.fixed) {
+            self.writer.push(value.bytes);
+            return Ok(());
         }
         let open = self.writer.open();
-        let frame = ArrayFrame::of(bytes);
-        let mut walk = ElementWalk::new();
-        while let Some(bytes) = walk.next(&frame, element.shape.mask) {
+        for child in value.children() {
             self.writer.align(element.shape.mask);
-            self.value(child(bytes))?;
-            self.writer.end_child(open);
+            self.value(child)?;
+            if element.shape.fixed == 0 {
+                self.writer.end_child(open);
+            }
         }
         self.writer.close_array(open);
         Ok(())
     }
 
     fn tuple(&mut self, value: Value<'_>) -> Result<(), TooLarge> {
-        let Value { layout, node, bytes, depth } = value;
-        let info = layout.node(node);
-        let shapes = layout.children(node).map(|child| layout.node(child).shape);
-        let mut walk = TupleWalk::new(bytes, info.shape, shapes);
+        let info = value.info();
         let open = self.writer.open();
-        for child in layout.children(node) {
-            let member = layout.node(child);
-            let is_last = member.after == info.after;
+        for child in value.children() {
+            let member = child.info();
             self.writer.align(member.shape.mask);
-            let bytes = walk.next(member.shape, is_last);
-            self.value(Value { layout, node: child, bytes, depth: depth + 1 })?;
-            if member.shape.fixed == 0 && !is_last {
+            self.value(child)?;
+            if member.shape.fixed == 0 && member.after < info.after {
                 self.writer.end_child(open);
             }
         }

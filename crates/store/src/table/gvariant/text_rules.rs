@@ -9,6 +9,16 @@ pub(super) fn string(bytes: &[u8]) -> Option<&str> {
     (!text.as_bytes().contains(&0)).then_some(text)
 }
 
+/// Reads a serialised `s`, `o` or `g`, or the default of that type if the bytes are none.
+pub(super) fn read(kind: u8, bytes: &[u8]) -> &str {
+    let text = string(bytes);
+    match kind {
+        b'o' => text.filter(|path| is_object_path(path.as_bytes())).unwrap_or("/"),
+        b'g' => text.filter(|signature| is_signature(signature.as_bytes())).unwrap_or(""),
+        _ => text.unwrap_or(""),
+    }
+}
+
 /// Says whether `text` is a D-Bus object path.
 pub(super) fn is_object_path(text: &[u8]) -> bool {
     let Some((b'/', elements)) = text.split_first() else { return false };

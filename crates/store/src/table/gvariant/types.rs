@@ -249,7 +249,8 @@ pub(super) fn scan(text: &[u8], depth: usize, leaves: &[u8]) -> Option<usize> {
         b'{' => {
             let depth = depth.checked_sub(1)?;
             let key = *text.get(1)?;
-            if !BASIC.contains(&key) && !(key == b'?' && leaves.contains(&b'?')) {
+            let any_key = key == b'?' && leaves.contains(&b'?');
+            if !any_key && !BASIC.contains(&key) {
                 return None;
             }
             let at = 2 + scan(text.get(2..)?, depth, leaves)?;

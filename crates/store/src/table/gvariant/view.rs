@@ -126,20 +126,8 @@ impl<'a> View<'a> {
     /// Returns the string of an `s`, `o` or `g`; `None` for other types.
     #[must_use]
     pub fn as_str(self) -> Option<&'a str> {
-        match self.ty.as_str() {
-            "s" => Some(text_rules::string(self.bytes).unwrap_or("")),
-            "o" => {
-                let path = text_rules::string(self.bytes);
-                Some(path.filter(|path| text_rules::is_object_path(path.as_bytes())).unwrap_or("/"))
-            }
-            "g" => {
-                let signature = text_rules::string(self.bytes);
-                Some(
-                    signature
-                        .filter(|text| text_rules::is_signature(text.as_bytes()))
-                        .unwrap_or(""),
-                )
-            }
+        match self.ty.kind() {
+            kind @ (b's' | b'o' | b'g') => Some(text_rules::read(kind, self.bytes)),
             _ => None,
         }
     }
