@@ -1,1 +1,0 @@
-//! Append-only checksummed records.

@@ -1,0 +1,282 @@
+//! The bytes of a journal; `docs/journal.md` draws them.
+//!
+//! ```text
+//! 0      header slot 0      magic "unjankJL" | version u32 | crc u32 | salt u64 | epoch u64 | base u64 | zeros
+//! 4096   header slot 1      the same; the valid slot with the higher epoch counts
+//! 8192   frames             each at a multiple of 8, zeros between and behind them
+//!
+//! frame  magic "UJF1" | payload length u32 | salt u64 | epoch u64 | sequence u64 | records u32 | crc u32 | payload
+//! payload                   for each record: length u32 | bytes
+//! ```
+//!
+//! Integers are little-endian. A checksum is CRC-32C over everything of its header or frame but itself.
+
+/// Where each header slot starts: in different blocks of any device, so that a torn one leaves the other whole.
+pub(super) const SLOT_AT: [u64; 2] = [0, 4096];
+/// Where the frames start.
+pub(super) const FRAMES_AT: u64 = 8192;
+/// The longest payload: twice the largest message of D-Bus.
+pub(super) const MAX_PAYLOAD: usize = 128 << 20;
+
+const VERSION: u32 = 1;
+const HEADER_MAGIC: [u8; 8] = *b"unjankJL";
+const HEADER_LEN: usize = 40;
+const FRAME_MAGIC: [u8; 4] = *b"UJF1";
+const FRAME_HEADER_LEN: usize = 40;
+const ALIGNMENT: usize = 8;
+
+/// What a header slot says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// A random number of this file, so that bytes of an earlier file in the same blocks are no frames of it.
+    pub(super) salt: u64,
+    /// How often the file was emptied, so that frames from before are no frames of now.
+    pub(super) epoch: u64,
+    /// The caller's number: what the records come after.
+    pub(super) base: u64,
+}
+
+impl Header {
+    /// Returns the bytes of a slot, without the zeros behind.
+    pub(super) fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[..8].copy_from_slice(&HEADER_MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.salt.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.epoch.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.base.to_le_bytes());
+        let crc = header_crc(&bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8], at: u64) -> Slot {
+        let Some(slot) = slice(bytes, usize_of(at), HEADER_LEN) else { return Slot::Broken };
+        if slot[..8] != HEADER_MAGIC || u32_at(slot, 12) != header_crc(slot) {
+            return Slot::Broken;
+        }
+        match u32_at(slot, 8) {
+            VERSION => Slot::Valid(Header {
+                salt: u64_at(slot, 16),
+                epoch: u64_at(slot, 24),
+                base: u64_at(slot, 32),
+            }),
+            other => Slot::Foreign(other),
+        }
+    }
+}
+
+enum Slot {
+    Valid(Header),
+    Foreign(u32),
+    Broken,
+}
+
+/// Appends one frame with these records to `bytes`; `None` if they are too many or too long.
+pub(super) fn encode_frame(header: &Header, sequence: u64, records: &[&[u8]]) -> Option<Vec<u8>> {
+    let payload: usize = records
+        .iter()
+        .try_fold(0_usize, |sum, record| sum.checked_add(4)?.checked_add(record.len()))
+        .filter(|payload| *payload <= MAX_PAYLOAD)?;
+    let mut bytes = Vec::with_capacity((FRAME_HEADER_LEN + payload).next_multiple_of(4096));
+    bytes.extend_from_slice(&FRAME_MAGIC);
+    bytes.extend_from_slice(&u32::try_from(payload).ok()?.to_le_bytes());
+    bytes.extend_from_slice(&header.salt.to_le_bytes());
+    bytes.extend_from_slice(&header.epoch.to_le_bytes());
+    bytes.extend_from_slice(&sequence.to_le_bytes());
+    bytes.extend_from_slice(&u32::try_from(records.len()).ok()?.to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    for record in records {
+        bytes.extend_from_slice(&u32::try_from(record.len()).ok()?.to_le_bytes());
+        bytes.extend_from_slice(record);
+    }
+    let crc = frame_crc(&bytes);
+    bytes[36..40].copy_from_slice(&crc.to_le_bytes());
+    bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
+    Some(bytes)
+}
+
+/// What a journal's bytes hold.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Contents {
+    pub(super) header: Header,
+    /// Which slot holds that header.
+    pub(super) slot: usize,
+    /// The records in order, up to the first that is missing.
+    pub(super) records: Vec<Vec<u8>>,
+    /// The sequence number of the next frame.
+    pub(super) next: u64,
+    /// Where the last frame of `records` ends.
+    pub(super) end: u64,
+    pub(super) damage: Option<Damage>,
+}
+
+/// A part of a journal that cannot be read although what was written after it can.
+///
+/// After a power cut this also happens to records that were appended and never synced: a later page was written
+/// back before an earlier one. It never happens to records that were acknowledged on a medium that keeps its word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where the part that cannot be read begins, in bytes from the start of the file.
+    pub offset: u64,
+    /// The records behind it that can be read, in order. They were appended after the missing ones.
+    pub salvaged: Vec<Vec<u8>>,
+}
+
+/// Why bytes are no journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// Neither a header nor a frame is in them.
+    NotAJournal,
+    /// A header of a version that is not known here.
+    Version(u32),
+}
+
+/// Reads a whole journal.
+pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
+    let mut newest: Option<(Header, usize)> = None;
+    for (slot, at) in SLOT_AT.into_iter().enumerate() {
+        match Header::decode(bytes, at) {
+            Slot::Valid(header) if newest.is_none_or(|(known, _)| known.epoch < header.epoch) => {
+                newest = Some((header, slot));
+            }
+            Slot::Foreign(version) => return Err(Unreadable::Version(version)),
+            Slot::Valid(_) | Slot::Broken => {}
+        }
+    }
+    let Some((header, slot)) = newest else { return without_header(bytes) };
+    if let Some(frame) = frames(bytes, FRAMES_AT)
+        .filter(|frame| frame.salt == header.salt)
+        .max_by_key(|frame| frame.epoch)
+        .filter(|frame| frame.epoch > header.epoch)
+    {
+        // The slot of the newer epoch was lost after frames were written under it: what the old slot stands for
+        // was given up long ago.
+        let lost = Header { epoch: frame.epoch, ..header };
+        return Ok(headless(bytes, lost, 1 - slot));
+    }
+    let mut contents =
+        Contents { header, slot, records: Vec::new(), next: 0, end: FRAMES_AT, damage: None };
+    let mut salvaged = Vec::new();
+    for frame in frames(bytes, FRAMES_AT).filter(|frame| frame.is_of(&header)) {
+        if salvaged.is_empty() && frame.sequence == contents.next {
+            contents.records.extend(frame.records().map(<[u8]>::to_vec));
+            contents.next += 1;
+            contents.end = frame.end;
+        } else if frame.sequence > contents.next {
+            salvaged.extend(frame.records().map(<[u8]>::to_vec));
+        }
+    }
+    if !salvaged.is_empty() {
+        contents.damage = Some(Damage { offset: contents.end, salvaged });
+    }
+    Ok(contents)
+}
+
+/// Reads the frames of a journal that has lost both headers: those of the file's last epoch.
+fn without_header(bytes: &[u8]) -> Result<Contents, Unreadable> {
+    let newest = frames(bytes, FRAMES_AT).max_by_key(|frame| frame.epoch);
+    let Some(newest) = newest else { return Err(Unreadable::NotAJournal) };
+    let header = Header { salt: newest.salt, epoch: newest.epoch, base: 0 };
+    Ok(headless(bytes, header, 0))
+}
+
+/// Salvages everything of an epoch whose header is lost.
+fn headless(bytes: &[u8], header: Header, slot: usize) -> Contents {
+    let salvaged = frames(bytes, FRAMES_AT)
+        .filter(|frame| frame.is_of(&header))
+        .flat_map(|frame| frame.records().map(<[u8]>::to_vec).collect::<Vec<_>>())
+        .collect();
+    let damage = Some(Damage { offset: SLOT_AT[slot], salvaged });
+    Contents { header, slot, records: Vec::new(), next: 0, end: FRAMES_AT, damage }
+}
+
+/// A frame whose checksum holds.
+#[derive(Clone, Copy, Debug)]
+struct Frame<'a> {
+    salt: u64,
+    epoch: u64,
+    sequence: u64,
+    count: u32,
+    payload: &'a [u8],
+    end: u64,
+}
+
+impl<'a> Frame<'a> {
+    fn decode(bytes: &'a [u8], at: usize) -> Option<Frame<'a>> {
+        let header = slice(bytes, at, FRAME_HEADER_LEN)?;
+        if header[..4] != FRAME_MAGIC {
+            return None;
+        }
+        let len = usize::try_from(u32_at(header, 4)).ok()?;
+        if len > MAX_PAYLOAD {
+            return None;
+        }
+        let frame = slice(bytes, at, FRAME_HEADER_LEN + len)?;
+        (frame_crc(frame) == u32_at(header, 36)).then(|| Frame {
+            salt: u64_at(header, 8),
+            epoch: u64_at(header, 16),
+            sequence: u64_at(header, 24),
+            count: u32_at(header, 32),
+            payload: &frame[FRAME_HEADER_LEN..],
+            end: (at + frame.len().next_multiple_of(ALIGNMENT)) as u64,
+        })
+    }
+
+    fn is_of(&self, header: &Header) -> bool {
+        self.salt == header.salt && self.epoch == header.epoch
+    }
+
+    fn records(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (mut at, mut left, payload) = (0, self.count, self.payload);
+        std::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            let len = usize::try_from(u32_at(slice(payload, at, 4)?, 0)).ok()?;
+            let record = slice(payload, at + 4, len)?;
+            at += 4 + len;
+            Some(record)
+        })
+    }
+}
+
+/// Finds the frames from `at` on. What lies between two of them, padding or damage, is skipped.
+fn frames(bytes: &[u8], at: u64) -> impl Iterator<Item = Frame<'_>> {
+    let mut at = usize_of(at);
+    std::iter::from_fn(move || {
+        while at < bytes.len() {
+            if let Some(frame) = Frame::decode(bytes, at) {
+                at = usize_of(frame.end);
+                return Some(frame);
+            }
+            at += ALIGNMENT;
+        }
+        None
+    })
+}
+
+fn header_crc(header: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..HEADER_LEN])
+}
+
+fn frame_crc(frame: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&frame[..36]), &frame[FRAME_HEADER_LEN..])
+}
+
+fn slice(bytes: &[u8], at: usize, len: usize) -> Option<&[u8]> {
+    bytes.get(at..at.checked_add(len)?)
+}
+
+/// Reads an integer of a slice whose length its caller has checked.
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    slice(bytes, at, 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// Reads an integer of a slice whose length its caller has checked.
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    slice(bytes, at, 8).and_then(|eight| eight.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+/// Returns a place in a file that is in memory as an index; one beyond memory is beyond every slice.
+fn usize_of(at: u64) -> usize {
+    usize::try_from(at).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,349 @@
+//! Append-only checksummed records.
+//!
+//! A record that [`Journal::append`] took survives a power cut; one that [`Journal::append_cached`] took survives the
+//! end of the process, and a power cut after the next [`Journal::sync`]. The records of one call land whole or not at
+//! all. A torn tail is cut; it is never read as something else.
+//!
+//! Each durable append writes whole blocks of the device that were zero before and are not written again in the same
+//! epoch, into a file that is as long as it needs to be already: there is no metadata to write and no acknowledged
+//! block that a torn write could take along.
+
+mod format;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::disk::{Disk, LogFile};
+use crate::publish::{PublishError, publish};
+use format::{FRAMES_AT, Header, SLOT_AT, Unreadable};
+
+pub use format::Damage;
+
+/// The least and the most that a full file grows by; in between it doubles.
+const GROWTH: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 20;
+
+/// Why the journal does not hold what it was given.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The journal could not be looked into; it is as it was.
+    #[error("cannot open journal {path:?}")]
+    NotOpened {
+        /// The journal.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// Another file stands there, or one of which nothing is left; it is as it was.
+    #[error("{path:?} is no journal")]
+    NotAJournal {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The journal was written by a later version; it is as it was.
+    #[error("journal {path:?} has the unknown version {version}")]
+    UnknownVersion {
+        /// The journal.
+        path: PathBuf,
+        /// What it says its version is.
+        version: u32,
+    },
+    /// The records are not in the journal and will not be; the journal takes others.
+    #[error("cannot append to journal {path:?}")]
+    NotAppended {
+        /// The journal.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// The change may or may not be found at the next start; the file takes no more. [`Journal::restart`] settles it.
+    #[error("cannot tell what journal {path:?} holds after a failed write")]
+    Unknown {
+        /// The journal.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// An earlier failure or damage made this file final: nothing was written. [`Journal::restart`] starts another.
+    #[error("journal {path:?} takes no more records since an earlier failure")]
+    Spent {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// The new file was not, or not surely, put in place; the source says which file is. The journal stays spent.
+    #[error("cannot start journal {path:?} anew")]
+    NotRestarted {
+        /// The journal.
+        path: PathBuf,
+        /// Why, and which file is in place.
+        source: PublishError,
+    },
+}
+
+/// What a journal held when it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// The number that the last [`Journal::reset`] or [`Journal::restart`] gave.
+    pub base: u64,
+    /// The records in the order in which they were appended.
+    pub records: Vec<Vec<u8>>,
+    /// What follows `records` and cannot be read, with what comes behind it. The journal is then spent: restart it.
+    pub damage: Option<Damage>,
+}
+
+/// An open journal. There is one writer; it holds whatever keeps others away (a bus name, a lock).
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: Box<dyn LogFile>,
+    header: Header,
+    slot: usize,
+    /// The sequence number of the next frame.
+    next: u64,
+    /// Where the next frame may start.
+    end: u64,
+    /// Whether records wait for a sync.
+    unsynced: bool,
+    /// Whether this file takes no more.
+    spent: bool,
+}
+
+impl Journal {
+    /// Opens the journal at `path`, or makes an empty one with base 0, and returns what it holds.
+    ///
+    /// Everything that is returned is durable, whatever became of the process that wrote it.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::NotOpened`], [`JournalError::NotAJournal`] and [`JournalError::UnknownVersion`] leave the file
+    /// as it is; [`JournalError::NotRestarted`] if there was none and none could be made.
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Journal, Replay), JournalError> {
+        let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
+        let mut file = match disk.open_log(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let (file, header, end, next) = create(disk, path, 0, &[])?;
+                let path = path.to_owned();
+                let journal = Journal {
+                    path,
+                    file,
+                    header,
+                    slot: 0,
+                    next,
+                    end,
+                    unsynced: false,
+                    spent: false,
+                };
+                return Ok((journal, Replay { base: 0, records: Vec::new(), damage: None }));
+            }
+            Err(error) => return Err(not_opened(error)),
+        };
+        let contents =
+            format::read(&file.read().map_err(not_opened)?).map_err(|why| match why {
+                Unreadable::NotAJournal => JournalError::NotAJournal { path: path.to_owned() },
+                Unreadable::Version(version) => {
+                    JournalError::UnknownVersion { path: path.to_owned(), version }
+                }
+            })?;
+        let journal = Journal {
+            path: path.to_owned(),
+            file,
+            header: contents.header,
+            slot: contents.slot,
+            next: contents.next,
+            end: contents.end,
+            unsynced: false,
+            // Frames behind a gap would be read as the successors of what is appended into the gap.
+            spent: contents.damage.is_some(),
+        };
+        let replay = Replay {
+            base: contents.header.base,
+            records: contents.records,
+            damage: contents.damage,
+        };
+        Ok((journal, replay))
+    }
+
+    /// Appends records, all or none of them. On `Ok` they and all before them survive a power cut.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::NotAppended`] and [`JournalError::Spent`]: they will not be found.
+    /// [`JournalError::Unknown`]: they may be; the journal is spent.
+    pub fn append(&mut self, records: &[&[u8]]) -> Result<(), JournalError> {
+        if self.unsynced {
+            // One sync for what waits and for these.
+            self.append_cached(records)?;
+            return self.sync();
+        }
+        let mut frame = self.frame(records)?;
+        frame.resize(frame.len().next_multiple_of(self.file.block_len()), 0);
+        let at = self.end.next_multiple_of(self.file.block_len() as u64);
+        self.make_room(at + frame.len() as u64)?;
+        let written = self.file.write_blocks(at, &frame);
+        self.final_if_failed(written)?;
+        self.advance(at + frame.len() as u64);
+        Ok(())
+    }
+
+    /// Appends records, all or none of them. On `Ok` they survive the end of this process, and a power cut after the
+    /// next [`Journal::sync`] or [`Journal::append`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Journal::append`].
+    pub fn append_cached(&mut self, records: &[&[u8]]) -> Result<(), JournalError> {
+        let frame = self.frame(records)?;
+        let at = match self.unsynced {
+            true => self.end,
+            // The block of a durable record is not written again.
+            false => self.end.next_multiple_of(self.file.block_len() as u64),
+        };
+        self.make_room(at + frame.len() as u64)?;
+        self.unsynced = true;
+        let written = self.file.write_cached(at, &frame);
+        self.final_if_failed(written)?;
+        self.advance(at + frame.len() as u64);
+        Ok(())
+    }
+
+    /// Makes all appended records durable.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::Unknown`]: records since the last sync may be lost; the journal is spent.
+    pub fn sync(&mut self) -> Result<(), JournalError> {
+        self.usable()?;
+        if self.unsynced {
+            let synced = self.file.sync();
+            self.final_if_failed(synced)?;
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// Empties the journal in place, once what its records led to is durable elsewhere; `base` is returned by the
+    /// next [`Journal::open`]. One block is written; the blocks of the old records are used again.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::Spent`]: the records stay. [`JournalError::Unknown`]: they may still be found; the journal is
+    /// spent.
+    pub fn reset(&mut self, base: u64) -> Result<(), JournalError> {
+        self.usable()?;
+        let header = Header { epoch: self.header.epoch + 1, base, ..self.header };
+        let slot = 1 - self.slot;
+        let mut block = header.encode().to_vec();
+        block.resize(self.file.block_len(), 0);
+        let written = self.file.write_blocks(SLOT_AT[slot], &block);
+        self.final_if_failed(written)?;
+        (self.header, self.slot) = (header, slot);
+        (self.next, self.end, self.unsynced) = (0, FRAMES_AT, false);
+        Ok(())
+    }
+
+    /// Replaces the journal by a new file that holds these records only, and goes on in that: after a failure or
+    /// damage, or to drop records that are no longer needed.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::NotRestarted`] says which file is in place; [`JournalError::NotOpened`]: the new one is,
+    /// durably. The journal is then spent, and restarting can be tried again.
+    pub fn restart(
+        &mut self,
+        disk: &dyn Disk,
+        base: u64,
+        records: &[&[u8]],
+    ) -> Result<(), JournalError> {
+        self.spent = true;
+        let (file, header, end, next) = create(disk, &self.path, base, records)?;
+        let path = std::mem::take(&mut self.path);
+        *self = Journal { path, file, header, slot: 0, next, end, unsynced: false, spent: false };
+        Ok(())
+    }
+
+    /// Returns the number given by the last reset or restart.
+    #[must_use]
+    pub fn base(&self) -> u64 {
+        self.header.base
+    }
+
+    /// Returns how many bytes the records take: what a start has to read, and what a reset frees.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.end - FRAMES_AT
+    }
+
+    /// Tells whether the journal has to be restarted before it takes records.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.spent
+    }
+
+    fn usable(&self) -> Result<(), JournalError> {
+        if self.spent { Err(JournalError::Spent { path: self.path.clone() }) } else { Ok(()) }
+    }
+
+    fn frame(&self, records: &[&[u8]]) -> Result<Vec<u8>, JournalError> {
+        self.usable()?;
+        format::encode_frame(&self.header, self.next, records).ok_or_else(|| too_long(&self.path))
+    }
+
+    /// Makes the file long enough to write up to `end`.
+    fn make_room(&mut self, end: u64) -> Result<(), JournalError> {
+        let len = self.file.len();
+        if end <= len {
+            return Ok(());
+        }
+        let grown = end.max(len + len.clamp(*GROWTH.start(), *GROWTH.end())).next_multiple_of(4096);
+        self.file.extend(grown).map_err(|source| {
+            // A failed sync of the zeros may have dropped the pages of records that waited for theirs.
+            self.spent = self.unsynced;
+            JournalError::NotAppended { path: self.path.clone(), source }
+        })
+    }
+
+    /// Goes on behind a frame that was written.
+    fn advance(&mut self, end: u64) {
+        self.next += 1;
+        self.end = end;
+    }
+
+    /// Gives the file up after a failed write or sync: what the kernel calls clean may never have been written.
+    fn final_if_failed(&mut self, result: io::Result<()>) -> Result<(), JournalError> {
+        result.map_err(|source| {
+            self.spent = true;
+            JournalError::Unknown { path: self.path.clone(), source }
+        })
+    }
+}
+
+/// Publishes a journal of these records and opens it; returns its header, where it ends, and the next sequence number.
+fn create(
+    disk: &dyn Disk,
+    path: &Path,
+    base: u64,
+    records: &[&[u8]],
+) -> Result<(Box<dyn LogFile>, Header, u64, u64), JournalError> {
+    let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
+    let header = Header { salt: disk.token().map_err(not_opened)?, epoch: 0, base };
+    let mut image = header.encode().to_vec();
+    image.resize(FRAMES_AT.try_into().unwrap_or(0), 0);
+    let mut next = 0;
+    if !records.is_empty() {
+        let frame = format::encode_frame(&header, next, records).ok_or_else(|| too_long(path))?;
+        image.extend_from_slice(&frame);
+        next += 1;
+    }
+    let end = image.len();
+    let len = end.next_multiple_of(4096) + usize::try_from(*GROWTH.start()).unwrap_or(0);
+    image.resize(len, 0);
+    publish(disk, path, &image)
+        .map_err(|source| JournalError::NotRestarted { path: path.to_owned(), source })?;
+    Ok((disk.open_log(path).map_err(not_opened)?, header, end as u64, next))
+}
+
+fn too_long(path: &Path) -> JournalError {
+    let source = io::ErrorKind::InvalidInput.into();
+    JournalError::NotAppended { path: path.to_owned(), source }
+}
