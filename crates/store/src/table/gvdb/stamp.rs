@@ -70,6 +70,10 @@ pub(super) fn fields(generation: u64, value_sums: &[u32]) -> [(&'static str, Vec
 
 const SUMS_TYPE: &[u8] = b"\0au";
 
+/// Where the sums are from the beginning of the stamp in the images that this code writes: a fixed place, so that they
+/// are found when what leads to them is damaged.
+pub(super) const SUMS_AT: usize = 176;
+
 /// Returns the checksum of one value: CRC-32C of its bytes, continued from the hash of its name, so that a value under
 /// another name has another sum.
 #[inline]
