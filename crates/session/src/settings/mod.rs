@@ -2,6 +2,7 @@
 
 pub mod blame;
 pub mod changeset;
+pub mod client;
 pub mod database;
 pub mod effective;
 pub mod engine;
