@@ -60,7 +60,7 @@ pub(crate) enum Refusal {
     NoSuchCall {
         /// The method.
         method: String,
-        /// Its interface; empty if the call named none.
+        /// Its interface.
         interface: String,
         /// The signature of the arguments.
         signature: String,

@@ -95,6 +95,15 @@ impl BlockingClient {
         self.runtime.block_on(self.client.name_owner(name))
     }
 
+    /// As [`Client::wait_for_owner`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn wait_for_owner(&self, name: &str) -> Result<String, ClientError> {
+        self.runtime.block_on(self.client.wait_for_owner(name))
+    }
+
     /// As [`Client::pid_of`].
     ///
     /// # Errors

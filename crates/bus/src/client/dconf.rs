@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use futures_util::StreamExt;
-use zbus::{MatchRule, Message, MessageStream, Signature, Type};
+use zbus::{Message, MessageStream, Signature, Type};
 
 use super::{Client, ClientError, read};
 
@@ -59,8 +59,8 @@ impl Client {
 
     /// Receives the signals of one database that touch `path`: a key, a directory or `/`.
     ///
-    /// Subscribed when this returns. A subscription that is not read stops its connection once 1024
-    /// signals wait, so give a slow reader a connection of its own.
+    /// Subscribed when this returns, until the connection is closed. A subscription that is not read
+    /// stops its connection once 1024 messages wait, so give a slow reader a connection of its own.
     ///
     /// # Errors
     ///
@@ -70,15 +70,16 @@ impl Client {
         object_path: &str,
         path: &str,
     ) -> Result<Subscription, ClientError> {
-        let rule = MatchRule::builder()
-            .msg_type(zbus::message::Type::Signal)
-            .interface(WRITER)
-            .path(object_path)
-            .arg_path(0, path)
-            .build()
-            .map_err(super::refused)?;
-        let stream = MessageStream::for_match_rule(rule, &self.connection, Some(WAITING)).await;
-        stream.map(Subscription).map_err(super::refused)
+        // zbus takes only object paths for `arg0path`, and a directory such as `/a/` is none.
+        let mut stream = MessageStream::from(&self.connection);
+        stream.set_max_queued(WAITING);
+        if self.connection.is_bus() {
+            let rule = format!(
+                "type='signal',interface='{WRITER}',path='{object_path}',arg0path='{path}'"
+            );
+            self.ask_bus("AddMatch", &rule).await?;
+        }
+        Ok(Subscription { stream, object_path: object_path.to_owned(), path: path.to_owned() })
     }
 
     /// Tells readers of a system database that it was compiled anew; nobody answers.
@@ -115,29 +116,50 @@ pub enum Signal {
 
 /// Signals as they come.
 #[derive(Debug)]
-pub struct Subscription(MessageStream);
+pub struct Subscription {
+    stream: MessageStream,
+    object_path: String,
+    path: String,
+}
 
 impl Subscription {
     /// Waits for the next signal; `None` when the connection is gone. Nothing is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<Signal> {
         loop {
-            if let Some(signal) = signal(&self.0.next().await?.ok()?) {
+            let message = self.stream.next().await?.ok()?;
+            if let Some(signal) = self.signal(&message) {
                 return Some(signal);
             }
         }
     }
+
+    fn signal(&self, message: &Message) -> Option<Signal> {
+        let header = message.header();
+        if header.message_type() != zbus::message::Type::Signal
+            || header.interface()?.as_str() != WRITER
+            || header.path()?.as_str() != self.object_path
+        {
+            return None;
+        }
+        let body = message.body();
+        match header.member()?.as_str() {
+            "Notify" => {
+                let (prefix, changes, tag): (String, _, _) = body.deserialize().ok()?;
+                touches(&prefix, &self.path).then_some(Signal::Notify { prefix, changes, tag })
+            }
+            "WritabilityNotify" => {
+                let path: String = body.deserialize().ok()?;
+                touches(&path, &self.path).then_some(Signal::WritabilityNotify { path })
+            }
+            _ => None,
+        }
+    }
 }
 
-fn signal(message: &Message) -> Option<Signal> {
-    let body = message.body();
-    match message.header().member()?.as_str() {
-        "Notify" => {
-            let (prefix, changes, tag) = body.deserialize().ok()?;
-            Some(Signal::Notify { prefix, changes, tag })
-        }
-        "WritabilityNotify" => Some(Signal::WritabilityNotify { path: body.deserialize().ok()? }),
-        _ => None,
-    }
+/// Says whether one of two paths is the other or a directory that holds it, as `arg0path` does.
+fn touches(one: &str, other: &str) -> bool {
+    let holds = |dir: &str, path: &str| dir.ends_with('/') && path.starts_with(dir);
+    one == other || holds(one, other) || holds(other, one)
 }
 
 /// Bytes that are written at once, not one by one.
@@ -150,5 +172,19 @@ impl Type for Bytes<'_> {
 impl serde::Serialize for Bytes<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::touches;
+
+    #[test]
+    fn a_path_touches_itself_its_directories_and_what_it_holds() {
+        assert!(touches("/a/b", "/a/b"));
+        assert!(touches("/a/b", "/a/"));
+        assert!(touches("/", "/a/b"));
+        assert!(!touches("/a", "/a/b"), "a key holds nothing");
+        assert!(!touches("/a/", "/ab"));
     }
 }

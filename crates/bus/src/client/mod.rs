@@ -7,11 +7,12 @@ mod probe;
 use std::io;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use zbus::connection::Builder;
-use zbus::{Connection, DynamicType, Message};
+use zbus::{Connection, DynamicType, MatchRule, Message, MessageStream};
 
 pub use dconf::{Signal, Subscription};
-pub use probe::{Argument, Outcome};
+pub use probe::{Argument, Outcome, RawMessages};
 
 /// How long the reference client waits for the answer to a change.
 pub const TIMEOUT: Duration = Duration::from_secs(25);
@@ -112,6 +113,39 @@ impl Client {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Waits until `name` has an owner and returns its unique name.
+    ///
+    /// # Errors
+    ///
+    /// The name has no owner in time, or the bus did not answer.
+    pub async fn wait_for_owner(&self, name: &str) -> Result<String, ClientError> {
+        let rule = MatchRule::builder()
+            .msg_type(zbus::message::Type::Signal)
+            .sender(BUS)
+            .member("NameOwnerChanged")
+            .arg(0, name)
+            .build()
+            .map_err(refused)?;
+        // Subscribed first, so that a change in between is not missed.
+        let mut changes =
+            MessageStream::for_match_rule(rule, &self.connection, None).await.map_err(refused)?;
+        if let Some(owner) = self.name_owner(name).await? {
+            return Ok(owner);
+        }
+        let appears = async {
+            while let Some(Ok(change)) = changes.next().await {
+                let (_, _, owner): (String, String, String) = read(&change, BUS)?;
+                if !owner.is_empty() {
+                    return Ok(owner);
+                }
+            }
+            Err(ClientError::Broken(io::ErrorKind::UnexpectedEof.into()))
+        };
+        tokio::time::timeout(self.timeout, appears).await.unwrap_or_else(|_| {
+            Err(ClientError::TimedOut { destination: name.to_owned(), waited: self.timeout })
+        })
     }
 
     /// Returns the process id behind a name.

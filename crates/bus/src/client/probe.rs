@@ -1,8 +1,9 @@
 //! Calls that no contract foresees: for comparing services and for trying to break them.
 
-use zbus::Variant;
+use futures_util::StreamExt;
 use zbus::message::Flags;
 use zbus::wire::StructureBuilder;
+use zbus::{Message, MessageStream, Variant};
 
 use super::{Client, ClientError};
 
@@ -113,13 +114,58 @@ impl Client {
         object_path: &str,
         blob: &[u8],
     ) -> Result<(), ClientError> {
-        let mut call = zbus::Message::method_call(object_path, "Change")
+        self.send_change(object_path, blob, Flags::NO_REPLY_EXPECTED).await
+    }
+
+    /// Sends a `Change` and leaves its answer to [`Client::raw_messages`].
+    ///
+    /// # Errors
+    ///
+    /// It was not sent.
+    pub async fn change_without_waiting(
+        &self,
+        object_path: &str,
+        blob: &[u8],
+    ) -> Result<(), ClientError> {
+        self.send_change(object_path, blob, Flags::empty()).await
+    }
+
+    /// Shows everything that arrives from now on, in the order in which it does.
+    pub fn raw_messages(&self) -> RawMessages {
+        RawMessages(MessageStream::from(&self.connection))
+    }
+
+    async fn send_change(
+        &self,
+        object_path: &str,
+        blob: &[u8],
+        flags: Flags,
+    ) -> Result<(), ClientError> {
+        let mut call = Message::method_call(object_path, "Change")
             .interface("ca.desrt.dconf.Writer")
-            .with_flags(Flags::NO_REPLY_EXPECTED);
+            .with_flags(flags);
         if self.connection.is_bus() {
             call = call.destination("ca.desrt.dconf");
         }
         let call = call.build(&blob).map_err(super::refused)?;
         self.connection.send(&call).await.map_err(super::refused)
+    }
+}
+
+/// Messages as they arrive.
+#[derive(Debug)]
+pub struct RawMessages(MessageStream);
+
+impl RawMessages {
+    /// Waits for the next message and says what it is: `Method return`, `Error …`, `Signal Notify`.
+    pub async fn next(&mut self) -> Option<String> {
+        let message = self.0.next().await?.ok()?;
+        Some(match message.header().member() {
+            Some(member) => format!("Signal {member}"),
+            None => match message.header().error_name() {
+                Some(name) => format!("Error {name}"),
+                None => "Method return".to_owned(),
+            },
+        })
     }
 }

@@ -114,55 +114,38 @@ fn decide(message: &Message, header: &Header<'_>, blame: Blame) -> Result<Meanin
     let path = header.path().map_or("/", |path| path.as_str());
     let node = Node::at(path);
     let method = header.member().map_or("", |member| member.as_str());
-    let interface = match header.interface() {
-        Some(interface) => interface.as_str(),
-        None => implied_interface(&node, method, blame),
-    };
+    let interface = header.interface().map(|interface| interface.as_str());
     let signature = header.signature();
-    match (interface, method, &node) {
-        (PEER, "Ping", _) if *signature == Signature::Unit => Ok(Meaning::Answer(Answer::Empty)),
-        (PEER, "GetMachineId", _) if *signature == Signature::Unit => {
-            Ok(Meaning::Answer(Answer::Text(machine_id()?)))
+    let plain = *signature == Signature::Unit;
+    let nothing_there = || no_such_call(&node, path, interface, method, signature);
+    match (interface.unwrap_or_default(), method, &node) {
+        (PEER, "Ping", _) if plain => Ok(Meaning::Answer(Answer::Empty)),
+        (PEER, "GetMachineId", _) if plain => Ok(Meaning::Answer(Answer::Text(machine_id()?))),
+        (INTROSPECTABLE, "Introspect", node) if plain => Ok(introspection(node, blame)),
+        (PROPERTIES, _, Node::Database(_)) => {
+            properties(message, &[WRITER]).unwrap_or_else(|| Err(nothing_there()))
         }
-        (INTROSPECTABLE, "Introspect", node) if *signature == Signature::Unit => {
-            Ok(introspection(node, blame))
+        (PROPERTIES, _, Node::Service) => {
+            let interfaces: &[&str] = if blame == Blame::On { &[SERVICE_INFO] } else { &[] };
+            properties(message, interfaces).unwrap_or_else(|| Err(nothing_there()))
         }
-        (PROPERTIES, _, Node::Database(_)) => properties(message, header, &[WRITER]),
-        (PROPERTIES, _, Node::Service) => match blame {
-            Blame::On => properties(message, header, &[SERVICE_INFO]),
-            Blame::Off => properties(message, header, &[]),
-        },
         (WRITER, "Change", Node::Database(id)) => {
-            let body = message.body();
-            let blob = blob(&body).ok_or_else(|| Refusal::WrongType {
-                found: signature.to_string_no_parens(),
-                expected: "(ay)",
-            });
-            Ok(Meaning::Change(id.clone(), blob?))
+            let wrong =
+                || Refusal::WrongType { found: signature.to_string_no_parens(), expected: "(ay)" };
+            Ok(Meaning::Change(id.clone(), blob(&message.body()).ok_or_else(wrong)?))
         }
         (WRITER, "Init", Node::Database(id)) => {
             no_arguments(signature).map(|()| Meaning::Init(id.clone()))
         }
+        (SERVICE_INFO, "Blame", Node::Service) if blame == Blame::On => {
+            no_arguments(signature).map(|()| Meaning::Blame)
+        }
         (WRITER, _, Node::Database(_)) => Err(Refusal::NoMethod(method.to_owned())),
-        (SERVICE_INFO, _, Node::Service) if blame == Blame::On => match method {
-            "Blame" => no_arguments(signature).map(|()| Meaning::Blame),
-            _ => Err(Refusal::NoMethod(method.to_owned())),
-        },
-        (PEER | INTROSPECTABLE, _, Node::Service)
-        | (_, _, Node::Database(_) | Node::Databases(_)) => {
-            Err(no_such_call(method, interface, signature))
+        (SERVICE_INFO, _, Node::Service) if blame == Blame::On => {
+            Err(Refusal::NoMethod(method.to_owned()))
         }
-        (_, _, Node::Service) => {
-            Err(Refusal::NoInterface { interface: interface.to_owned(), path: path.to_owned() })
-        }
-        (_, _, Node::Above(_) | Node::Nowhere) => Err(Refusal::NoObject(path.to_owned())),
+        _ => Err(nothing_there()),
     }
-}
-
-/// Returns the interface that a call means which names none.
-fn implied_interface(node: &Node, method: &str, blame: Blame) -> &'static str {
-    let _ = (node, method, blame);
-    ""
 }
 
 fn introspection(node: &Node, blame: Blame) -> Meaning {
@@ -182,32 +165,26 @@ fn introspection(node: &Node, blame: Blame) -> Meaning {
     Meaning::Answer(Answer::Text(text))
 }
 
-/// Answers `Properties` for an object whose interfaces have none.
-fn properties(
-    message: &Message,
-    header: &Header<'_>,
-    interfaces: &[&str],
-) -> Result<Meaning, Refusal> {
-    let method = header.member().map_or("", |member| member.as_str());
+/// Answers `Properties` for an object whose interfaces have none; `None` if it has no such method.
+fn properties(message: &Message, interfaces: &[&str]) -> Option<Result<Meaning, Refusal>> {
+    let header = message.header();
     let body = message.body();
     let signature = header.signature().to_string_no_parens();
-    let (interface, property) = match (method, &*signature) {
+    let (interface, property) = match (header.member()?.as_str(), &*signature) {
         ("GetAll", "s") => (body.deserialize::<&str>(), None),
         ("Get", "ss") => split(body.deserialize::<(&str, &str)>()),
         ("Set", "ssv") => split(
             body.deserialize::<(&str, &str, zbus::Variant<'_>)>()
                 .map(|(interface, property, _)| (interface, property)),
         ),
-        _ => return Err(no_such_call(method, PROPERTIES, header.signature())),
+        _ => return None,
     };
     let interface = interface.unwrap_or_default();
-    if !interfaces.contains(&interface) {
-        return Err(Refusal::NoProperties(interface.to_owned()));
-    }
-    match property {
+    Some(match property {
+        _ if !interfaces.contains(&interface) => Err(Refusal::NoProperties(interface.to_owned())),
         Some(property) => Err(Refusal::NoProperty(property.to_owned())),
         None => Ok(Meaning::Answer(Answer::NoProperties)),
-    }
+    })
 }
 
 fn split<'a>(pair: zbus::Result<(&'a str, &'a str)>) -> (zbus::Result<&'a str>, Option<&'a str>) {
@@ -233,11 +210,25 @@ fn no_arguments(signature: &Signature) -> Result<(), Refusal> {
     Err(Refusal::WrongType { found: signature.to_string_no_parens(), expected: "()" })
 }
 
-fn no_such_call(method: &str, interface: &str, signature: &Signature) -> Refusal {
-    Refusal::NoSuchCall {
-        method: method.to_owned(),
-        interface: interface.to_owned(),
-        signature: signature.to_string_no_parens(),
+/// Says what is missing, from the object to the method.
+fn no_such_call(
+    node: &Node,
+    path: &str,
+    interface: Option<&str>,
+    method: &str,
+    signature: &Signature,
+) -> Refusal {
+    match (node, interface) {
+        (Node::Database(_) | Node::Databases(_), _) => Refusal::NoSuchCall {
+            method: method.to_owned(),
+            // What the original prints for a call that names no interface.
+            interface: interface.unwrap_or("(null)").to_owned(),
+            signature: signature.to_string_no_parens(),
+        },
+        (Node::Service, Some(interface)) => {
+            Refusal::NoInterface { interface: interface.to_owned(), path: path.to_owned() }
+        }
+        _ => Refusal::NoObject(path.to_owned()),
     }
 }
 
