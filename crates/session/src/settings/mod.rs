@@ -3,6 +3,7 @@
 pub mod blame;
 pub mod changeset;
 pub mod client;
+pub mod compile;
 pub mod database;
 pub mod effective;
 pub mod engine;
