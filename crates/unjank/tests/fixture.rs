@@ -54,9 +54,19 @@ pub fn has(programs: &[&str]) -> bool {
     if missing.is_empty() {
         return true;
     }
-    assert!(std::env::var_os("REQUIRE_ALL").is_none(), "missing: {missing:?}");
-    eprintln!("SKIPPED: no {missing:?}");
+    skip(&format!("no {missing:?}"));
     false
+}
+
+/// Says that a test is skipped and why, which is a failure where nothing may be skipped.
+pub fn skip(why: &str) {
+    assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
+    eprintln!("SKIPPED: {why}");
+}
+
+/// A number that changes how long a test runs, from the environment.
+pub fn setting(name: &str) -> Option<u64> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().parse().unwrap())
 }
 
 /// A private `dbus-daemon` with its own home, configuration, runtime and service directories.
@@ -74,10 +84,18 @@ impl Bus {
 
     /// Starts a bus that can activate `ca.desrt.dconf` by this command line.
     pub fn start_with(activate: &[&str]) -> Option<Bus> {
+        Bus::start_at(tempfile::tempdir().unwrap(), activate)
+    }
+
+    /// Starts a bus whose directories are below `parent`, for example on a file system of its own.
+    pub fn start_in(parent: &Path) -> Option<Bus> {
+        Bus::start_at(tempfile::tempdir_in(parent).unwrap(), &[])
+    }
+
+    fn start_at(dir: tempfile::TempDir, activate: &[&str]) -> Option<Bus> {
         if !has(&["dbus-daemon"]) {
             return None;
         }
-        let dir = tempfile::tempdir().unwrap();
         for name in ["home", "config", "cache", "data", "state", "services", "run"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
