@@ -5,14 +5,13 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod fixture;
-mod loop_disk;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use fixture::loop_disk::LoopDisk;
 use fixture::{Bus, OURS, setting, skip};
-use loop_disk::LoopDisk;
 
 /// Builds the peer with the real libdconf, or says why it cannot be.
 fn peer(dir: &Path) -> Option<PathBuf> {
