@@ -162,7 +162,7 @@ fn kill_loop(object: &str, database: impl Fn(&Bus) -> std::path::PathBuf, after:
     let known: [Numbers; WRITERS] = Default::default();
     let (stop, reader_stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let (sender, progress) = channel();
-    let mut daemon = start(&session);
+    let mut daemon = Some(start(&session));
 
     std::thread::scope(|scope| {
         for (writer, known) in known.iter().enumerate() {
@@ -174,12 +174,12 @@ fn kill_loop(object: &str, database: impl Fn(&Bus) -> std::path::PathBuf, after:
         let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for kill in 0..kills {
                 wait_for_work(&progress, &mut dice);
-                kill_now(daemon, &session);
+                kill_now(daemon.take().unwrap(), &session);
                 let promised: Vec<u64> =
                     known.iter().map(|known| known.acknowledged.load(Ordering::SeqCst)).collect();
                 if after == After::Reboot {
                     fs::remove_dir_all(session.dir().join("run/dconf-service")).unwrap();
-                    daemon = start(&session);
+                    daemon = Some(start(&session));
                     let client = BlockingClient::connect(Some(session.address())).unwrap();
                     client.init(object).unwrap();
                 }
@@ -194,7 +194,7 @@ fn kill_loop(object: &str, database: impl Fn(&Bus) -> std::path::PathBuf, after:
                     assert!(*found <= asked, "kill {kill}: {found} was never asked for ({asked})");
                 }
                 if after == After::Kill {
-                    daemon = start(&session);
+                    daemon = Some(start(&session));
                 }
             }
         }));
