@@ -63,6 +63,12 @@ impl Changeset {
         self.0.insert(path.into(), value);
     }
 
+    /// Returns what is done to exactly this path: `None` nothing, `Some(None)` a reset.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Option<Option<&Variant>> {
+        self.0.get(path).map(Option::as_ref)
+    }
+
     /// Returns the changes in the order in which they are applied.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&Variant>)> {
         self.0.iter().map(|(path, value)| (&**path, value.as_ref()))

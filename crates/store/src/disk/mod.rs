@@ -137,6 +137,15 @@ pub trait LogFile: Debug + Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
+/// A lock on a file, which others respect until it is dropped.
+pub trait FileLock: Debug + Send {}
+
+/// The lock of a disk that others cannot reach.
+#[derive(Debug)]
+struct Unshared;
+
+impl FileLock for Unshared {}
+
 /// A file system, by absolute paths. No call waits for anything but the disk.
 pub trait Disk: Debug + Send + Sync {
     /// Reads a whole regular file of at most [`MAX_READ_BYTES`].
@@ -221,6 +230,16 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// As `fsync(2)` on the directory.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Locks a file for writing against every process on every host that uses POSIX record locks, without waiting;
+    /// makes the file if there is none. `None` if it is locked. A disk that others cannot reach locks nothing.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)` and `fcntl(2)`.
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
+        let _ = path;
+        Ok(Some(Box::new(Unshared)))
+    }
     /// Returns a number that was not returned before: for names and for the salt of a file's checksums.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::{Disk, DiskFile, LogFile, MAX_READ_BYTES, Stat, attributes, log};
+use super::{Disk, DiskFile, FileLock, LogFile, MAX_READ_BYTES, Stat, attributes, log};
 
 /// The real disk; it holds nothing, every call names its file.
 #[derive(Debug)]
@@ -19,6 +19,12 @@ pub(super) struct RealDisk;
 /// An open file of the real disk.
 #[derive(Debug)]
 struct RealFile(File);
+
+/// A locked file; the kernel lets go of the lock when it is closed.
+#[derive(Debug)]
+struct RealLock(#[expect(dead_code, reason = "held open, never read")] File);
+
+impl FileLock for RealLock {}
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -115,6 +121,16 @@ impl Disk for RealDisk {
             // directory. There is nothing more that anybody could do on them.
             Err(Errno::INVAL) => Ok(()),
             other => Ok(other?),
+        }
+    }
+
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let file = File::from(fs::open(path, flags | OFlags::NONBLOCK, Mode::from(0o666))?);
+        match fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Box::new(RealLock(file)))),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -139,12 +139,7 @@ impl Journal {
             Err(error) => return Err(not_opened(error)),
         };
         let contents =
-            format::read(&file.read().map_err(not_opened)?).map_err(|why| match why {
-                Unreadable::NotAJournal => JournalError::NotAJournal { path: path.to_owned() },
-                Unreadable::Version(version) => {
-                    JournalError::UnknownVersion { path: path.to_owned(), version }
-                }
-            })?;
+            format::read(&file.read().map_err(not_opened)?).map_err(|why| unreadable(path, why))?;
         let journal = Journal {
             path: path.to_owned(),
             file,
@@ -162,6 +157,21 @@ impl Journal {
             damage: contents.damage,
         };
         Ok((journal, replay))
+    }
+
+    /// Reads what the journal at `path` holds now, beside its writer and without touching it. A record that is being
+    /// appended meanwhile is there or not.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::NotOpened`], also if there is none; [`JournalError::NotAJournal`] and
+    /// [`JournalError::UnknownVersion`].
+    pub fn read(disk: &dyn Disk, path: &Path) -> Result<Replay, JournalError> {
+        let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
+        let bytes = disk.read(path).map_err(not_opened)?;
+        let contents = format::read(&bytes).map_err(|why| unreadable(path, why))?;
+        let base = contents.header.base;
+        Ok(Replay { base, records: contents.records, damage: contents.damage })
     }
 
     /// Appends records, all or none of them. On `Ok` they and all before them survive a power cut.
@@ -341,6 +351,14 @@ fn create(
     publish(disk, path, &image)
         .map_err(|source| JournalError::NotRestarted { path: path.to_owned(), source })?;
     Ok((disk.open_log(path).map_err(not_opened)?, header, end as u64, next))
+}
+
+fn unreadable(path: &Path, why: Unreadable) -> JournalError {
+    let path = path.to_owned();
+    match why {
+        Unreadable::NotAJournal => JournalError::NotAJournal { path },
+        Unreadable::Version(version) => JournalError::UnknownVersion { path, version },
+    }
 }
 
 fn too_long(path: &Path) -> JournalError {

@@ -1,5 +1,6 @@
 //! What the engine gives back: replies, signals, errors and reports.
 
+use std::io;
 use std::path::PathBuf;
 
 use super::names::DatabaseId;
@@ -70,6 +71,24 @@ pub enum ErrorKind {
     /// Anything else.
     Failed,
 }
+
+impl ChangeError {
+    /// Says that `what` could not be done, why, and what is true now.
+    pub(super) fn new(what: &str, cause: &io::Error, now: &str) -> ChangeError {
+        let kind = match cause.kind() {
+            io::ErrorKind::PermissionDenied => ErrorKind::Access,
+            io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+            io::ErrorKind::StorageFull => ErrorKind::NoSpace,
+            io::ErrorKind::QuotaExceeded => ErrorKind::Quota,
+            _ if cause.raw_os_error() == Some(EIO) => ErrorKind::Io,
+            _ => ErrorKind::Failed,
+        };
+        ChangeError { kind, text: format!("{what}: {cause}; {now}") }
+    }
+}
+
+/// The number of `EIO` on every Linux; `io::ErrorKind` has no name for it.
+const EIO: i32 = 5;
 
 /// Something that a person who looks after the machine should know; holds no value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,29 +1,123 @@
-//! Work for the disk thread.
+//! Work for the disk thread: everything that blocks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use store::disk::Disk;
+use store::snapshots::Policy;
+
+use super::answer::{ChangeError, Report};
+use super::aside::{Aside, AsideDone};
+use super::files::{Files, name_of};
+use super::load::{Loaded, load};
+use super::look::Seen;
+use super::names::{DatabaseId, Kind};
+use super::write::{Commit, Committed, Outside, Settled, outside};
 
 /// One piece of blocking work.
 #[derive(Debug)]
-pub struct Job(());
+pub struct Job {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) work: Work,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Read databases that were asked for.
+    Load(Vec<(DatabaseId, Files)>, Policy),
+    /// Write a batch, one image for each database in it.
+    Commit(Vec<Commit>),
+    /// Look whether another program changed files.
+    Probe(Vec<Probe>),
+    /// Something that nobody waits for.
+    Aside(Aside),
+}
+
+/// A look at one file.
+#[derive(Debug)]
+pub(super) struct Probe {
+    pub(super) id: DatabaseId,
+    pub(super) files: Files,
+    pub(super) seen: Seen,
+    pub(super) settled: Settled,
+}
 
 /// The result of a [`Job`].
 #[derive(Debug)]
-pub struct JobDone(());
+pub struct JobDone {
+    pub(super) done: Done,
+    pub(super) reports: Vec<Report>,
+}
+
+/// What came of the [`Work`].
+#[derive(Debug)]
+pub(super) enum Done {
+    Load(Vec<(DatabaseId, Result<Loaded, ChangeError>)>),
+    Commit(Vec<Committed>),
+    Probe(Vec<(DatabaseId, Result<Outside, ChangeError>)>),
+    Aside(AsideDone),
+}
 
 impl Job {
     /// Does the work. Blocks on the disk.
     #[must_use]
     pub fn run(self) -> JobDone {
-        todo!()
+        let disk = &*self.disk;
+        let mut reports = Vec::new();
+        let done = match self.work {
+            Work::Load(databases, policy) => Done::Load(
+                databases
+                    .into_iter()
+                    .map(|(id, files)| {
+                        let loaded = load(disk, &id, &files, policy, &mut reports);
+                        (id, loaded)
+                    })
+                    .collect(),
+            ),
+            Work::Commit(commits) => Done::Commit(
+                commits.into_iter().map(|commit| commit.run(disk, &mut reports)).collect(),
+            ),
+            Work::Probe(probes) => Done::Probe(
+                probes
+                    .into_iter()
+                    .map(|Probe { id, files, seen, settled }| {
+                        let found = outside(disk, &id, &files, seen, settled, &mut reports);
+                        (id, found)
+                    })
+                    .collect(),
+            ),
+            Work::Aside(aside) => Done::Aside(aside.run(disk, &mut reports)),
+        };
+        JobDone { done, reports }
     }
 }
 
 /// The work of finding the names of the databases of one kind.
 #[derive(Debug)]
-pub struct Listing(());
+pub struct Listing {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) dir: PathBuf,
+    pub(super) kind: Kind,
+    /// The names that were used in this run.
+    pub(super) used: Vec<String>,
+}
 
 impl Listing {
     /// Returns the names, sorted. Blocks on the disk.
     #[must_use]
     pub fn run(self) -> Vec<String> {
-        todo!()
+        if self.kind == Kind::Shm {
+            return Vec::new();
+        }
+        // A directory that cannot be read has no names that we could tell.
+        let files = self.disk.list(&self.dir).unwrap_or_default();
+        let mut names = self.used;
+        names.extend(
+            files.iter().filter_map(|file| name_of(self.kind, file.to_str()?).map(str::to_owned)),
+        );
+        names.sort();
+        names.dedup();
+        names
     }
 }

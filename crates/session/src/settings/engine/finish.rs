@@ -1,0 +1,223 @@
+//! What follows from a finished job.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use store::table::gvariant::Variant;
+
+use super::answer::{ChangeError, Report};
+use super::aside::AsideDone;
+use super::job::{Done, JobDone};
+use super::live::{Applied, Ask, Outcome};
+use super::load::Loaded;
+use super::names::DatabaseId;
+use super::plan::image_of;
+use super::write::{Committed, Outside, Settled};
+use super::{Engine, Ordered};
+use crate::settings::database::Table;
+use crate::settings::history::{Entry, KeyChange, Recorder, Value};
+
+/// How long a removed or unfinished file is left alone before it is taken for what was meant.
+const SETTLE: Duration = Duration::from_millis(300);
+/// How long after a commit a snapshot may get in the way.
+const SNAPSHOT_IDLE: Duration = Duration::from_millis(500);
+
+/// How often in a row the lock of a text file may be held by another host: about 20 s, and 1 s at the end.
+const PATIENT: u32 = 45;
+const HURRIED: u32 = 5;
+
+impl<T> Engine<T> {
+    /// Takes the result of a job.
+    pub fn finished(&mut self, done: JobDone) {
+        self.job_in_flight = false;
+        self.reports.extend(done.reports);
+        match done.done {
+            Done::Load(databases) => {
+                for (id, loaded) in databases {
+                    self.loaded(&id, loaded);
+                }
+            }
+            Done::Commit(commits) => {
+                let mut answers = Vec::new();
+                for committed in commits {
+                    answers.extend(self.committed(committed));
+                }
+                self.answer(answers);
+            }
+            Done::Probe(probes) => {
+                for (id, found) in probes {
+                    self.probed(&id, found);
+                }
+            }
+            Done::Aside(AsideDone::Farewell) => {}
+            Done::Aside(AsideDone::History(writer)) => {
+                if let Some(history) = &mut self.history {
+                    history.return_writer(writer);
+                }
+            }
+            Done::Aside(AsideDone::Snapshot { id, snapshots }) => {
+                self.database(&id).snapshots = Some(snapshots);
+            }
+            Done::Aside(AsideDone::Checkpoint { id, wal }) => {
+                self.database(&id).wal = Some(wal);
+            }
+        }
+    }
+
+    fn loaded(&mut self, id: &DatabaseId, loaded: Result<Loaded, ChangeError>) {
+        let now = self.clock.monotonic();
+        self.watched_version += 1;
+        let database = self.database(id);
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                let answers = database.live.not_loaded(&error);
+                self.reports.push_back(Report::CommitFailed { id: id.clone(), text: error.text });
+                self.answer(answers);
+                return;
+            }
+        };
+        database.snapshots = loaded.snapshots;
+        database.wal = loaded.wal;
+        let live = &mut database.live;
+        live.generation = loaded.generation;
+        live.seen = loaded.seen;
+        live.image_bytes = loaded.image_bytes;
+        live.must_write = loaded.must_write;
+        live.retry_at = loaded.write_now.then_some(now);
+        live.loaded(loaded.table, &loaded.unseen);
+        for request in std::mem::take(&mut live.waiting) {
+            self.gather(id, request);
+        }
+    }
+
+    fn committed(&mut self, done: Committed) -> Vec<Ordered<T>> {
+        let now = self.clock.monotonic();
+        let time = self.clock.now();
+        let idle = self.options.checkpoint_idle;
+        let worth = self.options.checkpoint_bytes;
+        let shutting_down = self.shutting_down;
+        let Committed { id, outcome, seen, generation, image_bytes, wal } = done;
+        let error = match &outcome {
+            Outcome::NotDurable(error) | Outcome::Hidden(error) | Outcome::NotReplaced(error) => {
+                Some(error.text.clone())
+            }
+            Outcome::Published | Outcome::Outside(_) | Outcome::Busy => None,
+        };
+        let stored =
+            matches!(outcome, Outcome::Published | Outcome::NotDurable(_) | Outcome::Hidden(_));
+        let Some(database) = self.databases.get_mut(&id) else { return Vec::new() };
+        database.live.seen = seen;
+        if let Some(wal) = wal {
+            if shutting_down {
+                database.checkpoint_at = Some(now);
+            } else {
+                database.checkpoint_at = (wal.bytes() >= worth).then_some(now + idle);
+            }
+            database.wal = Some(wal);
+        }
+        if stored {
+            database.live.generation = generation;
+            database.live.image_bytes = image_bytes;
+            if let Some(snapshots) = &database.snapshots {
+                let due = snapshots.is_due(generation, super::seconds(time)) && !shutting_down;
+                let later = if due { SNAPSHOT_IDLE } else { self.options.snapshots.shared_every };
+                database.snapshot_at.get_or_insert(now + later);
+            }
+            if let Some(history) = &mut self.history {
+                for entry in entries(&id, &database.live.flying, time, history) {
+                    history.push(entry, now);
+                }
+            }
+        }
+        if let Some(text) = error {
+            self.reports.push_back(Report::CommitFailed { id: id.clone(), text });
+        }
+        let patience = if shutting_down { HURRIED } else { PATIENT };
+        let Some(database) = self.databases.get_mut(&id) else { return Vec::new() };
+        match outcome {
+            Outcome::Outside(theirs) => {
+                database.live.clashes += 1;
+                self.merge(&id, theirs)
+            }
+            outcome => database.live.land(outcome, now, patience),
+        }
+    }
+
+    /// Takes over what another program put in the place of a database.
+    fn merge(&mut self, id: &DatabaseId, theirs: Table) -> Vec<Ordered<T>> {
+        let now = self.clock.monotonic();
+        let made_s = super::seconds(self.clock.now());
+        let Some(database) = self.databases.get_mut(id) else { return Vec::new() };
+        let merged = database.live.merge(theirs, now);
+        let generation = database.live.generation;
+        if let Some(Ok(image)) = merged.lost.map(|table| image_of(&table, generation)) {
+            // As a snapshot is called, so that it is found and one day removed like one.
+            let name = format!("{}.{generation}.{made_s}", id.name());
+            self.farewells.push((database.files.snapshots.join(name), image));
+        }
+        if merged.changes > 0 {
+            self.reports.push_back(Report::Merged { id: id.clone(), changes: merged.changes });
+        }
+        merged.answers
+    }
+
+    fn probed(&mut self, id: &DatabaseId, found: Result<Outside, ChangeError>) {
+        let now = self.clock.monotonic();
+        let Some(database) = self.databases.get_mut(id) else { return };
+        match found {
+            Ok(Outside::Same) => {}
+            Ok(Outside::Unsettled) => database.probe = Some((now + SETTLE, Settled::Now)),
+            Ok(Outside::Damaged) => {
+                database.live.must_write = true;
+                database.live.retry_at = Some(now);
+            }
+            Ok(Outside::Changed(theirs, seen)) => {
+                database.live.seen = seen;
+                let answers = self.merge(id, theirs);
+                self.answer(answers);
+            }
+            Err(error) => {
+                self.reports.push_back(Report::CommitFailed { id: id.clone(), text: error.text });
+            }
+        }
+    }
+}
+
+/// Makes history entries of a batch that was stored.
+fn entries<T>(
+    id: &DatabaseId,
+    flying: &[Applied<T>],
+    time: SystemTime,
+    history: &Recorder,
+) -> Vec<Entry> {
+    let stored = |value: Option<&Variant>, hidden: bool| match value {
+        None => Value::Unset,
+        Some(_) if hidden => Value::Hidden,
+        Some(value) => Value::Set(value.clone()),
+    };
+    let entry = |applied: &Applied<T>| {
+        let Ask::Change { tag, sender, .. } = &applied.ask else { return None };
+        let mut keys: BTreeMap<&str, KeyChange> = BTreeMap::new();
+        for (path, old) in &applied.effective.before {
+            let hidden = history.hides(path);
+            let new = stored(applied.changes.get(path).flatten(), hidden);
+            // A key below a directory that is reset is touched twice if it is set again: the first has the old value.
+            keys.entry(path).or_insert_with(|| KeyChange {
+                path: path.to_string(),
+                old: stored(old.as_ref(), hidden),
+                new,
+            });
+        }
+        (!keys.is_empty()).then(|| Entry {
+            id: 0,
+            time,
+            database: id.clone(),
+            sender: sender.to_string(),
+            process: None,
+            tag: tag.clone(),
+            keys: keys.into_values().collect(),
+        })
+    };
+    flying.iter().filter_map(entry).collect()
+}

@@ -1,0 +1,385 @@
+//! One database while it is in use: what readers see, what is on its way to them, and what comes after.
+//!
+//! The table in memory is always the durable state, plus the batch that is being made durable (`flying`), plus what
+//! gathered since (`gathered`). Each applied change knows how to take itself back, so the durable state is one undo
+//! away and nothing is ever copied.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::answer::{Answer, ChangeError, ErrorKind};
+use super::look::Seen;
+use super::names::{DatabaseId, Kind};
+use crate::settings::changeset::Changeset;
+use crate::settings::database::Table;
+use crate::settings::effective::{Effective, apply, notification};
+use crate::settings::merge::difference;
+
+/// What a caller asked for.
+#[derive(Debug)]
+pub(super) enum Ask<T> {
+    /// A `Change` call.
+    Change { token: T, tag: String, sender: Box<str> },
+    /// An `Init` call.
+    Init { token: T },
+}
+
+/// A change that waits for its database to be loaded.
+#[derive(Debug)]
+pub(super) struct Waiting<T> {
+    pub(super) ask: Ask<T>,
+    pub(super) changes: Changeset,
+    /// Its place among all requests.
+    pub(super) order: u64,
+}
+
+/// A change that is in the table in memory.
+#[derive(Debug)]
+pub(super) struct Applied<T> {
+    pub(super) ask: Ask<T>,
+    /// As it was asked for, to apply it again to another table.
+    pub(super) changes: Changeset,
+    pub(super) effective: Effective,
+    pub(super) order: u64,
+    /// When it is to be published, by monotonic time.
+    pub(super) due: Duration,
+}
+
+/// An answer with the place of its request among all requests.
+pub(super) type Ordered<T> = (u64, Answer<T>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Unloaded,
+    Loading,
+    Loaded,
+}
+
+/// What came of writing a batch.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Readers see the new image and it survives a power cut.
+    Published,
+    /// Readers see the new image, but it may not survive a power cut.
+    NotDurable(ChangeError),
+    /// The change is stored, but readers do not see it yet.
+    Hidden(ChangeError),
+    /// Nothing changed.
+    NotReplaced(ChangeError),
+    /// Nothing changed, because another program had changed the file to this.
+    Outside(Table),
+    /// Nothing changed, because another host holds the lock.
+    Busy,
+}
+
+#[derive(Debug)]
+pub(super) struct Live<T> {
+    pub(super) id: DatabaseId,
+    pub(super) state: State,
+    pub(super) table: Table,
+    /// The generation of the image that readers see.
+    pub(super) generation: u64,
+    /// The file as we last read or wrote it.
+    pub(super) seen: Seen,
+    /// The length of the last image in bytes.
+    pub(super) image_bytes: usize,
+    pub(super) waiting: VecDeque<Waiting<T>>,
+    pub(super) gathered: Vec<Applied<T>>,
+    pub(super) flying: Vec<Applied<T>>,
+    /// The image is to be written even if no change asks for it.
+    pub(super) must_write: bool,
+    /// When to write again without being asked, by monotonic time.
+    pub(super) retry_at: Option<Duration>,
+    /// Before this time no write is tried, by monotonic time.
+    pub(super) held_until: Option<Duration>,
+    /// How often in a row the lock was held by another host.
+    pub(super) held: u32,
+    /// How often in a row another program was faster.
+    pub(super) clashes: u32,
+    /// Stored changes that readers do not see yet, and their tags.
+    untold: Vec<(Vec<Box<str>>, String)>,
+    changes_asked: u64,
+}
+
+/// What taking over another program's file did.
+#[derive(Debug)]
+pub(super) struct Merged<T> {
+    pub(super) answers: Vec<Ordered<T>>,
+    /// The number of keys that changed.
+    pub(super) changes: usize,
+    /// What there was before, if nothing is left of it.
+    pub(super) lost: Option<Table>,
+}
+
+/// How long to wait before a failed write is tried again without being asked.
+const RETRY: Duration = Duration::from_secs(1);
+
+impl<T> Live<T> {
+    pub(super) fn new(id: DatabaseId) -> Live<T> {
+        Live {
+            id,
+            state: State::Unloaded,
+            table: Table::default(),
+            generation: 0,
+            seen: Seen::Unknown,
+            image_bytes: 0,
+            waiting: VecDeque::new(),
+            gathered: Vec::new(),
+            flying: Vec::new(),
+            must_write: false,
+            retry_at: None,
+            held_until: None,
+            held: 0,
+            clashes: 0,
+            untold: Vec::new(),
+            changes_asked: 0,
+        }
+    }
+
+    /// Returns the tag of the next change: unique in the life of the service.
+    pub(super) fn next_tag(&mut self, prefix: &str) -> String {
+        let tag = format!("{prefix}:{}:{}", self.id.name(), self.changes_asked);
+        self.changes_asked += 1;
+        tag
+    }
+
+    /// Applies a change to the loaded table and lets it wait for the next batch.
+    ///
+    /// `delay` says how long an effective change is to be put off.
+    pub(super) fn gather(
+        &mut self,
+        request: Waiting<T>,
+        now: Duration,
+        delay: impl FnOnce(&Effective) -> Duration,
+    ) {
+        let Waiting { ask, changes, order } = request;
+        let effective = apply(&mut self.table, &changes);
+        let due = now + delay(&effective);
+        self.gathered.push(Applied { ask, changes, effective, order, due });
+    }
+
+    /// Takes over what was just read, and remembers what readers are to be told of it.
+    pub(super) fn loaded(&mut self, table: Table, unseen: &[Box<str>]) {
+        self.state = State::Loaded;
+        self.table = table;
+        if !unseen.is_empty() {
+            self.must_write = true;
+            self.untold.push((unseen.to_vec(), String::new()));
+        }
+    }
+
+    /// Answers with an error whatever waits for the table.
+    pub(super) fn not_loaded(&mut self, error: &ChangeError) -> Vec<Ordered<T>> {
+        self.state = State::Unloaded;
+        let failed = |request: Waiting<T>| fail(request.ask, request.order, error);
+        std::mem::take(&mut self.waiting).into_iter().map(failed).collect()
+    }
+
+    /// Says whether a batch should be written now.
+    pub(super) fn is_due(&self, now: Duration) -> bool {
+        self.next_due().is_some_and(|due| due <= now)
+    }
+
+    /// Returns when the next batch should be written.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        if self.state != State::Loaded || !self.flying.is_empty() {
+            return None;
+        }
+        let asked = self.gathered.iter().map(|applied| applied.due).min();
+        let due = [asked, self.retry_at].into_iter().flatten().min()?;
+        Some(due.max(self.held_until.unwrap_or_default()))
+    }
+
+    /// Makes everything that was put off due now.
+    pub(super) fn hurry(&mut self, now: Duration) {
+        for applied in &mut self.gathered {
+            applied.due = applied.due.min(now);
+        }
+    }
+
+    /// Answers what waits only for the changes before it, if those are through and nothing is to be written.
+    pub(super) fn settle(&mut self) -> Vec<Ordered<T>> {
+        let idle = self.flying.is_empty() && !self.must_write && self.untold.is_empty();
+        if !idle || self.gathered.iter().any(|applied| !applied.effective.is_empty()) {
+            return Vec::new();
+        }
+        let done = std::mem::take(&mut self.gathered);
+        done.into_iter().map(|applied| succeed(applied.ask, applied.order)).collect()
+    }
+
+    /// Lets the gathered changes fly.
+    pub(super) fn take_off(&mut self) {
+        self.flying = std::mem::take(&mut self.gathered);
+        self.retry_at = None;
+        self.held_until = None;
+    }
+
+    /// Takes the outcome of the flight and returns the answers.
+    ///
+    /// `patience` says how often in a row another host may hold the lock.
+    pub(super) fn land(
+        &mut self,
+        outcome: Outcome,
+        now: Duration,
+        patience: u32,
+    ) -> Vec<Ordered<T>> {
+        if !matches!(outcome, Outcome::Busy) {
+            self.held = 0;
+        }
+        if !matches!(outcome, Outcome::Outside(_)) {
+            self.clashes = 0;
+        }
+        let mut answers = match outcome {
+            Outcome::Published => {
+                self.must_write = false;
+                self.visible(None)
+            }
+            Outcome::NotDurable(error) => {
+                self.must_write = true;
+                self.visible(Some(&error))
+            }
+            Outcome::Hidden(error) => {
+                self.must_write = true;
+                self.retry_at = Some(now + RETRY);
+                self.hidden(&error)
+            }
+            Outcome::NotReplaced(error) => {
+                self.must_write = true;
+                self.failed(&error, now)
+            }
+            Outcome::Outside(theirs) => self.merge(theirs, now).answers,
+            Outcome::Busy if self.held >= patience => {
+                self.held = 0;
+                let text =
+                    "another host holds the lock of the text file; nothing was changed".into();
+                self.failed(&ChangeError { kind: ErrorKind::Access, text }, now)
+            }
+            Outcome::Busy => {
+                self.held += 1;
+                self.held_until = Some(now + held_for(self.held));
+                let mut gathered = std::mem::take(&mut self.flying);
+                gathered.append(&mut self.gathered);
+                self.gathered = gathered;
+                Vec::new()
+            }
+        };
+        answers.extend(self.settle());
+        answers
+    }
+
+    /// Answers the flown changes, whose image readers see now.
+    fn visible(&mut self, error: Option<&ChangeError>) -> Vec<Ordered<T>> {
+        let mut answers = Vec::new();
+        for (paths, tag) in std::mem::take(&mut self.untold) {
+            answers.extend(notify(&self.id, &paths, tag).map(|answer| (0, answer)));
+        }
+        for Applied { ask, effective, order, .. } in std::mem::take(&mut self.flying) {
+            let tag = ask.tag();
+            answers.push(match error {
+                None => succeed(ask, order),
+                Some(error) => fail(ask, order, error),
+            });
+            answers.extend(notify(&self.id, &effective.paths, tag).map(|answer| (order, answer)));
+        }
+        answers
+    }
+
+    /// Fails the flown changes, which are stored but not seen; readers are told with the next image.
+    fn hidden(&mut self, error: &ChangeError) -> Vec<Ordered<T>> {
+        let mut answers = Vec::new();
+        for Applied { ask, effective, order, .. } in std::mem::take(&mut self.flying) {
+            if !effective.is_empty() {
+                self.untold.push((effective.paths, ask.tag()));
+            }
+            answers.push(fail(ask, order, error));
+        }
+        answers
+    }
+
+    /// Fails the flown changes, which did not happen.
+    fn failed(&mut self, error: &ChangeError, now: Duration) -> Vec<Ordered<T>> {
+        let lost = self.ground();
+        if !self.untold.is_empty() {
+            self.retry_at = Some(now + RETRY);
+        }
+        let gathered = std::mem::take(&mut self.gathered);
+        self.reapply(gathered);
+        lost.into_iter().map(|applied| fail(applied.ask, applied.order, error)).collect()
+    }
+
+    /// Takes over a file that another program wrote; what is on its way is applied to it again.
+    pub(super) fn merge(&mut self, theirs: Table, now: Duration) -> Merged<T> {
+        let mut ours = self.ground();
+        ours.append(&mut self.gathered);
+        let changes = difference(&self.table, &theirs);
+        let ours_before = std::mem::replace(&mut self.table, theirs);
+        let lost = (self.table.is_empty() && !ours_before.is_empty()).then_some(ours_before);
+        let count = changes.len();
+        let paths: Vec<Box<str>> = changes.iter().map(|(path, _)| path.into()).collect();
+        let mut answers = Vec::new();
+        if self.id.kind() == Kind::User {
+            // Readers of the file see it already.
+            answers.extend(notify(&self.id, &paths, String::new()).map(|answer| (0, answer)));
+        } else if !paths.is_empty() {
+            self.untold.push((paths, String::new()));
+            self.must_write = true;
+            self.retry_at = Some(now);
+        }
+        self.reapply(ours);
+        answers.extend(self.settle());
+        Merged { answers, changes: count, lost }
+    }
+
+    /// Takes back everything that is not durable and returns what was flying; `gathered` keeps what it had.
+    fn ground(&mut self) -> Vec<Applied<T>> {
+        let applied = self.flying.iter_mut().chain(&mut self.gathered);
+        for applied in applied.collect::<Vec<_>>().into_iter().rev() {
+            std::mem::take(&mut applied.effective).undo(&mut self.table);
+        }
+        std::mem::take(&mut self.flying)
+    }
+
+    fn reapply(&mut self, mut changes: Vec<Applied<T>>) {
+        for applied in &mut changes {
+            applied.effective = apply(&mut self.table, &applied.changes);
+        }
+        self.gathered = changes;
+    }
+
+    /// Says whether nothing waits for this database.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.waiting.is_empty() && self.gathered.is_empty() && self.flying.is_empty()
+    }
+}
+
+impl<T> Ask<T> {
+    /// Returns the tag for the `Notify`.
+    fn tag(&self) -> String {
+        match self {
+            Ask::Change { tag, .. } => tag.clone(),
+            Ask::Init { .. } => String::new(),
+        }
+    }
+}
+
+/// How long to leave a lock alone that was found held this many times: 20 ms, growing to half a second.
+fn held_for(times: u32) -> Duration {
+    Duration::from_millis(500.min(20 << times.min(5)))
+}
+
+fn succeed<T>(ask: Ask<T>, order: u64) -> Ordered<T> {
+    match ask {
+        Ask::Change { token, tag, .. } => (order, Answer::Changed { token, tag }),
+        Ask::Init { token } => (order, Answer::Initialised { token }),
+    }
+}
+
+fn fail<T>(ask: Ask<T>, order: u64, error: &ChangeError) -> Ordered<T> {
+    let (Ask::Change { token, .. } | Ask::Init { token }) = ask;
+    (order, Answer::Failed { token, error: error.clone() })
+}
+
+fn notify<T>(id: &DatabaseId, paths: &[Box<str>], tag: String) -> Option<Answer<T>> {
+    let (prefix, changes) = notification(paths)?;
+    Some(Answer::Notify { id: id.clone(), prefix, changes, tag })
+}

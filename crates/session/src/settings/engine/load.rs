@@ -1,0 +1,317 @@
+//! Reading a database from the disk, and making the best of a damaged one.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use store::disk::Disk;
+use store::snapshots::{Policy, Snapshots};
+use store::table::gvariant::View;
+use store::table::gvdb;
+
+use super::answer::{ChangeError, ErrorKind, Report};
+use super::files::Files;
+use super::look::{self, Seen};
+use super::names::{DatabaseId, Kind};
+use super::text;
+use super::wal::Wal;
+use super::write::raise;
+use crate::settings::database::Table;
+use crate::settings::keyfile::KeyFile;
+use crate::settings::merge::difference;
+use crate::settings::path;
+
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) table: Table,
+    pub(super) generation: u64,
+    pub(super) seen: Seen,
+    pub(super) image_bytes: usize,
+    /// The paths that differ from the image that readers have.
+    pub(super) unseen: Vec<Box<str>>,
+    /// Readers have no image, or an old one.
+    pub(super) must_write: bool,
+    /// The image is to be written even if nobody asks for a change.
+    pub(super) write_now: bool,
+    /// `Writer`: the snapshots that there are.
+    pub(super) snapshots: Option<Snapshots>,
+    /// `journal`: the open journal.
+    pub(super) wal: Option<Wal>,
+}
+
+/// Reads a database; `Err` says why not.
+pub(super) fn load(
+    disk: &dyn Disk,
+    id: &DatabaseId,
+    files: &Files,
+    policy: Policy,
+    reports: &mut Vec<Report>,
+) -> Result<Loaded, ChangeError> {
+    match id.kind() {
+        Kind::User => {
+            let snapshots = Snapshots::open(disk, &files.snapshots, id.name(), policy);
+            let snapshots = match snapshots {
+                Ok(snapshots) => Some(snapshots),
+                Err(error) => {
+                    let text = format!("cannot list the snapshots of {id}: {error}");
+                    reports.push(Report::Aside { text });
+                    None
+                }
+            };
+            let mut loaded = load_image(disk, id, &files.image, snapshots.as_ref(), reports)?;
+            loaded.snapshots = snapshots;
+            // A service that was killed may have replaced the file and told nobody.
+            raise(&files.flag, reports);
+            Ok(loaded)
+        }
+        Kind::Shm => load_image(disk, id, &files.image, None, reports),
+        Kind::Keyfile => load_text(disk, id, files, reports),
+        Kind::Journal => load_journal(disk, id, files, reports),
+    }
+}
+
+fn cannot_open(path: &Path, error: &io::Error) -> ChangeError {
+    let what = format!("Cannot open dconf database: cannot read {}", path.display());
+    ChangeError::new(&what, error, "nothing was changed")
+}
+
+/// Why bytes are no intact image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// They never were one, or nothing says so any more.
+    NotADatabase,
+    /// They were one.
+    Damaged,
+}
+
+/// Reads an intact image: its settings and its generation.
+pub(super) fn decode(bytes: &[u8]) -> Result<(Table, u64), Broken> {
+    let table = gvdb::Table::open(bytes).map_err(|error| match error {
+        gvdb::OpenError::NotGvdb => Broken::NotADatabase,
+        _ => Broken::Damaged,
+    })?;
+    table.check().map_err(|_damage| Broken::Damaged)?;
+    let generation = match gvdb::stamp(bytes) {
+        gvdb::Stamp::None => 0,
+        gvdb::Stamp::Good { generation } => generation,
+        gvdb::Stamp::Bad => return Err(Broken::Damaged),
+    };
+    let order = table.order();
+    let entries = table.entries().filter(|(name, _)| path::is_key(name));
+    Ok((entries.map(|(name, v)| (name, View::inside(v, order).to_variant())).collect(), generation))
+}
+
+fn load_image(
+    disk: &dyn Disk,
+    id: &DatabaseId,
+    path: &Path,
+    snapshots: Option<&Snapshots>,
+    reports: &mut Vec<Report>,
+) -> Result<Loaded, ChangeError> {
+    let (bytes, seen) = look::read(disk, path).map_err(|error| cannot_open(path, &error))?;
+    let mut loaded = Loaded {
+        table: Table::default(),
+        generation: 0,
+        seen,
+        image_bytes: bytes.as_ref().map_or(0, Vec::len),
+        unseen: Vec::new(),
+        must_write: false,
+        write_now: false,
+        snapshots: None,
+        wal: None,
+    };
+    let Some(bytes) = bytes else {
+        loaded.must_write = id.kind() != Kind::User;
+        return Ok(loaded);
+    };
+    let broken = match decode(&bytes) {
+        Ok((table, generation)) => {
+            (loaded.table, loaded.generation) = (table, generation);
+            return Ok(loaded);
+        }
+        Err(broken) => broken,
+    };
+    let rescued = rescue(disk, snapshots, broken, &bytes);
+    let nothing = rescued.table.is_empty() && broken == Broken::NotADatabase;
+    let kept = if nothing { move_aside(disk, path) } else { copy_aside(disk, path) };
+    let kept = kept.map_err(|error| {
+        let what = format!(
+            "Cannot open dconf database: {} is damaged and cannot be kept aside",
+            path.display()
+        );
+        ChangeError::new(&what, &error, "nothing was changed")
+    })?;
+    reports.push(match broken {
+        Broken::NotADatabase => {
+            Report::NotADatabase { id: id.clone(), kept, restored: rescued.restored }
+        }
+        Broken::Damaged => Report::Salvaged {
+            id: id.clone(),
+            kept: Some(kept),
+            intact: rescued.intact,
+            restored: rescued.restored,
+        },
+    });
+    if nothing {
+        loaded.seen = Seen::Missing;
+        loaded.must_write = id.kind() != Kind::User;
+        return Ok(loaded);
+    }
+    // Readers may have seen any part of the damaged file: everything may look different to them now.
+    loaded.unseen.push("/".into());
+    loaded.must_write = true;
+    loaded.write_now = true;
+    loaded.generation = rescued.generation;
+    loaded.table = rescued.table;
+    Ok(loaded)
+}
+
+/// What could be saved of a damaged database.
+struct Rescued {
+    table: Table,
+    generation: u64,
+    intact: usize,
+    restored: usize,
+}
+
+/// Takes what the file proves, fills it up from the newest good snapshot, and only then takes what is merely
+/// well-formed in the file. `docs/decisions/0005-damaged-databases.md` says why.
+fn rescue(disk: &dyn Disk, snapshots: Option<&Snapshots>, broken: Broken, bytes: &[u8]) -> Rescued {
+    let snapshot = snapshots.and_then(|snapshots| newest_good(disk, snapshots));
+    let generation = snapshot.as_ref().map_or(0, |(_, generation)| *generation);
+    let mut table = snapshot.map(|(table, _)| table).unwrap_or_default();
+    let mut restored = table.len();
+    let mut intact = 0;
+    if broken == Broken::Damaged {
+        let salvaged = gvdb::salvage(bytes);
+        let mut unproven = salvaged.unproven.into_iter().peekable();
+        for (key, value) in salvaged.entries {
+            let proven = unproven.next_if(|name| *name == key).is_none();
+            if !path::is_key(&key) || (!proven && table.get(&key).is_some()) {
+                continue;
+            }
+            restored -= usize::from(table.put(&key, Some(value)).is_some());
+            intact += 1;
+        }
+    }
+    Rescued { table, generation: generation + 1, intact, restored }
+}
+
+/// Returns the newest snapshot that is intact, and its generation.
+fn newest_good(disk: &dyn Disk, snapshots: &Snapshots) -> Option<(Table, u64)> {
+    snapshots.newest_first().find_map(|snapshot| {
+        let (table, generation) = decode(&disk.read(&snapshot.path).ok()?).ok()?;
+        Some((table, generation.max(snapshot.generation)))
+    })
+}
+
+/// How many damaged files may lie about before no more is kept.
+const MOST_KEPT: u32 = 1000;
+
+/// Copies a damaged file to the first free `<file>~<n>`.
+pub(super) fn copy_aside(disk: &dyn Disk, path: &Path) -> io::Result<PathBuf> {
+    aside(path, |to| disk.copy(path, to))
+}
+
+/// Renames a file to the first free `<file>~<n>`, as dconf does with a file that is no database.
+pub(super) fn move_aside(disk: &dyn Disk, path: &Path) -> io::Result<PathBuf> {
+    aside(path, |to| match disk.stat(to) {
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => disk.rename(path, to),
+        Err(error) => Err(error),
+    })
+}
+
+fn aside(path: &Path, keep: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
+    for number in 0..MOST_KEPT {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!("~{number}"));
+        let to = PathBuf::from(name);
+        match keep(&to) {
+            Ok(()) => return Ok(to),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Reads the text of a `keyfile` database.
+pub(super) fn read_text(disk: &dyn Disk, files: &Files) -> Result<(KeyFile, Seen), ChangeError> {
+    let (bytes, seen) =
+        look::read(disk, &files.text).map_err(|error| cannot_open(&files.text, &error))?;
+    let file = KeyFile::parse(&bytes.unwrap_or_default()).map_err(|error| ChangeError {
+        kind: ErrorKind::Invalid,
+        text: format!(
+            "Cannot open dconf database: {} is no key file: {error}; nothing was changed",
+            files.text.display()
+        ),
+    })?;
+    Ok((file, seen))
+}
+
+fn load_text(
+    disk: &dyn Disk,
+    id: &DatabaseId,
+    files: &Files,
+    reports: &mut Vec<Report>,
+) -> Result<Loaded, ChangeError> {
+    let (file, seen) = read_text(disk, files)?;
+    let (table, skipped) = text::read(&file);
+    if skipped > 0 {
+        reports.push(Report::TextSkipped { id: id.clone(), keys: skipped });
+    }
+    let mut loaded = Loaded {
+        table,
+        generation: 0,
+        seen,
+        image_bytes: 0,
+        unseen: Vec::new(),
+        must_write: false,
+        write_now: false,
+        snapshots: None,
+        wal: None,
+    };
+    compare_with_readers(disk, files, &mut loaded)?;
+    Ok(loaded)
+}
+
+/// Reads a `journal` database: the checkpoint and what came after it.
+fn load_journal(
+    disk: &dyn Disk,
+    id: &DatabaseId,
+    files: &Files,
+    reports: &mut Vec<Report>,
+) -> Result<Loaded, ChangeError> {
+    let mut loaded = load_image(disk, id, &files.checkpoint, None, reports)?;
+    let repaired = std::mem::take(&mut loaded.write_now);
+    let (mut wal, generation) =
+        Wal::open(disk, id, files, &mut loaded.table, loaded.generation, reports)?;
+    if repaired {
+        wal.distrust_checkpoint();
+    }
+    loaded.generation = generation;
+    loaded.wal = Some(wal);
+    compare_with_readers(disk, files, &mut loaded)?;
+    loaded.write_now |= repaired;
+    Ok(loaded)
+}
+
+/// Finds out what the image of readers lacks, when the truth is in another file.
+fn compare_with_readers(
+    disk: &dyn Disk,
+    files: &Files,
+    loaded: &mut Loaded,
+) -> Result<(), ChangeError> {
+    let (image, _) = look::read(disk, &files.image).map_err(|e| cannot_open(&files.image, &e))?;
+    loaded.image_bytes = image.as_ref().map_or(0, Vec::len);
+    let readers = image.as_deref().map(decode);
+    let stale = !matches!(readers, Some(Ok(_)));
+    let (theirs, generation) = readers.and_then(Result::ok).unwrap_or_default();
+    let changes = difference(&theirs, &loaded.table);
+    loaded.unseen = changes.iter().map(|(path, _)| path.into()).collect();
+    loaded.generation = loaded.generation.max(generation);
+    loaded.write_now = !loaded.unseen.is_empty();
+    loaded.must_write = stale || loaded.write_now;
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! What the disk thread is to do next: what somebody waits for first, then what nobody waits for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::table::gvariant::Variant;
+use store::table::gvdb::{self, Image};
+
+use super::answer::{ChangeError, ErrorKind};
+use super::aside::Aside;
+use super::job::{Job, Probe, Work};
+use super::live::{Applied, Live, Outcome, State};
+use super::names::{DatabaseId, Kind};
+use super::wal;
+use super::write::Commit;
+use super::{Database, Engine};
+use crate::settings::database::Table;
+
+/// How often in a row another program may be faster before ours is written over its file.
+const CLASHES: u32 = 8;
+
+/// What nobody waits for, and which database it is for.
+#[derive(Clone, Debug)]
+pub(super) enum Next {
+    Farewell,
+    Checkpoint(DatabaseId),
+    History,
+    Snapshot(DatabaseId),
+}
+
+impl<T> Engine<T> {
+    /// Returns work for the disk thread, at most one at a time: `None` until the last one is [`Engine::finished`].
+    pub fn next_job(&mut self) -> Option<Job> {
+        if self.job_in_flight {
+            return None;
+        }
+        let work = self
+            .load_work()
+            .or_else(|| self.commit_work())
+            .or_else(|| self.probe_work())
+            .or_else(|| self.aside_work())?;
+        self.job_in_flight = true;
+        Some(Job { disk: Arc::clone(&self.disk), work })
+    }
+
+    /// Returns the monotonic time at which [`Engine::tick`] is due, if anything waits for time to pass.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        if self.job_in_flight {
+            return None;
+        }
+        let databases = self.databases.values().flat_map(|database| {
+            let probe = database.probe.map(|(at, _)| at);
+            [database.live.next_due(), probe, database.snapshot_at, database.checkpoint_at]
+        });
+        let history = self.history.as_ref().and_then(|history| history.due());
+        databases.flatten().chain(history).min()
+    }
+
+    fn load_work(&mut self) -> Option<Work> {
+        let mut loads = Vec::new();
+        for (id, database) in &mut self.databases {
+            if database.live.state == State::Unloaded && !database.live.waiting.is_empty() {
+                database.live.state = State::Loading;
+                loads.push((id.clone(), database.files.clone()));
+            }
+        }
+        let policy = self.options.snapshots;
+        (!loads.is_empty()).then_some(Work::Load(loads, policy))
+    }
+
+    fn commit_work(&mut self) -> Option<Work> {
+        let now = self.clock.monotonic();
+        let mut commits = Vec::new();
+        let mut failed = Vec::new();
+        for (id, database) in &mut self.databases {
+            if !database.live.is_due(now) {
+                continue;
+            }
+            database.live.take_off();
+            match commit_of(id, database) {
+                Ok(commit) => commits.push(commit),
+                Err(error) => {
+                    failed.extend(database.live.land(Outcome::NotReplaced(error), now, 0))
+                }
+            }
+        }
+        self.answer(failed);
+        (!commits.is_empty()).then_some(Work::Commit(commits))
+    }
+
+    fn probe_work(&mut self) -> Option<Work> {
+        let now = self.clock.monotonic();
+        let mut probes = Vec::new();
+        for (id, database) in &mut self.databases {
+            if let Some((_, settled)) = database.probe.take_if(|(at, _)| *at <= now) {
+                let (files, seen) = (database.files.clone(), database.live.seen);
+                probes.push(Probe { id: id.clone(), files, seen, settled });
+            }
+        }
+        (!probes.is_empty()).then_some(Work::Probe(probes))
+    }
+
+    /// Returns what is due of the work that nobody waits for.
+    pub(super) fn next_aside(&self) -> Option<Next> {
+        if !self.farewells.is_empty() {
+            return Some(Next::Farewell);
+        }
+        let now = self.clock.monotonic();
+        let due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
+        for (id, database) in &self.databases {
+            if due(database.checkpoint_at)
+                && database.wal.as_ref().is_some_and(|wal| !wal.is_empty())
+            {
+                return Some(Next::Checkpoint(id.clone()));
+            }
+        }
+        if due(self.history.as_ref().and_then(|history| history.due())) {
+            return Some(Next::History);
+        }
+        let snapshot = self.databases.iter().find(|(_, database)| due(database.snapshot_at));
+        snapshot.map(|(id, _)| Next::Snapshot(id.clone()))
+    }
+
+    fn aside_work(&mut self) -> Option<Work> {
+        let now = self.clock.monotonic();
+        for database in self.databases.values_mut() {
+            let empty = database.wal.as_ref().is_none_or(wal::Wal::is_empty);
+            database.checkpoint_at.take_if(|at| *at <= now && empty);
+        }
+        while let Some(next) = self.next_aside() {
+            let aside = match next {
+                Next::Farewell => {
+                    self.farewells.pop().map(|(to, image)| Aside::Farewell { to, image })
+                }
+                Next::History => self.history.as_mut().and_then(|history| {
+                    history.take_writer(self.clock.now(), now).map(Aside::History)
+                }),
+                Next::Checkpoint(id) => self.checkpoint(&id),
+                Next::Snapshot(id) => self.snapshot(&id),
+            };
+            if aside.is_some() {
+                return aside.map(Work::Aside);
+            }
+        }
+        None
+    }
+
+    fn checkpoint(&mut self, id: &DatabaseId) -> Option<Aside> {
+        let database = self.databases.get_mut(id)?;
+        database.checkpoint_at = None;
+        // What is not stored yet is in the table already; its own commit comes first and asks again.
+        if !database.live.gathered.is_empty() {
+            return None;
+        }
+        let wal = database.wal.take()?;
+        let generation = database.live.generation;
+        match image_of(&database.live.table, generation) {
+            Ok(image) => Some(Aside::Checkpoint {
+                id: id.clone(),
+                files: database.files.clone(),
+                wal,
+                generation,
+                image,
+            }),
+            Err(_) => {
+                // The image that is in place had the same entries, so this cannot be; the journal has everything.
+                database.wal = Some(wal);
+                None
+            }
+        }
+    }
+
+    fn snapshot(&mut self, id: &DatabaseId) -> Option<Aside> {
+        let now_s = super::seconds(self.clock.now());
+        let database = self.databases.get_mut(id)?;
+        database.snapshot_at = None;
+        let generation = database.live.generation;
+        let snapshots =
+            database.snapshots.take_if(|snapshots| snapshots.is_due(generation, now_s))?;
+        let image = database.files.image.clone();
+        Some(Aside::Snapshot { id: id.clone(), snapshots, image, generation, now_s })
+    }
+}
+
+/// Writes a table as an image, in one pass.
+pub(super) fn image_of(table: &Table, generation: u64) -> Result<Vec<u8>, ChangeError> {
+    let entries = table.iter().map(|(key, value)| (key, value.as_bytes()));
+    gvdb::write(entries, &Image { locks: &[], generation: Some(generation) }).map_err(|error| {
+        let text = format!("cannot make an image of the database: {error}; nothing was changed");
+        ChangeError { kind: ErrorKind::Invalid, text }
+    })
+}
+
+/// Makes the commit of what has just taken off.
+fn commit_of<T>(id: &DatabaseId, database: &mut Database<T>) -> Result<Commit, ChangeError> {
+    let live = &database.live;
+    let generation = live.generation + 1;
+    let image = image_of(&live.table, generation)?;
+    let edits = if id.kind() == Kind::Keyfile { edits(&live.flying) } else { Vec::new() };
+    let wal = match (id.kind(), database.wal.take()) {
+        (Kind::Journal, Some(wal)) => Some((wal, record(live))),
+        _ => None,
+    };
+    Ok(Commit {
+        id: id.clone(),
+        files: database.files.clone(),
+        image,
+        generation,
+        seen: live.seen,
+        force: live.clashes >= CLASHES,
+        edits,
+        wal,
+    })
+}
+
+/// Returns what a batch changes, in order, as it was asked for.
+fn edits<T>(flying: &[Applied<T>]) -> Vec<(Box<str>, Option<Variant>)> {
+    let effective = |applied: &Applied<T>| {
+        let value = |path: &Box<str>| applied.changes.get(path).flatten().cloned();
+        applied.effective.paths.iter().map(|path| (path.clone(), value(path))).collect::<Vec<_>>()
+    };
+    flying.iter().flat_map(effective).collect()
+}
+
+/// Returns the keys that a batch touches, with what they are now, as a journal record; empty if there are none.
+fn record<T>(live: &Live<T>) -> Vec<u8> {
+    let touched = live.flying.iter().flat_map(|applied| &applied.effective.before);
+    let keys: BTreeMap<&str, Option<&Variant>> =
+        touched.map(|(key, _)| (&**key, live.table.get(key))).collect();
+    let mut changes = crate::settings::changeset::Changeset::default();
+    for (key, value) in keys {
+        changes.change(key, value.cloned());
+    }
+    changes.encode()
+}

@@ -1,0 +1,172 @@
+//! The truth of a `journal` database: a checkpoint image, and a journal of what came after it.
+//!
+//! Each record starts with the generation of the image that it led to. A checkpoint holds everything up to its own
+//! generation, so a record is applied only if it is newer: it does no harm if the journal outlives the checkpoint.
+
+use store::disk::Disk;
+use store::journal::{Journal, JournalError};
+use store::publish::{PublishError, publish};
+
+use super::answer::{ChangeError, Report};
+use super::files::Files;
+use super::load::{copy_aside, move_aside};
+use super::names::DatabaseId;
+use super::write::failure;
+use crate::settings::changeset::Changeset;
+use crate::settings::database::Table;
+use crate::settings::effective::apply;
+
+/// The open journal of a database.
+#[derive(Debug)]
+pub(super) struct Wal {
+    journal: Journal,
+    /// The checkpoint in place is not to be relied on: the next write makes another.
+    must_checkpoint: bool,
+}
+
+/// Above this the journal is folded even if the database is never idle.
+const MOST_BYTES: u64 = 1 << 20;
+
+impl Wal {
+    /// Opens the journal, applies what the checkpoint lacks to `table`, and returns the generation that leads to.
+    pub(super) fn open(
+        disk: &dyn Disk,
+        id: &DatabaseId,
+        files: &Files,
+        table: &mut Table,
+        checkpoint: u64,
+        reports: &mut Vec<Report>,
+    ) -> Result<(Wal, u64), ChangeError> {
+        let path = &files.log;
+        let cannot = |error: &JournalError, now: &str| {
+            let text = format!("Cannot open dconf database: {}", chain(error));
+            ChangeError::new(&text, &cause(error), now)
+        };
+        let unchanged = |error: JournalError| cannot(&error, "nothing was changed");
+        let opened = match Journal::open(disk, path) {
+            Err(JournalError::NotAJournal { .. }) => {
+                let kept = move_aside(disk, path).map_err(|source| {
+                    unchanged(JournalError::NotOpened { path: path.clone(), source })
+                })?;
+                reports.push(Report::NotADatabase { id: id.clone(), kept, restored: 0 });
+                Journal::open(disk, path)
+            }
+            other => other,
+        };
+        let (journal, replay) = opened.map_err(unchanged)?;
+        let mut generation = checkpoint.max(replay.base);
+        let mut torn = replay.damage.is_some();
+        for record in &replay.records {
+            let Some((number, changes)) = record.split_first_chunk::<8>() else {
+                torn = true;
+                continue;
+            };
+            let number = u64::from_le_bytes(*number);
+            if number > checkpoint {
+                apply(table, &Changeset::decode(changes));
+                generation = generation.max(number);
+            }
+        }
+        if torn {
+            let kept = copy_aside(disk, path).ok();
+            let (intact, restored) = (table.len(), 0);
+            reports.push(Report::Salvaged { id: id.clone(), kept, intact, restored });
+        }
+        Ok((Wal { journal, must_checkpoint: torn }, generation))
+    }
+
+    /// Lets the next write make a checkpoint, because the one in place was damaged.
+    pub(super) fn distrust_checkpoint(&mut self) {
+        self.must_checkpoint = true;
+    }
+
+    /// Says whether the next write makes a checkpoint.
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        self.must_checkpoint || self.journal.is_spent() || self.journal.used_bytes() > MOST_BYTES
+    }
+
+    /// Says whether the checkpoint holds everything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.journal.used_bytes() == 0 && !self.wants_checkpoint()
+    }
+
+    /// Returns what a start would have to replay, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        if self.wants_checkpoint() { u64::MAX } else { self.journal.used_bytes() }
+    }
+
+    /// Makes a batch durable: as one record, or as part of a new checkpoint if the journal takes no more.
+    ///
+    /// `image` holds everything up to and with the batch.
+    pub(super) fn store(
+        &mut self,
+        disk: &dyn Disk,
+        files: &Files,
+        generation: u64,
+        changes: &[u8],
+        image: &[u8],
+    ) -> Result<(), ChangeError> {
+        if self.wants_checkpoint() {
+            return self.checkpoint(disk, files, generation, image);
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let mut record = generation.to_le_bytes().to_vec();
+        record.extend_from_slice(changes);
+        self.journal.append(&[&record]).map_err(|error| {
+            let now = match error {
+                JournalError::Unknown { .. } => {
+                    "the change was taken back, but a crash before the next write may bring it back"
+                }
+                _ => "nothing was changed",
+            };
+            ChangeError::new(&chain(&error), &cause(&error), now)
+        })
+    }
+
+    /// Puts a new checkpoint in place and empties the journal.
+    ///
+    /// On an error the journal still holds everything that was answered.
+    pub(super) fn checkpoint(
+        &mut self,
+        disk: &dyn Disk,
+        files: &Files,
+        generation: u64,
+        image: &[u8],
+    ) -> Result<(), ChangeError> {
+        if let Err(error) = publish(disk, &files.checkpoint, image) {
+            // Which checkpoint is in place decides what the journal means: it must not be written on top of it.
+            self.must_checkpoint |= !matches!(error, PublishError::NotReplaced { .. });
+            return Err(failure(&files.checkpoint, &error));
+        }
+        self.must_checkpoint = false;
+        let emptied = match self.journal.is_spent() {
+            true => self.journal.restart(disk, generation, &[]),
+            false => self.journal.reset(generation),
+        };
+        // Everything is in the checkpoint. A journal that could not be emptied is spent: its records are older than
+        // the checkpoint, and the next write makes another one.
+        emptied.or(Ok(()))
+    }
+}
+
+/// Returns the texts of an error and its causes but the last, which [`ChangeError::new`] adds.
+fn chain(error: &JournalError) -> String {
+    error.to_string()
+}
+
+/// Returns what the disk said.
+fn cause(error: &JournalError) -> std::io::Error {
+    let source = match error {
+        JournalError::NotOpened { source, .. }
+        | JournalError::NotAppended { source, .. }
+        | JournalError::Unknown { source, .. } => source,
+        JournalError::NotRestarted { source, .. } => source.cause(),
+        _ => return std::io::Error::other("the file is left as it is"),
+    };
+    match source.raw_os_error() {
+        Some(number) => std::io::Error::from_raw_os_error(number),
+        None => source.kind().into(),
+    }
+}
