@@ -2,5 +2,6 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod place;
 pub mod report;
 pub mod scratch;

@@ -1,6 +1,12 @@
 //! `bench`: our parts beside the programs that a user would run instead, in one run.
 
+pub mod json;
 pub mod keys;
+pub mod lab;
 pub mod process;
 pub mod random;
+pub mod row;
+pub mod run;
 pub mod session;
+pub mod settings;
+pub mod text;

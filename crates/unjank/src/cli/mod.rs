@@ -1,5 +1,6 @@
 //! The command line: one file or folder a command. A new command is a line in [`Command`] and one in [`Command::run`].
 
+mod bench;
 mod doctor;
 mod generate;
 mod interrupt;
@@ -24,6 +25,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Doctor(doctor::Doctor),
+    Bench(bench::Bench),
     Generate(generate::Generate),
 }
 
@@ -31,6 +33,7 @@ impl Command {
     fn run(self) -> Result<Verdict, Error> {
         match self {
             Command::Doctor(command) => command.run(),
+            Command::Bench(command) => command.run(),
             Command::Generate(command) => command.run(Cli::command()),
         }
     }

@@ -7,14 +7,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sys::device::Device;
 use sys::mounts::{Mount, Mounts};
 
 use self::cause::{Slow, Space};
 use super::finding::{Finding, Outcome};
 use super::machine::{Machine, existing};
 use super::{Probe, Step, Tools};
-use crate::report::figure::{Quantity, duration};
+use crate::place::Place;
+use crate::report::figure::Quantity;
 use crate::report::grade::Grade;
 use crate::report::samples::Samples;
 
@@ -49,8 +49,8 @@ impl Probe for Storage {
             }
         };
         let mut steps = vec![Step::new("dirty pages", 1, |_| dirty_pages().into_iter().collect())];
-        for place in places(machine, &mounts) {
-            steps.extend(place.steps(machine));
+        for spot in spots(machine, &mounts) {
+            steps.extend(spot.steps(machine));
         }
         steps
     }
@@ -58,63 +58,56 @@ impl Probe for Storage {
 
 /// A file system, and what the user has on it.
 #[derive(Clone, Debug)]
-struct Place {
+struct Spot {
     /// `home`, `runtime`, `temp`, or several of them.
     label: String,
-    dir: PathBuf,
-    mount: Mount,
-    device: Option<Device>,
+    place: Place,
 }
 
 /// Finds the distinct file systems of the user's directories.
-fn places(machine: &Machine, mounts: &Mounts) -> Vec<Place> {
+fn spots(machine: &Machine, mounts: &Mounts) -> Vec<Spot> {
     let home = machine.config_home.as_ref().or(machine.home.as_ref());
     let wanted = [
         ("home", home.map(PathBuf::as_path)),
         ("runtime", machine.runtime_dir.as_deref()),
         ("temp", Some(&*machine.temp_dir)),
     ];
-    let mut places: Vec<Place> = Vec::new();
+    let mut spots: Vec<Spot> = Vec::new();
     for (label, path) in wanted {
-        let Some(dir) = path.and_then(existing) else { continue };
-        let Some(mount) = mounts.holding(dir) else { continue };
-        match places.iter_mut().find(|place| place.mount.id == mount.id) {
-            Some(place) => place.label = format!("{}, {label}", place.label),
-            None => places.push(Place {
-                label: label.to_owned(),
-                dir: dir.to_owned(),
-                mount: mount.clone(),
-                device: Device::under(mount),
-            }),
+        let place = path.and_then(existing).and_then(|dir| Place::of(dir, mounts));
+        let Some(place) = place else { continue };
+        match spots.iter_mut().find(|spot| spot.place.mount.id == place.mount.id) {
+            Some(spot) => spot.label = format!("{}, {label}", spot.label),
+            None => spots.push(Spot { label: label.to_owned(), place }),
         }
     }
-    places
+    spots
 }
 
 /// Measures a step in a directory.
 type Measure = fn(&Path, &Tools<'_>, Duration) -> io::Result<Samples>;
 
-impl Place {
+impl Spot {
     fn steps<'a>(self, machine: &'a Machine) -> Vec<Step<'a>> {
-        let expect = if self.mount.is_memory() { 50 } else { 650 };
-        let at = machine.short(&self.dir);
+        let expect = if self.place.mount.is_memory() { 50 } else { 650 };
+        let at = machine.short(&self.place.dir);
         let mut steps = vec![Step::new(format!("look at {at}"), 1, {
-            let place = self.clone();
-            move |_| vec![place.describe(machine)]
+            let spot = self.clone();
+            move |_| vec![spot.describe()]
         })];
         let mut measure = |name: &str, how: &str, slow: Slow, measure: Measure| {
             let name = format!("{name} ({})", self.label);
             let how = format!("{how} in {at}");
-            let place = self.clone();
+            let spot = self.clone();
             steps.push(Step::new(format!("{name}: {at}"), expect, move |tools| {
-                place.measure(name, how, slow, measure, tools).into_iter().collect()
+                spot.measure(name, how, slow, measure, tools).into_iter().collect()
             }));
         };
         measure("sync", "write 4 KiB, fsync", Slow::Alone, measure::sync);
         let how = "create, write 4 KiB, fsync, rename over the old one, fsync the directory,";
         measure("replace a file", how, Slow::Alone, measure::replace);
-        let room = space(&self.dir).is_none_or(|space| space.free_bytes > ROOM_FOR_COPY);
-        if self.device.is_some() && room {
+        let room = space(&self.place.dir).is_none_or(|space| space.free_bytes > ROOM_FOR_COPY);
+        if self.place.device.is_some() && room {
             let how = "write 4 KiB, fsync, while another thread writes up to 256 MiB,";
             measure("sync beside a copy", how, Slow::BesideCopy, measure::sync_beside_copy);
         }
@@ -129,7 +122,7 @@ impl Place {
         measure: Measure,
         tools: &Tools<'_>,
     ) -> Option<Finding> {
-        let samples = match measure(&self.dir, tools, BUDGET) {
+        let samples = match measure(&self.place.dir, tools, BUDGET) {
             Ok(samples) if samples.is_empty() && tools.stopped() => return None,
             Ok(samples) if samples.is_empty() => {
                 let why = "the copy was over before a sync was".to_owned();
@@ -137,15 +130,19 @@ impl Place {
             }
             Ok(samples) => samples,
             Err(error) => {
-                let why = refusal(&error, &self.mount);
+                let why = refusal(&error, &self.place.mount);
                 return Some(Finding::new(NAME, name, how, Outcome::Skipped(why)));
             }
         };
         let grade = Grade::of(&samples, tools.frame);
         let mut finding = Finding::new(NAME, name, how, Outcome::Time(samples));
         if grade != Grade::Fits {
-            let (cause, advice) =
-                cause::explain(slow, &self.mount, self.device.as_ref(), space(&self.dir));
+            let (cause, advice) = cause::explain(
+                slow,
+                &self.place.mount,
+                self.place.device.as_ref(),
+                space(&self.place.dir),
+            );
             finding = finding.because(cause);
             finding.advice = advice;
         }
@@ -153,23 +150,10 @@ impl Place {
     }
 
     /// Says what the file system is, and what of it is out of the ordinary.
-    fn describe(&self, machine: &Machine) -> Finding {
-        let mount = &self.mount;
-        let mut text = format!("{} on {}", mount.fs_type, machine.short(&mount.point));
-        if let Some(device) = &self.device {
-            text.push_str(&format!(", disk {}", queue(device)));
-        }
-        text.push_str(&format!(", {}", mount.options.join(",")));
-        let special: Vec<&str> = mount
-            .fs_options
-            .iter()
-            .map(|option| &**option)
-            .filter(|option| *option != "rw")
-            .collect();
-        if !special.is_empty() {
-            text.push_str(&format!("; {}", special.join(",")));
-        }
-        let free = space(&self.dir);
+    fn describe(&self) -> Finding {
+        let mount = &self.place.mount;
+        let mut text = self.place.describe();
+        let free = space(&self.place.dir);
         if let Some(space) = free.filter(|space| space.total_bytes > 0) {
             let free = |bytes| Quantity::Size.show(bytes);
             #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
@@ -195,26 +179,6 @@ impl Place {
         }
         Finding::new(NAME, name, how, Outcome::Note(text))
     }
-}
-
-/// Describes a disk's queue: `vda (rotational, scheduler mq-deadline, throttling at 75.0 ms)`.
-fn queue(device: &Device) -> String {
-    let under = match device.name == device.disk {
-        true => device.disk.clone(),
-        false => format!("{} on {}", device.name, device.disk),
-    };
-    let kind = match device.rotational {
-        Some(true) => "says it rotates",
-        Some(false) => "does not rotate",
-        None => "rotation unknown",
-    };
-    let scheduler = device.scheduler.as_deref().unwrap_or("none");
-    let throttling = match device.wbt_lat_usec {
-        Some(0) => "throttling off".to_owned(),
-        Some(micros) => format!("throttling at {}", duration(Duration::from_micros(micros))),
-        None => "no throttling".to_owned(),
-    };
-    format!("{under} ({kind}, scheduler {scheduler}, {throttling})")
 }
 
 fn refusal(error: &io::Error, mount: &Mount) -> String {

@@ -1,0 +1,149 @@
+//! A row of a benchmark: ours beside the peer's, and what was promised.
+
+use serde::Serialize;
+
+use crate::report::figure::{Quantity, ratio};
+use crate::report::paint::Tone;
+use crate::report::samples::Samples;
+
+/// One figure, measured on both sides in one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The name by which `--only` chooses it: `write-tmpfs`.
+    pub id: &'static str,
+    /// What is measured, for a person.
+    pub title: String,
+    /// What the samples count.
+    pub quantity: Quantity,
+    /// Our measurements.
+    pub ours: Samples,
+    /// The peer's measurements.
+    pub peer: Samples,
+    /// What ours must reach beside the peer's.
+    pub target: Option<Target>,
+    /// How it was measured, where that is not plain.
+    pub note: String,
+}
+
+/// What our median must be, as a part or a multiple of the peer's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// Less is better.
+    AtMost(f64),
+    /// More is better.
+    AtLeast(f64),
+}
+
+/// Whether a row reaches its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reached {
+    /// It does.
+    Pass,
+    /// It does not.
+    FallsShort,
+    /// There is none.
+    NoTarget,
+    /// One side was not measured.
+    NotMeasured,
+}
+
+impl Row {
+    /// Returns our median as a part of the peer's.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.ours.median() / self.peer.median()
+    }
+
+    /// Compares the ratio with the target.
+    #[must_use]
+    pub fn reached(&self) -> Reached {
+        let ratio = self.ratio();
+        match self.target {
+            _ if self.ours.is_empty() || self.peer.is_empty() => Reached::NotMeasured,
+            None => Reached::NoTarget,
+            Some(Target::AtMost(most)) if ratio <= most => Reached::Pass,
+            Some(Target::AtLeast(least)) if ratio >= least => Reached::Pass,
+            Some(_) => Reached::FallsShort,
+        }
+    }
+
+    /// Writes the ratio: `1/15`, `x 12`.
+    #[must_use]
+    pub fn show_ratio(&self) -> String {
+        ratio(self.ours.median(), self.peer.median())
+    }
+}
+
+impl Target {
+    /// Writes the target: `<= 1/15`, `>= x 10`.
+    #[must_use]
+    pub fn show(self) -> String {
+        match self {
+            Target::AtMost(most) => format!("<= {}", ratio(most, 1.0)),
+            Target::AtLeast(least) => format!(">= {}", ratio(least, 1.0)),
+        }
+    }
+}
+
+impl Reached {
+    /// Returns the word, with its shape; nothing where nothing was promised.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Reached::Pass => "● pass",
+            Reached::FallsShort => "▲ short",
+            Reached::NoTarget => "",
+            Reached::NotMeasured => "not measured",
+        }
+    }
+
+    /// Returns the tone in which the word is set.
+    #[must_use]
+    pub fn tone(self) -> Tone {
+        match self {
+            Reached::Pass => Tone::Good,
+            Reached::FallsShort => Tone::Bad,
+            Reached::NoTarget | Reached::NotMeasured => Tone::Dim,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(ours: f64, peer: f64, target: Target) -> Row {
+        Row {
+            id: "x",
+            title: String::new(),
+            quantity: Quantity::Time,
+            ours: [ours].into_iter().collect(),
+            peer: [peer].into_iter().collect(),
+            target: Some(target),
+            note: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_target_is_a_part_or_a_multiple_of_the_peers_median() {
+        assert_eq!(row(1.0, 15.0, Target::AtMost(1.0 / 15.0)).reached(), Reached::Pass);
+        assert_eq!(row(1.1, 15.0, Target::AtMost(1.0 / 15.0)).reached(), Reached::FallsShort);
+        assert_eq!(row(960.0, 96.0, Target::AtLeast(10.0)).reached(), Reached::Pass);
+        assert_eq!(row(950.0, 96.0, Target::AtLeast(10.0)).reached(), Reached::FallsShort);
+    }
+
+    #[test]
+    fn what_was_not_measured_does_not_pass() {
+        let mut row = row(1.0, 15.0, Target::AtMost(1.0));
+        row.peer = Samples::default();
+        assert_eq!(row.reached(), Reached::NotMeasured);
+    }
+
+    #[test]
+    fn targets_are_written_as_ratios() {
+        assert_eq!(Target::AtMost(1.0 / 300.0).show(), "<= 1/300");
+        assert_eq!(Target::AtMost(2.0 / 3.0).show(), "<= 1/1.50");
+        assert_eq!(Target::AtLeast(10.0).show(), ">= x 10");
+    }
+}

@@ -1,0 +1,174 @@
+//! How much is written: to files in all, and to the disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sys::usage::Io;
+
+use super::latency::{middle_key, ordinary};
+use super::{JOURNAL, WRITER, WRITES_A_CONNECTION, add, change, set};
+use crate::bench::keys;
+use crate::bench::lab::{BenchError, Lab, Side};
+use crate::bench::row::{Row, Target};
+use crate::bench::session::Session;
+use crate::report::figure::Quantity;
+use crate::report::samples::Samples;
+
+/// How long a value is dragged.
+const DRAG: Duration = Duration::from_secs(3);
+/// The peer takes up to two seconds to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(super) fn changesets(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let place = lab.disk()?;
+    let count = lab.effort.of(keys::CHANGESETS, 100);
+    let sets = keys::changesets(keys::SEED, count);
+    let mut disk = <[Samples; 2]>::default();
+    let mut calls = <[Samples; 2]>::default();
+    let mut device = <[Samples; 2]>::default();
+    let mut each = <[Samples; 2]>::default();
+    for side in Side::in_turn(0) {
+        let object = if side == Side::Ours { JOURNAL } else { WRITER };
+        let mut session = lab.session(side, place, None)?;
+        let before = counters(&mut session, side)?;
+        let device_before = place.device.as_ref().and_then(sys::device::Device::bytes_written);
+        for part in sets.chunks(WRITES_A_CONNECTION) {
+            let client = session.connect()?;
+            for set in part {
+                lab.go_on()?;
+                let blob = set.encode();
+                let (time, result) = lab.time(|| change(&client, side, object, &blob));
+                result?;
+                add(&mut each, side, time);
+            }
+        }
+        let used = counters(&mut session, side)?.since(before);
+        let at_exit = written_at_exit(&mut session, side)?;
+        add(&mut disk, side, size(used.storage_bytes + at_exit));
+        add(&mut calls, side, size(used.write_calls_bytes + at_exit));
+        let device_after = place.device.as_ref().and_then(sys::device::Device::bytes_written);
+        if let (Some(before), Some(after)) = (device_before, device_after) {
+            add(&mut device, side, size(after.saturating_sub(before)));
+        }
+    }
+    let fs_type = place.fs_type();
+    let row = |id, title: String, quantity, [ours, peer]: [Samples; 2], target, note: &str| Row {
+        id,
+        title,
+        quantity,
+        ours,
+        peer,
+        target,
+        note: note.to_owned(),
+    };
+    Ok(vec![
+        row(
+            "bytes-disk",
+            format!("to disk, {count} changesets ({fs_type})"),
+            Quantity::Size,
+            disk,
+            Some(Target::AtMost(1.0 / 100.0)),
+            "write_bytes of the service (whole pages), and what it writes when it ends; ours as journal/user, the peer's as Writer/user",
+        ),
+        row(
+            "bytes-calls",
+            format!("in write calls, {count} changesets"),
+            Quantity::Size,
+            calls,
+            None,
+            "wchar of the service: files in memory count too",
+        ),
+        row(
+            "bytes-device",
+            format!("at the device, {count} changesets"),
+            Quantity::Size,
+            device,
+            None,
+            "sectors of the whole disk meanwhile, the file system's own journal and every other program's included",
+        ),
+        row(
+            "changeset-disk",
+            format!("one of {count} changesets ({fs_type})"),
+            Quantity::Time,
+            each,
+            None,
+            "from an empty database to a full one",
+        ),
+    ])
+}
+
+pub(super) fn slider(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let place = lab.disk()?;
+    let table = ordinary();
+    let image = keys::image(&table)?;
+    let mut bytes = <[Samples; 2]>::default();
+    for round in 0..lab.effort.of(2, 1) {
+        for side in Side::in_turn(round) {
+            let mut session = lab.session(side, place, Some(&image))?;
+            let client = session.connect()?;
+            change(&client, side, WRITER, &set(middle_key(&table), 0))?;
+            // Seen by the service as a new program.
+            let client = session.connect()?;
+            let before = counters(&mut session, side)?;
+            let start = lab.clock.monotonic();
+            // A client library merges what comes while a write is under way, so the next one carries the latest value.
+            let mut value = 1;
+            while lab.clock.monotonic().saturating_sub(start) < DRAG {
+                lab.go_on()?;
+                change(&client, side, WRITER, &set(middle_key(&table), value))?;
+                value += 1;
+            }
+            add(&mut bytes, side, size(counters(&mut session, side)?.since(before).storage_bytes));
+        }
+    }
+    let [ours, peer] = bytes;
+    Ok(vec![Row {
+        id: "slider-disk",
+        title: format!("to disk, a slider dragged 3 s ({})", place.fs_type()),
+        quantity: Quantity::Size,
+        ours,
+        peer,
+        target: None,
+        note: "one client that writes whenever its last write was answered; write_bytes of the service".to_owned(),
+    }])
+}
+
+fn counters(session: &mut Session, side: Side) -> Result<Io, BenchError> {
+    let pid = session.service()?.pid();
+    Io::of(pid).map_err(|source| BenchError::Counters { side: side.word(), source })
+}
+
+/// Ends the service and returns the length of the files that it made or replaced meanwhile.
+fn written_at_exit(session: &mut Session, side: Side) -> Result<u64, BenchError> {
+    let before = files(session.config_home());
+    let service = session.service()?;
+    let ended = service.terminate().and_then(|()| service.wait(PATIENCE));
+    ended.map_err(|source| BenchError::Counters { side: side.word(), source })?;
+    let after = files(session.config_home());
+    Ok(after
+        .iter()
+        .filter(|(path, now)| before.get(*path).is_none_or(|then| then.0 != now.0))
+        .map(|(_, (_, length))| length)
+        .sum())
+}
+
+/// Returns inode and length of each file below `dir`.
+fn files(dir: &Path) -> BTreeMap<PathBuf, (u64, u64)> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        match entry.metadata() {
+            Ok(data) if data.is_dir() => found.extend(files(&entry.path())),
+            Ok(data) => drop(found.insert(entry.path(), (data.ino(), data.len()))),
+            Err(_) => (),
+        }
+    }
+    found
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+fn size(bytes: u64) -> f64 {
+    bytes as f64
+}

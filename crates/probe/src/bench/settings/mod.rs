@@ -1,0 +1,133 @@
+//! `bench settings`: our settings service beside another, with the same client on a private bus.
+
+mod bytes;
+mod latency;
+mod lifecycle;
+mod memory;
+mod throughput;
+
+use bus::client::blocking::BlockingClient;
+use session::settings::changeset::Changeset;
+use store::table::gvariant::Variant;
+
+use super::lab::{BenchError, Lab, Side};
+use super::row::Row;
+use crate::report::samples::Samples;
+
+/// The object of the database that everything is measured on.
+const WRITER: &str = "/ca/desrt/dconf/Writer/user";
+/// The same database kept as a journal; ours alone has it.
+const JOURNAL: &str = "/ca/desrt/dconf/journal/user";
+/// A connection makes this many writes and is then replaced by a new one, as scripts do: our service, in its default
+/// configuration, slows a single sender down that makes more than 200.
+const WRITES_A_CONNECTION: usize = 100;
+
+/// One figure, or a few that are measured together.
+pub struct Figure {
+    /// The name by which `--only` chooses it.
+    pub id: &'static str,
+    /// What is measured.
+    pub about: &'static str,
+    /// How long it takes in a full run, in seconds.
+    pub seconds: u32,
+    /// Measures it.
+    pub run: fn(&Lab<'_>) -> Result<Vec<Row>, BenchError>,
+}
+
+impl std::fmt::Debug for Figure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Figure").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// All figures, in the order in which they are measured.
+pub const FIGURES: &[Figure] = &[
+    Figure {
+        id: "write-tmpfs",
+        about: "one key, durable, 4,500 keys, in memory",
+        seconds: 4,
+        run: latency::write_in_memory,
+    },
+    Figure {
+        id: "write-disk",
+        about: "one key, durable, 4,500 keys, on the disk",
+        seconds: 5,
+        run: latency::write_on_disk,
+    },
+    Figure {
+        id: "flat-tmpfs",
+        about: "one key among 20,000 in one directory, in memory",
+        seconds: 15,
+        run: latency::write_flat,
+    },
+    Figure {
+        id: "noop-tmpfs",
+        about: "a write that changes nothing, 4,500 keys, in memory",
+        seconds: 2,
+        run: latency::write_nothing,
+    },
+    Figure {
+        id: "first-disk",
+        about: "the first write of a new user, on the disk",
+        seconds: 2,
+        run: latency::write_first,
+    },
+    Figure {
+        id: "clients-disk",
+        about: "8 clients, 50 writes each, on the disk",
+        seconds: 15,
+        run: throughput::clients,
+    },
+    Figure {
+        id: "bytes-disk",
+        about: "bytes for 1000 changesets, one after another",
+        seconds: 20,
+        run: bytes::changesets,
+    },
+    Figure {
+        id: "slider-disk",
+        about: "bytes for a value dragged for three seconds",
+        seconds: 8,
+        run: bytes::slider,
+    },
+    Figure {
+        id: "memory",
+        about: "resident memory of the service, 4,500 keys",
+        seconds: 2,
+        run: memory::resident,
+    },
+    Figure {
+        id: "start",
+        about: "from the first call to the service's answer",
+        seconds: 15,
+        run: lifecycle::start_and_exit,
+    },
+];
+
+/// Sends one change and waits until it is durable.
+fn change(
+    client: &BlockingClient,
+    side: Side,
+    object: &str,
+    blob: &[u8],
+) -> Result<(), BenchError> {
+    client
+        .change(object, blob)
+        .map(|_tag| ())
+        .map_err(|source| BenchError::Call { side: side.word(), source })
+}
+
+/// Makes the change of one key to a number.
+fn set(key: &str, number: usize) -> Vec<u8> {
+    let mut set = Changeset::default();
+    set.change(key, Some(Variant::from(i64::try_from(number).unwrap_or(i64::MAX))));
+    set.encode()
+}
+
+/// Adds a measurement to one of two sets.
+fn add(samples: &mut [Samples; 2], side: Side, value: f64) {
+    match side {
+        Side::Ours => samples[0].push(value),
+        Side::Peer => samples[1].push(value),
+    }
+}

@@ -1,0 +1,76 @@
+//! How many writes a second several clients get at once.
+
+use std::sync::Barrier;
+
+use super::latency::{middle_key, ordinary};
+use super::{WRITER, add, change, set};
+use crate::bench::keys;
+use crate::bench::lab::{BenchError, Lab, Side};
+use crate::bench::row::{Row, Target};
+use crate::bench::session::Session;
+use crate::report::figure::Quantity;
+use crate::report::samples::Samples;
+
+const CLIENTS: usize = 8;
+const WRITES: usize = 50;
+
+pub(super) fn clients(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let place = lab.disk()?;
+    let table = ordinary();
+    let pair = lab.pair(place, Some(&keys::image(&table)?))?;
+    for side in Side::in_turn(0) {
+        change(&pair.of(side).connect()?, side, WRITER, &set(middle_key(&table), 0))?;
+    }
+    let mut samples = <[Samples; 2]>::default();
+    for round in 0..lab.effort.of(3, 1) {
+        for side in Side::in_turn(round) {
+            lab.go_on()?;
+            add(&mut samples, side, together(lab, pair.of(side), side, round)?);
+        }
+    }
+    let [ours, peer] = samples;
+    Ok(vec![Row {
+        id: "clients-disk",
+        title: format!("{CLIENTS} clients x {WRITES} writes ({})", place.fs_type()),
+        quantity: Quantity::Rate,
+        ours,
+        peer,
+        target: Some(Target::AtLeast(10.0)),
+        note: "each client waits for its own answer before its next write; a thread and a connection each".to_owned(),
+    }])
+}
+
+/// Lets all clients write at once and returns the writes a second.
+fn together(lab: &Lab<'_>, session: &Session, side: Side, round: usize) -> Result<f64, BenchError> {
+    let start = Barrier::new(CLIENTS + 1);
+    std::thread::scope(|scope| {
+        let client = |number: usize| {
+            let start = &start;
+            move || {
+                let client = session.connect();
+                start.wait();
+                let client = client?;
+                for write in 0..WRITES {
+                    let blob = set(&format!("/client{number}/value"), round * WRITES + write);
+                    change(&client, side, WRITER, &blob)?;
+                }
+                Ok::<(), BenchError>(())
+            }
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(client(number))).collect();
+        start.wait();
+        let (time, result) = lab.time(|| {
+            clients.into_iter().try_for_each(|client| {
+                let lost = |_| BenchError::Peer {
+                    program: "a client".to_owned(),
+                    cause: "it panicked".to_owned(),
+                };
+                client.join().map_err(lost)?
+            })
+        });
+        result?;
+        #[expect(clippy::cast_precision_loss, reason = "a few hundred writes")]
+        let writes = (CLIENTS * WRITES) as f64;
+        Ok(writes / (time / 1e9))
+    })
+}

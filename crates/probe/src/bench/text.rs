@@ -1,0 +1,215 @@
+//! A run on a terminal: the verdict, the table, the spreads, where it comes from.
+
+use super::row::{Reached, Row, Target};
+use super::run::Run;
+use crate::report::paint::{Paint, Tone};
+use crate::report::paragraph::{counted, wrap};
+use crate::report::samples::Samples;
+use crate::report::table::{Align, Cell, Table};
+
+/// Says in one sentence how ours does beside the peer.
+#[must_use]
+pub fn verdict(run: &Run) -> String {
+    let count = |reached| run.rows.iter().filter(|row| row.reached() == reached).count();
+    let (pass, short) = (count(Reached::Pass), count(Reached::FallsShort));
+    let mut sentence = match (pass, short) {
+        (0, 0) => format!("{} measured; none has a target.", counted(run.rows.len(), "figure")),
+        (pass, 0) => format!("All {} with a target reach it.", counted(pass, "figure")),
+        (pass, short) => {
+            let names: Vec<&str> = run
+                .rows
+                .iter()
+                .filter(|row| row.reached() == Reached::FallsShort)
+                .map(|row| row.id)
+                .collect();
+            let verb = if short == 1 { "falls" } else { "fall" };
+            format!(
+                "{short} of {} {verb} short: {}.",
+                counted(pass + short, "figure"),
+                names.join(", ")
+            )
+        }
+    };
+    if !run.missing.is_empty() {
+        sentence.push_str(&format!(" {} not measured.", counted(run.missing.len(), "figure")));
+    }
+    if run.interrupted {
+        sentence.push_str(" Interrupted: the rest was not measured.");
+    }
+    sentence
+}
+
+/// Writes the whole run for a screen of `width` columns.
+#[must_use]
+pub fn render(run: &Run, width: usize, paint: Paint) -> String {
+    let mut text = paint.set(Tone::Strong, wrap(&verdict(run), width, "").trim_end());
+    text.push('\n');
+    if !run.rows.is_empty() {
+        text.push('\n');
+        text.push_str(&table(run).render(width, paint));
+        text.push_str(&format!("\n{}\n", paint.set(Tone::Strong, "Median [least … most], n")));
+        run.rows.iter().for_each(|row| text.push_str(&spread(row, width)));
+    }
+    if !run.missing.is_empty() {
+        text.push_str(&format!("\n{}\n", paint.set(Tone::Strong, "Not measured")));
+        for (id, why) in &run.missing {
+            text.push_str(&wrap(&format!("{id}: {why}"), width, "  · "));
+        }
+    }
+    let mut last = vec![format!("ours {} · peer {}", run.setting.ours, run.setting.peer)];
+    if run.setting.quick {
+        last.push("a quick run: too few rounds for figures to be shown".to_owned());
+    }
+    last.extend(run.setting.places.iter().cloned());
+    last.extend(run.provenance.lines());
+    text.push('\n');
+    for line in last {
+        text.push_str(&paint.set(Tone::Dim, wrap(&line, width, "").trim_end()));
+        text.push('\n');
+    }
+    text
+}
+
+fn table(run: &Run) -> Table {
+    let mut table = Table::new(&[
+        ("figure", Align::Text),
+        ("ours", Align::Point),
+        ("peer", Align::Point),
+        ("ratio", Align::Text),
+        ("must be", Align::Text),
+        ("", Align::Text),
+    ]);
+    for row in &run.rows {
+        let show = |value: f64| {
+            if value.is_nan() { "-".to_owned() } else { row.quantity.show(value) }
+        };
+        let reached = row.reached();
+        table.row(vec![
+            row.title.clone().into(),
+            Cell::toned(Tone::Strong, show(row.ours.median())),
+            show(row.peer.median()).into(),
+            row.show_ratio().into(),
+            row.target.map_or(String::new(), Target::show).into(),
+            Cell::toned(reached.tone(), reached.word()),
+        ]);
+    }
+    table
+}
+
+fn spread(row: &Row, width: usize) -> String {
+    let side = |samples: &Samples| match samples.is_empty() {
+        true => "not measured".to_owned(),
+        false => row.quantity.show_spread(samples),
+    };
+    let mut text = format!("  {:14}  ours  {}\n", row.id, side(&row.ours));
+    text.push_str(&format!("  {:14}  peer  {}\n", "", side(&row.peer)));
+    if !row.note.is_empty() {
+        text.push_str(&wrap(&row.note, width, &" ".repeat(18)));
+    }
+    text
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::bench::run::Setting;
+    use crate::report::figure::Quantity;
+    use crate::report::provenance::Provenance;
+
+    /// A run with every kind of row.
+    pub(in crate::bench) fn example() -> Run {
+        let samples = |values: &[f64]| values.iter().copied().collect::<Samples>();
+        let row = |id, title: &str, quantity, ours: &[f64], peer: &[f64], target| Row {
+            id,
+            title: title.to_owned(),
+            quantity,
+            ours: samples(ours),
+            peer: samples(peer),
+            target,
+            note: String::new(),
+        };
+        let mut provenance = Provenance::of_this_machine(
+            "unjank bench settings --peer /p".to_owned(),
+            SystemTime::UNIX_EPOCH,
+        );
+        provenance.kernel = "Linux 6.18".to_owned();
+        provenance.processor = "Processor".to_owned();
+        provenance.processors = 2;
+        provenance.memory_bytes = 24 << 30;
+        provenance.optimised = true;
+        Run {
+            rows: vec![
+                row(
+                    "write-tmpfs",
+                    "one key, durable, 4,475 keys (tmpfs)",
+                    Quantity::Time,
+                    &[0.61e6, 0.6e6, 0.9e6],
+                    &[11.4e6, 11.0e6, 12.0e6],
+                    Some(Target::AtMost(1.0 / 15.0)),
+                ),
+                row(
+                    "clients-disk",
+                    "8 clients x 50 writes (ext4)",
+                    Quantity::Rate,
+                    &[900.0],
+                    &[96.0],
+                    Some(Target::AtLeast(10.0)),
+                ),
+                row("start", "start by activation", Quantity::Time, &[3.1e6], &[6.5e6], None),
+            ],
+            missing: vec![("bytes-disk", "needs --dir with a directory on a disk".to_owned())],
+            interrupted: false,
+            setting: Setting {
+                ours: "unjankd".to_owned(),
+                peer: "/p (dconf-service 0.40)".to_owned(),
+                places: vec!["memory: tmpfs on /dev/shm, rw".to_owned()],
+                quick: true,
+            },
+            provenance,
+        }
+    }
+
+    #[test]
+    fn a_run_is_told_as_a_verdict_a_table_and_its_spreads() {
+        let text = render(&example(), 80, Paint::Off);
+        insta::assert_snapshot!(text, @r"
+        1 of 2 figures falls short: clients-disk. 1 figure not measured.
+
+        figure                                ours       peer      ratio  must be
+        one key, durable, 4,475 keys (tmpfs)  610    µs  11.4  ms  1/19   <= 1/15
+        8 clients x 50 writes (ext4)          900    /s  96.0  /s  x 9.4  >= x 10
+        start by activation                     3.10 ms   6.50 ms  1/2.1
+
+        Median [least … most], n
+          write-tmpfs     ours  610 µs [600 … 900], n = 3
+                          peer  11.4 ms [11.0 … 12.0], n = 3
+          clients-disk    ours  900 /s [900 … 900], n = 1
+                          peer  96.0 /s [96.0 … 96.0], n = 1
+          start           ours  3.10 ms [3.10 … 3.10], n = 1
+                          peer  6.50 ms [6.50 … 6.50], n = 1
+
+        Not measured
+          · bytes-disk: needs --dir with a directory on a disk
+
+        ours unjankd · peer /p (dconf-service 0.40)
+        a quick run: too few rounds for figures to be shown
+        memory: tmpfs on /dev/shm, rw
+        unjank bench settings --peer /p · unjank 0.1.0
+        Linux 6.18 · 2 x Processor · 24.0 GiB
+        1970-01-01T00:00:00Z
+        ");
+    }
+
+    #[test]
+    fn a_run_passes_only_if_all_of_it_does() {
+        let mut run = example();
+        assert!(!run.passes());
+        run.missing.clear();
+        assert!(!run.passes(), "one figure falls short");
+        run.rows.remove(1);
+        assert!(run.passes());
+        assert_eq!(verdict(&run), "All 1 figure with a target reach it.");
+    }
+}

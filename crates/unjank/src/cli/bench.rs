@@ -1,0 +1,194 @@
+//! `unjank bench`: our parts beside the programs that would run instead.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use probe::bench::lab::{Effort, Lab};
+use probe::bench::run::{Run, Setting, chosen, measure, versioned};
+use probe::bench::session::Program;
+use probe::bench::settings::FIGURES;
+use probe::bench::{json, text};
+use probe::place::Place;
+use probe::report::provenance::Provenance;
+use session::clock::{Clock, SystemClock};
+use sys::mounts::Mounts;
+
+use super::{interrupt, screen};
+use crate::error::{Error, Kind, Verdict};
+
+/// Measure our parts beside the programs that would run instead.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: unjank bench settings --peer /usr/libexec/dconf-service --dir ~")]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Settings(Settings),
+}
+
+/// Measure the settings service, on private buses and in directories of its own.
+///
+/// Exits with 0 if every figure reaches its target, 1 if one falls short, 2 on an error.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: unjank bench settings --peer /usr/libexec/dconf-service --dir ~")]
+struct Settings {
+    /// The service to compare with.
+    #[arg(long, value_name = "PROGRAM", default_value = "/usr/libexec/dconf-service")]
+    peer: PathBuf,
+    /// Our own service; by default the unjankd beside this program.
+    #[arg(long, value_name = "PROGRAM")]
+    ours: Option<PathBuf>,
+    /// A directory on a disk; without it only figures in memory are measured.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Measure only these figures, separated by commas.
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = figures(), hide_possible_values = true)]
+    only: Vec<String>,
+    /// Make few rounds: to see that it works, not for figures to be shown.
+    #[arg(long)]
+    quick: bool,
+    /// List the figures.
+    #[arg(long)]
+    list: bool,
+    /// Print one JSON document (docs/benchmarks.md has its fields).
+    #[arg(long)]
+    json: bool,
+}
+
+fn figures() -> clap::builder::PossibleValuesParser {
+    FIGURES.iter().map(|figure| figure.id).collect::<Vec<_>>().into()
+}
+
+impl Bench {
+    pub(crate) fn run(self) -> Result<Verdict, Error> {
+        match self.what {
+            What::Settings(settings) => settings.run(),
+        }
+    }
+}
+
+impl Settings {
+    fn run(self) -> Result<Verdict, Error> {
+        if self.list {
+            return list();
+        }
+        let mounts = Mounts::read()
+            .map_err(|error| Error::new(Kind::Config, "read the mounts").because(error))?;
+        let memory = memory(&mounts)?;
+        let disk = self.dir.as_deref().map(|dir| place(dir, &mounts)).transpose()?;
+        let ours = match &self.ours {
+            Some(path) => path.clone(),
+            None => beside_us("unjankd")?,
+        };
+        runnable(&ours)?;
+        runnable(&self.peer)?;
+        let clock = SystemClock::start();
+        let stop = interrupt::flag();
+        let mut places = vec![format!("memory: {}", memory.describe())];
+        places.extend(disk.iter().map(|disk| format!("disk: {}", disk.describe())));
+        let setting = Setting {
+            ours: ours.display().to_string(),
+            peer: versioned(&self.peer),
+            places,
+            quick: self.quick,
+        };
+        let lab = Lab {
+            ours: Program::unjankd(&ours),
+            peer: Program::plain(&self.peer),
+            memory,
+            disk,
+            c_programs: None,
+            effort: if self.quick { Effort::Quick } else { Effort::Full },
+            clock: &clock,
+            stop: &stop,
+        };
+        let provenance = Provenance::of_this_machine(super::command_line(), clock.now());
+        let progress = screen::Progress::start();
+        let seconds = |number: u32| Duration::from_secs(number.into());
+        let run =
+            measure(&chosen(&self.only), &lab, setting, provenance, &mut |what, done, whole| {
+                progress.step(what, seconds(done), seconds(whole));
+            });
+        progress.end();
+        self.print(&run)?;
+        if run.interrupted {
+            return Err(Error::new(Kind::User, "finish").because("interrupted"));
+        }
+        if run.rows.is_empty() {
+            return Err(Error::new(Kind::Config, "measure any figure"));
+        }
+        Ok(if run.passes() { Verdict::Yes } else { Verdict::No })
+    }
+
+    fn print(&self, run: &Run) -> Result<(), Error> {
+        let output = if self.json {
+            json::render(run)
+                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?
+        } else {
+            text::render(run, screen::width(), screen::paint())
+        };
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(output.as_bytes())?;
+        Ok(stdout.flush()?)
+    }
+}
+
+fn list() -> Result<Verdict, Error> {
+    let mut stdout = io::stdout().lock();
+    for figure in FIGURES {
+        writeln!(stdout, "{:12}  {}", figure.id, figure.about)?;
+    }
+    Ok(Verdict::Yes)
+}
+
+fn place(dir: &Path, mounts: &Mounts) -> Result<Place, Error> {
+    let looked_up = dir.canonicalize().map(|dir| Place::of(&dir, mounts));
+    match looked_up {
+        Ok(Some(place)) => Ok(place),
+        Ok(None) => Err(Error::new(Kind::Config, format!("find the mount of {}", dir.display()))),
+        Err(error) => {
+            Err(Error::new(Kind::User, format!("measure in {}", dir.display())).because(error))
+        }
+    }
+}
+
+/// Finds a directory in memory in which we may write.
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn memory(mounts: &Mounts) -> Result<Place, Error> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    [Some(PathBuf::from("/dev/shm")), runtime]
+        .into_iter()
+        .flatten()
+        .filter(|dir| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok())
+        .filter_map(|dir| Place::of(&dir, mounts))
+        .find(|place| place.mount.is_memory())
+        .ok_or_else(|| {
+            Error::new(Kind::Config, "find a directory in memory")
+                .hint("set XDG_RUNTIME_DIR to one on a tmpfs")
+        })
+}
+
+/// Finds a program in the directory of this one.
+pub(super) fn beside_us(name: &str) -> Result<PathBuf, Error> {
+    let cannot = || Error::new(Kind::Config, format!("find {name} beside this program"));
+    let path = std::env::current_exe()
+        .ok()
+        .and_then(|path| Some(path.parent()?.join(name)))
+        .ok_or_else(cannot)?;
+    if path.exists() {
+        Ok(path)
+    } else {
+        Err(cannot().hint(format!("build it: cargo build --release --bin {name}")))
+    }
+}
+
+fn runnable(program: &Path) -> Result<(), Error> {
+    rustix::fs::access(program, rustix::fs::Access::EXEC_OK).map_err(|error| {
+        Error::new(Kind::User, format!("run {}", program.display())).because(io::Error::from(error))
+    })
+}
