@@ -77,7 +77,7 @@ fn table(run: &Run) -> Table {
         ("peer", Align::Point),
         ("ratio", Align::Text),
         ("must be", Align::Text),
-        ("", Align::Text),
+        ("verdict", Align::Text),
     ]);
     for row in &run.rows {
         let show = |value: f64| {
@@ -143,7 +143,7 @@ pub(super) mod tests {
             rows: vec![
                 row(
                     "write-tmpfs",
-                    "one key, durable, 4,475 keys (tmpfs)",
+                    "write, 4475 keys (tmpfs)",
                     Quantity::Time,
                     &[0.61e6, 0.6e6, 0.9e6],
                     &[11.4e6, 11.0e6, 12.0e6],
@@ -177,10 +177,10 @@ pub(super) mod tests {
         insta::assert_snapshot!(text, @r"
         1 of 2 figures falls short: clients-disk. 1 figure not measured.
 
-        figure                                ours       peer      ratio  must be
-        one key, durable, 4,475 keys (tmpfs)  610    µs  11.4  ms  1/19   <= 1/15
-        8 clients x 50 writes (ext4)          900    /s  96.0  /s  x 9.4  >= x 10
-        start by activation                     3.10 ms   6.50 ms  1/2.1
+        figure                        ours       peer      ratio  must be  verdict
+        write, 4475 keys (tmpfs)      610    µs  11.4  ms  1/19   <= 1/15  ● pass
+        8 clients x 50 writes (ext4)  900    /s  96.0  /s  x 9.4  >= x 10  ▲ short
+        start by activation             3.10 ms   6.50 ms  1/2.1
 
         Median [least … most], n
           write-tmpfs     ours  610 µs [600 … 900], n = 3

@@ -67,7 +67,7 @@ pub(super) fn changesets(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     Ok(vec![
         row(
             "bytes-disk",
-            format!("to disk, {count} changesets ({fs_type})"),
+            format!("disk, {count} changesets ({fs_type})"),
             Quantity::Size,
             disk,
             Some(Target::AtMost(1.0 / 100.0)),
@@ -75,7 +75,7 @@ pub(super) fn changesets(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
         ),
         row(
             "bytes-calls",
-            format!("in write calls, {count} changesets"),
+            format!("write calls, {count} changesets"),
             Quantity::Size,
             calls,
             None,
@@ -83,7 +83,7 @@ pub(super) fn changesets(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
         ),
         row(
             "bytes-device",
-            format!("at the device, {count} changesets"),
+            format!("device, {count} changesets"),
             Quantity::Size,
             device,
             None,
@@ -91,7 +91,7 @@ pub(super) fn changesets(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
         ),
         row(
             "changeset-disk",
-            format!("one of {count} changesets ({fs_type})"),
+            format!("a changeset of {count} ({fs_type})"),
             Quantity::Time,
             each,
             None,
@@ -127,7 +127,7 @@ pub(super) fn slider(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     let [ours, peer] = bytes;
     Ok(vec![Row {
         id: "slider-disk",
-        title: format!("to disk, a slider dragged 3 s ({})", place.fs_type()),
+        title: format!("disk, 3 s of a slider ({})", place.fs_type()),
         quantity: Quantity::Size,
         ours,
         peer,

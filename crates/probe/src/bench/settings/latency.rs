@@ -19,7 +19,7 @@ pub(super) fn write_in_memory(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     let table = ordinary();
     let plan = Plan { rounds: lab.effort.of(10, 3), writes: [10, 10], write: Write::New };
     let samples = plan.measure(lab, &lab.memory, &table)?;
-    let title = format!("one key, durable, {} keys ({})", table.len(), lab.memory.fs_type());
+    let title = format!("write, {} keys ({})", table.len(), lab.memory.fs_type());
     Ok(vec![row("write-tmpfs", title, samples, Target::AtMost(1.0 / 15.0))])
 }
 
@@ -28,7 +28,7 @@ pub(super) fn write_on_disk(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     let place = lab.disk()?;
     let plan = Plan { rounds: lab.effort.of(10, 3), writes: [10, 10], write: Write::New };
     let samples = plan.measure(lab, place, &table)?;
-    let title = format!("one key, durable, {} keys ({})", table.len(), place.fs_type());
+    let title = format!("write, {} keys ({})", table.len(), place.fs_type());
     Ok(vec![row("write-disk", title, samples, Target::AtMost(1.0 / 5.0))])
 }
 
@@ -36,7 +36,7 @@ pub(super) fn write_flat(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     // The peer takes over a second a write.
     let plan = Plan { rounds: lab.effort.of(3, 1), writes: [20, 1], write: Write::New };
     let samples = plan.measure(lab, &lab.memory, &keys::flat(FLAT))?;
-    let title = format!("one key of 20,000 in a directory ({})", lab.memory.fs_type());
+    let title = format!("write, 20,000 in one dir ({})", lab.memory.fs_type());
     Ok(vec![row("flat-tmpfs", title, samples, Target::AtMost(1.0 / 300.0))])
 }
 
@@ -44,7 +44,7 @@ pub(super) fn write_nothing(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     let table = ordinary();
     let plan = Plan { rounds: lab.effort.of(10, 3), writes: [20, 20], write: Write::Same };
     let samples = plan.measure(lab, &lab.memory, &table)?;
-    let title = format!("a write that changes nothing ({})", lab.memory.fs_type());
+    let title = format!("write, no change ({})", lab.memory.fs_type());
     Ok(vec![row("noop-tmpfs", title, samples, Target::AtMost(1.0 / 5.0))])
 }
 
@@ -61,7 +61,7 @@ pub(super) fn write_first(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
             add(&mut samples, side, time);
         }
     }
-    let title = format!("first write of a new user ({})", place.fs_type());
+    let title = format!("first write ever ({})", place.fs_type());
     let [ours, peer] = samples;
     let note = "ours syncs file and directory; dconf-service 0.40 syncs nothing here".to_owned();
     Ok(vec![Row {

@@ -43,7 +43,7 @@ pub(super) fn resident(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     };
     let [ours, peer] = own;
     let note = "RssAnon: heap, stacks and written pages".to_owned();
-    let title = format!("of it its own, {} keys", table.len());
+    let title = format!("its own memory, {} keys", table.len());
     let own = Row { id: "memory-own", title, ours, peer, target: None, note, ..resident.clone() };
     Ok(vec![resident, own])
 }
