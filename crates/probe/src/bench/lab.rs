@@ -1,6 +1,5 @@
 //! What a benchmark works with: the two programs, the places, the clock.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bus::client::ClientError;
@@ -110,8 +109,6 @@ pub struct Lab<'a> {
     pub memory: Place,
     /// A directory on a disk, if one was given.
     pub disk: Option<Place>,
-    /// The directory of the compiled C programs that we are compared with, if any.
-    pub c_programs: Option<PathBuf>,
     /// How much is measured.
     pub effort: Effort,
     /// Measures.

@@ -12,7 +12,7 @@ impl Random {
     }
 
     /// Returns the next number of 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -22,7 +22,7 @@ impl Random {
     /// Returns a number below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
-        usize::try_from(self.next() % end).unwrap_or(0)
+        usize::try_from(self.word() % end).unwrap_or(0)
     }
 
     /// Says yes in `percent` of a hundred cases.
@@ -44,7 +44,7 @@ mod tests {
     fn equal_seeds_give_equal_numbers() {
         let take = |seed| {
             let mut random = Random::new(seed);
-            [random.next(), random.next(), random.next()]
+            [random.word(), random.word(), random.word()]
         };
         assert_eq!(take(1), take(1));
         assert_ne!(take(1), take(2));

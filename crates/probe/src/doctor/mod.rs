@@ -29,6 +29,9 @@ pub trait Probe: std::fmt::Debug + Sync {
 /// All probes, in the order in which they run. A new one is one line here.
 pub const PROBES: &[&dyn Probe] = &[&storage::Storage];
 
+/// Does a part of a probe's work and returns what it found.
+pub type Work<'a> = Box<dyn FnOnce(&Tools<'_>) -> Vec<Finding> + 'a>;
+
 /// A part of a probe's work.
 pub struct Step<'a> {
     /// What is being done, for the progress bar.
@@ -36,7 +39,7 @@ pub struct Step<'a> {
     /// How long it takes as a rule.
     pub expect: Duration,
     /// Does it.
-    pub run: Box<dyn FnOnce(&Tools<'_>) -> Vec<Finding> + 'a>,
+    pub run: Work<'a>,
 }
 
 impl std::fmt::Debug for Step<'_> {

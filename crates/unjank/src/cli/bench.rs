@@ -102,7 +102,6 @@ impl Settings {
             peer: Program::plain(&self.peer),
             memory,
             disk,
-            c_programs: None,
             effort: if self.quick { Effort::Quick } else { Effort::Full },
             clock: &clock,
             stop: &stop,

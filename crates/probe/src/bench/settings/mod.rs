@@ -3,6 +3,7 @@
 mod bytes;
 mod latency;
 mod lifecycle;
+mod lookup;
 mod memory;
 mod throughput;
 
@@ -95,6 +96,12 @@ pub const FIGURES: &[Figure] = &[
         about: "resident memory of the service, 4,500 keys",
         seconds: 2,
         run: memory::resident,
+    },
+    Figure {
+        id: "lookup",
+        about: "a look-up by our API, the dconf client and a hash table",
+        seconds: 3,
+        run: lookup::warm,
     },
     Figure {
         id: "start",

@@ -1,0 +1,164 @@
+//! How long a look-up takes, warm: our API, the dconf client library and a GHashTable on the same keys.
+
+use std::fs::{self, File, OpenOptions};
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use session::settings::client::{Client, NoBus, Reader};
+use session::settings::profile::{Environment, Profile};
+
+use super::latency::ordinary;
+use crate::bench::keys;
+use crate::bench::lab::{BenchError, Lab};
+use crate::bench::random::Random;
+use crate::bench::row::{Row, Target};
+use crate::report::figure::Quantity;
+use crate::report::samples::Samples;
+use crate::scratch::Scratch;
+
+/// The client in C, compiled where the benchmark runs against the library that is installed there.
+const SOURCE: &str = include_str!("../../../../../benches/dconf_lookup.c");
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Look-ups of every key that the C program times before we time ours again.
+const PASSES: usize = 10;
+
+pub(super) fn warm(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let table = ordinary();
+    let cannot = |cause: io::Error| missing(&cause);
+    let scratch = Scratch::within(&lab.memory.dir).map_err(cannot)?;
+    let directory = |name: &str| -> io::Result<PathBuf> {
+        let path = scratch.path().join(name);
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(path)
+    };
+    let config_home = directory("config").map_err(cannot)?;
+    let runtime_dir = directory("run").map_err(cannot)?;
+    directory("config/dconf").map_err(cannot)?;
+    create(&config_home.join("dconf/user"), &keys::image(&table)?).map_err(cannot)?;
+
+    // Not in the order of the file, which would please the caches of all three.
+    let mut names: Vec<&str> = table.iter().map(|(key, _)| key).collect();
+    let mut random = Random::new(keys::SEED);
+    for last in (1..names.len()).rev() {
+        names.swap(last, random.below(last + 1));
+    }
+    let key_file = scratch.path().join("keys");
+    create(&key_file, (names.join("\n") + "\n").as_bytes()).map_err(cannot)?;
+    let program = compile(scratch.path())?;
+
+    let environment = Environment {
+        profile: None,
+        config_home: config_home.clone(),
+        runtime_dir: runtime_dir.clone(),
+        data_dirs: Vec::new(),
+        sysconf_dir: scratch.path().join("etc"),
+        mandatory_dir: scratch.path().join("mandatory"),
+        uid: 0,
+    };
+    let profile = Profile::choose(&environment, None);
+    let mut reader = Client::open(&profile, &environment, Arc::new(NoBus)).reader();
+    look_up(&mut reader, &names);
+
+    let mut ours = Samples::default();
+    let mut client = Samples::default();
+    let mut hash_table = Samples::default();
+    for _ in 0..lab.effort.of(5, 2) {
+        lab.go_on()?;
+        let output = Command::new(&program)
+            .arg(&key_file)
+            .arg(PASSES.to_string())
+            .env_clear()
+            .env("PATH", PATH)
+            .env("HOME", scratch.path())
+            .env("XDG_CONFIG_HOME", &config_home)
+            .env("XDG_RUNTIME_DIR", &runtime_dir)
+            .output()
+            .map_err(cannot)?;
+        for line in succeeded("dconf_lookup", output)?.lines() {
+            let mut fields = line.split_ascii_whitespace();
+            let mut number =
+                || fields.next().and_then(|field| field.parse::<f64>().ok()).unwrap_or(f64::NAN);
+            let (of_client, of_table, found) = (number(), number(), number());
+            #[expect(clippy::cast_precision_loss, reason = "a few thousand keys")]
+            let all = names.len() as f64;
+            if found != all {
+                let cause = format!("it found {found} of {all} keys");
+                return Err(BenchError::Peer { program: "dconf_lookup".to_owned(), cause });
+            }
+            client.push(of_client);
+            hash_table.push(of_table);
+        }
+        look_up(&mut reader, &names);
+        for _ in 0..PASSES {
+            let (time, found) = lab.time(|| look_up(&mut reader, &names));
+            if found != names.len() {
+                let cause = format!("it found {found} of {} keys", names.len());
+                return Err(BenchError::Peer { program: "our own client".to_owned(), cause });
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a few thousand keys")]
+            ours.push(time / names.len() as f64);
+        }
+    }
+    let note = format!(
+        "{} keys in random order, warm; each sample is the mean of one pass over all of them",
+        names.len()
+    );
+    let row = |id, title: &str, peer, target| Row {
+        id,
+        title: title.to_owned(),
+        quantity: Quantity::Time,
+        ours: ours.clone(),
+        peer,
+        target,
+        note: note.clone(),
+    };
+    Ok(vec![
+        row("lookup", "look-up (peer: dconf client)", client, Some(Target::AtMost(1.0 / 4.0))),
+        row("lookup-hash", "look-up (peer: hash table)", hash_table, None),
+    ])
+}
+
+/// Looks every key up and returns how many were found.
+fn look_up(reader: &mut Reader, names: &[&str]) -> usize {
+    names.iter().filter(|name| black_box(reader.get(black_box(name))).is_some()).count()
+}
+
+fn compile(dir: &Path) -> Result<PathBuf, BenchError> {
+    let source = dir.join("dconf_lookup.c");
+    create(&source, SOURCE.as_bytes()).map_err(|error| missing(&error))?;
+    let flags =
+        Command::new("pkg-config").args(["--cflags", "--libs", "dconf", "glib-2.0"]).output();
+    let flags = succeeded(
+        "pkg-config dconf (package libdconf-dev)",
+        flags.map_err(|error| missing(&error))?,
+    )?;
+    let program = dir.join("dconf_lookup");
+    let output = Command::new("cc")
+        .args(["-O2", "-std=c11", "-o"])
+        .args([&program, &source])
+        .args(flags.split_ascii_whitespace())
+        .output();
+    succeeded("cc", output.map_err(|error| missing(&error))?)?;
+    Ok(program)
+}
+
+fn succeeded(program: &str, output: Output) -> Result<String, BenchError> {
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let cause = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(BenchError::Peer { program: program.to_owned(), cause })
+}
+
+fn missing(error: &io::Error) -> BenchError {
+    BenchError::Peer { program: "the dconf client".to_owned(), cause: error.to_string() }
+}
+
+fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    (&file).write_all(bytes)
+}
