@@ -88,7 +88,19 @@ impl Error {
         ExitCode::from(self.kind.exit_code())
     }
 
-    fn is_closed_pipe(&self) -> bool {
+    /// Returns the causes as one text.
+    pub(crate) fn cause(&self) -> String {
+        let mut texts = Vec::new();
+        let mut cause = self.source.as_deref().map(|source| source as &dyn StdError);
+        while let Some(error) = cause {
+            texts.push(error.to_string());
+            cause = error.source();
+        }
+        texts.join(": ")
+    }
+
+    /// Says whether the reader of our output closed it early.
+    pub(crate) fn is_closed_pipe(&self) -> bool {
         let mut cause = self.source.as_deref().map(|source| source as &(dyn StdError + 'static));
         while let Some(error) = cause {
             if let Some(error) = error.downcast_ref::<io::Error>() {
@@ -102,13 +114,9 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unjank: cannot {}", self.what)?;
-        let mut cause = self.source.as_deref().map(|source| source as &dyn StdError);
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        writeln!(f)?;
+        let cause = self.cause();
+        let colon = if cause.is_empty() { "" } else { ": " };
+        writeln!(f, "unjank: cannot {}{colon}{cause}", self.what)?;
         for hint in &self.hints {
             writeln!(f, "hint: {hint}")?;
         }

@@ -5,6 +5,7 @@ mod doctor;
 mod generate;
 mod interrupt;
 mod screen;
+pub(crate) mod settings;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ enum Command {
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
     Generate(generate::Generate),
+    Settings(settings::Settings),
 }
 
 impl Command {
@@ -35,12 +37,16 @@ impl Command {
             Command::Doctor(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Generate(command) => command.run(Cli::command()),
+            Command::Settings(command) => command.run(),
         }
     }
 }
 
 /// Runs the command line `arguments`, the first of which is the name that we were called by.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
+    if arguments.first().is_some_and(|name| settings::dconf::is_name(name)) {
+        return settings::dconf::run(&arguments);
+    }
     match Cli::try_parse_from(arguments) {
         Ok(cli) => cli.command.run().map_or_else(|error| error.report(), ExitCode::from),
         Err(error) => {

@@ -1,0 +1,227 @@
+//! `unjank settings`: everything about settings, a file for each kind of command.
+
+mod compile;
+pub(crate) mod dconf;
+pub(crate) mod environment;
+mod read;
+mod session;
+mod watch;
+mod write;
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use ::session::settings::client::Which;
+use ::session::settings::path::Shape;
+use clap::{Args, Subcommand};
+use store::table::gvariant::Variant;
+
+use crate::error::{Error, Verdict};
+use session::{Session, Voice};
+use write::Locked;
+
+/// Read, change, watch and repair settings.
+///
+/// Reading needs no bus and no service. The commands that `dconf` has too take the same arguments, print the same and
+/// exit as it does: 0 done, 1 not done, 2 wrong usage. Called by the name `dconf` the program is that command.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: unjank settings list /org/gnome/")]
+pub(crate) struct Settings {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the value of a key.
+    ///
+    /// Example: unjank settings read /org/gnome/desktop/interface/font-name
+    Read {
+        /// Print the value that a reset would bring back.
+        #[arg(short = 'd', long)]
+        default: bool,
+        /// A key, such as /org/gnome/desktop/interface/font-name.
+        #[arg(value_parser = key)]
+        key: String,
+    },
+    /// Set a key.
+    ///
+    /// Example: unjank settings write /org/gnome/desktop/interface/font-name "'Sans 11'"
+    Write {
+        /// A key.
+        #[arg(value_parser = key)]
+        key: String,
+        /// The value as GVariant text: 7, true, "'text'", "['a', 'b']".
+        #[arg(value_parser = value, allow_hyphen_values = true)]
+        value: Variant,
+    },
+    /// Reset a key or, with -f, a directory.
+    ///
+    /// Example: unjank settings reset -f /org/example/
+    Reset {
+        /// Reset everything in a directory.
+        #[arg(short, long)]
+        force: bool,
+        /// A key, or a directory that ends in a slash.
+        #[arg(value_parser = path)]
+        path: String,
+    },
+    /// List the keys and directories in a directory.
+    ///
+    /// Example: unjank settings list /org/gnome/desktop/
+    List {
+        /// A directory; it ends in a slash.
+        #[arg(value_parser = dir)]
+        dir: String,
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the keys below a directory that the administrator locked.
+    ///
+    /// Example: unjank settings list-locks /
+    ListLocks {
+        /// A directory.
+        #[arg(value_parser = dir)]
+        dir: String,
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print everything below a directory as a key file.
+    ///
+    /// Example: unjank settings dump /org/gnome/terminal/ > terminal.ini
+    Dump {
+        /// A directory.
+        #[arg(value_parser = dir)]
+        dir: String,
+    },
+    /// Set everything that a key file on stdin says, all of it or nothing.
+    ///
+    /// Example: unjank settings load /org/gnome/terminal/ < terminal.ini
+    Load {
+        /// Leave out keys that are locked.
+        #[arg(short, long)]
+        force: bool,
+        /// The directory that the groups of the file are in.
+        #[arg(value_parser = dir)]
+        dir: String,
+    },
+    /// Print changes as they happen.
+    ///
+    /// Example: unjank settings watch /
+    Watch {
+        /// A key or a directory.
+        #[arg(value_parser = path)]
+        path: String,
+    },
+    /// Compile a directory of key files into a database.
+    ///
+    /// Example: unjank settings compile site site.d
+    Compile {
+        /// The database to write.
+        output: PathBuf,
+        /// The directory of key files.
+        keyfile_dir: PathBuf,
+    },
+    /// Compile the administrator's databases: every X.d in a directory into X.
+    ///
+    /// Example: unjank settings update
+    Update {
+        /// The directory of databases.
+        #[arg(default_value = compile::SYSTEM_DATABASES)]
+        db_dir: PathBuf,
+    },
+    /// Print what the service recorded of those who changed settings.
+    ///
+    /// Example: unjank settings blame
+    Blame,
+    /// Print how a path can go on, for shells.
+    ///
+    /// Example: unjank settings complete '' /org/gn
+    Complete {
+        /// Only names that end so: '' for all, / for directories.
+        suffix: String,
+        /// The beginning of a path.
+        path: String,
+    },
+}
+
+impl Settings {
+    pub(crate) fn run(self) -> Result<Verdict, Error> {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let verdict = self.command.run(&mut out)?;
+        out.flush()?;
+        Ok(verdict)
+    }
+}
+
+impl Command {
+    fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
+        let open = || Session::open(Voice::Unjank);
+        match self {
+            Command::Read { default, key } => {
+                let which = if default { Which::Default } else { Which::InForce };
+                read::read(&mut open(), &key, which, out)?;
+            }
+            Command::Write { key, value } => write::write(&open(), &key, value)?,
+            Command::Reset { force, path } => {
+                if path.ends_with('/') && !force {
+                    return Err(Error::new(
+                        crate::error::Kind::User,
+                        format!("reset {path}: it is a directory"),
+                    )
+                    .hint("-f resets everything in it"));
+                }
+                write::reset(&open(), &path)?;
+            }
+            Command::List { dir, json } => show(&read::list(&mut open(), &dir), json, out)?,
+            Command::ListLocks { dir, json } => {
+                show(&read::list_locks(&mut open(), &dir), json, out)?;
+            }
+            Command::Dump { dir } => read::dump(&mut open(), &dir, out)?,
+            Command::Load { force, dir } => {
+                let locked = if force { Locked::Skip } else { Locked::Refuse };
+                write::load(open, &dir, locked)?;
+            }
+            Command::Watch { path } => watch::watch(&mut open(), &path, out)?,
+            Command::Compile { output, keyfile_dir } => compile::one(&output, &keyfile_dir)?,
+            Command::Update { db_dir } => compile::all(&Voice::Unjank, &db_dir)?,
+            Command::Blame => watch::blame(&Voice::Unjank, out)?,
+            Command::Complete { suffix, path } => {
+                let mut session = open();
+                read::complete(&mut session.reader, &suffix, &path, out)?;
+                session.warn();
+            }
+        }
+        Ok(Verdict::Yes)
+    }
+}
+
+fn show(
+    names: &std::collections::BTreeSet<String>,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    if json { read::json(names, out) } else { read::lines(names, out) }
+}
+
+fn key(text: &str) -> Result<String, String> {
+    checked(Shape::Key, text)
+}
+
+fn dir(text: &str) -> Result<String, String> {
+    checked(Shape::Dir, text)
+}
+
+fn path(text: &str) -> Result<String, String> {
+    checked(Shape::Path, text)
+}
+
+fn checked(shape: Shape, text: &str) -> Result<String, String> {
+    shape.check(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn value(text: &str) -> Result<Variant, String> {
+    Variant::parse(None, text).map_err(|error| error.to_string())
+}
