@@ -5,49 +5,49 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The answers of one run; the process has ended.
-pub struct Peer {
+pub(crate) struct Peer {
     directory: tempfile::TempDir,
 }
 
 /// One question.
-pub struct Question {
-    pub operation: &'static str,
-    pub ty: String,
-    pub bytes: Vec<u8>,
+pub(crate) struct Question {
+    pub(crate) operation: &'static str,
+    pub(crate) ty: String,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// One answer: the flag in front and the bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Answer {
-    pub flag: bool,
-    pub bytes: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) flag: bool,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Answer {
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.bytes.clone()).unwrap()
     }
 }
 
 /// What GLib says about each code point.
-pub struct Characters(Vec<u8>);
+pub(crate) struct Characters(Vec<u8>);
 
 impl Characters {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub fn is_printable(&self, c: char) -> bool {
+    pub(crate) fn is_printable(&self, c: char) -> bool {
         self.of(c) == b'1'
     }
 
     /// Says whether the character came after the GLib of this machine, or is none.
-    pub fn is_unassigned(&self, c: char) -> bool {
+    pub(crate) fn is_unassigned(&self, c: char) -> bool {
         self.of(c) == b'2'
     }
 
     /// Returns `text` as this GLib would print it, which does not know the newest characters.
-    pub fn escape_newer(&self, text: &str) -> String {
+    pub(crate) fn escape_newer(&self, text: &str) -> String {
         let mut out = String::new();
         for c in text.chars() {
             match u32::from(c) {
@@ -66,7 +66,7 @@ impl Characters {
 
 impl Peer {
     /// Compiles the peer; `None`, and a line that says so, if this machine cannot.
-    pub fn new() -> Option<Peer> {
+    pub(crate) fn new() -> Option<Peer> {
         let directory = tempfile::tempdir().unwrap();
         match compile(directory.path()) {
             Ok(()) => Some(Peer { directory }),
@@ -84,12 +84,12 @@ impl Peer {
     }
 
     /// Asks all `questions` and returns the answers in the same order.
-    pub fn ask(&self, questions: &[Question]) -> Vec<Answer> {
+    pub(crate) fn ask(&self, questions: &[Question]) -> Vec<Answer> {
         self.lines(questions).iter().map(|line| parse_answer(line)).collect()
     }
 
     /// Returns which characters GLib prints and which it does not know.
-    pub fn characters(&self) -> Characters {
+    pub(crate) fn characters(&self) -> Characters {
         let question = Question { operation: "printable", ty: "-".to_owned(), bytes: Vec::new() };
         Characters(self.lines(&[question]).concat().into_bytes())
     }

@@ -3,10 +3,10 @@
 use unjank_store::table::gvariant::{Type, Variant};
 
 /// A small generator of random numbers (SplitMix64), so that a seed gives the same cases everywhere.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,15 +15,15 @@ impl Random {
     }
 
     /// Returns a number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % u64::try_from(end).unwrap()).unwrap()
     }
 
-    pub fn one_in(&mut self, count: usize) -> bool {
+    pub(crate) fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
 
-    pub fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
         from[self.below(from.len())]
     }
 
@@ -32,7 +32,7 @@ impl Random {
     }
 
     /// Returns a type that nests at most `depth` levels.
-    pub fn ty(&mut self, depth: usize) -> String {
+    pub(crate) fn ty(&mut self, depth: usize) -> String {
         if depth == 0 || self.one_in(3) {
             return if self.one_in(5) { "v" } else { self.basic() }.to_owned();
         }
@@ -50,7 +50,7 @@ impl Random {
     }
 
     /// Returns a string of characters of all kinds.
-    pub fn string(&mut self) -> String {
+    pub(crate) fn string(&mut self) -> String {
         const CHARACTERS: &[char] = &[
             'a',
             'b',
@@ -86,7 +86,7 @@ impl Random {
     }
 
     /// Returns a double of any kind.
-    pub fn double(&mut self) -> f64 {
+    pub(crate) fn double(&mut self) -> f64 {
         match self.below(6) {
             0 => f64::from_bits(self.next()),
             1 => [0.0, -0.0, f64::INFINITY, f64::NAN, -f64::NAN, f64::MAX, 5e-324][self.below(7)],
@@ -101,7 +101,7 @@ impl Random {
     }
 
     /// Returns a value of type `ty`.
-    pub fn value(&mut self, ty: Type<'_>) -> Variant {
+    pub(crate) fn value(&mut self, ty: Type<'_>) -> Variant {
         let small = self.one_in(2);
         let mut bits = self.next().to_le_bytes();
         if small {
@@ -147,7 +147,7 @@ impl Random {
     }
 
     /// Changes a few bytes, or all.
-    pub fn damage(&mut self, bytes: &mut Vec<u8>) {
+    pub(crate) fn damage(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..1 + self.below(3) {
             let len = bytes.len();
             match self.below(8) {
@@ -177,7 +177,7 @@ impl Random {
     }
 
     /// Changes a text here and there, by character, word or part of a word.
-    pub fn edit(&mut self, text: &mut String) {
+    pub(crate) fn edit(&mut self, text: &mut String) {
         for _ in 0..1 + self.below(3) {
             let places: Vec<usize> =
                 text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
@@ -198,7 +198,7 @@ impl Random {
     }
 
     /// Returns words one after another, some of which make sense together.
-    pub fn soup(&mut self) -> String {
+    pub(crate) fn soup(&mut self) -> String {
         let count = 1 + self.below(6);
         (0..count).map(|_| self.pick(WORDS)).collect()
     }

@@ -119,7 +119,7 @@ fn check_tuple(value: Value<'_>) -> bool {
         return bytes == [0];
     }
     let varying = |child: &usize| {
-        layout.node(*child).shape.fixed == 0 && layout.node(*child).after < info.after
+        layout.node(*child).shape.fixed == 0 && layout.node(*child).after < info.members_end()
     };
     let offsets = layout.children(node).filter(varying).count();
     let shapes = layout.children(node).map(|child| layout.node(child).shape);
@@ -128,7 +128,8 @@ fn check_tuple(value: Value<'_>) -> bool {
     for child in layout.children(node) {
         let member = layout.node(child);
         let start = align(at, member.shape.mask);
-        let Some((from, to)) = walk.normal_bounds(member.shape, member.after == info.after) else {
+        let Some((from, to)) = walk.normal_bounds(member.shape, member.after == info.members_end())
+        else {
             return false;
         };
         let (Some(padding), Some(child_bytes)) = (bytes.get(at..start), bytes.get(from..to)) else {
@@ -224,7 +225,7 @@ impl Rewrite {
             let member = child.info();
             self.writer.align(member.shape.mask);
             self.value(child)?;
-            if member.shape.fixed == 0 && member.after < info.after {
+            if member.shape.fixed == 0 && member.after < info.members_end() {
                 self.writer.end_child(open);
             }
         }

@@ -45,18 +45,17 @@ impl Type<'static> {
 }
 
 impl<'a> Type<'a> {
-    /// Checks that `text` is exactly one complete, definite type of at most [`MAX_DEPTH`] nested containers.
+    /// Checks that `text` is exactly one complete, definite type.
+    ///
+    /// It has at most [`MAX_DEPTH`] nested containers and less than 2^28 characters.
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Type<'a>> {
-        (scan(text.as_bytes(), MAX_DEPTH, DEFINITE)? == text.len()).then_some(Type(text))
+        is_type(text.as_bytes()).then_some(Type(text))
     }
 
     /// Checks a type string that is still bytes, as a serialised `v` holds it.
     pub(super) fn from_bytes(bytes: &'a [u8]) -> Option<Type<'a>> {
-        if scan(bytes, MAX_DEPTH, DEFINITE)? != bytes.len() {
-            return None;
-        }
-        std::str::from_utf8(bytes).ok().map(Type)
+        std::str::from_utf8(bytes).ok().filter(|_| is_type(bytes)).map(Type)
     }
 
     /// Takes a part of a type that is known to be valid.
@@ -228,6 +227,14 @@ impl TupleShape {
 pub(super) fn align(offset: usize, mask: usize) -> usize {
     offset.wrapping_add(mask) & !mask
 }
+
+/// Says whether `text` is one complete, definite type.
+fn is_type(text: &[u8]) -> bool {
+    text.len() < MAX_LEN && scan(text, MAX_DEPTH, DEFINITE) == Some(text.len())
+}
+
+/// Keeps the size of every type of a fixed size well within 32 bits.
+const MAX_LEN: usize = 1 << 28;
 
 const BASIC: &[u8] = b"bynqiuxthdsog";
 const DEFINITE: &[u8] = b"bynqiuxthdsogv";

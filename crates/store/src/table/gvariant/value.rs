@@ -75,7 +75,7 @@ impl<'a> Iterator for Children<'a> {
                 (first, walk.next(frame, layout.node(first).shape.mask)?)
             }
             State::Members(walk, next) => {
-                let end = layout.node(node).after;
+                let end = layout.node(node).members_end();
                 let child = *next;
                 if child >= end {
                     return None;

@@ -132,7 +132,7 @@ impl Target<'_> {
             let shape = self.layout.node(node).shape;
             writer.align(shape.mask);
             Target { node, ..self }.write(member, writer)?;
-            if shape.fixed == 0 && self.layout.node(node).after < info.after {
+            if shape.fixed == 0 && self.layout.node(node).after < info.members_end() {
                 writer.end_child(open);
             }
         }

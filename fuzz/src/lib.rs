@@ -1,0 +1,6 @@
+//! Bodies of the fuzz targets: plain functions of bytes that panic when something is wrong.
+//!
+//! A test of the crate that a body is about replays it over `corpus/<target>`, so the gate runs it without a fuzzer.
+//! `cargo +nightly fuzz run <target>` from the root of the repository looks for more.
+
+pub mod gvariant;
