@@ -7,8 +7,8 @@ use zbus::{Message, MessageStream, Signature, Type};
 
 use super::{Client, ClientError, read};
 
-const SERVICE: &str = "ca.desrt.dconf";
-const WRITER: &str = "ca.desrt.dconf.Writer";
+pub(super) const SERVICE: &str = "ca.desrt.dconf";
+pub(super) const WRITER: &str = "ca.desrt.dconf.Writer";
 /// Signals that may wait for a slow reader before its connection stops reading.
 const WAITING: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not 0");
 
@@ -157,13 +157,13 @@ impl Subscription {
 }
 
 /// Says whether one of two paths is the other or a directory that holds it, as `arg0path` does.
-fn touches(one: &str, other: &str) -> bool {
+pub(super) fn touches(one: &str, other: &str) -> bool {
     let holds = |dir: &str, path: &str| dir.ends_with('/') && path.starts_with(dir);
     one == other || holds(one, other) || holds(other, one)
 }
 
 /// Bytes that are written at once, not one by one.
-struct Bytes<'a>(&'a [u8]);
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl Type for Bytes<'_> {
     const SIGNATURE: &'static Signature = &Signature::static_array(&Signature::U8);

@@ -3,6 +3,7 @@
 pub mod blocking;
 mod dconf;
 mod probe;
+mod transport;
 
 use std::io;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use zbus::{Connection, DynamicType, MatchRule, Message, MessageStream};
 
 pub use dconf::{Signal, Subscription};
 pub use probe::{Argument, Outcome, RawMessages};
+pub use transport::BusTransport;
 
 /// How long the reference client waits for the answer to a change.
 pub const TIMEOUT: Duration = Duration::from_secs(25);

@@ -1,0 +1,115 @@
+//! Nonsense on the bus: the daemon must answer every call and stay up.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+mod fixture;
+
+use bus::client::Argument;
+use fixture::{Bus, NAME, OURS, SET_A_B, USER, in_time};
+
+/// A small generator (splitmix64), so that a failure can be repeated.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % below as u64).unwrap()
+    }
+
+    fn pick(&mut self, from: &[&'static str]) -> &'static str {
+        from[self.next(from.len())]
+    }
+
+    /// Bytes that look a little like a changeset, or not at all.
+    fn blob(&mut self) -> Vec<u8> {
+        let mut blob = match self.next(4) {
+            0 => Vec::new(),
+            1 => vec![0; self.next(100)],
+            _ => SET_A_B.repeat(1 + self.next(4)),
+        };
+        for _ in 0..self.next(6) {
+            if blob.is_empty() {
+                break;
+            }
+            let (at, byte) = (self.next(blob.len()), self.next(256).to_le_bytes()[0]);
+            match self.next(3) {
+                0 => blob[at] = byte,
+                1 => blob.truncate(at),
+                _ => blob.insert(at, byte),
+            }
+        }
+        blob
+    }
+
+    fn argument(&mut self, depth: usize) -> Argument {
+        match self.next(if depth == 0 { 5 } else { 6 }) {
+            0 => Argument::Text(self.pick(&["", "x", "ca.desrt.dconf.Writer"]).to_owned()),
+            1 => Argument::Texts(vec!["x".to_owned(); self.next(3)]),
+            2 => Argument::Bytes(self.blob()),
+            3 => Argument::Number(-1),
+            4 => Argument::Truth(true),
+            _ => Argument::Variant(Box::new(self.argument(depth - 1))),
+        }
+    }
+}
+
+const PATHS: [&str; 12] = [
+    "/",
+    "/ca/desrt/dconf",
+    "/ca/desrt/dconf/Writer",
+    "/ca/desrt/dconf/Writer/user",
+    "/ca/desrt/dconf/Writer/user/x",
+    "/ca/desrt/dconf/Writer/a_very_long_name_that_goes_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on_and_on",
+    "/ca/desrt/dconf/shm/x",
+    "/ca/desrt/dconf/shm",
+    "/ca/desrt/dconf/keyfile/x",
+    "/ca/desrt/dconf/keyfile",
+    "/ca/desrt/dconf/journal/x",
+    "/ca/desrt/dconf/journal",
+];
+const INTERFACES: [&str; 7] = [
+    "",
+    "ca.desrt.dconf.Writer",
+    "ca.desrt.dconf.ServiceInfo",
+    "org.freedesktop.DBus.Peer",
+    "org.freedesktop.DBus.Properties",
+    "org.freedesktop.DBus.Introspectable",
+    "a.b",
+];
+const METHODS: [&str; 10] =
+    ["Change", "Init", "Blame", "Ping", "Get", "GetAll", "Set", "Introspect", "GetMachineId", "X"];
+
+#[test]
+fn nonsense_is_answered_and_survived() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let mut command = bus.command(OURS);
+        command.env("DCONF_BLAME", "");
+        command.args(["--log-level", "error"]);
+        let service = bus.serve_by(command);
+        let client = bus.client();
+        let mut random = Random(u64::from(std::process::id()));
+        eprintln!("seed: {:#x}", random.0);
+        for _ in 0..1500 {
+            let path = random.pick(&PATHS);
+            let interface = Some(random.pick(&INTERFACES)).filter(|name| !name.is_empty());
+            let method = random.pick(&METHODS);
+            let arguments = (0..random.next(4)).map(|_| random.argument(3)).collect();
+            let outcome = client.run(async |client| {
+                client.try_call(NAME, path, interface, method, arguments).await
+            });
+            outcome.unwrap();
+        }
+        for _ in 0..1000 {
+            let blob = random.blob();
+            client.change(USER, &blob).unwrap();
+        }
+        // Still the same process, and still at work.
+        assert_eq!(client.pid_of(NAME).unwrap(), service.pid());
+        client.change(USER, SET_A_B).unwrap();
+        let (status, text, _) = service.end(rustix::process::Signal::TERM);
+        assert!(status.success() && text.is_empty(), "{text}");
+    });
+}
