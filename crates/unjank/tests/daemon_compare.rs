@@ -126,15 +126,18 @@ fn answers(program: &str, blame: bool) -> Option<Vec<String>> {
     )
 }
 
+/// The calls that were not answered alike.
+fn differences(real: &[String], ours: &[String]) -> Vec<String> {
+    let differ = real.iter().zip(ours).filter(|(real, ours)| real != ours);
+    differ.map(|(real, ours)| format!("real {real}\nours {ours}")).collect()
+}
+
 fn compare(blame: bool) {
     if !fixture::has(&[REAL]) {
         return;
     }
     let (Some(real), Some(ours)) = (answers(REAL, blame), answers(OURS, blame)) else { return };
-    let mut different = Vec::new();
-    for (real, ours) in real.iter().zip(&ours).filter(|(real, ours)| real != ours) {
-        different.push(format!("real {real}\nours {ours}"));
-    }
+    let different = differences(&real, &ours);
     assert!(different.is_empty(), "{} differ:\n{}", different.len(), different.join("\n"));
 }
 
@@ -146,4 +149,15 @@ fn calls_right_and_wrong_are_answered_as_by_the_real_service() {
 #[test]
 fn with_blame_they_are_answered_alike_too() {
     in_time(|| compare(true));
+}
+
+#[test]
+fn an_answer_that_is_not_alike_is_noticed() {
+    in_time(|| {
+        // With and without blame differ in the three calls that concern it.
+        let (Some(with), Some(without)) = (answers(OURS, true), answers(OURS, false)) else {
+            return;
+        };
+        assert_eq!(differences(&with, &without).len(), 3);
+    });
 }

@@ -202,8 +202,6 @@ fn no_call_is_lost_while_one_daemon_follows_another() {
                 assert!(section.lines().any(|found| found == line), "{line} is not in {section}");
             }
         }
-        let pid = client.pid_of(NAME).unwrap();
-        kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::TERM).unwrap();
     });
 }
 

@@ -131,7 +131,7 @@ fn decide(message: &Message, header: &Header<'_>, blame: Blame) -> Result<Meanin
         }
         (WRITER, "Change", Node::Database(id)) => {
             let wrong =
-                || Refusal::WrongType { found: signature.to_string_no_parens(), expected: "(ay)" };
+                || Refusal::WrongType { found: signature.to_string_no_parens(), expected: "ay" };
             Ok(Meaning::Change(id.clone(), blob(&message.body()).ok_or_else(wrong)?))
         }
         (WRITER, "Init", Node::Database(id)) => {
@@ -207,7 +207,7 @@ fn no_arguments(signature: &Signature) -> Result<(), Refusal> {
     if *signature == Signature::Unit {
         return Ok(());
     }
-    Err(Refusal::WrongType { found: signature.to_string_no_parens(), expected: "()" })
+    Err(Refusal::WrongType { found: signature.to_string_no_parens(), expected: "" })
 }
 
 /// Says what is missing, from the object to the method.

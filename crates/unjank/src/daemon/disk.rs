@@ -11,6 +11,7 @@ use tokio::sync::mpsc as wake;
 use super::handover::Lock;
 
 /// What the thread can do.
+#[expect(clippy::large_enum_variant, reason = "nearly all work is jobs, one at a time")]
 #[derive(Debug)]
 enum Work {
     Job(Job),
