@@ -31,7 +31,7 @@ pub(super) enum Work {
     /// Look whether another program changed files.
     Probe(Vec<Probe>),
     /// Something that nobody waits for.
-    Aside(Aside),
+    Aside(Box<Aside>),
 }
 
 /// A look at one file.

@@ -141,7 +141,7 @@ impl<T> Engine<T> {
                 Next::Snapshot(id) => self.snapshot(&id),
             };
             if aside.is_some() {
-                return aside.map(Work::Aside);
+                return aside.map(|aside| Work::Aside(Box::new(aside)));
             }
         }
         None
@@ -218,7 +218,7 @@ fn commit_of<T>(id: &DatabaseId, database: &mut Database<T>) -> Result<Commit, C
 /// Returns what a batch changes, in order, as it was asked for.
 fn edits<T>(flying: &[Applied<T>]) -> Vec<(Box<str>, Option<Variant>)> {
     let effective = |applied: &Applied<T>| {
-        let value = |path: &Box<str>| applied.changes.get(path).flatten().cloned();
+        let value = |path: &str| applied.changes.get(path).flatten().cloned();
         applied.effective.paths.iter().map(|path| (path.clone(), value(path))).collect::<Vec<_>>()
     };
     flying.iter().flat_map(effective).collect()

@@ -262,11 +262,22 @@ pub(super) fn failure(path: &Path, error: &PublishError) -> ChangeError {
 fn lock(disk: &dyn Disk, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
     match disk.try_lock(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let dir = path.parent().ok_or(error)?;
-            disk.create_dir(dir, 0o700)?;
+            make_dir(disk, path.parent().ok_or(error)?)?;
             disk.try_lock(path)
         }
         other => other,
+    }
+}
+
+/// Makes a directory and those above it. The text that is published into it makes them durable.
+fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    match (disk.create_dir(dir, 0o700), dir.parent()) {
+        (Err(error), Some(above)) if error.kind() == io::ErrorKind::NotFound => {
+            make_dir(disk, above)?;
+            disk.create_dir(dir, 0o700)
+        }
+        (Err(error), _) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        (made, _) => made,
     }
 }
 
