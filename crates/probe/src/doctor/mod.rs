@@ -3,6 +3,7 @@
 pub mod finding;
 pub mod json;
 pub mod machine;
+pub mod settings;
 pub mod storage;
 pub mod text;
 
@@ -27,7 +28,7 @@ pub trait Probe: std::fmt::Debug + Sync {
 }
 
 /// All probes, in the order in which they run. A new one is one line here.
-pub const PROBES: &[&dyn Probe] = &[&storage::Storage];
+pub const PROBES: &[&dyn Probe] = &[&storage::Storage, &settings::Settings];
 
 /// Does a part of a probe's work and returns what it found.
 pub type Work<'a> = Box<dyn FnOnce(&Tools<'_>) -> Vec<Finding> + 'a>;

@@ -1,0 +1,100 @@
+//! What stands around the database: the profile in effect, and the service on the session bus.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use bus::client::blocking::BlockingClient;
+use session::settings::profile::{Description, Environment, Profile};
+
+use super::NAME;
+use crate::bench::run::chain;
+use crate::bench::session::SERVICE;
+use crate::doctor::finding::{Finding, Outcome};
+use crate::doctor::machine::Machine;
+use crate::report::paragraph::counted;
+
+/// A bus that has not answered by then is as good as none.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Says which databases are asked, and which of them are missing.
+pub(super) fn profile(
+    profile: &Profile,
+    environment: &Environment,
+    machine: &Machine,
+) -> Vec<Finding> {
+    let lines: Vec<String> = profile
+        .databases
+        .iter()
+        .map(|database| match database {
+            Description::User(name) => format!("user-db:{name}"),
+            Description::Service(name) => format!("service-db:{name}"),
+            Description::System(name) => format!("system-db:{name}"),
+            Description::File(path) => format!("file-db:{}", machine.short(path)),
+        })
+        .collect();
+    let text = if lines.is_empty() {
+        "no database at all: every program sees the defaults alone, and nothing can be set"
+            .to_owned()
+    } else {
+        format!("{}: {}", counted(lines.len(), "database"), lines.join(", "))
+    };
+    let how = "DCONF_PROFILE, /etc/dconf/profile";
+    let mut findings = vec![Finding::new(NAME, "profile", how, Outcome::Note(text))];
+    for warning in &profile.warnings {
+        let outcome = Outcome::Wrong(warning.clone());
+        findings
+            .push(Finding::new(NAME, "profile", how, outcome).because("the profile has a mistake"));
+    }
+    for database in &profile.databases {
+        let Description::System(name) = database else { continue };
+        let path = database.file(environment);
+        if path.exists() {
+            continue;
+        }
+        let text = format!("{} is missing", path.display());
+        let finding = Finding::new(NAME, format!("system-db:{name}"), "stat", Outcome::Wrong(text))
+            .because("every program looks for it at every read");
+        let source = path.with_extension("d");
+        findings.push(if source.is_dir() {
+            finding.advise_command("compile it", "sudo dconf update")
+        } else {
+            finding.advise("take the line out of the profile, or make the database's directory")
+        });
+    }
+    findings
+}
+
+/// Says which process owns the settings on the session bus; asks no service, so that none is started.
+pub(super) fn owner(machine: &Machine) -> Vec<Finding> {
+    let how = format!("GetNameOwner of {SERVICE}");
+    let outcome = match &machine.bus_address {
+        None => Outcome::Skipped("there is no session bus".to_owned()),
+        Some(address) => match ask(address.clone()) {
+            Ok(text) => Outcome::Note(text),
+            Err(why) => Outcome::Skipped(why),
+        },
+    };
+    vec![Finding::new(NAME, "service now", how, outcome)]
+}
+
+/// Asks the bus, in a thread of its own: a socket that nobody serves would keep us for ever.
+fn ask(address: String) -> Result<String, String> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        let answer = (|| {
+            let client = BlockingClient::connect(Some(&address))?;
+            if client.name_owner(SERVICE)?.is_none() {
+                return Ok("not running; the first write starts it".to_owned());
+            }
+            let pid = client.pid_of(SERVICE)?;
+            let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+            let program = program.map_or("a program".to_owned(), |path| path.display().to_string());
+            Ok(format!("{program} (process {pid})"))
+        })();
+        // The other end has stopped waiting: the answer is of no use then.
+        let _ = send.send(answer.map_err(|error: bus::client::ClientError| chain(&error)));
+    });
+    receive
+        .recv_timeout(PATIENCE)
+        .unwrap_or_else(|_| Err("the session bus does not answer".to_owned()))
+}

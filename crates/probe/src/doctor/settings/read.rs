@@ -1,0 +1,115 @@
+//! What a read costs a program that uses our API, on a copy of the user's database.
+
+use std::fs;
+use std::hint::black_box;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use session::settings::client::{Client, NoBus};
+use session::settings::profile::{Environment, Profile};
+use store::table::gvdb::Table;
+
+use super::{NAME, UserDatabase};
+use crate::doctor::Tools;
+use crate::doctor::finding::{Finding, Outcome};
+use crate::doctor::machine::Machine;
+use crate::report::samples::Samples;
+use crate::scratch::Scratch;
+
+const BUDGET: Duration = Duration::from_millis(300);
+const MOST_ROUNDS: usize = 200;
+/// A database without keys is asked for this one.
+const SOME_KEY: &str = "/org/gnome/desktop/interface/font-name";
+
+/// Measures the first read of a program, and a read among many.
+pub(super) fn measure(
+    profile: &Profile,
+    environment: &Environment,
+    database: &UserDatabase,
+    machine: &Machine,
+    tools: &Tools<'_>,
+) -> Vec<Finding> {
+    let how = "our settings API on a copy of the database, system databases as they are";
+    let skipped = |error: io::Error| {
+        let outcome = Outcome::Skipped(format!("cannot copy the database: {error}"));
+        vec![Finding::new(NAME, "read a setting", how, outcome)]
+    };
+    // Readers make a flag file. They shall make it here, not in the user's runtime directory.
+    let scratch = match scratch(machine) {
+        Ok(scratch) => scratch,
+        Err(error) => return skipped(error),
+    };
+    let copy = match copy(environment, database, scratch.path()) {
+        Ok(copy) => copy,
+        Err(error) => return skipped(error),
+    };
+    let open = || Client::open(profile, &copy, Arc::new(NoBus)).reader();
+    let names = names(&database.path);
+    let some = names.first().map_or(SOME_KEY, String::as_str);
+    let first =
+        rounds(tools, || drop(black_box(open().get(some).map(|value| value.ty().as_str().len()))));
+    let mut reader = open();
+    #[expect(clippy::cast_precision_loss, reason = "a number of keys")]
+    let count = names.len().max(1) as f64;
+    let pass = rounds(tools, || match &*names {
+        [] => drop(black_box(reader.get(SOME_KEY).is_some())),
+        names => names.iter().for_each(|name| drop(black_box(reader.get(name).is_some()))),
+    });
+    let each: Samples = pass.values().iter().map(|time| time / count).collect();
+    [("first read of a program", first), ("read a setting, unjank", each)]
+        .into_iter()
+        .filter(|(_, samples)| !samples.is_empty())
+        .map(|(name, samples)| Finding::new(NAME, name, how, Outcome::Time(samples)))
+        .collect()
+}
+
+/// Makes a directory of ours where there is room for a copy: in memory if that may be written.
+fn scratch(machine: &Machine) -> io::Result<Scratch> {
+    let dirs = machine.runtime_dir.iter().chain([&machine.temp_dir]).chain(&machine.config_home);
+    let mut last = io::ErrorKind::NotFound.into();
+    for dir in dirs {
+        match Scratch::within(dir) {
+            Ok(scratch) => return Ok(scratch),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn copy(
+    environment: &Environment,
+    database: &UserDatabase,
+    scratch: &Path,
+) -> io::Result<Environment> {
+    let directory =
+        |name: &str| fs::DirBuilder::new().recursive(true).mode(0o700).create(scratch.join(name));
+    directory("config/dconf")?;
+    directory("run")?;
+    match fs::copy(&database.path, scratch.join("config/dconf").join(&database.name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => (),
+    }
+    Ok(Environment {
+        config_home: scratch.join("config"),
+        runtime_dir: scratch.join("run"),
+        ..environment.clone()
+    })
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let Ok(bytes) = fs::read(path) else { return Vec::new() };
+    Table::open(&bytes).map_or(Vec::new(), |table| table.entries().map(|(name, _)| name).collect())
+}
+
+fn rounds(tools: &Tools<'_>, mut round: impl FnMut()) -> Samples {
+    let start = tools.clock.monotonic();
+    let mut samples = Samples::default();
+    round();
+    while samples.len() < MOST_ROUNDS && !tools.stopped() && !tools.spent(start, BUDGET) {
+        samples.push(tools.time(&mut round).0);
+    }
+    samples
+}
