@@ -55,8 +55,16 @@ pub(super) fn measure(
         None => skipped("write a setting, unjank", "unjankd is not beside this program".to_owned()),
     };
     let comparison = compare(&installed, &ours);
+    let slow =
+        |finding: &Finding| finding.grade(tools.frame).is_some_and(|grade| grade != Grade::Fits);
+    let ours = match slow(&ours) {
+        true => ours.because(
+            "it waits for the sync of a file and of its directory, as `replace a file` does",
+        ),
+        false => ours,
+    };
     let mut installed = installed;
-    if installed.grade(tools.frame).is_some_and(|grade| grade != Grade::Fits) {
+    if slow(&installed) {
         installed = explain(installed, database);
     }
     [installed, ours].into_iter().chain(comparison).collect()

@@ -66,7 +66,10 @@ pub(super) fn explain(
             (Slow::Alone, Some(device)) => {
                 advice.push(tell("fewer syncs help more than a faster queue: `unjank bench settings` shows what ours saves"));
                 match device.rotational {
-                    Some(true) => format!("{} turns: each sync waits for the platter", device.disk),
+                    Some(true) => format!(
+                        "{} says that it turns (virtual disks often do): each sync waits for it",
+                        device.disk
+                    ),
                     _ => format!("{} takes this long to flush its cache", device.disk),
                 }
             }
