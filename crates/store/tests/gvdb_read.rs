@@ -1,7 +1,5 @@
 //! Tables that other programs wrote.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeMap;
 
 use unjank_store::table::ByteOrder;

@@ -1,6 +1,6 @@
 //! Forty keys, and damage at every offset: what an intact part still proves is never lost, and nothing else comes out.
 
-#![expect(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::single_range_in_vec_init, reason = "tests; lists of ranges")]
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -102,12 +102,11 @@ fn damage_everywhere(file: &[u8]) {
     let (model, holds) = (forty_keys(), holds(file));
     assert_eq!(holds.len(), 40);
     for at in 0..file.len() {
-        for flip in [1 << (at % 8), 0xff] {
-            let mut flipped = file.to_vec();
-            flipped[at] ^= flip;
-            check(&model, &holds, &flipped, at..at + 1, "a flip");
-        }
-        for len in [1, 24, 512, file.len()] {
+        let mut flipped = file.to_vec();
+        flipped[at] ^= 1 << (at % 8);
+        check(&model, &holds, &flipped, at..at + 1, "a flip");
+        // A byte, what a disk writes at once, and all that comes after.
+        for len in [1, 512, file.len()] {
             let damage = at..file.len().min(at + len);
             let mut zeroed = file.to_vec();
             zeroed[damage.clone()].fill(0);
@@ -131,7 +130,7 @@ fn damage_to_a_file_of_dconf_loses_no_key_that_is_held_by_an_intact_part() {
 fn a_flip_in_our_file_never_gives_a_key_another_value() {
     let (file, model) = (ours(), forty_keys());
     for at in 0..file.len() {
-        for bit in 0..8 {
+        for bit in [at % 8, (at + 3) % 8] {
             let mut flipped = file.clone();
             flipped[at] ^= 1 << bit;
             for (name, value) in entries(&salvage(&flipped)) {

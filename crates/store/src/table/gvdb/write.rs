@@ -90,26 +90,28 @@ pub fn write<'a>(
         return Err(WriteError::TooLarge);
     }
 
-    let mut out = Vec::with_capacity(len_bytes);
-    out.extend_from_slice(signature(ByteOrder::NATIVE));
-    out.extend_from_slice(&[0; 8]);
-    out.extend_from_slice(&offset(root_at).to_le_bytes());
-    out.extend_from_slice(&offset(root_at + root.chunk_len()).to_le_bytes());
     for (name, part, at) in [(LOCKS, &locks, locks_at), (STAMP, &stamp, stamp_at)] {
         if let Some(part) = part {
             root.point(name, Span { start: offset(at), end: offset(at + part.chunk_len()) });
         }
     }
     root.fill_lists(&places, lists_at);
-    root.put_table(&mut out, &places, data_at);
-    if let Some(stamp) = &stamp {
-        stamp.put_table(&mut out, &stamp.places(), stamp_at + stamp.table_len());
-        out.extend_from_slice(&stamp.data);
-    }
-    out.extend_from_slice(&root.data);
-    if let Some(locks) = &locks {
-        locks.put_table(&mut out, &locks.places(), locks_at + locks.table_len());
-        out.extend_from_slice(&locks.data);
+    // Names and values move behind the table in the memory that they are in: fresh memory costs more than the copy.
+    let mut out = std::mem::take(&mut root.data);
+    let data_len = out.len();
+    out.resize(len_bytes, 0);
+    out.copy_within(..data_len, data_at);
+    out[..data_at.min(data_len)].fill(0);
+    out[..8].copy_from_slice(signature(ByteOrder::NATIVE));
+    out[16..20].copy_from_slice(&offset(root_at).to_le_bytes());
+    out[20..24].copy_from_slice(&offset(root_at + root.chunk_len()).to_le_bytes());
+    root.put_table(&mut out[root_at..], &places, data_at);
+    for (part, at) in [(&locks, locks_at), (&stamp, stamp_at)] {
+        if let Some(part) = part {
+            let data_at = at + part.table_len();
+            part.put_table(&mut out[at..], &part.places(), data_at);
+            out[data_at..data_at + part.data.len()].copy_from_slice(&part.data);
+        }
     }
     if stamp.is_some() {
         stamp::seal(&mut out);
@@ -265,15 +267,17 @@ impl Part {
         sums
     }
 
-    /// Appends the table, whose names and values begin at `data_at` of the file.
-    fn put_table(&self, out: &mut Vec<u8>, places: &Places, data_at: usize) {
+    /// Writes the table at the beginning of `out`; its names and values begin at `data_at` of the file.
+    fn put_table(&self, out: &mut [u8], places: &Places, data_at: usize) {
         // No bloom words: a miss costs one look at a bucket already, and dconf writes none.
-        out.extend_from_slice(&(5u32 << 27).to_le_bytes());
-        out.extend_from_slice(&offset(places.buckets.len()).to_le_bytes());
-        out.extend(places.buckets.iter().flat_map(|bucket| bucket.to_le_bytes()));
-        let items_at = out.len();
-        out.resize(items_at + self.items.len() * ITEM_LEN, 0);
-        let (items, _) = out[items_at..].as_chunks_mut::<ITEM_LEN>();
+        out[..4].copy_from_slice(&(5u32 << 27).to_le_bytes());
+        out[4..8].copy_from_slice(&offset(places.buckets.len()).to_le_bytes());
+        let (buckets, items) =
+            out[TABLE_HEAD_LEN..self.chunk_len()].split_at_mut(places.buckets.len() * 4);
+        for (to, bucket) in buckets.as_chunks_mut().0.iter_mut().zip(&places.buckets) {
+            *to = bucket.to_le_bytes();
+        }
+        let (items, _) = items.as_chunks_mut::<ITEM_LEN>();
         let data_at = offset(data_at);
         for (item, place) in self.items.iter().zip(&places.of_item) {
             let mut item = *item;
@@ -287,7 +291,6 @@ impl Part {
             }
             items[*place as usize] = item.encode();
         }
-        out.resize(out.len().next_multiple_of(8), 0);
     }
 }
 
@@ -305,16 +308,22 @@ struct Open {
     len: usize,
 }
 
+/// For how many entries room is made in advance.
+const MAX_EXPECTED: usize = 1 << 16;
+
 /// Makes the items of all entries and of their directories.
 fn tree<'a>(entries: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Part, WriteError> {
     let mut part = Part::default();
-    let expected = entries.size_hint().0;
-    part.items.reserve(expected + expected / 8);
-    part.data.reserve(expected.saturating_mul(32));
+    // Too much is only addresses, not memory; growing would copy.
+    let expected = entries.size_hint().0.min(MAX_EXPECTED);
+    part.items.reserve(expected * 2);
+    part.data.reserve(expected * 128);
     let mut open: Vec<Open> = Vec::new();
     let mut last = "";
     for (name, value) in entries {
-        if name <= last {
+        let same = common_len(last.as_bytes(), name.as_bytes());
+        // Byte order, seen from the first byte that differs.
+        if name.as_bytes().get(same) <= last.as_bytes().get(same) {
             return Err(if name.starts_with('/') {
                 WriteError::OutOfOrder { name: name.to_owned() }
             } else {
@@ -324,7 +333,10 @@ fn tree<'a>(entries: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Part, 
         if name.len() > MAX_NAME_LEN {
             return Err(WriteError::NameTooLong { len_bytes: name.len() });
         }
-        close(&mut open, last, name);
+        // In byte order what a directory holds comes in one piece, so a directory once closed never comes again.
+        while open.last().is_some_and(|top| top.len > same) {
+            open.pop();
+        }
         last = name;
         let (parent, rest) = open_directories(&mut part, &mut open, name)?;
         part.names_len += name.len();
@@ -334,21 +346,6 @@ fn tree<'a>(entries: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Part, 
     Ok(part)
 }
 
-/// Closes the directories that `name` is not in. In byte order what a directory holds comes in one piece, so a
-/// directory once closed never comes again.
-fn close(open: &mut Vec<Open>, last: &str, name: &str) {
-    let (last, name) = (last.as_bytes(), name.as_bytes());
-    match open.last() {
-        Some(top) if name.starts_with(&last[..top.len]) => (),
-        _ => {
-            let same = last.iter().zip(name).take_while(|(a, b)| a == b).count();
-            while open.last().is_some_and(|top| top.len > same) {
-                open.pop();
-            }
-        }
-    }
-}
-
 /// Opens the directories of `name` that are not open, and returns the last of them and the rest of the name.
 fn open_directories<'a, 'o>(
     part: &mut Part,
@@ -356,12 +353,13 @@ fn open_directories<'a, 'o>(
     name: &'a str,
 ) -> Result<(&'o Open, &'a str), WriteError> {
     let not_a_key = || WriteError::NotAKey { name: name.to_owned() };
-    if name.as_bytes().contains(&0) {
-        return Err(not_a_key());
-    }
-    let mut rest = &name[open.last().map_or(0, |top| top.len)..];
-    while let Some(slash) = rest.bytes().position(|byte| byte == b'/') {
-        let (element, after) = rest.split_at(slash + 1);
+    let mut start = open.last().map_or(0, |top| top.len);
+    while let Some(len) = find_slash_or_zero(&name.as_bytes()[start..]) {
+        let at = start + len;
+        if name.as_bytes()[at] == 0 {
+            return Err(not_a_key());
+        }
+        let element = &name[start..=at];
         // Only the root directory is a slash alone.
         if open.is_empty() != (element == "/") {
             return Err(not_a_key());
@@ -370,13 +368,50 @@ fn open_directories<'a, 'o>(
             open.last().map_or((NO_PARENT, hash(b"")), |top| (top.index, top.hash));
         let hash = hash_extend(parent_hash, element.as_bytes());
         let index = part.add(hash, parent, element, LIST).map_err(|error| of_name(error, name))?;
-        open.push(Open { index, hash, len: name.len() - after.len() });
-        rest = after;
+        start = at + 1;
+        open.push(Open { index, hash, len: start });
     }
+    let rest = &name[start..];
     match open.last() {
         Some(parent) if !rest.is_empty() => Ok((parent, rest)),
         _ => Err(not_a_key()),
     }
+}
+
+const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+const HIGH_BITS: u64 = LOW_BITS << 7;
+
+/// Returns where the first slash or zero byte is, looking at eight bytes at once: names are most of the work.
+#[inline]
+fn find_slash_or_zero(bytes: &[u8]) -> Option<usize> {
+    let is_end = |byte: &u8| matches!(byte, 0 | b'/');
+    let (eights, rest) = bytes.as_chunks::<8>();
+    for (index, eight) in eights.iter().enumerate() {
+        let word = u64::from_le_bytes(*eight);
+        let slashes = word ^ (LOW_BITS * b'/' as u64);
+        // The lowest high bit of each is that of the first zero byte; what is above it may be wrong.
+        let zeros = |word: u64| word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS;
+        let found = zeros(word) | zeros(slashes);
+        if found != 0 {
+            return Some(index * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    rest.iter().position(is_end).map(|at| bytes.len() - rest.len() + at)
+}
+
+/// Returns how many bytes at the beginning are the same.
+#[inline]
+fn common_len(a: &[u8], b: &[u8]) -> usize {
+    let (a_eights, b_eights) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    let mut same = 0;
+    for (a, b) in a_eights.iter().zip(b_eights) {
+        let different = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if different != 0 {
+            return same + different.trailing_zeros() as usize / 8;
+        }
+        same += 8;
+    }
+    same + a[same..].iter().zip(&b[same..]).take_while(|(a, b)| a == b).count()
 }
 
 /// Says how long the whole name is, where only a part of it was known.

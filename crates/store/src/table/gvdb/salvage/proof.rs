@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::layout::{Item, Span, hash, hash_before, names_limit};
+use super::super::layout::{Item, hash, hash_before, names_limit};
 use super::super::names::Names;
 use super::super::read::Table;
 
