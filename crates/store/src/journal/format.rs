@@ -24,6 +24,7 @@ const HEADER_LEN: usize = 40;
 const FRAME_MAGIC: [u8; 4] = *b"UJF1";
 const FRAME_HEADER_LEN: usize = 40;
 const ALIGNMENT: usize = 8;
+static ZEROS: [u8; 4096] = [0; 4096];
 
 /// What a header slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,21 +145,25 @@ pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
             Slot::Valid(_) | Slot::Broken => {}
         }
     }
-    let Some((header, slot)) = newest else { return without_header(bytes) };
-    if let Some(frame) = frames(bytes, FRAMES_AT)
-        .filter(|frame| frame.salt == header.salt)
-        .max_by_key(|frame| frame.epoch)
-        .filter(|frame| frame.epoch > header.epoch)
+    let frames: Vec<Frame<'_>> = frames(bytes, FRAMES_AT).collect();
+    let Some((header, slot)) = newest else {
+        // Both headers are lost: the file's last epoch is what is left.
+        let last = frames.iter().max_by_key(|frame| frame.epoch).ok_or(Unreadable::NotAJournal)?;
+        let header = Header { salt: last.salt, epoch: last.epoch, base: 0 };
+        return Ok(headless(&frames, header, 0));
+    };
+    let of_this_file = frames.iter().filter(|frame| frame.salt == header.salt);
+    if let Some(epoch) = of_this_file.map(|frame| frame.epoch).max()
+        && epoch > header.epoch
     {
         // The slot of the newer epoch was lost after frames were written under it: what the old slot stands for
         // was given up long ago.
-        let lost = Header { epoch: frame.epoch, ..header };
-        return Ok(headless(bytes, lost, 1 - slot));
+        return Ok(headless(&frames, Header { epoch, ..header }, 1 - slot));
     }
     let mut contents =
         Contents { header, slot, records: Vec::new(), next: 0, end: FRAMES_AT, damage: None };
     let mut salvaged = Vec::new();
-    for frame in frames(bytes, FRAMES_AT).filter(|frame| frame.is_of(&header)) {
+    for frame in frames.iter().filter(|frame| frame.is_of(&header)) {
         if salvaged.is_empty() && frame.sequence == contents.next {
             contents.records.extend(frame.records().map(<[u8]>::to_vec));
             contents.next += 1;
@@ -173,19 +178,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
     Ok(contents)
 }
 
-/// Reads the frames of a journal that has lost both headers: those of the file's last epoch.
-fn without_header(bytes: &[u8]) -> Result<Contents, Unreadable> {
-    let newest = frames(bytes, FRAMES_AT).max_by_key(|frame| frame.epoch);
-    let Some(newest) = newest else { return Err(Unreadable::NotAJournal) };
-    let header = Header { salt: newest.salt, epoch: newest.epoch, base: 0 };
-    Ok(headless(bytes, header, 0))
-}
-
 /// Salvages everything of an epoch whose header is lost.
-fn headless(bytes: &[u8], header: Header, slot: usize) -> Contents {
-    let salvaged = frames(bytes, FRAMES_AT)
+fn headless(frames: &[Frame<'_>], header: Header, slot: usize) -> Contents {
+    let salvaged = frames
+        .iter()
         .filter(|frame| frame.is_of(&header))
-        .flat_map(|frame| frame.records().map(<[u8]>::to_vec).collect::<Vec<_>>())
+        .flat_map(|frame| frame.records().map(<[u8]>::to_vec))
         .collect();
     let damage = Some(Damage { offset: SLOT_AT[slot], salvaged });
     Contents { header, slot, records: Vec::new(), next: 0, end: FRAMES_AT, damage }
@@ -248,7 +246,9 @@ fn frames(bytes: &[u8], at: u64) -> impl Iterator<Item = Frame<'_>> {
                 at = usize_of(frame.end);
                 return Some(frame);
             }
-            at += ALIGNMENT;
+            // Most of a journal is zeros that wait for records.
+            let zeros = slice(bytes, at, ZEROS.len()).is_some_and(|block| block == ZEROS);
+            at += if zeros { ZEROS.len() } else { ALIGNMENT };
         }
         None
     })

@@ -206,8 +206,11 @@ impl Attempt<'_> {
             // A network file system may have renamed and lost the answer.
             match self.disk.stat(self.target) {
                 Ok(stat) if stat.identity == new.identity => {}
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    self.discard(temp);
+                // A temporary file that is still there to be removed was not renamed.
+                Err(error)
+                    if error.kind() != io::ErrorKind::NotFound
+                        && self.disk.remove(temp).is_err() =>
+                {
                     return Err(PublishError::Unknown { path: self.target.to_owned(), source });
                 }
                 Ok(_) | Err(_) => {

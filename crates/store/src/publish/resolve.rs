@@ -36,7 +36,10 @@ pub(super) fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// Makes the directories above `target` that are missing, the outermost first.
+/// Makes the directories above a target that is not there yet, and makes their names durable.
+///
+/// Those that exist are synced too: whoever made them, an earlier attempt of ours that failed half-way or another
+/// program a moment ago, may not have.
 pub(super) fn make_parents(disk: &dyn Disk, target: &Path, promise: Promise) -> io::Result<()> {
     let mut missing = Vec::new();
     let mut at = directory_of(target);
@@ -56,12 +59,29 @@ pub(super) fn make_parents(disk: &dyn Disk, target: &Path, promise: Promise) -> 
     for dir in missing.into_iter().rev() {
         match disk.create_dir(dir, 0o700) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            // Another process was quicker; its directory is as good, once it is durable.
+            // Another process was quicker; its directory is as good.
             Ok(()) | Err(_) => {}
         }
-        if promise == Promise::PowerCut {
-            disk.sync_dir(directory_of(dir))?;
-        }
     }
-    Ok(())
+    match promise {
+        Promise::PowerCut => sync_above(disk, directory_of(target)),
+        Promise::Process => Ok(()),
+    }
+}
+
+/// Makes the name of `dir` and those of the directories above it durable.
+fn sync_above(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let mut at = dir;
+    loop {
+        let above = directory_of(at);
+        if above == at {
+            return Ok(());
+        }
+        match disk.sync_dir(above) {
+            // What we may not even open we did not make, nor did anything of this user.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+            other => other?,
+        }
+        at = above;
+    }
 }

@@ -1,1 +1,0 @@
-//! A simulated disk that explores every crash state and every failing call.

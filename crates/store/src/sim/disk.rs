@@ -1,0 +1,185 @@
+//! The calls of a simulated disk.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::SimDisk;
+use super::file::{SimFile, SimLog};
+use super::state::{Change, Dir, FileNode, How, Node, State};
+use crate::disk::{Disk, DiskFile, LogFile, Stat};
+
+impl Disk for SimDisk {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.call("read", path, |state, _| {
+            let number = state.find(path)?;
+            Ok(state.file(number)?.seen.to_vec())
+        })
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        self.call("stat", path, |state, _| {
+            let number = state.find(path)?;
+            stat_of(state, number)
+        })
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        self.call("read_link", path, |state, _| {
+            let (_, _, found) = state.place(path)?;
+            match state.node(found.ok_or(Errno::NOENT)?)? {
+                Node::Link(target) => Ok(target.clone()),
+                Node::Dir(_) | Node::File(_) => Err(Errno::INVAL.into()),
+            }
+        })
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        self.call("list", dir, |state, _| {
+            let number = state.find(dir)?;
+            Ok(state.dir(number)?.seen.keys().cloned().collect())
+        })
+    }
+
+    fn create_dir(&self, dir: &Path, _mode: u32) -> io::Result<()> {
+        self.call("create_dir", dir, |state, how| {
+            let (above, name) = free_name(state, dir)?;
+            let number = state.add(Node::Dir(Dir::default()));
+            state.dir(above)?.change(Change::Link(name, number), how);
+            Ok(())
+        })
+    }
+
+    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
+        let number = self.call("create", path, |state, how| {
+            let (above, name) = free_name(state, path)?;
+            let (mtime, ctime) = (state.ticks, state.ticks);
+            let mut file = FileNode::default();
+            (file.mode, file.mtime, file.ctime) = (mode, mtime, ctime);
+            let number = state.add(Node::File(file));
+            state.dir(above)?.change(Change::Link(name, number), how);
+            Ok(number)
+        })?;
+        Ok(Box::new(SimFile::new(self.clone(), number, path)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let number = self.call("open", path, |state, _| {
+            let number = state.find(path)?;
+            state.file(number)?;
+            Ok(number)
+        })?;
+        Ok(Box::new(SimFile::new(self.clone(), number, path)))
+    }
+
+    fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
+        let number = self.call("open_log", path, |state, how| {
+            let number = state.find(path)?;
+            state.file(number)?.sync(how);
+            Ok(number)
+        })?;
+        Ok(Box::new(SimLog::new(self.clone(), number, path)))
+    }
+
+    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call("copy_attributes", to, |state, how| {
+            let (from, to) = (state.find(from)?, state.find(to)?);
+            let (mode, owner) = {
+                let from = state.file(from)?;
+                (from.mode, from.owner)
+            };
+            let to = state.file(to)?;
+            if matches!(how, How::Partial | How::Whole) {
+                to.owner = owner;
+            }
+            if how == How::Whole {
+                to.mode = mode;
+            }
+            Ok(())
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call("rename", to, |state, how| {
+            let (dir, old, found) = state.place(from)?;
+            let number = found.ok_or(Errno::NOENT)?;
+            let (target, new, replaced) = state.place(to)?;
+            if dir != target {
+                return Err(Errno::XDEV.into());
+            }
+            if let Some(replaced) = replaced
+                && matches!(state.node(replaced)?, Node::Dir(_))
+            {
+                return Err(Errno::ISDIR.into());
+            }
+            state.dir(dir)?.change(Change::Rename(old, new, number), how);
+            if matches!(how, How::Partial | How::Whole) {
+                let ticks = state.ticks;
+                state.file(number)?.ctime = ticks;
+            }
+            Ok(())
+        })
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.call("remove", path, |state, how| unlink(state, path, how))
+    }
+
+    fn remove_abandoned(&self, path: &Path) -> io::Result<bool> {
+        self.call("remove_abandoned", path, |state, how| {
+            let (_, _, found) = state.place(path)?;
+            match state.node(found.ok_or(Errno::NOENT)?)? {
+                Node::File(file) if file.writers == 0 => unlink(state, path, how).map(|()| true),
+                Node::File(_) | Node::Dir(_) => Ok(false),
+                Node::Link(_) => Err(Errno::LOOP.into()),
+            }
+        })
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.call("sync_dir", dir, |state, how| {
+            let number = state.find(dir)?;
+            state.dir(number)?.sync(how);
+            Ok(())
+        })
+    }
+
+    fn token(&self) -> io::Result<u64> {
+        let mut state = self.lock();
+        state.tokens += 1;
+        // Spread over the whole range, and the same in every run.
+        Ok(state.tokens.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+}
+
+/// Describes a node.
+pub(super) fn stat_of(state: &State, number: u64) -> io::Result<Stat> {
+    let (kind, len, mode, owner, mtime_ns, ctime_ns) = match state.node(number)? {
+        Node::Dir(_) => (0o040_000, 0, 0o700, (0, 0), 0, 0),
+        Node::Link(_) => (0o120_000, 0, 0o777, (0, 0), 0, 0),
+        Node::File(file) => {
+            (0o100_000, file.seen.len(), file.mode, file.owner, file.mtime, file.ctime)
+        }
+    };
+    let len = len as u64;
+    Ok(Stat { identity: (1, number), len, mtime_ns, ctime_ns, mode: kind | mode, owner })
+}
+
+/// Finds the directory and the name for a file that must not be there.
+fn free_name(state: &State, path: &Path) -> io::Result<(u64, OsString)> {
+    match state.place(path)? {
+        (above, name, None) => Ok((above, name)),
+        (_, _, Some(_)) => Err(Errno::EXIST.into()),
+    }
+}
+
+fn unlink(state: &mut State, path: &Path, how: How) -> io::Result<()> {
+    let (dir, name, found) = state.place(path)?;
+    if matches!(state.node(found.ok_or(Errno::NOENT)?)?, Node::Dir(_)) {
+        return Err(Errno::ISDIR.into());
+    }
+    state.dir(dir)?.change(Change::Unlink(name), how);
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! Runs a protocol with every call failing in every way, and looks at every disk that results.
+
+use rustix::io::Errno;
+
+use super::{Effect, SimDisk};
+
+/// How much was explored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Explored {
+    /// How often the protocol was run.
+    pub runs: usize,
+    /// How many disks were looked at after a power cut.
+    pub images: usize,
+}
+
+/// Runs `protocol` on disks made by `seeded` and checks every outcome.
+///
+/// The runs: one without a fault; for each call one in which it and all after it fail, as when the disk goes or the
+/// power is cut during it; for each call and each [`Effect`] one in which only it fails, and for each of those again
+/// one for each later call at which the disk goes. After each run `running` is asked about the disk as readers see it
+/// while the machine goes on, and `restarted` about each disk that a power cut at that moment may leave. Both get what
+/// the protocol returned.
+///
+/// # Errors
+///
+/// The first complaint, with the calls that led to it.
+pub fn explore<A>(
+    seeded: impl Fn() -> SimDisk,
+    protocol: impl Fn(&SimDisk) -> A,
+    running: impl Fn(&SimDisk, &A) -> Result<(), String>,
+    restarted: impl Fn(&SimDisk, &A) -> Result<(), String>,
+) -> Result<Explored, String> {
+    let mut explored = Explored::default();
+    let mut run = |fail: Option<(u64, Effect)>, stop: Option<u64>| -> Result<u64, String> {
+        let disk = seeded();
+        if let Some((call, effect)) = fail {
+            disk.fail_call(call, Errno::IO.raw_os_error(), effect);
+        }
+        if let Some(call) = stop {
+            disk.stop_at(call, Errno::IO.raw_os_error());
+        }
+        let answer = protocol(&disk);
+        let calls = disk.calls();
+        let context = |complaint: String| {
+            let history = disk.history().join("\n  ");
+            format!("{complaint}\nfailing {fail:?}, stopped at {stop:?}, after\n  {history}")
+        };
+        explored.runs += 1;
+        let now = disk.fork();
+        now.heal();
+        running(&now, &answer).map_err(context)?;
+        for image in disk.after_power_cut().map_err(|error| context(error.to_string()))? {
+            explored.images += 1;
+            restarted(&image, &answer)
+                .map_err(|complaint| context(format!("after a power cut: {complaint}")))?;
+        }
+        Ok(calls)
+    };
+    let calls = run(None, None)?;
+    for stop in 0..calls {
+        run(None, Some(stop))?;
+    }
+    for call in 0..calls {
+        for effect in [Effect::Nothing, Effect::Partial, Effect::Whole] {
+            let calls = run(Some((call, effect)), None)?;
+            for stop in call + 1..calls {
+                run(Some((call, effect)), Some(stop))?;
+            }
+        }
+    }
+    Ok(explored)
+}

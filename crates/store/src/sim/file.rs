@@ -1,0 +1,149 @@
+//! Open files of a simulated disk.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::SimDisk;
+use super::disk::stat_of;
+use super::state::{FileNode, How, SECTOR, State};
+use crate::disk::{DiskFile, LogFile, Stat};
+
+/// An open file; it keeps the file locked.
+#[derive(Debug)]
+pub(super) struct SimFile {
+    disk: SimDisk,
+    number: u64,
+    path: PathBuf,
+}
+
+impl SimFile {
+    pub(super) fn new(disk: SimDisk, number: u64, path: &Path) -> SimFile {
+        if let Ok(file) = disk.lock().file(number) {
+            file.writers += 1;
+        }
+        SimFile { disk, number, path: path.to_owned() }
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        if let Ok(file) = self.disk.lock().file(self.number) {
+            file.writers = file.writers.saturating_sub(1);
+        }
+    }
+}
+
+impl DiskFile for SimFile {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let at = usize::try_from(offset).map_err(|_| Errno::FBIG)?;
+        self.disk.call("write", &self.path, |state, how| {
+            let ticks = state.ticks;
+            let file = state.file(self.number)?;
+            file.write(at, bytes, how);
+            (file.mtime, file.ctime) = (ticks, ticks);
+            Ok(())
+        })
+    }
+
+    fn reserve(&mut self, _len: u64) -> io::Result<()> {
+        self.disk.call("reserve", &self.path, |_, _| Ok(()))
+    }
+
+    fn share_from(&mut self, from: &Path) -> io::Result<()> {
+        self.disk.call("share", &self.path, |state, how| {
+            if !state.shares {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            fill_from(state, self.number, from, how)
+        })
+    }
+
+    fn copy_from(&mut self, from: &Path) -> io::Result<()> {
+        self.disk.call("copy", &self.path, |state, how| fill_from(state, self.number, from, how))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.disk.call("sync", &self.path, |state, how| {
+            state.file(self.number)?.sync(how);
+            Ok(())
+        })
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        self.disk.call("fstat", &self.path, |state, _| stat_of(state, self.number))
+    }
+}
+
+fn fill_from(state: &mut State, number: u64, from: &Path, how: How) -> io::Result<()> {
+    let source = state.find(from)?;
+    let bytes = state.file(source)?.seen.clone();
+    state.file(number)?.write(0, &bytes, how);
+    Ok(())
+}
+
+/// A log of sectors.
+#[derive(Debug)]
+pub(super) struct SimLog {
+    disk: SimDisk,
+    number: u64,
+    path: PathBuf,
+}
+
+impl SimLog {
+    pub(super) fn new(disk: SimDisk, number: u64, path: &Path) -> SimLog {
+        SimLog { disk, number, path: path.to_owned() }
+    }
+
+    fn change(&self, what: &str, change: impl FnOnce(&mut FileNode, How)) -> io::Result<()> {
+        self.disk.call(what, &self.path, |state, how| {
+            change(state.file(self.number)?, how);
+            Ok(())
+        })
+    }
+}
+
+impl LogFile for SimLog {
+    fn block_len(&self) -> usize {
+        SECTOR
+    }
+
+    fn len(&self) -> u64 {
+        self.disk.lock().file(self.number).map_or(0, |file| file.seen.len() as u64)
+    }
+
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        self.disk.call("log read", &self.path, |state, _| {
+            let file = state.file(self.number)?;
+            file.drop_clean();
+            Ok(file.seen.to_vec())
+        })
+    }
+
+    fn extend(&mut self, len: u64) -> io::Result<()> {
+        let len = usize::try_from(len).map_err(|_| Errno::FBIG)?;
+        self.change("log extend", |file, how| {
+            let old = file.seen.len();
+            file.write(old, &vec![0; len.saturating_sub(old)], how);
+            file.sync(how);
+        })
+    }
+
+    fn write_blocks(&mut self, at: u64, blocks: &[u8]) -> io::Result<()> {
+        let at = usize::try_from(at).map_err(|_| Errno::FBIG)?;
+        if !at.is_multiple_of(SECTOR) || !blocks.len().is_multiple_of(SECTOR) {
+            return Err(Errno::INVAL.into());
+        }
+        self.change("log write", |file, how| file.write_through(at, blocks, how))
+    }
+
+    fn write_cached(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let at = usize::try_from(at).map_err(|_| Errno::FBIG)?;
+        self.change("log write_cached", |file, how| file.write(at, bytes, how))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.change("log sync", FileNode::sync)
+    }
+}
