@@ -121,43 +121,37 @@ pub struct Updated {
     pub result: Result<(), CompileError>,
 }
 
-/// Returns the settings that the entries of a key file give below directory `dir`, in the order of the file.
+/// Returns the settings that the entries of a key file give below directory `dir`, in the order of the file, or what
+/// is wrong with an entry.
 ///
 /// Entries for a locale that is not among `languages` are left out, as GLib leaves them out.
-///
-/// # Errors
-///
-/// The first entry that is no setting.
-pub fn settings(
-    file: &KeyFile,
-    dir: &str,
-    languages: &[String],
-) -> Result<Vec<(String, Variant)>, EntryError> {
-    let mut found = Vec::new();
-    for group in file.groups() {
-        let base = if group == "/" { dir.to_owned() } else { format!("{dir}{group}/") };
-        for (key, value) in file.entries(group) {
-            let foreign = |locale| !languages.iter().any(|l| l.eq_ignore_ascii_case(locale));
-            if keyfile::translation(key).is_some_and(foreign) {
-                continue;
-            }
-            let names = || (group.to_owned(), key.to_owned());
-            let path = format!("{base}{key}");
-            if let Err(error) = Shape::Key.check(&path) {
-                let (group, key) = names();
-                return Err(EntryError::Path { group, key, error });
-            }
-            match Variant::parse(None, value) {
-                Ok(parsed) => found.push((path, parsed)),
-                Err(error) => {
-                    let (group, key) = names();
-                    let value = value.to_owned();
-                    return Err(EntryError::Value { group, key, value, error });
-                }
-            }
+pub fn settings<'a>(
+    file: &'a KeyFile,
+    dir: &'a str,
+    languages: &'a [String],
+) -> impl Iterator<Item = Result<(String, Variant), EntryError>> + 'a {
+    let is_wanted = |key: &str| {
+        let foreign = |locale| !languages.iter().any(|l| l.eq_ignore_ascii_case(locale));
+        !keyfile::translation(key).is_some_and(foreign)
+    };
+    let entries = file
+        .groups()
+        .flat_map(move |group| file.entries(group).map(move |(key, value)| (group, key, value)));
+    entries.filter(move |(_, key, _)| is_wanted(key)).map(move |(group, key, value)| {
+        let path = match group {
+            "/" => format!("{dir}{key}"),
+            _ => format!("{dir}{group}/{key}"),
+        };
+        let names = || (group.to_owned(), key.to_owned());
+        if let Err(error) = Shape::Key.check(&path) {
+            let (group, key) = names();
+            return Err(EntryError::Path { group, key, error });
         }
-    }
-    Ok(found)
+        Variant::parse(None, value).map(|value| (path, value)).map_err(|error| {
+            let (group, key) = names();
+            EntryError::Value { group, key, value: value.to_owned(), error }
+        })
+    })
 }
 
 /// Reads a directory of key files and its `locks`. Of a key in several files the last file's value counts.
@@ -176,9 +170,9 @@ pub fn read(disk: &dyn Disk, dir: &Path, languages: &[String]) -> Result<KeyFile
             disk.read(&path).map_err(|source| CompileError::File { file: name(), source })?;
         let file =
             KeyFile::parse(&text).map_err(|error| CompileError::KeyFile { file: name(), error })?;
-        let found = settings(&file, "/", languages)
-            .map_err(|error| CompileError::Entry { file: name(), error })?;
-        for (path, value) in found {
+        for setting in settings(&file, "/", languages) {
+            let (path, value) =
+                setting.map_err(|error| CompileError::Entry { file: name(), error })?;
             files.values.entry(path).or_insert(value);
         }
     }
@@ -266,6 +260,9 @@ fn put(disk: &dyn Disk, output: &Path, files: &KeyFiles) -> Result<(), CompileEr
     let image = gvdb::write(entries, &Image { locks: &locks, generation: None })
         .map_err(CompileError::Image)?;
     let failed = |error| CompileError::Publish { path: output.to_owned(), error };
+    // A plain name has no directory that could be synced.
+    let plain = output.parent().is_none_or(|parent| parent.as_os_str().is_empty());
+    let output = if plain { &Path::new(".").join(output) } else { output };
     // A database of the administrator's is for all users, so a new one is made with the mode of an ordinary file
     // before it is published; until then it is as good as missing. A directory is not made: a typing error would be.
     let is_new = match disk.create(output, 0o666) {

@@ -40,7 +40,9 @@ struct Group {
     name: Box<str>,
     /// A removed entry leaves a gap, so that the places in `keys` stay right.
     lines: Vec<Line>,
+    /// Where the entry is that counts for a key.
     keys: HashMap<Box<str>, usize>,
+    has_repeated: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -63,7 +65,7 @@ impl KeyFile {
         KeyFile::default()
     }
 
-    /// Reads a key file. Repeated groups are joined; of repeated keys the last value counts.
+    /// Reads a key file. Repeated groups are joined; of a repeated key the last value counts.
     ///
     /// # Errors
     ///
@@ -95,22 +97,20 @@ impl KeyFile {
         self.entries(group).map(|(key, _)| key)
     }
 
-    /// Returns the keys of a group with their values, in order.
+    /// Returns the keys of a group with their values, in order; a repeated key each time with the value that counts.
     pub fn entries(&self, group: &str) -> impl Iterator<Item = (&str, &str)> {
-        self.group(group).into_iter().flat_map(|group| &group.lines).filter_map(|line| match line {
-            Line::Entry { key, value, .. } => Some((&**key, &**value)),
-            Line::Other(_) | Line::Gap => None,
+        self.group(group).into_iter().flat_map(|group| {
+            group.lines.iter().filter_map(|line| match line {
+                Line::Entry { key, .. } => Some((&**key, group.get(key)?)),
+                Line::Other(_) | Line::Gap => None,
+            })
         })
     }
 
     /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, group: &str, key: &str) -> Option<&str> {
-        let group = self.group(group)?;
-        match &group.lines[*group.keys.get(key)?] {
-            Line::Entry { value, .. } => Some(value),
-            Line::Other(_) | Line::Gap => None,
-        }
+        self.group(group)?.get(key)
     }
 
     /// Sets a value; a new key goes to the end of its group, a new group to the end of the file after a blank line.
@@ -133,8 +133,7 @@ impl KeyFile {
             }
         };
         if let Some(group) = &mut self.groups[at] {
-            let at = group.place_of_new_entry();
-            group.put(key, value, None, at);
+            group.set(key, value);
         }
         Ok(())
     }
@@ -146,6 +145,10 @@ impl KeyFile {
         };
         let Some(at) = group.keys.remove(key) else { return false };
         group.lines[at] = Line::Gap;
+        if group.has_repeated {
+            let repeated = |line: &Line| matches!(line, Line::Entry { key: k, .. } if **k == *key);
+            group.lines.iter_mut().filter(|line| repeated(line)).for_each(|line| *line = Line::Gap);
+        }
         true
     }
 
@@ -184,6 +187,7 @@ impl KeyFile {
             name: name.into(),
             lines: Vec::new(),
             keys: HashMap::new(),
+            has_repeated: false,
         }));
         self.by_name.insert(name.into(), at);
         at
@@ -240,7 +244,7 @@ impl KeyFile {
         }
         let raw = std::str::from_utf8(text).is_err().then(|| text.into());
         if let Some(group) = &mut self.groups[at] {
-            group.put(&key, &value, raw, group.lines.len());
+            group.push(&key, &value, raw);
         }
         Ok(())
     }
@@ -257,13 +261,27 @@ pub fn translation(key: &str) -> Option<&str> {
 }
 
 impl Group {
-    /// Replaces an entry, or inserts it at line `at`; no entry may stand at or behind `at`.
-    fn put(&mut self, key: &str, value: &str, raw: Option<Box<[u8]>>, at: usize) {
-        let entry = Line::Entry { key: key.into(), value: value.into(), raw };
+    fn get(&self, key: &str) -> Option<&str> {
+        match self.lines.get(*self.keys.get(key)?)? {
+            Line::Entry { value, .. } => Some(value),
+            Line::Other(_) | Line::Gap => None,
+        }
+    }
+
+    /// Adds an entry as it was read; it counts from now on.
+    fn push(&mut self, key: &str, value: &str, raw: Option<Box<[u8]>>) {
+        self.has_repeated |= self.keys.insert(key.into(), self.lines.len()).is_some();
+        self.lines.push(Line::Entry { key: key.into(), value: value.into(), raw });
+    }
+
+    /// Replaces the entry that counts, or adds one.
+    fn set(&mut self, key: &str, value: &str) {
+        let entry = Line::Entry { key: key.into(), value: value.into(), raw: None };
         if let Some(&at) = self.keys.get(key) {
             self.lines[at] = entry;
             return;
         }
+        let at = self.place_of_new_entry();
         self.keys.insert(key.into(), at);
         self.lines.insert(at, entry);
     }
@@ -353,8 +371,14 @@ mod tests {
     fn repeated_groups_are_joined_and_the_last_value_counts() {
         let file = KeyFile::parse(b"[a]\nx=1\n[b]\nx=2\n[a]\nx=3\ny=4\n").unwrap();
         assert_eq!(file.groups().collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(file.keys("a").collect::<Vec<_>>(), ["x", "y"]);
+        let entries: Vec<_> = file.entries("a").collect();
+        assert_eq!(entries, [("x", "3"), ("x", "3"), ("y", "4")], "as often as they are there");
         assert_eq!(file.get("a", "x"), Some("3"));
+        let mut changed = file.clone();
+        changed.set("a", "x", "5").unwrap();
+        assert_eq!(text(&changed), "[a]\nx=1\nx=5\ny=4\n[b]\nx=2\n");
+        assert!(changed.remove_key("a", "x"));
+        assert_eq!(text(&changed), "[a]\ny=4\n[b]\nx=2\n", "a removed key does not come back");
     }
 
     #[test]

@@ -175,10 +175,10 @@ impl Client {
     ///
     /// Nothing was changed: a path is not one, or a key cannot be written. A reset is always taken.
     pub fn change(&self, changes: &Changeset) -> Result<(), ChangeError> {
-        let has_effect = self.0.check(changes)?;
         if changes.is_empty() {
             return Ok(());
         }
+        let has_effect = self.0.check(changes)?;
         let send = {
             let mut queue = lock(&self.0.queue);
             queue.pending.get_or_insert_default().apply(changes);
@@ -200,10 +200,10 @@ impl Client {
     ///
     /// Nothing was changed, or the service said what was.
     pub fn change_and_wait(&self, changes: &Changeset) -> Result<String, ChangeError> {
-        self.0.check(changes)?;
         if changes.is_empty() {
             return Ok(String::new());
         }
+        self.0.check(changes)?;
         let Some(object_path) = self.0.object_path() else {
             return Err(self.0.not_writable(changes));
         };

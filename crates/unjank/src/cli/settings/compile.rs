@@ -15,11 +15,11 @@ pub(super) const SYSTEM_DATABASES: &str = "/etc/dconf/db";
 
 /// Compiles one directory.
 pub(super) fn one(output: &Path, dir: &Path) -> Result<(), Error> {
-    let what = || format!("compile {}", dir.display());
-    let output = std::path::absolute(output)
-        .map_err(|error| Error::new(Kind::Dconf, what()).because(error))?;
-    compile::compile(&*store::disk::real(), &output, dir, &environment::languages())
-        .map_err(|error| Error::new(Kind::Dconf, what()).because(error.to_string()))
+    compile::compile(&*store::disk::real(), output, dir, &environment::languages()).map_err(
+        |error| {
+            Error::new(Kind::Dconf, format!("compile {}", dir.display())).because(error.to_string())
+        },
+    )
 }
 
 /// Compiles every `X.d` in a directory and tells readers on the system bus.

@@ -194,10 +194,8 @@ const COMMANDS: [Command; 13] = [
             let suffix = call.word("suffix")?;
             let path = call.word("path")?;
             call.end()?;
-            let mut session = call.session();
-            read::complete(&mut session.reader, suffix, path, call.out)?;
-            session.warn();
-            Ok(())
+            let voice = call.voice.clone();
+            Ok(read::complete(|| Session::open(voice), suffix, path, call.out)?)
         },
         about: "",
         arguments: " SUFFIX PATH ",

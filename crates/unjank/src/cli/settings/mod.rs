@@ -188,11 +188,7 @@ impl Command {
             Command::Compile { output, keyfile_dir } => compile::one(&output, &keyfile_dir)?,
             Command::Update { db_dir } => compile::all(&Voice::Unjank, &db_dir)?,
             Command::Blame => watch::blame(&Voice::Unjank, out)?,
-            Command::Complete { suffix, path } => {
-                let mut session = open();
-                read::complete(&mut session.reader, &suffix, &path, out)?;
-                session.warn();
-            }
+            Command::Complete { suffix, path } => read::complete(open, &suffix, &path, out)?,
         }
         Ok(Verdict::Yes)
     }

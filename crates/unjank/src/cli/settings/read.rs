@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use session::settings::client::{Key, Reader, Which};
+use session::settings::client::{Key, Which};
 use session::settings::keyfile::KeyFile;
 
 use super::session::{Session, Voice};
@@ -62,7 +62,7 @@ pub(super) fn dump(session: &mut Session, dir: &str, out: &mut dyn Write) -> Res
             Some(group) => group,
         };
         let (dirs, keys): (Vec<_>, Vec<_>) =
-            session.reader.list(&at).into_iter().partition(|name| name.ends_with('/'));
+            list(session, &at).into_iter().partition(|name| name.ends_with('/'));
         for key in keys {
             let path = format!("{at}{key}");
             let Some(value) = session.reader.get(&path).map(|value| value.to_variant()) else {
@@ -94,7 +94,7 @@ fn left_out(voice: &Voice, path: &str) {
 
 /// Prints what can follow the beginning of a path, for a shell: only names that end in `suffix`.
 pub(super) fn complete(
-    reader: &mut Reader,
+    open: impl FnOnce() -> Session,
     suffix: &str,
     path: &str,
     out: &mut dyn Write,
@@ -107,7 +107,7 @@ pub(super) fn complete(
         return Ok(());
     }
     let dir = &path[..=path.rfind('/').unwrap_or(0)];
-    for name in reader.list(dir) {
+    for name in list(&mut open(), dir) {
         let full = format!("{dir}{name}");
         if full.starts_with(path) && name.ends_with(suffix) {
             // A directory goes on; behind a key the next word begins.

@@ -44,10 +44,9 @@ pub(super) fn load(open: impl FnOnce() -> Session, dir: &str, locked: Locked) ->
     io::stdin().lock().read_to_end(&mut text).map_err(|error| cannot().because(error))?;
     let file = KeyFile::parse(&text).map_err(|error| cannot().because(error))?;
     let mut session = open();
-    let values = compile::settings(&file, dir, &environment::languages())
-        .map_err(|error| cannot().because(error))?;
     let mut changes = Changeset::default();
-    for (path, value) in values {
+    for setting in compile::settings(&file, dir, &environment::languages()) {
+        let (path, value) = setting.map_err(|error| cannot().because(error))?;
         if locked == Locked::Skip && !session.reader.is_writable(&path) {
             session.warn();
             ignored(&session.voice, &path);
