@@ -2,18 +2,24 @@
 //!
 //! libdconf has one request in flight and merges what comes meanwhile into the next one. So a later reply to the
 //! chatty program is all it takes; nobody else waits, and the commit that is put off is never made.
+//!
+//! Merging saves something only where a value replaces one that was written a moment ago, as a slider or a window that
+//! stores its size does. So only such commits count: a script that writes a thousand different keys, and waits for
+//! each, is never held up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 /// When a sender counts as chatty and how long its reply then waits.
 ///
 /// Two leaky buckets per sender, one in commits and one in bytes of image. As long as both hold, nothing is delayed.
+/// Only repeated commits go into them: those whose every key is among the last that the sender wrote.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pacing {
-    /// Commits that a sender may make at once.
+    /// Repeated commits that a sender may make at once.
     pub burst: u32,
-    /// Commits per second that a sender may make for ever.
+    /// Repeated commits per second that a sender may make for ever.
     pub per_second: f64,
     /// Image bytes that a sender may have written at once.
     pub burst_bytes: u64,
@@ -43,7 +49,15 @@ impl Default for Pacing {
 #[derive(Debug)]
 pub struct Pacer {
     pacing: Pacing,
-    senders: HashMap<Box<str>, Buckets>,
+    senders: HashMap<Box<str>, Account>,
+}
+
+/// What is known of a sender.
+#[derive(Debug, Default)]
+struct Account {
+    buckets: Buckets,
+    /// Hashes of the paths that it changed last, the oldest first.
+    written: VecDeque<u64>,
 }
 
 /// What a sender has put into its buckets and what has not leaked out yet.
@@ -57,6 +71,9 @@ struct Buckets {
 /// Senders above which those that owe nothing are forgotten.
 const MANY: usize = 256;
 
+/// Paths that are remembered per sender.
+const WRITTEN: usize = 64;
+
 impl Pacer {
     /// Starts with every sender's buckets empty.
     #[must_use]
@@ -64,30 +81,39 @@ impl Pacer {
         Pacer { pacing, senders: HashMap::new() }
     }
 
-    /// Counts a commit of an image of `bytes` bytes and returns how long it is to be put off.
-    pub fn charge(&mut self, sender: &str, bytes: usize, now: Duration) -> Duration {
+    /// Counts a commit that changes `paths` and writes an image of `bytes` bytes, and returns how long it is to be put off.
+    pub fn charge<P: AsRef<str>>(
+        &mut self,
+        sender: &str,
+        paths: &[P],
+        bytes: usize,
+        now: Duration,
+    ) -> Duration {
+        let pacing = self.pacing;
         if self.senders.len() >= MANY {
-            let pacing = self.pacing;
-            self.senders.retain(|_, buckets| buckets.leak(&pacing, now).commits > 0.0);
+            self.senders.retain(|_, account| account.buckets.leak(&pacing, now).commits > 0.0);
         }
-        let Pacing { burst, burst_bytes, longest, .. } = self.pacing;
-        let mut buckets = self.senders.get(sender).copied().unwrap_or_default();
-        buckets = buckets.leak(&self.pacing, now);
+        let account = self.senders.entry(sender.into()).or_default();
+        account.buckets = account.buckets.leak(&pacing, now);
+        if !account.repeats(paths) {
+            return Duration::ZERO;
+        }
         // A sender that has just stopped must not pay for minutes: what it owes is limited.
-        let most = longest.as_secs_f64() * 4.0;
+        let most = pacing.longest.as_secs_f64() * 4.0;
+        let buckets = &mut account.buckets;
         buckets.commits =
-            (buckets.commits + 1.0).min(f64::from(burst) + most * self.pacing.per_second + 1.0);
+            (buckets.commits + 1.0).min(f64::from(pacing.burst) + most * pacing.per_second + 1.0);
         buckets.bytes = (buckets.bytes + float(bytes as u64))
-            .min(float(burst_bytes) + most * self.pacing.bytes_per_second);
-        self.senders.insert(sender.into(), buckets);
+            .min(float(pacing.burst_bytes) + most * pacing.bytes_per_second);
+        let buckets = *buckets;
         self.owed(buckets)
     }
 
     /// Returns how long a commit of this sender would be put off now, and counts nothing.
     #[must_use]
     pub fn delay(&self, sender: &str, now: Duration) -> Duration {
-        let buckets = self.senders.get(sender).copied().unwrap_or_default();
-        self.owed(buckets.leak(&self.pacing, now))
+        let buckets = self.senders.get(sender).map(|account| account.buckets);
+        self.owed(buckets.unwrap_or_default().leak(&self.pacing, now))
     }
 
     fn owed(&self, buckets: Buckets) -> Duration {
@@ -99,6 +125,27 @@ impl Pacer {
         }
         Duration::from_secs_f64(owed.min(self.pacing.longest.as_secs_f64()))
             .max(self.pacing.shortest)
+    }
+}
+
+impl Account {
+    /// Remembers that the sender changed these paths, and says whether it had changed all of them before.
+    fn repeats<P: AsRef<str>>(&mut self, paths: &[P]) -> bool {
+        let mut repeated = true;
+        for path in paths {
+            let mut hasher = DefaultHasher::new();
+            path.as_ref().hash(&mut hasher);
+            let hash = hasher.finish();
+            if self.written.contains(&hash) {
+                continue;
+            }
+            repeated = false;
+            if self.written.len() == WRITTEN {
+                self.written.pop_front();
+            }
+            self.written.push_back(hash);
+        }
+        repeated
     }
 }
 
@@ -132,7 +179,7 @@ mod tests {
     ) -> usize {
         let (mut now, mut writes) = (Duration::ZERO, 0);
         while now < until {
-            now += pacer.charge(sender, image, now) + work;
+            now += pacer.charge(sender, &["/slider"], image, now) + work;
             writes += 1;
         }
         writes
@@ -153,11 +200,25 @@ mod tests {
     fn the_first_writes_and_other_senders_are_never_delayed() {
         let mut pacer = Pacer::new(Pacing::default());
         for _ in 0..140 {
-            assert_eq!(pacer.charge(":1.5", 274_000, Duration::ZERO), Duration::ZERO);
+            assert_eq!(pacer.charge(":1.5", &["/slider"], 274_000, Duration::ZERO), Duration::ZERO);
         }
         written(&mut pacer, ":1.5", 274_000, Duration::from_millis(1), Duration::from_secs(5));
         assert!(pacer.delay(":1.5", Duration::from_secs(5)) >= Duration::from_millis(50));
-        assert_eq!(pacer.charge(":1.6", 274_000, Duration::from_secs(5)), Duration::ZERO);
+        assert_eq!(
+            pacer.charge(":1.6", &["/slider"], 274_000, Duration::from_secs(5)),
+            Duration::ZERO
+        );
+    }
+
+    #[test]
+    fn a_script_that_writes_different_keys_is_never_delayed() {
+        let mut pacer = Pacer::new(Pacing::default());
+        for key in 0..10_000 {
+            let paths = [format!("/a/{key}"), "/a/last".into()];
+            assert_eq!(pacer.charge(":1.5", &paths, 1 << 20, Duration::ZERO), Duration::ZERO);
+        }
+        let remembered = pacer.senders.values().map(|account| account.written.len()).sum::<usize>();
+        assert!(remembered <= WRITTEN);
     }
 
     #[test]
@@ -171,7 +232,10 @@ mod tests {
     fn forgotten_senders_take_no_memory() {
         let mut pacer = Pacer::new(Pacing::default());
         for sender in 0..10_000_u64 {
-            pacer.charge(&format!(":1.{sender}"), 1000, Duration::from_secs(sender));
+            for _ in 0..2 {
+                let now = Duration::from_secs(sender);
+                pacer.charge(&format!(":1.{sender}"), &["/a"], 1000, now);
+            }
         }
         assert!(pacer.senders.len() <= MANY);
     }

@@ -174,7 +174,7 @@ impl<T> Engine<T> {
         live.gather(request, now, |effective| match pacer {
             None => Duration::ZERO,
             Some(pacer) if effective.is_empty() => pacer.delay(&sender, now),
-            Some(pacer) => pacer.charge(&sender, bytes, now),
+            Some(pacer) => pacer.charge(&sender, &effective.paths, bytes, now),
         });
         let settled = live.settle();
         self.answer(settled);
