@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 #[path = "../../../fuzz/src/gvariant.rs"]
-#[expect(missing_docs, unreachable_pub, reason = "the file belongs to another crate")]
+#[expect(unreachable_pub, reason = "the file belongs to another crate")]
 mod gvariant;
 
 use std::panic::catch_unwind;

@@ -1,5 +1,9 @@
 //! Everything that GVariant bytes and texts may be, compared with the GLib of this machine.
-#![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may fail where it stands, and says what it compared"
+)]
 
 mod peer;
 mod random;
@@ -68,7 +72,7 @@ fn values_have_the_bytes_and_the_text_that_glib_gives_them() {
 
 fn compare_values(peer: &Peer, mut random: Random) {
     let (mut values, mut questions) = (Vec::new(), Vec::new());
-    for _ in 0..6000 {
+    for _ in 0..3000 {
         let ty = random.ty(4);
         let ty = Type::parse(&ty).unwrap();
         let value = random.value(ty);
@@ -107,7 +111,7 @@ fn damaged_bytes_read_as_glib_reads_them() {
 
 fn compare_damaged(peer: &Peer, mut random: Random) {
     let mut questions = Vec::new();
-    for _ in 0..40_000 {
+    for _ in 0..15_000 {
         let text = random.ty(4);
         let mut bytes = random.value(Type::parse(&text).unwrap()).view().bytes().to_vec();
         random.damage(&mut bytes);
@@ -143,7 +147,7 @@ fn compare_damaged(peer: &Peer, mut random: Random) {
         assert_eq!(ours.view().to_variant(), ours);
     }
     println!("{changed} of {} were not normal form, {refused} refused", questions.len() / 3);
-    assert!(changed > 10_000, "too few cases were damaged for this to mean anything");
+    assert!(changed > 5000, "too few cases were damaged for this to mean anything");
 }
 
 #[test]
@@ -154,7 +158,7 @@ fn texts_parse_as_glib_parses_them() {
 
 fn compare_texts(peer: &Peer, mut random: Random) {
     let mut questions = Vec::new();
-    for case in 0..120_000 {
+    for case in 0..40_000 {
         let ty = random.ty(3);
         let mut text = if case % 2 == 0 {
             let value = random.value(Type::parse(&ty).unwrap());
@@ -181,7 +185,7 @@ fn compare_texts(peer: &Peer, mut random: Random) {
         good += usize::from(answer.flag);
     }
     println!("{good} of {} texts were values", questions.len());
-    assert!(good > 20_000, "too few texts were values for this to mean anything");
+    assert!(good > 6000, "too few texts were values for this to mean anything");
 }
 
 fn compare_parsed(asked: &Question, answer: &peer::Answer) {

@@ -2,8 +2,10 @@
 
 use super::super::ByteOrder;
 use super::Variant;
+use super::layout::Layout;
 use super::text_rules;
 use super::types::{Shape, Type};
+use super::value::Value;
 use super::view::View;
 use super::writer::Writer;
 
@@ -42,15 +44,18 @@ pub fn decode_changes(blob: &[u8]) -> Vec<(Box<str>, Option<Variant>)> {
     let whole = View::new(Type::CHANGES, blob, ByteOrder::NATIVE);
     // A copy of what is in order already would only cost time.
     let owned = (!whole.is_normal()).then(|| whole.to_variant());
-    let whole = owned.as_ref().map_or(whole, Variant::view);
-    whole.children().map(read_change).collect()
+    let bytes = owned.as_ref().map_or(blob, |whole| whole.view().bytes());
+    let layout = Layout::of(Type::CHANGES);
+    Value { layout: &layout, node: 0, bytes, depth: 0 }.children().map(read_change).collect()
 }
 
-fn read_change(entry: View<'_>) -> (Box<str>, Option<Variant>) {
+/// Reads one entry of an `a{smv}` in normal form.
+fn read_change(entry: Value<'_>) -> (Box<str>, Option<Variant>) {
     let mut parts = entry.children();
-    let path = parts.next().and_then(View::as_str).unwrap_or("");
-    let value = parts.next().and_then(|maybe| maybe.child(0)).and_then(View::as_variant);
-    (path.into(), value.map(View::to_variant))
+    let path = parts.next().map_or("", |path| text_rules::read(b's', path.bytes));
+    let value = parts.next().and_then(|maybe| maybe.children().next());
+    // What is in normal form in there is so on its own, and a variant is just the bytes of a `v`.
+    (path.into(), value.map(|value| Variant(value.bytes.into())))
 }
 
 #[cfg(test)]

@@ -209,25 +209,34 @@ impl Printer {
     fn string(&mut self, text: &str) {
         let quote = if text.contains('\'') { '"' } else { '\'' };
         self.out.push(quote);
-        for c in text.chars() {
-            match c {
-                '\x07' => self.out.push_str("\\a"),
-                '\x08' => self.out.push_str("\\b"),
-                '\x0c' => self.out.push_str("\\f"),
-                '\n' => self.out.push_str("\\n"),
-                '\r' => self.out.push_str("\\r"),
-                '\t' => self.out.push_str("\\t"),
-                '\x0b' => self.out.push_str("\\v"),
-                '\\' => self.out.push_str("\\\\"),
-                c if c == quote => self.out.extend(['\\', c]),
-                c if is_printable(c) => self.out.push(c),
-                c if u32::from(c) < 0x1_0000 => {
-                    self.display(format_args!("\\u{:04x}", u32::from(c)))
-                }
-                c => self.display(format_args!("\\U{:08x}", u32::from(c))),
+        // Most text needs no escape and is copied in runs.
+        let mut copied = 0;
+        for (at, c) in text.char_indices() {
+            if c != quote && c != '\\' && is_printable(c) {
+                continue;
             }
+            self.out.push_str(&text[copied..at]);
+            copied = at + c.len_utf8();
+            self.escape(c);
         }
+        self.out.push_str(&text[copied..]);
         self.out.push(quote);
+    }
+
+    fn escape(&mut self, c: char) {
+        self.out.push('\\');
+        match c {
+            '\x07' => self.out.push('a'),
+            '\x08' => self.out.push('b'),
+            '\x0c' => self.out.push('f'),
+            '\n' => self.out.push('n'),
+            '\r' => self.out.push('r'),
+            '\t' => self.out.push('t'),
+            '\x0b' => self.out.push('v'),
+            ' '..='~' => self.out.push(c),
+            c if u32::from(c) < 0x1_0000 => self.display(format_args!("u{:04x}", u32::from(c))),
+            c => self.display(format_args!("U{:08x}", u32::from(c))),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a serialised string, object path or signature must look like.
 
-use super::types::{MAX_DEPTH, scan};
+use super::types::{Letters, MAX_DEPTH, scan};
 
 /// Returns the text of a serialised string: valid UTF-8, one zero, at the end.
 pub(super) fn string(bytes: &[u8]) -> Option<&str> {
@@ -32,7 +32,7 @@ pub(super) fn is_object_path(text: &[u8]) -> bool {
 pub(super) fn is_signature(text: &[u8]) -> bool {
     let mut rest = text;
     while !rest.is_empty() {
-        match scan(rest, MAX_DEPTH, b"bynqiuxthdsogv") {
+        match scan(rest, MAX_DEPTH, Letters::Definite) {
             Some(end) => rest = &rest[end..],
             None => return false,
         }

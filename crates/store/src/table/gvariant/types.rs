@@ -58,6 +58,27 @@ impl<'a> Type<'a> {
         std::str::from_utf8(bytes).ok().filter(|_| is_type(bytes)).map(Type)
     }
 
+    /// Returns the one-letter type `letter`.
+    pub(super) fn of_letter(letter: u8) -> Option<Type<'static>> {
+        Some(match letter {
+            b'b' => Type::BOOLEAN,
+            b'y' => Type::BYTE,
+            b'n' => Type::INT16,
+            b'q' => Type::UINT16,
+            b'i' => Type::INT32,
+            b'u' => Type::UINT32,
+            b'x' => Type::INT64,
+            b't' => Type::UINT64,
+            b'd' => Type::DOUBLE,
+            b's' => Type::STRING,
+            b'o' => Type::OBJECT_PATH,
+            b'g' => Type::SIGNATURE,
+            b'h' => Type::HANDLE,
+            b'v' => Type::VARIANT,
+            _ => return None,
+        })
+    }
+
     /// Takes a part of a type that is known to be valid.
     pub(super) fn part_of_valid(text: &'a str) -> Type<'a> {
         debug_assert!(Type::parse(text).is_some(), "{text:?} is no type");
@@ -79,7 +100,7 @@ impl<'a> Type<'a> {
     /// Says whether values of the type have no children.
     #[must_use]
     pub fn is_basic(self) -> bool {
-        BASIC.contains(&self.kind())
+        is_basic(self.kind())
     }
 
     /// Returns the element type of an array or a maybe.
@@ -143,7 +164,7 @@ impl<'a> Iterator for Members<'a> {
     type Item = Type<'a>;
 
     fn next(&mut self) -> Option<Type<'a>> {
-        let end = scan(self.0.as_bytes(), MAX_DEPTH, DEFINITE)?;
+        let end = scan(self.0.as_bytes(), MAX_DEPTH, Letters::Definite)?;
         let (first, rest) = self.0.split_at(end);
         self.0 = rest;
         Some(Type(first))
@@ -230,41 +251,53 @@ pub(super) fn align(offset: usize, mask: usize) -> usize {
 
 /// Says whether `text` is one complete, definite type.
 fn is_type(text: &[u8]) -> bool {
-    text.len() < MAX_LEN && scan(text, MAX_DEPTH, DEFINITE) == Some(text.len())
+    text.len() < MAX_LEN && scan(text, MAX_DEPTH, Letters::Definite) == Some(text.len())
 }
 
 /// Keeps the size of every type of a fixed size well within 32 bits.
 const MAX_LEN: usize = 1 << 28;
 
-const BASIC: &[u8] = b"bynqiuxthdsog";
-const DEFINITE: &[u8] = b"bynqiuxthdsogv";
-/// Definite and indefinite types: what a type declaration in a text may hold before it is refused.
-pub(super) const WITH_WILDCARDS: &[u8] = b"bynqiuxthdsogvr*?";
+/// Which one-letter types are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Letters {
+    /// Those that say exactly what a value is.
+    Definite,
+    /// Also `r`, `*` and `?`: what a type declaration in a text may hold before it is refused.
+    Any,
+}
+
+fn is_basic(letter: u8) -> bool {
+    matches!(
+        letter,
+        b'b' | b'y' | b'n' | b'q' | b'i' | b'u' | b'x' | b't' | b'd' | b's' | b'o' | b'g' | b'h'
+    )
+}
 
 /// Returns where the complete type at the start of `text` ends, with at most `depth` nested containers.
-pub(super) fn scan(text: &[u8], depth: usize, leaves: &[u8]) -> Option<usize> {
+pub(super) fn scan(text: &[u8], depth: usize, letters: Letters) -> Option<usize> {
     let first = *text.first()?;
     match first {
         b'(' => {
             let depth = depth.checked_sub(1);
             let mut at = 1;
             while *text.get(at)? != b')' {
-                at += scan(&text[at..], depth?, leaves)?;
+                at += scan(&text[at..], depth?, letters)?;
             }
             Some(at + 1)
         }
         b'{' => {
             let depth = depth.checked_sub(1)?;
             let key = *text.get(1)?;
-            let any_key = key == b'?' && leaves.contains(&b'?');
-            if !any_key && !BASIC.contains(&key) {
+            if !is_basic(key) && !(key == b'?' && letters == Letters::Any) {
                 return None;
             }
-            let at = 2 + scan(text.get(2..)?, depth, leaves)?;
+            let at = 2 + scan(text.get(2..)?, depth, letters)?;
             (*text.get(at)? == b'}').then_some(at + 1)
         }
-        b'm' | b'a' => Some(1 + scan(&text[1..], depth.checked_sub(1)?, leaves)?),
-        _ => leaves.contains(&first).then_some(1),
+        b'm' | b'a' => Some(1 + scan(&text[1..], depth.checked_sub(1)?, letters)?),
+        b'v' => Some(1),
+        b'r' | b'*' | b'?' => (letters == Letters::Any).then_some(1),
+        letter => is_basic(letter).then_some(1),
     }
 }
 

@@ -28,6 +28,7 @@ impl<'a> View<'a> {
 
     /// Reads `bytes` as a serialised `v` and returns what is inside it.
     #[must_use]
+    #[inline]
     pub fn inside(bytes: &'a [u8], order: ByteOrder) -> View<'a> {
         let (ty, bytes) = split_variant(bytes).unwrap_or((Type::UNIT, &[]));
         View { ty, bytes, order, depth: 0 }
@@ -140,60 +141,70 @@ impl<'a> View<'a> {
 
     /// Returns the value of a `b`; `None` for other types.
     #[must_use]
+    #[inline]
     pub fn as_bool(self) -> Option<bool> {
         self.number::<1>(b'b').map(|[byte]| byte != 0)
     }
 
     /// Returns the value of a `y`; `None` for other types.
     #[must_use]
+    #[inline]
     pub fn as_u8(self) -> Option<u8> {
         self.number::<1>(b'y').map(|[byte]| byte)
     }
 
     /// Returns the value of an `n`; `None` for other types.
     #[must_use]
+    #[inline]
     pub fn as_i16(self) -> Option<i16> {
         self.number(b'n').map(i16::from_ne_bytes)
     }
 
     /// Returns the value of a `q`; `None` for other types.
     #[must_use]
+    #[inline]
     pub fn as_u16(self) -> Option<u16> {
         self.number(b'q').map(u16::from_ne_bytes)
     }
 
     /// Returns the value of an `i`; `None` for other types.
     #[must_use]
+    #[inline]
     pub fn as_i32(self) -> Option<i32> {
         self.number(b'i').map(i32::from_ne_bytes)
     }
 
     /// Returns the value of a `u`; `None` for other types.
     #[must_use]
+    #[inline]
     pub fn as_u32(self) -> Option<u32> {
         self.number(b'u').map(u32::from_ne_bytes)
     }
 
     /// Returns the value of an `x`; `None` for other types.
     #[must_use]
+    #[inline]
     pub fn as_i64(self) -> Option<i64> {
         self.number(b'x').map(i64::from_ne_bytes)
     }
 
     /// Returns the value of a `t`; `None` for other types.
     #[must_use]
+    #[inline]
     pub fn as_u64(self) -> Option<u64> {
         self.number(b't').map(u64::from_ne_bytes)
     }
 
     /// Returns the value of a `d`; `None` for other types.
     #[must_use]
+    #[inline]
     pub fn as_f64(self) -> Option<f64> {
         self.number(b'd').map(f64::from_ne_bytes)
     }
 
     /// Returns the value of an `h`, an index of a file descriptor; `None` for other types.
     #[must_use]
+    #[inline]
     pub fn as_handle(self) -> Option<i32> {
         self.number(b'h').map(i32::from_ne_bytes)
     }
@@ -215,6 +226,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the `N` bytes of a number of type `kind` in native order; zeros if they are not there.
+    #[inline]
     fn number<const N: usize>(self, kind: u8) -> Option<[u8; N]> {
         if self.ty.kind() != kind {
             return None;
@@ -224,6 +236,7 @@ impl<'a> View<'a> {
 }
 
 /// Returns `N` bytes in native order; zeros if there are not exactly `N`.
+#[inline]
 pub(super) fn fixed_bytes<const N: usize>(bytes: &[u8], order: ByteOrder) -> [u8; N] {
     let mut bytes = <[u8; N]>::try_from(bytes).unwrap_or([0; N]);
     if order != ByteOrder::NATIVE {
@@ -233,7 +246,15 @@ pub(super) fn fixed_bytes<const N: usize>(bytes: &[u8], order: ByteOrder) -> [u8
 }
 
 /// Splits a serialised `v` in type and child; `None` if it holds no value.
+#[inline]
 fn split_variant(bytes: &[u8]) -> Option<(Type<'_>, &[u8])> {
+    // Most settings are of a type of one letter.
+    if let [child @ .., 0, letter] = bytes
+        && let Some(ty) = Type::of_letter(*letter)
+    {
+        let fixed = Shape::of_letter(*letter).fixed;
+        return (fixed == 0 || fixed == child.len()).then_some((ty, child));
+    }
     let zero = bytes.iter().rposition(|&byte| byte == 0)?;
     let (child, ty) = (&bytes[..zero], Type::from_bytes(&bytes[zero + 1..])?);
     let fixed = ty.shape().fixed;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::super::ParseError;
-use super::super::types::{MAX_DEPTH, Type, WITH_WILDCARDS, depth_at, scan};
+use super::super::types::{Letters, MAX_DEPTH, Type, depth_at, scan};
 use super::token::Tokens;
 use super::{error, literal};
 
@@ -120,7 +120,7 @@ fn parse<'t>(tokens: &mut Tokens<'t>, depth: usize) -> Result<Tree<'t>, ParseErr
 /// Takes an `@` and a type that does not nest deeper than `depth`.
 fn declared_type(tokens: &mut Tokens<'_>, depth: usize) -> Result<String, ParseError> {
     let text = &tokens.peek()[1..];
-    if scan(text, MAX_DEPTH, WITH_WILDCARDS) != Some(text.len()) {
+    if scan(text, MAX_DEPTH, Letters::Any) != Some(text.len()) {
         return Err(tokens.error_token("invalid type declaration"));
     }
     if depth_at(text).1 > depth {
