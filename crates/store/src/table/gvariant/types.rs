@@ -288,7 +288,8 @@ pub(super) fn scan(text: &[u8], depth: usize, letters: Letters) -> Option<usize>
         b'{' => {
             let depth = depth.checked_sub(1)?;
             let key = *text.get(1)?;
-            if !is_basic(key) && !(key == b'?' && letters == Letters::Any) {
+            let any_key = key == b'?' && letters == Letters::Any;
+            if !any_key && !is_basic(key) {
                 return None;
             }
             let at = 2 + scan(text.get(2..)?, depth, letters)?;
