@@ -4,3 +4,4 @@
 //! `cargo +nightly fuzz run <target>` from the root of the repository looks for more.
 
 pub mod gvariant;
+pub mod gvdb;

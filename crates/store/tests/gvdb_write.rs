@@ -109,6 +109,22 @@ fn many_keys_in_one_directory_and_many_directories_are_read_back() {
 }
 
 #[test]
+fn the_golden_file_of_stamp_1_is_good_and_is_still_what_we_write() {
+    let golden = include_bytes!("golden/gvdb-0/stamped-1.gvdb");
+    assert_eq!(stamp(golden), Stamp::Good { generation: 3 });
+    let table = Table::open(golden).unwrap();
+    assert_eq!(table.check(), Ok(()));
+    assert_eq!(table.value("/a/b"), Some(&b"\x01\0\0\0\0u"[..]));
+    assert_eq!(table.value("/a/c/d"), Some(&b"hi\0\0s"[..]));
+    assert!(table.nested(".locks").unwrap().has("/a/b"));
+    if cfg!(target_endian = "little") {
+        let entries = [("/a/b", &b"\x01\0\0\0\0u"[..]), ("/a/c/d", b"hi\0\0s")];
+        let image = Image { locks: &["/a/b"], generation: Some(3) };
+        assert_eq!(write(entries.into_iter(), &image).unwrap(), golden);
+    }
+}
+
+#[test]
 fn what_is_no_key_is_refused() {
     for name in ["", "a", "a/b", "/", "/a/", "//", "//a", "/a//b", "/a//", "/a\0b", "/\0/b"] {
         let refused = write([(name, &b"\0\0s"[..])].into_iter(), &Image::default());

@@ -4,7 +4,6 @@
 //! whether they are the ones that were written, and [`salvage()`] takes out what is left of them.
 
 mod check;
-pub mod fuzz;
 mod layout;
 mod names;
 mod read;

@@ -1,15 +1,12 @@
-//! Bodies of fuzz targets, which tests run too: each takes any bytes and panics only where we are wrong.
+//! Tables: any bytes are read in every way there is, and any names and values are written and read back.
 
 use std::collections::BTreeMap;
 
-use super::{Image, Stamp, Table, hash, salvage, stamp, write};
+use unjank_store::table::gvariant::View;
+use unjank_store::table::gvdb::{Image, Stamp, Table, hash, salvage, stamp, write};
 
 /// Reads `bytes` in every way there is, and checks that the ways agree.
-///
-/// # Panics
-///
-/// Two ways do not agree.
-pub fn read_anything(bytes: &[u8]) {
+pub fn read(bytes: &[u8]) {
     let stamp = stamp(bytes);
     let salvaged = salvage(bytes);
     assert!(salvaged.entries.is_sorted_by(|a, b| a.0 < b.0));
@@ -35,21 +32,14 @@ pub fn read_anything(bytes: &[u8]) {
     if is_whole && entries.len() < 1000 {
         // What a check passes, salvage gives back: every key with the value that a reader sees.
         for (name, value) in &salvaged.entries {
-            let view = super::super::gvariant::View::inside(
-                table.value(name).unwrap_or_default(),
-                table.order(),
-            );
+            let view = View::inside(table.value(name).unwrap_or_default(), table.order());
             assert!(!salvaged.is_proven(name) || view.to_variant() == *value);
         }
     }
 }
 
 /// Takes `bytes` as names and values, writes them and reads them back.
-///
-/// # Panics
-///
-/// What is read is not what was written.
-pub fn write_anything(bytes: &[u8]) {
+pub fn written(bytes: &[u8]) {
     let texts = bytes.split(|&byte| byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
     let model: BTreeMap<String, Vec<u8>> =
         texts.map(|text| (text.to_owned(), [text.as_bytes(), b"\0ay"].concat())).collect();
