@@ -91,6 +91,21 @@ pub struct Replay {
     pub damage: Option<Damage>,
 }
 
+impl Replay {
+    /// Reads the bytes of a whole journal without opening it, `None` if they are none of a version known here.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Option<Replay> {
+        format::read(bytes).ok().map(Replay::from)
+    }
+}
+
+impl From<format::Contents> for Replay {
+    fn from(contents: format::Contents) -> Replay {
+        let format::Contents { header, records, damage, .. } = contents;
+        Replay { base: header.base, records, damage }
+    }
+}
+
 /// An open journal. There is one writer; it holds whatever keeps others away (a bus name, a lock).
 #[derive(Debug)]
 pub struct Journal {
@@ -151,12 +166,7 @@ impl Journal {
             // Frames behind a gap would be read as the successors of what is appended into the gap.
             spent: contents.damage.is_some(),
         };
-        let replay = Replay {
-            base: contents.header.base,
-            records: contents.records,
-            damage: contents.damage,
-        };
-        Ok((journal, replay))
+        Ok((journal, contents.into()))
     }
 
     /// Reads what the journal at `path` holds now, beside its writer and without touching it. A record that is being
@@ -241,7 +251,12 @@ impl Journal {
     /// spent.
     pub fn reset(&mut self, base: u64) -> Result<(), JournalError> {
         self.usable()?;
-        let header = Header { epoch: self.header.epoch + 1, base, ..self.header };
+        // Only a file that was made by hand has no next epoch.
+        let Some(epoch) = self.header.epoch.checked_add(1) else {
+            self.spent = true;
+            return self.usable();
+        };
+        let header = Header { epoch, base, ..self.header };
         let slot = 1 - self.slot;
         let mut block = header.encode().to_vec();
         block.resize(self.file.block_len(), 0);
