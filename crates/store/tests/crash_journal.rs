@@ -379,10 +379,13 @@ fn the_explorer_catches_an_open_that_believes_the_page_cache() {
     assert!(explore_lie(Lie::OpenLog, &[Cached, Reopen, Append(1)]).contains("found"));
 }
 
+/// The salt and epoch of the frame before, as bytes, and its sequence number.
+type Before = (Vec<u8>, u64);
+
 /// Reads frames one behind the other as the format's drawing has them, with a checker's choice of what to trust.
 fn naive(
     disk: &SimDisk,
-    trust: fn(&[u8], Option<&(Vec<u8>, u64)>) -> bool,
+    trust: fn(&[u8], Option<&Before>) -> bool,
 ) -> Result<Vec<Vec<u8>>, String> {
     let bytes = disk.read(path()).map_err(|error| error.to_string())?;
     let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
@@ -413,7 +416,7 @@ fn sum_is_right(frame: &[u8]) -> bool {
     frame[36..40] == sum.to_le_bytes()
 }
 
-fn follows(frame: &[u8], before: Option<&(Vec<u8>, u64)>) -> bool {
+fn follows(frame: &[u8], before: Option<&Before>) -> bool {
     let sequence = u64::from_le_bytes(frame[24..32].try_into().unwrap());
     before.map_or(sequence == 0, |(file, last)| frame[8..24] == file[..] && sequence == last + 1)
 }
