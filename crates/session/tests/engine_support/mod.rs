@@ -44,6 +44,8 @@ pub struct Faulty {
     pub failures: Arc<AtomicI64>,
     pub errno: AtomicI64,
     pub locked: Mutex<bool>,
+    /// Renames nothing and says that it did.
+    pub lies: Mutex<bool>,
     pub writes: Arc<AtomicU64>,
 }
 
@@ -55,6 +57,7 @@ impl Faulty {
             failures: Arc::new(AtomicI64::new(0)),
             errno: AtomicI64::new(28),
             locked: Mutex::new(false),
+            lies: Mutex::new(false),
             writes: Arc::default(),
         })
     }
@@ -195,6 +198,9 @@ impl Disk for Faulty {
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.fault().check()?;
+        if *self.lies.lock().unwrap() {
+            return self.real.remove(from);
+        }
         self.real.rename(from, to)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {

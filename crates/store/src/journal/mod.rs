@@ -153,6 +153,10 @@ impl Journal {
             }
             Err(error) => return Err(not_opened(error)),
         };
+        // The file may have been made, and its name not been made durable, by a process that then failed.
+        if let Some(dir) = path.parent() {
+            disk.sync_dir(dir).map_err(not_opened)?;
+        }
         let contents =
             format::read(&file.read().map_err(not_opened)?).map_err(|why| unreadable(path, why))?;
         let journal = Journal {

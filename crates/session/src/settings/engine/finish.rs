@@ -165,6 +165,7 @@ impl<T> Engine<T> {
     fn probed(&mut self, id: &DatabaseId, found: Result<Outside, ChangeError>) {
         let now = self.clock.monotonic();
         let Some(database) = self.databases.get_mut(id) else { return };
+        database.live.looking = false;
         match found {
             Ok(Outside::Same) => {}
             Ok(Outside::Unsettled) => database.probe = Some((now + SETTLE, Settled::Now)),
@@ -181,6 +182,8 @@ impl<T> Engine<T> {
                 self.reports.push_back(Report::CommitFailed { id: id.clone(), text: error.text });
             }
         }
+        let settled = self.databases.get_mut(id).map(|database| database.live.settle());
+        self.answer(settled.unwrap_or_default());
     }
 }
 

@@ -94,6 +94,8 @@ pub(super) struct Live<T> {
     pub(super) held_until: Option<Duration>,
     /// How often in a row the lock was held by another host.
     pub(super) held: u32,
+    /// Another program was at the file, and we have not looked yet: what changes nothing in memory may change the file.
+    pub(super) looking: bool,
     /// How often in a row another program was faster.
     pub(super) clashes: u32,
     /// Stored changes that readers do not see yet, and their tags.
@@ -130,6 +132,7 @@ impl<T> Live<T> {
             retry_at: None,
             held_until: None,
             held: 0,
+            looking: false,
             clashes: 0,
             untold: Vec::new(),
             changes_asked: 0,
@@ -186,6 +189,7 @@ impl<T> Live<T> {
             return None;
         }
         let asked = self.gathered.iter().map(|applied| applied.due).min();
+        let asked = asked.filter(|_| self.wants_write());
         let due = [asked, self.retry_at].into_iter().flatten().min()?;
         Some(due.max(self.held_until.unwrap_or_default()))
     }
@@ -199,12 +203,18 @@ impl<T> Live<T> {
 
     /// Answers what waits only for the changes before it, if those are through and nothing is to be written.
     pub(super) fn settle(&mut self) -> Vec<Ordered<T>> {
-        let idle = self.flying.is_empty() && !self.must_write && self.untold.is_empty();
-        if !idle || self.gathered.iter().any(|applied| !applied.effective.is_empty()) {
+        if self.looking || self.wants_write() || !self.flying.is_empty() {
             return Vec::new();
         }
         let done = std::mem::take(&mut self.gathered);
         done.into_iter().map(|applied| succeed(applied.ask, applied.order)).collect()
+    }
+
+    /// Says whether there is anything that an image would have to hold, or somebody would have to be told.
+    fn wants_write(&self) -> bool {
+        self.must_write
+            || !self.untold.is_empty()
+            || self.gathered.iter().any(|applied| !applied.effective.is_empty())
     }
 
     /// Lets the gathered changes fly.

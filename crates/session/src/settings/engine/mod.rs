@@ -213,8 +213,10 @@ impl<T> Engine<T> {
         if let Some(database) = self.databases.get_mut(id)
             && database.live.state == State::Loaded
             && matches!(id.kind(), Kind::User | Kind::Keyfile)
+            && database.probe.is_none()
         {
-            database.probe.get_or_insert((now, write::Settled::NotYet));
+            database.probe = Some((now, write::Settled::NotYet));
+            database.live.looking = true;
         }
     }
 
