@@ -93,7 +93,7 @@ impl Error {
         let mut texts = Vec::new();
         let mut cause = self.source.as_deref().map(|source| source as &dyn StdError);
         while let Some(error) = cause {
-            texts.push(error.to_string());
+            texts.push(without_number(&error.to_string()));
             cause = error.source();
         }
         texts.join(": ")
@@ -109,6 +109,14 @@ impl Error {
             cause = error.source();
         }
         false
+    }
+}
+
+/// Leaves out the number that Rust adds to what the system says.
+fn without_number(text: &str) -> String {
+    match text.strip_suffix(')').and_then(|text| text.rsplit_once(" (os error ")) {
+        Some((said, number)) if number.bytes().all(|b| b.is_ascii_digit()) => said.to_owned(),
+        _ => text.to_owned(),
     }
 }
 
@@ -144,9 +152,12 @@ mod tests {
     #[test]
     fn an_error_is_printed_with_its_causes_once_and_its_hints() {
         let error = Error::new(Kind::Config, "open \"/x\"")
-            .because(io::Error::new(io::ErrorKind::NotFound, "no such file"))
+            .because(io::Error::from_raw_os_error(2))
             .hint("make it");
-        assert_eq!(error.to_string(), "unjank: cannot open \"/x\": no such file\nhint: make it\n");
+        assert_eq!(
+            error.to_string(),
+            "unjank: cannot open \"/x\": No such file or directory\nhint: make it\n"
+        );
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! `unjank settings`: everything about settings, a file for each kind of command.
 
+mod check;
 mod compile;
 pub(crate) mod dconf;
 pub(crate) mod environment;
+mod history;
+mod moment;
 mod read;
 mod session;
 mod watch;
@@ -136,6 +139,25 @@ enum Command {
     ///
     /// Example: unjank settings blame
     Blame,
+    /// List who changed what, and when.
+    ///
+    /// Example: unjank settings history --since yesterday --path /org/gnome/
+    History(history::History),
+    /// Take changes back.
+    ///
+    /// A key that was changed again since is left as it is. Exits with 1 if any is left.
+    /// Example: unjank settings undo 17 --dry-run
+    Undo(history::Undo),
+    /// Look whether databases are whole: the structure, the values, the checksum.
+    ///
+    /// Exits with 0 if they are, 1 if one is damaged, 2 on an error.
+    /// Example: unjank settings check
+    Check(check::Check),
+    /// Read what can be read of a damaged database.
+    ///
+    /// Exits with 0 if the file is whole, 1 if it is damaged, 2 on an error.
+    /// Example: unjank settings salvage ~/.config/dconf/user~0 --print
+    Salvage(check::Salvage),
     /// Print how a path can go on, for shells.
     ///
     /// Example: unjank settings complete '' /org/gn
@@ -188,6 +210,10 @@ impl Command {
             Command::Compile { output, keyfile_dir } => compile::one(&output, &keyfile_dir)?,
             Command::Update { db_dir } => compile::all(&Voice::Unjank, &db_dir)?,
             Command::Blame => watch::blame(&Voice::Unjank, out)?,
+            Command::History(command) => return command.run(out),
+            Command::Undo(command) => return command.run(out),
+            Command::Check(command) => return command.run(out),
+            Command::Salvage(command) => return command.run(out),
             Command::Complete { suffix, path } => read::complete(open, &suffix, &path, out)?,
         }
         Ok(Verdict::Yes)
@@ -200,6 +226,13 @@ fn show(
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     if json { read::json(names, out) } else { read::lines(names, out) }
+}
+
+/// Prints one JSON document and a newline.
+fn print_json(document: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Error> {
+    serde_json::to_writer_pretty(&mut *out, document).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
 }
 
 fn key(text: &str) -> Result<String, String> {

@@ -10,7 +10,7 @@ use session::settings::changeset::Changeset;
 use session::settings::client::{
     ChangeError, Client, Deliver, Done, Reader, Transport, TransportError, Watch,
 };
-use session::settings::profile::{Bus, Environment, Profile};
+use session::settings::profile::{Bus, Profile};
 
 use super::environment;
 use crate::error::{Error, Kind};
@@ -27,7 +27,6 @@ pub(super) enum Voice {
 /// One run of a settings command.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) environment: Environment,
     pub(super) profile: Profile,
     pub(super) client: Client,
     pub(super) reader: Reader,
@@ -42,7 +41,7 @@ impl Session {
         let transport = Arc::new(SessionBus { voice: voice.clone(), client: OnceLock::new() });
         let client = Client::open(&profile, &environment, transport);
         let reader = client.reader();
-        let session = Session { environment, profile, client, reader, voice };
+        let session = Session { profile, client, reader, voice };
         session.warn();
         session
     }
