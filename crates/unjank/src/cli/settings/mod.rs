@@ -146,16 +146,19 @@ enum Command {
     /// Take changes back.
     ///
     /// A key that was changed again since is left as it is. Exits with 1 if any is left.
+    ///
     /// Example: unjank settings undo 17 --dry-run
     Undo(history::Undo),
     /// Look whether databases are whole: the structure, the values, the checksum.
     ///
     /// Exits with 0 if they are, 1 if one is damaged, 2 on an error.
+    ///
     /// Example: unjank settings check
     Check(check::Check),
     /// Read what can be read of a damaged database.
     ///
     /// Exits with 0 if the file is whole, 1 if it is damaged, 2 on an error.
+    ///
     /// Example: unjank settings salvage ~/.config/dconf/user~0 --print
     Salvage(check::Salvage),
     /// Print how a path can go on, for shells.

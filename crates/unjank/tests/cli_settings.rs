@@ -1,0 +1,380 @@
+//! `unjank settings` as people use it: output, errors, exit codes, history, and the watcher beside the real one.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
+
+mod fixture;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fixture::{Bus, OURS, REAL, in_time, skip};
+use rustix::process::Signal;
+
+const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
+
+fn settings(bus: &Bus, words: &[&str]) -> Output {
+    bus.command(UNJANK).arg("settings").args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs a command that must succeed and returns what it printed.
+fn said(bus: &Bus, words: &[&str]) -> String {
+    let output = settings(bus, words);
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs a command that must not succeed and returns its exit code and what it complained of.
+fn refused(bus: &Bus, words: &[&str]) -> (i32, String) {
+    let output = settings(bus, words);
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn settings_are_written_read_listed_and_reset() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let _daemon = bus.serve(OURS, &["--names", "dconf"]);
+        said(&bus, &["write", "/a/b", "'text'"]);
+        said(&bus, &["write", "/a/c/d", "-5"]);
+        assert_eq!(said(&bus, &["read", "/a/b"]), "'text'\n");
+        assert_eq!(said(&bus, &["read", "-d", "/a/b"]), "");
+        assert_eq!(said(&bus, &["list", "/a/"]), "b\nc/\n");
+        assert_eq!(said(&bus, &["list", "/a/", "--json"]), "[\"b\",\"c/\"]\n");
+        assert_eq!(said(&bus, &["dump", "/"]), "[a]\nb='text'\n\n[a/c]\nd=-5\n");
+        assert_eq!(said(&bus, &["complete", "/", "/a"]), "/a/\n");
+        said(&bus, &["reset", "-f", "/a/c/"]);
+        assert_eq!(said(&bus, &["list", "/a/"]), "b\n");
+        let (code, text) = refused(&bus, &["reset", "/a/"]);
+        assert_eq!(code, 2);
+        assert_eq!(
+            text,
+            "unjank: cannot reset /a/: it is a directory\nhint: -f resets everything in it\n"
+        );
+    });
+}
+
+#[test]
+fn without_a_bus_reading_works_and_writing_says_why_not() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let daemon = bus.serve(OURS, &["--names", "dconf"]);
+        said(&bus, &["write", "/a/b", "1"]);
+        drop(daemon);
+        let alone = |words: &[&str]| {
+            let mut command = bus.command(UNJANK);
+            command.env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent/bus");
+            command.arg("settings").args(words).stdin(Stdio::null()).output().unwrap()
+        };
+        for (words, wanted) in [
+            (&["read", "/a/b"][..], "1\n"),
+            (&["list", "/"], "a/\n"),
+            (&["dump", "/"], "[a]\nb=1\n"),
+            (&["list-locks", "/"], ""),
+        ] {
+            let output = alone(words);
+            assert!(output.status.success() && output.stderr.is_empty(), "{words:?}");
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), wanted);
+        }
+        for words in [&["write", "/a/b", "2"][..], &["reset", "/a/b"], &["watch", "/"], &["blame"]]
+        {
+            let output = alone(words);
+            let text = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{words:?}");
+            assert!(text.starts_with("unjank: cannot "), "{text}");
+            assert!(text.contains("cannot connect to the bus"), "{text}");
+        }
+        let output = alone(&["write", "/a/b", "2"]);
+        assert!(String::from_utf8(output.stderr).unwrap().contains("hint: changing needs"));
+    });
+}
+
+#[test]
+fn a_locked_key_is_named() {
+    let Some(bus) = Bus::start() else { return };
+    for (path, text) in [
+        ("site.d/a", "[a]\nb='fixed'\n"),
+        ("site.d/locks/a", "/a/b\n"),
+        ("profile", &format!("user-db:user\nfile-db:{}/site\n", bus.dir().display())),
+    ] {
+        let path = bus.dir().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    said(&bus, &["compile", "site", "site.d"]);
+    let run = |words: &[&str]| {
+        let mut command = bus.command(UNJANK);
+        command.env("DCONF_PROFILE", bus.dir().join("profile")).arg("settings").args(words);
+        command.output().unwrap()
+    };
+    assert_eq!(run(&["read", "/a/b"]).stdout, b"'fixed'\n");
+    assert_eq!(run(&["list-locks", "/"]).stdout, b"/a/b\n");
+    let output = run(&["write", "/a/b", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("hint: /a/b is locked"), "{text}");
+}
+
+#[test]
+fn mistakes_on_the_command_line_exit_with_2() {
+    let Some(bus) = Bus::start() else { return };
+    for (words, wanted) in [
+        (&["read", "a"][..], "dconf key must begin with a slash"),
+        (&["list", "/a"], "dconf dir must end with a slash"),
+        (&["write", "/a", "zz"], "unknown keyword"),
+        (&["write", "/a"], "<VALUE>"),
+        (&["frobnicate"], "unrecognized subcommand"),
+        (&["undo"], "<ID>"),
+        (&["undo", "7"], "the history has no such change"),
+        (&["history", "--since", "soon"], "say how long ago"),
+        (&["check", "/nonexistent"], "No such file or directory"),
+    ] {
+        let (code, text) = refused(&bus, words);
+        assert_eq!(code, 2, "{words:?}: {text}");
+        assert!(text.contains(wanted), "{words:?}: {text}");
+        assert!(!text.contains("os error"), "{text}");
+    }
+}
+
+#[test]
+fn changes_are_listed_and_taken_back() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let daemon = bus.serve(OURS, &["--names", "dconf"]);
+        for value in ["1", "2", "3"] {
+            said(&bus, &["write", "/a/b", value]);
+        }
+        said(&bus, &["write", "/x", "'long value'"]);
+        // What is recorded is on disk when the daemon has ended.
+        daemon.end(Signal::TERM);
+        assert!(said(&bus, &["history"]).starts_with("4 changes of 2 keys by 1 program.\n"));
+        let document: serde_json::Value =
+            serde_json::from_str(&said(&bus, &["history", "--json", "--path", "/a/"])).unwrap();
+        assert_eq!(document["schema"], "unjank.settings.history/1");
+        let changes = document["changes"].as_array().unwrap();
+        assert_eq!(changes.len(), 3);
+        let key = &changes[2]["keys"][0];
+        assert_eq!(
+            (&key["path"], &key["old"], &key["new"]),
+            (&"/a/b".into(), &"2".into(), &"3".into())
+        );
+        assert!(changes[2]["exe"].as_str().unwrap().ends_with("unjank"));
+        let id = |at: usize| changes[at]["id"].to_string();
+
+        let _daemon = bus.serve(OURS, &["--names", "dconf"]);
+        let plan = said(&bus, &["undo", &id(2), "--dry-run"]);
+        assert!(plan.starts_with("1 key would be taken back, 0 left as they are.\n"), "{plan}");
+        assert_eq!(said(&bus, &["read", "/a/b"]), "3\n");
+        said(&bus, &["undo", &id(2)]);
+        assert_eq!(said(&bus, &["read", "/a/b"]), "2\n");
+        let output = settings(&bus, &["undo", &id(0)]);
+        assert_eq!(output.status.code(), Some(1), "it was changed again");
+        assert!(String::from_utf8(output.stdout).unwrap().contains("--force"));
+        said(&bus, &["undo", &id(0), "--force"]);
+        assert_eq!(said(&bus, &["read", "/a/b"]), "");
+    });
+}
+
+#[test]
+fn a_damaged_file_is_noticed_and_salvaged() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let daemon = bus.serve(OURS, &["--names", "dconf"]);
+        for n in 0..40 {
+            said(&bus, &["write", &format!("/d/k{n:02}"), &n.to_string()]);
+        }
+        daemon.end(Signal::TERM);
+        assert!(said(&bus, &["check"]).contains("40 keys, checksum good"));
+        let mut bytes = std::fs::read(bus.user_database()).unwrap();
+        bytes.truncate(bytes.len() - 20);
+        std::fs::write(bus.dir().join("cut"), bytes).unwrap();
+        let output = settings(&bus, &["check", "cut", "--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["files"][0]["state"], "damaged");
+        assert!(document["files"][0]["readable"].as_u64().unwrap() >= 39, "{document}");
+        let output = settings(&bus, &["salvage", "cut", "--print"]);
+        assert_eq!(output.status.code(), Some(1), "it was damaged");
+        assert!(String::from_utf8(output.stdout).unwrap().starts_with("[d]\nk00=0\nk01=1\n"));
+        assert_eq!(settings(&bus, &["salvage", "cut", "-o", "new"]).status.code(), Some(1));
+        assert!(said(&bus, &["check", "new"]).contains("no damage found"));
+        assert_eq!(
+            settings(&bus, &["salvage", "cut", "-o", "new"]).status.code(),
+            Some(2),
+            "it exists"
+        );
+    });
+}
+
+#[test]
+fn a_reader_that_goes_early_is_no_error() {
+    let Some(bus) = Bus::start() else { return };
+    // The pipe is closed before anything is written into it.
+    let script = format!("exec 3>&1; ({UNJANK} settings complete '' '' ; echo $? >&3) | :");
+    let output = bus.command("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.stdout, b"0\n", "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty());
+}
+
+/// A `dconf watch` that runs.
+struct Watcher {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Watcher {
+    fn start(bus: &Bus, program: &str, path: &str) -> Watcher {
+        let mut command: Command = bus.command(program);
+        command.arg0("dconf").args(["watch", path]).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Watcher { child, lines }
+    }
+
+    /// Reads until a line is `last`.
+    fn until(&mut self, last: &str) -> String {
+        let mut text = String::new();
+        while !text.ends_with(&format!("\n{last}\n")) && text != format!("{last}\n") {
+            assert_ne!(self.lines.read_line(&mut text).unwrap(), 0, "it ended: {text}");
+        }
+        text
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a watcher of `/` prints of a session.
+fn watched(program: &str) -> Option<String> {
+    let bus = Bus::start()?;
+    let _service = bus.serve(REAL, &[]);
+    let mut watcher = Watcher::start(&bus, program, "/");
+    // It does not say when it has subscribed, so it is told until it shows something.
+    let is_ready = AtomicBool::new(false);
+    let text = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0.. {
+                said(&bus, &["write", "/ready", &n.to_string()]);
+                if is_ready.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            for words in [
+                &["write", "/a/b", "'x'"][..],
+                &["write", "/a/b", "'x'"],
+                &["write", "/a/c", "@as []"],
+                &["reset", "/a/b"],
+                &["reset", "-f", "/a/"],
+            ] {
+                said(&bus, words);
+            }
+            let mut load = bus.command(UNJANK);
+            load.args(["settings", "load", "/q/"]).stdin(Stdio::piped());
+            let mut load = load.spawn().unwrap();
+            let mut input = load.stdin.take().unwrap();
+            input.write_all(b"[/]\nz=1\n[r]\ny=2\nx=(3, 'vier')\n").unwrap();
+            drop(input);
+            assert!(load.wait().unwrap().success());
+            said(&bus, &["write", "/zz", "true"]);
+        });
+        watcher.until("/ready");
+        is_ready.store(true, Ordering::Relaxed);
+        watcher.until("/zz") + &watcher.until("")
+    });
+    let start = text.find("/a/b\n").unwrap();
+    Some(text[start..].to_owned())
+}
+
+#[test]
+fn a_watcher_prints_what_the_real_one_prints() {
+    if !Path::new(REAL).exists() {
+        return skip("no dconf");
+    }
+    in_time(|| {
+        let Some(theirs) = watched("/usr/bin/dconf") else { return };
+        assert!(theirs.contains("/q/r/x\n  (3, 'vier')\n"), "{theirs}");
+        assert_eq!(watched(UNJANK).unwrap(), theirs);
+    });
+}
+
+#[test]
+fn man_pages_and_completions_are_made() {
+    let Some(bus) = Bus::start() else { return };
+    let run = |words: &[&str]| bus.command(UNJANK).args(words).output().unwrap();
+    assert!(run(&["generate", "man", "man"]).status.success());
+    let page = std::fs::read_to_string(bus.dir().join("man/unjank-settings-history.1")).unwrap();
+    assert!(page.contains("unjank settings history"), "{page}");
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["generate", "completions", shell]);
+        assert!(output.status.success() && output.stdout.len() > 1000, "{shell}");
+    }
+    let mut bash = bus.command("bash").args(["-n"]).stdin(Stdio::piped()).spawn().unwrap();
+    let script = run(&["generate", "completions", "bash"]).stdout;
+    bash.stdin.take().unwrap().write_all(&script).unwrap();
+    assert!(bash.wait().unwrap().success());
+}
+
+#[test]
+fn each_help_fits_a_screen_and_has_an_example() {
+    let Some(bus) = Bus::start() else { return };
+    let help = |words: &[&str]| {
+        let output = bus.command(UNJANK).args(words).arg("--help").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let group = help(&["settings"]);
+    let commands = group.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    let names = commands.lines().filter_map(|line| {
+        let name = line.strip_prefix("  ")?.split(' ').next()?;
+        (!name.is_empty() && name != "help").then(|| name.to_owned())
+    });
+    let names: Vec<String> = names.collect();
+    assert!(names.len() >= 16, "{names:?}");
+    for name in names {
+        let text = help(&["settings", &name]);
+        assert!(text.lines().count() <= 40, "{name}: {text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{name}: {text}");
+        assert!(text.contains("Example: unjank settings"), "{name}");
+    }
+}
+
+/// The shell blocks of the page.
+fn blocks(page: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    for part in page.split("```sh\n").skip(1) {
+        blocks.push(part.split("```").next().unwrap().to_owned());
+    }
+    blocks
+}
+
+#[test]
+fn every_shell_block_of_the_page_works() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let _daemon = bus.serve(OURS, &["--names", "dconf"]);
+        let bin = bus.dir().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        std::os::unix::fs::symlink(UNJANK, bin.join("unjank")).unwrap();
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
+        let mut text = String::new();
+        std::fs::File::open(page).unwrap().read_to_string(&mut text).unwrap();
+        let blocks = blocks(&text);
+        assert!(blocks.len() >= 5);
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        for block in blocks {
+            let output =
+                bus.command("sh").env("PATH", &path).args(["-euc", &block]).output().unwrap();
+            assert!(
+                output.status.success(),
+                "{block}\n{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    });
+}
