@@ -66,7 +66,13 @@ enum LogLevel {
     Debug,
 }
 
+/// Freed memory that is kept: what one commit of some thousand keys uses.
+const KEPT_BYTES: i32 = 4 << 20;
+/// Blocks from this size on go back to the kernel at once.
+const LARGE_BYTES: i32 = 8 << 20;
+
 fn main() -> ExitCode {
+    sys::heap::keep_freed(KEPT_BYTES, LARGE_BYTES);
     let arguments = Arguments::parse();
     let environment = match Environment::read() {
         Ok(environment) => environment,

@@ -171,7 +171,8 @@ impl Owner {
             done = self.disk.next() => Event::Disk(done),
             incoming = self.server.next(), if progress.connected => Event::Incoming(incoming),
             name = self.signals.next() => Event::Signal(name),
-            edited = self.watch.next() => Event::Edited(edited),
+            // Our own commits stir the watched directory several times; one look after each is enough.
+            edited = self.watch.next(), if self.disk.is_idle() => Event::Edited(edited),
             () = timer => then,
         }
     }
