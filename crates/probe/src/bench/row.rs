@@ -55,6 +55,12 @@ impl Row {
         self.ours.median() / self.peer.median()
     }
 
+    /// Says whether more of it is better, as of a rate.
+    #[must_use]
+    pub fn more_is_better(&self) -> bool {
+        self.quantity == Quantity::Rate
+    }
+
     /// Compares the ratio with the target.
     #[must_use]
     pub fn reached(&self) -> Reached {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub use crate::report::advice::Advice;
 use crate::report::grade::Grade;
 use crate::report::samples::Samples;
 
@@ -33,15 +34,6 @@ pub enum Outcome {
     Wrong(String),
     /// Nothing could be measured, and why.
     Skipped(String),
-}
-
-/// Something to do about a finding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advice {
-    /// What it does, in a sentence without a full stop.
-    pub text: String,
-    /// The command that does it, ready to be pasted.
-    pub command: Option<String>,
 }
 
 impl Finding {

@@ -1,8 +1,10 @@
 //! `doctor`: measures this machine's interactive paths against the frame, and changes nothing.
 
+pub mod advice;
 pub mod finding;
 pub mod json;
 pub mod machine;
+pub mod page;
 pub mod settings;
 pub mod storage;
 pub mod text;

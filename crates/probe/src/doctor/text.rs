@@ -152,46 +152,22 @@ fn bar(time_ns: f64, frame: Duration) -> String {
     bar.trim_end().to_owned()
 }
 
-/// Numbers what helps, with the reason; the same advice is given once.
+/// Numbers what helps, with the reason.
 fn advice(diagnosis: &Diagnosis, width: usize, paint: Paint) -> Vec<String> {
-    let mut entries: Vec<(String, Vec<&str>, &Finding)> = Vec::new();
-    let slowest = diagnosis.slowest_first();
-    let rest = diagnosis.findings.iter().filter(|finding| finding.grade(diagnosis.frame).is_none());
-    for finding in rest
-        .clone()
-        .filter(|finding| finding.is_bad(diagnosis.frame))
-        .chain(slowest)
-        .chain(rest.filter(|finding| !finding.is_bad(diagnosis.frame)))
-    {
-        if finding.advice.is_empty() && finding.cause.is_none() {
-            continue;
-        }
-        let cause = finding.cause.clone().unwrap_or_default();
-        let same = entries
-            .iter_mut()
-            .find(|(known, _, first)| *known == cause && first.advice == finding.advice);
-        match same {
-            Some((_, names, _)) => names.push(&finding.name),
-            None => entries.push((cause, vec![&finding.name], finding)),
-        }
-    }
-    let mut lines = Vec::new();
-    for (number, (cause, names, finding)) in entries.iter().enumerate() {
-        let reason = match &**cause {
-            "" => names.join("; "),
-            cause => format!("{}: {cause}", names.join("; ")),
-        };
-        let mut entry = wrap(&reason, width, &format!("{:>3}. ", number + 1));
-        for advice in &finding.advice {
-            let end = if advice.command.is_some() { ":" } else { "" };
-            entry.push_str(&wrap(&format!("{}{end}", advice.text), width, "     "));
-            if let Some(command) = &advice.command {
-                entry.push_str(&format!("       {}\n", paint.set(Tone::Strong, command)));
+    let numbered = (1..).zip(super::advice::entries(diagnosis));
+    numbered
+        .map(|(number, entry)| {
+            let mut lines = wrap(&entry.reason, width, &format!("{number:>3}. "));
+            for advice in entry.advice {
+                let end = if advice.command.is_some() { ":" } else { "" };
+                lines.push_str(&wrap(&format!("{}{end}", advice.text), width, "     "));
+                if let Some(command) = &advice.command {
+                    lines.push_str(&format!("       {}\n", paint.set(Tone::Strong, command)));
+                }
             }
-        }
-        lines.push(entry);
-    }
-    lines
+            lines
+        })
+        .collect()
 }
 
 pub(super) fn time(finding: &Finding) -> Option<&Samples> {

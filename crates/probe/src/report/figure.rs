@@ -38,6 +38,16 @@ impl Quantity {
         )
     }
 
+    /// Writes a value that is round in itself: `10 ms`, `100 ns`.
+    pub(super) fn show_round(self, value: f64) -> String {
+        let unit = self.unit_of(value);
+        match self {
+            // A power of ten of bytes is not round in KiB.
+            Quantity::Size => self.show(value),
+            Quantity::Time | Quantity::Rate | Quantity::Count => unit.join(&unit.round(value)),
+        }
+    }
+
     /// Returns the unit that leaves one to three digits before the point.
     pub(super) fn unit_of(self, value: f64) -> Unit {
         let units: &[Unit] = match self {
@@ -92,6 +102,13 @@ impl Unit {
 
     pub(super) fn name(self) -> &'static str {
         self.name
+    }
+
+    /// Writes a value that is round in itself: `10`, `0.5`.
+    pub(super) fn round(self, value: f64) -> String {
+        let value = value / self.scale;
+        // Six digits after the point are more than a tick has and fewer than an error of rounding shows.
+        format!("{}", (value * 1e6).round() / 1e6)
     }
 }
 

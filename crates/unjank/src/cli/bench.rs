@@ -9,7 +9,7 @@ use probe::bench::lab::{Effort, Lab};
 use probe::bench::run::{Run, Setting, chosen, measure, versioned};
 use probe::bench::session::Program;
 use probe::bench::settings::FIGURES;
-use probe::bench::{json, text};
+use probe::bench::{json, page, text};
 use probe::place::Place;
 use probe::report::provenance::Provenance;
 use session::clock::{Clock, SystemClock};
@@ -55,6 +55,9 @@ struct Settings {
     /// List the figures.
     #[arg(long)]
     list: bool,
+    /// Also write a page with pictures into this file; it must not exist.
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
     /// Print one JSON document (docs/benchmarks.md has its fields).
     #[arg(long)]
     json: bool,
@@ -114,6 +117,9 @@ impl Settings {
                 progress.step(what, seconds(done), seconds(whole));
             });
         progress.end();
+        if let Some(path) = &self.output {
+            super::write_page(path, &page::render(&run))?;
+        }
         self.print(&run)?;
         if run.interrupted {
             return Err(Error::new(Kind::User, "finish").because("interrupted"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use probe::doctor::machine::Machine;
-use probe::doctor::{Diagnosis, PROBES, Probe, Tools, diagnose, json, text};
+use probe::doctor::{Diagnosis, PROBES, Probe, Tools, diagnose, json, page, text};
 use probe::report::paint::Tone;
 use probe::report::paragraph::wrap;
 use probe::report::provenance::Provenance;
@@ -29,6 +29,9 @@ pub(crate) struct Doctor {
     /// The time that one step may take, for example 8.3ms.
     #[arg(long, value_name = "TIME", value_parser = frame, default_value = "16.667ms")]
     frame: Duration,
+    /// Also write a page with the picture into this file; it must not exist.
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
     /// Print one JSON document (docs/doctor.md has its fields).
     #[arg(long)]
     json: bool,
@@ -60,6 +63,9 @@ impl Doctor {
         });
         progress.end();
         let provenance = Provenance::of_this_machine(super::command_line(), clock.now());
+        if let Some(path) = &self.output {
+            super::write_page(path, &page::render(&diagnosis, &provenance))?;
+        }
         self.print(&diagnosis, &provenance)?;
         if diagnosis.interrupted {
             return Err(Error::new(Kind::User, "finish").because("interrupted"));

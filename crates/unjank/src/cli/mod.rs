@@ -57,6 +57,15 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
+/// Writes a page into a new file: nothing that a person has is replaced.
+fn write_page(path: &std::path::Path, page: &str) -> Result<(), Error> {
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+    let written = file.and_then(|mut file| std::io::Write::write_all(&mut file, page.as_bytes()));
+    written.map_err(|error| {
+        Error::new(crate::error::Kind::User, format!("write {}", path.display())).because(error)
+    })
+}
+
 /// Returns the command line as it was typed, with the program's plain name, for the record beside figures.
 fn command_line() -> String {
     let arguments = std::env::args_os().skip(1);

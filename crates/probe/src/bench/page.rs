@@ -1,0 +1,98 @@
+//! A run as a page.
+
+use super::row::{Reached, Row, Target};
+use super::run::Run;
+use super::text::verdict;
+use crate::report::chart::ratios::{self, Ratio};
+use crate::report::chart::samples;
+use crate::report::page::Page;
+
+/// Writes the page, one HTML file.
+#[must_use]
+pub fn render(run: &Run) -> String {
+    let mut page = Page::new("unjank bench settings", &verdict(run));
+    let ratios: Vec<Ratio<'_>> = run.rows.iter().map(ratio).collect();
+    if !ratios.is_empty() {
+        page.figure(
+            &ratios::render(&ratios),
+            "How many times better than the peer, by medians: a dot for what was reached, an upright stroke for what was promised. Less is better for times and sizes, more for rates.",
+        );
+    }
+    page.heading("Figures");
+    page.table(
+        &["figure", "ours", "peer", "ratio", "must be", "verdict"],
+        &run.rows.iter().map(cells).collect::<Vec<_>>(),
+    );
+    if !run.missing.is_empty() {
+        page.heading("Not measured");
+        let missing = run.missing.iter().map(|(id, why)| format!("{id}: {why}"));
+        page.list(&missing.collect::<Vec<_>>());
+    }
+    page.heading("Every sample");
+    for row in &run.rows {
+        let rows = [
+            samples::Row { name: "ours", class: "ours", samples: &row.ours },
+            samples::Row { name: "peer", class: "peer", samples: &row.peer },
+        ];
+        let ratio = row.show_ratio();
+        let caption = match &*row.note {
+            "" => format!("{} ({}): ours is {ratio} of the peer's.", row.title, row.id),
+            note => format!("{} ({}): ours is {ratio} of the peer's. {note}.", row.title, row.id),
+        };
+        page.figure(&samples::render(&row.title, row.quantity, &rows), &caption);
+    }
+    page.fold("Medians and spreads");
+    let spread = |row: &Row, samples| row.quantity.show_spread(samples);
+    let rows: Vec<Vec<String>> = run
+        .rows
+        .iter()
+        .map(|row| vec![row.id.to_owned(), spread(row, &row.ours), spread(row, &row.peer)])
+        .collect();
+    page.table(
+        &["figure", "ours: median [least … most], n", "peer: median [least … most], n"],
+        &rows,
+    );
+    page.unfold();
+    let mut setting = vec![format!("ours {} · peer {}", run.setting.ours, run.setting.peer)];
+    if run.setting.quick {
+        setting.push("a quick run: too few rounds for figures to be shown".to_owned());
+    }
+    setting.extend(run.setting.places.iter().cloned());
+    page.finish(&setting, &run.provenance)
+}
+
+/// Turns a ratio of medians into how many times better ours is.
+fn ratio(row: &Row) -> Ratio<'_> {
+    let better = |ratio: f64| if row.more_is_better() { ratio } else { ratio.recip() };
+    let promised = row.target.map(|target| match target {
+        Target::AtMost(ratio) | Target::AtLeast(ratio) => better(ratio),
+    });
+    Ratio { name: &row.title, reached: better(row.ratio()), promised }
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let show = |value: f64| if value.is_nan() { "-".to_owned() } else { row.quantity.show(value) };
+    let reached = row.reached();
+    vec![
+        row.title.clone(),
+        show(row.ours.median()),
+        show(row.peer.median()),
+        row.show_ratio(),
+        row.target.map_or(String::new(), Target::show),
+        if reached == Reached::NoTarget { String::new() } else { reached.word().to_owned() },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_chart_for_each_figure_and_one_for_all() {
+        let run = super::super::text::tests::example();
+        let html = render(&run);
+        assert_eq!(html.matches("<svg").count(), run.rows.len() + 1);
+        assert!(html.contains("x 18.7, pass") && html.contains("x 9.38, short"), "{html}");
+        assert!(!html.contains("NaN"));
+    }
+}
