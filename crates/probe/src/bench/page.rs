@@ -29,7 +29,8 @@ pub fn render(run: &Run) -> String {
         page.list(&missing.collect::<Vec<_>>());
     }
     page.heading("Every sample");
-    for row in &run.rows {
+    page.paragraph("Figures of one or two samples stand in the table alone.");
+    for row in run.rows.iter().filter(|row| row.ours.len() > 2 || row.peer.len() > 2) {
         let rows = [
             samples::Row { name: "ours", class: "ours", samples: &row.ours },
             samples::Row { name: "peer", class: "peer", samples: &row.peer },
@@ -88,10 +89,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_has_a_chart_for_each_figure_and_one_for_all() {
+    fn a_page_has_one_chart_for_all_and_one_for_each_figure_with_samples() {
         let run = super::super::text::tests::example();
         let html = render(&run);
-        assert_eq!(html.matches("<svg").count(), run.rows.len() + 1);
+        assert_eq!(
+            html.matches("<svg").count(),
+            2,
+            "one for all, one for what has samples to show"
+        );
         assert!(html.contains("x 18.7, pass") && html.contains("x 9.38, short"), "{html}");
         assert!(!html.contains("NaN"));
     }

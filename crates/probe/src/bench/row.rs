@@ -86,9 +86,18 @@ impl Target {
     #[must_use]
     pub fn show(self) -> String {
         match self {
-            Target::AtMost(most) => format!("<= {}", ratio(most, 1.0)),
-            Target::AtLeast(least) => format!(">= {}", ratio(least, 1.0)),
+            Target::AtMost(most) => format!("<= {}", whole(ratio(most, 1.0))),
+            Target::AtLeast(least) => format!(">= {}", whole(ratio(least, 1.0))),
         }
+    }
+}
+
+/// Takes zeros after the point away: a promise is exact.
+fn whole(ratio: String) -> String {
+    if ratio.contains('.') {
+        ratio.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        ratio
     }
 }
 
@@ -149,7 +158,8 @@ mod tests {
     #[test]
     fn targets_are_written_as_ratios() {
         assert_eq!(Target::AtMost(1.0 / 300.0).show(), "<= 1/300");
-        assert_eq!(Target::AtMost(2.0 / 3.0).show(), "<= 1/1.50");
+        assert_eq!(Target::AtMost(2.0 / 3.0).show(), "<= 1/1.5");
+        assert_eq!(Target::AtMost(1.0 / 5.0).show(), "<= 1/5");
         assert_eq!(Target::AtLeast(10.0).show(), ">= x 10");
     }
 }

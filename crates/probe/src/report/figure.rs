@@ -38,13 +38,17 @@ impl Quantity {
         )
     }
 
-    /// Writes a value that is round in itself: `10 ms`, `100 ns`.
+    /// Writes a value that is round in itself: `10 ms`, `64 KiB`.
     pub(super) fn show_round(self, value: f64) -> String {
         let unit = self.unit_of(value);
+        unit.join(&unit.round(value))
+    }
+
+    /// Returns the number of which powers are round.
+    pub(super) fn base(self) -> f64 {
         match self {
-            // A power of ten of bytes is not round in KiB.
-            Quantity::Size => self.show(value),
-            Quantity::Time | Quantity::Rate | Quantity::Count => unit.join(&unit.round(value)),
+            Quantity::Size => 2.0,
+            Quantity::Time | Quantity::Rate | Quantity::Count => 10.0,
         }
     }
 
@@ -66,7 +70,7 @@ impl Quantity {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit {
     name: &'static str,
-    pub(super) scale: f64,
+    scale: f64,
     whole: bool,
 }
 
@@ -98,6 +102,10 @@ impl Unit {
 
     pub(super) fn join(self, digits: &str) -> String {
         if self.name.is_empty() { digits.to_owned() } else { format!("{digits} {}", self.name) }
+    }
+
+    pub(super) fn scale(self) -> f64 {
+        self.scale
     }
 
     pub(super) fn name(self) -> &'static str {

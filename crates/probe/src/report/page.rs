@@ -24,8 +24,11 @@ impl Page {
     /// Starts a page with its title and the verdict, one sentence.
     #[must_use]
     pub fn new(title: &str, verdict: &str) -> Page {
-        let body =
-            format!("<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n", escape(title), escape(verdict));
+        let body = format!(
+            "<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n",
+            escape(title),
+            escape(&unbroken(verdict))
+        );
         Page { title: title.to_owned(), body }
     }
 
@@ -53,7 +56,7 @@ impl Page {
         for entry in entries {
             self.body.push_str(&format!("<li>{}", escape(entry.reason)));
             for advice in entry.advice {
-                self.body.push_str(&format!("<br>{}", escape(&advice.text)));
+                self.body.push_str(&format!("<br>→ {}", escape(&advice.text)));
                 if let Some(command) = &advice.command {
                     self.body.push_str(&format!("<pre tabindex=\"0\">{}</pre>", escape(command)));
                 }
@@ -114,6 +117,15 @@ impl Page {
             lines.join("<br>\n")
         )
     }
+}
+
+/// Keeps figures and their units on one line.
+fn unbroken(text: &str) -> String {
+    [" ms", " µs", " ns", " s", " frames"].into_iter().fold(text.to_owned(), |text, unit| {
+        [" ", ",", ".", ";", ")"].into_iter().fold(text, |text, end| {
+            text.replace(&format!("{unit}{end}"), &format!("\u{a0}{}{end}", unit.trim_start()))
+        })
+    })
 }
 
 /// Chooses light or dark without a script; as the system says until something is chosen.

@@ -36,7 +36,7 @@ pub(super) fn write_flat(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     // The peer takes over a second a write.
     let plan = Plan { rounds: lab.effort.of(3, 1), writes: [20, 1], write: Write::New };
     let samples = plan.measure(lab, &lab.memory, &keys::flat(FLAT))?;
-    let title = format!("write, 20,000 in one dir ({})", lab.memory.fs_type());
+    let title = format!("write, 20,000 flat ({})", lab.memory.fs_type());
     Ok(vec![row("flat-tmpfs", title, samples, Target::AtMost(1.0 / 300.0))])
 }
 

@@ -7,33 +7,46 @@ pub(super) struct Axis {
     to: f64,
     left: f64,
     right: f64,
-    logarithmic: bool,
+    scale: Scale,
+}
+
+/// How values are spread along an axis.
+#[derive(Clone, Copy, Debug)]
+enum Scale {
+    /// Evenly, with a tick each so much.
+    Linear(f64),
+    /// By powers of this base.
+    Logarithmic(f64),
 }
 
 /// An axis has at most so many ticks.
 const MOST_TICKS: usize = 7;
 
 impl Axis {
-    /// Makes an axis from zero to a round value at or above `most`.
-    pub(super) fn linear(most: f64, left: f64, right: f64) -> Axis {
-        let most = if most > 0.0 { most } else { 1.0 };
-        let step = step(most);
-        Axis { from: 0.0, to: (most / step).ceil() * step, left, right, logarithmic: false }
+    /// Makes an axis from zero to a value at or above `most` that is round when counted in `unit`.
+    pub(super) fn linear(most: f64, unit: f64, left: f64, right: f64) -> Axis {
+        let most = if most > 0.0 { most } else { unit };
+        let step = step(most / unit) * unit;
+        let to = (most / step).ceil() * step;
+        Axis { from: 0.0, to, left, right, scale: Scale::Linear(step) }
     }
 
-    /// Makes an axis of powers of ten around `least` and `most`, both above zero.
-    pub(super) fn logarithmic(least: f64, most: f64, left: f64, right: f64) -> Axis {
-        let from = 10_f64.powf(least.log10().floor());
-        let to = 10_f64.powf(most.log10().ceil());
-        Axis { from, to: if to > from { to } else { from * 10.0 }, left, right, logarithmic: true }
+    /// Makes an axis of powers of `base` around `least` and `most`, both above zero.
+    pub(super) fn logarithmic(least: f64, most: f64, base: f64, left: f64, right: f64) -> Axis {
+        // A hair's breadth of tolerance: the logarithm of a power is not always whole.
+        let from = base.powf((least.log(base) + 1e-9).floor());
+        let to = base.powf((most.log(base) - 1e-9).ceil());
+        let to = if to > from { to } else { from * base };
+        Axis { from, to, left, right, scale: Scale::Logarithmic(base) }
     }
 
     /// Returns the place of `value`, never outside the axis.
     pub(super) fn place(self, value: f64) -> f64 {
-        let share = if self.logarithmic {
-            (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
-        } else {
-            (value - self.from) / (self.to - self.from)
+        let share = match self.scale {
+            Scale::Logarithmic(_) => {
+                (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
+            }
+            Scale::Linear(_) => (value - self.from) / (self.to - self.from),
         };
         self.left + share.clamp(0.0, 1.0) * (self.right - self.left)
     }
@@ -44,12 +57,14 @@ impl Axis {
 
     /// Returns the values to write below the axis.
     pub(super) fn ticks(self) -> Vec<f64> {
-        let all: Vec<f64> = if self.logarithmic {
-            let steps = (self.to / self.from).log10().round();
-            count(steps).map(|power| self.from * 10_f64.powf(power)).collect()
-        } else {
-            let step = step(self.to);
-            count((self.to / step).round()).map(|number| number * step).collect()
+        let all: Vec<f64> = match self.scale {
+            Scale::Logarithmic(base) => {
+                let steps = (self.to / self.from).log(base).round();
+                count(steps).map(|power| self.from * base.powf(power)).collect()
+            }
+            Scale::Linear(step) => {
+                count((self.to / step).round()).map(|number| number * step).collect()
+            }
         };
         let every = all.len().div_ceil(MOST_TICKS);
         all.into_iter().step_by(every.max(1)).collect()
@@ -81,27 +96,36 @@ mod tests {
 
     #[test]
     fn a_linear_axis_starts_at_zero_and_ends_at_a_round_value() {
-        let axis = Axis::linear(17.3, 100.0, 200.0);
+        let axis = Axis::linear(17.3, 1.0, 100.0, 200.0);
         assert_eq!(axis.ticks(), [0.0, 5.0, 10.0, 15.0, 20.0]);
         assert_eq!((axis.place(0.0), axis.place(10.0), axis.place(99.0)), (100.0, 150.0, 200.0));
     }
 
     #[test]
     fn a_logarithmic_axis_has_powers_of_ten() {
-        let axis = Axis::logarithmic(0.3, 40.0, 0.0, 300.0);
+        let axis = Axis::logarithmic(0.3, 40.0, 10.0, 0.0, 300.0);
         let ticks: Vec<String> = axis.ticks().iter().map(|tick| format!("{tick:.1}")).collect();
         assert_eq!(ticks, ["0.1", "1.0", "10.0", "100.0"]);
         assert!((axis.place(1.0) - 100.0).abs() < 1e-9);
     }
 
     #[test]
+    fn bytes_have_round_ticks_in_their_own_unit() {
+        let mebi = 1_048_576.0;
+        let ticks: Vec<f64> = Axis::linear(2.7 * mebi, mebi, 0.0, 1.0).ticks();
+        assert_eq!(ticks, [0.0, mebi, 2.0 * mebi, 3.0 * mebi]);
+        let axis = Axis::logarithmic(1024.0, mebi, 2.0, 0.0, 1.0);
+        assert_eq!((axis.ticks()[0], axis.place(mebi)), (1024.0, 1.0));
+    }
+
+    #[test]
     fn no_axis_has_more_than_seven_ticks() {
         for most in [0.0, 1e-9, 3.0, 9.99, 10.0, 1e12] {
             assert!(
-                (2..=MOST_TICKS).contains(&Axis::linear(most, 0.0, 1.0).ticks().len()),
+                (2..=MOST_TICKS).contains(&Axis::linear(most, 1.0, 0.0, 1.0).ticks().len()),
                 "{most}"
             );
         }
-        assert!(Axis::logarithmic(1e-9, 1e9, 0.0, 1.0).ticks().len() <= MOST_TICKS);
+        assert!(Axis::logarithmic(1e-9, 1e9, 10.0, 0.0, 1.0).ticks().len() <= MOST_TICKS);
     }
 }

@@ -29,7 +29,7 @@ pub fn render(ratios: &[Ratio<'_>]) -> String {
     let values = || shown.iter().flat_map(|ratio| [Some(ratio.reached), ratio.promised]).flatten();
     let least = values().fold(0.9, f64::min);
     let most = values().fold(10.0, f64::max);
-    let axis = Axis::logarithmic(least, most, LEFT, RIGHT);
+    let axis = Axis::logarithmic(least, most, 10.0, LEFT, RIGHT);
     #[expect(clippy::cast_precision_loss, reason = "a few figures")]
     let bottom = TOP + ROW * shown.len() as f64;
     let described: Vec<String> = shown
@@ -46,7 +46,7 @@ pub fn render(ratios: &[Ratio<'_>]) -> String {
         svg.push_str(&line(x, TOP - 6.0, x, bottom, "grid"));
         svg.push_str(&text(x, bottom + 18.0, Anchor::Middle, "tick", &format!("x {tick}")));
     }
-    svg.push_str(&text(RIGHT + 22.0, bottom + 18.0, Anchor::Start, "tick", "logarithmic"));
+    svg.push_str(&text(LEFT - 26.0, bottom + 18.0, Anchor::End, "tick", "times better, log"));
     let one = axis.place(1.0);
     svg.push_str(&line(one, TOP - 8.0, one, bottom, "limit"));
     svg.push_str(&text(one, TOP - 14.0, Anchor::Middle, "strong", "the peer"));

@@ -34,10 +34,11 @@ pub fn render(title: &str, quantity: Quantity, rows: &[Row<'_>]) -> String {
     let least = rows.iter().map(|row| row.samples.min()).fold(f64::INFINITY, f64::min);
     let most = rows.iter().map(|row| row.samples.max()).fold(0.0, f64::max);
     let wide = least > 0.0 && most / least > WIDE;
+    let unit = quantity.unit_of(most);
     let axis = if wide {
-        Axis::logarithmic(least, most, LEFT, RIGHT)
+        Axis::logarithmic(least, most, quantity.base(), LEFT, RIGHT)
     } else {
-        Axis::linear(most, LEFT, RIGHT)
+        Axis::linear(most, unit.scale(), LEFT, RIGHT)
     };
     #[expect(clippy::cast_precision_loss, reason = "two rows")]
     let bottom = TOP + ROW * rows.len() as f64;
@@ -47,15 +48,14 @@ pub fn render(title: &str, quantity: Quantity, rows: &[Row<'_>]) -> String {
         .map(|row| format!("{}: {}", row.name, quantity.show_spread(row.samples)))
         .collect();
     let mut svg = open(bottom + 24.0, title, &format!("{}; {scale}.", described.join("; ")));
-    let unit = quantity.unit_of(most);
     for tick in axis.ticks() {
         let x = axis.place(tick);
         svg.push_str(&line(x, TOP, x, bottom, "grid"));
         let label = if wide { quantity.show_round(tick) } else { unit.round(tick) };
         svg.push_str(&text(x, bottom + 16.0, Anchor::Middle, "tick", &label));
     }
-    let name = if wide { "logarithmic" } else { unit.name() };
-    svg.push_str(&text(RIGHT + 14.0, bottom + 16.0, Anchor::Start, "tick", name));
+    let name = if wide { "log" } else { unit.name() };
+    svg.push_str(&text(LEFT - 10.0, bottom + 16.0, Anchor::End, "tick", name));
     for (number, row) in rows.iter().enumerate() {
         #[expect(clippy::cast_precision_loss, reason = "two rows")]
         let middle = TOP + ROW * (number as f64 + 0.5);
@@ -85,7 +85,8 @@ fn draw(row: &Row<'_>, middle: f64, axis: Axis, quantity: Quantity) -> String {
         };
         dots.push_str(&format!("M{:.1} {:.1}h0", axis.place(*value), middle + lift));
     }
-    svg.push_str(&format!("<path d=\"{dots}\" class=\"dots {class}\"/>\n"));
+    let few = if samples.len() < 5 { " few" } else { "" };
+    svg.push_str(&format!("<path d=\"{dots}\" class=\"dots {class}{few}\"/>\n"));
     let median = axis.place(samples.median());
     svg.push_str(&line(median, middle - 12.0, median, middle + 12.0, "median"));
     let first = quantity.show(samples.median());
