@@ -113,3 +113,21 @@ fn nonsense_is_answered_and_survived() {
         assert!(status.success() && text.is_empty(), "{text}");
     });
 }
+
+#[test]
+fn the_longest_change_that_a_bus_carries_is_answered() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let service = bus.serve(OURS, &[]);
+        let client = bus.client();
+        client.change(USER, &vec![0xff; 64 << 20]).unwrap();
+        // All offsets are zero: by GVariant's rules a great many empty entries.
+        client.change(USER, &vec![0; 1 << 20]).unwrap();
+        assert_eq!(client.pid_of(NAME).unwrap(), service.pid());
+        assert!(!bus.user_database().exists(), "nonsense was written");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", service.pid())).unwrap();
+        let resident = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        let resident: u64 = resident.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!(resident < 20 << 10, "{resident} KiB are kept after a long change");
+    });
+}

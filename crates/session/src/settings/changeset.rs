@@ -21,9 +21,10 @@ impl Changeset {
         let mut changes = Changeset::default();
         let Some(ty) = Type::parse("a{smv}") else { return changes };
         let body = View::new(ty, blob, ByteOrder::NATIVE);
-        for entry in (0..body.len()).filter_map(|index| body.child(index)) {
-            let Some(path) = entry.child(0).and_then(View::as_str) else { continue };
-            let value = entry.child(1).and_then(|maybe| maybe.child(0)).and_then(|v| v.child(0));
+        for entry in body.children() {
+            let mut parts = entry.children();
+            let Some(path) = parts.next().and_then(View::as_str) else { continue };
+            let value = parts.next().and_then(|maybe| maybe.child(0)).and_then(|v| v.child(0));
             if path::is_key(path) || (path::is_dir(path) && value.is_none()) {
                 changes.change(path, value.map(View::to_variant));
             }
