@@ -22,7 +22,8 @@ pub fn keep_freed(kept_bytes: i32, largest_bytes: i32) {
     let _ = (kept_bytes, largest_bytes);
 }
 
-#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(test)]
 mod tests {
     use super::keep_freed;
 

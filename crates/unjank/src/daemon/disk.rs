@@ -11,7 +11,6 @@ use tokio::sync::mpsc as wake;
 use super::handover::Lock;
 
 /// What the thread can do.
-#[expect(clippy::large_enum_variant, reason = "nearly all work is jobs, one at a time")]
 #[derive(Debug)]
 enum Work {
     Job(Job),
