@@ -2,6 +2,7 @@
 //!
 //! `KILLS` sets how often each kind is killed (the gate does a few, `ci/slow` 500); `KILL_SEED` repeats a run.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(clippy::print_stderr, reason = "the seed and what was done")]
 
 mod fixture;
 
