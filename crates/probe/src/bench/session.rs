@@ -77,8 +77,10 @@ impl Program {
         Program { command: command.into(), environment: Vec::new() }
     }
 
-    fn name(&self) -> String {
-        self.command.first().cloned().unwrap_or_default()
+    /// Returns the path of the program.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.command.first().map_or("", String::as_str)
     }
 }
 
@@ -211,15 +213,17 @@ impl Session {
         let client = self.connect()?;
         client.ping().map_err(|source| self.unreachable(source))?;
         let pid = client.pid_of(SERVICE).map_err(|source| self.unreachable(source))?;
-        let process = Process::open(pid)
-            .map_err(|source| SessionError::NoProcess { program: self.program.name(), source })?;
+        let process = Process::open(pid).map_err(|source| SessionError::NoProcess {
+            program: self.program.name().to_owned(),
+            source,
+        })?;
         Ok(self.service.insert(process))
     }
 
     /// Turns what the client said into an error that names the program.
     #[must_use]
     pub fn unreachable(&self, source: ClientError) -> SessionError {
-        SessionError::NoService { program: self.program.name(), source }
+        SessionError::NoService { program: self.program.name().to_owned(), source }
     }
 }
 

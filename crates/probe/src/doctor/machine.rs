@@ -16,6 +16,8 @@ pub struct Machine {
     pub cache_home: Option<PathBuf>,
     /// `$XDG_STATE_HOME`, or `~/.local/state`.
     pub state_home: Option<PathBuf>,
+    /// `$XDG_DATA_HOME`, or `~/.local/share`.
+    pub data_home: Option<PathBuf>,
     /// `$TMPDIR`, or `/tmp`.
     pub temp_dir: PathBuf,
     /// `$XDG_DATA_DIRS`, or its default; the first one wins.

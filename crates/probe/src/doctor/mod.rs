@@ -171,3 +171,78 @@ pub struct Progress<'a> {
     /// The expected time of everything.
     pub whole: Duration,
 }
+
+#[cfg(test)]
+mod tests {
+    use session::clock::SystemClock;
+
+    use super::*;
+
+    /// A probe that a user interrupts while it runs.
+    #[derive(Debug)]
+    struct Interrupted;
+
+    impl Probe for Interrupted {
+        fn name(&self) -> &'static str {
+            "interrupted"
+        }
+
+        fn about(&self) -> &'static str {
+            "a test"
+        }
+
+        fn steps<'a>(&self, _: &'a Machine) -> Vec<Step<'a>> {
+            let note =
+                |name: &str| Finding::new("interrupted", name, "", Outcome::Note(String::new()));
+            vec![
+                Step::new("first", 1, move |tools| {
+                    tools.stop.store(true, Ordering::Relaxed);
+                    vec![note("first")]
+                }),
+                Step::new("second", 1, move |_| vec![note("second")]),
+            ]
+        }
+    }
+
+    #[test]
+    fn what_was_found_before_an_interruption_is_kept() {
+        let clock = SystemClock::start();
+        let stop = AtomicBool::new(false);
+        let tools = Tools { clock: &clock, frame: Duration::from_millis(16), stop: &stop };
+        let mut texts = Vec::new();
+        let diagnosis = diagnose(&[&Interrupted], &Machine::default(), &tools, &mut |now| {
+            texts.push(now.text.to_owned());
+        });
+        assert!(diagnosis.interrupted && !diagnosis.is_bad());
+        assert_eq!(diagnosis.findings.len(), 1);
+        assert_eq!(texts, ["first"]);
+    }
+
+    #[test]
+    fn all_probes_together_are_expected_to_take_under_twenty_seconds() {
+        // The worst machine: three file systems, each on a disk, as this one three times.
+        let machine = Machine {
+            home: Some("/".into()),
+            config_home: Some("/etc".into()),
+            temp_dir: "/".into(),
+            ..Machine::default()
+        };
+        let whole: Duration = PROBES
+            .iter()
+            .flat_map(|probe| {
+                let times = if probe.name() == "storage" { 3 } else { 1 };
+                let expected: Duration = probe.steps(&machine).iter().map(|step| step.expect).sum();
+                std::iter::repeat_n(expected, times)
+            })
+            .sum();
+        assert!(whole < Duration::from_secs(20), "{whole:?}");
+    }
+
+    #[test]
+    fn every_probe_has_a_name_of_its_own() {
+        let mut names: Vec<&str> = PROBES.iter().map(|probe| probe.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), PROBES.len());
+    }
+}

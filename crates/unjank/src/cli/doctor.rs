@@ -131,6 +131,7 @@ fn machine() -> Machine {
         config_home: absolute("XDG_CONFIG_HOME").or_else(|| below_home(".config")),
         cache_home: absolute("XDG_CACHE_HOME").or_else(|| below_home(".cache")),
         state_home: absolute("XDG_STATE_HOME").or_else(|| below_home(".local/state")),
+        data_home: absolute("XDG_DATA_HOME").or_else(|| below_home(".local/share")),
         temp_dir: absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp")),
         data_dirs: std::env::split_paths(&data_dirs).filter(|path| path.is_absolute()).collect(),
         dconf_profile: variable("DCONF_PROFILE"),

@@ -102,7 +102,10 @@ fn file(database: &UserDatabase, machine: &Machine) -> Vec<Finding> {
 fn damaged(finding: Finding, at: &str) -> Finding {
     finding
         .because("programs see only what can still be read, and the next write through dconf-service drops the rest")
-        .advise_command("keep a copy before anything is set", format!("cp {at} {at}.damaged"))
+        .advise_command(
+            "take out what can still be read, into a new file",
+            format!("unjank settings salvage {at} -o {at}.salvaged"),
+        )
 }
 
 /// Counts the keys that each directory has itself, most first.

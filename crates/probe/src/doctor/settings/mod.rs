@@ -1,6 +1,7 @@
 //! The settings probe: the database, its readers and its service.
 
 mod around;
+mod chatty;
 mod database;
 mod read;
 mod write;
@@ -46,6 +47,7 @@ impl Probe for Settings {
             move |tools| database::look(&database, machine, tools)
         }));
         steps.push(Step::new("who serves it", 100, move |_| around::owner(machine)));
+        steps.push(Step::new("who changes it", 50, move |tools| chatty::look(machine, tools)));
         steps.push(Step::new("a read", 700, {
             let database = database.clone();
             move |tools| read::measure(&profile, &environment, &database, machine, tools)

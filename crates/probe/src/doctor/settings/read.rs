@@ -38,12 +38,8 @@ pub(super) fn measure(
         vec![Finding::new(NAME, "read a setting", how, outcome)]
     };
     // Readers make a flag file. They shall make it here, not in the user's runtime directory.
-    let scratch = match scratch(machine) {
-        Ok(scratch) => scratch,
-        Err(error) => return skipped(error),
-    };
-    let copy = match copy(environment, database, scratch.path()) {
-        Ok(copy) => copy,
+    let (_scratch, copy) = match copy_somewhere(environment, database, machine) {
+        Ok(made) => made,
         Err(error) => return skipped(error),
     };
     let open = || Client::open(profile, &copy, Arc::new(NoBus)).reader();
@@ -69,13 +65,22 @@ pub(super) fn measure(
         .collect()
 }
 
-/// Makes a directory of ours where there is room for a copy: in memory if that may be written.
-fn scratch(machine: &Machine) -> io::Result<Scratch> {
+/// Copies the database into a directory of ours: in memory if there is room.
+fn copy_somewhere(
+    environment: &Environment,
+    database: &UserDatabase,
+    machine: &Machine,
+) -> io::Result<(Scratch, Environment)> {
     let dirs = machine.runtime_dir.iter().chain([&machine.temp_dir]).chain(&machine.config_home);
     let mut last = io::ErrorKind::NotFound.into();
     for dir in dirs {
-        match Scratch::within(dir) {
-            Ok(scratch) => return Ok(scratch),
+        let scratch = Scratch::within(dir);
+        let made = scratch.and_then(|scratch| {
+            let copy = copy(environment, database, scratch.path())?;
+            Ok((scratch, copy))
+        });
+        match made {
+            Ok(made) => return Ok(made),
             Err(error) => last = error,
         }
     }

@@ -24,10 +24,13 @@ const USUAL: &str = "/usr/libexec/dconf-service";
 /// The time for each service; the least number of writes may take longer.
 const BUDGET: Duration = Duration::from_millis(1200);
 const LEAST_WRITES: usize = 2;
-/// Fewer than make our service slow a single program down.
-const MOST_WRITES: usize = 60;
+/// Fewer than make our service hold a single program back that changes one key again and again.
+const MOST_WRITES: usize = 30;
 /// A service that is slower than this is not waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Why our own service takes long where it does.
+const WAITS: &str =
+    "it waits for the sync of a file and of its directory, as `replace a file` does";
 /// A key that no program has.
 const KEY: &str = "/unjank/doctor/probe";
 
@@ -37,43 +40,54 @@ pub(super) fn measure(
     machine: &Machine,
     tools: &Tools<'_>,
 ) -> Vec<Finding> {
-    let installed = match installed(machine) {
-        Some(program) => service("write a setting, installed", &program, database, machine, tools),
-        None => {
-            skipped("write a setting, installed", "no settings service is installed".to_owned())
+    let beside = machine.program_dir.as_ref().map(|dir| dir.join("unjankd"));
+    let ours = beside.filter(|path| path.exists()).map(|path| Program::unjankd(&path));
+    let installed = installed(machine);
+    // Where ours is installed it stands beside the usual one.
+    let usual = Path::new(USUAL).exists().then(|| Program::plain(Path::new(USUAL)));
+    let (other_name, other) = match &installed {
+        Some(program) if is_ours(program) => ("write a setting, dconf-service", usual),
+        _ => ("write a setting, unjank", ours),
+    };
+    let measure = |name: &str, program: Option<&Program>, none: &str| {
+        let found = match program {
+            Some(program) => service(name, program, database, machine, tools),
+            None => skipped(name, none.to_owned()),
+        };
+        let slow = found.grade(tools.frame).is_some_and(|grade| grade != Grade::Fits);
+        match program.filter(|_| slow) {
+            Some(program) if is_ours(program) => found.because(WAITS),
+            Some(_) => explain(found, database),
+            None => found,
         }
     };
+    let first = measure(
+        "write a setting, installed",
+        installed.as_ref(),
+        "no settings service is installed",
+    );
     if tools.stopped() {
-        return vec![];
+        return vec![first];
     }
-    let beside =
-        machine.program_dir.as_ref().map(|dir| dir.join("unjankd")).filter(|path| path.exists());
-    let ours = match beside {
-        Some(path) => {
-            service("write a setting, unjank", &Program::unjankd(&path), database, machine, tools)
-        }
-        None => skipped("write a setting, unjank", "unjankd is not beside this program".to_owned()),
+    let second = measure(other_name, other.as_ref(), "the program was not found");
+    let comparison = match (&installed, &other) {
+        (Some(installed), Some(_)) if is_ours(installed) => compare(&first, &second),
+        (Some(_), Some(_)) => compare(&second, &first),
+        _ => None,
     };
-    let comparison = compare(&installed, &ours);
-    let slow =
-        |finding: &Finding| finding.grade(tools.frame).is_some_and(|grade| grade != Grade::Fits);
-    let ours = match slow(&ours) {
-        true => ours.because(
-            "it waits for the sync of a file and of its directory, as `replace a file` does",
-        ),
-        false => ours,
-    };
-    let mut installed = installed;
-    if slow(&installed) {
-        installed = explain(installed, database);
-    }
-    [installed, ours].into_iter().chain(comparison).collect()
+    [first, second].into_iter().chain(comparison).collect()
+}
+
+fn is_ours(program: &Program) -> bool {
+    Path::new(program.name()).file_name().is_some_and(|name| name == "unjankd")
 }
 
 /// Finds the service that the session bus would start.
 fn installed(machine: &Machine) -> Option<Program> {
     let file = format!("dbus-1/services/{SERVICE}.service");
-    let named = machine.data_dirs.iter().find_map(|dir| {
+    // In the order in which a session bus looks.
+    let dirs = machine.runtime_dir.iter().chain(&machine.data_home).chain(&machine.data_dirs);
+    let named = dirs.into_iter().find_map(|dir| {
         let text = fs::read_to_string(dir.join(&file)).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("Exec="))?;
         let command: Vec<String> = line.split_ascii_whitespace().map(str::to_owned).collect();
@@ -113,7 +127,7 @@ fn writes(
     };
     // The copy stands on the file system of the original, where the sync costs what it costs.
     let durable = database.path.parent().and_then(existing).unwrap_or(Path::new("/"));
-    let session = Session::start(program, durable, &volatile(machine))?;
+    let session = start(program, durable, machine)?;
     match fs::read(&database.path) {
         Ok(image) => session.seed(&database.name, &image)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => (),
@@ -145,20 +159,20 @@ fn writes(
     Ok(samples)
 }
 
-/// Finds a directory with a short path for the socket, in memory if there is one.
-fn volatile(machine: &Machine) -> PathBuf {
+/// Starts the session with its socket in memory, or wherever there is room.
+fn start(program: &Program, durable: &Path, machine: &Machine) -> Result<Session, SessionError> {
     // A socket's address has room for 108 bytes, of which our own names take about 40.
-    let fits = |dir: &&PathBuf| {
-        dir.as_os_str().len() < 60
-            && rustix::fs::access(&***dir, rustix::fs::Access::WRITE_OK).is_ok()
-    };
+    let fits = |dir: &&PathBuf| dir.as_os_str().len() < 60;
     let memory = PathBuf::from("/dev/shm");
-    [machine.runtime_dir.as_ref(), Some(&memory), Some(&machine.temp_dir)]
-        .into_iter()
-        .flatten()
-        .find(fits)
-        .unwrap_or(&machine.temp_dir)
-        .clone()
+    let dirs = [machine.runtime_dir.as_ref(), Some(&memory)].into_iter().flatten().filter(fits);
+    for dir in dirs {
+        match Session::start(program, durable, dir) {
+            // Full, read-only or not there: the next may be better.
+            Err(SessionError::NotPrepared { .. }) => (),
+            done => return done,
+        }
+    }
+    Session::start(program, durable, &machine.temp_dir)
 }
 
 fn skipped(name: &str, why: String) -> Finding {
@@ -174,18 +188,25 @@ fn explain(finding: Finding, database: &UserDatabase) -> Finding {
         ),
         None => "it rebuilds and syncs the whole database for each write".to_owned(),
     };
-    finding.because(cause).advise("let unjankd serve the settings instead; programs need no change")
+    finding.because(cause).advise(
+        "let unjankd serve the settings instead (packaging/install, no root needed); programs need no change",
+    )
 }
 
-/// Says how ours stands to the installed one.
-fn compare(installed: &Finding, ours: &Finding) -> Option<Finding> {
-    let (Outcome::Time(installed), Outcome::Time(ours)) = (&installed.outcome, &ours.outcome)
-    else {
+/// Says how ours stands to the other one.
+fn compare(ours: &Finding, other: &Finding) -> Option<Finding> {
+    let (Outcome::Time(ours), Outcome::Time(other)) = (&ours.outcome, &other.outcome) else {
         return None;
     };
-    let text = format!(
-        "a write through unjankd takes {} of one through the installed service",
-        ratio(ours.median(), installed.median())
-    );
+    let text = match ratio(ours.median(), other.median()) {
+        ratio if ours.median() < other.median() => {
+            format!(
+                "a write through unjankd takes {ratio} of the time that it takes through dconf-service"
+            )
+        }
+        ratio => {
+            format!("a write through unjankd takes as long as one through dconf-service {ratio}")
+        }
+    };
     Some(Finding::new(NAME, "unjank", "the medians above", Outcome::Note(text)))
 }

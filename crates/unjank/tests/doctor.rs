@@ -1,0 +1,298 @@
+//! `unjank doctor` on machines in every state: it measures, changes nothing, and says what it could not do.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stderr, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_unjank");
+
+/// A user's directories, with a database of a few keys.
+struct Home {
+    dir: tempfile::TempDir,
+}
+
+impl Home {
+    fn new() -> Home {
+        Home::within(&std::env::temp_dir())
+    }
+
+    fn within(parent: &Path) -> Home {
+        let dir = tempfile::tempdir_in(parent).unwrap();
+        for name in ["home/.config/dconf", "run", "tmp"] {
+            fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        let value = |number: u8| vec![number, 0, 0, 0, 0, b'i'];
+        let entries: Vec<(String, Vec<u8>)> =
+            (0..40).map(|number| (format!("/org/example/key{number:02}"), value(number))).collect();
+        let entries = entries.iter().map(|(name, value)| (&**name, &**value));
+        let image =
+            store::table::gvdb::write(entries, &store::table::gvdb::Image::default()).unwrap();
+        fs::write(dir.path().join("home/.config/dconf/user"), image).unwrap();
+        Home { dir }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn doctor(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .arg("doctor")
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.at("home"))
+            .env("XDG_RUNTIME_DIR", self.at("run"))
+            .env("TMPDIR", self.at("tmp"));
+        command
+    }
+
+    /// Describes everything below the user's directories: names, contents, owners, modes, times.
+    fn state(&self) -> BTreeMap<PathBuf, (Vec<u8>, u32, u32, i64)> {
+        let mut state = BTreeMap::new();
+        let mut left = vec![self.dir.path().to_owned()];
+        while let Some(dir) = left.pop() {
+            for entry in fs::read_dir(dir).unwrap().flatten() {
+                let data = entry.metadata().unwrap();
+                let (bytes, time) = if data.is_dir() {
+                    left.push(entry.path());
+                    // A directory's own time tells of files that came and went, which is allowed.
+                    (Vec::new(), 0)
+                } else {
+                    (fs::read(entry.path()).unwrap(), data.mtime_nsec() + data.mtime())
+                };
+                state.insert(entry.path(), (bytes, data.uid(), data.mode(), time));
+            }
+        }
+        state
+    }
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!(
+            "{error}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        )
+    })
+}
+
+fn finding<'a>(document: &'a serde_json::Value, name: &str) -> &'a serde_json::Value {
+    let findings = document["findings"].as_array().unwrap();
+    let found = findings.iter().find(|finding| finding["name"].as_str().unwrap().starts_with(name));
+    found.unwrap_or_else(|| panic!("no {name} in {document:#}"))
+}
+
+/// Makes a file system of `kind` on a loop device or in memory, if we may; unmounted when dropped.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn tmpfs(at: &Path, options: &str) -> Option<Mount> {
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(at).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Mount(at.to_owned()));
+        }
+        // Only root mounts; the gate runs both as root and not.
+        let root = fs::metadata("/proc/self").unwrap().uid() == 0;
+        assert!(!(root && std::env::var_os("REQUIRE_ALL").is_some()), "cannot mount a tmpfs");
+        eprintln!("SKIPPED: cannot mount a tmpfs");
+        None
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        Command::new("umount").arg("--lazy").arg(&self.0).output().unwrap();
+    }
+}
+
+#[test]
+fn all_probes_run_without_a_bus_and_nothing_is_changed() {
+    let home = Home::new();
+    let before = home.state();
+    let start = Instant::now();
+    let output = home.doctor(&["--json"]).output().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    let document = json(&output);
+    assert_eq!(document["schema"], "unjank.doctor/1");
+    assert_eq!(document["bad"].as_bool(), Some(output.status.code() == Some(1)));
+    assert_eq!(finding(&document, "sync (")["kind"], "time");
+    assert_eq!(finding(&document, "replace a file")["kind"], "time");
+    assert_eq!(finding(&document, "read a setting")["kind"], "time");
+    assert_eq!(finding(&document, "service now")["text"], "there is no session bus");
+    let database = finding(&document, "database")["text"].as_str().unwrap().to_owned();
+    assert!(
+        database.starts_with("~/.config/dconf/user: ") && database.contains("40 keys"),
+        "{database}"
+    );
+    assert_eq!(home.state(), before);
+}
+
+#[test]
+fn a_write_is_measured_through_the_installed_service_and_ours() {
+    if !Path::new("/usr/libexec/dconf-service").exists()
+        || !Path::new("/usr/bin/dbus-daemon").exists()
+    {
+        assert!(std::env::var_os("REQUIRE_ALL").is_none(), "no dconf-service or dbus-daemon");
+        eprintln!("SKIPPED: no dconf-service or dbus-daemon");
+        return;
+    }
+    let home = Home::new();
+    let before = home.state();
+    let output = home.doctor(&["--json", "--only", "settings"]).output().unwrap();
+    let document = json(&output);
+    for name in ["write a setting, installed", "write a setting, unjank"] {
+        let found = finding(&document, name);
+        assert_eq!(found["kind"], "time", "{found:#}");
+        assert!(found["time"]["n"].as_u64().unwrap() >= 2);
+    }
+    assert_eq!(home.state(), before);
+}
+
+#[test]
+fn a_machine_without_home_bus_or_environment_is_measured_as_far_as_it_goes() {
+    let output = Command::new(PROGRAM).args(["doctor", "--json"]).env_clear().output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    let document = json(&output);
+    assert_eq!(finding(&document, "sync (temp)")["kind"], "time");
+    let settings = finding(&document, "settings");
+    assert_eq!(settings["kind"], "skipped");
+    assert!(settings["text"].as_str().unwrap().starts_with("there is no home directory"));
+}
+
+#[test]
+fn an_ordinary_user_can_run_it() {
+    if !rustix::process::geteuid().is_root() {
+        // The other tests have shown it.
+        return;
+    }
+    let home = Home::new();
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    for name in ["", "home", "home/.config", "home/.config/dconf", "run", "tmp"] {
+        open(&home.at(name));
+        std::os::unix::fs::chown(home.at(name), Some(65534), Some(65534)).unwrap();
+    }
+    let program = home.at("unjank");
+    fs::copy(PROGRAM, &program).unwrap();
+    open(&program);
+    let mut command = home.doctor(&["--json"]);
+    let arguments: Vec<_> = command.get_args().map(std::ffi::OsStr::to_owned).collect();
+    let environment: Vec<_> = command
+        .get_envs()
+        .map(|(name, value)| (name.to_owned(), value.unwrap().to_owned()))
+        .collect();
+    command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+    let output = command.args(arguments).env_clear().envs(environment).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    let document = json(&output);
+    assert_eq!(finding(&document, "replace a file")["kind"], "time");
+    assert_eq!(finding(&document, "read a setting")["kind"], "time");
+}
+
+#[test]
+fn a_read_only_and_a_full_disk_are_named_and_the_rest_is_measured() {
+    let home = Home::new();
+    let Some(_full) = Mount::tmpfs(&home.at("run"), "size=64k") else { return };
+    fs::write(home.at("run/filler"), vec![1; 60 << 10]).unwrap();
+    let rest = fs::OpenOptions::new().append(true).open(home.at("run/filler")).unwrap();
+    // To the last page.
+    while std::io::Write::write_all(&mut &rest, &[1; 4096]).is_ok() {}
+    let Some(_read_only) = Mount::tmpfs(&home.at("tmp"), "size=64k,ro") else { return };
+    let output = home.doctor(&["--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let document = json(&output);
+    assert!(
+        finding(&document, "file system (runtime)")["text"].as_str().unwrap().starts_with("full: ")
+    );
+    assert!(
+        finding(&document, "file system (temp)")["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("read-only: ")
+    );
+    assert_eq!(finding(&document, "replace a file (runtime)")["kind"], "skipped");
+    assert!(finding(&document, "sync (temp)")["text"].as_str().unwrap().ends_with("is read-only"));
+    assert_eq!(finding(&document, "sync (home)")["kind"], "time");
+    assert_eq!(
+        finding(&document, "read a setting")["kind"],
+        "time",
+        "a place for the copy was found"
+    );
+}
+
+#[test]
+fn the_terminal_gets_a_verdict_a_table_and_no_colour_on_a_pipe() {
+    let home = Home::new();
+    let output = home.doctor(&["--only", "storage"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().next().unwrap().contains("frame of 16.7 ms"), "{text}");
+    assert!(text.contains("median") && !text.contains('\x1b'), "{text}");
+    let steps = String::from_utf8(output.stderr).unwrap();
+    assert!(steps.lines().any(|line| line.starts_with("storage: sync (")), "{steps}");
+    assert!(!steps.contains("settings:"), "only what was asked for: {steps}");
+}
+
+#[test]
+fn a_smaller_frame_is_missed_and_exits_with_1() {
+    let home = Home::new();
+    let output = home.doctor(&["--only", "storage", "--frame", "1us"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("misses"));
+}
+
+#[test]
+fn a_wrong_argument_exits_with_2_and_says_what_would_be_right() {
+    let home = Home::new();
+    for (arguments, right) in [(["--only", "storrage"], "storage"), (["--frame", "fast"], "8.3ms")]
+    {
+        let output = home.doctor(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8(output.stderr).unwrap().contains(right));
+    }
+}
+
+#[test]
+fn a_page_is_written_beside_the_text_and_never_over_a_file() {
+    let home = Home::new();
+    let path = home.at("page.html");
+    let page = path.to_str().unwrap();
+    home.doctor(&["--only", "storage", "-o", page]).output().unwrap();
+    let html = fs::read_to_string(&path).unwrap();
+    assert!(html.starts_with("<!doctype html>") && html.contains("<svg"));
+    let output = home.doctor(&["--only", "storage", "-o", page]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(fs::read_to_string(&path).unwrap(), html);
+}
+
+#[test]
+fn an_interrupted_run_tells_what_it_knows_and_leaves_nothing() {
+    let home = Home::new();
+    let before = home.state();
+    let mut child =
+        home.doctor(&["--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut steps = BufReader::new(child.stderr.take().unwrap()).lines();
+    let replacing =
+        steps.by_ref().map_while(Result::ok).find(|line| line.contains("replace a file"));
+    assert!(replacing.is_some());
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let rest: Vec<String> = steps.map_while(Result::ok).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["interrupted"], true);
+    assert_eq!(finding(&document, "sync (")["kind"], "time");
+    assert!(rest.last().unwrap().contains("interrupted"), "{rest:?}");
+    assert_eq!(home.state(), before);
+}
