@@ -363,7 +363,7 @@ fn cases(usual: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(120))]
+    #![proptest_config(cases(60))]
 
     #[test]
     fn whatever_happens_files_and_observers_agree_with_what_was_acknowledged(

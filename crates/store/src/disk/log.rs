@@ -93,7 +93,9 @@ impl LogFile for RealLog {
     }
 
     fn write_cached(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.cached.write_all_at(bytes, at)
+        self.cached.write_all_at(bytes, at)?;
+        self.len = self.len.max(at + bytes.len() as u64);
+        Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {

@@ -122,7 +122,8 @@ pub trait LogFile: Debug + Send {
     /// Any part of the blocks may have been written, and may or may not be durable.
     fn write_blocks(&mut self, at: u64, blocks: &[u8]) -> io::Result<()>;
 
-    /// Writes bytes anywhere; they survive this process, and a power cut after the next [`LogFile::sync`].
+    /// Writes bytes anywhere, and makes the file longer if they go beyond its end. They survive this process, and a
+    /// power cut after the next [`LogFile::sync`].
     ///
     /// # Errors
     ///

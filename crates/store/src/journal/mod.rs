@@ -223,7 +223,7 @@ impl Journal {
             // The block of a durable record is not written again.
             false => self.end.next_multiple_of(self.file.block_len() as u64),
         };
-        self.make_room(at + frame.len() as u64)?;
+        // The file grows by what is written: only durable records need room that is there already.
         self.unsynced = true;
         let written = self.file.write_cached(at, &frame);
         self.final_if_failed(written)?;

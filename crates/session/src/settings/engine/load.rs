@@ -175,7 +175,7 @@ struct Rescued {
 }
 
 /// Takes what the file proves, fills it up from the newest good snapshot, and only then takes what is merely
-/// well-formed in the file. `docs/decisions/0005-damaged-databases.md` says why.
+/// well-formed in the file. `docs/decisions/0011-damaged-databases.md` says why.
 fn rescue(disk: &dyn Disk, snapshots: Option<&Snapshots>, broken: Broken, bytes: &[u8]) -> Rescued {
     let snapshot = snapshots.and_then(|snapshots| newest_good(disk, snapshots));
     let generation = snapshot.as_ref().map_or(0, |(_, generation)| *generation);

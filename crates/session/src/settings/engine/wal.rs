@@ -24,8 +24,9 @@ pub(super) struct Wal {
     must_checkpoint: bool,
 }
 
-/// Above this the journal is folded even if the database is never idle.
-const MOST_BYTES: u64 = 1 << 20;
+/// A journal that has grown to this and to the length of an image is folded even if the database is never idle: the
+/// blocks of its records are used again, and the checkpoints cost no more than the records did.
+const ENOUGH_BYTES: u64 = 256 << 10;
 
 impl Wal {
     /// Opens the journal, applies what the checkpoint lacks to `table`, and returns the generation that leads to.
@@ -56,7 +57,9 @@ impl Wal {
         let (journal, replay) = opened.map_err(unchanged)?;
         let mut generation = checkpoint.max(replay.base);
         let mut torn = replay.damage.is_some();
-        for record in &replay.records {
+        // What comes behind a gap is as good as what comes before it: records say what keys are, not how they change.
+        let behind = replay.damage.iter().flat_map(|damage| &damage.salvaged);
+        for record in replay.records.iter().chain(behind) {
             let Some((number, changes)) = record.split_first_chunk::<8>() else {
                 torn = true;
                 continue;
@@ -82,7 +85,12 @@ impl Wal {
 
     /// Says whether the next write makes a checkpoint.
     pub(super) fn wants_checkpoint(&self) -> bool {
-        self.must_checkpoint || self.journal.is_spent() || self.journal.used_bytes() > MOST_BYTES
+        self.must_checkpoint || self.journal.is_spent()
+    }
+
+    /// Says whether a checkpoint with an image of this length is cheaper than to go on.
+    fn is_long(&self, image: &[u8]) -> bool {
+        self.journal.used_bytes() >= ENOUGH_BYTES.max(image.len() as u64)
     }
 
     /// Says whether the checkpoint holds everything.
@@ -106,7 +114,7 @@ impl Wal {
         changes: &[u8],
         image: &[u8],
     ) -> Result<(), ChangeError> {
-        if self.wants_checkpoint() {
+        if self.wants_checkpoint() || self.is_long(image) {
             return self.checkpoint(disk, files, generation, image);
         }
         if changes.is_empty() {
