@@ -5,6 +5,8 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use store::generation::Flag;
+use store::table::ByteOrder;
+use store::table::gvariant::View;
 use store::table::gvdb::{OpenError, Table};
 use sys::map::Map;
 
@@ -27,6 +29,7 @@ pub struct Source {
 #[derive(Debug)]
 struct Open {
     map: Map,
+    order: ByteOrder,
     /// There is a `.locks` table, so that each look-up has to ask it.
     has_locks: bool,
 }
@@ -124,6 +127,20 @@ impl Source {
         Table::open(self.open.as_ref()?.map.bytes()).ok()
     }
 
+    /// Returns the value at a place of the file where one was found since the file was opened.
+    #[inline]
+    pub(super) fn value_at(&self, start: u32, end: u32) -> Option<View<'_>> {
+        let open = self.open.as_ref()?;
+        Some(View::inside(open.map.bytes().get(start as usize..end as usize)?, open.order))
+    }
+
+    /// Returns where a value is in the file.
+    pub(super) fn place_of(&self, value: &[u8]) -> Option<(u32, u32)> {
+        let start =
+            value.as_ptr().addr().checked_sub(self.open.as_ref()?.map.bytes().as_ptr().addr())?;
+        Some((u32::try_from(start).ok()?, u32::try_from(start + value.len()).ok()?))
+    }
+
     /// Says whether this source locks a key for the sources before it.
     #[must_use]
     #[inline]
@@ -160,12 +177,12 @@ fn open(path: &Path) -> Result<Open, String> {
     let map = Map::of(&file).map_err(|error| {
         format!("Failed to map {shown}' {shown}': mmap() failed: {}", said(&error))
     })?;
-    let has_locks = match Table::open(map.bytes()) {
-        Ok(table) => table.nested(LOCKS).is_some(),
-        Err(OpenError::NoTable) => false,
+    let (order, has_locks) = match Table::open(map.bytes()) {
+        Ok(table) => (table.order(), table.nested(LOCKS).is_some()),
+        Err(OpenError::NoTable) => (ByteOrder::NATIVE, false),
         Err(_) => return Err(format!("{shown}: invalid gvdb header")),
     };
-    Ok(Open { map, has_locks })
+    Ok(Open { map, order, has_locks })
 }
 
 #[cfg(test)]

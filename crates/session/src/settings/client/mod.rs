@@ -20,6 +20,7 @@
 //! assert!(reader.get("/org/gnome/desktop/interface/font-name").is_none());
 //! ```
 
+mod memo;
 mod overlay;
 mod reader;
 mod transport;
@@ -51,7 +52,7 @@ pub struct Client(Arc<Shared>);
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
     text: &'a str,
-    hash: u32,
+    hash: u64,
 }
 
 /// Which of the values that a key may have.
@@ -126,7 +127,7 @@ impl<'a> Key<'a> {
     #[must_use]
     #[inline]
     pub fn new(text: &'a str) -> Key<'a> {
-        Key { text, hash: gvdb::hash(text.as_bytes()) }
+        Key { text, hash: memo::hash(text) }
     }
 
     /// Returns the text.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use store::table::gvariant::{Variant, View};
 use store::table::gvdb;
 
+use super::memo::{Memo, Place};
 use super::{Client, Key, Shared, Which};
 use crate::settings::source::{Refreshed, Source};
 
@@ -18,13 +19,15 @@ pub struct Reader {
     sources: Vec<Source>,
     /// A value of our own that is on its way, kept while it is read.
     held: Option<Arc<Variant>>,
+    memo: Memo,
+    /// Changes whenever what a source says may have changed; never 0.
     state: u64,
 }
 
 impl Reader {
     pub(super) fn new(shared: Arc<Shared>) -> Reader {
         let sources = shared.new_sources();
-        Reader { shared, sources, held: None, state: 0 }
+        Reader { shared, sources, held: None, memo: Memo::default(), state: 1 }
     }
 
     /// Returns the value of `key` that is in force: ours, or the administrator's where it is locked.
@@ -35,10 +38,10 @@ impl Reader {
 
     /// Returns a value of a key whose hash is known.
     ///
-    /// While nothing changes this does no system call, takes no lock and allocates nothing.
+    /// While nothing changes this does no system call and takes no lock, and it allocates nothing for a key that was
+    /// read before.
     #[inline]
     pub fn read(&mut self, key: &Key<'_>, which: Which) -> Option<View<'_>> {
-        let (text, hash) = (key.text, key.hash);
         // The order matters: a change of ours leaves the overlay after its database was published, so the first
         // database is looked at for being stale after the overlay was.
         for index in 1..self.sources.len() {
@@ -46,23 +49,51 @@ impl Reader {
                 self.refresh_source(index);
             }
         }
+        let is_overlaid = self.shared.has_overlay();
+        if is_overlaid || which != Which::InForce {
+            return self.search(key, which, is_overlaid);
+        }
+        if self.sources.first().is_some_and(Source::is_stale) {
+            self.refresh_source(0);
+        }
+        let place = match self.memo.get(key.text, key.hash, self.state) {
+            Some(place) => place,
+            None => self.find(key),
+        };
+        let Place { source, start, end } = place?;
+        self.sources.get(source as usize)?.value_at(start, end)
+    }
+
+    /// Finds out where the value in force is while no change of ours is under way, and remembers it.
+    fn find(&mut self, key: &Key<'_>) -> Option<Place> {
+        let hash = gvdb::hash(key.text.as_bytes());
+        let first = lock_level(&self.sources, key.text, hash);
+        let asked = self.sources.iter().zip(0..).skip(first);
+        let place = asked.filter_map(|(source, index)| {
+            let (start, end) = source.place_of(source.table()?.value_with_hash(hash, key.text)?)?;
+            Some(Place { source: index, start, end })
+        });
+        let place = place.into_iter().next();
+        self.memo.put(key.text, key.hash, self.state, place);
+        place
+    }
+
+    /// Returns a value that is not simply the one in force.
+    fn search(&mut self, key: &Key<'_>, which: Which, is_overlaid: bool) -> Option<View<'_>> {
+        let hash = gvdb::hash(key.text.as_bytes());
         let lock = match which {
             Which::User => 0,
-            Which::InForce | Which::Default => lock_level(&self.sources, text, hash),
+            Which::InForce | Which::Default => lock_level(&self.sources, key.text, hash),
         };
         let mut first = lock;
         if lock == 0 && self.shared.writable {
             let overlaid = match which {
                 Which::Default => Some(None),
-                Which::InForce | Which::User if self.shared.has_overlay() => {
-                    self.shared.overlaid(text)
-                }
+                Which::InForce | Which::User if is_overlaid => self.shared.overlaid(key.text),
                 Which::InForce | Which::User => None,
             };
             match overlaid {
-                Some(Some(value)) => {
-                    return Some(self.held.insert(value).view());
-                }
+                Some(Some(value)) => return Some(self.held.insert(value).view()),
                 Some(None) => first = 1,
                 None => (),
             }
@@ -76,7 +107,7 @@ impl Reader {
         };
         self.sources.get(first..last)?.iter().find_map(|source| {
             let table = source.table()?;
-            Some(View::inside(table.value_with_hash(hash, text)?, table.order()))
+            Some(View::inside(table.value_with_hash(hash, key.text)?, table.order()))
         })
     }
 
