@@ -144,6 +144,23 @@ fn a_snapshot_fills_what_damage_took() {
 }
 
 #[test]
+fn snapshots_go_on_after_another_programs_file() {
+    let (mut world, user) = (World::new(), id("Writer/user"));
+    for value in 0..9 {
+        world.change(&user, &format!("/a={value}"));
+    }
+    world.stop();
+    world.write_outside(&user, "/theirs=1");
+    world.restart();
+    world.clock.advance(Duration::from_secs(2 * 86_400));
+    world.change(&user, "/ours=1");
+    world.run_out();
+    let kept = std::fs::read_dir(world.places.state.join("snapshots")).unwrap();
+    let kept: Vec<_> = kept.map(|entry| keys_in(&entry.unwrap().path())).collect();
+    assert!(kept.contains(&"/ours=1 /theirs=1".to_owned()), "{kept:?}");
+}
+
+#[test]
 fn a_flipped_bit_never_loses_a_key() {
     let (mut world, user) = (World::new(), id("Writer/user"));
     world.change(&user, "/a/one='first' /b/two=true");

@@ -59,6 +59,10 @@ pub(super) fn load(
                 }
             };
             let mut loaded = load_image(disk, id, &files.image, snapshots.as_ref(), reports)?;
+            // A file of another program has no generation, and one that was removed neither: ours go on from the newest.
+            let newest =
+                snapshots.as_ref().and_then(|all| Some(all.newest_first().next()?.generation));
+            loaded.generation = loaded.generation.max(newest.unwrap_or_default());
             loaded.snapshots = snapshots;
             // A service that was killed may have replaced the file and told nobody.
             raise(&files.flag, reports);
