@@ -20,7 +20,7 @@ use crate::error::{Error, Kind, Verdict};
 
 /// Measure our parts beside the programs that would run instead.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: unjank bench settings --peer /usr/libexec/dconf-service --dir ~")]
+#[command(before_help = "Example: unjank bench settings --peer /usr/libexec/dconf-service --dir ~")]
 pub(crate) struct Bench {
     #[command(subcommand)]
     what: What,
@@ -35,7 +35,7 @@ enum What {
 ///
 /// Exits with 0 if every figure reaches its target, 1 if one falls short, 2 on an error.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: unjank bench settings --peer /usr/libexec/dconf-service --dir ~")]
+#[command(before_help = "Example: unjank bench settings --peer /usr/libexec/dconf-service --dir ~")]
 struct Settings {
     /// The service to compare with.
     #[arg(long, value_name = "PROGRAM", default_value = "/usr/libexec/dconf-service")]

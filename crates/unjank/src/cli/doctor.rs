@@ -21,7 +21,7 @@ use crate::error::{Error, Kind, Verdict};
 /// Changes nothing: what it writes is removed again, and settings are tried on a copy.
 /// Exits with 0 if everything fits, 1 if something misses its frame or is broken, 2 on an error.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: unjank doctor --only storage")]
+#[command(before_help = "Example: unjank doctor --only storage")]
 pub(crate) struct Doctor {
     /// Run only these probes, separated by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = names())]
