@@ -1,5 +1,5 @@
 //! `unjank bench settings` with our daemon beside the installed service.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stderr, reason = "a test")]
+#![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "a test")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
