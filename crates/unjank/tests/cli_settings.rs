@@ -304,6 +304,41 @@ fn a_watcher_prints_what_the_real_one_prints() {
 }
 
 #[test]
+fn a_watcher_says_that_the_bus_is_gone() {
+    in_time(|| {
+        let Some(mut bus) = Bus::start() else { return };
+        let daemon = bus.serve(OURS, &["--names", "dconf"]);
+        let mut command = bus.command(UNJANK);
+        command.args(["settings", "watch", "/"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut watcher = command.spawn().unwrap();
+        let mut lines = BufReader::new(watcher.stdout.take().unwrap());
+        // It has subscribed when it shows something.
+        let is_ready = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0.. {
+                    said(&bus, &["write", "/ready", &n.to_string()]);
+                    if is_ready.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            is_ready.store(true, Ordering::Relaxed);
+        });
+        drop(daemon);
+        bus.kill();
+        let mut rest = String::new();
+        lines.read_to_string(&mut rest).unwrap();
+        let output = watcher.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(text, "unjank: cannot watch /: the bus ended the connection\n");
+    });
+}
+
+#[test]
 fn man_pages_and_completions_are_made() {
     let Some(bus) = Bus::start() else { return };
     let run = |words: &[&str]| bus.command(UNJANK).args(words).output().unwrap();

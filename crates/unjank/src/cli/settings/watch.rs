@@ -12,11 +12,19 @@ use session::settings::profile::{Bus, Description};
 use super::session::{Session, Voice};
 use crate::error::{Error, Kind};
 
-/// Prints each change at or below `path` as it happens, until the bus or the reader of our output goes.
+/// Prints each change at or below `path` as it happens.
+///
+/// # Errors
+///
+/// Always, in the end: the bus or the reader of our output went.
 pub(super) fn watch(session: &mut Session, path: &str, out: &mut dyn Write) -> Result<(), Error> {
     let (sender, signals) = mpsc::channel();
     let objects: Vec<_> =
         session.profile.databases.iter().filter_map(Description::object).collect();
+    if objects.is_empty() {
+        return Err(Error::new(Kind::Dconf, format!("watch {path}"))
+            .because("nobody tells of changes in the databases of this profile"));
+    }
     for (bus, object_path) in objects {
         let (ready, is_ready) = mpsc::channel();
         let (sender, watched) = (sender.clone(), path.to_owned());
@@ -46,7 +54,7 @@ pub(super) fn watch(session: &mut Session, path: &str, out: &mut dyn Write) -> R
         writeln!(out)?;
         out.flush()?;
     }
-    Ok(())
+    Err(Error::new(Kind::Dconf, format!("watch {path}")).because("the bus ended the connection"))
 }
 
 /// Hands on the signals of one object, on a connection of its own.
