@@ -175,7 +175,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_says_nothing_or_what_was_put_last_in_this_state(
-            ops in proptest::collection::vec(("(/[a-c]{1,9}){1,3}", 1_u64..4, 0_u32..50), 0..300),
+            ops in proptest::collection::vec(("(/[a-c]{1,9}){1,3}", 1_u64..4, 0_u32..50), 0..60),
         ) {
             let mut memo = Memo::default();
             let mut model = HashMap::new();
