@@ -17,8 +17,10 @@ use crate::bench::session::Session;
 use crate::report::figure::Quantity;
 use crate::report::samples::Samples;
 
-/// How long a value is dragged.
+/// How long a hand drags a slider.
 const DRAG: Duration = Duration::from_secs(3);
+/// How long a program that never stops is watched.
+const CHATTER: Duration = Duration::from_secs(10);
 /// The peer takes up to two seconds to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -104,36 +106,47 @@ pub(super) fn slider(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     let place = lab.disk()?;
     let table = ordinary();
     let image = keys::image(&table)?;
-    let mut bytes = <[Samples; 2]>::default();
-    for round in 0..lab.effort.of(2, 1) {
-        for side in Side::in_turn(round) {
-            let mut session = lab.session(side, place, Some(&image))?;
-            let client = session.connect()?;
-            change(&client, side, WRITER, &set(middle_key(&table), 0))?;
-            // Seen by the service as a new program.
-            let client = session.connect()?;
-            let before = counters(&mut session, side)?;
-            let start = lab.clock.monotonic();
-            // A client library merges what comes while a write is under way, so the next one carries the latest value.
-            let mut value = 1;
-            while lab.clock.monotonic().saturating_sub(start) < DRAG {
+    let mut drag = <[Samples; 2]>::default();
+    let mut chatter = <[Samples; 2]>::default();
+    for side in Side::in_turn(0) {
+        let mut session = lab.session(side, place, Some(&image))?;
+        let client = session.connect()?;
+        change(&client, side, WRITER, &set(middle_key(&table), 0))?;
+        // Seen by the service as a new program.
+        let client = session.connect()?;
+        let before = counters(&mut session, side)?;
+        let start = lab.clock.monotonic();
+        // A client library merges what comes while a write is under way, so the next one carries the latest value.
+        let mut value = 1;
+        let mut until = |end: Duration| -> Result<(), BenchError> {
+            while lab.clock.monotonic().saturating_sub(start) < end {
                 lab.go_on()?;
                 change(&client, side, WRITER, &set(middle_key(&table), value))?;
                 value += 1;
             }
-            add(&mut bytes, side, size(counters(&mut session, side)?.since(before).storage_bytes));
-        }
+            Ok(())
+        };
+        until(DRAG)?;
+        add(&mut drag, side, size(counters(&mut session, side)?.since(before).storage_bytes));
+        until(CHATTER)?;
+        add(&mut chatter, side, size(counters(&mut session, side)?.since(before).storage_bytes));
     }
-    let [ours, peer] = bytes;
-    Ok(vec![Row {
-        id: "slider-disk",
-        title: format!("disk, 3 s of a slider ({})", place.fs_type()),
+    let row = |id, what: &str, [ours, peer]: [Samples; 2]| {
+        Row {
+        id,
+        title: format!("disk, {what} ({})", place.fs_type()),
         quantity: Quantity::Size,
         ours,
         peer,
         target: None,
-        note: "one client that writes whenever its last write was answered; write_bytes of the service".to_owned(),
-    }])
+        note: "one client that writes whenever its last write was answered; write_bytes of the service"
+            .to_owned(),
+    }
+    };
+    Ok(vec![
+        row("slider-disk", "3 s of a slider", drag),
+        row("chatty-disk", "10 s of a slider", chatter),
+    ])
 }
 
 fn counters(session: &mut Session, side: Side) -> Result<Io, BenchError> {

@@ -87,8 +87,8 @@ pub const FIGURES: &[Figure] = &[
     },
     Figure {
         id: "slider-disk",
-        about: "bytes for a value dragged for three seconds",
-        seconds: 8,
+        about: "bytes for a value that changes for three and for ten seconds",
+        seconds: 22,
         run: bytes::slider,
     },
     Figure {
