@@ -198,15 +198,8 @@ fn compare(ours: &Finding, other: &Finding) -> Option<Finding> {
     let (Outcome::Time(ours), Outcome::Time(other)) = (&ours.outcome, &other.outcome) else {
         return None;
     };
-    let text = match ratio(ours.median(), other.median()) {
-        ratio if ours.median() < other.median() => {
-            format!(
-                "a write through unjankd takes {ratio} of the time that it takes through dconf-service"
-            )
-        }
-        ratio => {
-            format!("a write through unjankd takes as long as one through dconf-service {ratio}")
-        }
-    };
+    let ratio = ratio(ours.median(), other.median());
+    let text =
+        format!("a write through unjankd takes {ratio} of the time of one through dconf-service");
     Some(Finding::new(NAME, "unjank", "the medians above", Outcome::Note(text)))
 }
