@@ -97,7 +97,7 @@ impl<T> Engine<T> {
         let idle = self.options.checkpoint_idle;
         let worth = self.options.checkpoint_bytes;
         let shutting_down = self.shutting_down;
-        let Committed { id, outcome, seen, generation, image_bytes, wal } = done;
+        let Committed { id, outcome, seen, generation, image, wal } = done;
         let error = match &outcome {
             Outcome::NotDurable(error) | Outcome::Hidden(error) | Outcome::NotReplaced(error) => {
                 Some(error.text.clone())
@@ -118,7 +118,8 @@ impl<T> Engine<T> {
         }
         if stored {
             database.live.generation = generation;
-            database.live.image_bytes = image_bytes;
+            database.live.image_bytes = image.len();
+            database.live.keep_image(image);
             if let Some(snapshots) = &database.snapshots {
                 let due = snapshots.is_due(generation, super::seconds(time)) && !shutting_down;
                 let later = if due { SNAPSHOT_IDLE } else { self.options.snapshots.shared_every };

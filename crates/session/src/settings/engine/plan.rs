@@ -195,9 +195,9 @@ pub(super) fn image_of(table: &Table, generation: u64) -> Result<Vec<u8>, Change
 
 /// Makes the commit of what has just taken off.
 fn commit_of<T>(id: &DatabaseId, database: &mut Database<T>) -> Result<Commit, ChangeError> {
+    let generation = database.live.generation + 1;
+    let image = database.live.make_image(generation)?;
     let live = &database.live;
-    let generation = live.generation + 1;
-    let image = image_of(&live.table, generation)?;
     let edits = if id.kind() == Kind::Keyfile { edits(&live.flying) } else { Vec::new() };
     let wal = match (id.kind(), database.wal.take()) {
         (Kind::Journal, Some(wal)) => Some((wal, record(live))),

@@ -44,7 +44,8 @@ pub(super) struct Committed {
     pub(super) outcome: Outcome,
     pub(super) seen: Seen,
     pub(super) generation: u64,
-    pub(super) image_bytes: usize,
+    /// The image that was written.
+    pub(super) image: Vec<u8>,
     pub(super) wal: Option<Wal>,
 }
 
@@ -70,7 +71,7 @@ impl Commit {
             outcome,
             seen: self.seen,
             generation: self.generation,
-            image_bytes: self.image.len(),
+            image: self.image,
             wal,
             id: self.id,
         }

@@ -53,6 +53,20 @@ pub(super) fn seal(image: &mut [u8]) {
     image[at..at + 4].copy_from_slice(&in_order(sum.to_le_bytes(), ByteOrder::NATIVE));
 }
 
+/// Gives an image of ours another generation and seals it, after the sums of values were changed.
+pub(super) fn renew(image: &mut [u8], generation: u64) -> Option<()> {
+    let root = Table::open(image).ok()?;
+    let fields = root.nested(STAMP)?;
+    let (_, item) = fields.find(hash(b"generation"), "generation", super::layout::VALUE)?;
+    let sums_at = sums_at(root)?;
+    let sums_len = root.items.len() * 4;
+    *image.get_mut(item.value.start as usize..)?.first_chunk_mut()? = generation.to_ne_bytes();
+    let (sums, behind) = image.get_mut(sums_at..)?.split_at_mut_checked(sums_len)?;
+    *behind.first_chunk_mut()? = crc32c::crc32c(sums).to_ne_bytes();
+    seal(image);
+    Some(())
+}
+
 /// Returns the names and values of the nested table.
 pub(super) fn fields(generation: u64, value_sums: &[u32]) -> [(&'static str, Vec<u8>); 4] {
     let mut sums: Vec<u8> = Vec::with_capacity(value_sums.len() * 4 + 8);
