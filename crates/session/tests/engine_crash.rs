@@ -79,9 +79,6 @@ impl Disk for Machine {
     fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
         self.of(path).open_log(path)
     }
-    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.of(to).copy_attributes(from, to)
-    }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.of(to).rename(from, to)
     }

@@ -198,12 +198,31 @@ fn another_programs_edit_is_merged_and_told() {
     assert_eq!(world.keys(&user), "/both=4");
     // Without a change the daemon is told by its watch.
     world.write_outside(&user, "/both=5");
-    world.engine.outside_edit(&user);
+    world.stir(&user);
     assert_eq!(world.run(), ["notify /both [] "]);
-    world.engine.outside_edit(&user);
+    world.stir(&user);
     assert_eq!(world.run_out(), Vec::<String>::new());
     assert_eq!(world.keys(&user), "/both=5");
     assert_eq!(world.change(&user, "/both=5"), ["0 ok :1.5:user:3"]);
+}
+
+#[test]
+fn a_look_waits_for_writes_and_who_changes_nothing_does_not_wait_for_it() {
+    let (mut world, user) = (World::new(), id("Writer/user"));
+    world.change(&user, "/a=1");
+    // As every commit of ours stirs the file.
+    world.engine.outside_edit(&user);
+    assert!(world.engine.next_job().is_none(), "the next write would wait for the look");
+    assert_eq!(world.change(&user, "/a=2"), ["0 ok :1.5:user:1", "notify /a [] :1.5:user:1"]);
+    world.write_outside(&user, "/a=3");
+    world.engine.outside_edit(&user);
+    assert_eq!(
+        world.change(&user, "/a=2"),
+        ["notify /a [] ", "0 ok :1.5:user:2", "notify /a [] :1.5:user:2"]
+    );
+    world.write_outside(&user, "/a=4");
+    world.stir(&user);
+    assert_eq!(world.run(), ["notify /a [] "], "in time also without a request");
 }
 
 #[test]
@@ -211,7 +230,7 @@ fn removing_the_file_resets_the_settings_and_a_copy_is_kept() {
     let (mut world, user) = (World::new(), id("Writer/user"));
     world.change(&user, "/a=1 /b=1");
     std::fs::remove_file(world.image(&user)).unwrap();
-    world.engine.outside_edit(&user);
+    world.stir(&user);
     // It may be about to be replaced by a program that removes first.
     assert_eq!(world.run(), Vec::<String>::new());
     world.clock.advance(Duration::from_millis(299));
@@ -233,14 +252,14 @@ fn an_unfinished_file_of_another_program_is_kept_aside_and_ours_stays() {
     let path = world.image(&user);
     let other = image("/x=1 /y='a-long-value-that-is-cut'");
     put(&path, &other[..other.len() - 20]);
-    world.engine.outside_edit(&user);
+    world.stir(&user);
     assert_eq!(world.run(), Vec::<String>::new());
     // It is finished in time: taken as it is.
     put(&path, &other);
     assert_eq!(world.run_out(), ["notify / [a b x y] "]);
     // It never is: ours is put back.
     put(&path, &other[..other.len() - 20]);
-    world.engine.outside_edit(&user);
+    world.stir(&user);
     world.run_out();
     assert_eq!(world.keys(&user), "/x=1 /y='a-long-value-that-is-cut'");
     assert_eq!(std::fs::read(path.with_file_name("user~0")).unwrap(), other[..other.len() - 20]);
@@ -274,7 +293,7 @@ fn the_text_of_a_keyfile_database_is_the_truth() {
     assert!(matches!(world.reports[..], [Report::TextSkipped { keys: 1, .. }]));
     // An edit by hand is picked up, with and without a change of ours.
     put(&text, b"[a]\nx=1\n");
-    world.engine.outside_edit(&database);
+    world.stir(&database);
     assert_eq!(world.run_out(), ["notify / [a/x b/c/y] "]);
     assert_eq!(world.keys(&database), "/a/x=1");
     put(&text, b"[a]\nx=2\n");

@@ -335,9 +335,6 @@ impl Disk for Lying {
         };
         Ok(Box::new(LyingLog { log, lie: self.lie }))
     }
-    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.copy_attributes(from, to)
-    }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.disk.rename(from, to)
     }

@@ -72,9 +72,6 @@ impl Disk for Gate {
     fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
         self.disk.open_log(path)
     }
-    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.copy_attributes(from, to)
-    }
     fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.disk.copy(from, to)
     }

@@ -113,8 +113,8 @@ impl DiskFile for FaultyFile {
         }
         self.0.write_at(offset, bytes)
     }
-    fn reserve(&mut self, len: u64) -> io::Result<()> {
-        self.0.reserve(len)
+    fn copy_attributes(&mut self, from: &Path, stat: &Stat) -> io::Result<()> {
+        self.0.copy_attributes(from, stat)
     }
     fn share_from(&mut self, from: &Path) -> io::Result<()> {
         self.0.share_from(from)
@@ -192,9 +192,6 @@ impl Disk for Faulty {
     }
     fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
         Ok(Box::new(FaultyLog(self.real.open_log(path)?, self.fault())))
-    }
-    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.real.copy_attributes(from, to)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.fault().check()?;
@@ -320,6 +317,12 @@ impl World {
         while let Some(report) = self.engine.next_report() {
             self.reports.push(report);
         }
+    }
+
+    /// Tells the engine that a file was touched, and lets the time pass after which it looks.
+    pub fn stir(&mut self, id: &DatabaseId) {
+        self.engine.outside_edit(id);
+        self.clock.advance(Duration::from_millis(20));
     }
 
     /// Reads the keys in an image, as `"/a=1 /b='x'"`.

@@ -5,35 +5,31 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{self, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::fs::{self, Gid, Mode, Uid, XattrFlags};
 use rustix::io::Errno;
 
+use super::Stat;
 use super::real::stat_of;
 
-/// Gives `to` the attributes of `from`, as far as we may.
-pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let stat = stat_of(&File::from(fs::open(from, flags, Mode::empty())?))?;
-    let file = File::from(fs::open(
-        to,
-        OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW,
-        Mode::empty(),
-    )?);
-    let ours = stat_of(&file)?;
+/// Gives `file` the attributes of the file at `from`, which is `stat`, as far as we may.
+pub(super) fn copy(from: &Path, stat: &Stat, file: &File) -> io::Result<()> {
+    let ours = stat_of(file)?;
     let (uid, gid) = stat.owner;
     if ours.owner.0 != uid {
-        allowed(fs::fchown(&file, Some(Uid::from_raw(uid)), None))?;
+        allowed(fs::fchown(file, Some(Uid::from_raw(uid)), None))?;
     }
     let group_kept =
-        ours.owner.1 == gid || allowed(fs::fchown(&file, None, Some(Gid::from_raw(gid))))?;
+        ours.owner.1 == gid || allowed(fs::fchown(file, None, Some(Gid::from_raw(gid))))?;
     // Set-id bits are never carried over. What the old group could do must not become what another group can.
     let mut mode = stat.mode & 0o777;
     if !group_kept {
         mode = (mode & !0o070) | ((mode & 0o007) << 3);
     }
-    fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+    if ours.mode & 0o7777 != mode {
+        fs::fchmod(file, Mode::from_raw_mode(mode))?;
+    }
     // After the mode, which an ACL's mask is part of.
-    copy_extended(from, &file, group_kept)
+    copy_extended(from, file, group_kept)
 }
 
 /// Copies the ACL, the user's attributes and the SELinux label.

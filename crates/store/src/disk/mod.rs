@@ -50,13 +50,13 @@ pub trait DiskFile: Debug + Send {
     /// After an error any prefix of `bytes` may have been written.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Sets room for `len` bytes aside, so that a full disk is noticed before anything is written.
-    /// The length of the file stays. A file system that cannot do it says `Ok`.
+    /// Gives this file the owner, mode, ACL and extended attributes of `from`, which is `stat`, as far as we may: a
+    /// refusal for lack of privilege or support is no error, and leaves this file no more open than `from`.
     ///
     /// # Errors
     ///
-    /// As `fallocate(2)`; nothing was written.
-    fn reserve(&mut self, len: u64) -> io::Result<()>;
+    /// The first failure of the disk; what could be copied is copied.
+    fn copy_attributes(&mut self, from: &Path, stat: &Stat) -> io::Result<()>;
 
     /// Fills this empty file with the contents of `from` by sharing its blocks.
     ///
@@ -199,13 +199,6 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// As `open(2)` and `fsync(2)`.
     fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
-    /// Gives `to` the owner, mode, ACL and extended attributes of `from`, as far as we may: a refusal for lack
-    /// of privilege or support is no error, and leaves `to` no more open than `from`.
-    ///
-    /// # Errors
-    ///
-    /// The first failure of the disk; what could be copied is copied.
-    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Renames `from` to `to`, replacing it.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::{Disk, DiskFile, FileLock, LogFile, MAX_READ_BYTES, Stat, attributes, log};
@@ -89,10 +89,6 @@ impl Disk for RealDisk {
         log::open(path)
     }
 
-    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
-        attributes::copy(from, to)
-    }
-
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         Ok(fs::rename(from, to)?)
     }
@@ -147,14 +143,8 @@ impl DiskFile for RealFile {
         self.0.write_all_at(bytes, offset)
     }
 
-    fn reserve(&mut self, len: u64) -> io::Result<()> {
-        if len == 0 {
-            return Ok(());
-        }
-        match fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, 0, len) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
-            other => Ok(other?),
-        }
+    fn copy_attributes(&mut self, from: &Path, stat: &Stat) -> io::Result<()> {
+        attributes::copy(from, stat, &self.0)
     }
 
     fn share_from(&mut self, from: &Path) -> io::Result<()> {

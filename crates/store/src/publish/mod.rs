@@ -114,7 +114,7 @@ pub(crate) fn replace(
     let attempt = Attempt { disk, target: &target, promise };
     let old = attempt.old()?;
     let (temp, mut file) = attempt.create()?;
-    match attempt.fill(&temp, &mut *file, contents, old) {
+    match attempt.fill(&mut *file, contents, old) {
         Ok(identity) => attempt.put_in_place(&temp, &*file, identity),
         Err(error) => {
             attempt.discard(&temp);
@@ -171,20 +171,17 @@ impl Attempt<'_> {
     /// Writes the new file and makes it durable; returns which file it is.
     fn fill(
         &self,
-        temp: &Path,
         file: &mut dyn DiskFile,
         contents: Contents<'_>,
         old: Option<Stat>,
     ) -> Result<Stat, PublishError> {
-        if old.is_some_and(|old| old.is_file()) {
-            self.disk
-                .copy_attributes(self.target, temp)
+        if let Some(old) = old.filter(Stat::is_file) {
+            file.copy_attributes(self.target, &old)
                 .map_err(self.not_replaced("keep the attributes of"))?;
         }
         match contents {
-            Contents::Image(image) => {
-                file.reserve(image.len() as u64).and_then(|()| file.write_at(0, image))
-            }
+            // A file system that finds no room only when it writes back says so to the sync, before the rename.
+            Contents::Image(image) => file.write_at(0, image),
             Contents::Shared(from) => file.share_from(from),
             Contents::Copied(from) => file.copy_from(from),
         }

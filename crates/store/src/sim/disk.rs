@@ -83,24 +83,6 @@ impl Disk for SimDisk {
         Ok(Box::new(SimLog::new(self.clone(), number, path)))
     }
 
-    fn copy_attributes(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.call("copy_attributes", to, |state, how| {
-            let (from, to) = (state.find(from)?, state.find(to)?);
-            let (mode, owner) = {
-                let from = state.file(from)?;
-                (from.mode, from.owner)
-            };
-            let to = state.file(to)?;
-            if matches!(how, How::Partial | How::Whole) {
-                to.owner = owner;
-            }
-            if how == How::Whole {
-                to.mode = mode;
-            }
-            Ok(())
-        })
-    }
-
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.call("rename", to, |state, how| {
             let (dir, old, found) = state.place(from)?;

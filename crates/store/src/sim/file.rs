@@ -47,8 +47,22 @@ impl DiskFile for SimFile {
         })
     }
 
-    fn reserve(&mut self, _len: u64) -> io::Result<()> {
-        self.disk.call("reserve", &self.path, |_, _| Ok(()))
+    fn copy_attributes(&mut self, from: &Path, _stat: &Stat) -> io::Result<()> {
+        self.disk.call("copy_attributes", &self.path, |state, how| {
+            let from = state.find(from)?;
+            let (mode, owner) = {
+                let from = state.file(from)?;
+                (from.mode, from.owner)
+            };
+            let to = state.file(self.number)?;
+            if matches!(how, How::Partial | How::Whole) {
+                to.owner = owner;
+            }
+            if how == How::Whole {
+                to.mode = mode;
+            }
+            Ok(())
+        })
     }
 
     fn share_from(&mut self, from: &Path) -> io::Result<()> {

@@ -221,7 +221,7 @@ impl<T> Live<T> {
     }
 
     /// Says whether there is anything that an image would have to hold, or somebody would have to be told.
-    fn wants_write(&self) -> bool {
+    pub(super) fn wants_write(&self) -> bool {
         self.must_write
             || !self.untold.is_empty()
             || self.gathered.iter().any(|applied| !applied.effective.is_empty())

@@ -163,7 +163,7 @@ impl<T> Engine<T> {
     /// Applies a request to a loaded database.
     fn gather(&mut self, id: &DatabaseId, request: Waiting<T>) {
         let now = self.clock.monotonic();
-        let Some(Database { live, .. }) = self.databases.get_mut(id) else { return };
+        let Some(Database { live, probe, .. }) = self.databases.get_mut(id) else { return };
         let paced = matches!(id.kind(), Kind::User | Kind::Keyfile) && !self.shutting_down;
         let pacer = self.pacer.as_mut().filter(|_| paced);
         let sender = match &request.ask {
@@ -176,6 +176,10 @@ impl<T> Engine<T> {
             Some(pacer) if effective.is_empty() => pacer.delay(&sender, now),
             Some(pacer) => pacer.charge(&sender, &effective.paths, bytes, now),
         });
+        if live.looking && !live.wants_write() {
+            // It is answered after the look; a write looks for itself.
+            *probe = probe.map(|(at, settled)| (at.min(now), settled));
+        }
         let settled = live.settle();
         self.answer(settled);
     }
@@ -215,7 +219,7 @@ impl<T> Engine<T> {
             && matches!(id.kind(), Kind::User | Kind::Keyfile)
             && database.probe.is_none()
         {
-            database.probe = Some((now, write::Settled::NotYet));
+            database.probe = Some((now + LOOK_AFTER, write::Settled::NotYet));
             database.live.looking = true;
         }
     }
@@ -290,6 +294,10 @@ impl<T> Engine<T> {
         self.watched_version
     }
 }
+
+/// How long after a stir a file is looked at, unless somebody waits for it: our own commits stir it too, and the next
+/// of them is not to wait for a look.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
 
 /// Returns a time of day in whole seconds since 1970; 0 before that.
 fn seconds(time: SystemTime) -> u64 {
