@@ -126,6 +126,30 @@ fn unsafe_code_is_in_sys_only() {
     assert!(outside.is_empty(), "unsafe outside sys: {outside:?}");
 }
 
+/// The files outside `store::publish` whose code, tests apart, renames something.
+fn renamers() -> Vec<PathBuf> {
+    let may = ["crates/store/src/publish/", "crates/store/src/disk/", "crates/store/src/sim/"];
+    let code = |path: &PathBuf| {
+        let source = fs::read_to_string(path).unwrap();
+        source.split("#[cfg(test)]").next().unwrap_or_default().to_owned()
+    };
+    let sources =
+        files("crates", ".rs").into_iter().filter(|path| path.to_string_lossy().contains("/src/"));
+    let sources = sources.filter(|path| !may.iter().any(|dir| path.starts_with(root().join(dir))));
+    sources
+        .filter(|path| code(path).contains(".rename(") || code(path).contains("::rename("))
+        .collect()
+}
+
+#[test]
+fn only_publish_renames() {
+    // The doctor measures what a replaced file costs, in a directory of its own.
+    let measured = root().join("crates/probe/src");
+    let others: Vec<_> =
+        renamers().into_iter().filter(|path| !path.starts_with(&measured)).collect();
+    assert!(others.is_empty(), "renames outside store::publish: {others:?}");
+}
+
 #[test]
 fn unsafe_code_is_told_from_the_word() {
     assert!(has_unsafe("fn f() { unsafe { g() } }"));

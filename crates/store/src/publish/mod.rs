@@ -1,5 +1,6 @@
 //! Replaces a file as a whole: readers see the old one or the new one, and so does a restart.
 
+mod aside;
 mod resolve;
 mod stale;
 
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskFile, Stat};
 
+pub use aside::{copy_aside, move_aside};
 pub use stale::remove_stale;
 
 /// Why a publish did not finish.

@@ -1,9 +1,10 @@
 //! Reading a database from the disk, and making the best of a damaged one.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use store::disk::Disk;
+use store::publish::{copy_aside, move_aside};
 use store::snapshots::{Policy, Snapshots};
 use store::table::gvariant::View;
 use store::table::gvdb;
@@ -179,7 +180,7 @@ struct Rescued {
 }
 
 /// Takes what the file proves, fills it up from the newest good snapshot, and only then takes what is merely
-/// well-formed in the file. `docs/decisions/0011-damaged-databases.md` says why.
+/// well-formed in the file. `docs/decisions/0003-damaged-databases.md` says why.
 fn rescue(disk: &dyn Disk, snapshots: Option<&Snapshots>, broken: Broken, bytes: &[u8]) -> Rescued {
     let snapshot = snapshots.and_then(|snapshots| newest_good(disk, snapshots));
     let generation = snapshot.as_ref().map_or(0, |(_, generation)| *generation);
@@ -207,37 +208,6 @@ fn newest_good(disk: &dyn Disk, snapshots: &Snapshots) -> Option<(Table, u64)> {
         let (table, generation) = decode(&disk.read(&snapshot.path).ok()?).ok()?;
         Some((table, generation.max(snapshot.generation)))
     })
-}
-
-/// How many damaged files may lie about before no more is kept.
-const MOST_KEPT: u32 = 1000;
-
-/// Copies a damaged file to the first free `<file>~<n>`.
-pub(super) fn copy_aside(disk: &dyn Disk, path: &Path) -> io::Result<PathBuf> {
-    aside(path, |to| disk.copy(path, to))
-}
-
-/// Renames a file to the first free `<file>~<n>`, as dconf does with a file that is no database.
-pub(super) fn move_aside(disk: &dyn Disk, path: &Path) -> io::Result<PathBuf> {
-    aside(path, |to| match disk.stat(to) {
-        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => disk.rename(path, to),
-        Err(error) => Err(error),
-    })
-}
-
-fn aside(path: &Path, keep: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
-    for number in 0..MOST_KEPT {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!("~{number}"));
-        let to = PathBuf::from(name);
-        match keep(&to) {
-            Ok(()) => return Ok(to),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// Reads the text of a `keyfile` database.

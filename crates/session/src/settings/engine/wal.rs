@@ -6,10 +6,10 @@
 use store::disk::Disk;
 use store::journal::{Journal, JournalError};
 use store::publish::{PublishError, publish};
+use store::publish::{copy_aside, move_aside};
 
 use super::answer::{ChangeError, Report};
 use super::files::Files;
-use super::load::{copy_aside, move_aside};
 use super::names::DatabaseId;
 use super::write::failure;
 use crate::settings::changeset::Changeset;

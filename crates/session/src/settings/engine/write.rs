@@ -5,13 +5,13 @@ use std::path::Path;
 
 use store::disk::{Disk, FileLock};
 use store::generation::{self, Retired};
-use store::publish::{PublishError, publish, publish_volatile};
+use store::publish::{PublishError, copy_aside, publish, publish_volatile};
 use store::table::gvariant::Variant;
 
 use super::answer::{ChangeError, ErrorKind, Report};
 use super::files::Files;
 use super::live::Outcome;
-use super::load::{copy_aside, decode, read_text};
+use super::load::{decode, read_text};
 use super::look::{self, Seen};
 use super::names::{DatabaseId, Kind};
 use super::text;
