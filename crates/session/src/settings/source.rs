@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use store::generation::Flag;
 use store::table::ByteOrder;
 use store::table::gvariant::View;
-use store::table::gvdb::{OpenError, Table};
+use store::table::gvdb::{Layout, OpenError, Table};
 use sys::map::Map;
 
 use super::profile::{Description, Environment, said};
@@ -30,6 +30,8 @@ pub struct Source {
 struct Open {
     map: Map,
     order: ByteOrder,
+    /// Where the table is; a file whose header leads to no table is an empty database, as it is for dconf's readers.
+    layout: Option<Layout>,
     /// There is a `.locks` table, so that each look-up has to ask it.
     has_locks: bool,
 }
@@ -123,8 +125,8 @@ impl Source {
     #[must_use]
     #[inline]
     pub fn table(&self) -> Option<Table<'_>> {
-        // A file whose header leads to no table is an empty database, as it is for dconf's readers.
-        Table::open(self.open.as_ref()?.map.bytes()).ok()
+        let open = self.open.as_ref()?;
+        open.layout?.attach(open.map.bytes())
     }
 
     /// Returns the value at a place of the file where one was found since the file was opened.
@@ -177,12 +179,12 @@ fn open(path: &Path) -> Result<Open, String> {
     let map = Map::of(&file).map_err(|error| {
         format!("Failed to map {shown}' {shown}': mmap() failed: {}", said(&error))
     })?;
-    let (order, has_locks) = match Table::open(map.bytes()) {
-        Ok(table) => (table.order(), table.nested(LOCKS).is_some()),
-        Err(OpenError::NoTable) => (ByteOrder::NATIVE, false),
+    let (order, layout, has_locks) = match Table::open(map.bytes()) {
+        Ok(table) => (table.order(), Some(table.layout()), table.nested(LOCKS).is_some()),
+        Err(OpenError::NoTable) => (ByteOrder::NATIVE, None, false),
         Err(_) => return Err(format!("{shown}: invalid gvdb header")),
     };
-    Ok(Open { map, order, has_locks })
+    Ok(Open { map, order, layout, has_locks })
 }
 
 #[cfg(test)]

@@ -59,24 +59,9 @@ impl<'a> Type<'a> {
     }
 
     /// Returns the one-letter type `letter`.
+    #[inline]
     pub(super) fn of_letter(letter: u8) -> Option<Type<'static>> {
-        Some(match letter {
-            b'b' => Type::BOOLEAN,
-            b'y' => Type::BYTE,
-            b'n' => Type::INT16,
-            b'q' => Type::UINT16,
-            b'i' => Type::INT32,
-            b'u' => Type::UINT32,
-            b'x' => Type::INT64,
-            b't' => Type::UINT64,
-            b'd' => Type::DOUBLE,
-            b's' => Type::STRING,
-            b'o' => Type::OBJECT_PATH,
-            b'g' => Type::SIGNATURE,
-            b'h' => Type::HANDLE,
-            b'v' => Type::VARIANT,
-            _ => return None,
-        })
+        LETTERS.get(usize::from(letter.wrapping_sub(b'a')))?.0
     }
 
     /// Takes a part of a type that is known to be valid.
@@ -182,18 +167,42 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Returns the shape of the one-letter type `kind`; strings and `v` vary in size.
+    #[inline]
     pub(super) fn of_letter(kind: u8) -> Shape {
-        let (mask, fixed) = match kind {
-            b'b' | b'y' => (0, 1),
-            b'n' | b'q' => (1, 2),
-            b'i' | b'u' | b'h' => (3, 4),
-            b'x' | b't' | b'd' => (7, 8),
-            b'v' => (7, 0),
-            _ => (0, 0),
-        };
-        Shape { mask, fixed }
+        const VARYING: Shape = Shape { mask: 0, fixed: 0 };
+        LETTERS.get(usize::from(kind.wrapping_sub(b'a'))).map_or(VARYING, |letter| letter.1)
     }
 }
+
+/// The types of one letter and their shapes, from `a` on. Which type the next value has cannot be predicted, so that a
+/// branch for each type would cost more than this load.
+static LETTERS: [(Option<Type<'static>>, Shape); 26] = {
+    let mut letters = [(None, Shape { mask: 0, fixed: 0 }); 26];
+    let known = [
+        (Type::BOOLEAN, 1),
+        (Type::BYTE, 1),
+        (Type::INT16, 2),
+        (Type::UINT16, 2),
+        (Type::INT32, 4),
+        (Type::UINT32, 4),
+        (Type::HANDLE, 4),
+        (Type::INT64, 8),
+        (Type::UINT64, 8),
+        (Type::DOUBLE, 8),
+        (Type::STRING, 0),
+        (Type::OBJECT_PATH, 0),
+        (Type::SIGNATURE, 0),
+    ];
+    let mut at = 0;
+    while at < known.len() {
+        let (ty, fixed) = known[at];
+        let mask = if fixed == 0 { 0 } else { fixed - 1 };
+        letters[(ty.0.as_bytes()[0] - b'a') as usize] = (Some(ty), Shape { mask, fixed });
+        at += 1;
+    }
+    letters[(b'v' - b'a') as usize] = (Some(Type::VARIANT), Shape { mask: 7, fixed: 0 });
+    letters
+};
 
 /// Adds members one after another to learn the shape of a tuple.
 pub(super) struct TupleShape {

@@ -253,7 +253,8 @@ fn split_variant(bytes: &[u8]) -> Option<(Type<'_>, &[u8])> {
         && let Some(ty) = Type::of_letter(*letter)
     {
         let fixed = Shape::of_letter(*letter).fixed;
-        return (fixed == 0 || fixed == child.len()).then_some((ty, child));
+        // Both at once: which of them holds cannot be predicted.
+        return ((fixed == 0) | (fixed == child.len())).then_some((ty, child));
     }
     let zero = bytes.iter().rposition(|&byte| byte == 0)?;
     let (child, ty) = (&bytes[..zero], Type::from_bytes(&bytes[zero + 1..])?);

@@ -35,31 +35,92 @@ pub(super) fn names_limit(len_bytes: usize) -> usize {
 
 /// Returns the hash of an item's full name.
 #[must_use]
+#[inline]
 pub fn hash(name: &[u8]) -> u32 {
     hash_extend(5381, name)
 }
 
-const BY_1: u32 = 33;
-const BY_2: u32 = BY_1 * 33;
-const BY_3: u32 = BY_2 * 33;
-const BY_4: u32 = BY_3 * 33;
+/// The length of the blocks in which names are hashed.
+const BLOCK_LEN: usize = 16;
 
 /// Returns the hash of a name that begins with one whose hash is `hash` and goes on with `more`.
 #[must_use]
+#[inline]
 pub fn hash_extend(hash: u32, more: &[u8]) -> u32 {
-    // The format multiplies by 33 and adds, byte by byte. Four steps at once are one multiplication on the path from
-    // one result to the next; the rest of the sum does not wait for it.
+    // The format multiplies by 33 and adds, byte by byte. A block at once is one multiplication on the path from one
+    // result to the next; the rest of the sum does not wait for it.
+    let Some(last) = more.last_chunk::<BLOCK_LEN>() else { return hash_extend_short(hash, more) };
+    let (blocks, rest) = more.as_chunks::<BLOCK_LEN>();
+    let hash = blocks.iter().fold(hash, |hash, block| {
+        hash_raised(hash, u128::from_le_bytes(*block) ^ RAISE, BLOCK_LEN)
+    });
+    // The rest is the last block with zeros for what was hashed before. How long it is cannot be predicted, so that
+    // a branch for its length would cost more than all of this.
+    let is_rest = !(u128::MAX >> (8 * rest.len()));
+    hash_raised(hash, (u128::from_le_bytes(*last) ^ RAISE) & is_rest, rest.len())
+}
+
+/// Does the same for less than a block, four bytes at once.
+fn hash_extend_short(hash: u32, more: &[u8]) -> u32 {
     let (fours, rest) = more.as_chunks::<4>();
     let hash = fours.iter().fold(hash, |hash, &[a, b, c, d]| {
         let four = signed(a)
-            .wrapping_mul(BY_3)
-            .wrapping_add(signed(b).wrapping_mul(BY_2))
-            .wrapping_add(signed(c).wrapping_mul(BY_1))
+            .wrapping_mul(POWERS[3])
+            .wrapping_add(signed(b).wrapping_mul(POWERS[2]))
+            .wrapping_add(signed(c).wrapping_mul(POWERS[1]))
             .wrapping_add(signed(d));
-        hash.wrapping_mul(BY_4).wrapping_add(four)
+        hash.wrapping_mul(POWERS[4]).wrapping_add(four)
     });
-    rest.iter().fold(hash, |hash, &byte| hash.wrapping_mul(BY_1).wrapping_add(signed(byte)))
+    rest.iter().fold(hash, |hash, &byte| hash.wrapping_mul(33).wrapping_add(signed(byte)))
 }
+
+/// Turns each byte, taken as signed, into itself and 128, taken as unsigned.
+const RAISE: u128 = u128::from_le_bytes([0x80; BLOCK_LEN]);
+
+/// Goes on with the last `len` bytes of a block, which are raised by 128; the others are 0.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a block is its first and its last eight bytes"
+)]
+fn hash_raised(hash: u32, block: u128, len: usize) -> u32 {
+    let (first, last) = (block as u64, (block >> 64) as u64);
+    let raised = eight(first).wrapping_mul(POWERS[8]).wrapping_add(eight(last));
+    hash.wrapping_mul(POWERS[len]).wrapping_add(raised).wrapping_sub(RAISED[len])
+}
+
+/// Returns the sum of eight unsigned bytes, the first times 33^7 … the last times 1: in pairs, in fours, in all.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the sum is modulo 2^32")]
+fn eight(bytes: u64) -> u32 {
+    const OF_PAIRS: u64 = 0x00ff_00ff_00ff_00ff;
+    const OF_FOURS: u64 = 0x0000_ffff_0000_ffff;
+    let pairs = (bytes & OF_PAIRS) * 33 + ((bytes >> 8) & OF_PAIRS);
+    let fours = (pairs & OF_FOURS) * (33 * 33) + ((pairs >> 16) & OF_FOURS);
+    (fours as u32).wrapping_mul(POWERS[4]).wrapping_add((fours >> 32) as u32)
+}
+
+/// 33 to the 0th, the 1st … modulo 2^32.
+static POWERS: [u32; BLOCK_LEN + 1] = {
+    let mut powers = [1u32; BLOCK_LEN + 1];
+    let mut at = 1;
+    while at <= BLOCK_LEN {
+        powers[at] = powers[at - 1].wrapping_mul(33);
+        at += 1;
+    }
+    powers
+};
+
+/// What so many bytes that are raised by 128 have too much in their sum.
+static RAISED: [u32; BLOCK_LEN + 1] = {
+    let mut sums = [0u32; BLOCK_LEN + 1];
+    let mut at = 1;
+    while at <= BLOCK_LEN {
+        sums[at] = sums[at - 1].wrapping_mul(33).wrapping_add(128);
+        at += 1;
+    }
+    sums
+};
 
 /// Returns the hash of the name that gives `hash` when `more` is added to it: [`hash_extend`] backwards.
 pub(super) fn hash_before(hash: u32, more: &[u8]) -> u32 {
@@ -189,9 +250,15 @@ mod tests {
         assert_eq!(hash(b"/"), 0x0002_b5d4);
         assert_eq!(hash(b"/a/"), 0x0b87_8784);
         assert_eq!(hash(b"/a/b"), 0x7c78_7866);
-        for name in ["", "x", "/org/gnome/desktop/interface/font-name", "/ü/ß/日本"] {
+        let extremes: Vec<u8> =
+            (0..70u8).map(|at| [0, 0x7f, 0x80, 0xff][at as usize % 4]).collect();
+        let names =
+            ["", "x", "/org/gnome/desktop/interface/font-name", "/ü/ß/日本/ü/ß/日本/ü/ß/日本"];
+        for name in
+            names.map(str::as_bytes).into_iter().chain([&extremes[..], &[0xff; 64], &[0x80; 64]])
+        {
             for len in 0..=name.len() {
-                let name = &name.as_bytes()[..len];
+                let name = &name[..len];
                 assert_eq!(hash(name), by_bytes(name));
             }
         }

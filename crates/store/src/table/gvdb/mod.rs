@@ -16,7 +16,7 @@ mod write;
 pub use check::Damage;
 pub use layout::{hash, hash_extend};
 pub use patch::patch;
-pub use read::{OpenError, Table};
+pub use read::{Layout, OpenError, Table};
 pub use salvage::{Salvaged, salvage};
 pub use stamp::{Stamp, stamp};
 pub use write::{Image, WriteError, write};
