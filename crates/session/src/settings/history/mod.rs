@@ -103,7 +103,7 @@ pub fn read(disk: &dyn Disk, places: &Places) -> Result<Vec<Entry>, JournalError
         Ok(replay) => {
             let damaged = replay.damage.into_iter().flat_map(|damage| damage.salvaged);
             let records = replay.records.into_iter().chain(damaged);
-            Ok(records.filter_map(|bytes| record::decode(&bytes)).collect())
+            Ok(records.flat_map(|bytes| record::unpack(&bytes)).collect())
         }
         Err(JournalError::NotOpened { source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>

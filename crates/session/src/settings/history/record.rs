@@ -1,4 +1,4 @@
-//! One entry as bytes: a JSON object with short names, values as GVariant text.
+//! Entries as bytes: each a JSON object with short names, values as GVariant text; a record holds a packed batch of them.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,8 +8,12 @@ use store::table::gvariant::Variant;
 use super::{Entry, KeyChange, Process, Value};
 use crate::settings::engine::DatabaseId;
 
-/// The version of the records that this program writes.
+/// The version of the entries that this program writes.
 const VERSION: u32 = 1;
+/// A record takes no further entry once its text has this many bytes.
+const ENOUGH_BYTES: usize = 64 << 10;
+/// No packed text is longer than this many times its bytes: what LZ4 can do, so that a damaged length costs no memory.
+const MOST_PACKED: usize = 255;
 
 /// An entry as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
@@ -63,8 +67,36 @@ impl StoredValue {
     }
 }
 
+/// Writes entries, as few records as may be.
+///
+/// The entries of a second say nearly the same of their senders and paths, so that packing leaves a third or less.
+pub(super) fn pack<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    let mut text = Vec::new();
+    let mut entries = entries.into_iter().peekable();
+    while let Some(entry) = entries.next() {
+        text.append(&mut encode(entry));
+        text.push(b'\n');
+        if text.len() >= ENOUGH_BYTES || entries.peek().is_none() {
+            records.push(lz4_flex::block::compress_prepend_size(&text));
+            text.clear();
+        }
+    }
+    records
+}
+
+/// Reads the entries of a record; those that are none of ours are left out.
+pub(super) fn unpack(record: &[u8]) -> Vec<Entry> {
+    let len = record.first_chunk().map_or(0, |len| u32::from_le_bytes(*len) as usize);
+    if len > record.len().saturating_mul(MOST_PACKED) {
+        return Vec::new();
+    }
+    let text = lz4_flex::block::decompress_size_prepended(record).unwrap_or_default();
+    text.split(|&byte| byte == b'\n').filter_map(decode).collect()
+}
+
 /// Writes an entry.
-pub(super) fn encode(entry: &Entry) -> Vec<u8> {
+fn encode(entry: &Entry) -> Vec<u8> {
     let since = entry.time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let stored = Stored {
         v: VERSION,
@@ -89,7 +121,7 @@ pub(super) fn encode(entry: &Entry) -> Vec<u8> {
 }
 
 /// Reads an entry; `None` if it is none of ours.
-pub(super) fn decode(bytes: &[u8]) -> Option<Entry> {
+fn decode(bytes: &[u8]) -> Option<Entry> {
     let stored: Stored = serde_json::from_slice(bytes).ok().filter(|s: &Stored| s.v == VERSION)?;
     let key = |(path, old, new): (String, StoredValue, StoredValue)| KeyChange {
         path,
@@ -128,7 +160,24 @@ mod tests {
                 key("/c", Value::Hidden, value("<('a', uint64 5)>")),
             ],
         };
-        assert_eq!(decode(&encode(&entry)), Some(entry));
         assert_eq!(decode(b"{\"v\":2}"), None);
+        assert_eq!(decode(&encode(&entry)), Some(entry.clone()));
+        let many = vec![entry; 1000];
+        let records = pack(&many);
+        assert!(records.len() > 1, "all in one record");
+        assert_eq!(records.iter().flat_map(|record| unpack(record)).collect::<Vec<_>>(), many);
+        let bytes: usize = records.iter().map(Vec::len).sum();
+        assert!(bytes * 3 < many.iter().map(|entry| encode(entry).len()).sum());
+        assert!(pack(&[]).is_empty());
+    }
+
+    #[test]
+    fn damaged_records_hold_nothing_and_cost_nothing() {
+        assert_eq!(unpack(b""), []);
+        assert_eq!(unpack(&[0xff; 64]), []);
+        assert_eq!(unpack(b"{\"v\":1}"), []);
+        for cut in 0..20 {
+            unpack(&lz4_flex::block::compress_prepend_size(&[b'['; 4000])[..cut]);
+        }
     }
 }

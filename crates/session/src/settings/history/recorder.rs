@@ -113,17 +113,16 @@ impl Writer {
     /// The records survive the end of the process, and a power cut as soon as the kernel writes them: a history is
     /// not worth a sync.
     pub(crate) fn write(&mut self, disk: &dyn Disk) -> Result<(), JournalError> {
-        let mut records = Vec::with_capacity(self.batch.len());
-        let batch = std::mem::take(&mut self.batch);
+        let mut batch = std::mem::take(&mut self.batch);
         let mut journal = match self.journal.take() {
             Some(journal) => journal,
             None => self.open(disk)?,
         };
-        for mut entry in batch {
+        for entry in &mut batch {
             entry.id = self.next_id;
             self.next_id += 1;
-            records.push(record::encode(&entry));
         }
+        let records = record::pack(&batch);
         let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
         journal.append_cached(&records)?;
         if journal.used_bytes() > self.keep.bytes {
@@ -138,7 +137,7 @@ impl Writer {
     /// Opens the journal; what cannot be read of it is dropped.
     fn open(&mut self, disk: &dyn Disk) -> Result<Journal, JournalError> {
         let (mut journal, replay) = Journal::open(disk, &self.path)?;
-        let entries = replay.records.iter().filter_map(|bytes| record::decode(bytes));
+        let entries = replay.records.iter().flat_map(|bytes| record::unpack(bytes));
         let next = entries.map(|entry| entry.id + 1).max().unwrap_or(0);
         self.next_id = self.next_id.max(next).max(replay.base);
         if journal.is_spent() {
@@ -158,7 +157,8 @@ impl Writer {
             .rposition(|bytes| {
                 let fits = room >= bytes.len() as u64;
                 room = room.saturating_sub(bytes.len() as u64);
-                let young = record::decode(bytes).is_some_and(|entry| Some(entry.time) >= oldest);
+                let entries = record::unpack(bytes);
+                let young = entries.last().is_some_and(|entry| Some(entry.time) >= oldest);
                 !(fits && young)
             })
             .map_or(0, |last_dropped| last_dropped + 1);
