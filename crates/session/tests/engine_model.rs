@@ -393,3 +393,18 @@ fn the_model_catches_planted_faults() {
     assert!(complains(|test| *test.world.disk.lies.lock().unwrap() = true));
     assert!(complains(|test| test.deaf = true));
 }
+
+#[test]
+fn a_change_that_the_file_lost_meanwhile_is_made_again() {
+    let mut test = Test::new();
+    for op in [
+        Op::Settle,
+        Op::Overlap { database: 0, changes: "/a/c=3".into() },
+        Op::Outside { database: 0, keys: "/a/c=3 ".into() },
+        Op::Work,
+        Op::Remove { database: 0 },
+    ] {
+        test.run(op);
+    }
+    test.settle();
+}

@@ -219,7 +219,7 @@ fn two_batches(disk: &SimDisk, early: bool) -> (u8, u8) {
         if early {
             acknowledged = memory;
         }
-        commit.start().unwrap();
+        assert!(commit.start());
         let published = publish(disk, path(), &[memory; 40]);
         let waiters = commit.finish();
         match published {

@@ -126,7 +126,7 @@ impl<T> Engine<T> {
                 database.snapshot_at.get_or_insert(now + later);
             }
             if let Some(history) = &mut self.history {
-                for entry in entries(&id, &database.live.flying, time, history) {
+                for entry in entries(&id, database.live.commit.in_flight(), time, history) {
                     history.push(entry, now);
                 }
             }
@@ -166,7 +166,8 @@ impl<T> Engine<T> {
     fn probed(&mut self, id: &DatabaseId, found: Result<Outside, ChangeError>) {
         let now = self.clock.monotonic();
         let Some(database) = self.databases.get_mut(id) else { return };
-        database.live.looking = false;
+        // What is not settled is looked at again: until then what changes nothing in memory may change the file.
+        database.live.looking = matches!(found, Ok(Outside::Unsettled));
         match found {
             Ok(Outside::Same) => {}
             Ok(Outside::Unsettled) => database.probe = Some((now + SETTLE, Settled::Now)),

@@ -1,12 +1,12 @@
 //! One database while it is in use: what readers see, what is on its way to them, and what comes after.
 //!
-//! The table in memory is always the durable state, plus the batch that is being made durable (`flying`), plus what
-//! gathered since (`gathered`). Each applied change knows how to take itself back, so the durable state is one undo
-//! away and nothing is ever copied.
+//! The table in memory is always the durable state, plus the batch that is being made durable, plus what gathered since.
+//! Each applied change knows how to take itself back, so the durable state is one undo away and nothing is ever copied.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use store::commit::Commit;
 use store::table::gvdb;
 
 use super::answer::{Answer, ChangeError, ErrorKind};
@@ -89,8 +89,8 @@ pub(super) struct Live<T> {
     /// The image that readers see, if it is at hand: it holds the durable state, nothing else.
     image: Option<Vec<u8>>,
     pub(super) waiting: VecDeque<Waiting<T>>,
-    pub(super) gathered: Vec<Applied<T>>,
-    pub(super) flying: Vec<Applied<T>>,
+    /// The changes that are applied to the table and not durable yet.
+    pub(super) commit: Commit<Applied<T>>,
     /// The image is to be written even if no change asks for it.
     pub(super) must_write: bool,
     /// When to write again without being asked, by monotonic time.
@@ -135,8 +135,7 @@ impl<T> Live<T> {
             image_bytes: 0,
             image: None,
             waiting: VecDeque::new(),
-            gathered: Vec::new(),
-            flying: Vec::new(),
+            commit: Commit::new(),
             must_write: false,
             retry_at: None,
             held_until: None,
@@ -167,7 +166,7 @@ impl<T> Live<T> {
         let Waiting { ask, changes, order } = request;
         let effective = apply(&mut self.table, &changes);
         let due = now + delay(&effective);
-        self.gathered.push(Applied { ask, changes, effective, order, due });
+        self.commit.submit(Applied { ask, changes, effective, order, due });
     }
 
     /// Takes over what was just read, and remembers what readers are to be told of it.
@@ -195,10 +194,10 @@ impl<T> Live<T> {
 
     /// Returns when the next batch should be written.
     pub(super) fn next_due(&self) -> Option<Duration> {
-        if self.state != State::Loaded || !self.flying.is_empty() {
+        if self.state != State::Loaded || self.commit.is_in_flight() {
             return None;
         }
-        let asked = self.gathered.iter().map(|applied| applied.due).min();
+        let asked = self.commit.gathered().iter().map(|applied| applied.due).min();
         let asked = asked.filter(|_| self.wants_write());
         let due = [asked, self.retry_at].into_iter().flatten().min()?;
         Some(due.max(self.held_until.unwrap_or_default()))
@@ -206,30 +205,33 @@ impl<T> Live<T> {
 
     /// Makes everything that was put off due now.
     pub(super) fn hurry(&mut self, now: Duration) {
-        for applied in &mut self.gathered {
+        for applied in self.commit.gathered_mut() {
             applied.due = applied.due.min(now);
         }
     }
 
     /// Answers what waits only for the changes before it, if those are through and nothing is to be written.
     pub(super) fn settle(&mut self) -> Vec<Ordered<T>> {
-        if self.looking || self.wants_write() || !self.flying.is_empty() {
+        if self.looking || self.wants_write() {
             return Vec::new();
         }
-        let done = std::mem::take(&mut self.gathered);
-        done.into_iter().map(|applied| succeed(applied.ask, applied.order)).collect()
+        self.commit
+            .settle()
+            .into_iter()
+            .map(|applied| succeed(applied.ask, applied.order))
+            .collect()
     }
 
     /// Says whether there is anything that an image would have to hold, or somebody would have to be told.
     pub(super) fn wants_write(&self) -> bool {
         self.must_write
             || !self.untold.is_empty()
-            || self.gathered.iter().any(|applied| !applied.effective.is_empty())
+            || self.commit.gathered().iter().any(|applied| !applied.effective.is_empty())
     }
 
     /// Lets the gathered changes fly.
     pub(super) fn take_off(&mut self) {
-        self.flying = std::mem::take(&mut self.gathered);
+        self.commit.start();
         self.retry_at = None;
         self.held_until = None;
     }
@@ -239,7 +241,8 @@ impl<T> Live<T> {
     /// Changing the last image costs a fraction of writing all of it, and gives the same bytes.
     pub(super) fn make_image(&mut self, generation: u64) -> Result<Vec<u8>, ChangeError> {
         let patched = self.image.take().and_then(|image| {
-            let touched = self.flying.iter().flat_map(|applied| &applied.effective.before);
+            let touched =
+                self.commit.in_flight().iter().flat_map(|applied| &applied.effective.before);
             let mut changes: Vec<(&str, &[u8])> = Vec::new();
             for (key, _) in touched {
                 // Taking a key away gives every other one another place.
@@ -299,9 +302,7 @@ impl<T> Live<T> {
             Outcome::Busy => {
                 self.held += 1;
                 self.held_until = Some(now + held_for(self.held));
-                let mut gathered = std::mem::take(&mut self.flying);
-                gathered.append(&mut self.gathered);
-                self.gathered = gathered;
+                self.commit.put_back();
                 Vec::new()
             }
         };
@@ -315,7 +316,7 @@ impl<T> Live<T> {
         for (paths, tag) in std::mem::take(&mut self.untold) {
             answers.extend(notify(&self.id, &paths, tag).map(|answer| (0, answer)));
         }
-        for Applied { ask, effective, order, .. } in std::mem::take(&mut self.flying) {
+        for Applied { ask, effective, order, .. } in self.commit.finish() {
             let tag = ask.tag();
             answers.push(match error {
                 None => succeed(ask, order),
@@ -329,7 +330,7 @@ impl<T> Live<T> {
     /// Fails the flown changes, which are stored but not seen; readers are told with the next image.
     fn hidden(&mut self, error: &ChangeError) -> Vec<Ordered<T>> {
         let mut answers = Vec::new();
-        for Applied { ask, effective, order, .. } in std::mem::take(&mut self.flying) {
+        for Applied { ask, effective, order, .. } in self.commit.finish() {
             if !effective.is_empty() {
                 self.untold.push((effective.paths, ask.tag()));
             }
@@ -344,7 +345,7 @@ impl<T> Live<T> {
         if !self.untold.is_empty() {
             self.retry_at = Some(now + RETRY);
         }
-        let gathered = std::mem::take(&mut self.gathered);
+        let gathered = self.commit.take_gathered();
         self.reapply(gathered);
         lost.into_iter().map(|applied| fail(applied.ask, applied.order, error)).collect()
     }
@@ -352,7 +353,7 @@ impl<T> Live<T> {
     /// Takes over a file that another program wrote; what is on its way is applied to it again.
     pub(super) fn merge(&mut self, theirs: Table, now: Duration) -> Merged<T> {
         let mut ours = self.ground();
-        ours.append(&mut self.gathered);
+        ours.append(&mut self.commit.take_gathered());
         let changes = difference(&self.table, &theirs);
         let ours_before = std::mem::replace(&mut self.table, theirs);
         self.image = None;
@@ -373,25 +374,24 @@ impl<T> Live<T> {
         Merged { answers, changes: count, lost }
     }
 
-    /// Takes back everything that is not durable and returns what was flying; `gathered` keeps what it had.
+    /// Takes back everything that is not durable and returns what was flying; what gathered stays.
     fn ground(&mut self) -> Vec<Applied<T>> {
-        let applied = self.flying.iter_mut().chain(&mut self.gathered);
-        for applied in applied.collect::<Vec<_>>().into_iter().rev() {
+        for applied in self.commit.pending_mut().rev() {
             std::mem::take(&mut applied.effective).undo(&mut self.table);
         }
-        std::mem::take(&mut self.flying)
+        self.commit.finish()
     }
 
-    fn reapply(&mut self, mut changes: Vec<Applied<T>>) {
-        for applied in &mut changes {
+    fn reapply(&mut self, changes: Vec<Applied<T>>) {
+        for mut applied in changes {
             applied.effective = apply(&mut self.table, &applied.changes);
+            self.commit.submit(applied);
         }
-        self.gathered = changes;
     }
 
     /// Says whether nothing waits for this database.
     pub(super) fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.gathered.is_empty() && self.flying.is_empty()
+        self.waiting.is_empty() && self.commit.is_idle()
     }
 }
 

@@ -151,7 +151,7 @@ impl<T> Engine<T> {
         let database = self.databases.get_mut(id)?;
         database.checkpoint_at = None;
         // What is not stored yet is in the table already; its own commit comes first and asks again.
-        if !database.live.gathered.is_empty() {
+        if !database.live.commit.gathered().is_empty() {
             return None;
         }
         let wal = database.wal.take()?;
@@ -198,7 +198,8 @@ fn commit_of<T>(id: &DatabaseId, database: &mut Database<T>) -> Result<Commit, C
     let generation = database.live.generation + 1;
     let image = database.live.make_image(generation)?;
     let live = &database.live;
-    let edits = if id.kind() == Kind::Keyfile { edits(&live.flying) } else { Vec::new() };
+    let edits =
+        if id.kind() == Kind::Keyfile { edits(live.commit.in_flight()) } else { Vec::new() };
     let wal = match (id.kind(), database.wal.take()) {
         (Kind::Journal, Some(wal)) => Some((wal, record(live))),
         _ => None,
@@ -226,7 +227,7 @@ fn edits<T>(flying: &[Applied<T>]) -> Vec<(Box<str>, Option<Variant>)> {
 
 /// Returns the keys that a batch touches, with what they are now, as a journal record; empty if there are none.
 fn record<T>(live: &Live<T>) -> Vec<u8> {
-    let touched = live.flying.iter().flat_map(|applied| &applied.effective.before);
+    let touched = live.commit.in_flight().iter().flat_map(|applied| &applied.effective.before);
     let keys: BTreeMap<&str, Option<&Variant>> =
         touched.map(|(key, _)| (&**key, live.table.get(key))).collect();
     let mut changes = crate::settings::changeset::Changeset::default();
