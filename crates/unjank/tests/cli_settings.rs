@@ -413,3 +413,27 @@ fn every_shell_block_of_the_page_works() {
         }
     });
 }
+
+#[test]
+fn the_history_holds_no_values_of_secret_keys_whatever_else_is_asked() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let history = bus.dir().join("state/unjank/settings/history.journal");
+        for arguments in [&["daemon"][..], &["daemon", "--history-deny", "/a/private*"]] {
+            let daemon = bus.serve(UNJANK, arguments);
+            said(&bus, &["write", "/a/password", "'hunter2'"]);
+            said(&bus, &["write", "/a/private-thing", "'quiet'"]);
+            said(&bus, &["write", "/a/open", "'loud'"]);
+            said(&bus, &["reset", "-f", "/a/"]);
+            let (status, log, _) = daemon.end(Signal::TERM);
+            assert!(status.success(), "{log}");
+        }
+        let told = said(&bus, &["history"]);
+        assert_eq!(told.matches("/a/password").count(), 4, "{told}");
+        assert!(!told.contains("hunter2"), "{told}");
+        assert_eq!(told.matches("quiet").count(), 2, "only the first daemon may store it: {told}");
+        assert_eq!(told.matches("loud").count(), 4, "{told}");
+        let stored = std::fs::read(history).unwrap();
+        assert!(!stored.windows(7).any(|part| part == b"hunter2"));
+    });
+}

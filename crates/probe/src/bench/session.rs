@@ -77,6 +77,14 @@ impl Program {
         Program { command: command.into(), environment: Vec::new() }
     }
 
+    /// Returns our own daemon as the command at `path` serves it in its process.
+    #[must_use]
+    pub fn unjank(path: &Path) -> Program {
+        let mut program = Program::unjankd(path);
+        program.command.insert(1, "daemon".to_owned());
+        program
+    }
+
     /// Returns the path of the program.
     #[must_use]
     pub fn name(&self) -> &str {

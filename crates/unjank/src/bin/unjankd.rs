@@ -1,15 +1,9 @@
 //! The per-user daemon.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
-use bus::server::Takeover;
-use clap::{Parser, ValueEnum};
-use session::clock::SystemClock;
-use session::settings::engine::Options;
-use session::settings::history::Keep;
-use tracing::Level;
-use unjank::daemon::{self, Config, DaemonError, Environment, Notifier};
+use clap::Parser;
+use unjank::daemon::program;
 
 /// Serves settings to every program that uses dconf or GSettings.
 ///
@@ -19,133 +13,11 @@ use unjank::daemon::{self, Config, DaemonError, Environment, Notifier};
 /// while; SIGTERM, SIGINT and SIGHUP end it at once, after everything that it accepted is stored.
 #[derive(Debug, Parser)]
 #[command(name = "unjankd", version, max_term_width = 80)]
-struct Arguments {
-    /// What to serve, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "dconf", value_name = "NAME")]
-    names: Vec<Name>,
-    /// Take the names over from another unjankd that has them.
-    #[arg(long)]
-    replace: bool,
-    /// End after this many seconds without a call; 0 stays for ever.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    idle_exit: u64,
-    /// Never delay the replies to a program that writes without end.
-    #[arg(long)]
-    no_pacing: bool,
-    /// Keep no history of who changed what.
-    #[arg(long)]
-    no_history: bool,
-    /// Never store the values of keys that match, for example '*password*'; may be repeated.
-    #[arg(long, value_name = "PATTERN")]
-    history_deny: Vec<String>,
-    /// What to log to standard error; the values of settings never are.
-    #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
-    log_level: LogLevel,
-    /// The same as --log-level debug.
-    #[arg(long, short)]
-    verbose: bool,
+struct Unjankd {
+    #[command(flatten)]
+    arguments: program::Arguments,
 }
-
-/// What can be served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Name {
-    /// ca.desrt.dconf, the settings service.
-    Dconf,
-}
-
-/// How much is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LogLevel {
-    /// Our own faults.
-    Error,
-    /// What is bad but possible.
-    Warn,
-    /// Start and end.
-    Info,
-    /// Every call.
-    Debug,
-}
-
-/// Freed memory that is kept: what one commit of some thousand keys uses.
-const KEPT_BYTES: i32 = 4 << 20;
-/// Blocks from this size on go back to the kernel at once.
-const LARGE_BYTES: i32 = 8 << 20;
 
 fn main() -> ExitCode {
-    sys::heap::keep_freed(KEPT_BYTES, LARGE_BYTES);
-    let arguments = Arguments::parse();
-    let environment = match Environment::read() {
-        Ok(environment) => environment,
-        Err(error) => return fail(&error, None),
-    };
-    let level = match arguments.log_level {
-        _ if arguments.verbose => Level::DEBUG,
-        LogLevel::Error => Level::ERROR,
-        LogLevel::Warn => Level::WARN,
-        LogLevel::Info => Level::INFO,
-        LogLevel::Debug => Level::DEBUG,
-    };
-    start_log(level, environment.to_journal);
-    match daemon::run(config(&arguments, environment)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error, hint(&error)),
-    }
-}
-
-fn config(arguments: &Arguments, environment: Environment) -> Config {
-    let mut options = Options::default();
-    if arguments.no_pacing {
-        options.pacing = None;
-    }
-    options.history = (!arguments.no_history)
-        .then(|| Keep { deny: arguments.history_deny.clone(), ..Keep::default() });
-    Config {
-        address: None,
-        places: environment.places,
-        options,
-        disk: store::disk::real(),
-        clock: std::sync::Arc::new(SystemClock::start()),
-        lock_dir: environment.lock_dir,
-        takeover: if arguments.replace { Takeover::IfAllowed } else { Takeover::Never },
-        idle_exit: (arguments.idle_exit > 0).then(|| Duration::from_secs(arguments.idle_exit)),
-        blame: environment.blame,
-        notifier: Notifier::new(environment.notify_socket),
-    }
-}
-
-fn start_log(level: Level, to_journal: bool) {
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
-    let log = log.with_target(false);
-    if to_journal {
-        log.without_time().with_ansi(false).init();
-    } else {
-        log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init();
-    }
-}
-
-fn hint(error: &DaemonError) -> Option<&'static str> {
-    match error {
-        DaemonError::NotServing(bus::server::ServerError::NameTaken { .. }) => Some(
-            "another settings service is running; `unjankd --replace` takes over from an unjankd, any other has to be stopped",
-        ),
-        DaemonError::NotServing(bus::server::ServerError::NoBus(_)) => {
-            Some("is DBUS_SESSION_BUS_ADDRESS set? `dbus-run-session unjankd` starts a bus")
-        }
-        _ => None,
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "a program that cannot start says so to its user")]
-fn fail(error: &dyn std::error::Error, hint: Option<&str>) -> ExitCode {
-    let mut text = format!("unjankd: {error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    eprintln!("{text}");
-    if let Some(hint) = hint {
-        eprintln!("hint: {hint}");
-    }
-    ExitCode::FAILURE
+    program::run(&Unjankd::parse().arguments)
 }

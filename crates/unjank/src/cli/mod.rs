@@ -12,7 +12,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::error::{Error, Verdict};
+use unjank::daemon::program;
+
+use crate::error::Error;
 
 /// Keeps the disk off a Linux desktop's critical path.
 #[derive(Debug, Parser)]
@@ -29,16 +31,22 @@ enum Command {
     Bench(bench::Bench),
     Generate(generate::Generate),
     Settings(settings::Settings),
+    /// Serve in this process, as unjankd does
+    // Where unjankd was not built or installed, as after `cargo run`, the doctor measures this.
+    #[command(hide = true)]
+    Daemon(program::Arguments),
 }
 
 impl Command {
-    fn run(self) -> Result<Verdict, Error> {
-        match self {
+    fn run(self) -> ExitCode {
+        let done = match self {
             Command::Doctor(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Generate(command) => command.run(Cli::command()),
             Command::Settings(command) => command.run(),
-        }
+            Command::Daemon(arguments) => return program::run(&arguments),
+        };
+        done.map_or_else(|error| error.report(), ExitCode::from)
     }
 }
 
@@ -48,7 +56,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
         return settings::dconf::run(&arguments);
     }
     match Cli::try_parse_from(arguments) {
-        Ok(cli) => cli.command.run().map_or_else(|error| error.report(), ExitCode::from),
+        Ok(cli) => cli.command.run(),
         Err(error) => {
             // Help goes to stdout with 0, a mistake to stderr with 2; a closed pipe is no error.
             let _ = error.print();

@@ -5,6 +5,7 @@ mod disk;
 mod environment;
 mod handover;
 mod owner;
+pub mod program;
 mod senders;
 mod systemd;
 mod watch;

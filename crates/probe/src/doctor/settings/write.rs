@@ -40,8 +40,11 @@ pub(super) fn measure(
     machine: &Machine,
     tools: &Tools<'_>,
 ) -> Vec<Finding> {
-    let beside = machine.program_dir.as_ref().map(|dir| dir.join("unjankd"));
-    let ours = beside.filter(|path| path.exists()).map(|path| Program::unjankd(&path));
+    // `cargo run` builds the command alone, which can serve as well.
+    let beside = |name: &str| machine.program_dir.as_ref().map(|dir| dir.join(name));
+    let there = |path: &PathBuf| path.exists();
+    let ours = beside("unjankd").filter(there).map(|path| Program::unjankd(&path));
+    let ours = ours.or_else(|| beside("unjank").filter(there).map(|path| Program::unjank(&path)));
     let installed = installed(machine);
     // Where ours is installed it stands beside the usual one.
     let usual = Path::new(USUAL).exists().then(|| Program::plain(Path::new(USUAL)));
@@ -79,7 +82,7 @@ pub(super) fn measure(
 }
 
 fn is_ours(program: &Program) -> bool {
-    Path::new(program.name()).file_name().is_some_and(|name| name == "unjankd")
+    Path::new(program.name()).file_name().is_some_and(|name| name == "unjankd" || name == "unjank")
 }
 
 /// Finds the service that the session bus would start.
