@@ -39,7 +39,7 @@ impl Reader {
     /// Returns a value of a key whose hash is known.
     ///
     /// While nothing changes this does no system call and takes no lock, and it allocates nothing for a key that was
-    /// read before.
+    /// read twice before.
     #[inline]
     pub fn read(&mut self, key: &Key<'_>, which: Which) -> Option<View<'_>> {
         // The order matters: a change of ours leaves the overlay after its database was published, so the first
