@@ -69,11 +69,16 @@ fn numbers_in(bytes: &[u8]) -> Result<[u64; WRITERS], String> {
     Ok(numbers)
 }
 
+/// Reads a database as its readers do: one in the runtime directory that begins with a zero was replaced, and is opened
+/// again.
 fn read(path: &Path) -> Vec<u8> {
-    match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => panic!("{path:?}: {error}"),
+    loop {
+        match fs::read(path) {
+            Ok(bytes) if bytes.first() == Some(&0) => {}
+            Ok(bytes) => return bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+            Err(error) => panic!("{path:?}: {error}"),
+        }
     }
 }
 
