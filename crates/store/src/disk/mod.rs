@@ -7,6 +7,7 @@ mod real;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -147,6 +148,10 @@ struct Unshared;
 
 impl FileLock for Unshared {}
 
+/// A file that is not freed yet, although it may have been replaced.
+#[derive(Debug, Default)]
+pub struct Held(#[expect(dead_code, reason = "it is there to be dropped")] Option<OwnedFd>);
+
 /// A file system, by absolute paths. No call waits for anything but the disk.
 pub trait Disk: Debug + Send + Sync {
     /// Reads a whole regular file of at most [`MAX_READ_BYTES`].
@@ -162,6 +167,12 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// As `stat(2)`.
     fn stat(&self, path: &Path) -> io::Result<Stat>;
+    /// Keeps what is at `path` from being freed before [`Held`] is dropped: freeing a replaced file takes a while, for
+    /// which nobody need wait. A disk that cannot do it does nothing.
+    fn hold(&self, path: &Path) -> Held {
+        let _ = path;
+        Held::default()
+    }
     /// Returns where the symlink at `path` points.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::{Disk, DiskFile, FileLock, LogFile, MAX_READ_BYTES, Stat, attributes, log};
+use super::{Disk, DiskFile, FileLock, Held, LogFile, MAX_READ_BYTES, Stat, attributes, log};
 
 /// The real disk; it holds nothing, every call names its file.
 #[derive(Debug)]
@@ -54,6 +54,10 @@ impl Disk for RealDisk {
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
         Ok(from_statx(&fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)?))
+    }
+
+    fn hold(&self, path: &Path) -> Held {
+        Held(fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok())
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

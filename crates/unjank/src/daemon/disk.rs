@@ -87,13 +87,20 @@ fn work_off(lock: Lock, todo: &mpsc::Receiver<Work>, results: &wake::UnboundedSe
         if let Some(lock) = lock.take() {
             held = lock.hold();
         }
+        // Freed when the owner has the result: the file system takes its time over it.
+        let mut replaced = Vec::new();
         let done = match work {
-            Work::Job(job) => Done::Job(job.run()),
+            Work::Job(job) => {
+                let mut done = job.run();
+                replaced = done.take_replaced();
+                Done::Job(done)
+            }
             Work::Names(listing, reply_to) => Done::Names(listing.run(), reply_to),
         };
         if results.send(done).is_err() {
             break;
         }
+        drop(replaced);
     }
     drop(held);
 }

@@ -97,7 +97,7 @@ impl<T> Engine<T> {
         let idle = self.options.checkpoint_idle;
         let worth = self.options.checkpoint_bytes;
         let shutting_down = self.shutting_down;
-        let Committed { id, outcome, seen, generation, image, wal } = done;
+        let Committed { id, outcome, seen, generation, image, wal, replaced: _ } = done;
         let error = match &outcome {
             Outcome::NotDurable(error) | Outcome::Hidden(error) | Outcome::NotReplaced(error) => {
                 Some(error.text.clone())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use store::disk::Disk;
+use store::disk::{Disk, Held};
 use store::snapshots::Policy;
 
 use super::answer::{ChangeError, Report};
@@ -48,6 +48,18 @@ pub(super) struct Probe {
 pub struct JobDone {
     pub(super) done: Done,
     pub(super) reports: Vec<Report>,
+}
+
+impl JobDone {
+    /// Takes out what the job replaced, to be freed once the result has been handed over.
+    pub fn take_replaced(&mut self) -> Vec<Held> {
+        match &mut self.done {
+            Done::Commit(commits) => {
+                commits.iter_mut().map(|commit| std::mem::take(&mut commit.replaced)).collect()
+            }
+            Done::Load(_) | Done::Probe(_) | Done::Aside(_) => Vec::new(),
+        }
+    }
 }
 
 /// What came of the [`Work`].

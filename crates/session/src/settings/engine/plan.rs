@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use store::disk::Held;
 use store::table::gvariant::Variant;
 use store::table::gvdb::{self, Image};
 
@@ -213,6 +214,7 @@ fn commit_of<T>(id: &DatabaseId, database: &mut Database<T>) -> Result<Commit, C
         force: live.clashes >= CLASHES,
         edits,
         wal,
+        replaced: Held::default(),
     })
 }
 

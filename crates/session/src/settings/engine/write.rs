@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use store::disk::{Disk, FileLock};
+use store::disk::{Disk, FileLock, Held};
 use store::generation::{self, Retired};
 use store::publish::{PublishError, copy_aside, publish, publish_volatile};
 use store::table::gvariant::Variant;
@@ -35,6 +35,8 @@ pub(super) struct Commit {
     pub(super) edits: Vec<(Box<str>, Option<Variant>)>,
     /// `journal`: the record, and the journal it goes to.
     pub(super) wal: Option<(Wal, Vec<u8>)>,
+    /// The file that was replaced.
+    pub(super) replaced: Held,
 }
 
 /// What came of a [`Commit`].
@@ -47,6 +49,8 @@ pub(super) struct Committed {
     /// The image that was written.
     pub(super) image: Vec<u8>,
     pub(super) wal: Option<Wal>,
+    /// The file that was replaced; freeing it can wait until the callers are answered.
+    pub(super) replaced: Held,
 }
 
 /// What is in place after something failed, as a person reads it.
@@ -73,6 +77,7 @@ impl Commit {
             generation: self.generation,
             image: self.image,
             wal,
+            replaced: self.replaced,
             id: self.id,
         }
     }
@@ -89,6 +94,7 @@ impl Commit {
             }
         }
         let path = &self.files.image;
+        self.replaced = disk.hold(path);
         let outcome = match publish(disk, path, &self.image) {
             Ok(stat) => {
                 self.seen = Seen::File(stat);
