@@ -5,3 +5,4 @@ pub mod doctor;
 pub mod place;
 pub mod report;
 pub mod scratch;
+pub mod trace;
