@@ -5,5 +5,6 @@
 
 pub mod call;
 pub mod histogram;
+pub mod kernel;
 pub mod recorder;
 pub mod recording;
