@@ -7,4 +7,5 @@ pub mod heap;
 pub mod map;
 pub mod memory;
 pub mod mounts;
+pub mod remote;
 pub mod usage;

@@ -8,3 +8,4 @@ pub mod histogram;
 pub mod kernel;
 pub mod recorder;
 pub mod recording;
+pub mod stack;

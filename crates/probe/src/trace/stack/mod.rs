@@ -1,0 +1,198 @@
+//! Stacks: who called the system call, found while the thread waits, named after the run.
+//!
+//! While a thread is stopped or blocked only addresses are collected: [`Unwinder`] copies the part of the stack that it
+//! needs and follows the unwind tables of the files that are mapped. It guesses nothing: where there are no tables the
+//! stack ends, and says so.
+
+mod cfi;
+pub(in crate::trace) mod image;
+mod maps;
+mod memory;
+mod rule;
+mod space;
+
+use std::collections::HashMap;
+
+use gimli::UnwindContext;
+
+use self::memory::{Copied, Remote, Scratch};
+pub use self::rule::Registers;
+use self::rule::{Rule, Stop, Words};
+use self::space::{ImageId, Images, Space};
+use super::call::StackId;
+use super::recorder::Recorder;
+use super::recording::{Address, Stack, StackEnd};
+
+/// The most frames of one stack; deeper ones are cut at the outer end.
+pub const FRAMES: usize = 512;
+
+/// The most processes whose mappings are remembered at a time.
+const PROCESSES: usize = 4096;
+
+/// The most rules that are remembered: some 20 MB.
+const RULES: usize = 1 << 17;
+
+/// Collects the stacks of threads that are stopped or blocked.
+#[derive(Debug, Default)]
+pub struct Unwinder {
+    spaces: HashMap<u32, Space>,
+    tables: Tables,
+    scratch: Scratch,
+    lacked_a_register: bool,
+}
+
+/// What is known of files, whichever process maps them.
+#[derive(Debug, Default)]
+struct Tables {
+    images: Images,
+    rules: HashMap<(ImageId, u64), Option<Rule>>,
+    context: UnwindContext<usize>,
+}
+
+impl Unwinder {
+    /// Makes one that knows no process yet.
+    #[must_use]
+    pub fn new() -> Unwinder {
+        Unwinder::default()
+    }
+
+    /// Collects the stack of a thread of `process` that is stopped or blocked with `registers`, reading its memory.
+    ///
+    /// Nothing of it is an error: what cannot be read ends the stack, and the stack says so.
+    pub fn capture(
+        &mut self,
+        process: u32,
+        registers: &Registers,
+        recorder: &mut Recorder,
+    ) -> StackId {
+        let Unwinder { spaces, tables, scratch, .. } = self;
+        let mut stack = Remote::new(process, registers.sp(), scratch);
+        let found = walk(process, registers, &mut stack, spaces, tables, recorder);
+        self.lacked_a_register = found.lacked_a_register;
+        recorder.stack(found.stack)
+    }
+
+    /// Finds the stack of a thread of `process` in `bytes`, a copy of its stack from the stack pointer on.
+    pub fn offline(
+        &mut self,
+        process: u32,
+        registers: &Registers,
+        bytes: &[u8],
+        recorder: &mut Recorder,
+    ) -> StackId {
+        let Unwinder { spaces, tables, .. } = self;
+        let mut stack = Copied { start: registers.sp(), bytes };
+        let found = walk(process, registers, &mut stack, spaces, tables, recorder);
+        self.lacked_a_register = found.lacked_a_register;
+        recorder.stack(found.stack)
+    }
+
+    /// Says whether the last stack ended because a register was not given that its code is followed by.
+    ///
+    /// That is so of programs built with frame pointers when `/proc/PID/syscall` is all that is asked: with the registers
+    /// of a stopped thread the stack goes further.
+    #[must_use]
+    pub fn lacked_a_register(&self) -> bool {
+        self.lacked_a_register
+    }
+
+    /// Reads what `process` has mapped while it can be read, for stacks that come later than its end may.
+    pub fn look(&mut self, process: u32) {
+        space(&mut self.spaces, process);
+    }
+
+    /// Forgets the mappings of `process`, which runs another program now or has ended.
+    pub fn forget(&mut self, process: u32) {
+        self.spaces.remove(&process);
+    }
+}
+
+/// Returns the mappings of `process`, read now if they are not known.
+fn space(spaces: &mut HashMap<u32, Space>, process: u32) -> &mut Space {
+    if spaces.len() >= PROCESSES && !spaces.contains_key(&process) {
+        spaces.clear();
+    }
+    spaces.entry(process).or_insert_with(|| Space::read(process))
+}
+
+/// A stack, and whether it could have gone further with more registers.
+struct Walked {
+    stack: Stack,
+    lacked_a_register: bool,
+}
+
+/// Follows the callers from `registers` on.
+fn walk(
+    process: u32,
+    registers: &Registers,
+    stack: &mut impl Words,
+    spaces: &mut HashMap<u32, Space>,
+    tables: &mut Tables,
+    recorder: &mut Recorder,
+) -> Walked {
+    let mut lacked_a_register = false;
+    let space = space(spaces, process);
+    let mut may_read_again = true;
+    let mut registers = *registers;
+    let mut frames = Vec::new();
+    // The first address was not called from: the instruction itself counts, not the one before it.
+    let mut is_exact = true;
+    let end = loop {
+        let ip = registers.ip();
+        let lookup = if is_exact { ip } else { ip.wrapping_sub(1) };
+        let mut code = space.code(lookup, &mut tables.images, recorder);
+        if code.is_none() && may_read_again && ip != 0 {
+            // A library that was loaded since.
+            may_read_again = false;
+            let now = Space::read(process);
+            if !now.is_empty() {
+                *space = now;
+                code = space.code(lookup, &mut tables.images, recorder);
+            }
+        }
+        let Some(code) = code else {
+            if frames.is_empty() {
+                frames.push(Address { module: None, address: ip });
+            }
+            // Some starts of threads have a caller at 0.
+            break if ip == 0 { StackEnd::Whole } else { StackEnd::Lost };
+        };
+        if frames.len() >= FRAMES {
+            break StackEnd::Cut;
+        }
+        frames.push(Address { module: code.module, address: ip.wrapping_sub(code.bias) });
+        let Some(image) = code.image else { break StackEnd::Lost };
+        let Some(rule) = tables.rule(image, lookup.wrapping_sub(code.bias)) else {
+            break StackEnd::Lost;
+        };
+        is_exact = rule.is_signal_frame;
+        match rule.step(&registers, stack) {
+            Ok(caller) => registers = caller,
+            Err(Stop::First) => break StackEnd::Whole,
+            Err(Stop::Missing) => break StackEnd::Cut,
+            Err(Stop::Nowhere) => break StackEnd::Lost,
+            Err(Stop::Unknown) => {
+                lacked_a_register = true;
+                break StackEnd::Lost;
+            }
+        }
+    };
+    Walked { stack: Stack { frames, end }, lacked_a_register }
+}
+
+impl Tables {
+    /// Returns the rule for `address` in an image, worked out once.
+    fn rule(&mut self, image: ImageId, address: u64) -> Option<&Rule> {
+        if self.rules.len() >= RULES && !self.rules.contains_key(&(image, address)) {
+            self.rules.clear();
+        }
+        let Tables { images, rules, context } = self;
+        rules
+            .entry((image, address))
+            .or_insert_with(|| {
+                let tables = &images.get(image)?.tables;
+                tables.iter().find_map(|table| table.rule(address, context))
+            })
+            .as_ref()
+    }
+}
