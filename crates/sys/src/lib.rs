@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "this is the crate where unsafe code may be")]
 
 pub mod device;
+pub mod filter;
 pub mod heap;
 pub mod map;
 pub mod memory;
