@@ -1,4 +1,4 @@
-//! Bytes that survive: tables, publish, commit and journal, and the disk they are proved on.
+//! Bytes that survive: tables, publish, commit, journal and streams, and the disk they are proved on.
 
 pub mod commit;
 pub mod disk;
@@ -7,4 +7,5 @@ pub mod journal;
 pub mod publish;
 pub mod sim;
 pub mod snapshots;
+pub mod stream;
 pub mod table;

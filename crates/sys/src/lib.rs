@@ -3,10 +3,13 @@
 #![allow(unsafe_code, reason = "this is the crate where unsafe code may be")]
 
 pub mod device;
+pub mod dir;
 pub mod filter;
 pub mod heap;
 pub mod map;
+pub mod memfd;
 pub mod memory;
 pub mod mounts;
 pub mod remote;
+pub mod socket;
 pub mod usage;

@@ -1,0 +1,48 @@
+//! The records that cross between whoever lists and whoever asked. `docs/listing.md` has the bytes.
+
+mod attributes;
+mod bytes;
+mod names;
+mod request;
+mod small;
+mod strings;
+
+pub use attributes::AttributeRows;
+pub(super) use attributes::AttributeView;
+pub(super) use bytes::{put_u32, put_u64};
+pub use names::{NameRows, renamed};
+pub(super) use names::{NameView, RenamedView};
+pub use request::request_of;
+pub(super) use request::{request, wanted_of};
+pub(super) use small::{OwnerKind, done_of, failure_of, owners_of, removed_of};
+pub use small::{done, failure, removed};
+pub(super) use strings::{StringRows, StringView};
+
+use store::stream::Format;
+
+/// The format of chunks and messages.
+pub const FORMAT: Format = Format { kind: *b"list", version: 1 };
+
+/// What a record is.
+pub(super) mod tag {
+    /// Names and types, in the order of their ids.
+    pub(in super::super) const NAMES: u32 = 1;
+    /// Attributes, a column for each field.
+    pub(in super::super) const ATTRIBUTES: u32 = 2;
+    /// Strings that attributes speak of.
+    pub(in super::super) const STRINGS: u32 = 3;
+    /// Names of users and groups.
+    pub(in super::super) const OWNERS: u32 = 4;
+    /// What went wrong with the directory.
+    pub(in super::super) const FAILURE: u32 = 5;
+    /// Entries that are gone.
+    pub(in super::super) const REMOVED: u32 = 6;
+    /// Entries that have another name now.
+    pub(in super::super) const RENAMED: u32 = 7;
+    /// Everything was read once.
+    pub(in super::super) const DONE: u32 = 8;
+    /// What to list; from the one who asks.
+    pub(in super::super) const REQUEST: u32 = 32;
+    /// Whose attributes are wanted first; from the one who asks.
+    pub(in super::super) const WANT: u32 = 33;
+}

@@ -1,0 +1,182 @@
+//! Names and types: a byte for the type, the end of the name, and the names one after another, each with a NUL.
+
+use std::ffi::CStr;
+use std::io;
+
+use store::stream::Builder;
+
+use super::bytes::{Parts, check_ends, pad, put_u32, string_of, u32_of};
+use super::tag;
+use crate::listing::entry::{EntryId, Kind};
+use crate::listing::error::Fault;
+
+const RECORD: &str = "names";
+
+/// Names that are gathered to be one record.
+#[derive(Clone, Debug, Default)]
+pub struct NameRows {
+    kinds: Vec<u8>,
+    ends: Vec<u8>,
+    arena: Vec<u8>,
+}
+
+impl NameRows {
+    /// Adds a name.
+    ///
+    /// # Errors
+    ///
+    /// `FileTooLarge` if the names together are over 4 GiB.
+    pub fn push(&mut self, name: &CStr, kind: Kind) -> io::Result<()> {
+        let bytes = name.to_bytes_with_nul();
+        let end = u32::try_from(self.arena.len() + bytes.len());
+        let end = end.map_err(|_| io::ErrorKind::FileTooLarge)?;
+        self.arena.extend_from_slice(bytes);
+        put_u32(&mut self.ends, end);
+        self.kinds.push(kind.number());
+        Ok(())
+    }
+
+    /// Returns how many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// Says whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// Says whether the type of some is not known.
+    #[must_use]
+    pub fn has_unknown(&self) -> bool {
+        self.kinds.contains(&Kind::Unknown.number())
+    }
+
+    /// Adds the record of all names, the first of which gets the id `first`, and forgets them.
+    ///
+    /// # Errors
+    ///
+    /// `FileTooLarge` if there are over 4 G of them, or of bytes.
+    pub fn write(&mut self, first: EntryId, to: &mut Builder) -> io::Result<()> {
+        let count = u32::try_from(self.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        to.record(tag::NAMES, |bytes| {
+            put_u32(bytes, first);
+            put_u32(bytes, count);
+            bytes.extend_from_slice(&self.kinds);
+            pad(bytes);
+            bytes.extend_from_slice(&self.ends);
+            pad(bytes);
+            bytes.extend_from_slice(&self.arena);
+        })?;
+        self.kinds.clear();
+        self.ends.clear();
+        self.arena.clear();
+        Ok(())
+    }
+}
+
+/// A names record where it is.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::listing) struct NameView<'a> {
+    pub(in crate::listing) first: EntryId,
+    pub(in crate::listing) kinds: &'a [u8],
+    ends: &'a [u8],
+    arena: &'a [u8],
+}
+
+impl<'a> NameView<'a> {
+    /// Takes the record apart, without looking at the names.
+    pub(in crate::listing) fn of(payload: &'a [u8]) -> Result<NameView<'a>, Fault> {
+        let mut parts = Parts::of(payload, RECORD);
+        let first = parts.number()?;
+        let count = parts.length()?;
+        let (_, kinds) = parts.column(count, 1)?;
+        let (_, ends) = parts.column(count, 4)?;
+        let (_, _) = parts.column(0, 1)?;
+        Ok(NameView { first, kinds, ends, arena: parts.rest() })
+    }
+
+    /// Looks at every name: not empty, no `/`, no NUL but the one at its end, not `.` and not `..`.
+    pub(in crate::listing) fn check(&self) -> Result<(), Fault> {
+        check_ends(self.ends, self.arena, RECORD)?;
+        (0..self.len()).try_for_each(|index| check_name(string_of(self.ends, self.arena, index)))
+    }
+
+    pub(in crate::listing) fn len(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// The name with this index, without its NUL.
+    pub(in crate::listing) fn name(&self, index: usize) -> &'a [u8] {
+        let name = string_of(self.ends, self.arena, index);
+        name.split_last().map_or(name, |(_, name)| name)
+    }
+
+    /// The name with this index, for a system call.
+    pub(in crate::listing) fn c_name(&self, index: usize) -> &'a CStr {
+        CStr::from_bytes_with_nul(string_of(self.ends, self.arena, index)).unwrap_or(c"")
+    }
+}
+
+/// Entries that have another name now.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::listing) struct RenamedView<'a> {
+    ids: &'a [u8],
+    ends: &'a [u8],
+    arena: &'a [u8],
+}
+
+impl<'a> RenamedView<'a> {
+    pub(in crate::listing) fn of(payload: &'a [u8]) -> Result<RenamedView<'a>, Fault> {
+        let mut parts = Parts::of(payload, "renamed");
+        let count = parts.length()?;
+        let (_, ids) = parts.column(count, 4)?;
+        let (_, ends) = parts.column(count, 4)?;
+        let (_, _) = parts.column(0, 1)?;
+        let arena = parts.rest();
+        check_ends(ends, arena, "renamed")?;
+        (0..count).try_for_each(|index| check_name(string_of(ends, arena, index)))?;
+        Ok(RenamedView { ids, ends, arena })
+    }
+
+    pub(in crate::listing) fn iter(self) -> impl Iterator<Item = (EntryId, &'a [u8])> {
+        (0..self.ids.len() / 4).map(move |index| {
+            let name = string_of(self.ends, self.arena, index);
+            (u32_of(self.ids, index), name.split_last().map_or(name, |(_, name)| name))
+        })
+    }
+}
+
+/// Adds the record that says that these entries have these names now.
+///
+/// # Errors
+///
+/// `FileTooLarge` if it would be over 4 GiB.
+pub fn renamed(changes: &[(EntryId, &CStr)], to: &mut Builder) -> io::Result<()> {
+    let mut rows = NameRows::default();
+    for (_, name) in changes {
+        rows.push(name, Kind::Unknown)?;
+    }
+    let count = u32::try_from(changes.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    to.record(tag::RENAMED, |bytes| {
+        put_u32(bytes, count);
+        pad(bytes);
+        changes.iter().for_each(|(id, _)| put_u32(bytes, *id));
+        pad(bytes);
+        bytes.extend_from_slice(&rows.ends);
+        pad(bytes);
+        bytes.extend_from_slice(&rows.arena);
+    })
+}
+
+fn check_name(name: &[u8]) -> Result<(), Fault> {
+    let wrong = Err(Fault::Value { record: RECORD, what: "name" });
+    match name.split_last() {
+        Some((0, b"" | b"." | b"..")) | None => wrong,
+        Some((0, name)) if name.iter().any(|byte| matches!(byte, 0 | b'/')) => wrong,
+        Some((0, _)) => Ok(()),
+        Some(_) => wrong,
+    }
+}

@@ -1,0 +1,80 @@
+//! What the one who asks sends: the request, and which attributes are wanted first.
+
+use std::ffi::OsStr;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use store::stream::Builder;
+
+use super::bytes::{Parts, check_ends, put_u32, string_of};
+use super::strings::StringRows;
+use super::tag;
+use crate::listing::entry::EntryId;
+use crate::listing::error::Fault;
+use crate::listing::fields::Fields;
+use crate::listing::request::{Limits, Request, Threads};
+
+const RECORD: &str = "request";
+
+/// Adds the record of a request.
+pub(in crate::listing) fn request(request: &Request, to: &mut Builder) -> io::Result<()> {
+    let mut strings = StringRows::default();
+    let paths = std::iter::once(&request.path).chain(&request.mime_directories);
+    for path in paths {
+        strings.push(path.as_os_str().as_bytes())?;
+    }
+    let threads = match request.threads {
+        Threads::Adaptive => 0,
+        Threads::Exactly(count) => u32::try_from(count.get()).unwrap_or(u32::MAX),
+    };
+    let (ends, arena) = strings.parts();
+    to.record(tag::REQUEST, |bytes| {
+        put_u32(bytes, request.fields.bits());
+        put_u32(bytes, threads);
+        put_u32(bytes, request.limits.entries);
+        put_u32(bytes, u32::try_from(ends.len() / 4).unwrap_or(u32::MAX));
+        super::put_u64(bytes, request.limits.bytes);
+        bytes.extend_from_slice(ends);
+        super::bytes::pad(bytes);
+        bytes.extend_from_slice(arena);
+    })
+}
+
+/// Reads the record of a request.
+///
+/// # Errors
+///
+/// [`Fault`]: it is not as it must be.
+pub fn request_of(payload: &[u8]) -> Result<Request, Fault> {
+    let mut parts = Parts::of(payload, RECORD);
+    let fields = Fields::from_bits(parts.number()?);
+    let fields = fields.ok_or(Fault::Value { record: RECORD, what: "field" })?;
+    let threads = NonZeroUsize::new(parts.length()?.min(64));
+    let entries = parts.number()?;
+    let count = parts.length()?;
+    let bytes = u64::from(parts.number()?) | u64::from(parts.number()?) << 32;
+    let (_, ends) = parts.column(count, 4)?;
+    let (_, _) = parts.column(0, 1)?;
+    let arena = parts.rest();
+    check_ends(ends, arena, RECORD)?;
+    let mut paths =
+        (0..count).map(|index| PathBuf::from(OsStr::from_bytes(string_of(ends, arena, index))));
+    let path = paths.next().ok_or(Fault::Value { record: RECORD, what: "number of paths" })?;
+    Ok(Request {
+        path,
+        fields,
+        mime_directories: paths.collect(),
+        limits: Limits { entries, bytes },
+        threads: threads.map_or(Threads::Adaptive, Threads::Exactly),
+    })
+}
+
+/// Reads the record of wanted entries.
+pub(in crate::listing) fn wanted_of(payload: &[u8]) -> Result<Vec<EntryId>, Fault> {
+    let (rows, []) = payload.as_chunks::<4>() else {
+        return Err(Fault::Length { record: "want" });
+    };
+    Ok(rows.iter().map(|row| u32::from_le_bytes(*row)).collect())
+}

@@ -1,0 +1,103 @@
+//! The small records: who owns, what failed, what is gone, and that it is done.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use store::stream::Builder;
+
+use super::bytes::{Parts, put_u32, u32_of};
+use super::tag;
+use crate::listing::entry::{EntryId, StringId};
+use crate::listing::error::{Failure, Fault, Step};
+
+/// Whether a number is a user's or a group's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::listing) enum OwnerKind {
+    User,
+    Group,
+}
+
+/// The name of a user or a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::listing) struct Owner {
+    pub(in crate::listing) kind: OwnerKind,
+    pub(in crate::listing) number: u32,
+    pub(in crate::listing) name: StringId,
+}
+
+pub(in crate::listing) fn owners_of(payload: &[u8]) -> Result<Vec<Owner>, Fault> {
+    let (rows, []) = payload.as_chunks::<12>() else {
+        return Err(Fault::Length { record: "owners" });
+    };
+    let owner = |row: &[u8; 12]| {
+        let kind = match u32_of(row, 0) {
+            0 => OwnerKind::User,
+            1 => OwnerKind::Group,
+            _ => return Err(Fault::Value { record: "owners", what: "kind" }),
+        };
+        Ok(Owner { kind, number: u32_of(row, 1), name: u32_of(row, 2) })
+    };
+    rows.iter().map(owner).collect()
+}
+
+/// Adds the record that the directory itself failed.
+///
+/// # Errors
+///
+/// `FileTooLarge`, which no path is long enough for.
+pub fn failure(failure: &Failure, to: &mut Builder) -> io::Result<()> {
+    to.record(tag::FAILURE, |bytes| {
+        put_u32(bytes, failure.step as u32);
+        bytes.extend_from_slice(&failure.number.to_le_bytes());
+        bytes.extend_from_slice(failure.path.as_os_str().as_bytes());
+    })
+}
+
+pub(in crate::listing) fn failure_of(payload: &[u8]) -> Result<Failure, Fault> {
+    let mut parts = Parts::of(payload, "failure");
+    let step = Step::from_number(parts.number()?);
+    let step = step.ok_or(Fault::Value { record: "failure", what: "step" })?;
+    let number = parts.number()?.cast_signed();
+    Ok(Failure { path: PathBuf::from(OsStr::from_bytes(parts.rest())), step, number })
+}
+
+/// Adds the record that these entries are gone.
+///
+/// # Errors
+///
+/// `FileTooLarge` if there are over a billion.
+pub fn removed(ids: &[EntryId], to: &mut Builder) -> io::Result<()> {
+    to.record(tag::REMOVED, |bytes| ids.iter().for_each(|id| put_u32(bytes, *id)))
+}
+
+pub(in crate::listing) fn removed_of(payload: &[u8]) -> Result<Vec<EntryId>, Fault> {
+    let (rows, []) = payload.as_chunks::<4>() else {
+        return Err(Fault::Length { record: "removed" });
+    };
+    Ok(rows.iter().map(|row| u32::from_le_bytes(*row)).collect())
+}
+
+/// What is said at the end of the first reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::listing) struct Done {
+    /// How many names there are.
+    pub(in crate::listing) entries: u32,
+}
+
+/// Adds the record that everything was read once, `entries` names in all.
+///
+/// # Errors
+///
+/// None that can happen.
+pub fn done(entries: u32, to: &mut Builder) -> io::Result<()> {
+    to.record(tag::DONE, |bytes| put_u32(bytes, entries))
+}
+
+pub(in crate::listing) fn done_of(payload: &[u8]) -> Result<Done, Fault> {
+    let mut parts = Parts::of(payload, "done");
+    let entries = parts.number()?;
+    parts.end()?;
+    Ok(Done { entries })
+}

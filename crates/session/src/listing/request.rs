@@ -1,0 +1,79 @@
+//! What is listed, and how.
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use super::fields::Fields;
+
+/// A request for one directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The directory. A relative path is taken from where the one who lists was started: give absolute ones.
+    pub path: PathBuf,
+    /// What is asked for beside names and types.
+    pub fields: Fields,
+    /// Directories with shared-mime-info's `globs2` and `magic`, the most important first:
+    /// `~/.local/share/mime`, `/usr/share/mime`. Read only if the MIME type is asked for.
+    pub mime_directories: Vec<PathBuf>,
+    /// What ends a listing that does not end by itself.
+    pub limits: Limits,
+    /// How many threads read attributes.
+    pub threads: Threads,
+}
+
+/// What a listing may grow to before it is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Names.
+    pub entries: u32,
+    /// Bytes of memory with names and attributes.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    /// 20 million names in 2 GiB.
+    fn default() -> Limits {
+        Limits { entries: 20_000_000, bytes: 2 << 30 }
+    }
+}
+
+/// How many threads read attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Threads {
+    /// One, more for many entries or a slow file system.
+    #[default]
+    Adaptive,
+    /// That many, once there are names for all.
+    Exactly(NonZeroUsize),
+}
+
+impl Request {
+    /// Asks for the names and [`Fields::DEFAULT`] of the directory at `path`.
+    #[must_use]
+    pub fn of(path: &Path) -> Request {
+        Request {
+            path: path.to_owned(),
+            fields: Fields::DEFAULT,
+            mime_directories: Vec::new(),
+            limits: Limits::default(),
+            threads: Threads::Adaptive,
+        }
+    }
+
+    /// Asks for other fields.
+    #[must_use]
+    pub fn with_fields(mut self, fields: Fields) -> Request {
+        self.fields = fields;
+        self
+    }
+}
+
+/// The program that lists in another process: `unjank listing-worker`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerProgram {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its arguments. The socket is its standard input.
+    pub arguments: Vec<OsString>,
+}

@@ -1,0 +1,134 @@
+//! The one who lists: names first, attributes after, until the one who asked is gone.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::thread;
+
+use store::stream::Builder;
+use sys::dir::Directory;
+
+use super::attributes::{Phase, Reader, Work};
+use super::connection::Connection;
+use super::error::{Failure, Step};
+use super::fields::Fields;
+use super::record::{FORMAT, done, failure, request_of, tag, wanted_of};
+use super::request::{Request, Threads};
+use super::scan::scan;
+use crate::clock::{Clock, SystemClock};
+
+/// Threads are started when there are this many names to look at.
+const MANY: u32 = 2000;
+
+/// Lists what is asked for at the other end of `connection`, and returns when that is gone.
+///
+/// Whoever asks hears of everything that goes wrong; there is nobody else to tell.
+pub fn serve(connection: Connection) {
+    // The client is gone, or sent what is no request: nobody is left to be told.
+    let _ = serve_one(&connection);
+    connection.hang_up();
+}
+
+fn serve_one(connection: &Connection) -> io::Result<()> {
+    let request = loop {
+        connection.wait(None)?;
+        if let Some(message) = connection.receive()? {
+            let message = message.map_err(invalid)?;
+            let mut records = message.chunk().records().map_err(invalid)?;
+            let record = records.next().filter(|record| record.tag == tag::REQUEST);
+            let record = record.ok_or(io::ErrorKind::InvalidData)?;
+            break request_of(record.payload).map_err(invalid)?;
+        }
+    };
+    let work = Work::new();
+    let clock = SystemClock::start();
+    thread::scope(|scope| {
+        // It sees first that the client is gone, whatever the others wait for.
+        scope.spawn(|| listen(connection, &work));
+        let listed = list(&request, connection, &work, &clock);
+        if listed.is_err() {
+            work.end();
+            connection.hang_up();
+        }
+        listed
+    })
+}
+
+/// Takes in what is wanted until the client is gone.
+fn listen(connection: &Connection, work: &Work) {
+    let wanted = || -> io::Result<()> {
+        loop {
+            connection.wait(None)?;
+            let Some(message) = connection.receive()? else { continue };
+            let message = message.map_err(invalid)?;
+            for record in message.chunk().records().map_err(invalid)? {
+                if record.tag == tag::WANT {
+                    work.want(wanted_of(record.payload).map_err(invalid)?);
+                }
+            }
+        }
+    };
+    // However it ends, nothing more is asked for.
+    let _ = wanted();
+    work.end();
+}
+
+fn list(
+    request: &Request,
+    connection: &Connection,
+    work: &Work,
+    clock: &dyn Clock,
+) -> io::Result<()> {
+    let directory = match Directory::open(&request.path) {
+        Ok(directory) => directory,
+        Err(error) => {
+            let number = error.raw_os_error().unwrap_or(0);
+            let mut builder = Builder::new(FORMAT);
+            let path = request.path.clone();
+            failure(&Failure { path, step: Step::Open, number }, &mut builder)?;
+            done(0, &mut builder)?;
+            return connection.send(&builder);
+        }
+    };
+    // Without any field, only entries whose type the directory does not tell are looked at.
+    let fields = if request.fields.is_empty() { Fields::KIND } else { request.fields };
+    let reader = Reader { directory: &directory, fields, connection, work, clock };
+    thread::scope(|scope| {
+        let mut helpers = Vec::new();
+        let scanned = scan(&directory, request, connection, clock, |names| {
+            let total = names.first + names.count;
+            if request.fields.is_empty() && !names.has_unknown {
+                work.keep(names);
+                return;
+            }
+            work.add(names);
+            let helpers_wanted = threads(request).get() - 1;
+            if total >= MANY && helpers.is_empty() {
+                helpers
+                    .extend((0..helpers_wanted).map(|_| scope.spawn(|| reader.run(Phase::First))));
+            }
+        });
+        work.whole();
+        let given = scanned?;
+        reader.run(Phase::First)?;
+        for helper in helpers {
+            helper.join().map_err(|_| io::ErrorKind::Other)??;
+        }
+        let mut builder = Builder::new(FORMAT);
+        done(given, &mut builder)?;
+        connection.send(&builder)?;
+        reader.run(Phase::Wanted)
+    })
+}
+
+/// How many threads read attributes of a large directory.
+fn threads(request: &Request) -> NonZeroUsize {
+    match request.threads {
+        Threads::Exactly(count) => count,
+        Threads::Adaptive => thread::available_parallelism()
+            .map_or(NonZeroUsize::MIN, |count| count.min(NonZeroUsize::MIN.saturating_add(3))),
+    }
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

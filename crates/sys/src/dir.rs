@@ -1,0 +1,179 @@
+//! Reading a directory: many names a call, and attributes by base name on the directory's descriptor.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, fstatfs, openat, readlinkat, statx,
+};
+use rustix::io::Errno;
+
+pub use rustix::fs::{Statx, StatxFlags, StatxTimestamp};
+
+/// An open directory.
+#[derive(Debug)]
+pub struct Directory(OwnedFd);
+
+/// One name as the file system keeps it.
+#[derive(Clone, Copy, Debug)]
+pub struct Name<'a> {
+    /// The name: any bytes but NUL and `/`, never `.` or `..`.
+    pub name: &'a CStr,
+    /// The type as `d_type` has it, 0 where the file system does not keep it with the name.
+    pub kind: u8,
+    /// The number of the inode as the directory has it; that of a mount point is hidden behind it.
+    pub inode: u64,
+}
+
+impl Directory {
+    /// Opens the directory at `path`; a link is followed.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)`: missing, not a directory, not to be read. May hang as long as the file system does.
+    pub fn open(path: &Path) -> io::Result<Directory> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        Ok(Directory(openat(CWD, path, flags, Mode::empty())?))
+    }
+
+    /// Reads names with one call of `getdents64` into `buffer` and gives them to `each`, in the file system's order
+    /// and without `.` and `..`. Says whether there may be more.
+    ///
+    /// The buffer must have room for one name: 512 bytes are enough on Linux.
+    ///
+    /// # Errors
+    ///
+    /// As `getdents64(2)`: the disk failed, or the directory was removed (`ENOENT`).
+    pub fn read(
+        &self,
+        buffer: &mut [MaybeUninit<u8>],
+        mut each: impl FnMut(Name<'_>),
+    ) -> io::Result<bool> {
+        let mut names = RawDir::new(&self.0, buffer);
+        loop {
+            let Some(entry) = names.next() else { return Ok(false) };
+            let entry = entry?;
+            let name = entry.file_name();
+            if !matches!(name.to_bytes(), b"." | b".." | b"") {
+                each(Name { name, kind: kind(entry.file_type()), inode: entry.ino() });
+            }
+            if names.is_buffer_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Returns the attributes of `name` itself, a link not followed, an automount not started.
+    ///
+    /// # Errors
+    ///
+    /// As `statx(2)`: it has vanished, or the directory may not be searched.
+    pub fn status(&self, name: &CStr, wanted: StatxFlags) -> io::Result<Statx> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        Ok(statx(&self.0, name, flags, wanted)?)
+    }
+
+    /// Returns the attributes of what `name` leads to.
+    ///
+    /// # Errors
+    ///
+    /// As `statx(2)`: it leads nowhere, or in a circle.
+    pub fn target_status(&self, name: &CStr, wanted: StatxFlags) -> io::Result<Statx> {
+        Ok(statx(&self.0, name, AtFlags::NO_AUTOMOUNT, wanted)?)
+    }
+
+    /// Returns the attributes of the directory itself.
+    ///
+    /// # Errors
+    ///
+    /// As `statx(2)`.
+    pub fn own_status(&self, wanted: StatxFlags) -> io::Result<Statx> {
+        Ok(statx(&self.0, c"", AtFlags::EMPTY_PATH, wanted)?)
+    }
+
+    /// Returns where the link `name` leads.
+    ///
+    /// # Errors
+    ///
+    /// As `readlink(2)`; `EINVAL` if it is no link.
+    pub fn target(&self, name: &CStr) -> io::Result<Vec<u8>> {
+        Ok(readlinkat(&self.0, name, Vec::new())?.into_bytes())
+    }
+
+    /// Returns the magic number of the file system, as `statfs(2)` has it.
+    ///
+    /// # Errors
+    ///
+    /// As `fstatfs(2)`.
+    pub fn file_system(&self) -> io::Result<u64> {
+        let magic = fstatfs(&self.0)?.f_type;
+        Ok(u64::from_ne_bytes(magic.to_ne_bytes()))
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Returns `d_type`'s number.
+fn kind(file_type: FileType) -> u8 {
+    match file_type {
+        FileType::Fifo => 1,
+        FileType::CharacterDevice => 2,
+        FileType::Directory => 4,
+        FileType::BlockDevice => 6,
+        FileType::RegularFile => 8,
+        FileType::Symlink => 10,
+        FileType::Socket => 12,
+        FileType::Unknown => 0,
+    }
+}
+
+/// Says whether an error of [`Directory::status`] means that the name is gone.
+#[must_use]
+pub fn is_vanished(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+
+    fn names(directory: &Directory, bytes: usize) -> Vec<(Vec<u8>, u8)> {
+        let mut buffer = vec![MaybeUninit::uninit(); bytes];
+        let mut found = Vec::new();
+        let mut each = |name: Name<'_>| found.push((name.name.to_bytes().to_vec(), name.kind));
+        while directory.read(&mut buffer, &mut each).unwrap() {}
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn a_small_and_a_large_buffer_read_the_same_names() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..300 {
+            std::fs::create_dir(dir.path().join(format!("entry {number}"))).unwrap();
+        }
+        let odd: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').take(200).collect();
+        std::os::unix::fs::symlink("to", dir.path().join(std::ffi::OsStr::from_bytes(&odd)))
+            .unwrap();
+        let small = names(&Directory::open(dir.path()).unwrap(), 512);
+        assert_eq!(small.len(), 301);
+        assert!(small.contains(&(odd.clone(), 10)));
+        assert_eq!(small, names(&Directory::open(dir.path()).unwrap(), 1 << 18));
+        let directory = Directory::open(dir.path()).unwrap();
+        let odd = std::ffi::CString::new(odd).unwrap();
+        assert_eq!(directory.target(&odd).unwrap(), b"to");
+        assert!(is_vanished(&directory.target_status(&odd, StatxFlags::TYPE).unwrap_err()));
+        let status = directory.status(c"entry 7", StatxFlags::INO).unwrap();
+        assert_eq!(status.stx_ino, std::fs::metadata(dir.path().join("entry 7")).unwrap().ino());
+        assert!(is_vanished(&directory.status(c"none", StatxFlags::INO).unwrap_err()));
+    }
+}

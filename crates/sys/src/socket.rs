@@ -1,0 +1,229 @@
+//! Unix sockets whose messages keep their bounds and may carry a descriptor.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, shutdown, socket_with,
+    socketpair,
+};
+
+/// Makes two connected sockets.
+///
+/// # Errors
+///
+/// As `socketpair(2)`.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let made = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    made.map_err(io::Error::from)
+}
+
+/// Waits for callers at `path`, which must not exist.
+///
+/// # Errors
+///
+/// As `bind(2)` and `listen(2)`; `InvalidInput` if the path is too long for a socket.
+pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
+    let socket = unconnected()?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, 128)?;
+    Ok(socket)
+}
+
+/// Takes the next caller at a socket of [`listen_at`].
+///
+/// # Errors
+///
+/// As `accept(2)`.
+pub fn accept_at(listener: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(accept_with(listener, SocketFlags::CLOEXEC)?)
+}
+
+/// Connects to whoever listens at `path`.
+///
+/// # Errors
+///
+/// As `connect(2)`; `InvalidInput` if the path is too long for a socket.
+pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
+    let socket = unconnected()?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+fn unconnected() -> io::Result<OwnedFd> {
+    let made = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    made.map_err(io::Error::from)
+}
+
+/// What to do when the other end has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Wait until it has.
+    Wait,
+    /// Fail with `WouldBlock`.
+    Fail,
+}
+
+/// Sends one message, with a descriptor if one is given.
+///
+/// # Errors
+///
+/// As `sendmsg(2)`; a closed other end is `BrokenPipe`, never a signal.
+pub fn send(
+    socket: impl AsFd,
+    message: &[u8],
+    passed: Option<BorrowedFd<'_>>,
+    full: Full,
+) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let rights = passed.as_slice();
+    if !rights.is_empty() && !control.push(SendAncillaryMessage::ScmRights(rights)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut flags = SendFlags::NOSIGNAL;
+    if full == Full::Fail {
+        flags |= SendFlags::DONTWAIT;
+    }
+    let parts = [io::IoSlice::new(message)];
+    loop {
+        match sendmsg(&socket, &parts, &mut control, flags) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(()),
+        }
+    }
+}
+
+/// A message that came in.
+#[derive(Debug)]
+pub struct Received {
+    /// How many bytes of the buffer it fills; 0 without a descriptor is the end.
+    pub length: usize,
+    /// The descriptor that came with it.
+    pub descriptor: Option<OwnedFd>,
+}
+
+/// Takes one message into `buffer`, without waiting.
+///
+/// # Errors
+///
+/// `WouldBlock` if there is none; `InvalidData` if it is longer than the buffer or carries more than one
+/// descriptor (those are closed); what `recvmsg(2)` reports.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let result = loop {
+        let mut parts = [io::IoSliceMut::new(&mut *buffer)];
+        match recvmsg(&socket, &mut parts, &mut control, flags) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    // Space for one descriptor has room for more, because of its alignment.
+    let mut passed: Vec<OwnedFd> = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            passed.extend(descriptors);
+        }
+    }
+    if passed.len() > 1 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "too many descriptors"));
+    }
+    if result.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+    }
+    Ok(Received { length: result.bytes, descriptor: passed.pop() })
+}
+
+/// Waits until `descriptor` can be read or its other end is gone; `None` waits for ever. Says whether it is so.
+///
+/// # Errors
+///
+/// As `poll(2)`; a signal is no error but may end the wait early.
+pub fn wait_readable(descriptor: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
+    let timeout = timeout.map(|time| Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    });
+    let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(count) => Ok(count > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Ends the connection in both directions at once, for every holder of either end.
+///
+/// # Errors
+///
+/// As `shutdown(2)`: it was not connected.
+pub fn hang_up(socket: impl AsFd) -> io::Result<()> {
+    Ok(shutdown(socket, Shutdown::Both)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Read;
+
+    #[test]
+    fn a_message_keeps_its_bounds_and_carries_a_file() {
+        let (here, there) = pair().unwrap();
+        let file = crate::memfd::create("passed").unwrap();
+        std::io::Write::write_all(&mut &file, b"inside").unwrap();
+        send(&here, b"one", None, Full::Wait).unwrap();
+        send(&here, b"two", Some(file.as_fd()), Full::Wait).unwrap();
+        let mut buffer = [0; 16];
+        assert!(wait_readable(&there, Some(Duration::ZERO)).unwrap());
+        let first = receive(&there, &mut buffer).unwrap();
+        assert!(first.length == 3 && first.descriptor.is_none() && &buffer[..3] == b"one");
+        let second = receive(&there, &mut buffer).unwrap();
+        let mut passed = File::from(second.descriptor.unwrap());
+        std::io::Seek::rewind(&mut passed).unwrap();
+        let mut text = String::new();
+        passed.read_to_string(&mut text).unwrap();
+        assert_eq!((second.length, &*text), (3, "inside"));
+        assert_eq!(receive(&there, &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        hang_up(&here).unwrap();
+        assert_eq!(receive(&there, &mut buffer).unwrap().length, 0);
+        let broken = send(&there, b"x", None, Full::Wait).unwrap_err();
+        assert_eq!(broken.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn too_long_a_message_and_too_many_descriptors_are_errors() {
+        let (here, there) = pair().unwrap();
+        send(&here, &[7; 17], None, Full::Wait).unwrap();
+        let mut buffer = [0; 16];
+        assert_eq!(receive(&there, &mut buffer).unwrap_err().kind(), io::ErrorKind::InvalidData);
+
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let rights = [here.as_fd(), here.as_fd(), here.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&rights)));
+        sendmsg(&here, &[io::IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
+        assert_eq!(receive(&there, &mut buffer).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn callers_are_taken_at_a_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = listen_at(&path).unwrap();
+        let here = connect_to(&path).unwrap();
+        let there = accept_at(&listener).unwrap();
+        send(&here, b"hello", None, Full::Fail).unwrap();
+        assert_eq!(receive(&there, &mut [0; 8]).unwrap().length, 5);
+    }
+}
