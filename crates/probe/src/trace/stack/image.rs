@@ -137,7 +137,6 @@ impl Image {
         })
     }
 
-    #[expect(dead_code, reason = "names, which need it, come next")]
     /// Returns the addresses of the function that holds `address`, as the unwind tables have it.
     pub(in crate::trace) fn function(&self, address: u64) -> Option<super::cfi::Function> {
         self.tables.iter().find_map(|table| table.function(address))

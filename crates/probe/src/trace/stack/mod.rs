@@ -8,8 +8,9 @@ mod cfi;
 pub(in crate::trace) mod image;
 mod maps;
 mod memory;
+pub mod names;
 mod rule;
-mod space;
+pub(in crate::trace) mod space;
 
 use std::collections::HashMap;
 
