@@ -1,6 +1,10 @@
 //! What unjank does for a session: settings, listings. No D-Bus, no async, no printing, no environment.
 
+pub mod apps;
 pub mod clock;
 pub mod collation;
+pub mod languages;
 pub mod listing;
+pub mod mime_types;
+pub mod plugins;
 pub mod settings;

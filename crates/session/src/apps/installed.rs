@@ -1,0 +1,151 @@
+//! Which applications are installed: the desktop files below the application directories, and whether each can be started.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::associations::read_bounded;
+use super::desktop::{DesktopFile, Group, id_of};
+use super::place::Places;
+
+/// How deep directories are followed: a link may lead upwards.
+const DEPTH: usize = 8;
+
+/// A desktop file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Found {
+    /// Its identifier, as `org.kde.kate.desktop`.
+    pub id: String,
+    /// Its path.
+    pub path: PathBuf,
+    /// Which application directory it is below, 0 for the one that counts most.
+    pub level: usize,
+}
+
+/// All desktop files of the application directories, by identifier.
+#[derive(Clone, Debug, Default)]
+pub struct Installed {
+    /// By identifier, the one that counts most first.
+    by_id: HashMap<String, Vec<Found>>,
+    program_path: Vec<PathBuf>,
+}
+
+/// Whether an application can be started.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Usable {
+    /// It can.
+    Yes,
+    /// It is no application, or not a desktop file.
+    NotAnApplication,
+    /// It says that it is deleted (`Hidden`).
+    Hidden,
+    /// The program that it names is not there.
+    NoProgram,
+}
+
+impl Installed {
+    /// Looks at the application directories of `places`; names only, no file is opened.
+    #[must_use]
+    pub fn scan(places: &Places) -> Installed {
+        let mut installed = Installed { by_id: HashMap::new(), program_path: places.path.clone() };
+        for (level, directory) in places.application_directories().enumerate() {
+            installed.scan_below(&directory.path, Path::new(""), level, DEPTH);
+        }
+        installed
+    }
+
+    fn scan_below(&mut self, root: &Path, below: &Path, level: usize, depth: usize) {
+        let Some(depth) = depth.checked_sub(1) else { return };
+        // A directory that is not there has no applications.
+        let Ok(entries) = std::fs::read_dir(root.join(below)) else { return };
+        for entry in entries.flatten() {
+            let relative = below.join(entry.file_name());
+            if let Some(id) = id_of(&relative) {
+                let found = Found { id: id.clone(), path: root.join(&relative), level };
+                self.by_id.entry(id).or_default().push(found);
+            } else if is_directory(&entry) {
+                self.scan_below(root, &relative, level, depth);
+            }
+        }
+    }
+
+    /// Returns the desktop files of this identifier, the one that counts most first.
+    #[must_use]
+    pub fn all(&self, id: &str) -> &[Found] {
+        self.by_id.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Says whether an application directory that counts more than `level` has a file of this identifier.
+    #[must_use]
+    pub fn is_masked(&self, id: &str, level: usize) -> bool {
+        self.all(id).iter().any(|found| found.level < level)
+    }
+
+    /// Returns every identifier with its files.
+    pub fn ids(&self) -> impl Iterator<Item = (&str, &[Found])> {
+        self.by_id.iter().map(|(id, found)| (&**id, &**found))
+    }
+
+    /// Returns the file that is used for this identifier: the first that can be started.
+    #[must_use]
+    pub fn usable(&self, id: &str) -> Option<&Found> {
+        self.all(id).iter().find(|found| self.state(found) == Usable::Yes)
+    }
+
+    /// Says whether the application in a file can be started.
+    #[must_use]
+    pub fn state(&self, found: &Found) -> Usable {
+        let Ok(Some(bytes)) = read_bounded(&found.path) else { return Usable::NotAnApplication };
+        match DesktopFile::parse(&bytes) {
+            Ok(file) => usable(file.main(), &self.program_path),
+            Err(_) => Usable::NotAnApplication,
+        }
+    }
+}
+
+fn is_directory(entry: &std::fs::DirEntry) -> bool {
+    match entry.file_type() {
+        Ok(kind) if kind.is_symlink() => entry.path().is_dir(),
+        Ok(kind) => kind.is_dir(),
+        Err(_) => false,
+    }
+}
+
+/// Says whether the application that `main` describes can be started, with programs looked for in `program_path`.
+#[must_use]
+pub fn usable(main: &Group<'_>, program_path: &[PathBuf]) -> Usable {
+    if main.text("Type").as_deref() != Some("Application") {
+        return Usable::NotAnApplication;
+    }
+    if main.is_true("Hidden") {
+        return Usable::Hidden;
+    }
+    let directory = main.text("Path").filter(|path| !path.is_empty());
+    let there =
+        |program: &str| is_program(program, directory.as_deref().map(Path::new), program_path);
+    let try_exec = main.text("TryExec").filter(|program| !program.is_empty());
+    if try_exec.is_some_and(|program| !there(&program)) {
+        return Usable::NoProgram;
+    }
+    let command = main.text("Exec").filter(|command| !command.is_empty());
+    let Some(command) = command else { return Usable::Yes };
+    match shell_words::split(&command) {
+        Ok(words) if words.first().is_some_and(|program| there(program)) => Usable::Yes,
+        Ok(_) => Usable::NoProgram,
+        Err(_) => Usable::NotAnApplication,
+    }
+}
+
+/// Says whether `program` is a file that can be run: as a path, else in the directories of `program_path`.
+fn is_program(program: &str, directory: Option<&Path>, program_path: &[PathBuf]) -> bool {
+    let runs = |path: &Path| {
+        std::fs::metadata(path)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        let path = Path::new(OsStr::new(program));
+        return runs(&directory.map_or_else(|| path.to_owned(), |directory| directory.join(path)));
+    }
+    program_path.iter().any(|dir| runs(&dir.join(program)))
+}

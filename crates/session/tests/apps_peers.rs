@@ -1,0 +1,221 @@
+//! The default application that we find is the one that GLib finds, and `xdg-mime` where it knows the rules.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(clippy::print_stderr, reason = "a skip is said aloud")]
+#![expect(clippy::disallowed_methods, reason = "a test makes its own files")]
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use unjank_session::apps::associations::{Associations, Reason, Verdict};
+use unjank_session::apps::installed::Installed;
+use unjank_session::apps::place::Places;
+use unjank_session::mime_types::MimeTypes;
+
+const CONFIGURATIONS: u64 = 40;
+const TYPES: [&str; 6] =
+    ["text/x-a", "text/x-b", "text/plain", "image/x-c", "x-scheme-handler/a", "application/x-d"];
+const APPS: [&str; 7] = [
+    "a.desktop",
+    "b.desktop",
+    "sub-c.desktop",
+    "d.desktop",
+    "e.desktop",
+    "noprogram.desktop",
+    "absent.desktop",
+];
+
+/// Numbers that look random and are the same each time (xorshift64*).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % n
+    }
+
+    fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[usize::try_from(self.below(all.len() as u64)).unwrap()]
+    }
+}
+
+struct Machine {
+    root: tempfile::TempDir,
+    places: Places,
+}
+
+impl Machine {
+    fn new(seed: u64) -> Machine {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let path = std::env::split_paths(&std::env::var_os("PATH").unwrap()).collect();
+        let places = Places {
+            config_home: Some(at("config")),
+            config_dirs: vec![at("etc1"), at("etc2")],
+            data_home: Some(at("data")),
+            data_dirs: vec![at("share1"), at("share2")],
+            desktops: vec!["kde".into(), "test".into()],
+            path,
+        };
+        let mut dice = Dice(seed * 7919 + 1);
+        for _ in 0..20 {
+            dice.below(2);
+        }
+        for directory in places.directories() {
+            fs::create_dir_all(&directory.path).unwrap();
+            let is_for_apps = directory.path.ends_with("applications");
+            if is_for_apps {
+                Machine::applications(&mut dice, &directory.path);
+            }
+            for (name, tweaks) in [("kde-mimeapps.list", false), ("mimeapps.list", true)] {
+                if dice.below(3) > 0 {
+                    Machine::list(&mut dice, &directory.path.join(name), tweaks);
+                }
+            }
+        }
+        let mime = at("share2/mime");
+        fs::create_dir(&mime).unwrap();
+        fs::write(
+            mime.join("subclasses"),
+            "text/x-a text/x-b\ntext/x-b text/plain\napplication/x-d text/x-a\n",
+        )
+        .unwrap();
+        fs::write(mime.join("aliases"), "text/x-a-old text/x-a\n").unwrap();
+        fs::write(mime.join("globs2"), "50:text/x-a:*.xa\n").unwrap();
+        Machine { root, places }
+    }
+
+    fn applications(dice: &mut Dice, directory: &Path) {
+        let mut cache = String::from("[MIME Cache]\n");
+        let mut declared: Vec<(String, Vec<&str>)> =
+            TYPES.iter().map(|t| ((*t).to_owned(), vec![])).collect();
+        for id in &APPS[..6] {
+            if dice.below(2) == 0 {
+                continue;
+            }
+            let file = directory.join(id.replacen("sub-", "sub/", 1));
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            let exec = if *id == "noprogram.desktop" {
+                "unjank-no-such-program %f"
+            } else {
+                "'sh' -c true %U"
+            };
+            let mut text =
+                format!("[Desktop Entry]\nType=Application\nName={id}\nExec={exec}\nMimeType=");
+            for (name, who) in &mut declared {
+                if dice.below(3) == 0 {
+                    write!(text, "{name};").unwrap();
+                    who.push(id);
+                }
+            }
+            if dice.below(6) == 0 {
+                text.push_str("\nTryExec=/nowhere/at/all");
+            }
+            fs::write(file, text + "\n").unwrap();
+        }
+        for (name, who) in declared.iter().filter(|(_, who)| !who.is_empty()) {
+            writeln!(cache, "{name}={};", who.join(";")).unwrap();
+        }
+        fs::write(directory.join("mimeinfo.cache"), cache).unwrap();
+    }
+
+    fn list(dice: &mut Dice, path: &Path, tweaks: bool) {
+        let mut text = String::from("# made up\n");
+        let groups = ["Default Applications", "Added Associations", "Removed Associations"];
+        for group in &groups[..if tweaks { 3 } else { 1 }] {
+            writeln!(text, "[{group}]").unwrap();
+            for name in TYPES.iter().chain(&["text/x-a-old"]) {
+                if dice.below(3) == 0 {
+                    let ids: Vec<&str> = (0..=dice.below(2)).map(|_| dice.of(&APPS)).collect();
+                    writeln!(text, "{name}={};", ids.join(";")).unwrap();
+                }
+            }
+        }
+        fs::write(path, text).unwrap();
+    }
+
+    fn command(&self, program: &str, desktops: &str) -> Command {
+        let join = |paths: &[PathBuf]| std::env::join_paths(paths).unwrap();
+        let mut command = Command::new(program);
+        command
+            .env("HOME", self.root.path())
+            .env("LC_ALL", "C.UTF-8")
+            .env("XDG_CONFIG_HOME", self.places.config_home.as_ref().unwrap())
+            .env("XDG_CONFIG_DIRS", join(&self.places.config_dirs))
+            .env("XDG_DATA_HOME", self.places.data_home.as_ref().unwrap())
+            .env("XDG_DATA_DIRS", join(&self.places.data_dirs))
+            .env("XDG_CURRENT_DESKTOP", desktops);
+        command
+    }
+
+    /// What `gio mime` says, as an identifier.
+    fn gio(&self, mime_type: &str) -> Option<String> {
+        let output = self.command("gio", "KDE:Test").args(["mime", mime_type]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let first = text.lines().next().unwrap_or_default();
+        first
+            .strip_prefix("Default application for")
+            .and_then(|rest| rest.rsplit(": ").next())
+            .map(str::to_owned)
+    }
+}
+
+fn skip(why: &str) {
+    assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL is set, and: {why}");
+    eprintln!("SKIPPED: {why}");
+}
+
+#[test]
+fn defaults_are_those_of_glib_on_made_up_machines() {
+    if Command::new("gio").arg("version").output().is_err() {
+        return skip("no gio");
+    }
+    let (mut found, mut by_reason) = (0, std::collections::HashMap::new());
+    for seed in 0..CONFIGURATIONS {
+        let machine = Machine::new(seed);
+        let types = MimeTypes::read(machine.places.data());
+        let associations = Associations::read(&machine.places, &types);
+        let installed = Installed::scan(&machine.places);
+        for mime_type in TYPES.iter().chain(&["text/x-a-old"]) {
+            let steps = associations.explain(&types.lineage(mime_type), &installed);
+            let ours = steps.iter().find(|step| step.verdict == Verdict::Chosen);
+            let theirs = machine.gio(mime_type);
+            let id = ours.map(|step| step.claim.id.to_string());
+            assert_eq!(id, theirs, "{mime_type}, configuration {seed}: {steps:#?}");
+            found += usize::from(ours.is_some());
+            if let Some(step) = ours {
+                *by_reason.entry(step.claim.reason).or_insert(0) += 1;
+            }
+        }
+    }
+    // The made-up machines must exercise the rules, else the equality says little.
+    assert!(found > 150, "{found}");
+    assert!(
+        [Reason::Default, Reason::Added, Reason::Declared]
+            .iter()
+            .all(|r| by_reason.contains_key(r)),
+        "{by_reason:?}"
+    );
+}
+
+#[test]
+fn a_deleted_application_is_no_default() {
+    // GLib 2.74 takes it: the check is missing in its search for defaults. The specification says that it is as if it were not there.
+    let machine = Machine::new(3);
+    let dir = machine.places.data_home.as_ref().unwrap().join("applications");
+    let text = "[Desktop Entry]\nType=Application\nName=x\nExec=sh\n";
+    fs::write(dir.join("x.desktop"), format!("{text}Hidden=true\n")).unwrap();
+    fs::write(dir.join("y.desktop"), text).unwrap();
+    let choices = machine.places.user_choices().unwrap();
+    fs::write(choices, "[Default Applications]\nimage/x-z=x.desktop;y.desktop;\n").unwrap();
+    let types = MimeTypes::read(machine.places.data());
+    let associations = Associations::read(&machine.places, &types);
+    let installed = Installed::scan(&machine.places);
+    let decided = associations.default_for(&types.lineage("image/x-z"), &installed).unwrap();
+    assert_eq!(&*decided.claim.id, "y.desktop");
+    assert_eq!(associations.files()[decided.claim.file], machine.places.user_choices().unwrap());
+    assert_eq!(decided.claim.line, 2);
+}
