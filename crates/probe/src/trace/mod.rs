@@ -8,4 +8,5 @@ pub mod histogram;
 pub mod kernel;
 pub mod recorder;
 pub mod recording;
+pub mod report;
 pub mod stack;

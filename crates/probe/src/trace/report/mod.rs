@@ -1,0 +1,17 @@
+//! A report: a recording with names, small enough to be mailed, and the same for screen, page and program.
+
+mod arguments;
+mod build;
+pub mod data;
+pub mod names;
+mod paths;
+pub mod schema;
+pub mod spelling;
+mod stalls;
+#[cfg(test)]
+pub(crate) mod tests;
+pub mod text;
+mod verdict;
+
+pub use self::build::{Options, build};
+pub use self::schema::{Report, SCHEMA};

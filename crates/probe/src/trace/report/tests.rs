@@ -1,0 +1,263 @@
+//! A recording in which everything happens that can, and what becomes of it.
+
+use std::time::{Duration, SystemTime};
+
+use super::names::{Confidence, Frame, Frames, Names};
+use super::schema::{How, Report, TargetKind};
+use super::{Options, build, data, text};
+use crate::report::paint::Paint;
+use crate::report::provenance::Provenance;
+use crate::trace::call::{Call, Outcome, StackId};
+use crate::trace::kernel;
+use crate::trace::recorder::Recorder;
+use crate::trace::recording::{
+    Address, Backend, Exit, Module, Mount, Recording, Stack, StackEnd, Target,
+};
+
+/// Names frames by their address, as the example numbers them.
+pub(crate) struct Example;
+
+impl Names for Example {
+    fn frames(&self, recording: &Recording, stack: StackId) -> Frames {
+        let places = &recording.stacks[stack.0 as usize].frames;
+        let name = |place: &Address| {
+            let (name, module, folded) = match place.address {
+                1 => ("fdatasync", "libc.so.6", true),
+                2 => ("KRecentDocument::add(QUrl const&)", "libKF5KIOCore.so.5", false),
+                3 => ("KConfig::sync()", "libKF5ConfigCore.so.5", false),
+                4 => ("main", "kde-open5", false),
+                5 => ("ppoll", "libc.so.6", true),
+                6 => ("g_main_context_iterate", "libglib-2.0.so.0", true),
+                _ => ("</script><b>\u{202e}", "evil\n", false),
+            };
+            Frame {
+                name: name.to_owned(),
+                module: Some(module.to_owned()),
+                confidence: Confidence::Exact,
+                folded,
+                object: place.module,
+                address: place.address,
+                line: None,
+            }
+        };
+        let frames: Vec<Frame> = places.iter().map(name).collect();
+        let is_idle = frames.iter().any(|frame| frame.name.starts_with("g_main"));
+        Frames { blamed: frames.iter().position(|frame| !frame.folded), frames, is_idle }
+    }
+}
+
+/// A name that would be anything but a name where it is not treated as one.
+pub(crate) const HOSTILE: &[u8] =
+    b"/tmp/</script><script>alert(1)</script>&amp;\"'\xff\n\x1b[31m\xe2\x80\xae.desktop";
+
+/// A launcher that syncs two files on its main thread, one of them with a hostile name, and has a child and a worker.
+pub(crate) fn recording() -> Recording {
+    let began = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+    let words = [b"kde-open5".to_vec(), b"a file.html".to_vec()];
+    let mut recorder = Recorder::new(Backend::Seccomp, words.to_vec(), began);
+    recorder.recording().threshold_ns = 100_000;
+    recorder.recording().watched = "blocking".to_owned();
+    recorder.recording().bias.subtracted_ns = 6_000;
+    recorder.recording().bias.spread_ns = 400;
+    recorder.recording().notes.push("calls of the vDSO cannot be seen".to_owned());
+    for (id, parent, program) in [(10, None, "/usr/bin/kde-open5"), (12, Some(10), "/bin/true")] {
+        let process = recorder.process(id);
+        process.parent = parent;
+        process.executable = program.as_bytes().to_vec();
+        process.command = vec![program.as_bytes().to_vec()];
+        recorder.thread(id, id, 0).name = program.as_bytes()[5..].to_vec();
+    }
+    recorder.thread(11, 10, 1000).name = b"worker".to_vec();
+    recorder.process_ended(12, Some(Exit::Code(3)), 400_000_000);
+    let module = recorder.module(Module {
+        path: b"/usr/bin/kde-open5".to_vec(),
+        build_id: Some(vec![0xab, 0x01]),
+        reached_by: None,
+    });
+    let stack = |recorder: &mut Recorder, addresses: &[u64]| {
+        let frame = |address: &u64| Address { module: Some(module), address: *address };
+        let frames = addresses.iter().map(frame).collect();
+        Some(recorder.stack(Stack { frames, end: StackEnd::Whole }))
+    };
+    let mount = Some(recorder.mount(Mount {
+        point: b"/".to_vec(),
+        kind: "ext4".to_owned(),
+        options: "rw,data=ordered".to_owned(),
+        source: b"/dev/sda2".to_vec(),
+        rotational: Some(true),
+        scheduler: Some("bfq".to_owned()),
+    }));
+    let recent = b"/home/ana/.local/share/RecentDocuments/x.desktop".to_vec();
+    let files = [recent, HOSTILE.to_vec()].map(|path| Target::File { path, mount });
+    let [recent, hostile] = files.map(|file| recorder.target(file));
+    let number = |name: &str| kernel::call_number(name).unwrap();
+    let ms = 1_000_000;
+    let slow = |name: &str, thread: u32, at_ms: u64, wall_ns: u64| Call {
+        process: if thread == 11 { 10 } else { thread },
+        thread,
+        number: number(name),
+        arguments: [4, 0, 0, 0, 0, 0],
+        outcome: Outcome::Returned(0),
+        start_ns: at_ms * ms,
+        wall_ns,
+        cpu_ns: Some(wall_ns / 10),
+        queued_ns: Some(wall_ns / 20),
+        stack: None,
+        target: None,
+    };
+    let add = stack(&mut recorder, &[1, 2, 4]);
+    let sync = stack(&mut recorder, &[1, 3, 4]);
+    let idle = stack(&mut recorder, &[5, 6, 4]);
+    let evil = stack(&mut recorder, &[1, 99]);
+    recorder.call(Call { stack: add, target: recent, ..slow("fdatasync", 10, 20, 134 * ms) });
+    recorder.call(Call { stack: sync, target: hostile, ..slow("fdatasync", 10, 200, 40 * ms) });
+    recorder.call(Call { stack: evil, target: hostile, ..slow("fsync", 10, 260, ms / 2) });
+    recorder.call(Call { stack: idle, ..slow("ppoll", 10, 300, 900 * ms) });
+    recorder.call(slow("futex", 11, 1, 1100 * ms));
+    recorder.call(Call { outcome: Outcome::Running, ..slow("wait4", 10, 1210, 50 * ms) });
+    let missing = Target::File { path: b"/usr/share/icons/x.png".to_vec(), mount };
+    let missing = recorder.target(missing);
+    for at in 0..1375 {
+        recorder.call(Call {
+            outcome: Outcome::Failed(2),
+            target: missing,
+            ..slow("access", 10, 5, 2_000 + at)
+        });
+    }
+    recorder.finish(1_260 * ms)
+}
+
+pub(crate) fn provenance() -> Provenance {
+    Provenance {
+        command: "unjank trace -- kde-open5 'a file.html'".to_owned(),
+        version: "0.1.0".to_owned(),
+        date: "2026-11-18T08:26:40Z".to_owned(),
+        kernel: "Linux 6.18.0".to_owned(),
+        processor: "Example".to_owned(),
+        processors: 2,
+        memory_bytes: 1 << 34,
+        optimised: true,
+    }
+}
+
+pub(crate) fn report() -> Report {
+    let options = Options { home: Some(b"/home/ana".to_vec()), ..Options::default() };
+    build(&recording(), &Example, provenance(), &options)
+}
+
+#[test]
+fn what_a_person_feels_is_told_from_what_merely_waits() {
+    let report = report();
+    let main = report.main().unwrap();
+    assert_eq!(main.id, 10);
+    let stalls = &main.stalls;
+    assert_eq!((stalls.missed, stalls.felt, stalls.hung), (3, 1, 0));
+    assert_eq!((stalls.idle, stalls.idle_ns), (1, 900_000_000));
+    let worker = report.threads.iter().find(|thread| thread.id == 11).unwrap();
+    assert_eq!((worker.stalls.missed, worker.stalls.idle), (0, 1));
+    let first = &report.paths[0];
+    assert_eq!(report.blamed(first), Some("KRecentDocument::add(QUrl const&)"));
+    assert_eq!((first.count, first.wall_ns, first.how), (1, 134_000_000, How::Stall));
+    assert_eq!((first.kind, first.on_main), (Some(TargetKind::File), 1));
+    assert_eq!(first.blocked_ns, Some(113_900_000));
+    assert!(report.paths.iter().filter(|path| path.how == How::Idle).count() == 2);
+}
+
+#[test]
+fn sums_are_those_of_the_recording() {
+    let report = report();
+    let access = report.calls.iter().find(|kind| kind.name == "access").unwrap();
+    assert_eq!((access.count, access.errors, access.slow), (1375, 1375, 0));
+    assert_eq!(access.errnos[0].name, "ENOENT");
+    assert!(access.p50_ns > 2_000 && access.p99_ns <= access.longest_ns);
+    assert_eq!(report.sums.count, 1381);
+    assert_eq!(report.sums.idle_ns, 2_000_000_000);
+    assert!(report.targets.iter().any(|target| target.errors == 1375));
+    assert!(report.slow.iter().any(|slow| slow.running && slow.arguments.starts_with("wait4(")));
+}
+
+#[test]
+fn a_report_is_bounded_and_says_what_it_left_out() {
+    let mut recording = recording();
+    let call = recording.slow[0].clone();
+    for at in 0..5000_u64 {
+        recording.slow.push(Call { start_ns: at * 1000, wall_ns: 100_000 + at, ..call.clone() });
+    }
+    let options = Options { slow_calls: 100, ..Options::default() };
+    let report = build(&recording, &Example, provenance(), &options);
+    assert!(report.slow.len() <= 100 && report.slow.len() >= 90, "{}", report.slow.len());
+    assert_eq!(report.slow_left_out + report.slow.len() as u64, recording.slow.len() as u64);
+    let longest = recording.slow.iter().map(|call| call.wall_ns).max();
+    assert_eq!(report.slow.iter().map(|slow| slow.wall_ns).max(), longest, "the worst stay");
+    assert!(report.slow.iter().any(|slow| slow.wall_ns < 103_000), "a sample of the rest stays");
+    assert!(report.slow.is_sorted_by_key(|slow| slow.at_ns));
+}
+
+#[test]
+fn a_report_is_read_back_as_it_was_written() {
+    let report = report();
+    let json = data::to_json(&report).unwrap();
+    assert_eq!(data::read(json.as_bytes()).unwrap(), report);
+    let page = format!("<!doctype html><p>x</p>{}<p>y</p>", data::element(&report).unwrap());
+    assert_eq!(data::read(page.as_bytes()).unwrap(), report);
+    assert_eq!(page.matches("</script>").count(), 1, "no name ends the data");
+}
+
+#[test]
+fn bytes_that_are_no_report_are_refused_and_said_to_be() {
+    let report = report();
+    let json = data::to_json(&report).unwrap();
+    let wrong = |text: &str| data::read(text.as_bytes()).unwrap_err().to_string();
+    insta::assert_snapshot!(wrong(""), @"cannot find a report: this is neither its JSON nor its page");
+    insta::assert_snapshot!(wrong("<html></html>"), @"cannot find a report: this is neither its JSON nor its page");
+    insta::assert_snapshot!(wrong("{\"a\":1}"), @"cannot find a report: this is neither its JSON nor its page");
+    insta::assert_snapshot!(wrong(&json[..200]), @"cannot read the report's data");
+    insta::assert_snapshot!(wrong(&json.replace("trace/1", "trace/9")), @r#"cannot read a report of the schema "unjank.trace/9", only "unjank.trace/1""#);
+    let mut planted = report.clone();
+    planted.slow[0].thread = 77;
+    insta::assert_snapshot!(wrong(&data::to_json(&planted).unwrap()), @"cannot use the report: slow has an index that leads nowhere");
+    let deep = format!("{{\"schema\":{}", "[".repeat(100_000));
+    assert!(data::read(deep.as_bytes()).is_err());
+}
+
+#[test]
+fn the_screen_has_the_verdict_first_and_fits() {
+    let text = text::render(&report(), 80, Paint::Off);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text, @r"
+    The main thread of kde-open5 stood still for more than a frame 3 times, 12
+    frames in all; the longest took 134 ms, felt. Most of it: 1 fdatasync of
+    ~/.local/share/RecentDocuments/x.desktop by KRecentDocument::add(QUrl const&),
+    134 ms.
+
+    Where it waited
+    code path                                      wall      frames  count  longest
+    fdatasync by KRecentDo…ment::add(QUrl const&)  134   ms  8.0     1      134   ms
+    wait4                                           50.0 ms  3.0     1       50.0 ms
+    fdatasync by KConfig::sync()                    40.0 ms  2.4     1       40.0 ms
+    fsync by </script><b>\xe2\x80\xae              500   µs  0.03    1      500   µs
+
+    Calls
+    call       count  errors  wall       p50        p99        longest    idle
+    fdatasync     2           174    ms   37.7  ms  126    ms  134    ms
+    wait4         1            50.0  ms   46.1  ms   46.1  ms   50.0  ms
+    access     1375   1375      3.69 ms    2.82 µs    3.33 µs    3.37 µs
+    fsync         1           500    µs  492    µs  492    µs  500    µs
+    futex         1                        1.10 s     1.10 s     1.10 s     1.10 s
+    ppoll         1                      872    ms  872    ms  900    ms  900    ms
+
+    Files and peers
+    what                                                            wall       count
+    ~/.local/share/RecentDocuments/x.desktop                        134    ms     1
+    /tmp/</script><script>alert(1)<…0a\x1b[31m\xe2\x80\xae.desktop   40.5  ms     2
+    /usr/share/icons/x.png                                            3.69 ms  1375
+
+    Also
+      · 2.00 s were spent waiting for something to do, which counts as no stall
+      · watched by seccomp: blocking calls, slow from 100 µs on; 6.00 µs (± 400 ns)
+        of each call were the tracer's and are subtracted
+      · calls of the vDSO cannot be seen
+    ");
+    let coloured = text::render(&report(), 80, Paint::On);
+    assert!(!coloured.contains("\x1b[31m") && coloured.contains("\x1b[1m"));
+}
