@@ -3,6 +3,7 @@
 //! A backend watches a program and tells a [`Recorder`](recorder::Recorder) what it saw; the recorder keeps totals of every call and the whole of the slow ones.
 //! The [`Recording`](recording::Recording) that comes out is the same whichever backend made it; names, blame and pages are made of it afterwards.
 
+pub mod ab;
 pub mod call;
 pub mod histogram;
 pub mod kernel;
