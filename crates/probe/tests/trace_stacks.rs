@@ -1,9 +1,9 @@
 //! Stacks of real programs, looked at from outside while they wait.
 #![expect(clippy::unwrap_used, reason = "a program that cannot be built or started fails the test")]
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod waiting;
+
+use std::process::Command;
 use std::time::SystemTime;
 
 use unjank_probe::trace::recorder::Recorder;
@@ -11,67 +11,7 @@ use unjank_probe::trace::recording::{Backend, Stack, StackEnd};
 use unjank_probe::trace::stack::names::{Frame, Names, Sources, Trust};
 use unjank_probe::trace::stack::{Registers, Unwinder};
 
-/// A program that waits; it ends with the test.
-struct Waiting {
-    child: Child,
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _gone = self.child.wait();
-    }
-}
-
-impl Waiting {
-    /// Starts `command` and waits until it has written a byte and is blocked in the call `number`.
-    fn start(command: &mut Command, number: u32) -> (Waiting, Registers) {
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut waiting = Waiting { child };
-        waiting.child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        let registers = waiting.blocked_in(number);
-        (waiting, registers)
-    }
-
-    fn blocked_in(&mut self, number: u32) -> Registers {
-        let path = format!("/proc/{}/syscall", self.child.id());
-        loop {
-            assert!(self.child.try_wait().unwrap().is_none(), "the program ended");
-            let text = std::fs::read_to_string(&path).unwrap();
-            let fields: Vec<&str> = text.split_whitespace().collect();
-            if fields.first() == Some(&&*number.to_string()) && fields.len() == 9 {
-                let hex = |at: usize| {
-                    u64::from_str_radix(fields[at].trim_start_matches("0x"), 16).unwrap()
-                };
-                return Registers::new(hex(8), hex(7));
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    fn id(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-fn victim(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims").join(name)
-}
-
-/// Builds a program of `tests/victims` in `dir`.
-fn build(dir: &Path, source: &str, arguments: &[&str]) -> PathBuf {
-    let program = dir.join(source.replace('.', "-"));
-    let compiler = if source.ends_with(".c") { "gcc" } else { "g++" };
-    let output = Command::new(compiler)
-        .args(arguments)
-        .arg("-o")
-        .arg(&program)
-        .arg(victim(source))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    program
-}
+use waiting::{Waiting, build};
 
 fn stack_of(process: u32, registers: &Registers, recorder: &mut Recorder) -> Stack {
     let id = Unwinder::new().capture(process, registers, recorder);

@@ -103,6 +103,12 @@ impl Mounts {
             .or_else(|| self.above(&path.canonicalize().ok()?))
     }
 
+    /// Returns the mount with this number, as `fdinfo` and `statx` tell it.
+    #[must_use]
+    pub fn numbered(&self, id: u64) -> Option<&Mount> {
+        self.0.iter().find(|mount| mount.id == id)
+    }
+
     /// Returns the mount whose point is the longest prefix of `path`; of several the last.
     #[must_use]
     pub fn above(&self, path: &Path) -> Option<&Mount> {

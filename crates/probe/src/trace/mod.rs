@@ -7,6 +7,7 @@ pub mod ab;
 pub mod call;
 pub mod histogram;
 pub mod kernel;
+pub mod place;
 pub mod recorder;
 pub mod recording;
 pub mod report;
