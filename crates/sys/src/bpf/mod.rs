@@ -1,0 +1,118 @@
+//! Programs in the kernel: `bpf(2)` as types, without a compiler or a library for it.
+//!
+//! Maps, programs and links are descriptors: when the last one is closed, by us or because we were killed, the kernel
+//! takes everything back. Nothing is pinned to a file.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+pub mod btf;
+mod map;
+mod program;
+mod ring;
+
+pub use map::{Map, MapKind, SharedMap};
+pub use program::{Instruction, Link, Program, ProgramKind, Refused};
+pub use ring::Ring;
+
+/// The commands of `bpf(2)` that we give, by their numbers in `linux/bpf.h`.
+#[derive(Clone, Copy, Debug)]
+enum Command {
+    MapCreate = 0,
+    MapLookup = 1,
+    MapUpdate = 2,
+    MapDelete = 3,
+    MapNextKey = 4,
+    ProgramLoad = 5,
+    InfoByDescriptor = 15,
+    RawTracepointOpen = 17,
+    TypesLoad = 18,
+    MapLookupAndDelete = 21,
+    MapLookupBatch = 24,
+}
+
+/// The argument of one command: `union bpf_attr`, filled field by field at the offsets of `linux/bpf.h`.
+///
+/// Fields that are not set are zero, which the kernel takes as "not given"; the size is that of all fields that we know.
+struct Attribute<'a> {
+    bytes: [u8; Attribute::SIZE],
+    /// What the pointers in it point to stays borrowed as long as it lives.
+    borrowed: std::marker::PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Attribute<'a> {
+    const SIZE: usize = 144;
+
+    fn new() -> Attribute<'a> {
+        Attribute { bytes: [0; Attribute::SIZE], borrowed: std::marker::PhantomData }
+    }
+
+    fn word(mut self, at: usize, value: u32) -> Self {
+        self.bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        self
+    }
+
+    fn long(mut self, at: usize, value: u64) -> Self {
+        self.bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        self
+    }
+
+    /// A name of up to 15 bytes, for those who list maps and programs.
+    fn name(mut self, at: usize, name: &str) -> Self {
+        let length = name.len().min(15);
+        self.bytes[at..at + length].copy_from_slice(&name.as_bytes()[..length]);
+        self
+    }
+
+    /// The address of memory that the kernel reads.
+    fn reads(self, at: usize, from: &'a [u8]) -> Self {
+        let address = from.as_ptr().expose_provenance() as u64;
+        self.long(at, address)
+    }
+
+    /// The address of memory that the kernel writes.
+    fn writes(self, at: usize, to: &'a mut [u8]) -> Self {
+        let address = to.as_mut_ptr().expose_provenance() as u64;
+        self.long(at, address)
+    }
+
+    fn descriptor(self, at: usize, descriptor: RawFd) -> Self {
+        self.word(at, descriptor.cast_unsigned())
+    }
+
+    fn word_at(&self, at: usize) -> u32 {
+        self.bytes.get(at..at + 4).map_or(0, |four| {
+            let mut word = [0; 4];
+            word.copy_from_slice(four);
+            u32::from_ne_bytes(word)
+        })
+    }
+
+    /// Gives the command to the kernel.
+    ///
+    /// The caller has checked that each memory range named in it is as long as the command reads or writes.
+    fn run(&mut self, command: Command) -> io::Result<RawFd> {
+        // SAFETY: `bytes` is as long as is said and ours for the call. The addresses in it were taken from slices that
+        // are borrowed for longer than `self` lives, and each caller has checked their lengths against what the
+        // command reads or writes there.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                command as libc::c_long,
+                self.bytes.as_mut_ptr(),
+                Attribute::SIZE,
+            )
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        RawFd::try_from(result).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Gives a command to the kernel that answers with a new descriptor.
+    fn open(&mut self, command: Command) -> io::Result<OwnedFd> {
+        let descriptor = self.run(command)?;
+        // SAFETY: the kernel has just made this descriptor for us; nobody else has it.
+        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    }
+}

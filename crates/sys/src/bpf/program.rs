@@ -1,0 +1,170 @@
+//! Programs: instructions that the kernel checks, compiles and runs at a place in itself.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::{Attribute, Command, SharedMap};
+
+/// One instruction as the kernel reads it: `struct bpf_insn`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Instruction {
+    /// The operation.
+    pub code: u8,
+    /// The register that it changes, 0 to 10.
+    pub to: u8,
+    /// The register that it reads, 0 to 10; or what a 64-bit constant is.
+    pub from: u8,
+    /// An offset in memory or in instructions.
+    pub offset: i16,
+    /// A constant.
+    pub constant: i32,
+}
+
+impl Instruction {
+    /// Returns the two instructions that put the address of `map` into the register `to`.
+    #[must_use]
+    pub fn address_of_map(to: u8, map: SharedMap) -> [Instruction; 2] {
+        const MAP: u8 = 1;
+        Instruction::wide(to, MAP, map.0, 0)
+    }
+
+    /// Returns the two instructions that put the address of byte `at` of an array's first value into the register `to`.
+    #[must_use]
+    pub fn address_in_array(to: u8, map: SharedMap, at: i32) -> [Instruction; 2] {
+        const MAP_VALUE: u8 = 2;
+        Instruction::wide(to, MAP_VALUE, map.0, at)
+    }
+
+    /// Returns the two instructions that put a 64-bit constant into the register `to`; `from` says what the constant is.
+    #[must_use]
+    pub fn wide(to: u8, from: u8, low: i32, high: i32) -> [Instruction; 2] {
+        const LOAD_CONSTANT: u8 = 0x18;
+        [
+            Instruction { code: LOAD_CONSTANT, to, from, offset: 0, constant: low },
+            Instruction { constant: high, ..Instruction::default() },
+        ]
+    }
+
+    fn bytes(self) -> [u8; 8] {
+        let registers = if cfg!(target_endian = "little") {
+            self.to & 15 | self.from << 4
+        } else {
+            self.to << 4 | self.from & 15
+        };
+        let [o0, o1] = self.offset.to_ne_bytes();
+        let [c0, c1, c2, c3] = self.constant.to_ne_bytes();
+        [self.code, registers, o0, o1, c0, c1, c2, c3]
+    }
+}
+
+/// Where a program runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ProgramKind {
+    /// At the tracepoint whose typedef has this number in the kernel's own types; its arguments have types.
+    TypedTracepoint(u32),
+}
+
+/// Why the kernel did not take a program.
+#[derive(Debug)]
+pub struct Refused {
+    /// What `bpf(2)` reported: `EACCES` and `EINVAL` of the verifier, `EPERM` without the right to load.
+    pub error: io::Error,
+    /// What the verifier said, the last lines of it.
+    pub log: String,
+}
+
+/// A program that the kernel has taken.
+#[derive(Debug)]
+pub struct Program(OwnedFd);
+
+/// A program at work; it stops when this is dropped.
+#[derive(Debug)]
+pub struct Link(#[expect(dead_code, reason = "held: closing it takes the program off")] OwnedFd);
+
+/// The kernel lends some of its functions only to programs under a license that it counts as compatible with its own.
+const LICENSE: &[u8] = b"Dual MIT/GPL\0";
+
+impl Program {
+    /// Has the kernel check and compile `instructions`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with the verifier's reasons when there are any.
+    pub fn load(
+        kind: ProgramKind,
+        name: &str,
+        instructions: &[Instruction],
+    ) -> Result<Program, Refused> {
+        match Program::load_with_log(kind, name, instructions, &mut []) {
+            Ok(program) => Ok(program),
+            // The log costs time, so it is asked for only when there is something to read.
+            Err(error) => {
+                let mut log = vec![0; 1 << 20];
+                let again = Program::load_with_log(kind, name, instructions, &mut log);
+                let error = again.err().unwrap_or(error);
+                Err(Refused { error, log: tail(&log) })
+            }
+        }
+    }
+
+    fn load_with_log(
+        kind: ProgramKind,
+        name: &str,
+        instructions: &[Instruction],
+        log: &mut [u8],
+    ) -> io::Result<Program> {
+        const TRACING: u32 = 26;
+        const AT_TRACEPOINT: u32 = 23;
+        let ProgramKind::TypedTracepoint(type_id) = kind;
+        let code: Vec<u8> = instructions.iter().flat_map(|one| one.bytes()).collect();
+        let count = u32::try_from(instructions.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let log_bytes = u32::try_from(log.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut attribute = Attribute::new()
+            .word(0, TRACING)
+            .word(4, count)
+            .reads(8, &code)
+            .reads(16, LICENSE)
+            .name(48, name)
+            .word(68, AT_TRACEPOINT)
+            .word(108, type_id);
+        if log_bytes > 0 {
+            attribute = attribute.word(24, 1).word(28, log_bytes).writes(32, log);
+        }
+        attribute.open(Command::ProgramLoad).map(Program)
+    }
+
+    /// Starts it at its place.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn attach(&self) -> io::Result<Link> {
+        let mut attribute = Attribute::new().descriptor(8, self.0.as_raw_fd());
+        attribute.open(Command::RawTracepointOpen).map(Link)
+    }
+
+    /// Returns how often the kernel did not run it, because it already ran on that CPU.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn missed(&self) -> io::Result<u64> {
+        // `recursion_misses` in `struct bpf_prog_info`.
+        const MISSED: usize = 208;
+        let mut info = [0; 216];
+        let length = u32::try_from(info.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let attribute = Attribute::new().descriptor(0, self.0.as_raw_fd()).word(4, length);
+        attribute.writes(8, &mut info).run(Command::InfoByDescriptor)?;
+        let mut missed = [0; 8];
+        missed.copy_from_slice(&info[MISSED..]);
+        Ok(u64::from_ne_bytes(missed))
+    }
+}
+
+/// Returns the last lines of a log that ends at the first zero byte.
+fn tail(log: &[u8]) -> String {
+    let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
+    let text = String::from_utf8_lossy(text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(24)..].join("\n")
+}
