@@ -4,11 +4,13 @@
 //! needs and follows the unwind tables of the files that are mapped. It guesses nothing: where there are no tables the
 //! stack ends, and says so.
 
+pub mod blame;
 mod cfi;
 pub(in crate::trace) mod image;
 mod maps;
 mod memory;
 pub mod names;
+pub mod packages;
 mod rule;
 pub(in crate::trace) mod space;
 
