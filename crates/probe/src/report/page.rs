@@ -1,4 +1,4 @@
-//! A page: one HTML file without scripts, network or fonts of its own; dark, light and on paper.
+//! A page: one HTML file without network or fonts of its own; dark, light and on paper, and whole without scripts.
 
 use super::advice::Advice;
 use super::escape::escape;
@@ -18,6 +18,8 @@ pub struct Todo<'a> {
 pub struct Page {
     title: String,
     body: String,
+    style: String,
+    tail: String,
 }
 
 impl Page {
@@ -29,7 +31,22 @@ impl Page {
             escape(title),
             escape(&unbroken(verdict))
         );
-        Page { title: title.to_owned(), body }
+        Page { title: title.to_owned(), body, ..Page::default() }
+    }
+
+    /// Adds markup as it is: whoever made it has escaped what others wrote.
+    pub fn markup(&mut self, html: &str) {
+        self.body.push_str(html);
+    }
+
+    /// Adds rules to the style of all pages.
+    pub fn style(&mut self, css: &'static str) {
+        self.style.push_str(css);
+    }
+
+    /// Adds an element behind everything that is read: data, and then a script that only makes the page handier.
+    pub fn tail(&mut self, element: &str) {
+        self.tail.push_str(element);
     }
 
     /// Adds a chart with the sentence that says how to read it.
@@ -110,11 +127,13 @@ impl Page {
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{SWITCH}<main>\n{}\
-             <h2>Where this comes from</h2>\n<p class=\"origin\">{}</p>\n</main>\n</body>\n</html>\n",
+             <title>{}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n{SWITCH}<main>\n{}\
+             <h2>Where this comes from</h2>\n<p class=\"origin\">{}</p>\n</main>\n{}</body>\n</html>\n",
             escape(&self.title),
+            self.style,
             self.body,
-            lines.join("<br>\n")
+            lines.join("<br>\n"),
+            self.tail
         )
     }
 }

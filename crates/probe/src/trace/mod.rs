@@ -6,6 +6,7 @@
 pub mod ab;
 pub mod call;
 pub mod histogram;
+pub mod import;
 pub mod kernel;
 pub mod place;
 pub mod recorder;

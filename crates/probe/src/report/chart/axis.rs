@@ -55,6 +55,11 @@ impl Axis {
         (self.left, self.right)
     }
 
+    /// Returns the values at the ends.
+    pub(super) fn values(self) -> (f64, f64) {
+        (self.from, self.to)
+    }
+
     /// Returns the values to write below the axis.
     pub(super) fn ticks(self) -> Vec<f64> {
         let all: Vec<f64> = match self.scale {

@@ -4,6 +4,8 @@ mod axis;
 pub mod bars;
 pub mod ratios;
 pub mod samples;
+pub mod scatter;
+pub mod timeline;
 
 use super::escape::escape;
 

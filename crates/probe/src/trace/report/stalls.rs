@@ -84,6 +84,14 @@ impl<'a> Judge<'a> {
             {
                 How::Child
             }
+            // `$(command)`: what the child writes is waited for.
+            ("read", Some(Target::Other(what)))
+                if what.contains("pipe")
+                    && self.parents.contains(&call.process)
+                    && !self.loops.contains(&call.thread) =>
+            {
+                How::Child
+            }
             _ => How::Stall,
         }
     }

@@ -221,7 +221,9 @@ impl Report {
                 time(watch.bias_spread_ns)
             ));
         }
-        notes.push(how);
+        if watch.backend != "import" {
+            notes.push(how);
+        }
         notes.extend(watch.notes.iter().cloned());
         notes
     }
