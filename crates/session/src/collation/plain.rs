@@ -100,6 +100,8 @@ impl Plain {
                     && accents_of(full, &name).as_deref() == Some(&[0x06]);
                 if !same {
                     self.pairs[usize::from(first)] |= 1 << second;
+                    // In Hungarian `ccs` is `cs` twice, so `cc` may be the beginning of more too.
+                    self.pairs[usize::from(first)] |= 1 << first;
                 }
             }
         }

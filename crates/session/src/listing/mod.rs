@@ -10,6 +10,7 @@ mod entries;
 mod entry;
 mod error;
 mod fields;
+pub mod model;
 pub mod record;
 mod request;
 mod scan;
