@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_type;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
@@ -160,6 +161,34 @@ pub fn wait_readable(descriptor: impl AsFd, timeout: Option<Duration>) -> io::Re
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Waits until the other end of a socket is gone.
+///
+/// # Errors
+///
+/// As `poll(2)`.
+pub fn wait_hung_up(socket: impl AsFd) -> io::Result<()> {
+    let mut polled = [PollFd::new(&socket, PollFlags::empty())];
+    loop {
+        match poll(&mut polled, None) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Checks that `socket` is one of messages.
+///
+/// # Errors
+///
+/// `InvalidInput` if it is of another kind, `ENOTSOCK` if it is none.
+pub fn check_messages(socket: impl AsFd) -> io::Result<()> {
+    if socket_type(socket)? == SocketType::SEQPACKET {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a socket of another kind"))
 }
 
 /// Ends the connection in both directions at once, for every holder of either end.

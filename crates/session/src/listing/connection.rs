@@ -145,11 +145,28 @@ impl Connection {
         let _ = socket::hang_up(&self.0);
     }
 
+    /// Returns another holder of the socket, that sees its end.
+    pub(super) fn watched(&self) -> io::Result<Watched> {
+        socket::check_messages(&self.0)?;
+        Ok(Watched(self.0.try_clone()?))
+    }
+
     /// Sends what is to be listed.
     pub(super) fn ask(&self, request: &super::Request) -> io::Result<()> {
         let mut builder = Builder::new(FORMAT);
         record::request(request, &mut builder)?;
         socket::send(&self.0, builder.bytes(), None, Full::Fail)
+    }
+}
+
+/// The socket of a connection, to see its end.
+#[derive(Debug)]
+pub(super) struct Watched(OwnedFd);
+
+impl Watched {
+    /// Waits until the other end is gone.
+    pub(super) fn wait(&self) -> io::Result<()> {
+        socket::wait_hung_up(&self.0)
     }
 }
 

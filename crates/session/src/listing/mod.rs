@@ -23,7 +23,7 @@ pub use entry::{Attributes, EntryFailure, EntryId, Kind, StringId, Timestamp};
 pub use error::{Failure, Fault, ListingError, Step};
 pub use fields::Fields;
 pub use request::{Limits, Request, Threads, WorkerProgram};
-pub use worker::serve;
+pub use worker::{serve, serve_until_hung_up};
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -28,6 +28,18 @@ pub fn serve(connection: Connection) {
     connection.hang_up();
 }
 
+/// Lists as [`serve`] does, in a thread, and returns as soon as the other end is gone, whatever the thread waits for.
+/// A worker process ends then, and takes with it what hangs.
+///
+/// # Errors
+///
+/// It is no connected socket of messages, or there is no thread.
+pub fn serve_until_hung_up(connection: Connection) -> io::Result<()> {
+    let watched = connection.watched()?;
+    thread::Builder::new().name("listing".to_owned()).spawn(move || serve(connection))?;
+    watched.wait()
+}
+
 fn serve_one(connection: &Connection) -> io::Result<()> {
     let request = loop {
         connection.wait(None)?;

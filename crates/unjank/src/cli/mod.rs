@@ -4,6 +4,7 @@ mod bench;
 mod doctor;
 mod generate;
 mod interrupt;
+mod listing_worker;
 mod screen;
 pub(crate) mod settings;
 
@@ -35,6 +36,8 @@ enum Command {
     // Where unjankd was not built or installed, as after `cargo run`, the doctor measures this.
     #[command(hide = true)]
     Daemon(program::Arguments),
+    #[command(hide = true)]
+    ListingWorker(listing_worker::ListingWorker),
 }
 
 impl Command {
@@ -45,6 +48,7 @@ impl Command {
             Command::Generate(command) => command.run(Cli::command()),
             Command::Settings(command) => command.run(),
             Command::Daemon(arguments) => return program::run(&arguments),
+            Command::ListingWorker(command) => command.run(),
         };
         done.map_or_else(|error| error.report(), ExitCode::from)
     }
@@ -54,6 +58,10 @@ impl Command {
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     if arguments.first().is_some_and(|name| settings::dconf::is_name(name)) {
         return settings::dconf::run(&arguments);
+    }
+    // Somebody waits for the first screenful: it does not wait for the tree of commands.
+    if arguments.len() == 2 && arguments[1] == listing_worker::NAME {
+        return listing_worker::run().map_or_else(|error| error.report(), ExitCode::from);
     }
     match Cli::try_parse_from(arguments) {
         Ok(cli) => cli.command.run(),
