@@ -59,6 +59,9 @@ fn ours(mut listing: Listing, start: Duration, clock: &dyn Clock) -> (f64, f64, 
     }
 }
 
+/// Milliseconds to the first names, to all names, and to the end.
+type Figures = (f64, f64, f64);
+
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
@@ -78,14 +81,12 @@ fn main() {
     let clock = SystemClock::start();
     let default = Request::of(&path);
     let names = default.clone().with_fields(Fields::NONE);
-    let mut rows: Vec<(&str, Vec<(f64, f64, f64)>)> = Vec::new();
-    let mut add = |name: &'static str, figures: (f64, f64, f64)| match rows
-        .iter_mut()
-        .find(|row| row.0 == name)
-    {
-        Some(row) => row.1.push(figures),
-        None => rows.push((name, vec![figures])),
-    };
+    let mut rows: Vec<(&str, Vec<Figures>)> = Vec::new();
+    let mut add =
+        |name: &'static str, figures: Figures| match rows.iter_mut().find(|row| row.0 == name) {
+            Some(row) => row.1.push(figures),
+            None => rows.push((name, vec![figures])),
+        };
     for _ in 0..rounds {
         let start = clock.monotonic();
         let _ = std::hint::black_box(getdents(&path));
@@ -113,9 +114,8 @@ fn main() {
         "minimum / median", "first", "names", "all", "median"
     );
     for (name, mut figures) in rows {
-        let least = |pick: fn(&(f64, f64, f64)) -> f64| {
-            figures.iter().map(pick).fold(f64::INFINITY, f64::min)
-        };
+        let least =
+            |pick: fn(&Figures) -> f64| figures.iter().map(pick).fold(f64::INFINITY, f64::min);
         let (first, all_names, all) = (least(|f| f.0), least(|f| f.1), least(|f| f.2));
         figures.sort_by(|a, b| a.2.total_cmp(&b.2));
         let median = figures[figures.len() / 2].2;

@@ -71,17 +71,17 @@ impl Work {
     }
 
     /// Adds names whose attributes are to be read.
-    pub(super) fn add(&self, names: Names) {
+    pub(super) fn add(&self, names: Arc<Names>) {
         let mut state = self.state();
         state.left += u64::from(names.count);
-        state.names.push(Arc::new(names));
+        state.names.push(names);
         self.changed.notify_all();
     }
 
     /// Adds names that are only looked at when they are wanted.
-    pub(super) fn keep(&self, names: Names) {
+    pub(super) fn keep(&self, names: Arc<Names>) {
         let mut state = self.state();
-        state.names.push(Arc::new(names));
+        state.names.push(names);
         state.next = (state.names.len(), 0);
     }
 

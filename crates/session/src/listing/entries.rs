@@ -8,6 +8,7 @@ use store::stream::Chunk;
 
 use super::entry::{Attributes, EntryFailure, EntryId, Kind, StringId};
 use super::error::{Failure, Fault};
+use super::fields::Fields;
 use super::record::{
     AttributeView, NameView, OwnerKind, RenamedView, StringView, done_of, failure_of, owners_of,
     removed_of, tag,
@@ -266,8 +267,10 @@ impl Entries {
         self.account(payload.len())?;
         let number = u32::try_from(self.attributes.len());
         let number = number.map_err(|_| Fault::TooMany { what: "records" })?;
+        // Types go where types are; there is nothing else to find in such a record.
+        let kinds_only = view.fields == Fields::KIND;
         let place_in_ranges =
-            if view.is_listed() { None } else { self.place(view.first, view.count) };
+            if view.is_listed() || kinds_only { None } else { self.place(view.first, view.count) };
         for row in rows.clone() {
             let id = view.id(payload, row);
             let kind = view.kind(payload, row);
@@ -280,7 +283,7 @@ impl Entries {
             }
             *state &= !FAILED;
             // Later attributes of a few entries stand before those of their range.
-            if place_in_ranges.is_none() {
+            if place_in_ranges.is_none() && !kinds_only {
                 *state |= NEWER;
                 self.newer.insert(id, (number, row));
             }
@@ -299,8 +302,10 @@ impl Entries {
         if let Some(at) = place_in_ranges {
             self.ranges.insert(at, (view.first, self.attributes.len()));
         }
-        let block = AttributeBlock { view, chunk: Arc::clone(chunk), payload: place };
-        self.attributes.push(block);
+        if !kinds_only {
+            let block = AttributeBlock { view, chunk: Arc::clone(chunk), payload: place };
+            self.attributes.push(block);
+        }
         Ok(Update::Attributes(ids))
     }
 
@@ -360,7 +365,7 @@ impl Entries {
     fn take_done(&self, payload: &[u8]) -> Result<Update, Fault> {
         let entries = done_of(payload)?.entries;
         if entries != self.present() {
-            return Err(Fault::Value { record: "done", what: "number of entries" });
+            return Err(Fault::Value { record: "the end", what: "number of entries" });
         }
         Ok(Update::Done(entries))
     }

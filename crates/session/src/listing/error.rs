@@ -55,13 +55,13 @@ pub enum Fault {
     #[error("{0}")]
     Memory(#[from] store::stream::ChunkError),
     /// A record is shorter or longer than what it says it holds.
-    #[error("a {record} record has the wrong length")]
+    #[error("a record of {record} has the wrong length")]
     Length {
         /// Which record.
         record: &'static str,
     },
     /// A number in a record is outside of what it may be.
-    #[error("a {record} record has a wrong {what}")]
+    #[error("a record of {record} has a wrong {what}")]
     Value {
         /// Which record.
         record: &'static str,

@@ -12,6 +12,7 @@ mod error;
 mod fields;
 pub mod model;
 pub mod record;
+mod repeats;
 mod request;
 mod scan;
 mod start;

@@ -9,9 +9,11 @@ use store::stream::{Builder, Chunk};
 use sys::dir::Directory;
 
 use super::connection::Connection;
-use super::entry::{EntryId, Kind};
+use super::entry::{Attributes, EntryId, Kind};
 use super::error::{Failure, Step};
-use super::record::{FORMAT, NameRows, NameView, failure};
+use super::fields::Fields;
+use super::record::{AttributeRows, FORMAT, NameRows, NameView, failure};
+use super::repeats::{Name, Repeats};
 use super::request::Request;
 use crate::clock::Clock;
 
@@ -42,60 +44,135 @@ impl Names {
     }
 }
 
-/// Reads all names and gives each part to the client and to `each`. Returns how many there are.
-///
-/// # Errors
-///
-/// The client is gone. What goes wrong with the directory is told to the client.
-pub(super) fn scan(
-    directory: &Directory,
-    request: &Request,
-    connection: &Connection,
-    clock: &dyn Clock,
-    mut each: impl FnMut(Names),
-) -> io::Result<u32> {
-    let mut buffer = vec![MaybeUninit::uninit(); *BUFFER.end()];
-    let (mut size, mut target, mut patience) = (*BUFFER.start(), FIRST, PATIENCE);
-    let mut rows = NameRows::default();
-    let mut given = 0u32;
-    let mut since = clock.monotonic();
-    let mut failed = None;
-    loop {
-        let mut pushed = Ok(());
-        let more = directory.read(&mut buffer[..size], |name| {
-            if pushed.is_ok() {
-                pushed = rows.push(name.name, Kind::from_number(name.kind));
+/// Names that came again, and none that was new, before a directory is said to repeat itself.
+const REPEATED: usize = 100_000;
+
+/// What reads the names.
+#[derive(Debug)]
+pub(super) struct Scan<'a> {
+    pub(super) directory: &'a Directory,
+    pub(super) request: &'a Request,
+    pub(super) connection: &'a Connection,
+    pub(super) clock: &'a dyn Clock,
+}
+
+impl Scan<'_> {
+    /// Reads all names and gives each part to the client and to `each`. Returns how many there are.
+    ///
+    /// # Errors
+    ///
+    /// The client is gone. What goes wrong with the directory is told to the client.
+    pub(super) fn run(&self, mut each: impl FnMut(Arc<Names>)) -> io::Result<u32> {
+        let mut buffer = vec![MaybeUninit::uninit(); *BUFFER.end()];
+        let (mut size, mut target, mut patience) = (*BUFFER.start(), FIRST, PATIENCE);
+        let mut repeats = Repeats::of(self.directory, self.clock.now());
+        let mut repeated = 0;
+        let mut rows = NameRows::default();
+        let mut given: Vec<Arc<Names>> = Vec::new();
+        let mut total = 0u32;
+        let mut since = self.clock.monotonic();
+        let failed = loop {
+            let before = rows.len();
+            let mut pushed = Ok(());
+            let read = self.directory.read(&mut buffer[..size], |name| {
+                if pushed.is_ok() {
+                    pushed = rows.push(name.name, Kind::from_number(name.kind));
+                }
+            });
+            pushed?;
+            size = size.saturating_mul(2).min(*BUFFER.end());
+            if repeats.begin(self.directory) {
+                remember(&mut repeats, &given, &rows, before, total);
             }
-        });
-        pushed?;
-        size = size.saturating_mul(2).min(*BUFFER.end());
-        let more = more.unwrap_or_else(|error| {
-            failed = Some((Step::Read, error.raw_os_error().unwrap_or(0)));
-            false
-        });
-        let late = clock.monotonic().saturating_sub(since) >= patience;
-        if !rows.is_empty() && (!more || late || rows.len() >= target) {
-            let names = give(&mut rows, given, connection)?;
-            given += names.count;
-            each(names);
-            since = clock.monotonic();
-            target = target.saturating_mul(2).min(MOST);
-            patience = patience.saturating_mul(2).min(Duration::from_millis(100));
+            if repeats.is_watching() {
+                let again = self.without_repeats(&mut repeats, &mut rows, before, total)?;
+                repeated = if rows.len() > before { 0 } else { repeated + again };
+            }
+            let more = matches!(read, Ok(true));
+            let late = self.clock.monotonic().saturating_sub(since) >= patience;
+            if !rows.is_empty() && (!more || late || rows.len() >= target) {
+                let names = Arc::new(give(&mut rows, total, self.connection)?);
+                total += names.count;
+                given.push(Arc::clone(&names));
+                each(names);
+                since = self.clock.monotonic();
+                target = target.saturating_mul(2).min(MOST);
+                patience = patience.saturating_mul(2).min(Duration::from_millis(100));
+            }
+            match read {
+                Ok(true) if total >= self.request.limits.entries => {
+                    break Some((Step::TooLarge, 0));
+                }
+                Ok(true) if repeated > REPEATED.max(2 * self::index(total)) => {
+                    break Some((Step::Repeats, 0));
+                }
+                Ok(true) => {}
+                Ok(false) => break None,
+                Err(error) => break Some((Step::Read, error.raw_os_error().unwrap_or(0))),
+            }
+        };
+        if let Some((step, number)) = failed {
+            let mut builder = Builder::new(FORMAT);
+            failure(&Failure { path: self.request.path.clone(), step, number }, &mut builder)?;
+            self.connection.send(&builder)?;
         }
-        if !more {
-            break;
+        Ok(total)
+    }
+
+    /// Leaves out of the names from `before` on what came earlier; returns how many did.
+    fn without_repeats(
+        &self,
+        repeats: &mut Repeats,
+        rows: &mut NameRows,
+        before: usize,
+        total: u32,
+    ) -> io::Result<usize> {
+        let mut kinds = AttributeRows::new(Fields::KIND);
+        let mut again = 0;
+        rows.retain_from(before, |name, kind, index| {
+            let id = total.saturating_add(u32::try_from(index).unwrap_or(u32::MAX));
+            let came = repeats.add(name, kind, id);
+            again += usize::from(came != Name::New);
+            if let Name::OtherKind(id) = came {
+                // A name that was not given out yet is looked at later anyway, or keeps the first type.
+                if id < total {
+                    kinds.push(id, &Attributes { kind, ..Attributes::default() });
+                }
+            }
+            came == Name::New
+        });
+        if !kinds.is_empty() {
+            let mut builder = Builder::new(FORMAT);
+            kinds.write(&mut builder)?;
+            self.connection.send(&builder)?;
         }
-        if given >= request.limits.entries {
-            failed = Some((Step::TooLarge, 0));
-            break;
+        Ok(again)
+    }
+}
+
+/// Remembers the names that came while nothing had changed.
+fn remember(
+    repeats: &mut Repeats,
+    given: &[Arc<Names>],
+    rows: &NameRows,
+    before: usize,
+    total: u32,
+) {
+    for names in given {
+        let Some(view) = names.view() else { continue };
+        for (index, id) in (0..view.len()).zip(names.first..) {
+            repeats.add(view.name(index), Kind::from_number(view.kinds[index]), id);
         }
     }
-    if let Some((step, number)) = failed {
-        let mut builder = Builder::new(FORMAT);
-        failure(&Failure { path: request.path.clone(), step, number }, &mut builder)?;
-        connection.send(&builder)?;
+    for (index, id) in (0..before).zip(total..) {
+        if let Some((name, kind)) = rows.get(index) {
+            repeats.add(name, kind, id);
+        }
     }
-    Ok(given)
+}
+
+fn index(id: EntryId) -> usize {
+    usize::try_from(id).unwrap_or(usize::MAX)
 }
 
 /// Sends the names and keeps them for ourselves.

@@ -13,7 +13,7 @@ use super::error::{Failure, Step};
 use super::fields::Fields;
 use super::record::{FORMAT, done, failure, request_of, tag, wanted_of};
 use super::request::{Request, Threads};
-use super::scan::scan;
+use super::scan::Scan;
 use crate::clock::{Clock, SystemClock};
 
 /// Threads are started when there are this many names to look at.
@@ -106,7 +106,8 @@ fn list(
     let reader = Reader { directory: &directory, fields, connection, work, clock };
     thread::scope(|scope| {
         let mut helpers = Vec::new();
-        let scanned = scan(&directory, request, connection, clock, |names| {
+        let scan = Scan { directory: &directory, request, connection, clock };
+        let scanned = scan.run(|names| {
             let total = names.first + names.count;
             if request.fields.is_empty() && !names.has_unknown {
                 work.keep(names);

@@ -48,6 +48,39 @@ impl NameRows {
         self.kinds.is_empty()
     }
 
+    /// Returns the name with this index and its type.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<(&[u8], Kind)> {
+        let kind = Kind::from_number(*self.kinds.get(index)?);
+        let name = string_of(&self.ends, &self.arena, index);
+        Some((name.split_last().map_or(name, |(_, name)| name), kind))
+    }
+
+    /// Keeps those names from the index `start` on which `keep` says so, asked with their new index.
+    pub fn retain_from(&mut self, start: usize, mut keep: impl FnMut(&[u8], Kind, usize) -> bool) {
+        let end_of =
+            |ends: &[u8], index: usize| index.checked_sub(1).map_or(0, |i| u32_of(ends, i));
+        let Ok(first) = usize::try_from(end_of(&self.ends, start)) else { return };
+        let tail = NameRows {
+            kinds: self.kinds.split_off(start.min(self.kinds.len())),
+            ends: self.ends.split_off((4 * start).min(self.ends.len())),
+            arena: self.arena.split_off(first.min(self.arena.len())),
+        };
+        let mut begin = first;
+        for (kind, end) in tail.kinds.iter().zip(tail.ends.chunks_exact(4)) {
+            let end = usize::try_from(u32_of(end, 0)).unwrap_or(begin);
+            let name = tail.arena.get(begin - first..end - first).unwrap_or_default();
+            begin = end;
+            let bare = name.split_last().map_or(name, |(_, name)| name);
+            if keep(bare, Kind::from_number(*kind), self.len()) {
+                self.arena.extend_from_slice(name);
+                // It is no longer than it was.
+                put_u32(&mut self.ends, u32::try_from(self.arena.len()).unwrap_or(u32::MAX));
+                self.kinds.push(*kind);
+            }
+        }
+    }
+
     /// Says whether the type of some is not known.
     #[must_use]
     pub fn has_unknown(&self) -> bool {
@@ -178,5 +211,28 @@ fn check_name(name: &[u8]) -> Result<(), Fault> {
         Some((0, name)) if name.iter().any(|byte| matches!(byte, 0 | b'/')) => wrong,
         Some((0, _)) => Ok(()),
         Some(_) => wrong,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_left_out_of_the_tail() {
+        let mut rows = NameRows::default();
+        for name in [c"a", c"bb", c"ccc", c"", c"dddd", c"e"] {
+            rows.push(name, Kind::File).unwrap();
+        }
+        let mut asked = Vec::new();
+        rows.retain_from(2, |name, _, index| {
+            asked.push((name.len(), index));
+            name != b"ccc" && name != b"dddd"
+        });
+        assert_eq!(asked, [(3, 2), (0, 2), (4, 3), (1, 3)]);
+        let names: Vec<_> = (0..rows.len()).map(|index| rows.get(index).unwrap().0).collect();
+        assert_eq!(names, [&b"a"[..], b"bb", b"", b"e"]);
+        rows.retain_from(0, |_, _, _| false);
+        assert!(rows.is_empty() && rows.get(0).is_none());
     }
 }
