@@ -45,3 +45,129 @@ fn a_missing_directory_is_told_with_its_path() {
     assert_eq!((failures[0].step, &*failures[0].path), (Step::Open, Path::new("/no/such")));
     assert_eq!(failures[0].error().kind(), std::io::ErrorKind::NotFound);
 }
+
+/// A directory on a file system in memory, which gives a name that was made again a second time.
+fn in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
+/// Reads all names as they come, and calls `meanwhile` after the first part.
+fn raw_names(path: &Path, meanwhile: impl FnOnce()) -> Vec<Vec<u8>> {
+    let directory = sys::dir::Directory::open(path).unwrap();
+    let mut buffer = vec![std::mem::MaybeUninit::uninit(); 2048];
+    let mut names = Vec::new();
+    let mut each = |name: sys::dir::Name<'_>| names.push(name.name.to_bytes().to_vec());
+    let mut meanwhile = Some(meanwhile);
+    while directory.read(&mut buffer, &mut each).unwrap() {
+        if let Some(meanwhile) = meanwhile.take() {
+            meanwhile();
+        }
+    }
+    names
+}
+
+/// As [`raw_names`], with the names and types that a client gets.
+fn scanned_names(path: &Path, meanwhile: impl FnOnce()) -> Vec<(Vec<u8>, Kind)> {
+    let directory = sys::dir::Directory::open(path).unwrap();
+    let (here, there) = sys::socket::pair().unwrap();
+    let (here, there) = (Connection::new(here), Connection::new(there));
+    let clock = crate::clock::SystemClock::start();
+    let request = Request::of(path).with_fields(Fields::NONE);
+    let scan =
+        scan::Scan { directory: &directory, request: &request, connection: &there, clock: &clock };
+    let mut meanwhile = Some(meanwhile);
+    scan.run(|_| {
+        if let Some(meanwhile) = meanwhile.take() {
+            meanwhile();
+        }
+    })
+    .unwrap();
+    let mut entries = Entries::new(Limits::default());
+    while let Some(message) = here.receive().unwrap() {
+        entries.take(message.unwrap().chunk()).unwrap();
+    }
+    (0..entries.len()).map(|id| (entries.name(id).to_vec(), entries.kind(id))).collect()
+}
+
+fn distinct<T: Ord>(all: &[T]) -> usize {
+    all.iter().collect::<std::collections::BTreeSet<_>>().len()
+}
+
+#[test]
+fn a_name_that_is_made_again_while_names_are_read_comes_once() {
+    let dir = in_memory();
+    let path = |number: usize| dir.path().join(format!("entry {number}"));
+    (0..500).for_each(|number| std::fs::create_dir(path(number)).unwrap());
+    // Everything is removed and made again, as something else, behind the place that was read.
+    let make_again = || {
+        for number in 0..500 {
+            std::fs::remove_dir(path(number)).unwrap();
+            std::os::unix::fs::symlink("x", path(number)).unwrap();
+        }
+    };
+    let found = scanned_names(dir.path(), make_again);
+    let names: Vec<_> = found.iter().map(|(name, _)| name).collect();
+    assert_eq!((names.len(), distinct(&names)), (500, 500));
+    assert!(found.iter().all(|(_, kind)| *kind == Kind::Link), "types are those of the last");
+
+    // The checker would notice: the file system itself gives names twice.
+    let make_again = || {
+        for number in 0..500 {
+            std::fs::remove_file(path(number)).unwrap();
+            std::fs::create_dir(path(number)).unwrap();
+        }
+    };
+    let raw = raw_names(dir.path(), make_again);
+    if sys::dir::Directory::open(dir.path()).unwrap().file_system().unwrap() == 0x0102_1994 {
+        assert!(raw.len() > distinct(&raw), "tmpfs gives a name again that is made again");
+    }
+}
+
+#[test]
+fn entries_that_vanish_or_may_not_be_seen_are_told_one_by_one() {
+    let dir = tree(100);
+    let (here, there) = sys::socket::pair().unwrap();
+    let (here, there) = (Connection::new(here), Connection::new(there));
+    let directory = sys::dir::Directory::open(dir.path()).unwrap();
+    let (clock, work) = (crate::clock::SystemClock::start(), attributes::Work::new());
+    let request = Request::of(dir.path());
+    let scan =
+        scan::Scan { directory: &directory, request: &request, connection: &there, clock: &clock };
+    scan.run(|names| work.add(names)).unwrap();
+    work.whole();
+    std::fs::remove_file(dir.path().join("entry 7")).unwrap();
+    let reader = attributes::Reader {
+        directory: &directory,
+        fields: request.fields,
+        connection: &there,
+        work: &work,
+        clock: &clock,
+    };
+    reader.run(attributes::Phase::First).unwrap();
+    let mut entries = Entries::new(Limits::default());
+    while let Some(message) = here.receive().unwrap() {
+        entries.take(message.unwrap().chunk()).unwrap();
+    }
+    for id in 0..100 {
+        let vanished = entries.name(id) == b"entry 7";
+        assert_eq!(entries.failure(id), vanished.then_some(EntryFailure::Vanished));
+        assert_eq!(entries.attributes(id).is_none(), vanished);
+        assert_eq!(entries.kind(id), Kind::File, "the directory told that");
+    }
+}
+
+#[test]
+fn what_is_wanted_comes_before_the_rest_and_again_after_the_end() {
+    let dir = tree(3000);
+    let mut listing = Listing::in_process(&Request::of(dir.path())).unwrap();
+    listing.finish().unwrap();
+    let id = (0..3000).find(|id| listing.name(*id) == b"entry 1234").unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(dir.path().join("entry 1234")).unwrap();
+    file.set_len(77).unwrap();
+    assert_eq!(listing.attributes(id).unwrap().size, 0);
+    listing.want(&[id, 9_999_999]).unwrap();
+    let update = listing.next(None).unwrap();
+    assert!(matches!(update, Some(Update::Attributes(ids)) if ids.iter().eq([id])));
+    assert_eq!(listing.attributes(id).unwrap().size, 77);
+    assert_eq!(listing.attributes((id + 1) % 3000).unwrap().size, 0);
+}
