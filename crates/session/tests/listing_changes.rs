@@ -82,11 +82,11 @@ fn faults(dir: &Path, stays: usize, fields: Fields, ops: &[Op]) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
     #[test]
     fn names_that_stay_come_exactly_once(
         ops in prop::collection::vec(op(), 100..400),
-        stays in 0usize..1500,
+        stays in 0usize..1000,
         place in prop::sample::select(vec!["/dev/shm", ""]),
         fields in prop::sample::select(vec![Fields::NONE, Fields::SIZE, Fields::DEFAULT]),
     ) {
