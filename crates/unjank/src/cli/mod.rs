@@ -7,6 +7,7 @@ mod interrupt;
 mod listing_worker;
 mod screen;
 pub(crate) mod settings;
+mod trace;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ enum Command {
     Bench(bench::Bench),
     Generate(generate::Generate),
     Settings(settings::Settings),
+    Trace(trace::Trace),
     /// Serve in this process, as unjankd does
     // Where unjankd was not built or installed, as after `cargo run`, the doctor measures this.
     #[command(hide = true)]
@@ -47,6 +49,7 @@ impl Command {
             Command::Bench(command) => command.run(),
             Command::Generate(command) => command.run(Cli::command()),
             Command::Settings(command) => command.run(),
+            Command::Trace(command) => command.run(),
             Command::Daemon(arguments) => return program::run(&arguments),
             Command::ListingWorker(command) => command.run(),
         };
