@@ -8,6 +8,7 @@ pub mod call;
 pub mod histogram;
 pub mod import;
 pub mod kernel;
+pub mod known;
 pub mod place;
 pub mod recorder;
 pub mod recording;
