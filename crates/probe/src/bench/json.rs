@@ -9,12 +9,12 @@ use crate::report::figure::Quantity;
 use crate::report::provenance::Provenance;
 use crate::report::samples::Samples;
 
-/// The name and version of the schema; a field may be added without a new version, never changed or removed.
+/// The name and version of the schema of `bench settings`; a field may be added without a new version, never changed or removed.
 pub const SCHEMA: &str = "unjank.bench.settings/1";
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: &'static str,
+    schema: String,
     verdict: String,
     passes: bool,
     interrupted: bool,
@@ -67,7 +67,7 @@ struct Missing<'a> {
 /// Whatever `serde_json` reports; the types here give it no reason.
 pub fn render(run: &Run) -> serde_json::Result<String> {
     let document = Document {
-        schema: SCHEMA,
+        schema: format!("unjank.bench.{}/1", run.terms.bench),
         verdict: verdict(run),
         passes: run.passes(),
         interrupted: run.interrupted,

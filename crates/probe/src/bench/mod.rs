@@ -11,3 +11,4 @@ pub mod run;
 pub mod session;
 pub mod settings;
 pub mod text;
+pub mod trace;

@@ -1,7 +1,7 @@
 //! A run as a page.
 
 use super::row::{Reached, Row, Target};
-use super::run::Run;
+use super::run::{Run, Terms};
 use super::text::verdict;
 use crate::report::chart::ratios::{self, Ratio};
 use crate::report::chart::samples;
@@ -10,17 +10,14 @@ use crate::report::page::Page;
 /// Writes the page, one HTML file.
 #[must_use]
 pub fn render(run: &Run) -> String {
-    let mut page = Page::new("unjank bench settings", &verdict(run));
+    let mut page = Page::new(&format!("unjank bench {}", run.terms.bench), &verdict(run));
     let ratios: Vec<Ratio<'_>> = run.rows.iter().map(ratio).collect();
     if !ratios.is_empty() {
-        page.figure(
-            &ratios::render(&ratios),
-            "How many times better than the peer, by medians: a dot for what was reached, an upright stroke for what was promised. Less is better for times and sizes, more for rates.",
-        );
+        page.figure(&ratios::render(&ratios), run.terms.caption);
     }
     page.heading("Figures");
     page.table(
-        &["figure", "ours", "peer", "ratio", "must be", "verdict"],
+        &["figure", run.terms.ours, run.terms.peer, "ratio", "must be", "verdict"],
         &run.rows.iter().map(cells).collect::<Vec<_>>(),
     );
     if !run.missing.is_empty() {
@@ -32,29 +29,28 @@ pub fn render(run: &Run) -> String {
     page.paragraph("Figures of one or two samples stand in the table alone.");
     for row in run.rows.iter().filter(|row| row.ours.len() > 2 || row.peer.len() > 2) {
         let rows = [
-            samples::Row { name: "ours", class: "ours", samples: &row.ours },
-            samples::Row { name: "peer", class: "peer", samples: &row.peer },
+            samples::Row { name: run.terms.ours, class: "ours", samples: &row.ours },
+            samples::Row { name: run.terms.peer, class: "peer", samples: &row.peer },
         ];
         let ratio = row.show_ratio();
+        let Terms { ours, peer, .. } = run.terms;
         let caption = match &*row.note {
-            "" => format!("{} ({}): ours is {ratio} of the peer's.", row.title, row.id),
-            note => format!("{} ({}): ours is {ratio} of the peer's. {note}.", row.title, row.id),
+            "" => format!("{} ({}): {ours} is {ratio} of {peer}.", row.title, row.id),
+            note => format!("{} ({}): {ours} is {ratio} of {peer}. {note}.", row.title, row.id),
         };
         page.figure(&samples::render(&row.title, row.quantity, &rows), &caption);
     }
     page.fold("Medians and spreads");
+    let side = |name: &str| format!("{name}: median [least … most], n");
     let spread = |row: &Row, samples| row.quantity.show_spread(samples);
     let rows: Vec<Vec<String>> = run
         .rows
         .iter()
         .map(|row| vec![row.id.to_owned(), spread(row, &row.ours), spread(row, &row.peer)])
         .collect();
-    page.table(
-        &["figure", "ours: median [least … most], n", "peer: median [least … most], n"],
-        &rows,
-    );
+    page.table(&["figure", &side(run.terms.ours), &side(run.terms.peer)], &rows);
     page.unfold();
-    let mut setting = vec![format!("ours {} · peer {}", run.setting.ours, run.setting.peer)];
+    let mut setting = vec![run.sides()];
     if run.setting.quick {
         setting.push("a quick run: too few rounds for figures to be shown".to_owned());
     }

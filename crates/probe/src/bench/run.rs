@@ -23,7 +23,38 @@ pub struct Run {
     pub setting: Setting,
     /// The machine and the date.
     pub provenance: Provenance,
+    /// What the benchmark and its sides are called.
+    pub terms: Terms,
 }
+
+/// What a benchmark and its sides are called.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Terms {
+    /// The benchmark: `settings`.
+    pub bench: &'static str,
+    /// Our side.
+    pub ours: &'static str,
+    /// The side that is compared with.
+    pub peer: &'static str,
+    /// What stands under the picture of all ratios.
+    pub caption: &'static str,
+}
+
+/// The terms of most benchmarks: two programs that do the same.
+pub const SETTINGS: Terms = Terms {
+    bench: "settings",
+    ours: "ours",
+    peer: "peer",
+    caption: "How many times better than the peer, by medians: a dot for what was reached, an upright stroke for what was promised. Less is better for times and sizes, more for rates.",
+};
+
+/// The terms where one program runs twice: traced and by itself.
+pub const TRACE: Terms = Terms {
+    bench: "trace",
+    ours: "traced",
+    peer: "untraced",
+    caption: "How fast a traced program is beside itself untraced, by medians: a dot for what was reached, an upright stroke for what was promised. Further right is better; 1 is as fast as untraced.",
+};
 
 /// What was compared, and where.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,6 +70,13 @@ pub struct Setting {
 }
 
 impl Run {
+    /// Returns the line that says what was compared: `ours /p · peer /q`.
+    #[must_use]
+    pub fn sides(&self) -> String {
+        let Terms { ours, peer, .. } = self.terms;
+        format!("{ours} {} · {peer} {}", self.setting.ours, self.setting.peer)
+    }
+
     /// Says whether every figure with a target was measured and reaches it.
     #[must_use]
     pub fn passes(&self) -> bool {
@@ -67,8 +105,14 @@ pub fn measure(
     provenance: Provenance,
     progress: &mut dyn FnMut(&str, u32, u32),
 ) -> Run {
-    let mut run =
-        Run { rows: Vec::new(), missing: Vec::new(), interrupted: false, setting, provenance };
+    let mut run = Run {
+        rows: Vec::new(),
+        missing: Vec::new(),
+        interrupted: false,
+        setting,
+        provenance,
+        terms: SETTINGS,
+    };
     let whole = figures.iter().map(|figure| figure.seconds).sum();
     let mut done = 0;
     for figure in figures {

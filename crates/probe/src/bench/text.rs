@@ -1,7 +1,7 @@
 //! A run on a terminal: the verdict, the table, the spreads, where it comes from.
 
 use super::row::{Reached, Row, Target};
-use super::run::Run;
+use super::run::{Run, Terms};
 use crate::report::paint::{Paint, Tone};
 use crate::report::paragraph::{counted, wrap};
 use crate::report::samples::Samples;
@@ -48,7 +48,7 @@ pub fn render(run: &Run, width: usize, paint: Paint) -> String {
         text.push('\n');
         text.push_str(&table(run).render(width, paint));
         text.push_str(&format!("\n{}\n", paint.set(Tone::Strong, "Median [least … most], n")));
-        run.rows.iter().for_each(|row| text.push_str(&spread(row, width)));
+        run.rows.iter().for_each(|row| text.push_str(&spread(row, &run.terms, width)));
     }
     if !run.missing.is_empty() {
         text.push_str(&format!("\n{}\n", paint.set(Tone::Strong, "Not measured")));
@@ -56,7 +56,7 @@ pub fn render(run: &Run, width: usize, paint: Paint) -> String {
             text.push_str(&wrap(&format!("{id}: {why}"), width, "  · "));
         }
     }
-    let mut last = vec![format!("ours {} · peer {}", run.setting.ours, run.setting.peer)];
+    let mut last = vec![run.sides()];
     if run.setting.quick {
         last.push("a quick run: too few rounds for figures to be shown".to_owned());
     }
@@ -73,8 +73,8 @@ pub fn render(run: &Run, width: usize, paint: Paint) -> String {
 fn table(run: &Run) -> Table {
     let mut table = Table::new(&[
         ("figure", Align::Text),
-        ("ours", Align::Point),
-        ("peer", Align::Point),
+        (run.terms.ours, Align::Point),
+        (run.terms.peer, Align::Point),
         ("ratio", Align::Text),
         ("must be", Align::Text),
         ("verdict", Align::Text),
@@ -96,13 +96,14 @@ fn table(run: &Run) -> Table {
     table
 }
 
-fn spread(row: &Row, width: usize) -> String {
+fn spread(row: &Row, terms: &Terms, width: usize) -> String {
     let side = |samples: &Samples| match samples.is_empty() {
         true => "not measured".to_owned(),
         false => row.quantity.show_spread(samples),
     };
-    let mut text = format!("  {:14}  ours  {}\n", row.id, side(&row.ours));
-    text.push_str(&format!("  {:14}  peer  {}\n", "", side(&row.peer)));
+    let name = terms.ours.len().max(terms.peer.len());
+    let mut text = format!("  {:14}  {:name$}  {}\n", row.id, terms.ours, side(&row.ours));
+    text.push_str(&format!("  {:14}  {:name$}  {}\n", "", terms.peer, side(&row.peer)));
     if !row.note.is_empty() {
         text.push_str(&wrap(&row.note, width, &" ".repeat(18)));
     }
@@ -168,6 +169,7 @@ pub(super) mod tests {
                 quick: true,
             },
             provenance,
+            terms: crate::bench::run::SETTINGS,
         }
     }
 

@@ -9,7 +9,7 @@ use probe::bench::lab::{Effort, Lab};
 use probe::bench::run::{Run, Setting, chosen, measure, versioned};
 use probe::bench::session::Program;
 use probe::bench::settings::FIGURES;
-use probe::bench::{json, page, text};
+use probe::bench::{json, page, text, trace};
 use probe::place::Place;
 use probe::report::provenance::Provenance;
 use session::clock::{Clock, SystemClock};
@@ -29,6 +29,7 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 enum What {
     Settings(Settings),
+    Trace(Trace),
 }
 
 /// Measure the settings service, on private buses and in directories of its own.
@@ -71,6 +72,7 @@ impl Bench {
     pub(crate) fn run(self) -> Result<Verdict, Error> {
         match self.what {
             What::Settings(settings) => settings.run(),
+            What::Trace(trace) => trace.run(),
         }
     }
 }
@@ -120,27 +122,94 @@ impl Settings {
         if let Some(path) = &self.output {
             super::write_page(path, &page::render(&run))?;
         }
-        self.print(&run)?;
-        if run.interrupted {
-            return Err(Error::new(Kind::User, "finish").because("interrupted"));
-        }
-        if run.rows.is_empty() {
-            return Err(Error::new(Kind::Config, "measure any figure"));
-        }
-        Ok(if run.passes() { Verdict::Yes } else { Verdict::No })
+        print(&run, self.json)?;
+        judged(&run)
     }
+}
 
-    fn print(&self, run: &Run) -> Result<(), Error> {
-        let output = if self.json {
-            json::render(run)
-                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?
-        } else {
-            text::render(run, screen::width(), screen::paint())
+/// Measure what programs take while they are traced, beside strace and perf.
+///
+/// Ratios are of a program's own time, traced to untraced; how long ours takes to begin is a row of its own.
+/// Exits with 0 if every figure reaches its target, 1 if one falls short, 2 on an error.
+#[derive(Debug, Args)]
+#[command(before_help = "Example: unjank bench trace --only python,threads")]
+struct Trace {
+    /// The directory below which files are made; without it, the temporary directory.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Measure only these programs, separated by commas.
+    #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = workloads())]
+    only: Vec<String>,
+    /// Make few rounds: to see that it works, not for figures to be shown.
+    #[arg(long)]
+    quick: bool,
+    /// Also write a page with pictures into this file; it must not exist.
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+    /// Print one JSON document (docs/trace.md has its fields).
+    #[arg(long)]
+    json: bool,
+}
+
+fn workloads() -> clap::builder::PossibleValuesParser {
+    let named = |(name, about)| clap::builder::PossibleValue::new(name).help(about);
+    trace::workloads().into_iter().map(named).collect::<Vec<_>>().into()
+}
+
+impl Trace {
+    fn run(self) -> Result<Verdict, Error> {
+        let mounts = Mounts::read()
+            .map_err(|error| Error::new(Kind::Config, "read the mounts").because(error))?;
+        let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let place = place(&dir, &mounts)?;
+        let unjank = std::env::current_exe()
+            .map_err(|error| Error::new(Kind::Config, "find this program").because(error))?;
+        let clock = SystemClock::start();
+        let stop = interrupt::flag();
+        let setting = Setting {
+            ours: format!("by {}", unjank.display()),
+            peer: "the same program by itself".to_owned(),
+            places: vec![format!("files: {}", place.describe())],
+            quick: self.quick,
         };
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(output.as_bytes())?;
-        Ok(stdout.flush()?)
+        let effort = if self.quick { Effort::Quick } else { Effort::Full };
+        let bench = trace::Bench { unjank, dir: place.dir, effort, stop: &stop };
+        let provenance = Provenance::of_this_machine(super::command_line(), clock.now());
+        let progress = screen::Progress::start();
+        let count = |number: usize| Duration::from_secs(u64::try_from(number).unwrap_or(0));
+        let run =
+            trace::measure(&self.only, &bench, setting, provenance, &mut |what, done, whole| {
+                progress.step(what, count(done), count(whole));
+            });
+        progress.end();
+        if let Some(path) = &self.output {
+            super::write_page(path, &page::render(&run))?;
+        }
+        print(&run, self.json)?;
+        judged(&run)
     }
+}
+
+fn print(run: &Run, json: bool) -> Result<(), Error> {
+    let output = if json {
+        json::render(run)
+            .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?
+    } else {
+        text::render(run, screen::width(), screen::paint())
+    };
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(output.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+fn judged(run: &Run) -> Result<Verdict, Error> {
+    if run.interrupted {
+        return Err(Error::new(Kind::User, "finish").because("interrupted"));
+    }
+    if run.rows.is_empty() {
+        return Err(Error::new(Kind::Config, "measure any figure"));
+    }
+    Ok(if run.passes() { Verdict::Yes } else { Verdict::No })
 }
 
 fn list() -> Result<Verdict, Error> {

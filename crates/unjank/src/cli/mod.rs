@@ -2,6 +2,7 @@
 
 mod bench;
 mod doctor;
+mod exercise;
 mod generate;
 mod interrupt;
 mod listing_worker;
@@ -40,6 +41,9 @@ enum Command {
     Daemon(program::Arguments),
     #[command(hide = true)]
     ListingWorker(listing_worker::ListingWorker),
+    /// Be a program that a benchmark traces
+    #[command(hide = true)]
+    Exercise(exercise::Exercise),
 }
 
 impl Command {
@@ -50,6 +54,7 @@ impl Command {
             Command::Generate(command) => command.run(Cli::command()),
             Command::Settings(command) => command.run(),
             Command::Trace(command) => command.run(),
+            Command::Exercise(exercise) => return exercise.run(),
             Command::Daemon(arguments) => return program::run(&arguments),
             Command::ListingWorker(command) => command.run(),
         };

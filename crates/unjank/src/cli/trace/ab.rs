@@ -81,7 +81,6 @@ impl Ab {
     }
 
     /// Turns the options into a plan; reads the environment.
-    #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
     fn plan(self) -> Result<Plan, Error> {
         let mut change = Change::default().skip(&self.skip).map_err(told)?;
         for (call, by) in &self.delay {
