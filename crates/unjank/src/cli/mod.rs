@@ -6,6 +6,7 @@ mod exercise;
 mod generate;
 mod interrupt;
 mod listing_worker;
+mod ls;
 mod screen;
 pub(crate) mod settings;
 mod trace;
@@ -33,6 +34,7 @@ enum Command {
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
     Generate(generate::Generate),
+    Ls(ls::Ls),
     Settings(settings::Settings),
     Trace(trace::Trace),
     /// Serve in this process, as unjankd does
@@ -52,6 +54,7 @@ impl Command {
             Command::Doctor(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Generate(command) => command.run(Cli::command()),
+            Command::Ls(command) => return command.run(),
             Command::Settings(command) => command.run(),
             Command::Trace(command) => command.run(),
             Command::Exercise(exercise) => return exercise.run(),
@@ -70,6 +73,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     // Somebody waits for the first screenful: it does not wait for the tree of commands.
     if arguments.len() == 2 && arguments[1] == listing_worker::NAME {
         return listing_worker::run().map_or_else(|error| error.report(), ExitCode::from);
+    }
+    if let Some(code) = ls::run_alone(&arguments) {
+        return code;
     }
     match Cli::try_parse_from(arguments) {
         Ok(cli) => cli.command.run(),

@@ -1,0 +1,282 @@
+//! `unjank ls`: GNU `ls`, option by option, faster where directories are large.
+
+mod arguments;
+mod charset;
+mod color;
+mod columns;
+mod entry;
+mod environment;
+mod glob;
+mod json;
+mod long;
+mod moment;
+mod name;
+mod options;
+mod order;
+mod owners;
+mod print;
+mod quote;
+mod read;
+mod size;
+mod template;
+mod version;
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use session::clock::{Clock, SystemClock};
+use session::listing::Kind;
+use sys::dir::Directory;
+
+use self::arguments::Given;
+use self::entry::{Entry, Group};
+use self::environment::Environment;
+use self::moment::Moment;
+use self::options::{Hidden, Options};
+use self::order::Order;
+use self::print::{Printer, Trouble};
+use self::read::Needs;
+use crate::error::{Error, Kind as ErrorKind};
+
+/// List directories, as GNU ls does.
+#[derive(Clone, Debug)]
+pub(crate) struct Ls {
+    given: Vec<Given>,
+    paths: Vec<PathBuf>,
+}
+
+impl Args for Ls {
+    fn augment_args(command: Command) -> Command {
+        arguments::add_to(command.about("List directories, as GNU ls does"))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Ls::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Ls {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Ls, clap::Error> {
+        let paths = matches.get_many::<OsString>("paths").into_iter().flatten();
+        Ok(Ls { given: arguments::in_order(matches), paths: paths.map(PathBuf::from).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Ls::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Runs `unjank ls …` without the table of all other commands: a small directory takes less time than that.
+///
+/// Returns nothing if the command line cannot be read; whoever reads it whole then says why.
+pub(crate) fn run_alone(arguments: &[OsString]) -> Option<ExitCode> {
+    if arguments.get(1)?.as_bytes() != b"ls" {
+        return None;
+    }
+    let command = Ls::augment_args(Command::new("ls").no_binary_name(true));
+    let matches = command.try_get_matches_from(&arguments[2..]).ok()?;
+    Some(Ls::from_arg_matches(&matches).ok()?.run())
+}
+
+impl Ls {
+    /// Lists, and returns the exit code of ls: 0, 1 for minor trouble, 2 for serious trouble.
+    pub(crate) fn run(self) -> ExitCode {
+        let environment = Environment::read();
+        let options = match Options::new(&self.given, &environment) {
+            Ok(options) => options,
+            Err(error) => {
+                return Error::new(ErrorKind::User, "list").because(error).report();
+            }
+        };
+        for warning in &options.warnings {
+            // Nobody is left to be told when stderr is gone.
+            let _ =
+                io::Write::write_all(&mut io::stderr(), format!("unjank: {warning}\n").as_bytes());
+        }
+        match list(&options, &self.paths) {
+            Ok(Trouble::None) => ExitCode::SUCCESS,
+            Ok(Trouble::Minor) => ExitCode::from(1),
+            Ok(Trouble::Serious) => ExitCode::from(2),
+            Err(error) => Error::from(error).report(),
+        }
+    }
+}
+
+/// Lists what was named, and what is in it.
+fn list(options: &Options, paths: &[PathBuf]) -> io::Result<Trouble> {
+    let since_1970 =
+        SystemClock::start().now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now = Moment {
+        seconds: i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX),
+        nanos: since_1970.subsec_nanos(),
+    };
+    let needs = Needs::of(options);
+    let mut listing = Listing {
+        options,
+        needs,
+        order: Order::new(options),
+        printer: Printer::new(options, now),
+        pending: VecDeque::new(),
+        ancestors: HashSet::new(),
+        headings: paths.len() > 1 || options.recursive,
+        is_first: true,
+    };
+    listing.named(paths)?;
+    while let Some(pending) = listing.pending.pop_front() {
+        listing.directory(&pending)?;
+    }
+    listing.printer.finish()
+}
+
+/// A directory that is still to be listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Pending {
+    /// Named on the command line.
+    Named(PathBuf),
+    /// Found in another.
+    Found(PathBuf),
+    /// The end of what is below a directory.
+    Left((u32, u32, u64)),
+}
+
+/// The work of one command.
+struct Listing<'a> {
+    options: &'a Options,
+    needs: Needs,
+    order: Order,
+    printer: Printer<'a>,
+    pending: VecDeque<Pending>,
+    /// The directories above the one that is listed, by device and inode: none is listed in itself.
+    ancestors: HashSet<(u32, u32, u64)>,
+    headings: bool,
+    is_first: bool,
+}
+
+impl Listing<'_> {
+    /// Prints the files that were named, and remembers the directories.
+    fn named(&mut self, paths: &[PathBuf]) -> io::Result<()> {
+        let mut group = Group::default();
+        let here = [PathBuf::from(".")];
+        let named = if paths.is_empty() { &here } else { paths };
+        if paths.is_empty() && !self.options.itself {
+            self.pending.push_back(Pending::Named(PathBuf::from(".")));
+            return Ok(());
+        }
+        for path in named {
+            if let Err(error) = read::named(path, &mut group, self.options, self.needs) {
+                let path = path.as_os_str().as_bytes();
+                self.printer.error("access", path, &error, Trouble::Serious);
+            }
+        }
+        self.order.sort(&mut group);
+        if !self.options.itself {
+            let is_directory = |entry: &Entry| entry.kind == Kind::Directory;
+            for entry in group.entries.iter().filter(|entry| is_directory(entry)) {
+                let path = PathBuf::from(std::ffi::OsStr::from_bytes(group.name(entry)));
+                self.pending.push_back(Pending::Named(path));
+            }
+            (group.elsewhere, group.entries) =
+                group.entries.iter().partition(|entry| is_directory(entry));
+        }
+        if !group.entries.is_empty() {
+            self.printer.group(&group, None)?;
+            if !self.pending.is_empty() {
+                self.printer.push(b'\n');
+            }
+            self.headings |= !self.pending.is_empty();
+        }
+        Ok(())
+    }
+
+    /// Prints what is in a directory.
+    fn directory(&mut self, pending: &Pending) -> io::Result<()> {
+        let (path, trouble) = match pending {
+            Pending::Named(path) => (path, Trouble::Serious),
+            Pending::Found(path) => (path, Trouble::Minor),
+            Pending::Left(id) => {
+                self.ancestors.remove(id);
+                return Ok(());
+            }
+        };
+        let bytes = path.as_os_str().as_bytes();
+        let directory = match Directory::open(path) {
+            Ok(directory) => directory,
+            Err(error) => {
+                self.printer.error("open directory", bytes, &error, trouble);
+                return Ok(());
+            }
+        };
+        let mut own = None;
+        if self.options.recursive {
+            match directory.own_status(rustix::fs::StatxFlags::INO) {
+                Ok(status) => {
+                    let id = (status.stx_dev_major, status.stx_dev_minor, status.stx_ino);
+                    if !self.ancestors.insert(id) {
+                        let error = io::Error::other("it is above itself");
+                        self.printer.error("list again", bytes, &error, Trouble::Serious);
+                        return Ok(());
+                    }
+                    own = Some(id);
+                }
+                Err(error) => {
+                    self.printer.error("access", bytes, &error, trouble);
+                    return Ok(());
+                }
+            }
+        }
+        if self.headings {
+            let is_first = std::mem::replace(&mut self.is_first, false);
+            if !is_first && !matches!(self.options.layout, options::Layout::Template(_)) {
+                self.printer.push(b'\n');
+            }
+            self.printer.heading(path);
+        }
+        let mut failures = Vec::new();
+        let (mut group, read) =
+            read::directory(path, &directory, self.options, self.needs, &mut failures);
+        if let Err(error) = read {
+            self.printer.error("read directory", bytes, &error, trouble);
+        }
+        for (name, error) in failures {
+            let path = joined(path, &name);
+            self.printer.error("access", path.as_os_str().as_bytes(), &error, Trouble::Minor);
+        }
+        self.order.sort(&mut group);
+        if let Some(own) = own {
+            self.queue(&group, path, own);
+        }
+        let is_shown = !group.entries.is_empty()
+            || !matches!(
+                self.options.layout,
+                options::Layout::Lines
+                    | options::Layout::Down
+                    | options::Layout::Across
+                    | options::Layout::Commas
+            )
+            || self.options.blocks;
+        if is_shown { self.printer.group(&group, Some(path)) } else { Ok(()) }
+    }
+
+    /// Puts the directories in a group before all others that are to be listed.
+    fn queue(&mut self, group: &Group, path: &Path, own: (u32, u32, u64)) {
+        self.pending.push_front(Pending::Left(own));
+        for entry in group.entries.iter().rev() {
+            let name = group.name(entry);
+            let is_self = self.options.hidden == Hidden::Show && matches!(name, b"." | b"..");
+            if entry.kind == Kind::Directory && !is_self {
+                self.pending.push_front(Pending::Found(joined(path, name)));
+            }
+        }
+    }
+}
+
+/// Returns the path of a name in a directory.
+fn joined(directory: &Path, name: &[u8]) -> PathBuf {
+    directory.join(std::ffi::OsStr::from_bytes(name))
+}
