@@ -3,5 +3,9 @@
 //! A test of the crate that a body is about replays it over `corpus/<target>`, so the gate runs it without a fuzzer.
 //! `cargo +nightly fuzz run <target>` from the root of the repository looks for more.
 
+// Tests of `session`, which replay a body, know it by this name.
+extern crate unjank_store as store;
+
 pub mod gvariant;
 pub mod gvdb;
+pub mod listing;

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod collation;
 pub mod languages;
 pub mod listing;
+pub mod mime;
 pub mod mime_types;
 pub mod plugins;
 pub mod settings;

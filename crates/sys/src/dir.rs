@@ -3,11 +3,12 @@
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, fstatfs, openat, readlinkat, statx,
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, fstat, fstatfs, getxattr, openat, readlinkat,
+    statx,
 };
 use rustix::io::Errno;
 
@@ -101,6 +102,37 @@ impl Directory {
     /// As `readlink(2)`; `EINVAL` if it is no link.
     pub fn target(&self, name: &CStr) -> io::Result<Vec<u8>> {
         Ok(readlinkat(&self.0, name, Vec::new())?.into_bytes())
+    }
+
+    /// Returns an extended attribute of `name` of up to 64 KiB, a link followed; `None` if it has none or it cannot be
+    /// read.
+    ///
+    /// The way leads through `/proc`, as there is no such call for a directory's descriptor before Linux 6.13.
+    #[must_use]
+    pub fn extended(&self, name: &CStr, attribute: &CStr) -> Option<Vec<u8>> {
+        let mut path = format!("/proc/self/fd/{}/", self.0.as_raw_fd()).into_bytes();
+        path.extend_from_slice(name.to_bytes());
+        let mut value = vec![0; 64 << 10];
+        let length = getxattr(path, attribute, &mut value[..]).ok()?;
+        value.truncate(length);
+        Some(value)
+    }
+
+    /// Returns up to `most` bytes of the begin of the regular file `name`.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)` and `read(2)`; `InvalidInput` if it is no regular file.
+    pub fn begin_of(&self, name: &CStr, most: usize) -> io::Result<Vec<u8>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let file = openat(&self.0, name, flags | OFlags::NOCTTY, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut bytes = Vec::new();
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        io::Read::read_to_end(&mut io::Read::take(std::fs::File::from(file), most), &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Returns the magic number of the file system, as `statfs(2)` has it.

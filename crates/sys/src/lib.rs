@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "this is the crate where unsafe code may be")]
 
+pub mod account;
 pub mod bpf;
 pub mod device;
 pub mod dir;

@@ -1,6 +1,6 @@
 //! Reading attributes, by several threads, those that are wanted first.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::ffi::CStr;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,11 @@ use store::stream::Builder;
 use sys::dir::{Directory, Statx, StatxFlags, StatxTimestamp};
 
 use super::connection::Connection;
-use super::entry::{Attributes, EntryId, Kind, StringId, Timestamp};
+use super::details::{Types, details};
+use super::entry::{Attributes, EntryId, Kind, Timestamp};
 use super::fields::Fields;
-use super::record::{AttributeRows, FORMAT, StringRows};
+use super::intern::Strings;
+use super::record::{self, AttributeRows, FORMAT, OwnerKind};
 use super::scan::Names;
 use crate::clock::Clock;
 
@@ -26,7 +28,6 @@ const PATIENCE: Duration = Duration::from_millis(40);
 pub(super) struct Work {
     state: Mutex<State>,
     changed: Condvar,
-    strings: Mutex<Strings>,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +36,7 @@ struct State {
     /// The next part: which names, and which of them.
     next: (usize, u32),
     part: u32,
-    wanted: VecDeque<Vec<EntryId>>,
+    wanted: VecDeque<Task>,
     /// Names that nobody has taken yet, or is not done with.
     left: u64,
     /// Whether all names are there.
@@ -44,26 +45,21 @@ struct State {
     over: bool,
 }
 
-/// Strings that the client knows.
-#[derive(Debug, Default)]
-struct Strings {
-    numbers: HashMap<Box<[u8]>, StringId>,
-    rows: StringRows,
-}
-
 /// What a thread does next.
+#[derive(Debug)]
 enum Task {
     /// These one after another.
     Range(Arc<Names>, std::ops::Range<u32>),
     /// These, in any order.
     List(Vec<EntryId>),
+    /// The details of these.
+    Details(Vec<EntryId>),
 }
 
 impl Work {
     pub(super) fn new() -> Work {
         let state = State { part: *PART.start(), ..State::default() };
-        let strings = Mutex::new(Strings::default());
-        Work { state: Mutex::new(state), changed: Condvar::new(), strings }
+        Work { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -99,7 +95,13 @@ impl Work {
 
     /// Puts entries before all others.
     pub(super) fn want(&self, ids: Vec<EntryId>) {
-        self.state().wanted.push_back(ids);
+        self.state().wanted.push_back(Task::List(ids));
+        self.changed.notify_all();
+    }
+
+    /// Puts the details of entries before all others.
+    pub(super) fn ask(&self, ids: Vec<EntryId>) {
+        self.state().wanted.push_back(Task::Details(ids));
         self.changed.notify_all();
     }
 
@@ -110,8 +112,8 @@ impl Work {
             if state.over {
                 return None;
             }
-            if let Some(ids) = state.wanted.pop_front() {
-                return Some(Task::List(ids));
+            if let Some(task) = state.wanted.pop_front() {
+                return Some(task);
             }
             if let Some(task) = state.part() {
                 return Some(task);
@@ -153,6 +155,17 @@ pub(super) struct Reader<'a> {
     pub(super) connection: &'a Connection,
     pub(super) work: &'a Work,
     pub(super) clock: &'a dyn Clock,
+    pub(super) strings: &'a Strings<'a>,
+    pub(super) types: &'a Types<'a>,
+}
+
+/// What a thread gathers.
+#[derive(Debug)]
+struct Gathered {
+    rows: AttributeRows,
+    builder: Builder,
+    /// Users and groups whose names the client knows.
+    owners: HashSet<(u32, u32)>,
 }
 
 impl Reader<'_> {
@@ -162,12 +175,24 @@ impl Reader<'_> {
     ///
     /// The client is gone.
     pub(super) fn run(&self, phase: Phase) -> io::Result<()> {
-        let mut rows = AttributeRows::new(self.fields);
-        let mut builder = Builder::new(FORMAT);
+        let mut gathered = Gathered {
+            rows: AttributeRows::new(self.fields),
+            builder: Builder::new(FORMAT),
+            owners: HashSet::new(),
+        };
         while let Some(task) = self.work.next(phase) {
             match task {
-                Task::Range(names, range) => self.range(&names, range, &mut rows, &mut builder)?,
-                Task::List(ids) => self.list(&ids, &mut rows, &mut builder)?,
+                Task::Range(names, range) => self.range(&names, range, &mut gathered)?,
+                Task::List(ids) => {
+                    self.each(&ids, |id, name, kind| self.read(id, name, kind, &mut gathered))?;
+                    self.send(&mut gathered)?;
+                }
+                Task::Details(ids) => self.each(&ids, |id, name, kind| {
+                    let found = details(self.directory, self.types, id, name, kind);
+                    let mut builder = Builder::new(FORMAT);
+                    record::details(&found, &mut builder)?;
+                    self.connection.send(&builder)
+                })?,
             }
         }
         Ok(())
@@ -177,28 +202,27 @@ impl Reader<'_> {
         &self,
         names: &Names,
         range: std::ops::Range<u32>,
-        rows: &mut AttributeRows,
-        builder: &mut Builder,
+        gathered: &mut Gathered,
     ) -> io::Result<()> {
         let Some(view) = names.view() else { return Ok(()) };
         let mut since = self.clock.monotonic();
         for row in range {
             let Ok(index) = usize::try_from(row) else { continue };
             let kind = Kind::from_number(view.kinds[index]);
-            self.read(names.first + row, view.c_name(index), kind, rows)?;
+            self.read(names.first + row, view.c_name(index), kind, gathered)?;
             if row % 16 == 15 && self.clock.monotonic().saturating_sub(since) >= PATIENCE {
-                self.send(rows, builder)?;
+                self.send(gathered)?;
                 since = self.clock.monotonic();
             }
         }
-        self.send(rows, builder)
+        self.send(gathered)
     }
 
-    fn list(
+    /// Calls `each` with those of the entries that there are, their names and the types of the directory.
+    fn each(
         &self,
         ids: &[EntryId],
-        rows: &mut AttributeRows,
-        builder: &mut Builder,
+        mut each: impl FnMut(EntryId, &CStr, Kind) -> io::Result<()>,
     ) -> io::Result<()> {
         let names = self.work.state().names.clone();
         for id in ids {
@@ -207,19 +231,18 @@ impl Reader<'_> {
             let row = id - names.first;
             let Some(view) = names.view().filter(|_| row < names.count) else { continue };
             let Ok(index) = usize::try_from(row) else { continue };
-            let kind = Kind::from_number(view.kinds[index]);
-            self.read(*id, view.c_name(index), kind, rows)?;
+            each(*id, view.c_name(index), Kind::from_number(view.kinds[index]))?;
         }
-        self.send(rows, builder)
+        Ok(())
     }
 
-    fn send(&self, rows: &mut AttributeRows, builder: &mut Builder) -> io::Result<()> {
-        if rows.is_empty() {
+    fn send(&self, gathered: &mut Gathered) -> io::Result<()> {
+        if gathered.rows.is_empty() {
             return Ok(());
         }
-        builder.clear();
-        rows.write(builder)?;
-        self.connection.send(builder)
+        gathered.builder.clear();
+        gathered.rows.write(&mut gathered.builder)?;
+        self.connection.send(&gathered.builder)
     }
 
     /// Reads what is asked for of one entry.
@@ -228,52 +251,52 @@ impl Reader<'_> {
         id: EntryId,
         name: &CStr,
         kind: Kind,
-        rows: &mut AttributeRows,
+        gathered: &mut Gathered,
     ) -> io::Result<()> {
-        let status = match self.directory.status(name, mask(self.fields)) {
-            Ok(status) => status,
-            Err(error) => {
-                rows.push_failure(id, kind, error.raw_os_error().unwrap_or(0));
-                return Ok(());
+        // A type by name needs no look at the file.
+        let by_name_alone = self.fields == Fields::MIME_TYPE && kind != Kind::Unknown;
+        let mut known = if by_name_alone {
+            Attributes { fields: self.fields, kind, ..Attributes::default() }
+        } else {
+            match self.directory.status(name, mask(self.fields)) {
+                Ok(status) => attributes(&status, self.fields),
+                Err(error) => {
+                    let number = error.raw_os_error().unwrap_or(0);
+                    gathered.rows.push_failure(id, kind, number);
+                    return Ok(());
+                }
             }
         };
-        let mut known = attributes(&status, self.fields);
         if known.kind == Kind::Link && self.fields.contains(Fields::TARGET) {
             self.follow(name, &mut known)?;
         }
-        rows.push(id, &known);
+        if self.fields.contains(Fields::MIME_TYPE) {
+            let found = self.types.by_name(name.to_bytes(), known.kind);
+            known.mime_type = found.map_or(Ok(0), |name| self.strings.number(name.as_bytes()))?;
+        }
+        let is_new = |owners: &mut HashSet<_>| owners.insert((known.user, known.group));
+        if self.fields.contains(Fields::OWNER_NAMES) && is_new(&mut gathered.owners) {
+            self.strings.owner(OwnerKind::User, known.user)?;
+            self.strings.owner(OwnerKind::Group, known.group)?;
+        }
+        gathered.rows.push(id, &known);
         Ok(())
     }
 
     fn follow(&self, name: &CStr, known: &mut Attributes) -> io::Result<()> {
         if let Ok(target) = self.directory.target(name) {
-            known.target = self.string(&target)?;
+            known.target = self.strings.number(&target)?;
         }
         let wanted = StatxFlags::TYPE | StatxFlags::MODE;
         known.target_mode =
             self.directory.target_status(name, wanted).map_or(0, |status| status.stx_mode);
         Ok(())
     }
-
-    /// The number of a string; the client knows it before anything that speaks of it.
-    fn string(&self, string: &[u8]) -> io::Result<StringId> {
-        let mut strings = self.work.strings.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(number) = strings.numbers.get(string) {
-            return Ok(*number);
-        }
-        let number = u32::try_from(strings.numbers.len() + 1).unwrap_or(0);
-        strings.numbers.insert(string.into(), number);
-        strings.rows.push(string)?;
-        let mut builder = Builder::new(FORMAT);
-        strings.rows.write(number, &mut builder)?;
-        self.connection.send(&builder)?;
-        Ok(number)
-    }
 }
 
 /// What to ask the file system for.
 pub(super) fn mask(fields: Fields) -> StatxFlags {
-    const MASKS: [(Fields, StatxFlags); 10] = [
+    const MASKS: [(Fields, StatxFlags); 11] = [
         (Fields::SIZE, StatxFlags::SIZE),
         (Fields::MODE, StatxFlags::MODE),
         (Fields::OWNER, StatxFlags::UID.union(StatxFlags::GID)),
@@ -284,6 +307,7 @@ pub(super) fn mask(fields: Fields) -> StatxFlags {
         (Fields::INODE, StatxFlags::INO),
         (Fields::LINKS, StatxFlags::NLINK),
         (Fields::BLOCKS, StatxFlags::BLOCKS),
+        (Fields::OWNER_NAMES, StatxFlags::UID.union(StatxFlags::GID)),
     ];
     let asked = MASKS.into_iter().filter(|(field, _)| fields.contains(*field));
     asked.fold(StatxFlags::TYPE, |mask, (_, flags)| mask | flags)

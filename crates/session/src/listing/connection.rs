@@ -131,9 +131,22 @@ impl Connection {
     ///
     /// `WouldBlock` if there is no room, `BrokenPipe` if the other end is gone.
     pub fn want(&self, ids: &[EntryId]) -> io::Result<()> {
+        self.send_ids(tag::WANT, ids)
+    }
+
+    /// Asks for the details of these. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::want`].
+    pub fn ask_details(&self, ids: &[EntryId]) -> io::Result<()> {
+        self.send_ids(tag::ASK_DETAILS, ids)
+    }
+
+    fn send_ids(&self, tag: u32, ids: &[EntryId]) -> io::Result<()> {
         for ids in ids.chunks(1024) {
             let mut builder = Builder::new(FORMAT);
-            builder.record(tag::WANT, |bytes| ids.iter().for_each(|id| put_u32(bytes, *id)))?;
+            builder.record(tag, |bytes| ids.iter().for_each(|id| put_u32(bytes, *id)))?;
             socket::send(&self.0, builder.bytes(), None, Full::Fail)?;
         }
         Ok(())

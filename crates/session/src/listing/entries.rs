@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use store::stream::Chunk;
 
+use super::details::Details;
 use super::entry::{Attributes, EntryFailure, EntryId, Kind, StringId};
 use super::error::{Failure, Fault};
 use super::fields::Fields;
 use super::record::{
-    AttributeView, NameView, OwnerKind, RenamedView, StringView, done_of, failure_of, owners_of,
-    removed_of, tag,
+    AttributeView, NameView, OwnerKind, RenamedView, StringView, details_of, done_of, failure_of,
+    owners_of, removed_of, tag,
 };
 use super::request::Limits;
 
@@ -93,6 +94,8 @@ pub enum Update {
     Removed(Box<[EntryId]>),
     /// These have another name.
     Renamed(Box<[EntryId]>),
+    /// What was asked of a single entry.
+    Details(Details),
     /// Something about the directory itself went wrong.
     Failed(Failure),
     /// Everything was read once, in this many names. More may come for a listing that is followed.
@@ -220,6 +223,7 @@ impl Entries {
                 tag::REMOVED => Some(self.take_removed(record.payload)?),
                 tag::RENAMED => Some(self.take_renamed(record.payload)?),
                 tag::FAILURE => Some(Update::Failed(failure_of(record.payload)?)),
+                tag::DETAILS => Some(self.take_details(record.payload)?),
                 tag::DONE => Some(self.take_done(record.payload)?),
                 tag => return Err(Fault::Unexpected { tag }),
             };
@@ -360,6 +364,14 @@ impl Entries {
             ids.push(id);
         }
         Ok(Update::Renamed(ids.into_boxed_slice()))
+    }
+
+    fn take_details(&self, payload: &[u8]) -> Result<Update, Fault> {
+        let details = details_of(payload)?;
+        if details.id >= self.len() {
+            return Err(Fault::NoEntry { id: details.id });
+        }
+        Ok(Update::Details(details))
     }
 
     fn take_done(&self, payload: &[u8]) -> Result<Update, Fault> {

@@ -6,10 +6,12 @@
 
 mod attributes;
 mod connection;
+mod details;
 mod entries;
 mod entry;
 mod error;
 mod fields;
+mod intern;
 pub mod model;
 pub mod record;
 mod repeats;
@@ -19,6 +21,7 @@ mod start;
 mod worker;
 
 pub use connection::{Connection, Message};
+pub use details::Details;
 pub use entries::{Entries, Ids, Update};
 pub use entry::{Attributes, EntryFailure, EntryId, Kind, StringId, Timestamp};
 pub use error::{Failure, Fault, ListingError, Step};
@@ -176,6 +179,18 @@ impl Listing {
     pub fn want(&mut self, ids: &[EntryId]) -> Result<(), ListingError> {
         let Some(connection) = &self.connection else { return Ok(()) };
         let sent = connection.want(ids);
+        sent.map_err(|source| ListingError::Disconnected { path: self.path.clone(), source })
+    }
+
+    /// Asks for what is not looked up for all: access lists, the mark "hidden", the type by contents. It arrives as
+    /// [`Update::Details`], for each entry that there is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Listing::want`].
+    pub fn ask_details(&mut self, ids: &[EntryId]) -> Result<(), ListingError> {
+        let Some(connection) = &self.connection else { return Ok(()) };
+        let sent = connection.ask_details(ids);
         sent.map_err(|source| ListingError::Disconnected { path: self.path.clone(), source })
     }
 

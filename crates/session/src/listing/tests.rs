@@ -142,6 +142,8 @@ fn entries_that_vanish_or_may_not_be_seen_are_told_one_by_one() {
         connection: &there,
         work: &work,
         clock: &clock,
+        strings: &intern::Strings::new(&there),
+        types: &details::Types::of(&request),
     };
     reader.run(attributes::Phase::First).unwrap();
     let mut entries = Entries::new(Limits::default());
@@ -170,4 +172,66 @@ fn what_is_wanted_comes_before_the_rest_and_again_after_the_end() {
     assert!(matches!(update, Some(Update::Attributes(ids)) if ids.iter().eq([id])));
     assert_eq!(listing.attributes(id).unwrap().size, 77);
     assert_eq!(listing.attributes((id + 1) % 3000).unwrap().size, 0);
+}
+
+#[test]
+fn owners_targets_and_types_are_told_once_each() {
+    let dir = tree(3);
+    let database = tempfile::tempdir().unwrap();
+    let file = |dir: &Path, name: &str, bytes: &[u8]| {
+        let path = dir.join(name);
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+        std::io::Write::write_all(&mut file, bytes).unwrap();
+    };
+    file(database.path(), "globs2", b"50:text/x-one:*.one\n");
+    file(database.path(), "magic", b"MIME-Magic\0\n[50:a/magic]\n>0=\0\x02MM\n");
+    file(dir.path(), "x.one", b"");
+    file(dir.path(), "y.ONE", b"");
+    file(dir.path(), "by contents", b"MM rest");
+    file(dir.path(), "text", b"some text\n");
+    for link in ["first", "second"] {
+        std::os::unix::fs::symlink("x.one", dir.path().join(link)).unwrap();
+    }
+    std::os::unix::fs::symlink("nowhere", dir.path().join("broken")).unwrap();
+    let fields = Fields::OWNER_NAMES | Fields::TARGET | Fields::MIME_TYPE;
+    let mut request = Request::of(dir.path()).with_fields(fields);
+    request.mime_directories = vec![database.path().to_owned()];
+    let mut listing = Listing::in_process(&request).unwrap();
+    assert_eq!(listing.finish().unwrap(), []);
+    let ids: BTreeMap<Vec<u8>, EntryId> =
+        (0..listing.len()).map(|id| (listing.name(id).to_vec(), id)).collect();
+    let known = |name: &str| listing.attributes(ids[name.as_bytes()]).unwrap();
+    let entries = listing.entries();
+    let text = |id| entries.string(id).map(|text| String::from_utf8_lossy(text).into_owned());
+    assert_eq!(text(known("x.one").mime_type).unwrap(), "text/x-one");
+    assert_eq!(known("x.one").mime_type, known("y.ONE").mime_type);
+    assert_eq!((known("text").mime_type, text(0)), (0, None));
+    assert_eq!(text(known("first").mime_type).unwrap(), "inode/symlink");
+    assert_eq!(text(known("first").target).unwrap(), "x.one");
+    assert_eq!(known("first").target, known("second").target);
+    assert_eq!(Kind::from_mode(known("first").target_mode), Kind::File);
+    assert_eq!(
+        (text(known("broken").target).unwrap(), known("broken").target_mode),
+        ("nowhere".into(), 0)
+    );
+    let owner = std::fs::metadata(dir.path().join("x.one")).unwrap();
+    assert_eq!(known("x.one").user, owner.uid());
+    assert_eq!(entries.user_name(owner.uid()), sys::account::user_name(owner.uid()).as_deref());
+    assert_eq!(entries.group_name(owner.gid()), sys::account::group_name(owner.gid()).as_deref());
+    assert_eq!(entries.user_name(4_000_123_456), None);
+
+    let expected = [
+        ("by contents", "a/magic"),
+        ("text", "text/plain"),
+        ("entry 0", "application/x-zerosize"),
+        ("first", "inode/symlink"),
+        ("x.one", "text/x-one"),
+    ];
+    let asked: Vec<_> = expected.iter().map(|(name, _)| ids[name.as_bytes()]).collect();
+    listing.ask_details(&asked).unwrap();
+    for (name, mime_type) in expected {
+        let Some(Update::Details(found)) = listing.next(None).unwrap() else { panic!("{name}") };
+        assert_eq!((found.id, &*found.mime_type), (ids[name.as_bytes()], mime_type));
+        assert!(!found.has_access_list && !found.has_default_list);
+    }
 }

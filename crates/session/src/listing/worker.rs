@@ -9,8 +9,10 @@ use sys::dir::Directory;
 
 use super::attributes::{Phase, Reader, Work};
 use super::connection::Connection;
+use super::details::Types;
 use super::error::{Failure, Step};
 use super::fields::Fields;
+use super::intern::Strings;
 use super::record::{FORMAT, done, failure, request_of, tag, wanted_of};
 use super::request::{Request, Threads};
 use super::scan::Scan;
@@ -73,8 +75,10 @@ fn listen(connection: &Connection, work: &Work) {
             let Some(message) = connection.receive()? else { continue };
             let message = message.map_err(invalid)?;
             for record in message.chunk().records().map_err(invalid)? {
-                if record.tag == tag::WANT {
-                    work.want(wanted_of(record.payload).map_err(invalid)?);
+                match record.tag {
+                    tag::WANT => work.want(wanted_of(record.payload).map_err(invalid)?),
+                    tag::ASK_DETAILS => work.ask(wanted_of(record.payload).map_err(invalid)?),
+                    _ => return Err(io::ErrorKind::InvalidData.into()),
                 }
             }
         }
@@ -102,8 +106,21 @@ fn list(
         }
     };
     // Without any field, only entries whose type the directory does not tell are looked at.
-    let fields = if request.fields.is_empty() { Fields::KIND } else { request.fields };
-    let reader = Reader { directory: &directory, fields, connection, work, clock };
+    let fields = match request.fields {
+        Fields::NONE => Fields::KIND,
+        fields if fields.contains(Fields::OWNER_NAMES) => fields | Fields::OWNER,
+        fields => fields,
+    };
+    let (strings, types) = (Strings::new(connection), Types::of(request));
+    let reader = Reader {
+        directory: &directory,
+        fields,
+        connection,
+        work,
+        clock,
+        strings: &strings,
+        types: &types,
+    };
     thread::scope(|scope| {
         let mut helpers = Vec::new();
         let scan = Scan { directory: &directory, request, connection, clock };

@@ -14,7 +14,9 @@ pub use names::{NameRows, renamed};
 pub(super) use names::{NameView, RenamedView};
 pub use request::request_of;
 pub(super) use request::{request, wanted_of};
-pub(super) use small::{OwnerKind, done_of, failure_of, owners_of, removed_of};
+pub(super) use small::{
+    Owner, OwnerKind, details, details_of, done_of, failure_of, owners, owners_of, removed_of,
+};
 pub use small::{done, failure, removed};
 pub(super) use strings::{StringRows, StringView};
 
@@ -41,8 +43,12 @@ pub(super) mod tag {
     pub(in super::super) const RENAMED: u32 = 7;
     /// Everything was read once.
     pub(in super::super) const DONE: u32 = 8;
+    /// What is known of a single entry.
+    pub(in super::super) const DETAILS: u32 = 9;
     /// What to list; from the one who asks.
     pub(in super::super) const REQUEST: u32 = 32;
     /// Whose attributes are wanted first; from the one who asks.
     pub(in super::super) const WANT: u32 = 33;
+    /// Whose details are wanted; from the one who asks.
+    pub(in super::super) const ASK_DETAILS: u32 = 34;
 }

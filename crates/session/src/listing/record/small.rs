@@ -9,6 +9,7 @@ use store::stream::Builder;
 
 use super::bytes::{Parts, put_u32, u32_of};
 use super::tag;
+use crate::listing::details::Details;
 use crate::listing::entry::{EntryId, StringId};
 use crate::listing::error::{Failure, Fault, Step};
 
@@ -40,6 +41,17 @@ pub(in crate::listing) fn owners_of(payload: &[u8]) -> Result<Vec<Owner>, Fault>
         Ok(Owner { kind, number: u32_of(row, 1), name: u32_of(row, 2) })
     };
     rows.iter().map(owner).collect()
+}
+
+/// Adds the record of these names.
+pub(in crate::listing) fn owners(owners: &[Owner], to: &mut Builder) -> io::Result<()> {
+    to.record(tag::OWNERS, |bytes| {
+        for owner in owners {
+            put_u32(bytes, u32::from(owner.kind == OwnerKind::Group));
+            put_u32(bytes, owner.number);
+            put_u32(bytes, owner.name);
+        }
+    })
 }
 
 /// Adds the record that the directory itself failed.
@@ -100,4 +112,36 @@ pub(in crate::listing) fn done_of(payload: &[u8]) -> Result<Done, Fault> {
     let entries = parts.number()?;
     parts.end()?;
     Ok(Done { entries })
+}
+
+/// Adds the record of what is known of a single entry.
+pub(in crate::listing) fn details(details: &Details, to: &mut Builder) -> io::Result<()> {
+    let bit = |is: bool, bit: u32| if is { bit } else { 0 };
+    let flags = bit(details.has_access_list, 1)
+        | bit(details.has_default_list, 2)
+        | bit(details.is_hidden.is_some(), 4)
+        | bit(details.is_hidden == Some(true), 8);
+    to.record(tag::DETAILS, |bytes| {
+        put_u32(bytes, details.id);
+        put_u32(bytes, flags);
+        bytes.extend_from_slice(details.mime_type.as_bytes());
+    })
+}
+
+pub(in crate::listing) fn details_of(payload: &[u8]) -> Result<Details, Fault> {
+    let mut parts = Parts::of(payload, "details");
+    let id = parts.number()?;
+    let flags = parts.number()?;
+    if flags >= 16 {
+        return Err(Fault::Value { record: "details", what: "flag" });
+    }
+    let mime_type = std::str::from_utf8(parts.rest());
+    let mime_type = mime_type.map_err(|_| Fault::Value { record: "details", what: "type" })?;
+    Ok(Details {
+        id,
+        has_access_list: flags & 1 != 0,
+        has_default_list: flags & 2 != 0,
+        is_hidden: (flags & 4 != 0).then_some(flags & 8 != 0),
+        mime_type: mime_type.into(),
+    })
 }
