@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use unjank_session::apps::associations::{Associations, Reason, Verdict};
+use unjank_session::apps::associations::{Associations, Reason, Verdict, explain};
 use unjank_session::apps::installed::Installed;
 use unjank_session::apps::place::Places;
 use unjank_session::mime_types::MimeTypes;
@@ -180,7 +180,8 @@ fn defaults_are_those_of_glib_on_made_up_machines() {
         let associations = Associations::read(&machine.places, &types);
         let installed = Installed::scan(&machine.places);
         for mime_type in TYPES.iter().chain(&["text/x-a-old"]) {
-            let steps = associations.explain(&types.lineage(mime_type), &installed);
+            let lineage = types.lineage(mime_type);
+            let steps = explain(&lineage, |name| associations.claims(name), &installed);
             let ours = steps.iter().find(|step| step.verdict == Verdict::Chosen);
             let theirs = machine.gio(mime_type);
             let id = ours.map(|step| step.claim.id.to_string());
@@ -214,8 +215,13 @@ fn a_deleted_application_is_no_default() {
     let types = MimeTypes::read(machine.places.data());
     let associations = Associations::read(&machine.places, &types);
     let installed = Installed::scan(&machine.places);
-    let decided = associations.default_for(&types.lineage("image/x-z"), &installed).unwrap();
-    assert_eq!(&*decided.claim.id, "y.desktop");
-    assert_eq!(associations.files()[decided.claim.file], machine.places.user_choices().unwrap());
+    let lineage = types.lineage("image/x-z");
+    let steps = explain(&lineage, |name| associations.claims(name), &installed);
+    let decided = steps.iter().find(|step| step.verdict == Verdict::Chosen).unwrap();
+    assert_eq!(decided.claim.id, "y.desktop");
+    assert_eq!(
+        associations.files()[usize::try_from(decided.claim.file).unwrap()],
+        machine.places.user_choices().unwrap()
+    );
     assert_eq!(decided.claim.line, 2);
 }

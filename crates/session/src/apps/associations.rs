@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::entries;
-use super::installed::Installed;
 use super::place::{Holds, Places};
 use crate::mime_types::MimeTypes;
 
@@ -26,41 +25,38 @@ pub enum Reason {
 }
 
 /// A line that names an application for a type.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Claim {
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Claim<'a> {
     /// The identifier of the application, as `org.kde.kate.desktop`.
-    pub id: Box<str>,
+    pub id: &'a str,
     /// What the line says of it.
     pub reason: Reason,
-    /// An index into [`Associations::files`].
-    pub file: usize,
+    /// Which application directory says it, 0 for the one that counts most; none for a directory of configuration.
+    pub level: Option<u32>,
+    /// An index into the list of files.
+    pub file: u32,
     /// The line, from 1.
     pub line: u32,
 }
 
-/// What one directory says of one type.
-#[derive(Clone, Debug, Default)]
-struct Sayings {
-    defaults: Vec<Claim>,
-    added: Vec<Claim>,
-    removed: Vec<Claim>,
-}
-
-/// What one directory says.
+/// A claim that is kept.
 #[derive(Clone, Debug)]
-struct Level {
-    directory: PathBuf,
-    holds: Holds,
-    /// Which application directory it is, as [`Installed`] counts them; none for configuration.
-    applications: Option<usize>,
-    by_type: HashMap<String, Sayings>,
+struct Kept {
+    id: Box<str>,
+    reason: Reason,
+    /// The place of its directory among all directories.
+    directory: usize,
+    level: Option<u32>,
+    file: u32,
+    line: u32,
 }
 
 /// All that is said of which application opens what.
 #[derive(Clone, Debug, Default)]
 pub struct Associations {
-    levels: Vec<Level>,
+    by_type: HashMap<String, Vec<Kept>>,
     files: Vec<PathBuf>,
+    looked_for: Vec<PathBuf>,
     /// Files that are there and could not be used, with the reason.
     unusable: Vec<(PathBuf, String)>,
 }
@@ -72,7 +68,7 @@ pub enum Verdict {
     Chosen,
     /// An earlier claim decided.
     Later,
-    /// Its application is not installed, or hidden.
+    /// Its application is not installed, or cannot be started.
     NotInstalled,
     /// A directory that counts more removed it.
     RemovedBefore,
@@ -83,169 +79,75 @@ pub enum Verdict {
 }
 
 /// A claim with what became of it, for a person who asks why.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Step {
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Step<'a> {
     /// The type for which it was asked: the one wanted or one of its parents.
-    pub mime_type: String,
+    pub mime_type: &'a str,
     /// The claim.
-    pub claim: Claim,
+    pub claim: Claim<'a>,
     /// What became of it.
     pub verdict: Verdict,
 }
 
-impl Associations {
-    /// Reads what the directories of `places` say; a file that is not there says nothing.
-    #[must_use]
-    pub fn read(places: &Places, types: &MimeTypes) -> Associations {
-        let mut all = Associations::default();
-        let mut applications = 0..;
-        for directory in places.directories() {
-            let holds_applications = directory.holds == Holds::Applications;
-            let mut level = Level {
-                directory: directory.path.clone(),
-                holds: directory.holds,
-                applications: holds_applications.then(|| applications.next()).flatten(),
-                by_type: HashMap::new(),
-            };
-            for desktop in &places.desktops {
-                // A name from the environment must stay in the directory.
-                if !desktop.contains('/') {
-                    let name = format!("{desktop}-mimeapps.list");
-                    all.read_file(&mut level, &name, &[DEFAULTS], types);
-                }
-            }
-            all.read_file(&mut level, "mimeapps.list", &[ADDED, REMOVED, DEFAULTS], types);
-            if holds_applications {
-                all.read_file(&mut level, "defaults.list", &[DEFAULTS], types);
-                all.read_file(&mut level, "mimeinfo.cache", &[DECLARED], types);
-            }
-            all.levels.push(level);
-        }
-        all
-    }
+/// What has to be known of applications to decide.
+pub trait Apps {
+    /// Says whether an application is there and can be started.
+    fn is_usable(&self, id: &str) -> bool;
 
-    fn read_file(
-        &mut self,
-        level: &mut Level,
-        name: &str,
-        groups: &[(&str, Reason)],
-        types: &MimeTypes,
-    ) {
-        let path = level.directory.join(name);
-        let bytes = match read_bounded(&path) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return,
-            Err(reason) => return self.unusable.push((path, reason)),
-        };
-        let Ok(text) = str::from_utf8(&bytes) else {
-            return self.unusable.push((path, "not UTF-8 text".to_owned()));
-        };
-        let file = self.files.len();
-        self.files.push(path);
-        for (group, reason) in groups {
-            for entry in entries::group(text, group).filter(|entry| entry.locale.is_none()) {
-                let mime_type = types.canonical(entry.key).to_owned();
-                let sayings = level.by_type.entry(mime_type).or_default();
-                let claims = entry.list().map(|id| Claim {
-                    id: id.as_ref().into(),
-                    reason: *reason,
-                    file,
-                    line: entry.line,
-                });
-                sayings.take(claims);
+    /// Says whether an application directory that counts more than `level` has a file of this identifier.
+    fn is_masked(&self, id: &str, level: u32) -> bool;
+}
+
+/// Goes through all claims on the types of `lineage` in order, and returns each with what became of it; the one with [`Verdict::Chosen`] is the default.
+///
+/// `claims` returns the claims on one type, those of the directory that counts most first, each directory's defaults, added and removed ones together.
+/// An application that a directory has is masked by a file of the same name in one that counts more: what the directory says of it does not count, but for defaults.
+pub fn explain<'a, C: IntoIterator<Item = Claim<'a>>>(
+    lineage: &'a [impl AsRef<str>],
+    claims: impl Fn(&'a str) -> C,
+    apps: &dyn Apps,
+) -> Vec<Step<'a>> {
+    let mut walk = Walk { apps, removed: Vec::new(), is_decided: false, steps: Vec::new() };
+    for mime_type in lineage {
+        let mime_type = mime_type.as_ref();
+        let claims: Vec<Claim<'a>> = claims(mime_type).into_iter().collect();
+        let mut seen = Vec::new();
+        let defaults = claims.iter().filter(|claim| claim.reason == Reason::Default);
+        defaults.for_each(|claim| walk.candidate(mime_type, *claim, &mut seen));
+        for claim in claims.iter().filter(|claim| claim.reason != Reason::Default) {
+            let is_masked = claim.level.is_some_and(|level| apps.is_masked(claim.id, level));
+            let is_removed = walk.removed.contains(&claim.id);
+            match claim.reason {
+                Reason::Removed if is_masked || is_removed || seen.contains(&claim.id) => {}
+                Reason::Removed => {
+                    walk.removed.push(claim.id);
+                    walk.step(mime_type, *claim, Verdict::Removes);
+                }
+                _ if is_masked => walk.step(mime_type, *claim, Verdict::Masked),
+                _ if is_removed => walk.step(mime_type, *claim, Verdict::RemovedBefore),
+                _ => walk.candidate(mime_type, *claim, &mut seen),
             }
         }
     }
-
-    /// Returns the files that were read, in the order of precedence.
-    #[must_use]
-    pub fn files(&self) -> &[PathBuf] {
-        &self.files
-    }
-
-    /// Returns the files that are there and could not be used, with the reason.
-    #[must_use]
-    pub fn unusable(&self) -> &[(PathBuf, String)] {
-        &self.unusable
-    }
-
-    /// Returns every type of which something is said.
-    #[must_use]
-    pub fn types(&self) -> Vec<&str> {
-        let mut all: Vec<&str> =
-            self.levels.iter().flat_map(|l| l.by_type.keys()).map(String::as_str).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
-    /// Goes through all claims on the types of `lineage` in order, and returns each with what became of it; the first [`Verdict::Chosen`] is the default.
-    ///
-    /// `installed` says whether an application can be used.
-    #[must_use]
-    pub fn explain(&self, lineage: &[String], installed: &Installed) -> Vec<Step> {
-        let mut walk =
-            Walk { installed, removed: Vec::new(), is_decided: false, steps: Vec::new() };
-        for mime_type in lineage {
-            let levels = || {
-                self.levels.iter().filter_map(|l| Some((l.applications, l.by_type.get(mime_type)?)))
-            };
-            let mut seen = Vec::new();
-            for claim in levels().flat_map(|(_, said)| &said.defaults) {
-                walk.candidate(mime_type, claim, &mut seen);
-            }
-            for (level, said) in levels() {
-                let masked = |claim: &Claim| {
-                    level.is_some_and(|level| installed.is_masked(&claim.id, level))
-                };
-                for claim in &said.added {
-                    if masked(claim) {
-                        walk.step(mime_type, claim, Verdict::Masked);
-                    } else if walk.removed.contains(&&*claim.id) {
-                        walk.step(mime_type, claim, Verdict::RemovedBefore);
-                    } else {
-                        walk.candidate(mime_type, claim, &mut seen);
-                    }
-                }
-                for claim in said.removed.iter().filter(|claim| !masked(claim)) {
-                    if !walk.removed.contains(&&*claim.id) && !seen.contains(&&*claim.id) {
-                        walk.removed.push(&claim.id);
-                        walk.step(mime_type, claim, Verdict::Removes);
-                    }
-                }
-            }
-        }
-        walk.steps
-    }
-
-    /// Returns the default application of a type with the claim that decided.
-    #[must_use]
-    pub fn default_for(&self, lineage: &[String], installed: &Installed) -> Option<Step> {
-        self.explain(lineage, installed).into_iter().find(|step| step.verdict == Verdict::Chosen)
-    }
-
-    /// Returns the directories that were looked at, in the order of precedence, with what they may hold.
-    pub fn directories(&self) -> impl Iterator<Item = (&Path, Holds)> {
-        self.levels.iter().map(|level| (&*level.directory, level.holds))
-    }
+    walk.steps
 }
 
 /// A walk through the claims, from the one that counts most to the one that counts least.
-struct Walk<'a> {
-    installed: &'a Installed,
+struct Walk<'a, 'b> {
+    apps: &'b dyn Apps,
     removed: Vec<&'a str>,
     is_decided: bool,
-    steps: Vec<Step>,
+    steps: Vec<Step<'a>>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Walk<'a, '_> {
     /// Takes a claim that may decide, unless its application was a candidate for this type before.
-    fn candidate(&mut self, mime_type: &str, claim: &'a Claim, seen: &mut Vec<&'a str>) {
-        if seen.contains(&&*claim.id) {
+    fn candidate(&mut self, mime_type: &'a str, claim: Claim<'a>, seen: &mut Vec<&'a str>) {
+        if seen.contains(&claim.id) {
             return;
         }
-        seen.push(&claim.id);
-        let verdict = if self.installed.usable(&claim.id).is_none() {
+        seen.push(claim.id);
+        let verdict = if !self.apps.is_usable(claim.id) {
             Verdict::NotInstalled
         } else if self.is_decided {
             Verdict::Later
@@ -256,8 +158,128 @@ impl<'a> Walk<'a> {
         self.step(mime_type, claim, verdict);
     }
 
-    fn step(&mut self, mime_type: &str, claim: &Claim, verdict: Verdict) {
-        self.steps.push(Step { mime_type: mime_type.to_owned(), claim: claim.clone(), verdict });
+    fn step(&mut self, mime_type: &'a str, claim: Claim<'a>, verdict: Verdict) {
+        self.steps.push(Step { mime_type, claim, verdict });
+    }
+}
+
+impl Associations {
+    /// Reads what the directories of `places` say; a file that is not there says nothing.
+    #[must_use]
+    pub fn read(places: &Places, types: &MimeTypes) -> Associations {
+        let mut all = Associations::default();
+        let mut level = 0..;
+        for (directory, place) in places.directories().iter().enumerate() {
+            let is_for_apps = place.holds == Holds::Applications;
+            let level = is_for_apps.then(|| level.next()).flatten();
+            let mut reader = Reading { all: &mut all, types, path: &place.path, directory, level };
+            for desktop in &places.desktops {
+                // A name from the environment must stay in the directory.
+                if !desktop.contains('/') {
+                    reader.file(&format!("{desktop}-mimeapps.list"), &[DEFAULTS]);
+                }
+            }
+            reader.file("mimeapps.list", &[ADDED, REMOVED, DEFAULTS]);
+            if is_for_apps {
+                reader.file("defaults.list", &[DEFAULTS]);
+                reader.file("mimeinfo.cache", &[DECLARED]);
+            }
+        }
+        for claims in all.by_type.values_mut() {
+            // Removed ones after the others of their directory; the sort keeps the order otherwise.
+            claims.sort_by_key(|claim| (claim.directory, claim.reason == Reason::Removed));
+        }
+        all
+    }
+
+    /// Returns the files that were read, in the order of precedence.
+    #[must_use]
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// Returns the files that would be read if they were there, those that are included.
+    #[must_use]
+    pub fn looked_for(&self) -> &[PathBuf] {
+        &self.looked_for
+    }
+
+    /// Returns the files that are there and could not be used, with the reason.
+    #[must_use]
+    pub fn unusable(&self) -> &[(PathBuf, String)] {
+        &self.unusable
+    }
+
+    /// Returns every type of which something is said, sorted.
+    #[must_use]
+    pub fn types(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = self.by_type.keys().map(String::as_str).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Returns the claims on one type, in the order that [`explain`] wants.
+    pub fn claims(&self, mime_type: &str) -> impl Iterator<Item = Claim<'_>> {
+        self.by_type.get(mime_type).into_iter().flatten().map(|kept| Claim {
+            id: &kept.id,
+            reason: kept.reason,
+            level: kept.level,
+            file: kept.file,
+            line: kept.line,
+        })
+    }
+}
+
+/// The reading of one directory.
+struct Reading<'a> {
+    all: &'a mut Associations,
+    types: &'a MimeTypes,
+    path: &'a Path,
+    directory: usize,
+    level: Option<u32>,
+}
+
+impl Reading<'_> {
+    fn file(&mut self, name: &str, groups: &[(&str, Reason)]) {
+        let path = self.path.join(name);
+        self.all.looked_for.push(path.clone());
+        let bytes = match read_bounded(&path) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return,
+            Err(reason) => return self.all.unusable.push((path, reason)),
+        };
+        let Ok(text) = str::from_utf8(&bytes) else {
+            return self.all.unusable.push((path, "not UTF-8 text".to_owned()));
+        };
+        let file = u32::try_from(self.all.files.len()).unwrap_or(u32::MAX);
+        self.all.files.push(path);
+        for (group, reason) in groups {
+            for entry in entries::group(text, group).filter(|entry| entry.locale.is_none()) {
+                let mime_type = self.types.canonical(entry.key);
+                let claims = self.all.by_type.entry(mime_type.to_owned()).or_default();
+                for id in entry.list() {
+                    let kept = Kept {
+                        id: id.as_ref().into(),
+                        reason: *reason,
+                        directory: self.directory,
+                        level: self.level,
+                        file,
+                        line: entry.line,
+                    };
+                    if !claims.iter().any(|known| known.settles(&kept)) {
+                        claims.push(kept);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// Says whether this claim leaves nothing to a later one of its directory: what a directory says first of an application stands.
+    fn settles(&self, later: &Kept) -> bool {
+        let same = self.directory == later.directory && self.id == later.id;
+        same && (self.reason == Reason::Default) == (later.reason == Reason::Default)
     }
 }
 
@@ -265,23 +287,6 @@ const ADDED: (&str, Reason) = ("Added Associations", Reason::Added);
 const REMOVED: (&str, Reason) = ("Removed Associations", Reason::Removed);
 const DEFAULTS: (&str, Reason) = ("Default Applications", Reason::Default);
 const DECLARED: (&str, Reason) = ("MIME Cache", Reason::Declared);
-
-impl Sayings {
-    /// Takes what a line says. What an earlier line of the directory said of an application stands.
-    fn take(&mut self, claims: impl Iterator<Item = Claim>) {
-        for claim in claims {
-            let (list, opposite) = match claim.reason {
-                Reason::Default => (&mut self.defaults, None),
-                Reason::Added | Reason::Declared => (&mut self.added, Some(&self.removed)),
-                Reason::Removed => (&mut self.removed, Some(&self.added)),
-            };
-            let known = |all: &[Claim]| all.iter().any(|other| other.id == claim.id);
-            if !known(list) && !opposite.is_some_and(|all| known(all)) {
-                list.push(claim);
-            }
-        }
-    }
-}
 
 /// Reads a file; none if it is not there, a reason if it cannot be used.
 pub(super) fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, String> {

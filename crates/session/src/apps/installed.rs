@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::associations::read_bounded;
+use super::associations::{Apps, read_bounded};
 use super::desktop::{DesktopFile, Group, id_of};
 use super::place::Places;
 
@@ -20,7 +20,7 @@ pub struct Found {
     /// Its path.
     pub path: PathBuf,
     /// Which application directory it is below, 0 for the one that counts most.
-    pub level: usize,
+    pub level: u32,
 }
 
 /// All desktop files of the application directories, by identifier.
@@ -49,13 +49,13 @@ impl Installed {
     #[must_use]
     pub fn scan(places: &Places) -> Installed {
         let mut installed = Installed { by_id: HashMap::new(), program_path: places.path.clone() };
-        for (level, directory) in places.application_directories().enumerate() {
+        for (directory, level) in places.application_directories().zip(0_u32..) {
             installed.scan_below(&directory.path, Path::new(""), level, DEPTH);
         }
         installed
     }
 
-    fn scan_below(&mut self, root: &Path, below: &Path, level: usize, depth: usize) {
+    fn scan_below(&mut self, root: &Path, below: &Path, level: u32, depth: usize) {
         let Some(depth) = depth.checked_sub(1) else { return };
         // A directory that is not there has no applications.
         let Ok(entries) = std::fs::read_dir(root.join(below)) else { return };
@@ -74,12 +74,6 @@ impl Installed {
     #[must_use]
     pub fn all(&self, id: &str) -> &[Found] {
         self.by_id.get(id).map_or(&[], Vec::as_slice)
-    }
-
-    /// Says whether an application directory that counts more than `level` has a file of this identifier.
-    #[must_use]
-    pub fn is_masked(&self, id: &str, level: usize) -> bool {
-        self.all(id).iter().any(|found| found.level < level)
     }
 
     /// Returns every identifier with its files.
@@ -101,6 +95,16 @@ impl Installed {
             Ok(file) => usable(file.main(), &self.program_path),
             Err(_) => Usable::NotAnApplication,
         }
+    }
+}
+
+impl Apps for Installed {
+    fn is_usable(&self, id: &str) -> bool {
+        self.usable(id).is_some()
+    }
+
+    fn is_masked(&self, id: &str, level: u32) -> bool {
+        self.all(id).iter().any(|found| found.level < level)
     }
 }
 
