@@ -3,6 +3,7 @@
 pub mod apps;
 pub mod clock;
 pub mod collation;
+pub mod index;
 pub mod languages;
 pub mod listing;
 pub mod mime;

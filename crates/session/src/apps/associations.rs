@@ -289,7 +289,7 @@ const DEFAULTS: (&str, Reason) = ("Default Applications", Reason::Default);
 const DECLARED: (&str, Reason) = ("MIME Cache", Reason::Declared);
 
 /// Reads a file; none if it is not there, a reason if it cannot be used.
-pub(super) fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, String> {
+pub(crate) fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, String> {
     use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;
     // A pipe of that name must not make us wait.

@@ -1,0 +1,68 @@
+//! An application's record: its desktop file in one language.
+
+use std::path::Path;
+
+use super::identity::Identity;
+use super::record::Builder;
+use crate::apps::desktop::DesktopFile;
+use crate::languages::Languages;
+
+/// The identifier, as `org.kde.kate.desktop`.
+pub const ID: &str = ".id";
+/// Which application directory it is below, 0 for the one that counts most.
+pub const LEVEL: &str = ".level";
+/// The actions: of each the identifier, the name and the command, one list.
+pub const ACTIONS: &str = ".actions";
+
+/// Keys of the specification that hold lists.
+const LISTS: [&str; 7] =
+    ["Categories", "MimeType", "OnlyShowIn", "NotShowIn", "Actions", "Implements", "Keywords"];
+
+/// Keys that hold a truth.
+const TRUTHS: [&str; 8] = [
+    "Hidden",
+    "NoDisplay",
+    "Terminal",
+    "StartupNotify",
+    "DBusActivatable",
+    "PrefersNonDefaultGPU",
+    "SingleMainWindow",
+    "X-KDE-SubstituteUID",
+];
+
+/// Makes the record of the desktop file at `path`.
+#[must_use]
+pub fn record(
+    path: &Path,
+    id: &str,
+    level: u32,
+    identity: Identity,
+    file: &DesktopFile<'_>,
+    languages: &Languages,
+) -> Vec<u8> {
+    let main = file.main();
+    let mut record = Builder::new(path, identity);
+    record.text(ID, id);
+    record.whole(LEVEL, level.into());
+    for entry in &main.entries {
+        if entry.key.is_empty() || entry.key.starts_with('.') || record.has(entry.key) {
+            continue;
+        }
+        let Some(best) = main.translated(entry.key, languages) else { continue };
+        if LISTS.contains(&best.key) {
+            let items: Vec<_> = best.list().collect();
+            record.list(best.key, items.iter().map(|item| &**item));
+        } else if TRUTHS.contains(&best.key) {
+            record.truth(best.key, best.is_true());
+        } else {
+            record.text(best.key, &best.text());
+        }
+    }
+    let actions = file.actions().flat_map(|(id, group)| {
+        let name = group.translated("Name", languages).map(|entry| entry.text());
+        [id, name.unwrap_or_default(), group.text("Exec").unwrap_or_default()]
+    });
+    let actions: Vec<_> = actions.collect();
+    record.list(ACTIONS, actions.iter().map(|text| &**text));
+    record.build()
+}

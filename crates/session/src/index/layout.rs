@@ -1,0 +1,99 @@
+//! The names under which an index keeps what; docs/index.md describes each.
+
+/// The version of the layout: an index of another one is not read.
+pub const VERSION: u32 = 1;
+
+/// The version, a number.
+pub const VERSION_AT: &str = "/version";
+/// What the index was made of: of each path its identity, and the path with a zero.
+pub const INPUTS: &str = "/input";
+/// The files with associations, as claims number them.
+pub const FILES: &str = "/files";
+/// The paths that could not be used, each with the reason.
+pub const FAULTS: &str = "/faults";
+
+/// What is kept of plugins: a number for each, in the order of precedence.
+pub const PLUGIN: &str = "/plugin/";
+/// What is kept of applications.
+pub const APP: &str = "/app/";
+/// Claims on MIME types.
+pub const OPEN: &str = "/open/";
+/// A MIME type with what it is a kind of.
+pub const LINEAGE: &str = "/lineage/";
+/// GIO modules by extension point.
+pub const GIO: &str = "/gio/";
+
+/// By what plugins are found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PluginKey {
+    /// The identifier.
+    Id,
+    /// The interface that they implement.
+    Interface,
+    /// The directory below the root.
+    Namespace,
+    /// A MIME type that they are for.
+    MimeType,
+    /// A service type.
+    ServiceType,
+    /// A protocol.
+    Protocol,
+    /// A name that Qt's factories use.
+    Key,
+}
+
+impl PluginKey {
+    /// Returns what stands before the value.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        match self {
+            PluginKey::Id => "/p/id/",
+            PluginKey::Interface => "/p/interface/",
+            PluginKey::Namespace => "/p/namespace/",
+            PluginKey::MimeType => "/p/mime/",
+            PluginKey::ServiceType => "/p/service/",
+            PluginKey::Protocol => "/p/protocol/",
+            PluginKey::Key => "/p/key/",
+        }
+    }
+}
+
+/// By what applications are found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AppKey {
+    /// The identifier.
+    Id,
+    /// A MIME type that they declare.
+    MimeType,
+    /// A category.
+    Category,
+    /// A keyword, in lower case.
+    Keyword,
+    /// The name of the program that they run.
+    Program,
+    /// The name that they own on the session bus.
+    BusName,
+}
+
+impl AppKey {
+    /// Returns what stands before the value.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        match self {
+            AppKey::Id => "/a/id/",
+            AppKey::MimeType => "/a/mime/",
+            AppKey::Category => "/a/category/",
+            AppKey::Keyword => "/a/keyword/",
+            AppKey::Program => "/a/program/",
+            AppKey::BusName => "/a/bus/",
+        }
+    }
+}
+
+/// Returns the name under which `value` is kept; none for a value that is no part of a path, which only a search through all records finds.
+#[must_use]
+pub fn name(prefix: &str, value: &str) -> Option<String> {
+    let fits =
+        !value.is_empty() && value.len() < 1024 && !value.starts_with('/') && !value.ends_with('/');
+    (fits && !value.contains("//") && !value.contains('\0')).then(|| format!("{prefix}{value}"))
+}

@@ -1,0 +1,247 @@
+//! One mapped file that says which plugins and applications there are: built once, read by all, nothing decoded that is not asked for.
+//!
+//! A reader maps the current index and answers at once, also when it is stale; making a new one is another process's work.
+
+pub mod app;
+pub mod build;
+mod entries;
+pub mod identity;
+pub mod layout;
+pub mod plugin;
+pub mod record;
+pub mod sources;
+
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use store::table::gvdb::{Layout, Stamp, Table, stamp};
+use sys::map::Map;
+
+use self::identity::Identity;
+use self::layout::{AppKey, PluginKey};
+use self::record::Record;
+use crate::apps::associations::{Claim, Reason};
+
+/// Why an index cannot be used; it is then made anew.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// It is not there, or cannot be read.
+    #[error("cannot read the index")]
+    Unreadable(#[source] io::Error),
+    /// It is damaged, or of another version.
+    #[error("not an index of this version")]
+    NotAnIndex,
+}
+
+/// An open index.
+#[derive(Debug)]
+pub struct Index {
+    bytes: Bytes,
+    layout: Layout,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Mapped(Map),
+    Held(Vec<u8>),
+}
+
+impl Index {
+    /// Maps the index at `path`.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or not one.
+    pub fn open(path: &Path) -> Result<Index, IndexError> {
+        let file = File::open(path).map_err(IndexError::Unreadable)?;
+        let map = Map::of(&file).map_err(IndexError::Unreadable)?;
+        Index::over(Bytes::Mapped(map))
+    }
+
+    /// Takes an index that has not been written to a file.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no index of this version.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Index, IndexError> {
+        Index::over(Bytes::Held(bytes))
+    }
+
+    fn over(bytes: Bytes) -> Result<Index, IndexError> {
+        let slice = bytes.slice();
+        let table = Table::open(slice).map_err(|_| IndexError::NotAnIndex)?;
+        let layout = table.layout();
+        let index = Index { bytes, layout };
+        if index.value(layout::VERSION_AT) != Some(&layout::VERSION.to_le_bytes()[..]) {
+            return Err(IndexError::NotAnIndex);
+        }
+        Ok(index)
+    }
+
+    fn table(&self) -> Option<Table<'_>> {
+        self.layout.attach(self.bytes.slice())
+    }
+
+    /// Returns the bytes that are kept under a name.
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        // The bytes of a `v` that holds `ay`: a zero and the type stand behind.
+        self.table()?.value(name)?.strip_suffix(b"\0ay")
+    }
+
+    fn record(&self, prefix: &str, number: u32) -> Option<Record<'_>> {
+        self.value(&format!("{prefix}{number}")).map(Record)
+    }
+
+    fn all(&self, prefix: &'static str) -> impl Iterator<Item = Record<'_>> {
+        (0..).map_while(move |number| self.record(prefix, number))
+    }
+
+    /// Says whether every byte is as it was written: one pass over the file.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        matches!(stamp(self.bytes.slice()), Stamp::Good { .. })
+    }
+
+    /// Returns how large it is, in bytes.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.slice().len()
+    }
+
+    /// Returns what the index was made of, with what each was then.
+    pub fn inputs(&self) -> impl Iterator<Item = (&CStr, Identity)> {
+        let mut rest = self.value(layout::INPUTS).unwrap_or_default();
+        std::iter::from_fn(move || {
+            let (identity, after) = rest.split_first_chunk()?;
+            rest = after;
+            let path = CStr::from_bytes_with_nul(take(&mut rest)?).ok()?;
+            Some((path, Identity::from_bytes(identity)))
+        })
+    }
+
+    /// Returns the first input that is no longer what it was: none means that the index is current, but for files that were overwritten in place.
+    ///
+    /// One system call for each directory and each file with associations.
+    #[must_use]
+    pub fn stale(&self) -> Option<&Path> {
+        let changed = |(path, identity): &(&CStr, Identity)| Identity::of_c_str(path) != *identity;
+        self.inputs().find(changed).map(|(path, _)| path_of(path.to_bytes()))
+    }
+
+    /// Returns the paths that could not be used, with the reason.
+    pub fn faults(&self) -> impl Iterator<Item = (&Path, &str)> {
+        let mut rest = self.value(layout::FAULTS).unwrap_or_default();
+        std::iter::from_fn(move || {
+            Some((path_of(take(&mut rest)?), str::from_utf8(take(&mut rest)?).ok()?))
+        })
+    }
+
+    /// Returns all plugins, the ones that count most first.
+    pub fn plugins(&self) -> impl Iterator<Item = Record<'_>> {
+        self.all(layout::PLUGIN)
+    }
+
+    /// Returns the plugins that are kept under `value`, the one that counts most first.
+    pub fn plugins_by(&self, key: PluginKey, value: &str) -> impl Iterator<Item = Record<'_>> {
+        self.numbers(key.prefix(), value).filter_map(|number| self.record(layout::PLUGIN, number))
+    }
+
+    /// Returns the plugin of this identifier; of several the one in the directory that counts most.
+    #[must_use]
+    pub fn plugin(&self, id: &str) -> Option<Record<'_>> {
+        self.plugins_by(PluginKey::Id, id).next()
+    }
+
+    /// Returns all desktop files, those of the directory that counts most first; masked and hidden ones too.
+    pub fn apps(&self) -> impl Iterator<Item = Record<'_>> {
+        self.all(layout::APP)
+    }
+
+    /// Returns the desktop files that are kept under `value`.
+    pub fn apps_by(&self, key: AppKey, value: &str) -> impl Iterator<Item = Record<'_>> {
+        self.numbers(key.prefix(), value).filter_map(|number| self.record(layout::APP, number))
+    }
+
+    /// Returns a MIME type and all that it is a kind of, nearest first.
+    #[must_use]
+    pub fn lineage<'a>(&'a self, mime_type: &'a str) -> Vec<&'a str> {
+        let name = layout::name(layout::LINEAGE, mime_type);
+        let known = name.and_then(|name| self.value(&name));
+        known.map_or_else(|| vec![mime_type], |list| texts(list).collect())
+    }
+
+    /// Returns the claims on one MIME type.
+    pub fn claims(&self, mime_type: &str) -> impl Iterator<Item = Claim<'_>> + use<'_> {
+        let name = layout::name(layout::OPEN, mime_type);
+        let mut rest = name.and_then(|name| self.value(&name)).unwrap_or_default();
+        std::iter::from_fn(move || {
+            let (reason, after) = rest.split_first()?;
+            rest = after;
+            let mut number = || {
+                let (number, after) = rest.split_first_chunk()?;
+                rest = after;
+                Some(u32::from_le_bytes(*number))
+            };
+            let (level, file, line) = (number()?, number()?, number()?);
+            let reason = match reason {
+                b'd' => Reason::Default,
+                b'a' => Reason::Added,
+                b'm' => Reason::Declared,
+                b'r' => Reason::Removed,
+                _ => return None,
+            };
+            let id = str::from_utf8(take(&mut rest)?).ok()?;
+            Some(Claim { id, reason, level: (level != u32::MAX).then_some(level), file, line })
+        })
+    }
+
+    /// Returns a file with associations, by its number.
+    #[must_use]
+    pub fn association_file(&self, number: u32) -> Option<&Path> {
+        let mut rest = self.value(layout::FILES)?;
+        let mut paths = std::iter::from_fn(|| take(&mut rest));
+        paths.nth(usize::try_from(number).ok()?).map(path_of)
+    }
+
+    /// Returns the GIO modules that implement an extension point.
+    pub fn gio_modules(&self, point: &str) -> impl Iterator<Item = &Path> + use<'_> {
+        let name = layout::name(layout::GIO, point);
+        let mut rest = name.and_then(|name| self.value(&name)).unwrap_or_default();
+        std::iter::from_fn(move || take(&mut rest).map(path_of))
+    }
+
+    fn numbers(&self, prefix: &str, value: &str) -> impl Iterator<Item = u32> + use<'_> {
+        let list = layout::name(prefix, value).and_then(|name| self.value(&name));
+        list.unwrap_or_default().as_chunks().0.iter().map(|number| u32::from_le_bytes(*number))
+    }
+}
+
+impl Bytes {
+    fn slice(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(map) => map.bytes(),
+            Bytes::Held(bytes) => bytes,
+        }
+    }
+}
+
+/// Takes a value with its length before it.
+fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (len, after) = rest.split_first_chunk()?;
+    let (value, after) = after.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    *rest = after;
+    Some(value)
+}
+
+fn texts(list: &[u8]) -> impl Iterator<Item = &str> {
+    let mut rest = list;
+    std::iter::from_fn(move || str::from_utf8(take(&mut rest)?).ok())
+}
+
+fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}

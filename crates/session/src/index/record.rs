@@ -1,0 +1,291 @@
+//! One plugin or application in an index: members by name, read in place.
+//!
+//! A member is a byte of kind, the length of its name (u16) and of its value (u32), name and value; numbers are little-endian.
+//! The file's path and identity come first, because every check asks for them. Names that begin with a dot are ours, all others the author's.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::identity::{Identity, NUMBERS};
+
+/// The path of the file.
+pub const FILE: &str = ".file";
+/// The identity of the file.
+pub const IDENTITY: &str = ".identity";
+
+const HEAD: usize = 7;
+
+/// A member's value, borrowed from the index.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// A text.
+    Text(&'a str),
+    /// A list of texts.
+    List(List<'a>),
+    /// True or false.
+    Truth(bool),
+    /// A whole number.
+    Whole(i64),
+    /// Any other number.
+    Fraction(f64),
+    /// Bytes: a path, an identity.
+    Bytes(&'a [u8]),
+}
+
+/// A list of texts: each with its length (u32) before it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct List<'a>(&'a [u8]);
+
+impl<'a> Iterator for List<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let (len, rest) = self.0.split_first_chunk()?;
+        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        self.0 = rest;
+        str::from_utf8(text).ok()
+    }
+}
+
+/// A record in the making.
+#[derive(Debug, Default)]
+pub struct Builder {
+    bytes: Vec<u8>,
+}
+
+impl Builder {
+    /// Begins the record of a file.
+    #[must_use]
+    pub fn new(path: &Path, identity: Identity) -> Builder {
+        let mut record = Builder { bytes: Vec::with_capacity(1024) };
+        record.member(b'y', FILE, path.as_os_str().as_bytes());
+        record.member(b'y', IDENTITY, &identity.to_bytes());
+        record
+    }
+
+    fn member(&mut self, kind: u8, name: &str, value: &[u8]) {
+        // What is too long for the format is left out; no real member is.
+        let (Ok(name_len), Ok(value_len)) = (u16::try_from(name.len()), u32::try_from(value.len()))
+        else {
+            return;
+        };
+        if !self.has(name) {
+            self.bytes.push(kind);
+            self.bytes.extend(name_len.to_le_bytes());
+            self.bytes.extend(value_len.to_le_bytes());
+            self.bytes.extend(name.as_bytes());
+            self.bytes.extend(value);
+        }
+    }
+
+    /// Adds a text. A name that comes twice has its first value.
+    pub fn text(&mut self, name: &str, value: &str) {
+        self.member(b's', name, value.as_bytes());
+    }
+
+    /// Adds a text, unless there is none.
+    pub fn some_text(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.text(name, value);
+        }
+    }
+
+    /// Adds a list of texts, unless it is empty.
+    pub fn list<'a>(&mut self, name: &str, values: impl Iterator<Item = &'a str>) {
+        let mut bytes = Vec::new();
+        for value in values {
+            if let Ok(len) = u32::try_from(value.len()) {
+                bytes.extend(len.to_le_bytes());
+                bytes.extend(value.as_bytes());
+            }
+        }
+        if !bytes.is_empty() {
+            self.member(b'l', name, &bytes);
+        }
+    }
+
+    /// Adds a truth.
+    pub fn truth(&mut self, name: &str, value: bool) {
+        self.member(b'b', name, &[u8::from(value)]);
+    }
+
+    /// Adds a whole number.
+    pub fn whole(&mut self, name: &str, value: i64) {
+        self.member(b'x', name, &value.to_le_bytes());
+    }
+
+    /// Adds any other number.
+    pub fn fraction(&mut self, name: &str, value: f64) {
+        self.member(b'd', name, &value.to_le_bytes());
+    }
+
+    /// Adds bytes.
+    pub fn bytes(&mut self, name: &str, value: &[u8]) {
+        self.member(b'y', name, value);
+    }
+
+    /// Says whether there is a member of that name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        Record(&self.bytes).get(name).is_some()
+    }
+
+    /// Returns the bytes of the record.
+    #[must_use]
+    pub fn build(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// A record, borrowed from the index. Whatever the bytes are, nothing panics; a record ends where they stop making sense.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a>(pub(super) &'a [u8]);
+
+impl<'a> Record<'a> {
+    fn raw(self) -> impl Iterator<Item = (u8, &'a [u8], &'a [u8])> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let (head, after) = rest.split_first_chunk::<HEAD>()?;
+            let [kind, n0, n1, v0, v1, v2, v3] = *head;
+            let (name, after) =
+                after.split_at_checked(usize::from(u16::from_le_bytes([n0, n1])))?;
+            let value_len = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
+            let (value, after) = after.split_at_checked(value_len)?;
+            rest = after;
+            Some((kind, name, value))
+        })
+    }
+
+    /// Returns a member.
+    #[must_use]
+    pub fn get(self, name: &str) -> Option<Value<'a>> {
+        let (kind, _, value) = self.raw().find(|(_, known, _)| *known == name.as_bytes())?;
+        value_of(kind, value)
+    }
+
+    /// Returns all members, in the order of the record.
+    pub fn members(self) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+        self.raw().filter_map(|(kind, name, value)| {
+            Some((str::from_utf8(name).ok()?, value_of(kind, value)?))
+        })
+    }
+
+    /// Returns a text.
+    #[must_use]
+    pub fn text(self, name: &str) -> Option<&'a str> {
+        if let Value::Text(text) = self.get(name)? { Some(text) } else { None }
+    }
+
+    /// Returns a list of texts; of anything else none.
+    #[must_use]
+    pub fn list(self, name: &str) -> List<'a> {
+        if let Some(Value::List(list)) = self.get(name) { list } else { List(&[]) }
+    }
+
+    /// Says whether a member is true.
+    #[must_use]
+    pub fn is_true(self, name: &str) -> bool {
+        self.get(name) == Some(Value::Truth(true))
+    }
+
+    /// Returns a whole number.
+    #[must_use]
+    pub fn whole(self, name: &str) -> Option<i64> {
+        if let Value::Whole(number) = self.get(name)? { Some(number) } else { None }
+    }
+
+    /// Returns bytes.
+    #[must_use]
+    pub fn bytes(self, name: &str) -> Option<&'a [u8]> {
+        if let Value::Bytes(bytes) = self.get(name)? { Some(bytes) } else { None }
+    }
+
+    /// Returns the path of its file.
+    #[must_use]
+    pub fn path(self) -> Option<&'a Path> {
+        self.bytes(FILE)
+            .filter(|path| !path.is_empty())
+            .map(|path| Path::new(OsStr::from_bytes(path)))
+    }
+
+    /// Returns what its file was when it was read.
+    #[must_use]
+    pub fn identity(self) -> Option<Identity> {
+        let bytes: &[u8; NUMBERS * 8] = self.bytes(IDENTITY)?.try_into().ok()?;
+        Some(Identity::from_bytes(bytes))
+    }
+
+    /// Says whether its file is still the one that was read: one system call, for one who is about to use it.
+    #[must_use]
+    pub fn is_current(self) -> bool {
+        self.path().is_some_and(|path| Some(Identity::of(path)) == self.identity())
+    }
+
+    /// Returns the bytes, to be taken over into another index.
+    #[must_use]
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+fn value_of(kind: u8, value: &[u8]) -> Option<Value<'_>> {
+    Some(match kind {
+        b's' => Value::Text(str::from_utf8(value).ok()?),
+        b'l' => Value::List(List(value)),
+        b'b' => Value::Truth(value == [1]),
+        b'x' => Value::Whole(i64::from_le_bytes(value.try_into().ok()?)),
+        b'd' => Value::Fraction(f64::from_le_bytes(value.try_into().ok()?)),
+        b'y' => Value::Bytes(value),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Vec<u8> {
+        let mut record = Builder::new(Path::new("/a/b.so"), Identity([1, 2, 3, 4, 5]));
+        record.text("Name", "x");
+        record.text("Name", "y");
+        record.list("List", ["a", "", "b"].into_iter());
+        record.list("Empty", std::iter::empty());
+        record.truth("True", true);
+        record.whole("Whole", -7);
+        record.fraction("Part", 0.5);
+        record.build()
+    }
+
+    #[test]
+    fn members_come_back_as_they_were_set() {
+        let bytes = record();
+        let record = Record(&bytes);
+        assert_eq!(record.path(), Some(Path::new("/a/b.so")));
+        assert_eq!(record.identity(), Some(Identity([1, 2, 3, 4, 5])));
+        assert_eq!(record.text("Name"), Some("x"));
+        assert_eq!(record.list("List").collect::<Vec<_>>(), ["a", "", "b"]);
+        assert_eq!(record.get("Empty"), None);
+        assert!(record.is_true("True"));
+        assert_eq!(record.whole("Whole"), Some(-7));
+        assert_eq!(record.get("Part"), Some(Value::Fraction(0.5)));
+        assert_eq!(record.members().count(), 7);
+    }
+
+    #[test]
+    fn a_cut_or_changed_record_gives_what_is_left() {
+        let whole = record();
+        for cut in 0..whole.len() {
+            assert!(Record(&whole[..cut]).members().count() <= 7);
+        }
+        for at in 0..whole.len() {
+            for flip in [1, 0x80, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flip;
+                let record = Record(&bytes);
+                record.members().for_each(|(name, _)| assert!(name.len() <= bytes.len()));
+                let _ = (record.path(), record.identity(), record.list("List").count());
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What an index is made of: the directories of plugins and applications, and the language of its texts.
+
+use std::hash::Hasher;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::apps::place::Places;
+
+/// The places that an index is made of, as the environment says them; two programs with the same ones share an index.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Sources {
+    /// Directories below which plugins of Qt are, the one that counts most first.
+    pub plugin_roots: Vec<PathBuf>,
+    /// Directories with GIO modules.
+    pub gio_dirs: Vec<PathBuf>,
+    /// Where applications and associations are.
+    pub places: Places,
+    /// The locale of the texts, as POSIX spells it.
+    pub locale: String,
+}
+
+/// A hash that is the same in every program and version (FNV-1a).
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Sources {
+    /// Returns the name of the index's file: other sources have another one.
+    #[must_use]
+    pub fn file_name(&self) -> String {
+        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+        for part in self.parts() {
+            // Lengths first, so that no two lists of parts look alike.
+            hash.write(&(part.len() as u64).to_le_bytes());
+            hash.write(part);
+        }
+        format!("index-{:016x}.gvdb", hash.finish())
+    }
+
+    /// Returns everything that tells these sources from others.
+    pub(super) fn parts(&self) -> Vec<&[u8]> {
+        fn list(paths: &[PathBuf]) -> impl Iterator<Item = &[u8]> {
+            paths.iter().map(|path| path.as_os_str().as_bytes()).chain([&b""[..]])
+        }
+        fn one(path: Option<&PathBuf>) -> &[u8] {
+            path.map_or(&b""[..], |path| path.as_os_str().as_bytes())
+        }
+        let places = &self.places;
+        let mut parts: Vec<&[u8]> = list(&self.plugin_roots).chain(list(&self.gio_dirs)).collect();
+        parts.extend([one(places.config_home.as_ref()), one(places.data_home.as_ref())]);
+        parts.extend(list(&places.config_dirs).chain(list(&places.data_dirs)));
+        parts.extend(places.desktops.iter().map(|desktop| desktop.as_bytes()));
+        parts.push(self.locale.as_bytes());
+        parts
+    }
+
+    /// Returns the sources that belong to the machine and not to a user: of these a package manager makes the system's index.
+    #[must_use]
+    pub fn of_system(&self) -> Sources {
+        let is_homely = |path: &Path| path.starts_with("/home") || path.starts_with("/root");
+        let keep =
+            |paths: &[PathBuf]| paths.iter().filter(|path| !is_homely(path)).cloned().collect();
+        let places = Places {
+            config_home: None,
+            data_home: None,
+            config_dirs: keep(&self.places.config_dirs),
+            data_dirs: keep(&self.places.data_dirs),
+            desktops: self.places.desktops.clone(),
+            path: self.places.path.clone(),
+        };
+        Sources {
+            plugin_roots: keep(&self.plugin_roots),
+            gio_dirs: keep(&self.gio_dirs),
+            places,
+            locale: self.locale.clone(),
+        }
+    }
+}
