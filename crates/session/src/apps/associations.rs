@@ -81,8 +81,8 @@ pub enum Verdict {
 /// A claim with what became of it, for a person who asks why.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Step<'a> {
-    /// The type for which it was asked: the one wanted or one of its parents.
-    pub mime_type: &'a str,
+    /// The type for which it was asked, by its place in the lineage: 0 for the one wanted, its parents after it.
+    pub of: usize,
     /// The claim.
     pub claim: Claim<'a>,
     /// What became of it.
@@ -103,17 +103,16 @@ pub trait Apps {
 /// `claims` returns the claims on one type, those of the directory that counts most first, each directory's defaults, added and removed ones together.
 /// An application that a directory has is masked by a file of the same name in one that counts more: what the directory says of it does not count, but for defaults.
 pub fn explain<'a, C: IntoIterator<Item = Claim<'a>>>(
-    lineage: &'a [impl AsRef<str>],
-    claims: impl Fn(&'a str) -> C,
+    lineage: &[impl AsRef<str>],
+    claims: impl Fn(&str) -> C,
     apps: &dyn Apps,
 ) -> Vec<Step<'a>> {
     let mut walk = Walk { apps, removed: Vec::new(), is_decided: false, steps: Vec::new() };
-    for mime_type in lineage {
-        let mime_type = mime_type.as_ref();
-        let claims: Vec<Claim<'a>> = claims(mime_type).into_iter().collect();
+    for (of, mime_type) in lineage.iter().enumerate() {
+        let claims: Vec<Claim<'a>> = claims(mime_type.as_ref()).into_iter().collect();
         let mut seen = Vec::new();
         let defaults = claims.iter().filter(|claim| claim.reason == Reason::Default);
-        defaults.for_each(|claim| walk.candidate(mime_type, *claim, &mut seen));
+        defaults.for_each(|claim| walk.candidate(of, *claim, &mut seen));
         for claim in claims.iter().filter(|claim| claim.reason != Reason::Default) {
             let is_masked = claim.level.is_some_and(|level| apps.is_masked(claim.id, level));
             let is_removed = walk.removed.contains(&claim.id);
@@ -121,11 +120,11 @@ pub fn explain<'a, C: IntoIterator<Item = Claim<'a>>>(
                 Reason::Removed if is_masked || is_removed || seen.contains(&claim.id) => {}
                 Reason::Removed => {
                     walk.removed.push(claim.id);
-                    walk.step(mime_type, *claim, Verdict::Removes);
+                    walk.step(of, *claim, Verdict::Removes);
                 }
-                _ if is_masked => walk.step(mime_type, *claim, Verdict::Masked),
-                _ if is_removed => walk.step(mime_type, *claim, Verdict::RemovedBefore),
-                _ => walk.candidate(mime_type, *claim, &mut seen),
+                _ if is_masked => walk.step(of, *claim, Verdict::Masked),
+                _ if is_removed => walk.step(of, *claim, Verdict::RemovedBefore),
+                _ => walk.candidate(of, *claim, &mut seen),
             }
         }
     }
@@ -142,7 +141,7 @@ struct Walk<'a, 'b> {
 
 impl<'a> Walk<'a, '_> {
     /// Takes a claim that may decide, unless its application was a candidate for this type before.
-    fn candidate(&mut self, mime_type: &'a str, claim: Claim<'a>, seen: &mut Vec<&'a str>) {
+    fn candidate(&mut self, of: usize, claim: Claim<'a>, seen: &mut Vec<&'a str>) {
         if seen.contains(&claim.id) {
             return;
         }
@@ -155,11 +154,11 @@ impl<'a> Walk<'a, '_> {
             Verdict::Chosen
         };
         self.is_decided |= verdict == Verdict::Chosen;
-        self.step(mime_type, claim, verdict);
+        self.step(of, claim, verdict);
     }
 
-    fn step(&mut self, mime_type: &'a str, claim: Claim<'a>, verdict: Verdict) {
-        self.steps.push(Step { mime_type, claim, verdict });
+    fn step(&mut self, of: usize, claim: Claim<'a>, verdict: Verdict) {
+        self.steps.push(Step { of, claim, verdict });
     }
 }
 
@@ -219,7 +218,7 @@ impl Associations {
     }
 
     /// Returns the claims on one type, in the order that [`explain`] wants.
-    pub fn claims(&self, mime_type: &str) -> impl Iterator<Item = Claim<'_>> {
+    pub fn claims<'a>(&'a self, mime_type: &str) -> impl Iterator<Item = Claim<'a>> + use<'a> {
         self.by_type.get(mime_type).into_iter().flatten().map(|kept| Claim {
             id: &kept.id,
             reason: kept.reason,

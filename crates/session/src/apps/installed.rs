@@ -116,28 +116,52 @@ fn is_directory(entry: &std::fs::DirEntry) -> bool {
     }
 }
 
+/// What a desktop file says of how its application is started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Start<'a> {
+    /// `Type`.
+    pub kind: Option<&'a str>,
+    /// Whether it says that it is deleted.
+    pub hidden: bool,
+    /// `Path`, in which it is started.
+    pub directory: Option<&'a str>,
+    /// `TryExec`.
+    pub try_exec: Option<&'a str>,
+    /// `Exec`.
+    pub command: Option<&'a str>,
+}
+
 /// Says whether the application that `main` describes can be started, with programs looked for in `program_path`.
 #[must_use]
 pub fn usable(main: &Group<'_>, program_path: &[PathBuf]) -> Usable {
-    if main.text("Type").as_deref() != Some("Application") {
-        return Usable::NotAnApplication;
-    }
-    if main.is_true("Hidden") {
-        return Usable::Hidden;
-    }
-    let directory = main.text("Path").filter(|path| !path.is_empty());
-    let there =
-        |program: &str| is_program(program, directory.as_deref().map(Path::new), program_path);
-    let try_exec = main.text("TryExec").filter(|program| !program.is_empty());
-    if try_exec.is_some_and(|program| !there(&program)) {
-        return Usable::NoProgram;
-    }
-    let command = main.text("Exec").filter(|command| !command.is_empty());
-    let Some(command) = command else { return Usable::Yes };
-    match shell_words::split(&command) {
-        Ok(words) if words.first().is_some_and(|program| there(program)) => Usable::Yes,
-        Ok(_) => Usable::NoProgram,
-        Err(_) => Usable::NotAnApplication,
+    let texts = ["Type", "Path", "TryExec", "Exec"].map(|key| main.text(key));
+    let [kind, directory, try_exec, command] = texts.each_ref().map(Option::as_deref);
+    let hidden = main.is_true("Hidden");
+    Start { kind, hidden, directory, try_exec, command }.usable(program_path)
+}
+
+impl Start<'_> {
+    /// Says whether the application can be started, with programs looked for in `program_path`.
+    #[must_use]
+    pub fn usable(self, program_path: &[PathBuf]) -> Usable {
+        let given = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+        if self.kind != Some("Application") {
+            return Usable::NotAnApplication;
+        }
+        if self.hidden {
+            return Usable::Hidden;
+        }
+        let directory = given(self.directory).map(PathBuf::from);
+        let there = |program: &str| is_program(program, directory.as_deref(), program_path);
+        if given(self.try_exec).is_some_and(|program| !there(&program)) {
+            return Usable::NoProgram;
+        }
+        let Some(command) = given(self.command) else { return Usable::Yes };
+        match shell_words::split(&command) {
+            Ok(words) if words.first().is_some_and(|program| there(program)) => Usable::Yes,
+            Ok(_) => Usable::NoProgram,
+            Err(_) => Usable::NotAnApplication,
+        }
     }
 }
 

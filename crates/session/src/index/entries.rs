@@ -9,8 +9,8 @@ use store::table::gvdb::{self, Image, WriteError};
 
 use super::identity::Identity;
 use super::layout::{self, AppKey, PluginKey, name};
-use super::record::Record;
 use super::plugin;
+use super::record::Record;
 use crate::apps::associations::{Associations, Claim, Reason};
 use crate::mime_types::MimeTypes;
 

@@ -4,11 +4,14 @@
 
 pub mod app;
 pub mod build;
+pub mod constraint;
 mod entries;
 pub mod identity;
 pub mod layout;
+pub mod opener;
 pub mod plugin;
 pub mod record;
+pub mod refresh;
 pub mod sources;
 
 use std::ffi::{CStr, OsStr};

@@ -1,0 +1,281 @@
+//! Whether a record matches a constraint: nothing is decoded but the members that it names.
+
+use std::cmp::Ordering;
+
+use super::super::record::{List, Record, Value};
+use super::{Arithmetic, Case, Comparison, Constraint, Node, Search};
+
+/// What a constraint asks for values.
+pub trait Fields {
+    /// Returns a value; none if there is none of this name.
+    fn field(&self, name: &str) -> Option<Value<'_>>;
+}
+
+impl Fields for Record<'_> {
+    fn field(&self, name: &str) -> Option<Value<'_>> {
+        self.get(name)
+    }
+}
+
+/// The least and the greatest value of a property among all candidates, for `max` and `min`.
+pub type Extremes<'a> = &'a dyn Fn(&str) -> Option<(f64, f64)>;
+
+/// What a part of a constraint comes to.
+#[derive(Clone, Debug, PartialEq)]
+enum Known<'a> {
+    Text(&'a str),
+    List(List<'a>),
+    Truth(bool),
+    Whole(i64),
+    Fraction(f64),
+}
+
+impl Known<'_> {
+    fn number(&self) -> Option<f64> {
+        match self {
+            Known::Whole(number) => Some(*number as f64),
+            Known::Fraction(number) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+impl Constraint {
+    /// Says whether `fields` match.
+    #[must_use]
+    pub fn matches(&self, fields: &dyn Fields, extremes: Extremes<'_>) -> bool {
+        value(&self.root, fields, extremes) == Some(Known::Truth(true))
+    }
+
+    /// Returns the properties whose least and greatest values the constraint needs.
+    #[must_use]
+    pub fn extremes_of(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        let mut nodes = vec![&self.root];
+        while let Some(node) = nodes.pop() {
+            match node {
+                Node::Greatest(name) | Node::Least(name) => names.push(&**name),
+                Node::Or(both)
+                | Node::And(both)
+                | Node::Compare(_, _, both)
+                | Node::Search(_, _, both)
+                | Node::Calculate(_, both) => {
+                    nodes.extend(both.iter());
+                }
+                Node::Not(inside) => nodes.push(inside),
+                _ => {}
+            }
+        }
+        names
+    }
+}
+
+/// Returns what a node comes to; none if it fails.
+fn value<'a>(node: &'a Node, fields: &'a dyn Fields, extremes: Extremes<'_>) -> Option<Known<'a>> {
+    let of = |node: &'a Node| value(node, fields, extremes);
+    let truth =
+        |node: &'a Node| if let Known::Truth(truth) = of(node)? { Some(truth) } else { None };
+    Some(match node {
+        // The second is not asked when the first decides, so that `not exist A or A == 1` works.
+        Node::Or(both) => Known::Truth(truth(&both[0])? || truth(&both[1])?),
+        Node::And(both) => Known::Truth(truth(&both[0])? && truth(&both[1])?),
+        Node::Not(inside) => Known::Truth(!truth(inside)?),
+        Node::Compare(comparison, case, both) => {
+            Known::Truth(compare(*comparison, *case, &of(&both[0])?, &of(&both[1])?)?)
+        }
+        Node::Search(search, case, both) => {
+            Known::Truth(find(*search, *case, &of(&both[0])?, &of(&both[1])?)?)
+        }
+        Node::Calculate(arithmetic, both) => {
+            calculate(*arithmetic, &of(&both[0])?, &of(&both[1])?)?
+        }
+        Node::Exists(name) => Known::Truth(fields.field(name).is_some()),
+        Node::Greatest(name) => Known::Fraction(share(name, fields, extremes)?),
+        Node::Least(name) => Known::Fraction(-share(name, fields, extremes)?),
+        Node::Field(name) => match fields.field(name)? {
+            Value::Text(text) => Known::Text(text),
+            Value::List(list) => Known::List(list),
+            Value::Truth(truth) => Known::Truth(truth),
+            Value::Whole(number) => Known::Whole(number),
+            Value::Fraction(number) => Known::Fraction(number),
+            Value::Bytes(_) => return None,
+        },
+        Node::Text(text) => Known::Text(text),
+        Node::Whole(number) => Known::Whole(*number),
+        Node::Fraction(number) => Known::Fraction(*number),
+        Node::Truth(truth) => Known::Truth(*truth),
+    })
+}
+
+/// Returns where a value is between the least (-1) and the greatest (1) of all.
+fn share(name: &str, fields: &dyn Fields, extremes: Extremes<'_>) -> Option<f64> {
+    let number = match fields.field(name)? {
+        Value::Whole(number) => number as f64,
+        Value::Fraction(number) => number,
+        _ => return None,
+    };
+    let (least, greatest) = extremes(name)?;
+    Some(if least < greatest { 2.0 * (number - least) / (greatest - least) - 1.0 } else { 1.0 })
+}
+
+fn compare(
+    comparison: Comparison,
+    case: Case,
+    left: &Known<'_>,
+    right: &Known<'_>,
+) -> Option<bool> {
+    let order = match (left, right) {
+        (Known::Text(a), Known::Text(b)) if case == Case::Folded => {
+            a.to_lowercase().cmp(&b.to_lowercase())
+        }
+        (Known::Text(a), Known::Text(b)) => a.cmp(b),
+        (Known::Whole(a), Known::Whole(b)) => a.cmp(b),
+        (Known::Truth(a), Known::Truth(b)) => {
+            // Neither truth is the greater one.
+            let is_about_order = !matches!(comparison, Comparison::Equal | Comparison::NotEqual);
+            if is_about_order {
+                return None;
+            }
+            a.cmp(b)
+        }
+        (a, b) => a.number()?.partial_cmp(&b.number()?)?,
+    };
+    Some(match comparison {
+        Comparison::Equal => order == Ordering::Equal,
+        Comparison::NotEqual => order != Ordering::Equal,
+        Comparison::Less => order == Ordering::Less,
+        Comparison::LessOrEqual => order != Ordering::Greater,
+        Comparison::Greater => order == Ordering::Greater,
+        Comparison::GreaterOrEqual => order != Ordering::Less,
+    })
+}
+
+fn find(search: Search, case: Case, needle: &Known<'_>, place: &Known<'_>) -> Option<bool> {
+    let fold =
+        |text: &str| if case == Case::Folded { text.to_lowercase() } else { text.to_owned() };
+    match (search, needle, place) {
+        (Search::Part, Known::Text(part), Known::Text(whole)) => {
+            Some(fold(whole).contains(&fold(part)))
+        }
+        (Search::Sequence, Known::Text(part), Known::Text(whole)) => {
+            Some(is_sequence(&fold(part), &fold(whole)))
+        }
+        (Search::Member, Known::Text(one), Known::List(list)) => {
+            let one = fold(one);
+            Some(list.clone().any(|item| fold(item) == one))
+        }
+        (Search::PartOfMember, Known::Text(part), Known::List(list)) => {
+            let part = fold(part);
+            Some(list.clone().any(|item| fold(item).contains(&part)))
+        }
+        _ => None,
+    }
+}
+
+/// Says whether the letters of `part` are in `whole` in this order.
+fn is_sequence(part: &str, whole: &str) -> bool {
+    let mut rest = whole.chars();
+    // An empty one is in nothing, as KDE has it.
+    !part.is_empty() && part.chars().all(|wanted| rest.any(|c| c == wanted))
+}
+
+fn calculate<'a>(arithmetic: Arithmetic, left: &Known<'_>, right: &Known<'_>) -> Option<Known<'a>> {
+    if let (Known::Whole(a), Known::Whole(b)) = (left, right) {
+        return match arithmetic {
+            Arithmetic::Add => a.checked_add(*b),
+            Arithmetic::Subtract => a.checked_sub(*b),
+            Arithmetic::Multiply => a.checked_mul(*b),
+            Arithmetic::Divide => a.checked_div(*b),
+        }
+        .map(Known::Whole);
+    }
+    let (a, b) = (left.number()?, right.number()?);
+    Some(Known::Fraction(match arithmetic {
+        Arithmetic::Add => a + b,
+        Arithmetic::Subtract => a - b,
+        Arithmetic::Multiply => a * b,
+        Arithmetic::Divide => a / b,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::super::identity::Identity;
+    use super::super::super::record::Builder;
+    use super::*;
+
+    fn matches(text: &str) -> bool {
+        let mut record = Builder::new(Path::new("/x"), Identity::ABSENT);
+        record.text("Name", "Konqueror");
+        record.text("X-KDE-Library", "libkonq");
+        record.list("MimeTypes", ["text/html", "inode/Directory"].into_iter());
+        record.truth("Hidden", false);
+        record.whole("Rank", 7);
+        record.fraction("Weight", 2.5);
+        let bytes = record.build();
+        let constraint = Constraint::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        constraint.matches(&Record(&bytes), &|name| (name == "Rank").then_some((5.0, 9.0)))
+    }
+
+    #[test]
+    fn every_operator_means_what_the_trader_says() {
+        let yes = [
+            "",
+            "Name == 'Konqueror'",
+            "Name != 'Dolphin'",
+            "Name =~ 'konqueror'",
+            "Name !~ 'dolphin'",
+            "'onq' ~ Name",
+            "'ONQ' ~~ Name",
+            "'kqr' subseq 'konqueror'",
+            "'KQR' ~subseq Name",
+            "'text/html' in MimeTypes",
+            "'INODE/directory' ~in MimeTypes",
+            "'html' subin MimeTypes",
+            "'HTML' ~subin MimeTypes",
+            "exist [X-KDE-Library] and [X-KDE-Library] == 'libkonq'",
+            "not exist Nothing or Nothing == 'x'",
+            "Rank + 3 == 10 and Rank * 2 > 13 and Rank / 2 == 3 and Rank - 8 == -1",
+            "Weight >= 2.5 and Weight < 3 and Rank <= 7.0",
+            "max Rank == 0.0 and min Rank == 0.0",
+            "Hidden == FALSE and not Hidden",
+            "(Rank > 100 or TRUE) and 'it\\'s' == 'it\\'s'",
+        ];
+        yes.iter().for_each(|text| assert!(matches(text), "{text}"));
+        let no = [
+            "Nothing == 'x'",
+            "not (Nothing == 'x')",
+            "Name == 7",
+            "'x' in Name",
+            "Hidden < TRUE",
+            "'onq' subseq ''",
+            "'' subseq Name",
+            "Rank / 0 == 1",
+            "Name",
+            "'html' in MimeTypes",
+        ];
+        no.iter().for_each(|text| assert!(!matches(text), "{text}"));
+    }
+
+    #[test]
+    fn what_is_no_constraint_is_refused_where_it_ends() {
+        let wrong = [
+            ("Name ==", 8),
+            ("'x", 1),
+            ("(Name == 'x'", 13),
+            ("Name 'x'", 6),
+            ("Näme == $", 9),
+            ("[X", 1),
+            ("exist 'x'", 7),
+            ("1.2.3", 1),
+        ];
+        for (text, at) in wrong {
+            assert_eq!(Constraint::parse(text).unwrap_err().at, at, "{text}");
+        }
+        let deep = "(".repeat(10_000);
+        assert!(Constraint::parse(&deep).is_err());
+        assert!(Constraint::parse(&format!("{} TRUE", "not ".repeat(10_000))).is_err());
+    }
+}

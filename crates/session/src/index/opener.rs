@@ -1,0 +1,98 @@
+//! Which application opens what, asked of an index.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::layout::AppKey;
+use super::record::Record;
+use super::{Index, app};
+use crate::apps::associations::{Apps, Claim, Step, Verdict, explain};
+use crate::apps::installed::{Start, Usable};
+
+/// Answers from an index, and remembers which programs are there.
+#[derive(Debug)]
+pub struct Openers<'a> {
+    index: &'a Index,
+    program_path: &'a [PathBuf],
+    usable: RefCell<HashMap<&'a Path, Usable>>,
+}
+
+impl<'a> Openers<'a> {
+    /// Answers from `index`; programs are looked for in `program_path`.
+    #[must_use]
+    pub fn new(index: &'a Index, program_path: &'a [PathBuf]) -> Openers<'a> {
+        Openers { index, program_path, usable: RefCell::default() }
+    }
+
+    /// Says whether the application of a record can be started: looked at once.
+    #[must_use]
+    pub fn state(&self, record: Record<'a>) -> Usable {
+        let Some(path) = record.path() else { return Usable::NotAnApplication };
+        if let Some(known) = self.usable.borrow().get(path) {
+            return *known;
+        }
+        let start = Start {
+            kind: record.text("Type"),
+            hidden: record.is_true("Hidden"),
+            directory: record.text("Path"),
+            try_exec: record.text("TryExec"),
+            command: record.text("Exec"),
+        };
+        let state = start.usable(self.program_path);
+        self.usable.borrow_mut().insert(path, state);
+        state
+    }
+
+    /// Returns the desktop file that is used for an identifier: the first that can be started.
+    #[must_use]
+    pub fn app(&self, id: &str) -> Option<Record<'a>> {
+        self.index.apps_by(AppKey::Id, id).find(|record| self.state(*record) == Usable::Yes)
+    }
+
+    /// Returns every claim on a type and its parents with what became of it.
+    #[must_use]
+    pub fn explain(&self, lineage: &[&str]) -> Vec<Step<'a>> {
+        explain(lineage, |mime_type| self.claims_of(mime_type), self)
+    }
+
+    /// Returns the default application of a type, and the claim that decided.
+    #[must_use]
+    pub fn default_for(&self, mime_type: &str) -> Option<(Record<'a>, Claim<'a>)> {
+        let lineage = self.index.lineage(mime_type);
+        let steps = self.explain(&lineage);
+        let decided = steps.into_iter().find(|step| step.verdict == Verdict::Chosen)?;
+        Some((self.app(decided.claim.id)?, decided.claim))
+    }
+
+    /// Returns all applications that open a type, the default first.
+    #[must_use]
+    pub fn all_for(&self, mime_type: &str) -> Vec<Record<'a>> {
+        let lineage = self.index.lineage(mime_type);
+        let steps = self.explain(&lineage);
+        let mut ids: Vec<&str> = Vec::new();
+        for step in steps {
+            let counts = matches!(step.verdict, Verdict::Chosen | Verdict::Later);
+            if counts && !ids.contains(&step.claim.id) {
+                ids.push(step.claim.id);
+            }
+        }
+        ids.into_iter().filter_map(|id| self.app(id)).collect()
+    }
+
+    fn claims_of(&self, mime_type: &str) -> impl Iterator<Item = Claim<'a>> + use<'a> {
+        self.index.claims(mime_type)
+    }
+}
+
+impl Apps for Openers<'_> {
+    fn is_usable(&self, id: &str) -> bool {
+        self.app(id).is_some()
+    }
+
+    fn is_masked(&self, id: &str, level: u32) -> bool {
+        let mut levels =
+            self.index.apps_by(AppKey::Id, id).filter_map(|record| record.whole(app::LEVEL));
+        levels.any(|known| known < i64::from(level))
+    }
+}

@@ -1,0 +1,326 @@
+//! The index is what its directories are: every kind of change is noticed, readers see whole ones only, one process makes it for all.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "a test makes its own files")]
+
+use std::fs::{self, File, FileTimes};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use unjank_session::apps::associations::{Associations, Verdict, explain};
+use unjank_session::apps::installed::Installed;
+use unjank_session::apps::place::Places;
+use unjank_session::index::Index;
+use unjank_session::index::build::{Look, build};
+use unjank_session::index::constraint::Constraint;
+use unjank_session::index::layout::{AppKey, PluginKey};
+use unjank_session::index::opener::Openers;
+use unjank_session::index::refresh::{Done, Location};
+use unjank_session::index::sources::Sources;
+use unjank_session::mime_types::MimeTypes;
+
+/// A directory of our own with plugins made by the compiler.
+struct Machine {
+    root: tempfile::TempDir,
+    /// A compiled plugin of Qt 5 and one of Qt 6, to be copied; the identifier in them can be replaced.
+    compiled: [Vec<u8>; 2],
+}
+
+/// The identifier in the compiled plugins.
+const ID: &str = "plugin-0000";
+
+impl Machine {
+    fn new() -> Machine {
+        let root = tempfile::tempdir().unwrap();
+        let text = |text: &str| format!(".byte {}\n.ascii \"{text}\"\n", 0x60 + text.len());
+        // {2: "org.example.I", 3: "Class", 4: {"KPlugin": {"Id": ID, "Name": "x", "MimeTypes": ["text/plain"]}}}
+        let cbor = format!(
+            ".byte 0xbf\n.byte 2\n{}.byte 3\n{}.byte 4\n.byte 0xa1\n{}.byte 0xa3\n{}{}{}{}{}.byte 0x81\n{}.byte 0xff\n",
+            text("org.example.I"),
+            text("Class"),
+            text("KPlugin"),
+            text("Id"),
+            text(ID),
+            text("Name"),
+            text("x"),
+            text("MimeTypes"),
+            text("text/plain"),
+        );
+        let five = format!(
+            ".section .qtmetadata,\"a\",@progbits\n.ascii \"QTMETADATA !\"\n.byte 0, 5, 15, 0\n{cbor}"
+        );
+        let six = format!(
+            ".section .note.qt.metadata,\"a\",@note\n.balign 4\n.long 12\n.long 2f-1f\n.long 0x74510001\n.asciz \"qt-project!\"\n1: .byte 1, 6, 4, 1\n{cbor}2:\n.balign 4\n"
+        );
+        let compiled = [("five", five), ("six", six)].map(|(name, source)| {
+            let (input, output) = (root.path().join(format!("{name}.s")), root.path().join(name));
+            fs::write(&input, source).unwrap();
+            let done = Command::new("gcc")
+                .args(["-shared", "-nostdlib", "-o"])
+                .arg(&output)
+                .arg(&input)
+                .status();
+            assert!(done.unwrap().success());
+            fs::read(output).unwrap()
+        });
+        fs::create_dir_all(root.path().join("plugins/kf5")).unwrap();
+        fs::create_dir_all(root.path().join("share/applications")).unwrap();
+        fs::create_dir(root.path().join("cache")).unwrap();
+        Machine { root, compiled }
+    }
+
+    fn plugin(&self, name: &str, number: usize) -> PathBuf {
+        let path = self.root.path().join("plugins").join(name);
+        fs::write(&path, self.plugin_bytes(number)).unwrap();
+        path
+    }
+
+    fn plugin_bytes(&self, number: usize) -> Vec<u8> {
+        let mut bytes = self.compiled[number % 2].clone();
+        let at = bytes.windows(ID.len()).position(|window| window == ID.as_bytes()).unwrap();
+        bytes[at..at + ID.len()].copy_from_slice(format!("plugin-{number:04}").as_bytes());
+        bytes
+    }
+
+    fn app(&self, name: &str, text: &str) {
+        let path = self.root.path().join("share/applications").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("[Desktop Entry]\nType=Application\nName={name}\nExec=sh\n{text}"))
+            .unwrap();
+    }
+
+    fn location(&self) -> Location {
+        let at = |name: &str| self.root.path().join(name);
+        let places =
+            Places { data_dirs: vec![at("share")], path: vec!["/bin".into()], ..Places::default() };
+        let sources = Sources { plugin_roots: vec![at("plugins")], places, ..Sources::default() };
+        Location::new(at("cache"), sources, None)
+    }
+
+    fn refresh(&self) -> (Index, Done) {
+        self.location().refresh(&*store::disk::real(), Look::Directories).unwrap()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        let (index, _) = self.refresh();
+        let mut ids: Vec<String> =
+            index.plugins().map(|plugin| plugin.text("Id").unwrap().to_owned()).collect();
+        ids.sort();
+        ids
+    }
+}
+
+/// Sets both times that a program can set to one second after 1970, as Nix and OSTree do.
+fn set_old(path: &Path) {
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    File::open(path)
+        .unwrap()
+        .set_times(FileTimes::new().set_modified(old).set_accessed(old))
+        .unwrap();
+}
+
+#[test]
+fn both_forms_of_metadata_are_found_by_all_their_names() {
+    let machine = Machine::new();
+    machine.plugin("kf5/one.so", 1);
+    machine.plugin("two.so", 2);
+    fs::write(machine.root.path().join("plugins/three.so"), "no ELF").unwrap();
+    fs::write(machine.root.path().join("plugins/readme.txt"), "x").unwrap();
+    let (index, done) = machine.refresh();
+    assert_eq!(done, Done::Made { plugins: 2, applications: 0, opened: 3 });
+    for (id, namespace, qt) in [("plugin-0001", "kf5", 6), ("plugin-0002", "", 5)] {
+        let plugin = index.plugin(id).unwrap();
+        assert_eq!(plugin.text(".class"), Some("Class"));
+        assert_eq!(plugin.text(".namespace"), Some(namespace));
+        assert_eq!(plugin.bytes(".qt").unwrap()[0], qt);
+        assert!(plugin.is_current());
+    }
+    let count = |key, value: &str| index.plugins_by(key, value).count();
+    assert_eq!(count(PluginKey::Interface, "org.example.I"), 2);
+    assert_eq!(count(PluginKey::MimeType, "text/plain"), 2);
+    assert_eq!(count(PluginKey::Namespace, "kf5"), 1);
+    assert_eq!(count(PluginKey::Id, "kf5/../x"), 0);
+    let constraint =
+        Constraint::parse("'text/plain' in MimeTypes and Id == 'plugin-0002'").unwrap();
+    assert_eq!(index.plugins().filter(|plugin| constraint.matches(plugin, &|_| None)).count(), 1);
+    let faults: Vec<_> = index.faults().collect();
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert!(faults[0].0.ends_with("three.so"));
+}
+
+#[test]
+fn every_change_makes_the_index_stale() {
+    let machine = Machine::new();
+    let plugins = machine.root.path().join("plugins");
+    machine.plugin("kf5/one.so", 1);
+    assert_eq!(machine.ids(), ["plugin-0001"]);
+    assert_eq!(machine.refresh().1, Done::Current);
+
+    machine.plugin("kf5/two.so", 2);
+    assert!(machine.location().open().unwrap().stale().is_some());
+    let (_, done) = machine.refresh();
+    assert_eq!(done, Done::Made { plugins: 2, applications: 0, opened: 1 });
+
+    // A rollback: an older file comes in the place of a newer one.
+    let older = plugins.join("older");
+    fs::write(&older, machine.plugin_bytes(3)).unwrap();
+    set_old(&older);
+    fs::rename(older, plugins.join("kf5/two.so")).unwrap();
+    set_old(&plugins.join("kf5"));
+    assert_eq!(machine.ids(), ["plugin-0001", "plugin-0003"]);
+
+    // Another generation of a store where all times are the same: a link leads elsewhere.
+    for (generation, number) in [("a", 4), ("b", 5)] {
+        fs::create_dir(machine.root.path().join(generation)).unwrap();
+        let path = machine.root.path().join(generation).join("x.so");
+        fs::write(&path, machine.plugin_bytes(number)).unwrap();
+        set_old(&path);
+        set_old(&machine.root.path().join(generation));
+    }
+    let link = plugins.join("link");
+    std::os::unix::fs::symlink("../a", &link).unwrap();
+    assert_eq!(machine.ids(), ["plugin-0001", "plugin-0003", "plugin-0004"]);
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("../b", &link).unwrap();
+    set_old(&plugins);
+    assert_eq!(machine.ids(), ["plugin-0001", "plugin-0003", "plugin-0005"]);
+
+    fs::remove_file(plugins.join("kf5/one.so")).unwrap();
+    fs::create_dir(plugins.join("new")).unwrap();
+    machine.plugin("new/six.so", 6);
+    assert_eq!(machine.ids(), ["plugin-0003", "plugin-0005", "plugin-0006"]);
+}
+
+#[test]
+fn a_file_that_is_overwritten_in_place_is_noticed_when_it_is_used() {
+    let machine = Machine::new();
+    let path = machine.plugin("one.so", 1);
+    let (index, _) = machine.refresh();
+    let mut file = File::options().write(true).open(&path).unwrap();
+    std::io::Write::write_all(&mut file, &machine.plugin_bytes(3)).unwrap();
+    drop(file);
+    assert!(index.stale().is_none());
+    assert!(!index.plugin("plugin-0001").unwrap().is_current());
+    let (index, done) = machine.location().refresh(&*store::disk::real(), Look::Files).unwrap();
+    assert_eq!(done, Done::Made { plugins: 1, applications: 0, opened: 1 });
+    assert!(index.plugin("plugin-0003").unwrap().is_current());
+}
+
+#[test]
+fn applications_are_found_by_everything_that_is_asked_of_them() {
+    let machine = Machine::new();
+    machine.app("a.desktop", "MimeType=text/plain;\nCategories=Qt;Editor;\nKeywords=Write;Text;\nDBusActivatable=true\nActions=new;\n[Desktop Action new]\nName=New\nExec=a --new\n");
+    machine.app("kde/b.desktop", "MimeType=text/plain;image/png;\nTerminal=true\n");
+    let (index, _) = machine.refresh();
+    let found = |key, value: &str| -> Vec<String> {
+        index.apps_by(key, value).map(|app| app.text(".id").unwrap().to_owned()).collect()
+    };
+    assert_eq!(found(AppKey::MimeType, "text/plain"), ["a.desktop", "kde-b.desktop"]);
+    assert_eq!(found(AppKey::Category, "Editor"), ["a.desktop"]);
+    assert_eq!(found(AppKey::Keyword, "write"), ["a.desktop"]);
+    assert_eq!(found(AppKey::Program, "sh"), ["a.desktop", "kde-b.desktop"]);
+    assert_eq!(found(AppKey::BusName, "a"), ["a.desktop"]);
+    let app = index.apps_by(AppKey::Id, "a.desktop").next().unwrap();
+    assert_eq!(app.list(".actions").collect::<Vec<_>>(), ["new", "New", "a --new"]);
+}
+
+#[test]
+fn the_index_decides_as_the_files_do() {
+    // This machine's own applications and associations.
+    let share: Vec<PathBuf> = vec!["/usr/local/share".into(), "/usr/share".into()];
+    let path = vec![PathBuf::from("/usr/bin"), PathBuf::from("/bin")];
+    let places =
+        Places { data_dirs: share, path, desktops: vec!["kde".into()], ..Places::default() };
+    let sources = Sources { places, ..Sources::default() };
+    let index = Index::from_bytes(build(&sources, None, Look::Files).unwrap().image).unwrap();
+    let openers = Openers::new(&index, &sources.places.path);
+    let types = MimeTypes::read(sources.places.data());
+    let associations = Associations::read(&sources.places, &types);
+    let installed = Installed::scan(&sources.places);
+    for mime_type in associations.types() {
+        let lineage = types.lineage(mime_type);
+        let steps = explain(&lineage, |name| associations.claims(name), &installed);
+        assert_eq!(openers.explain(&index.lineage(mime_type)), steps, "{mime_type}");
+        let chosen = steps.iter().find(|step| step.verdict == Verdict::Chosen);
+        let id = openers.default_for(mime_type).map(|(_, claim)| claim.id);
+        assert_eq!(id, chosen.map(|step| step.claim.id), "{mime_type}");
+    }
+}
+
+#[test]
+fn one_of_many_makes_the_index_for_all() {
+    let machine = Machine::new();
+    machine.plugin("one.so", 1);
+    let made = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                let (index, done) = machine.refresh();
+                assert!(index.plugin("plugin-0001").is_some());
+                made.fetch_add(usize::from(done != Done::Current), Ordering::Relaxed);
+            });
+        }
+    });
+    assert_eq!(made.into_inner(), 1);
+}
+
+#[test]
+fn readers_see_whole_indexes_only() {
+    let rebuilds: usize = std::env::var("REBUILDS").map_or(100, |text| text.parse().unwrap());
+    let machine = Machine::new();
+    machine.plugin("one.so", 1);
+    machine.refresh();
+    let (is_over, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..200 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let index = machine.location().open().unwrap();
+                    let ids: Vec<_> =
+                        index.plugins().filter_map(|plugin| plugin.text("Id")).collect();
+                    assert!(
+                        matches!(ids[..], ["plugin-0001"] | ["plugin-0001", "plugin-0002"]),
+                        "{ids:?}"
+                    );
+                    reads.fetch_add(1, Ordering::Relaxed);
+                    std::thread::yield_now();
+                }
+            });
+        }
+        for _ in 0..rebuilds {
+            let other = machine.root.path().join("plugins/two.so");
+            if other.exists() {
+                fs::remove_file(other).unwrap()
+            } else {
+                drop(machine.plugin("two.so", 2))
+            }
+            machine.refresh();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(reads.into_inner() >= 200);
+}
+
+#[test]
+fn a_damaged_index_is_made_again() {
+    let machine = Machine::new();
+    machine.plugin("one.so", 1);
+    machine.refresh();
+    let path = machine.location().path();
+    let whole = fs::read(&path).unwrap();
+    for damage in 0..40 {
+        let mut bytes = whole.clone();
+        let at = bytes.len() * damage / 40;
+        if damage % 2 == 0 {
+            bytes.truncate(at)
+        } else {
+            bytes[at] ^= 0x40
+        }
+        fs::write(&path, bytes).unwrap();
+        assert!(machine.location().open().is_err(), "damage at {at}");
+        let (index, done) = machine.refresh();
+        assert!(index.plugin("plugin-0001").is_some());
+        assert!(matches!(done, Done::Made { opened: 1, .. }));
+    }
+}
