@@ -18,6 +18,12 @@ pub use rustix::fs::{Statx, StatxFlags, StatxTimestamp};
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
 
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// One name as the file system keeps it.
 #[derive(Clone, Copy, Debug)]
 pub struct Name<'a> {
@@ -38,6 +44,16 @@ impl Directory {
     pub fn open(path: &Path) -> io::Result<Directory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         Ok(Directory(openat(CWD, path, flags, Mode::empty())?))
+    }
+
+    /// Opens the same directory again, to read its names from the beginning.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)`.
+    pub fn again(&self) -> io::Result<Directory> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        Ok(Directory(openat(&self.0, c".", flags, Mode::empty())?))
     }
 
     /// Reads names with one call of `getdents64` into `buffer` and gives them to `each`, in the file system's order
@@ -143,12 +159,6 @@ impl Directory {
     pub fn file_system(&self) -> io::Result<u64> {
         let magic = fstatfs(&self.0)?.f_type;
         Ok(u64::from_ne_bytes(magic.to_ne_bytes()))
-    }
-}
-
-impl AsFd for Directory {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

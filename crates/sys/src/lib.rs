@@ -12,6 +12,8 @@ pub mod map;
 pub mod memfd;
 pub mod memory;
 pub mod mounts;
+pub mod peer;
 pub mod remote;
 pub mod socket;
 pub mod usage;
+pub mod watch;

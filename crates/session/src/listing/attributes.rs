@@ -175,11 +175,7 @@ impl Reader<'_> {
     ///
     /// The client is gone.
     pub(super) fn run(&self, phase: Phase) -> io::Result<()> {
-        let mut gathered = Gathered {
-            rows: AttributeRows::new(self.fields),
-            builder: Builder::new(FORMAT),
-            owners: HashSet::new(),
-        };
+        let mut gathered = self.gather();
         while let Some(task) = self.work.next(phase) {
             match task {
                 Task::Range(names, range) => self.range(&names, range, &mut gathered)?,
@@ -234,6 +230,30 @@ impl Reader<'_> {
             each(*id, view.c_name(index), Kind::from_number(view.kinds[index]))?;
         }
         Ok(())
+    }
+
+    /// Reads what is asked for of these entries and sends it, in parts.
+    ///
+    /// # Errors
+    ///
+    /// The client is gone.
+    pub(super) fn read_all(&self, entries: &[(EntryId, &CStr, Kind)]) -> io::Result<()> {
+        let mut gathered = self.gather();
+        for part in entries.chunks(8192) {
+            for (id, name, kind) in part {
+                self.read(*id, name, *kind, &mut gathered)?;
+            }
+            self.send(&mut gathered)?;
+        }
+        Ok(())
+    }
+
+    fn gather(&self) -> Gathered {
+        Gathered {
+            rows: AttributeRows::new(self.fields),
+            builder: Builder::new(FORMAT),
+            owners: HashSet::new(),
+        }
     }
 
     fn send(&self, gathered: &mut Gathered) -> io::Result<()> {

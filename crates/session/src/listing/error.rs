@@ -119,12 +119,28 @@ pub enum Step {
     Repeats = 3,
     /// It has more names than the limits allow.
     TooLarge = 4,
+    /// Its changes were to be followed: they are not, and what is listed may be of the past.
+    Follow = 5,
+    /// It was removed, moved or unmounted; its changes are not followed any more.
+    Gone = 6,
+    /// A daemon was asked that does not serve this caller: another user, or one that sees other files at the same paths.
+    Refused = 7,
+    /// A daemon was asked that serves as much as it may already.
+    Busy = 8,
 }
 
 impl Step {
     pub(super) fn from_number(number: u32) -> Option<Step> {
-        [Step::Open, Step::Read, Step::Repeats, Step::TooLarge]
-            .into_iter()
-            .find(|step| *step as u32 == number)
+        let all = [
+            Step::Open,
+            Step::Read,
+            Step::Repeats,
+            Step::TooLarge,
+            Step::Follow,
+            Step::Gone,
+            Step::Refused,
+            Step::Busy,
+        ];
+        all.into_iter().find(|step| *step as u32 == number)
     }
 }

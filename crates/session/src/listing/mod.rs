@@ -11,6 +11,7 @@ mod entries;
 mod entry;
 mod error;
 mod fields;
+mod follow;
 mod intern;
 pub mod model;
 pub mod record;
@@ -26,7 +27,7 @@ pub use entries::{Entries, Ids, Update};
 pub use entry::{Attributes, EntryFailure, EntryId, Kind, StringId, Timestamp};
 pub use error::{Failure, Fault, ListingError, Step};
 pub use fields::Fields;
-pub use request::{Limits, Request, Threads, WorkerProgram};
+pub use request::{Following, Limits, Request, Threads, WorkerProgram};
 pub use worker::{serve, serve_until_hung_up};
 
 use std::collections::VecDeque;

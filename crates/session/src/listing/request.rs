@@ -20,6 +20,18 @@ pub struct Request {
     pub limits: Limits,
     /// How many threads read attributes.
     pub threads: Threads,
+    /// Whether it goes on when everything was read.
+    pub following: Following,
+}
+
+/// Whether a listing goes on when everything was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Following {
+    /// It is as it was read.
+    #[default]
+    Never,
+    /// What changes in the directory arrives until it is cancelled.
+    Changes,
 }
 
 /// What a listing may grow to before it is an error.
@@ -58,7 +70,15 @@ impl Request {
             mime_directories: Vec::new(),
             limits: Limits::default(),
             threads: Threads::Adaptive,
+            following: Following::Never,
         }
+    }
+
+    /// Asks for what changes too.
+    #[must_use]
+    pub fn followed(mut self) -> Request {
+        self.following = Following::Changes;
+        self
     }
 
     /// Asks for other fields.

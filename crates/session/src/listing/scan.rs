@@ -176,7 +176,11 @@ fn index(id: EntryId) -> usize {
 }
 
 /// Sends the names and keeps them for ourselves.
-fn give(rows: &mut NameRows, first: EntryId, connection: &Connection) -> io::Result<Names> {
+pub(super) fn give(
+    rows: &mut NameRows,
+    first: EntryId,
+    connection: &Connection,
+) -> io::Result<Names> {
     let has_unknown = rows.has_unknown();
     let count = u32::try_from(rows.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let mut builder = Builder::new(FORMAT);

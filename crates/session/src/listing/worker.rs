@@ -2,6 +2,7 @@
 
 use std::io;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::thread;
 
 use store::stream::Builder;
@@ -12,9 +13,10 @@ use super::connection::Connection;
 use super::details::Types;
 use super::error::{Failure, Step};
 use super::fields::Fields;
+use super::follow::{self, Follower};
 use super::intern::Strings;
 use super::record::{FORMAT, done, failure, request_of, tag, wanted_of};
-use super::request::{Request, Threads};
+use super::request::{Following, Request, Threads};
 use super::scan::Scan;
 use crate::clock::{Clock, SystemClock};
 
@@ -105,6 +107,11 @@ fn list(
             return connection.send(&builder);
         }
     };
+    // Before the first name is read, so that no change is missed.
+    let watch = match request.following {
+        Following::Never => None,
+        Following::Changes => follow::watch(&directory, request, connection, clock)?,
+    };
     // Without any field, only entries whose type the directory does not tell are looked at.
     let fields = match request.fields {
         Fields::NONE => Fields::KIND,
@@ -124,7 +131,11 @@ fn list(
     thread::scope(|scope| {
         let mut helpers = Vec::new();
         let scan = Scan { directory: &directory, request, connection, clock };
+        let mut known = Vec::new();
         let scanned = scan.run(|names| {
+            if watch.is_some() {
+                known.push(Arc::clone(&names));
+            }
             let total = names.first + names.count;
             if request.fields.is_empty() && !names.has_unknown {
                 work.keep(names);
@@ -146,6 +157,10 @@ fn list(
         let mut builder = Builder::new(FORMAT);
         done(given, &mut builder)?;
         connection.send(&builder)?;
+        if let Some(watch) = watch {
+            let mut follower = Follower::new(reader, request, watch, known, given);
+            scope.spawn(move || follower.run());
+        }
         reader.run(Phase::Wanted)
     })
 }

@@ -14,9 +14,13 @@ use super::tag;
 use crate::listing::entry::EntryId;
 use crate::listing::error::Fault;
 use crate::listing::fields::Fields;
-use crate::listing::request::{Limits, Request, Threads};
+use crate::listing::request::{Following, Limits, Request, Threads};
 
 const RECORD: &str = "request";
+/// More threads than this are not started.
+const MOST_THREADS: usize = 64;
+/// Set in the number of threads if changes are to be followed.
+const FOLLOWED: u32 = 1 << 31;
 
 /// Adds the record of a request.
 pub(in crate::listing) fn request(request: &Request, to: &mut Builder) -> io::Result<()> {
@@ -27,7 +31,11 @@ pub(in crate::listing) fn request(request: &Request, to: &mut Builder) -> io::Re
     }
     let threads = match request.threads {
         Threads::Adaptive => 0,
-        Threads::Exactly(count) => u32::try_from(count.get()).unwrap_or(u32::MAX),
+        Threads::Exactly(count) => u32::try_from(count.get().min(MOST_THREADS)).unwrap_or(0),
+    };
+    let threads = match request.following {
+        Following::Never => threads,
+        Following::Changes => threads | FOLLOWED,
     };
     let (ends, arena) = strings.parts();
     to.record(tag::REQUEST, |bytes| {
@@ -51,7 +59,10 @@ pub fn request_of(payload: &[u8]) -> Result<Request, Fault> {
     let mut parts = Parts::of(payload, RECORD);
     let fields = Fields::from_bits(parts.number()?);
     let fields = fields.ok_or(Fault::Value { record: RECORD, what: "field" })?;
-    let threads = NonZeroUsize::new(parts.length()?.min(64));
+    let threads = parts.number()?;
+    let following = if threads & FOLLOWED == 0 { Following::Never } else { Following::Changes };
+    let threads = usize::try_from(threads & !FOLLOWED).unwrap_or(0).min(MOST_THREADS);
+    let threads = NonZeroUsize::new(threads);
     let entries = parts.number()?;
     let count = parts.length()?;
     let bytes = u64::from(parts.number()?) | u64::from(parts.number()?) << 32;
@@ -68,6 +79,7 @@ pub fn request_of(payload: &[u8]) -> Result<Request, Fault> {
         mime_directories: paths.collect(),
         limits: Limits { entries, bytes },
         threads: threads.map_or(Threads::Adaptive, Threads::Exactly),
+        following,
     })
 }
 

@@ -1,0 +1,110 @@
+//! Who is at the other end of a Unix socket.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// The option that gives a descriptor of the peer's process; Linux 6.5.
+const SO_PEERPIDFD: libc::c_int = 77;
+
+/// Whether a peer sees the same files as this process, as this user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// It does.
+    Same,
+    /// It belongs to another user.
+    OtherUser,
+    /// It lives in another mount namespace: the same path may be another file for it.
+    OtherMounts,
+}
+
+/// Finds out who connected `socket`.
+///
+/// The process is held by a descriptor while its namespace is looked at, so that no other process can be taken for it. Before Linux 6.5 the
+/// descriptor is made from its number, which could be another process's only if the peer has ended before.
+///
+/// # Errors
+///
+/// The peer has ended, or `/proc` is not there or hides it.
+pub fn of(socket: impl AsFd) -> io::Result<Peer> {
+    let socket = socket.as_fd();
+    let credentials = rustix::net::sockopt::socket_peercred(socket)?;
+    if credentials.uid != rustix::process::geteuid() {
+        return Ok(Peer::OtherUser);
+    }
+    let process = descriptor(socket, credentials.pid)?;
+    let pid = number(&process)?;
+    let theirs = namespace(&format!("/proc/{pid}/ns/mnt"))?;
+    // If it has not ended by now, the number was its own all the time.
+    let mut polled = [PollFd::new(&process, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    if !polled[0].revents().is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let same = theirs == namespace("/proc/self/ns/mnt")?;
+    Ok(if same { Peer::Same } else { Peer::OtherMounts })
+}
+
+fn namespace(path: &str) -> io::Result<PathBuf> {
+    std::fs::read_link(path)
+}
+
+/// A descriptor of the peer's process.
+fn descriptor(socket: impl AsFd, pid: Pid) -> io::Result<OwnedFd> {
+    let mut made = MaybeUninit::<libc::c_int>::uninit();
+    let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
+    // SAFETY: `made` is writable memory of `length` bytes, and both outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            made.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                Ok(pidfd_open(pid, PidfdFlags::empty())?)
+            }
+            error => Err(error),
+        };
+    }
+    // SAFETY: the call succeeded, so the kernel has filled it in.
+    let number = unsafe { made.assume_init() };
+    // SAFETY: the kernel made this descriptor for us just now; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// The number of a process that has not ended.
+fn number(process: &OwnedFd) -> io::Result<u32> {
+    let mut text = String::new();
+    let path = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
+    File::open(path)?.take(4096).read_to_string(&mut text)?;
+    let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"));
+    let pid = pid.and_then(|pid| pid.trim().parse().ok());
+    pid.filter(|pid| *pid != 0).ok_or(io::ErrorKind::NotFound.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn oneself_is_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let here = crate::socket::pair().unwrap();
+        assert_eq!(of(&here.0).unwrap(), Peer::Same);
+        let _caller = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        assert_eq!(of(listener.accept().unwrap().0).unwrap(), Peer::Same);
+    }
+}

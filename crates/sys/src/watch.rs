@@ -1,0 +1,156 @@
+//! What changes in one directory, as inotify tells it.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+
+use crate::dir::Directory;
+
+/// Tells what changes in a directory from when it was made. The directory is the one that was opened, wherever it is moved to.
+#[derive(Debug)]
+pub struct Watch {
+    inotify: OwnedFd,
+    own: i32,
+}
+
+/// What is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Names that come and go.
+    Names,
+    /// Changes of contents and attributes too.
+    Attributes,
+}
+
+/// Something changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// There is something new about this name: it came, went, or is another file, or its contents or attributes are others.
+    Name(&'a CStr),
+    /// There was more than the kernel keeps: anything may have changed.
+    Lost,
+    /// Something beside the directory was removed, perhaps itself: its own end is not told while it is open.
+    Beside,
+    /// The directory was moved or unmounted; nothing more is told.
+    Gone,
+}
+
+/// What a wait ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// There are changes to read.
+    Changes,
+    /// The other end of the socket is gone.
+    HungUp,
+    /// Nothing, in the time.
+    Nothing,
+}
+
+impl Watch {
+    /// Watches a directory.
+    ///
+    /// # Errors
+    ///
+    /// As `inotify_init1(2)` and `inotify_add_watch(2)`: the user has no watches left (`ENOSPC`, `EMFILE`), or `/proc` is not there.
+    pub fn of(directory: &Directory, scope: Scope) -> io::Result<Watch> {
+        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let mut wanted = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR
+            | WatchFlags::EXCL_UNLINK;
+        if scope == Scope::Attributes {
+            wanted |= WatchFlags::ATTRIB | WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE;
+        }
+        // By descriptor, so that it is the directory that is read and not another one at its path.
+        let path = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd());
+        let own = inotify::add_watch(&watch, &path, wanted)?;
+        // A parent that may not be watched is not; then only the end of the directory goes unnoticed.
+        let _ = inotify::add_watch(&watch, format!("{path}/.."), WatchFlags::DELETE);
+        Ok(Watch { inotify: watch, own })
+    }
+
+    /// Gives all changes that there are to `each`, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As `read(2)`.
+    pub fn read(&self, mut each: impl FnMut(Change<'_>)) -> io::Result<()> {
+        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        loop {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            let what = event.events();
+            let gone = ReadFlags::DELETE_SELF
+                | ReadFlags::MOVE_SELF
+                | ReadFlags::UNMOUNT
+                | ReadFlags::IGNORED;
+            if what.contains(ReadFlags::QUEUE_OVERFLOW) {
+                each(Change::Lost);
+            } else if event.wd() != self.own {
+                each(Change::Beside);
+            } else if what.intersects(gone) {
+                each(Change::Gone);
+            } else if let Some(name) = event.file_name() {
+                each(Change::Name(name));
+            }
+        }
+    }
+
+    /// Waits for changes, at most for `timeout` (`None`: for ever), and no longer than the other end of `socket` is there.
+    ///
+    /// # Errors
+    ///
+    /// As `poll(2)`.
+    pub fn wait(&self, socket: impl AsFd, timeout: Option<Duration>) -> io::Result<Ready> {
+        let mut polled =
+            [PollFd::new(&socket, PollFlags::empty()), PollFd::new(&self.inotify, PollFlags::IN)];
+        wait(&mut polled, timeout)?;
+        Ok(if !polled[0].revents().is_empty() {
+            Ready::HungUp
+        } else if polled[1].revents().is_empty() {
+            Ready::Nothing
+        } else {
+            Ready::Changes
+        })
+    }
+}
+
+/// Lets time pass, no longer than the other end of `socket` is there; says whether it still is.
+///
+/// # Errors
+///
+/// As `poll(2)`.
+pub fn pause(socket: impl AsFd, time: Duration) -> io::Result<Ready> {
+    let mut polled = [PollFd::new(&socket, PollFlags::empty())];
+    wait(&mut polled, Some(time))?;
+    Ok(if polled[0].revents().is_empty() { Ready::Nothing } else { Ready::HungUp })
+}
+
+fn wait(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    let timeout = timeout.map(|time| Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    });
+    loop {
+        match poll(polled, timeout.as_ref()) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(()),
+        }
+    }
+}
