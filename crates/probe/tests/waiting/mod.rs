@@ -1,6 +1,8 @@
 //! Programs that wait in a call until the test has looked at them.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod gdb;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -62,14 +64,14 @@ pub(crate) fn victim(name: &str) -> PathBuf {
 /// Builds a program of `tests/victims` in `dir`.
 pub(crate) fn build(dir: &Path, source: &str, arguments: &[&str]) -> PathBuf {
     let program = dir.join(source.replace('.', "-"));
-    let compiler = if source.ends_with(".c") { "gcc" } else { "g++" };
-    let output = Command::new(compiler)
-        .args(arguments)
-        .arg("-o")
-        .arg(&program)
-        .arg(victim(source))
-        .output()
-        .unwrap();
+    let compiler = match source.rsplit('.').next() {
+        Some("c") => "gcc",
+        Some("cpp") => "g++",
+        _ => "rustc",
+    };
+    let mut command = Command::new(compiler);
+    command.args(arguments).arg("-o").arg(&program).arg(victim(source));
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
 }

@@ -37,6 +37,8 @@ pub(in crate::trace) struct Segment {
     pub(in crate::trace) offset: u64,
     /// How many bytes of it are in the file.
     pub(in crate::trace) len: u64,
+    /// Whether it is code.
+    pub(in crate::trace) is_code: bool,
 }
 
 /// What is kept of an ELF file.
@@ -82,7 +84,10 @@ impl Image {
             let address = program.p_vaddr(endian);
             let (offset, len) = program.file_range(endian);
             match program.p_type(endian) {
-                elf::PT_LOAD => image.segments.push(Segment { address, offset, len }),
+                elf::PT_LOAD => {
+                    let is_code = program.p_flags(endian).contains(elf::PF_X);
+                    image.segments.push(Segment { address, offset, len, is_code });
+                }
                 elf::PT_GNU_EH_FRAME if len <= SECTION => {
                     index = data.read_bytes_at(offset, len).ok().map(|bytes| (address, bytes));
                 }
@@ -125,10 +130,10 @@ impl Image {
         Table::eh_frame(start, bytes.to_vec(), index)
     }
 
-    /// Returns the address, in the file's own numbering, of the byte at `offset` in the file.
+    /// Returns the address, in the file's own numbering, of the code at `offset` in the file.
     pub(in crate::trace) fn address_of(&self, offset: u64) -> Option<u64> {
-        // Mappings begin at whole pages, segments need not.
-        self.segments.iter().find_map(|segment| {
+        // Mappings begin at whole pages, segments need not: two segments may share a page of the file.
+        self.segments.iter().filter(|segment| segment.is_code).find_map(|segment| {
             let page = segment.offset & 0xfff;
             let first = segment.offset - page;
             let end = segment.offset.checked_add(segment.len)?;

@@ -43,6 +43,9 @@ impl Default for Sources {
     }
 }
 
+/// The name of what a signal's handler returns to: the frame below was not called but interrupted the one above.
+pub const SIGNAL: &str = "<signal handler called>";
+
 /// How much a frame's name can be trusted, and what it means; the best first.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Trust {
@@ -202,6 +205,10 @@ fn name(
         frame.name = demangle::demangled(found.name);
         frame.trust = trust;
         frame.offset = address.address.checked_sub(found.start);
+    } else if function.is_some_and(|function| function.is_signal_frame) {
+        // The tables say so; the few instructions there have no name of their own.
+        frame.name = SIGNAL.to_owned();
+        frame.trust = Trust::Symbol;
     } else if let Some(function) = function {
         frame.name = format!("fn@0x{:x}", function.range.start);
         frame.trust = Trust::Start;
@@ -210,6 +217,8 @@ fn name(
     let mut sources = files.lines.as_ref().map(|lines| lines.find(lookup)).unwrap_or_default();
     // The last is the function itself: its symbol has the better name, of several names the public one.
     if let Some(own) = sources.pop() {
+        // Compilers say of some functions that they are inlined into themselves.
+        sources.retain(|inlined| inlined.name != own.name);
         frame.line = own.line;
         if frame.trust > Trust::Exported
             && let Some(name) = own.name

@@ -97,8 +97,10 @@ impl Symbols {
         let below = self.entries.get(..behind)?;
         // A symbol that agrees with the tables begins where they do or later.
         let reach = match function {
-            Some(function) => (address - function.range.start).saturating_add(1),
-            None => self.widest,
+            Some(function) if !may_be_part(&function.range) => {
+                (address - function.range.start).saturating_add(1)
+            }
+            _ => self.widest,
         };
         let mut best: Option<&Entry> = None;
         for (at, entry) in below.iter().enumerate().rev() {
@@ -132,9 +134,16 @@ impl Entry {
 
 /// Says whether a symbol may name a function of the unwind tables.
 fn agrees(symbol: &Range<u64>, function: &Range<u64>) -> bool {
-    // The tables may begin a little earlier, as at a signal's trampoline, or hold several entries of one function.
-    // If they begin later, another function has begun since.
-    symbol.start >= function.start && symbol.start < function.end
+    // The tables may begin a little earlier, as at a signal's trampoline. If they begin later, another function has begun
+    // since, unless it is a part of one that was written by hand: functions are aligned, parts of them are not.
+    let is_part = may_be_part(function) && symbol.start < function.start;
+    (symbol.start >= function.start && symbol.start < function.end)
+        || (is_part && function.end <= symbol.end)
+}
+
+/// Says whether an entry of the tables may begin inside of a function.
+fn may_be_part(function: &Range<u64>) -> bool {
+    !function.start.is_multiple_of(16)
 }
 
 /// Says how good a name is among several of one address: public ones before private ones.
@@ -192,6 +201,8 @@ mod tests {
         let symbols = symbols(&[(0x100, 0x1000, "wide")]);
         assert_eq!(name(&symbols, 0x180, Some(0x100..0x200)).as_deref(), Some("wide"));
         assert_eq!(name(&symbols, 0x280, Some(0x240..0x300)), None);
+        let part = name(&symbols, 0x280, Some(0x241..0x300));
+        assert_eq!(part.as_deref(), Some("wide"), "no function begins at an odd address");
     }
 
     #[test]
