@@ -22,8 +22,8 @@ pub struct Dot<'a> {
 
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = WIDTH - 60.0;
-const TOP: f64 = 22.0;
-const BOTTOM: f64 = 380.0;
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 398.0;
 /// The most dots that are named; the others are told by the table.
 const LABELS: usize = 16;
 /// About how wide a letter of a label is.

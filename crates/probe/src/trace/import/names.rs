@@ -1,5 +1,6 @@
 //! The names that a log of strace says: hearsay, and marked as that.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use super::line::StackFrame;
@@ -8,6 +9,8 @@ use crate::trace::kernel;
 use crate::trace::recording::{Address, Recording};
 use crate::trace::report::names::{Confidence, Frame, Frames, Names, last_component};
 use crate::trace::report::spelling::spell;
+use crate::trace::stack::blame::{self, Role};
+use crate::trace::stack::names::{self, Trust};
 
 /// Names from a log.
 #[derive(Debug, Default)]
@@ -16,6 +19,7 @@ pub struct LogNames {
     /// Names of calls that the kernel's table does not have, from [`super::STRANGER`] on.
     pub(super) calls: Vec<String>,
     arguments: HashMap<(u32, u64), String>,
+    calls_of_stacks: OnceCell<HashMap<StackId, u32>>,
 }
 
 impl LogNames {
@@ -37,75 +41,57 @@ impl LogNames {
     }
 }
 
-/// Whether a library stands between a program and its calls, and is folded.
-fn is_runtime(module: &str) -> bool {
-    const RUNTIME: [&str; 12] = [
-        "libc.",
-        "libc-",
-        "libpthread",
-        "ld-linux",
-        "ld-musl",
-        "libglib-2.0",
-        "libgio-2.0",
-        "libgobject-2.0",
-        "libQt5Core",
-        "libQt6Core",
-        "libstdc++",
-        "libsqlite3",
-    ];
-    RUNTIME.iter().any(|runtime| module.starts_with(runtime)) || module.starts_with('[')
-}
-
-/// Whether a function is an event loop's.
-fn is_loop(symbol: &str) -> bool {
-    const LOOPS: [&str; 12] = [
-        "g_main_context_iterate",
-        "g_main_context_iteration",
-        "g_main_loop_run",
-        "g_main_context_poll",
-        "QEventDispatcher",
-        "wl_display_dispatch",
-        "uv__io_poll",
-        "uv_run",
-        "event_base_loop",
-        "ev_run",
-        "sd_event_wait",
-        "epoll_dispatch",
-    ];
-    LOOPS.iter().any(|name| symbol.contains(name))
+/// Returns the symbol of a frame without its offset and its parameters, as names are compared.
+fn function(symbol: &str) -> &str {
+    let name = symbol.rsplit_once('+').map_or(symbol, |(name, _)| name);
+    // `operator()(int)` keeps its own parentheses.
+    let from = name.find("operator()").map_or(0, |at| at + "operator()".len());
+    name[from..].find('(').map_or(name, |at| &name[..from + at])
 }
 
 impl Names for LogNames {
-    fn frames(&self, recording: &Recording, stack: StackId) -> Frames {
-        let Some(stack) = super::stack_of(recording, stack) else { return Frames::default() };
-        let mut is_idle = false;
-        let mut frames = Vec::with_capacity(stack.frames.len());
-        for (depth, place) in stack.frames.iter().enumerate() {
+    fn frames(&self, recording: &Recording, id: StackId) -> Frames {
+        let Some(stack) = super::stack_of(recording, id) else { return Frames::default() };
+        let mut known = Vec::with_capacity(stack.frames.len());
+        for place in &stack.frames {
             let module =
                 place.module.and_then(|at| recording.modules.get(usize::try_from(at).ok()?));
             let module = module.map(|module| spell(last_component(&module.path)));
-            let base = module.as_deref().unwrap_or_default();
             let symbol = self.symbols.get(place).map_or("", String::as_str);
-            // Only directly above the call: a stall in a callback has a loop further up too.
-            is_idle |= depth < 4 && is_loop(symbol);
-            // The offset says nothing to a person, and keeps one function's frames apart.
-            let name = symbol.rsplit_once('+').map_or(symbol, |(name, _)| name);
-            let (name, confidence) = if name.is_empty() {
-                (format!("{base}+{:#x}", place.address), Confidence::Address)
-            } else {
-                (name.to_owned(), Confidence::Hearsay)
-            };
-            frames.push(Frame {
-                name,
-                confidence,
-                folded: is_runtime(base),
-                module,
+            let is_named = !function(symbol).is_empty();
+            known.push(names::Frame {
+                name: if is_named {
+                    function(symbol).to_owned()
+                } else {
+                    format!("+{:#x}", place.address)
+                },
+                module: module.unwrap_or_default(),
+                trust: if is_named { Trust::Exported } else { Trust::Offset },
+                offset: None,
                 line: None,
-                object: place.module,
-                address: place.address,
+                is_inlined: false,
+                address: *place,
             });
         }
-        Frames { blamed: None, frames, is_idle }
+        let calls = self.calls_of_stacks.get_or_init(|| {
+            let calls = recording.slow.iter().filter_map(|call| Some((call.stack?, call.number)));
+            calls.collect()
+        });
+        let call = calls.get(&id).map(|number| self.call(*number)).unwrap_or_default();
+        let (blamed, is_idle) = (blame::blame(&known, None), blame::is_idle(&call, &known));
+        let frames = known.into_iter().map(|frame| Frame {
+            name: frame.text(),
+            confidence: match frame.trust {
+                Trust::Offset => Confidence::Address,
+                _ => Confidence::Hearsay,
+            },
+            folded: matches!(blame::role(&frame), Role::Libc | Role::Runtime(_)),
+            module: Some(frame.module).filter(|module| !module.is_empty()),
+            line: None,
+            object: frame.address.module,
+            address: frame.address.address,
+        });
+        Frames { frames: frames.collect(), blamed, is_idle }
     }
 
     fn call(&self, number: u32) -> String {

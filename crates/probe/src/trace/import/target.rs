@@ -214,7 +214,13 @@ fn address(text: &[u8]) -> Option<Target> {
 /// Reads an array of strings: `["ls", "-l"]`.
 pub(super) fn words(text: &[u8]) -> Vec<Vec<u8>> {
     let inner = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]"));
-    split(inner.unwrap_or_default(), 1000).into_iter().filter_map(string).collect()
+    let items = split(inner.unwrap_or_default(), 1000).into_iter();
+    // What strace cut says so, so that nobody takes it for the whole.
+    let whole = |item: &[u8]| {
+        let end: &[u8] = if item.ends_with(b"\"...") { b"..." } else { b"" };
+        Some([string(item)?, end.to_vec()].concat())
+    };
+    items.filter_map(whole).collect()
 }
 
 #[cfg(test)]
@@ -264,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_command_line_is_an_array_of_strings() {
-        assert_eq!(words(br#"["ls", "a,b]", "\n"]"#), [&b"ls"[..], b"a,b]", b"\n"]);
+        assert_eq!(words(br#"["ls", "a,b]", "\n"...]"#), [&b"ls"[..], b"a,b]", b"\n..."]);
         assert!(words(b"0x7ffc /* 3 vars */").is_empty());
     }
 }

@@ -47,7 +47,7 @@ fn a_log_becomes_the_report_of_what_it_tells() {
     assert_eq!((main.id, &*main.name), (10, "kate"));
     assert_eq!((main.stalls.missed, main.stalls.felt), (1, 1));
     let first = &report.paths[0];
-    assert_eq!(report.path_name(first), "fdatasync of /home/ana/x by KConfig::sync()");
+    assert_eq!(report.path_name(first), "fdatasync of /home/ana/x by KConfig::sync");
     assert_eq!((first.wall_ns, first.how), (150_000_000, How::Stall));
     let kind = |name: &str| report.calls.iter().find(|kind| kind.name == name).unwrap();
     assert_eq!(kind("newcall64").count, 1);

@@ -11,7 +11,7 @@ use super::schema::{
 };
 use super::spelling::{command_line, spell};
 use super::stalls::{Judge, stalls};
-use super::{arguments, verdict};
+use super::{advice, arguments, verdict};
 use crate::report::provenance::Provenance;
 use crate::trace::call::{Call, Outcome, StackId, TargetId};
 use crate::trace::kernel::{self, Class};
@@ -260,6 +260,7 @@ pub fn build(
         provenance,
     };
     report.verdict = verdict::verdict(&report);
+    report.advice = advice::patterns(&report, names);
     report
 }
 

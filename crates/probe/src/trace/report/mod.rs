@@ -1,9 +1,11 @@
 //! A report: a recording with names, small enough to be mailed, and the same for screen, page and program.
 
+mod advice;
 mod arguments;
 mod build;
 pub mod data;
 pub mod names;
+pub mod page;
 mod paths;
 pub mod schema;
 pub mod spelling;

@@ -77,6 +77,16 @@ pub fn quoted(word: &[u8]) -> String {
     }
 }
 
+/// Quotes words of a report, which are spelt already, for a shell.
+#[must_use]
+pub fn shown_command(words: &[String]) -> String {
+    words
+        .iter()
+        .map(|word| unspell(word).map_or_else(|| word.clone(), |bytes| quoted(&bytes)))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 /// Writes a path as its user says it: below `home` with a tilde.
 #[must_use]
 pub fn tilde(path: &str, home: Option<&str>) -> String {

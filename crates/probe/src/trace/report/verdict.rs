@@ -1,5 +1,7 @@
 //! The finding in a sentence or two.
 
+use std::collections::BTreeMap;
+
 use super::schema::{CodePath, How, Report, Thread};
 use super::spelling::tilde;
 use crate::report::figure::{Quantity, frame_count};
@@ -21,6 +23,16 @@ pub(super) fn frames_of(ns: u64, report: &Report) -> String {
 }
 
 impl Report {
+    /// Writes when the recording began, in UTC.
+    #[must_use]
+    pub fn began(&self) -> String {
+        let ms = i64::try_from(self.began_ms).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_millisecond(ms).map_or_else(
+            |_| "an unknown time".to_owned(),
+            |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        )
+    }
+
     /// Returns the name of a call by its index; none is called `?`.
     #[must_use]
     pub fn call_name(&self, at: u32) -> &str {
@@ -100,36 +112,36 @@ pub(super) fn verdict(report: &Report) -> String {
     };
     let program = report.program(main.process);
     let stalls = &main.stalls;
-    let worst = report.paths.iter().find(|path| path.how == How::Stall && path.on_main > 0);
-    let mut sentence = match (stalls.missed, worst) {
-        (0, _) if report.sums.slow == 0 => format!(
+    let mut sentence = match stalls.missed {
+        0 if report.sums.slow == 0 => format!(
             "{program} never waited {} in one call; {} took {} in all.",
             time(report.watch.threshold_ns),
             counted(usize::try_from(report.sums.count).unwrap_or(usize::MAX), "call"),
             time(report.sums.wall_ns)
         ),
-        (0, _) => format!(
+        0 => format!(
             "The main thread of {program} never waited a whole frame; its longest stall took {} ({} frames).",
             time(stalls.longest_ns),
             frames_of(stalls.longest_ns, report)
         ),
-        (missed, worst) => {
-            let times = counted(usize::try_from(missed).unwrap_or(usize::MAX), "time");
+        missed => {
+            let times = match missed {
+                1 => "once".to_owned(),
+                2 => "twice".to_owned(),
+                missed => format!("{missed} times"),
+            };
+            let frames = usize::try_from(stalls.frames).unwrap_or(usize::MAX);
             #[expect(clippy::cast_precision_loss, reason = "compared with a tenth of a second")]
             let feeling = feeling(stalls.longest_ns as f64);
             let feeling = feeling.map_or(String::new(), |word| format!(", {word}"));
             let mut sentence = format!(
-                "The main thread of {program} stood still for more than a frame {times}, {} frames in all; the longest took {}{feeling}.",
-                stalls.frames,
+                "The main thread of {program} stood still for more than a frame {times}, {} in all; the longest took {}{feeling}.",
+                counted(frames, "frame"),
                 time(stalls.longest_ns)
             );
-            if let Some(path) = worst {
-                sentence.push_str(&format!(
-                    " Most of it: {} {}, {}.",
-                    path.count,
-                    report.path_name(path),
-                    time(path.wall_ns)
-                ));
+            if let Some((what, count, wall_ns)) = worst(report) {
+                let count = if count > 1 { format!("{count} x ") } else { String::new() };
+                sentence.push_str(&format!(" Most of it: {count}{what}, {}.", time(wall_ns)));
             }
             sentence
         }
@@ -138,4 +150,33 @@ pub(super) fn verdict(report: &Report) -> String {
         sentence.push_str(&format!(" {} events were lost.", report.watch.lost));
     }
     sentence
+}
+
+/// Returns what the main thread waited for longest: the call with the frame to blame, how often, and its time.
+fn worst(report: &Report) -> Option<(String, u64, u64)> {
+    let mut sums: BTreeMap<(u32, Option<&str>), (u64, u64, Vec<u32>)> = BTreeMap::new();
+    let of_main = report.slow.iter().filter(|slow| Some(slow.thread) == report.main_thread);
+    for slow in of_main.filter(|slow| slow.how == How::Stall) {
+        let stack = slow.stack.and_then(|at| item(&report.stacks, at));
+        let frame = stack.and_then(|stack| item(&stack.frames, stack.blamed?));
+        let frame = frame.and_then(|at| Some(&*item(&report.frames, *at)?.name));
+        let (count, wall_ns, targets) = sums.entry((slow.call, frame)).or_default();
+        (*count, *wall_ns) = (*count + 1, wall_ns.saturating_add(slow.wall_ns));
+        targets.extend(
+            slow.target.filter(|target| !targets.contains(target)).filter(|_| targets.len() < 100),
+        );
+    }
+    let ((call, frame), (count, wall_ns, targets)) =
+        sums.into_iter().max_by_key(|(_, sum)| sum.1)?;
+    let mut what = report.call_name(call).to_owned();
+    if let Some(target) = targets.first().and_then(|at| report.target_name(*at)) {
+        what.push_str(&format!(" of {target}"));
+        if targets.len() > 1 {
+            what.push_str(&format!(" and {} more", targets.len() - 1));
+        }
+    }
+    if let Some(frame) = frame {
+        what.push_str(&format!(" by {frame}"));
+    }
+    Some((what, count, wall_ns))
 }
