@@ -5,6 +5,8 @@
 
 pub mod ab;
 pub mod call;
+pub mod check;
+pub mod compare;
 pub mod histogram;
 pub mod import;
 pub mod kernel;

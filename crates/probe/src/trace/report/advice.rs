@@ -45,10 +45,7 @@ fn does(text: &str, command: Option<String>) -> Advice {
 }
 
 /// Slow calls that stall, with their target.
-fn stalls<'a>(
-    report: &'a Report,
-    class: Class,
-) -> impl Iterator<Item = (&'a Slow, Option<&'a Target>)> {
+fn stalls(report: &Report, class: Class) -> impl Iterator<Item = (&Slow, Option<&Target>)> {
     report
         .slow
         .iter()

@@ -13,7 +13,7 @@ mod stalls;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod text;
-mod verdict;
+pub(crate) mod verdict;
 
 pub use self::build::{Options, build};
 pub use self::schema::{Report, SCHEMA};

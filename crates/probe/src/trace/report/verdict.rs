@@ -11,14 +11,14 @@ use crate::report::paragraph::counted;
 /// Writes a time of the report.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-pub(super) fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     Quantity::Time.show(ns as f64)
 }
 
 /// Writes a time in the report's frames, without the word.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-pub(super) fn frames_of(ns: u64, report: &Report) -> String {
+pub(crate) fn frames_of(ns: u64, report: &Report) -> String {
     frame_count(ns as f64, std::time::Duration::from_nanos(report.frame_ns))
 }
 
@@ -154,7 +154,8 @@ pub(super) fn verdict(report: &Report) -> String {
 
 /// Returns what the main thread waited for longest: the call with the frame to blame, how often, and its time.
 fn worst(report: &Report) -> Option<(String, u64, u64)> {
-    let mut sums: BTreeMap<(u32, Option<&str>), (u64, u64, Vec<u32>)> = BTreeMap::new();
+    type Sum = (u64, u64, Vec<u32>);
+    let mut sums: BTreeMap<(u32, Option<&str>), Sum> = BTreeMap::new();
     let of_main = report.slow.iter().filter(|slow| Some(slow.thread) == report.main_thread);
     for slow in of_main.filter(|slow| slow.how == How::Stall) {
         let stack = slow.stack.and_then(|at| item(&report.stacks, at));

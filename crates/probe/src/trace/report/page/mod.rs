@@ -3,12 +3,14 @@
 mod pictures;
 mod tables;
 
+pub(crate) use self::pictures::class_of;
+
 use super::data;
 use super::schema::Report;
 use crate::report::page::{Page, Todo};
 use crate::trace::kernel::Class;
 
-const STYLE: &str = include_str!("trace.css");
+pub(crate) const STYLE: &str = include_str!("trace.css");
 const SCRIPT: &str = include_str!("trace.js");
 
 /// Writes the page, one HTML file, with the report's data in it.
