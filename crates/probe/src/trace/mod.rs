@@ -7,6 +7,7 @@ pub mod ab;
 pub mod call;
 pub mod check;
 pub mod compare;
+pub mod export;
 pub mod histogram;
 pub mod import;
 pub mod kernel;

@@ -65,7 +65,7 @@ pub(crate) fn recording() -> Recording {
         process.parent = parent;
         process.executable = program.as_bytes().to_vec();
         process.command = vec![program.as_bytes().to_vec()];
-        recorder.thread(id, id, 0).name = program.as_bytes()[5..].to_vec();
+        recorder.thread(id, id, 0).name = super::names::last_component(program.as_bytes()).to_vec();
     }
     recorder.thread(11, 10, 1000).name = b"worker".to_vec();
     recorder.process_ended(12, Some(Exit::Code(3)), 400_000_000);
