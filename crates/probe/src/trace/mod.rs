@@ -4,7 +4,9 @@
 //! The [`Recording`](recording::Recording) that comes out is the same whichever backend made it; names, blame and pages are made of it afterwards.
 
 pub mod ab;
+pub mod backend;
 pub mod call;
+pub mod calls;
 pub mod check;
 pub mod compare;
 pub mod export;
