@@ -1,9 +1,10 @@
-//! What unjank does for a session: settings, listings. No D-Bus, no async, no printing, no environment.
+//! What unjank does for a session: settings, listings, plugins and applications. No D-Bus, no async, no printing, no environment.
 
 pub mod apps;
 pub mod clock;
 pub mod collation;
 pub mod index;
+pub mod keyfile;
 pub mod languages;
 pub mod listing;
 pub mod mime;

@@ -237,7 +237,7 @@ impl Test {
         if database.kind() == Kind::User {
             self.world.write_outside(&database, keys);
         } else {
-            let mut file = unjank_session::settings::keyfile::KeyFile::new();
+            let mut file = unjank_session::keyfile::KeyFile::new();
             for (key, value) in changes.iter() {
                 let (group, name) = key.rsplit_once('/').unwrap();
                 let group = if group.is_empty() { "/" } else { &group[1..] };

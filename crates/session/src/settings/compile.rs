@@ -10,9 +10,9 @@ use store::publish::{PublishError, publish};
 use store::table::gvariant::{ParseError, Variant};
 use store::table::gvdb::{self, Image, WriteError};
 
-use super::keyfile::{self, KeyFile, KeyFileError};
 use super::path::{PathError, Shape};
 use super::profile::said;
+use crate::keyfile::{self, KeyFile, KeyFileError};
 
 /// Why a database was not compiled; the file that was in place is as it was. The words are those of `dconf`.
 #[derive(Debug, thiserror::Error)]

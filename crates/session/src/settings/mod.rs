@@ -8,7 +8,6 @@ pub mod database;
 pub mod effective;
 pub mod engine;
 pub mod history;
-pub mod keyfile;
 pub mod merge;
 pub mod pacing;
 pub mod path;

@@ -1,12 +1,15 @@
 //! The command line: one file or folder a command. A new command is a line in [`Command`] and one in [`Command::run`].
 
+mod apps;
 mod bench;
+mod catalogue;
 mod doctor;
 mod exercise;
 mod generate;
 mod interrupt;
 mod listing_worker;
 mod ls;
+mod plugins;
 mod screen;
 pub(crate) mod settings;
 mod trace;
@@ -31,10 +34,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Apps(apps::Apps),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
     Generate(generate::Generate),
     Ls(ls::Ls),
+    Plugins(plugins::Plugins),
     Settings(settings::Settings),
     Trace(trace::Trace),
     /// Serve in this process, as unjankd does
@@ -51,6 +56,8 @@ enum Command {
 impl Command {
     fn run(self) -> ExitCode {
         let done = match self {
+            Command::Apps(command) => command.run(),
+            Command::Plugins(command) => command.run(),
             Command::Doctor(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Generate(command) => command.run(Cli::command()),

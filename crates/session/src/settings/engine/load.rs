@@ -16,8 +16,8 @@ use super::names::{DatabaseId, Kind};
 use super::text;
 use super::wal::Wal;
 use super::write::raise;
+use crate::keyfile::KeyFile;
 use crate::settings::database::Table;
-use crate::settings::keyfile::KeyFile;
 use crate::settings::merge::difference;
 use crate::settings::path;
 

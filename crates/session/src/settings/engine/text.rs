@@ -2,8 +2,8 @@
 
 use store::table::gvariant::Variant;
 
+use crate::keyfile::{KeyFile, KeyFileError};
 use crate::settings::database::Table;
-use crate::settings::keyfile::{KeyFile, KeyFileError};
 use crate::settings::path;
 
 /// Returns the settings in a key file, and the number of entries that are none.

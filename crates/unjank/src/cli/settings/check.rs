@@ -7,7 +7,7 @@ use clap::Args;
 use probe::report::paint::Tone;
 use probe::report::paragraph::{counted, wrap};
 use serde::Serialize;
-use session::settings::keyfile::KeyFile;
+use session::keyfile::KeyFile;
 use session::settings::profile::Profile;
 use store::publish::publish;
 use store::table::gvdb::{self, Image, Salvaged, Stamp, Table};

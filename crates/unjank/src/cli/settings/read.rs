@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use session::keyfile::KeyFile;
 use session::settings::client::{Key, Which};
-use session::settings::keyfile::KeyFile;
 
 use super::session::{Session, Voice};
 use crate::error::Error;

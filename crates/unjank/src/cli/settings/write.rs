@@ -2,9 +2,9 @@
 
 use std::io::{self, Read, Write};
 
+use session::keyfile::KeyFile;
 use session::settings::changeset::Changeset;
 use session::settings::compile;
-use session::settings::keyfile::KeyFile;
 use store::table::gvariant::Variant;
 
 use super::environment;

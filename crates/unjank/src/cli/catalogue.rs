@@ -1,0 +1,203 @@
+//! The index of plugins and applications for this user, from the environment; `plugins` and `apps` ask it.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use probe::report::paint::Paint;
+use serde_json::{Map, Value as Json, json};
+use session::apps::place::Places;
+use session::index::Index;
+use session::index::build::Look;
+use session::index::constraint::{Constraint, Fields};
+use session::index::record::{Record, Value};
+use session::index::refresh::Location;
+use session::index::sources::Sources;
+
+use super::screen;
+use crate::error::{Error, Kind};
+
+/// Where a package manager puts the index that comes with the system.
+pub(super) const SYSTEM: &str = "/var/cache/unjank";
+
+/// What all questions have in common.
+#[derive(Debug, Args)]
+pub(super) struct Question {
+    /// Only those that match, for example "'text/plain' in MimeTypes" (docs/index.md).
+    #[arg(long = "where", value_name = "CONSTRAINT", value_parser = Constraint::parse)]
+    constraint: Option<Constraint>,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Texts in this language, for example de_DE; this session's if it is not given.
+    #[arg(long, value_name = "LOCALE")]
+    locale: Option<String>,
+    /// What to do with an index that is out of date.
+    #[arg(long, value_name = "WHAT", default_value = "refresh")]
+    stale: Stale,
+}
+
+/// What to do with an index that is out of date.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum Stale {
+    /// Make it current first
+    Refresh,
+    /// Answer from it as it is
+    Use,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn paths(name: &str, fallback: &str) -> Vec<PathBuf> {
+    let value = variable(name).unwrap_or_else(|| fallback.into());
+    // A relative path is to be ignored, says the Base Directory Specification.
+    std::env::split_paths(&value).filter(|path| path.is_absolute()).collect()
+}
+
+fn below_home(name: &str, fallback: &str) -> Option<PathBuf> {
+    let own = variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    own.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(fallback)))
+}
+
+/// Returns where applications and associations are, from the environment.
+pub(super) fn places() -> Places {
+    let desktops = variable("XDG_CURRENT_DESKTOP").unwrap_or_default();
+    let desktops = desktops.to_string_lossy().to_lowercase();
+    Places {
+        config_home: below_home("XDG_CONFIG_HOME", ".config"),
+        config_dirs: paths("XDG_CONFIG_DIRS", "/etc/xdg"),
+        data_home: below_home("XDG_DATA_HOME", ".local/share"),
+        data_dirs: paths("XDG_DATA_DIRS", "/usr/local/share:/usr/share"),
+        desktops: desktops.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        path: paths("PATH", "/usr/local/bin:/usr/bin:/bin"),
+    }
+}
+
+/// Returns where plugins are: `QT_PLUGIN_PATH`, then where distributions install them.
+fn sources(locale: Option<&str>) -> Sources {
+    let architecture = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let installed = [&architecture[..], "/usr/lib64", "/usr/lib"].into_iter().flat_map(|lib| {
+        ["qt6/plugins", "qt5/plugins", "qt/plugins"].map(|below| PathBuf::from(lib).join(below))
+    });
+    let gio = [&architecture[..], "/usr/lib64", "/usr/lib"]
+        .map(|lib| PathBuf::from(lib).join("gio/modules"));
+    let session_locale = ["LC_ALL", "LC_MESSAGES", "LANG"].into_iter().find_map(variable);
+    let session_locale = session_locale.map(|value| value.to_string_lossy().into_owned());
+    Sources {
+        plugin_roots: paths("QT_PLUGIN_PATH", "").into_iter().chain(installed).collect(),
+        gio_dirs: paths("GIO_EXTRA_MODULES", "").into_iter().chain(gio).collect(),
+        places: places(),
+        locale: locale.map(str::to_owned).or(session_locale).unwrap_or_else(|| "C".to_owned()),
+    }
+}
+
+/// Returns where this user's index is.
+pub(super) fn location(locale: Option<&str>) -> Result<Location, Error> {
+    let cache = below_home("XDG_CACHE_HOME", ".cache").ok_or_else(|| {
+        Error::new(Kind::Config, "find the cache directory")
+            .because(io::Error::other("neither XDG_CACHE_HOME nor HOME is set"))
+            .hint("set HOME")
+    })?;
+    Ok(Location::new(cache.join("unjank"), sources(locale), Some(SYSTEM.into())))
+}
+
+/// Makes the index current and opens it.
+pub(super) fn refresh(
+    location: &Location,
+    look: Look,
+) -> Result<(Index, session::index::refresh::Done), Error> {
+    location.refresh(&*store::disk::real(), look).map_err(|error| {
+        Error::new(Kind::Config, "make the index of plugins and applications").because(error)
+    })
+}
+
+impl Question {
+    pub(super) fn location(&self) -> Result<Location, Error> {
+        location(self.locale.as_deref())
+    }
+
+    /// Opens the index, current unless the user wants it as it is.
+    pub(super) fn index(&self, location: &Location) -> Result<Index, Error> {
+        match location.open() {
+            Ok(index) if self.stale == Stale::Use || index.stale().is_none() => Ok(index),
+            _ => refresh(location, Look::Directories).map(|(index, _)| index),
+        }
+    }
+
+    /// Keeps the records that match the constraint.
+    pub(super) fn matching<'a>(&self, records: Vec<Record<'a>>) -> Vec<Record<'a>> {
+        let Some(constraint) = &self.constraint else { return records };
+        let extremes: Vec<(&str, Option<(f64, f64)>)> = constraint
+            .extremes_of()
+            .into_iter()
+            .map(|name| (name, extremes(&records, name)))
+            .collect();
+        let of = |name: &str| {
+            extremes.iter().find(|(known, _)| *known == name).and_then(|(_, found)| *found)
+        };
+        let matches = |record: &Record<'a>| constraint.matches(record as &dyn Fields, &of);
+        records.into_iter().filter(matches).collect()
+    }
+}
+
+/// Returns the least and the greatest value of a property.
+fn extremes(records: &[Record<'_>], name: &str) -> Option<(f64, f64)> {
+    let numbers = records.iter().filter_map(|record| match record.get(name)? {
+        Value::Whole(number) => Some(number as f64),
+        Value::Fraction(number) => Some(number),
+        _ => None,
+    });
+    numbers.fold(None, |found, number| {
+        let (least, greatest) = found.unwrap_or((number, number));
+        Some((number.min(least), number.max(greatest)))
+    })
+}
+
+/// Returns a record as JSON: its path as `file`, our own members without their dot, the author's under `properties`.
+pub(super) fn to_json(record: Record<'_>) -> Json {
+    let mut own = Map::new();
+    let mut properties = Map::new();
+    if let Some(path) = record.path() {
+        own.insert("file".into(), path.to_string_lossy().into());
+    }
+    for (name, value) in record.members() {
+        let value = match value {
+            Value::Text(text) => json!(text),
+            Value::List(list) => json!(list.collect::<Vec<_>>()),
+            Value::Truth(truth) => json!(truth),
+            Value::Whole(number) => json!(number),
+            Value::Fraction(number) => json!(number),
+            Value::Bytes(bytes) if name == ".qt" => json!(bytes),
+            Value::Bytes(_) => continue,
+        };
+        match name.strip_prefix('.') {
+            Some(name) => own.insert(name.to_owned(), value),
+            None => properties.insert(name.to_owned(), value),
+        };
+    }
+    own.insert("properties".into(), properties.into());
+    own.into()
+}
+
+/// Writes a JSON document and a line end.
+pub(super) fn print_json(out: &mut dyn io::Write, document: &Json) -> Result<(), Error> {
+    serde_json::to_writer_pretty(&mut *out, document).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Writes a table as wide as the screen; a pipe gets whole lines.
+pub(super) fn print_table(
+    out: &mut dyn io::Write,
+    table: &probe::report::table::Table,
+) -> Result<(), Error> {
+    let is_screen = io::IsTerminal::is_terminal(&io::stdout());
+    let width = if is_screen { screen::width() } else { 1000 };
+    let paint = if is_screen { screen::paint() } else { Paint::Off };
+    write!(out, "{}", table.render(width, paint))?;
+    Ok(())
+}
