@@ -1,0 +1,162 @@
+//! `unjank plugins` and `unjank apps` as people use them, on an own home with plugins of this machine's compiler.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
+
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Home {
+        let home = Home(tempfile::tempdir().unwrap());
+        let apps = home.path("data/applications");
+        fs::create_dir_all(&apps).unwrap();
+        fs::create_dir_all(home.path("config")).unwrap();
+        fs::create_dir_all(home.path("plugins/kf5")).unwrap();
+        let app = |name: &str, rest: &str| {
+            let text = format!(
+                "[Desktop Entry]\nType=Application\nName={name}\nName[de]={name} auf Deutsch\nExec=sh -c {name}\n{rest}"
+            );
+            fs::write(apps.join(format!("{name}.desktop")), text).unwrap();
+        };
+        app("writer", "MimeType=text/plain;\nKeywords=Letter;\n");
+        app("painter", "MimeType=image/png;\nNoDisplay=true\n");
+        fs::write(
+            apps.join("mimeinfo.cache"),
+            "[MIME Cache]\ntext/plain=writer.desktop;\nimage/png=painter.desktop;\n",
+        )
+        .unwrap();
+        let source = home.path("plugin.s");
+        // {2: "org.example.I", 4: {"KPlugin": {"Id": "one", "Name": "One", "Name[de]": "Eins"}}}
+        let cbor = ".byte 0xa2,2,0x6d\n.ascii \"org.example.I\"\n.byte 4,0xa1,0x67\n.ascii \"KPlugin\"\n.byte 0xa3,0x62\n.ascii \"Id\"\n.byte 0x63\n.ascii \"one\"\n.byte 0x64\n.ascii \"Name\"\n.byte 0x63\n.ascii \"One\"\n.byte 0x68\n.ascii \"Name[de]\"\n.byte 0x64\n.ascii \"Eins\"\n";
+        fs::write(&source, format!(".section .qtmetadata,\"a\",@progbits\n.ascii \"QTMETADATA !\"\n.byte 0,5,15,0\n{cbor}")).unwrap();
+        let done = Command::new("gcc")
+            .args(["-shared", "-nostdlib", "-o"])
+            .arg(home.path("plugins/kf5/one.so"))
+            .arg(&source)
+            .status();
+        assert!(done.unwrap().success());
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn unjank(&self, words: &[&str]) -> Output {
+        Command::new(UNJANK)
+            .args(words)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.0.path())
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_CONFIG_DIRS", self.path("etc"))
+            .env("XDG_DATA_HOME", self.path("data"))
+            .env("XDG_DATA_DIRS", self.path("share"))
+            .env("XDG_CACHE_HOME", self.path("cache"))
+            .env("QT_PLUGIN_PATH", self.path("plugins"))
+            .output()
+            .unwrap()
+    }
+
+    /// Returns what a command printed that exits with `code`.
+    fn said(&self, code: i32, words: &[&str]) -> String {
+        let output = self.unjank(words);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {errors}");
+        String::from_utf8(if code == 2 { output.stderr } else { output.stdout }).unwrap()
+    }
+}
+
+#[test]
+fn plugins_are_found_and_shown() {
+    let home = Home::new();
+    let made = home.said(0, &["plugins", "index"]);
+    assert!(made.contains("2 applications"), "{made}");
+    assert!(home.said(0, &["plugins", "index"]).contains("nothing had changed"));
+    assert!(
+        home.said(0, &["plugins", "find", "--id", "one", "--locale", "de_DE.UTF-8"])
+            .contains("Eins")
+    );
+    assert_eq!(home.said(1, &["plugins", "find", "--protocol", "nothing"]), "");
+    let found = home
+        .said(0, &["plugins", "find", "--namespace", "kf5", "--where", "Id == 'one'", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["plugins"][0]["properties"]["Name"], "One");
+    let whole: serde_json::Value =
+        serde_json::from_str(&home.said(0, &["plugins", "show", "one"])).unwrap();
+    assert_eq!(whole["metadata"]["MetaData"]["KPlugin"]["Name[de]"], "Eins");
+    assert!(home.said(2, &["plugins", "show", "two"]).contains("no plugin has this identifier"));
+    assert!(home.said(2, &["plugins", "list", "--where", "Id =="]).contains("at character 6"));
+}
+
+#[test]
+fn a_change_is_noticed_and_said() {
+    let home = Home::new();
+    home.said(0, &["plugins", "index"]);
+    assert!(home.said(0, &["plugins", "index", "--check"]).contains("current"));
+    fs::copy(home.path("plugins/kf5/one.so"), home.path("plugins/kf5/two.so")).unwrap();
+    assert!(home.said(1, &["plugins", "index", "--check"]).contains("kf5 changed"));
+    assert_eq!(
+        home.said(0, &["plugins", "find", "--id", "one", "--stale", "use"]).lines().count(),
+        2
+    );
+    assert_eq!(home.said(0, &["plugins", "find", "--id", "one"]).lines().count(), 3);
+}
+
+#[test]
+fn a_default_is_chosen_and_explained() {
+    let home = Home::new();
+    assert_eq!(home.said(0, &["apps", "default", "image/png"]), "painter.desktop\n");
+    let list = home.path("config/mimeapps.list");
+    fs::write(&list, "# mine\n[Default Applications]\nvideo/mp4=x.desktop\n").unwrap();
+    home.said(0, &["apps", "set-default", "writer", "image/png"]);
+    let text = fs::read_to_string(&list).unwrap();
+    assert!(
+        text.starts_with(
+            "# mine\n[Default Applications]\nvideo/mp4=x.desktop\nimage/png=writer.desktop\n"
+        ),
+        "{text}"
+    );
+    assert_eq!(home.said(0, &["apps", "default", "image/png"]), "writer.desktop\n");
+    let said = home.said(0, &["apps", "explain", "image/png"]);
+    assert!(
+        said.starts_with(&format!(
+            "writer.desktop opens image/png: line 4 of {} makes it the default",
+            list.display()
+        )),
+        "{said}"
+    );
+    assert!(said.contains("comes later"), "{said}");
+    assert_eq!(home.said(1, &["apps", "default", "audio/ogg"]), "");
+    assert!(home.said(2, &["apps", "set-default", "nobody", "image/png"]).contains("hint: "));
+    assert_eq!(fs::read_to_string(&list).unwrap(), text);
+}
+
+#[test]
+fn applications_are_found_by_words() {
+    let home = Home::new();
+    assert!(home.said(0, &["apps", "find", "LETTER"]).contains("writer.desktop"));
+    assert!(!home.said(0, &["apps", "list"]).contains("painter.desktop"));
+    assert!(
+        home.said(0, &["apps", "list", "--all", "--locale", "de"]).contains("painter auf Deutsch")
+    );
+    assert!(
+        home.said(0, &["apps", "for", "text/plain", "--json"])
+            .contains("\"id\": \"writer.desktop\"")
+    );
+    assert_eq!(home.said(1, &["apps", "find", "nothing-at-all"]), "");
+}
+
+#[test]
+fn without_a_home_it_says_what_is_missing() {
+    let output = Command::new(UNJANK).args(["plugins", "list"]).env_clear().output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("XDG_CACHE_HOME") && said.contains("hint: set HOME"), "{said}");
+    assert!(!Path::new("unjank").exists());
+}
