@@ -9,3 +9,4 @@ extern crate unjank_store as store;
 pub mod gvariant;
 pub mod gvdb;
 pub mod listing;
+pub mod trace;

@@ -9,7 +9,7 @@ use super::schema::{
     CallKind, Errno, How, Module, Mount, Process, Report, SCHEMA, Slow, Stack, Sums, Target,
     TargetCall, TargetKind, Thread, Watch,
 };
-use super::spelling::{command_line, spell};
+use super::spelling::{command_line, harmless, spell};
 use super::stalls::{Judge, stalls};
 use super::{advice, arguments, verdict};
 use crate::report::provenance::Provenance;
@@ -209,7 +209,7 @@ pub fn build(
                 how,
                 arguments: names.arguments(call).map_or_else(
                     || arguments::text(builder.call_name(call.number), call, target),
-                    |text| spell(text.as_bytes()),
+                    |text| harmless(&text).unwrap_or(text),
                 ),
                 target: call.target.and_then(|target| target_index.get(&target).copied()),
                 stack: call.stack.and_then(&mut stack_of),

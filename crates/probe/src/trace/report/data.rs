@@ -1,6 +1,7 @@
 //! A report as JSON, alone or inside its page, and back; what is read may be anybody's.
 
 use super::schema::{Report, SCHEMA};
+use super::spelling::harmless;
 
 /// The largest file that is read, in bytes.
 pub const LARGEST: usize = 64 << 20;
@@ -86,9 +87,25 @@ pub fn read(bytes: &[u8]) -> Result<Report, ReadError> {
     if head.schema != SCHEMA {
         return Err(ReadError::OtherSchema(head.schema));
     }
-    let report: Report = serde_json::from_slice(json).map_err(ReadError::Damaged)?;
+    let mut value: serde_json::Value = serde_json::from_slice(json).map_err(ReadError::Damaged)?;
+    disarm(&mut value);
+    let report: Report = serde_json::from_value(value).map_err(ReadError::Damaged)?;
     consistent(&report)?;
     Ok(report)
+}
+
+/// Spells what would disturb a screen: we write no such text, but others may.
+fn disarm(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => {
+            if let Some(safe) = harmless(text) {
+                *text = safe;
+            }
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(disarm),
+        serde_json::Value::Object(fields) => fields.values_mut().for_each(disarm),
+        _ => (),
+    }
 }
 
 /// Returns the data inside a page.

@@ -14,6 +14,7 @@ mod stalls;
 pub(crate) mod tests;
 pub mod text;
 pub(crate) mod verdict;
+pub mod view;
 
 pub use self::build::{Options, build};
 pub use self::schema::{Report, SCHEMA};

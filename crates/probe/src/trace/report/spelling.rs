@@ -35,6 +35,23 @@ pub fn spell(bytes: &[u8]) -> String {
     text
 }
 
+/// Spells only what would disturb a screen; backslashes stay as they are. None if nothing would.
+#[must_use]
+pub fn harmless(text: &str) -> Option<String> {
+    if !text.chars().any(disturbs) {
+        return None;
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        if disturbs(letter) {
+            safe.push_str(&spell(letter.encode_utf8(&mut [0; 4]).as_bytes()));
+        } else {
+            safe.push(letter);
+        }
+    }
+    Some(safe)
+}
+
 /// Returns the bytes that [`spell`] made this text of; none if it did not.
 #[must_use]
 pub fn unspell(text: &str) -> Option<Vec<u8>> {

@@ -216,6 +216,13 @@ fn bytes_that_are_no_report_are_refused_and_said_to_be() {
     let mut planted = report.clone();
     planted.slow[0].thread = 77;
     insta::assert_snapshot!(wrong(&data::to_json(&planted).unwrap()), @"cannot use the report: slow has an index that leads nowhere");
+    // What others write cannot disturb a screen.
+    let foreign = json.replace("kde-open5", "\\u001b[31m\\u202e");
+    let foreign = data::read(foreign.as_bytes()).unwrap();
+    let screen = text::render(&foreign, 80, Paint::Off);
+    assert!(
+        screen.contains("\\x1b[31m") && !screen.contains('\u{1b}') && !screen.contains('\u{202e}')
+    );
     let deep = format!("{{\"schema\":{}", "[".repeat(100_000));
     assert!(data::read(deep.as_bytes()).is_err());
 }
