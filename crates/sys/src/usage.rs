@@ -50,6 +50,21 @@ pub fn cpu(pid: u32) -> io::Result<Duration> {
     Ok(Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / per_second)))
 }
 
+/// Returns how often this thread has waited so far: for a disk, a lock, another process. Being set aside for others
+/// does not count.
+#[must_use]
+pub fn waits_of_thread() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to memory of ours that is large enough, and the call writes there alone.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    if result != 0 {
+        return 0;
+    }
+    // SAFETY: the call succeeded and filled it; zeros would be a valid value, too.
+    let usage = unsafe { usage.assume_init() };
+    u64::try_from(usage.ru_nvcsw).unwrap_or(0)
+}
+
 fn parse_io(text: &str) -> Io {
     let count = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
@@ -88,6 +103,20 @@ mod tests {
         let stat = "7 (a) b) c) S 1 7 7 0 -1 0 0 0 0 0 31 11 0 0 20 0 1 0";
         assert_eq!(parse_ticks(stat), Some(42));
         assert_eq!(parse_ticks("7 (a"), None);
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_counted() {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let waits = std::thread::spawn(move || {
+            let before = waits_of_thread();
+            // Nobody sends: it waits until the sender is gone.
+            let _ = receiver.recv_timeout(Duration::from_millis(20));
+            waits_of_thread() - before
+        });
+        let waited = waits.join().unwrap();
+        drop(sender);
+        assert!(waited >= 1);
     }
 
     #[test]

@@ -3,11 +3,14 @@
 use std::collections::{HashSet, VecDeque};
 use std::ffi::CStr;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use store::stream::Builder;
+use sys::device::Device;
 use sys::dir::{Directory, Statx, StatxFlags, StatxTimestamp};
+use sys::usage::waits_of_thread;
 
 use super::connection::Connection;
 use super::details::{Types, details};
@@ -22,12 +25,22 @@ use crate::clock::Clock;
 const PART: std::ops::RangeInclusive<u32> = 64..=8192;
 /// A part is sent before it is full after this time: a slow file system, or a network.
 const PATIENCE: Duration = Duration::from_millis(40);
+/// A file system is slow if an entry takes longer: cached ones take 1 to 2 µs, uncached ones 50 and more.
+const SLOW: Duration = Duration::from_micros(25);
+/// The first entries say nothing: they may be the first that are read at all.
+const ENOUGH: u32 = 32;
+/// It waits for at least one in so many entries: a block of ext4 has 16 inodes.
+const WAITS: u32 = 16;
+/// No part of a slow file system has more entries.
+const SLOW_PART: u32 = 1024;
 
 /// What is to be read, shared by the threads that read it.
 #[derive(Debug)]
 pub(super) struct Work {
     state: Mutex<State>,
     changed: Condvar,
+    /// Whether the disk has a head that moves; looked up when it is slow.
+    seeks: OnceLock<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -37,8 +50,8 @@ struct State {
     next: (usize, u32),
     part: u32,
     wanted: VecDeque<Task>,
-    /// Names that nobody has taken yet, or is not done with.
-    left: u64,
+    /// Whether reading takes long, so that more threads help.
+    slow: bool,
     /// Whether all names are there.
     whole: bool,
     /// Whether the threads end.
@@ -59,7 +72,7 @@ enum Task {
 impl Work {
     pub(super) fn new() -> Work {
         let state = State { part: *PART.start(), ..State::default() };
-        Work { state: Mutex::new(state), changed: Condvar::new() }
+        Work { state: Mutex::new(state), changed: Condvar::new(), seeks: OnceLock::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -69,7 +82,6 @@ impl Work {
     /// Adds names whose attributes are to be read.
     pub(super) fn add(&self, names: Arc<Names>) {
         let mut state = self.state();
-        state.left += u64::from(names.count);
         state.names.push(names);
         self.changed.notify_all();
     }
@@ -105,12 +117,43 @@ impl Work {
         self.changed.notify_all();
     }
 
+    /// Whether there are names whose attributes nobody reads yet.
+    pub(super) fn is_left(&self) -> bool {
+        let state = self.state();
+        state.next.0 < state.names.len()
+    }
+
+    /// Takes in how long a part took, and how often it had to wait: a thread that others keep from running waits for
+    /// nothing, and more threads would not help it.
+    fn took(&self, rows: u32, time: Duration, waits: u64) {
+        let waited = waits >= u64::from(rows / WAITS);
+        if rows >= ENOUGH && waited && time > SLOW.saturating_mul(rows) {
+            let mut state = self.state();
+            if !state.slow {
+                state.slow = true;
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// Whether reading takes long.
+    fn is_slow(&self) -> bool {
+        self.state().slow
+    }
+
     /// Waits for something to do; `None` if there will be nothing more in this phase.
     fn next(&self, phase: Phase) -> Option<Task> {
         let mut state = self.state();
         loop {
-            if state.over {
+            if state.over || phase == Phase::UntilSlow && state.slow {
                 return None;
+            }
+            if phase == Phase::WhenSlow && !state.slow {
+                if state.whole && state.names.len() <= state.next.0 {
+                    return None;
+                }
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
             }
             if let Some(task) = state.wanted.pop_front() {
                 return Some(task);
@@ -118,7 +161,9 @@ impl Work {
             if let Some(task) = state.part() {
                 return Some(task);
             }
-            if phase == Phase::First && state.whole {
+            if phase != Phase::Wanted && state.whole {
+                // Those who wait in case it gets slow need not wait longer.
+                self.changed.notify_all();
                 return None;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -131,6 +176,10 @@ impl Work {
 pub(super) enum Phase {
     /// Everything once.
     First,
+    /// As the first, but only until a file system turns out to be slow.
+    UntilSlow,
+    /// As the first, but only when a file system turned out to be slow.
+    WhenSlow,
     /// What is wanted after that, until the end.
     Wanted,
 }
@@ -139,7 +188,8 @@ impl State {
     fn part(&mut self) -> Option<Task> {
         let (block, row) = self.next;
         let names = self.names.get(block)?;
-        let end = names.count.min(row.saturating_add(self.part));
+        let most = if self.slow { SLOW_PART } else { *PART.end() };
+        let end = names.count.min(row.saturating_add(self.part.min(most)));
         let task = Task::Range(Arc::clone(names), row..end);
         self.next = if end == names.count { (block + 1, 0) } else { (block, end) };
         self.part = self.part.saturating_mul(2).min(*PART.end());
@@ -201,7 +251,12 @@ impl Reader<'_> {
         gathered: &mut Gathered,
     ) -> io::Result<()> {
         let Some(view) = names.view() else { return Ok(()) };
-        let mut since = self.clock.monotonic();
+        let (start, waits) = (self.clock.monotonic(), waits_of_thread());
+        let count = range.len();
+        if self.work.is_slow() && *self.work.seeks.get_or_init(|| is_rotational(self.directory)) {
+            self.touch_by_inode(names, range.clone());
+        }
+        let mut since = start;
         for row in range {
             let Ok(index) = usize::try_from(row) else { continue };
             let kind = Kind::from_number(view.kinds[index]);
@@ -211,7 +266,22 @@ impl Reader<'_> {
                 since = self.clock.monotonic();
             }
         }
+        let took = self.clock.monotonic().saturating_sub(start);
+        let waits = waits_of_thread().saturating_sub(waits);
+        self.work.took(u32::try_from(count).unwrap_or(u32::MAX), took, waits);
         self.send(gathered)
+    }
+
+    /// Brings inodes into memory in the order in which they are on the disk, so that its head moves one way.
+    fn touch_by_inode(&self, names: &Names, range: std::ops::Range<u32>) {
+        let Some(view) = names.view() else { return };
+        let mut rows: Vec<u32> = range.collect();
+        rows.sort_unstable_by_key(|row| names.inode(*row));
+        for row in rows {
+            let Ok(index) = usize::try_from(row) else { continue };
+            // Whatever is wrong is found again when it is read.
+            let _ = self.directory.status(view.c_name(index), StatxFlags::INO);
+        }
     }
 
     /// Calls `each` with those of the entries that there are, their names and the types of the directory.
@@ -312,6 +382,14 @@ impl Reader<'_> {
             self.directory.target_status(name, wanted).map_or(0, |status| status.stx_mode);
         Ok(())
     }
+}
+
+/// Whether the directory is on a disk whose head moves.
+fn is_rotational(directory: &Directory) -> bool {
+    let Ok(status) = directory.own_status(StatxFlags::TYPE) else { return false };
+    let number = (status.stx_dev_major, status.stx_dev_minor);
+    let device = Device::numbered(Path::new("/sys"), number);
+    device.and_then(|device| device.rotational).unwrap_or(false)
 }
 
 /// What to ask the file system for.

@@ -223,7 +223,7 @@ impl<'a> Follower<'a> {
         }
         self.remove(&gone)?;
         if !new.is_empty() {
-            let names = Arc::new(give(&mut new, first, self.reader.connection)?);
+            let names = Arc::new(give(&mut new, Vec::new(), first, self.reader.connection)?);
             self.known.add(&names);
             self.reader.work.keep(names);
         }

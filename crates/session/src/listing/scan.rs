@@ -32,11 +32,18 @@ pub(super) struct Names {
     pub(super) first: EntryId,
     pub(super) count: u32,
     chunk: Arc<Chunk>,
+    /// The inodes as the directory has them: not sent, but the order in which a slow disk is best read.
+    inodes: Vec<u64>,
     /// Whether the directory did not tell the type of some.
     pub(super) has_unknown: bool,
 }
 
 impl Names {
+    /// The number of the inode of a row, as the directory has it.
+    pub(super) fn inode(&self, row: u32) -> u64 {
+        self.inodes.get(index(row)).copied().unwrap_or(0)
+    }
+
     /// The record.
     pub(super) fn view(&self) -> Option<NameView<'_>> {
         let record = self.chunk.records().ok()?.next()?;
@@ -68,6 +75,7 @@ impl Scan<'_> {
         let mut repeats = Repeats::of(self.directory, self.clock.now());
         let mut repeated = 0;
         let mut rows = NameRows::default();
+        let mut inodes = Vec::new();
         let mut given: Vec<Arc<Names>> = Vec::new();
         let mut total = 0u32;
         let mut since = self.clock.monotonic();
@@ -77,6 +85,7 @@ impl Scan<'_> {
             let read = self.directory.read(&mut buffer[..size], |name| {
                 if pushed.is_ok() {
                     pushed = rows.push(name.name, Kind::from_number(name.kind));
+                    inodes.push(name.inode);
                 }
             });
             pushed?;
@@ -85,13 +94,15 @@ impl Scan<'_> {
                 remember(&mut repeats, &given, &rows, before, total);
             }
             if repeats.is_watching() {
-                let again = self.without_repeats(&mut repeats, &mut rows, before, total)?;
+                let again =
+                    self.without_repeats(&mut repeats, &mut rows, &mut inodes, before, total)?;
                 repeated = if rows.len() > before { 0 } else { repeated + again };
             }
             let more = matches!(read, Ok(true));
             let late = self.clock.monotonic().saturating_sub(since) >= patience;
             if !rows.is_empty() && (!more || late || rows.len() >= target) {
-                let names = Arc::new(give(&mut rows, total, self.connection)?);
+                let inodes = std::mem::take(&mut inodes);
+                let names = Arc::new(give(&mut rows, inodes, total, self.connection)?);
                 total += names.count;
                 given.push(Arc::clone(&names));
                 each(names);
@@ -103,7 +114,7 @@ impl Scan<'_> {
                 Ok(true) if total >= self.request.limits.entries => {
                     break Some((Step::TooLarge, 0));
                 }
-                Ok(true) if repeated > REPEATED.max(2 * self::index(total)) => {
+                Ok(true) if repeated > REPEATED.max(2 * index(total)) => {
                     break Some((Step::Repeats, 0));
                 }
                 Ok(true) => {}
@@ -124,11 +135,13 @@ impl Scan<'_> {
         &self,
         repeats: &mut Repeats,
         rows: &mut NameRows,
+        inodes: &mut Vec<u64>,
         before: usize,
         total: u32,
     ) -> io::Result<usize> {
         let mut kinds = AttributeRows::new(Fields::KIND);
         let mut again = 0;
+        let mut kept = inodes.split_off(before.min(inodes.len())).into_iter();
         rows.retain_from(before, |name, kind, index| {
             let id = total.saturating_add(u32::try_from(index).unwrap_or(u32::MAX));
             let came = repeats.add(name, kind, id);
@@ -139,6 +152,7 @@ impl Scan<'_> {
                     kinds.push(id, &Attributes { kind, ..Attributes::default() });
                 }
             }
+            inodes.extend(kept.next().filter(|_| came == Name::New));
             came == Name::New
         });
         if !kinds.is_empty() {
@@ -175,9 +189,10 @@ fn index(id: EntryId) -> usize {
     usize::try_from(id).unwrap_or(usize::MAX)
 }
 
-/// Sends the names and keeps them for ourselves.
+/// Sends the names and keeps them for ourselves, with their inodes if they are known.
 pub(super) fn give(
     rows: &mut NameRows,
+    inodes: Vec<u64>,
     first: EntryId,
     connection: &Connection,
 ) -> io::Result<Names> {
@@ -188,5 +203,5 @@ pub(super) fn give(
     connection.send(&builder)?;
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     let chunk = Chunk::own(builder.into_bytes(), FORMAT).map_err(invalid)?;
-    Ok(Names { first, count, chunk: Arc::new(chunk), has_unknown })
+    Ok(Names { first, count, chunk: Arc::new(chunk), inodes, has_unknown })
 }

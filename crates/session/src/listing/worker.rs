@@ -22,6 +22,10 @@ use crate::clock::{Clock, SystemClock};
 
 /// Threads are started when there are this many names to look at.
 const MANY: u32 = 2000;
+/// More threads than this do not read cached attributes faster: they wait for the same locks.
+const MOST_CORES: usize = 4;
+/// So many wait for a slow file system at once.
+const WHEN_SLOW: usize = 8;
 
 /// Lists what is asked for at the other end of `connection`, and returns when that is gone.
 ///
@@ -130,6 +134,14 @@ fn list(
     };
     thread::scope(|scope| {
         let mut helpers = Vec::new();
+        let mut help = || {
+            if helpers.is_empty() {
+                let (always, when_slow) = threads(request);
+                helpers.extend((1..always).map(|_| scope.spawn(|| reader.run(Phase::First))));
+                let waiting = always..when_slow;
+                helpers.extend(waiting.map(|_| scope.spawn(|| reader.run(Phase::WhenSlow))));
+            }
+        };
         let scan = Scan { directory: &directory, request, connection, clock };
         let mut known = Vec::new();
         let scanned = scan.run(|names| {
@@ -142,14 +154,17 @@ fn list(
                 return;
             }
             work.add(names);
-            let helpers_wanted = threads(request).get() - 1;
-            if total >= MANY && helpers.is_empty() {
-                helpers
-                    .extend((0..helpers_wanted).map(|_| scope.spawn(|| reader.run(Phase::First))));
+            if total >= MANY {
+                help();
             }
         });
         work.whole();
         let given = scanned?;
+        // A few names are read here, unless that takes long.
+        reader.run(Phase::UntilSlow)?;
+        if work.is_left() {
+            help();
+        }
         reader.run(Phase::First)?;
         for helper in helpers {
             helper.join().map_err(|_| io::ErrorKind::Other)??;
@@ -165,12 +180,14 @@ fn list(
     })
 }
 
-/// How many threads read attributes of a large directory.
-fn threads(request: &Request) -> NonZeroUsize {
+/// How many threads read attributes of a large directory, and how many of a slow one.
+fn threads(request: &Request) -> (usize, usize) {
     match request.threads {
-        Threads::Exactly(count) => count,
-        Threads::Adaptive => thread::available_parallelism()
-            .map_or(NonZeroUsize::MIN, |count| count.min(NonZeroUsize::MIN.saturating_add(3))),
+        Threads::Exactly(count) => (count.get(), count.get()),
+        Threads::Adaptive => {
+            let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            (cores.min(MOST_CORES), WHEN_SLOW.max(cores.min(MOST_CORES)))
+        }
     }
 }
 
