@@ -262,7 +262,7 @@ fn a_name_that_was_listed_twice_is_removed_once() {
     for name in [c"a", c"b", c"a"] {
         rows.push(name, Kind::File).unwrap();
     }
-    let names = Arc::new(give(&mut rows, 0, &connection).unwrap());
+    let names = Arc::new(give(&mut rows, Vec::new(), 0, &connection).unwrap());
     let mut known = Known { names: vec![names], table: None, hasher: RandomState::new() };
     assert_eq!(known.begin(), [2]);
     assert_eq!((known.find(c"a"), known.find(c"b"), known.find(c"c")), (Some(0), Some(1), None));
