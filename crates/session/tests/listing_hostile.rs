@@ -19,6 +19,7 @@ use unjank_session::listing::{
 
 const NAMES: u32 = 1;
 const ATTRIBUTES: u32 = 2;
+const STRINGS: u32 = 3;
 
 fn start() -> (Listing, OwnedFd) {
     start_with(Request::of(Path::new("/dir")))
@@ -134,7 +135,7 @@ fn attributes_that_lie_are_refused() {
             header(&[0, 1, size, 0, 0, 2, 7, 0, 0, 2, 0, 2]),
             "a record of attributes has a wrong row",
         ),
-        (header(&[0, u32::MAX, 0, 0, 0, 0]), "there is no entry 1"),
+        (header(&[0, u32::MAX, 0, 0, 0, 0]), "there are too many records in a chunk"),
         (header(&[0]), "a record of attributes has the wrong length"),
     ];
     for (payload, expected) in cases {
@@ -237,21 +238,60 @@ fn endless_data_ends_at_the_limit() {
     assert_eq!(fault(listing), "there are too many names");
     assert!(!endless.join().unwrap(), "the sender sees that nobody listens");
 
-    // The same attributes again and again.
+    // Strings that nobody speaks of.
     request.limits = Limits { entries: 10_000, bytes: 1 << 20 };
     let (listing, there) = start_with(request);
     let endless = std::thread::spawn(move || {
-        let mut sent = Connection::send_to(&there, &names(0, &[c"a"]));
-        let mut rows = AttributeRows::new(Fields::DEFAULT);
-        while sent {
-            rows.push(0, &Attributes::default());
-            let mut builder = Builder::new(FORMAT);
-            rows.write(&mut builder).unwrap();
-            sent = Connection::send_to(&there, &builder);
-        }
+        let string = |number: u32| {
+            let mut payload =
+                [number.to_le_bytes(), 1u32.to_le_bytes(), 8u32.to_le_bytes()].concat();
+            payload.extend_from_slice(&[0; 4]);
+            payload.extend_from_slice(b"a string");
+            raw(STRINGS, &payload)
+        };
+        (1..).all(|number| Connection::send_to(&there, &string(number)))
     });
     assert_eq!(fault(listing), "there are too many bytes");
-    endless.join().unwrap();
+    assert!(!endless.join().unwrap());
+}
+
+#[test]
+fn attributes_that_come_anew_take_the_place_of_those_before() {
+    let mut entries = Entries::new(Limits { entries: 10, bytes: 4096 });
+    let take = |entries: &mut Entries, builder: &Builder| {
+        entries.take(Message::of(builder).unwrap().chunk()).unwrap();
+    };
+    take(&mut entries, &names(0, &[c"a", c"b", c"c"]));
+    for size in 0..10_000 {
+        let mut rows = AttributeRows::new(Fields::SIZE);
+        let known = Attributes { fields: Fields::SIZE, size, ..Attributes::default() };
+        // All of them once, then one, then two, again and again.
+        let ids: &[u32] =
+            if size == 0 { &[0, 1, 2] } else { [&[1][..], &[2, 0]][(size % 2) as usize] };
+        ids.iter().for_each(|id| rows.push(*id, &known));
+        let mut builder = Builder::new(FORMAT);
+        rows.write(&mut builder).unwrap();
+        take(&mut entries, &builder);
+        assert!(ids.iter().all(|id| entries.attributes(*id).unwrap().size == size));
+    }
+    let sizes: Vec<_> = (0..3).map(|id| entries.attributes(id).unwrap().size).collect();
+    assert_eq!(sizes, [9999, 9998, 9999]);
+}
+
+#[test]
+fn a_chunk_that_makes_work_without_end_is_refused() {
+    let (listing, there) = start();
+    let many: Vec<_> = (0..10_000).map(|_| c"a").collect();
+    assert!(Connection::send_to(&there, &names(0, &many)));
+    let mut builder = Builder::new(FORMAT);
+    for _ in 0..1000 {
+        // All entries, and nothing of each.
+        let header = [0u32, 10_000, 0, 0, 0, 0];
+        let payload: Vec<u8> = header.iter().flat_map(|number| number.to_le_bytes()).collect();
+        builder.record(ATTRIBUTES, |bytes| bytes.extend_from_slice(&payload)).unwrap();
+    }
+    assert!(Connection::send_to(&there, &builder));
+    assert_eq!(fault(listing), "there are too many records in a chunk");
 }
 
 trait SendTo {

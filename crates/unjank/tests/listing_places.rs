@@ -64,7 +64,11 @@ fn compare(place: &str, dir: &Path) {
         let metadata = entry.metadata().unwrap();
         let known = listing.attributes(found[name.as_bytes()]).unwrap();
         assert_eq!(u32::from(known.mode), metadata.mode(), "{place} {name:?}");
-        assert_eq!((known.size, known.inode), (metadata.size(), metadata.ino()), "{place} {name:?}");
+        assert_eq!(
+            (known.size, known.inode),
+            (metadata.size(), metadata.ino()),
+            "{place} {name:?}"
+        );
         assert_eq!((known.user, known.group), (metadata.uid(), metadata.gid()), "{place}");
         assert_eq!((u64::from(known.links), known.blocks), (metadata.nlink(), metadata.blocks()));
         let modified = (known.modified.seconds, i64::from(known.modified.nanoseconds));

@@ -46,6 +46,8 @@ pub(super) struct Work {
 #[derive(Debug, Default)]
 struct State {
     names: Vec<Arc<Names>>,
+    /// Which of them are only looked at when they are wanted.
+    only_wanted: Vec<bool>,
     /// The next part: which names, and which of them.
     next: (usize, u32),
     part: u32,
@@ -83,6 +85,7 @@ impl Work {
     pub(super) fn add(&self, names: Arc<Names>) {
         let mut state = self.state();
         state.names.push(names);
+        state.only_wanted.push(false);
         self.changed.notify_all();
     }
 
@@ -90,7 +93,7 @@ impl Work {
     pub(super) fn keep(&self, names: Arc<Names>) {
         let mut state = self.state();
         state.names.push(names);
-        state.next = (state.names.len(), 0);
+        state.only_wanted.push(true);
     }
 
     /// Says that all names are there.
@@ -119,8 +122,8 @@ impl Work {
 
     /// Whether there are names whose attributes nobody reads yet.
     pub(super) fn is_left(&self) -> bool {
-        let state = self.state();
-        state.next.0 < state.names.len()
+        let mut state = self.state();
+        state.left().0 < state.names.len()
     }
 
     /// Takes in how long a part took, and how often it had to wait: a thread that others keep from running waits for
@@ -149,7 +152,7 @@ impl Work {
                 return None;
             }
             if phase == Phase::WhenSlow && !state.slow {
-                if state.whole && state.names.len() <= state.next.0 {
+                if state.whole && state.names.len() <= state.left().0 {
                     return None;
                 }
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -185,8 +188,16 @@ pub(super) enum Phase {
 }
 
 impl State {
+    /// The next names that are to be read, and the first of them.
+    fn left(&mut self) -> (usize, u32) {
+        while self.only_wanted.get(self.next.0) == Some(&true) {
+            self.next = (self.next.0 + 1, 0);
+        }
+        self.next
+    }
+
     fn part(&mut self) -> Option<Task> {
-        let (block, row) = self.next;
+        let (block, row) = self.left();
         let names = self.names.get(block)?;
         let most = if self.slow { SLOW_PART } else { *PART.end() };
         let end = names.count.min(row.saturating_add(self.part.min(most)));
@@ -260,6 +271,10 @@ impl Reader<'_> {
         for row in range {
             let Ok(index) = usize::try_from(row) else { continue };
             let kind = Kind::from_number(view.kinds[index]);
+            // Only those are asked for here that the directory does not tell.
+            if self.fields == Fields::KIND && kind != Kind::Unknown {
+                continue;
+            }
             self.read(names.first + row, view.c_name(index), kind, gathered)?;
             if row % 16 == 15 && self.clock.monotonic().saturating_sub(since) >= PATIENCE {
                 self.send(gathered)?;

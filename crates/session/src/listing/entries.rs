@@ -25,7 +25,9 @@ pub struct Entries {
     /// A byte for each entry: its type in the lower four bits, and what is special about it.
     states: Vec<u8>,
     removed: u32,
-    attributes: Vec<AttributeBlock>,
+    attributes: Vec<Option<AttributeBlock>>,
+    /// Places in `attributes` that are free: everything in them came anew.
+    free: Vec<u32>,
     /// The blocks without a list of ids, by their first; they do not overlap.
     ranges: Vec<(EntryId, usize)>,
     /// Where the newest attributes are of entries that are not, or not any more, in the block with their range.
@@ -46,6 +48,8 @@ const FAILED: u8 = 1 << 5;
 /// The entry's attributes are in `newer`.
 const NEWER: u8 = 1 << 4;
 const KIND: u8 = 0xf;
+/// How many records, and rows of attributes beyond twice the entries, one chunk may have.
+const MOST_WORK: u64 = 1 << 17;
 
 /// A record in the chunk that it came in, with the first of its ids.
 #[derive(Debug)]
@@ -60,6 +64,10 @@ struct AttributeBlock {
     view: AttributeView,
     chunk: Arc<Chunk>,
     payload: Range<usize>,
+    /// How many of its rows are still the newest; counted where `newer` speaks of it.
+    newest: u32,
+    /// What was accounted for it.
+    bytes: usize,
 }
 
 /// Some entries.
@@ -159,7 +167,7 @@ impl Entries {
         }
         let (block, row) = if state & NEWER != 0 {
             let (block, row) = self.newer.get(&id)?;
-            (self.attributes.get(usize::try_from(*block).ok()?)?, *row)
+            (self.attributes.get(usize::try_from(*block).ok()?)?.as_ref()?, *row)
         } else {
             // Only records without a list of ids are found by range; the others are in `newer`.
             let block = self.ranged(id)?;
@@ -204,11 +212,19 @@ impl Entries {
     /// [`Fault`]: it is not as it must be. Records before the wrong one were taken in.
     pub fn take(&mut self, chunk: &Arc<Chunk>) -> Result<Vec<Update>, Fault> {
         let mut updates = Vec::new();
+        let mut work = 2 * u64::from(self.len()) + MOST_WORK;
         let records = chunk.records().map_err(store::stream::ChunkError::from)?;
         let start = chunk.bytes().as_ptr() as usize;
         for record in records {
             let at = record.payload.as_ptr() as usize - start;
             let place = at..at + record.payload.len();
+            // A short record may speak of many entries: what one chunk may ask for is bounded.
+            let rows = match record.tag {
+                tag::ATTRIBUTES => u64::from(AttributeView::of(record.payload)?.count),
+                _ => 0,
+            };
+            let rest = work.checked_sub(rows + 1);
+            work = rest.ok_or(Fault::TooMany { what: "records in a chunk" })?;
             let update = match record.tag {
                 tag::NAMES => Some(self.take_names(record.payload, chunk, place)?),
                 tag::ATTRIBUTES => Some(self.take_attributes(record.payload, chunk, place)?),
@@ -268,13 +284,12 @@ impl Entries {
         if let Some(id) = wrong {
             return Err(Fault::NoEntry { id });
         }
-        self.account(payload.len())?;
-        let number = u32::try_from(self.attributes.len());
-        let number = number.map_err(|_| Fault::TooMany { what: "records" })?;
         // Types go where types are; there is nothing else to find in such a record.
         let kinds_only = view.fields == Fields::KIND;
-        let place_in_ranges =
+        let in_ranges =
             if view.is_listed() || kinds_only { None } else { self.place(view.first, view.count) };
+        let number = if kinds_only { 0 } else { self.free_place()? };
+        let mut replaced = Vec::new();
         for row in rows.clone() {
             let id = view.id(payload, row);
             let kind = view.kind(payload, row);
@@ -287,9 +302,9 @@ impl Entries {
             }
             *state &= !FAILED;
             // Later attributes of a few entries stand before those of their range.
-            if place_in_ranges.is_none() && !kinds_only {
+            if in_ranges.is_none() && !kinds_only {
                 *state |= NEWER;
-                self.newer.insert(id, (number, row));
+                replaced.extend(self.newer.insert(id, (number, row)));
             }
         }
         for (row, error) in view.failures(payload) {
@@ -303,14 +318,44 @@ impl Entries {
         } else {
             Ids::Range(view.first..view.first.saturating_add(view.count))
         };
-        if let Some(at) = place_in_ranges {
-            self.ranges.insert(at, (view.first, self.attributes.len()));
+        if kinds_only || view.count == 0 {
+            self.free.extend((!kinds_only).then_some(number));
+            return Ok(Update::Attributes(ids));
         }
-        if !kinds_only {
-            let block = AttributeBlock { view, chunk: Arc::clone(chunk), payload: place };
-            self.attributes.push(block);
+        if let Some(at) = in_ranges {
+            self.ranges.insert(at, (view.first, slot(number)));
         }
+        let (newest, bytes) = (view.count, payload.len() + 16 * slot(view.count));
+        self.account(bytes)?;
+        let chunk = Arc::clone(chunk);
+        let block = AttributeBlock { view, chunk, payload: place, newest, bytes };
+        if let Some(free) = self.attributes.get_mut(slot(number)) {
+            *free = Some(block);
+        }
+        replaced.into_iter().for_each(|(number, _)| self.forget_row(number));
         Ok(Update::Attributes(ids))
+    }
+
+    /// A place for attributes.
+    fn free_place(&mut self) -> Result<u32, Fault> {
+        if let Some(number) = self.free.pop() {
+            return Ok(number);
+        }
+        let number = u32::try_from(self.attributes.len());
+        self.attributes.push(None);
+        number.map_err(|_| Fault::TooMany { what: "records" })
+    }
+
+    /// One row of a block came anew; without any, the block goes, and with the last of them its memory.
+    fn forget_row(&mut self, number: u32) {
+        let Some(place) = self.attributes.get_mut(slot(number)) else { return };
+        let Some(block) = place else { return };
+        block.newest = block.newest.saturating_sub(1);
+        if block.newest == 0 {
+            self.bytes = self.bytes.saturating_sub(u64::try_from(block.bytes).unwrap_or(0));
+            *place = None;
+            self.free.push(number);
+        }
     }
 
     fn take_strings(
@@ -398,7 +443,8 @@ impl Entries {
     fn ranged(&self, id: EntryId) -> Option<&AttributeBlock> {
         let after = self.ranges.partition_point(|(first, _)| *first <= id);
         let (first, block) = self.ranges.get(after.checked_sub(1)?)?;
-        self.attributes.get(*block).filter(|block| id - first < block.view.count)
+        let block = self.attributes.get(*block)?.as_ref();
+        block.filter(|block| id - first < block.view.count)
     }
 
     /// Where a block for these ids belongs in `ranges`, `None` if one holds some of them already.
@@ -421,6 +467,11 @@ impl AttributeBlock {
     fn bytes(&self) -> &[u8] {
         self.chunk.bytes().get(self.payload.clone()).unwrap_or_default()
     }
+}
+
+/// A number as an index.
+fn slot(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// The block that holds a number, and which of its rows.

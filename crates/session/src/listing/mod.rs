@@ -115,9 +115,19 @@ impl Listing {
     ///
     /// [`ListingError`]: the listing has ended, before it was done or after; the entries stay as they are.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Update>, ListingError> {
-        if let Some(update) = self.updates.pop_front() {
-            return Ok(Some(update));
+        loop {
+            if let Some(update) = self.updates.pop_front() {
+                return Ok(Some(update));
+            }
+            // A message may hold nothing to be told, as strings that others will speak of; and a signal ends a wait.
+            if !self.receive(timeout)? && timeout.is_some() {
+                return Ok(None);
+            }
         }
+    }
+
+    /// Waits for a message and takes it in; says whether there was one.
+    fn receive(&mut self, timeout: Option<Duration>) -> Result<bool, ListingError> {
         let Some(connection) = &self.connection else {
             return Err(ListingError::Cancelled { path: self.path.clone() });
         };
@@ -126,15 +136,14 @@ impl Listing {
             false => Ok(None),
         });
         let taken = match received {
-            Ok(None) => return Ok(None),
-            Ok(Some(Ok(message))) => {
-                let taken = self.entries.take(message.chunk());
+            Ok(None) => return Ok(false),
+            Ok(Some(message)) => message.and_then(|message| {
+                let updates = self.entries.take(message.chunk())?;
                 if let Some(kept) = &mut self.kept {
                     kept.push(message);
                 }
-                taken
-            }
-            Ok(Some(Err(fault))) => Err(fault),
+                Ok(updates)
+            }),
             Err(source) => {
                 self.cancel();
                 let path = self.path.clone();
@@ -148,7 +157,7 @@ impl Listing {
             Ok(updates) => {
                 self.done |= updates.iter().any(|update| matches!(update, Update::Done(_)));
                 self.updates.extend(updates);
-                Ok(self.updates.pop_front())
+                Ok(true)
             }
             Err(fault) => {
                 self.cancel();
