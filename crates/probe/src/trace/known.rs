@@ -85,6 +85,18 @@ fn shown(frame: &names::Frame) -> Frame {
     }
 }
 
+/// Returns the frame to show for the blamed one: itself, or the nearest caller in the same file that has a name.
+///
+/// Without debug symbols the innermost function of a library is often one that the file keeps to itself; the one that it was called
+/// through is what a person can look up.
+fn named_caller(frames: &[names::Frame], blamed: usize) -> usize {
+    let nameless = |frame: &names::Frame| matches!(frame.trust, Trust::Start | Trust::Offset);
+    let Some(first) = frames.get(blamed) else { return blamed };
+    let mut same_file =
+        frames.iter().enumerate().skip(blamed).take_while(|(_, one)| one.module == first.module);
+    same_file.find(|(_, one)| !nameless(one)).map_or(blamed, |(at, _)| at)
+}
+
 impl Names for Known {
     fn frames(&self, recording: &Recording, id: StackId) -> Frames {
         let stack = usize::try_from(id.0).ok().and_then(|at| recording.stacks.get(at));
@@ -93,7 +105,7 @@ impl Names for Known {
         let named = self.names.borrow_mut().frames(recording, process, stack);
         self.count(id, &named);
         Frames {
-            blamed: blame(&named, self.wanted.as_ref()),
+            blamed: blame(&named, self.wanted.as_ref()).map(|at| named_caller(&named, at)),
             is_idle: is_idle(kernel::call_name(number).unwrap_or_default(), &named),
             frames: named.iter().map(shown).collect(),
         }
@@ -121,5 +133,41 @@ impl Names for Known {
             }
         }
         advice
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::recording::Address;
+
+    fn frame(name: &str, module: &str, trust: Trust) -> names::Frame {
+        names::Frame {
+            name: name.to_owned(),
+            module: module.to_owned(),
+            trust,
+            offset: None,
+            line: None,
+            is_inlined: false,
+            address: Address { module: None, address: 0 },
+        }
+    }
+
+    #[test]
+    fn a_nameless_function_is_shown_by_the_one_that_it_was_called_through() {
+        let config = |name, trust| frame(name, "libKF5ConfigCore.so.5", trust);
+        let frames = [
+            frame("fdatasync", "libc.so.6", Trust::Exported),
+            config("fn@0x3aa90", Trust::Start),
+            config("fn@0x3bb00", Trust::Start),
+            config("KConfig::sync", Trust::Exported),
+            frame("main", "kde-open5", Trust::Symbol),
+        ];
+        assert_eq!(named_caller(&frames, 1), 3);
+        assert_eq!(named_caller(&frames, 3), 3);
+        assert_eq!(named_caller(&frames[..3], 1), 1, "nobody has a name");
+        let other = [frames[1].clone(), frames[4].clone()];
+        assert_eq!(named_caller(&other, 0), 0, "another file's function did not do it");
+        assert_eq!(named_caller(&[], 0), 0);
     }
 }

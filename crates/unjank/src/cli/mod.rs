@@ -41,7 +41,8 @@ enum Command {
     Ls(ls::Ls),
     Plugins(plugins::Plugins),
     Settings(settings::Settings),
-    Trace(trace::Trace),
+    // Boxed: it has many options.
+    Trace(Box<trace::Trace>),
     /// Serve in this process, as unjankd does
     // Where unjankd was not built or installed, as after `cargo run`, the doctor measures this.
     #[command(hide = true)]
@@ -63,7 +64,7 @@ impl Command {
             Command::Generate(command) => command.run(Cli::command()),
             Command::Ls(command) => return command.run(),
             Command::Settings(command) => command.run(),
-            Command::Trace(command) => command.run(),
+            Command::Trace(command) => return command.run(),
             Command::Exercise(exercise) => return exercise.run(),
             Command::Daemon(arguments) => return program::run(&arguments),
             Command::ListingWorker(command) => command.run(),

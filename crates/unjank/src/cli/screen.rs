@@ -1,6 +1,7 @@
 //! What the screen can show: its width, colour, and the progress of long work.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,16 +14,34 @@ const USUAL: usize = 80;
 
 /// Returns the number of columns to write in on stdout.
 pub(crate) fn width() -> usize {
+    columns(io::stdout())
+}
+
+/// Returns the number of columns to write in on stderr.
+pub(crate) fn error_width() -> usize {
+    columns(io::stderr())
+}
+
+fn columns(stream: impl AsFd) -> usize {
     let columns =
-        rustix::termios::tcgetwinsize(io::stdout()).map_or(USUAL, |size| usize::from(size.ws_col));
+        rustix::termios::tcgetwinsize(stream).map_or(USUAL, |size| usize::from(size.ws_col));
     if columns == 0 { USUAL } else { columns.min(WIDEST) }
 }
 
 /// Returns whether stdout shows colours: a terminal, and no `NO_COLOR`.
-#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
 pub(crate) fn paint() -> Paint {
+    colours(&io::stdout())
+}
+
+/// Returns whether stderr shows colours.
+pub(crate) fn error_paint() -> Paint {
+    colours(&io::stderr())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn colours(stream: &impl IsTerminal) -> Paint {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if io::stdout().is_terminal() && !refused { Paint::On } else { Paint::Off }
+    if stream.is_terminal() && !refused { Paint::On } else { Paint::Off }
 }
 
 /// Work under way: a bar on a terminal, a line a step on a pipe; both on stderr.

@@ -18,7 +18,7 @@ const WRITES: usize = 20;
 /// How many look-ups of files that are not there it makes.
 const LOOKUPS: usize = 8000;
 /// How many steps of arithmetic it makes.
-const STEPS: u64 = 60_000_000;
+const STEPS: u64 = 150_000_000;
 
 /// Returns the time of `CLOCK_MONOTONIC`, which all processes share, in nanoseconds.
 #[must_use]

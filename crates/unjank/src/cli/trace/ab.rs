@@ -14,7 +14,9 @@ use super::time;
 use crate::cli::{interrupt, screen};
 use crate::error::{Error, Kind, Verdict};
 
-/// Run a command with and without a change, in turn and untraced, and say what the change is worth.
+/// Say what it would be worth if calls were free.
+///
+/// Runs a command with and without a change, in turn and untraced.
 ///
 /// A skipped call succeeds without being made: what the program believes to be on the disk then is not.
 /// So the command runs in temporary copies of the files that you name, or you agree with --yes.
@@ -67,7 +69,14 @@ impl Ab {
         let clock = SystemClock::start();
         let stop = interrupt::flag();
         let progress = screen::Progress::start();
+        let is_terminal = io::IsTerminal::is_terminal(&io::stderr());
+        let mut said = String::new();
         let compared = ab::compare(&plan, &clock, &stop, &mut |what, done, whole| {
+            // A pipe gets each stage once, a terminal sees the bar move.
+            if what == said && !is_terminal {
+                return;
+            }
+            what.clone_into(&mut said);
             let count = |number: usize| Duration::from_millis(u64::try_from(number).unwrap_or(0));
             progress.step(what, count(done), count(whole));
         });

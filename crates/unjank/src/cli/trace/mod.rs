@@ -1,30 +1,66 @@
 //! `unjank trace`: from "it is slow" to the call, the file and the code path to blame; a file for each command.
 
 mod ab;
+mod check;
+mod options;
+mod run;
+mod show;
+mod signals;
 
+use std::ffi::OsString;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::error::{Error, Verdict};
+use self::options::{How, Output};
 
-/// Find the system calls that make a program wait.
+/// Run a command and say which system calls made it wait, and whose code made them.
+// What else is to be said stands at the end, so that all of it fits a screen.
 #[derive(Debug, Args)]
+#[command(
+    before_help = "Example: unjank trace -o report.html -- kde-open5 ~",
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    subcommand_help_heading = "Other commands",
+    after_help = "The summary follows on stderr when the command has ended. Exits as the command does (128 + N if signal N ended it), 2 if it cannot be traced.",
+    disable_help_subcommand = true,
+    override_usage = "unjank trace [OPTIONS] [--] CMD…\n       unjank trace COMMAND …"
+)]
 pub(crate) struct Trace {
     #[command(subcommand)]
-    command: Command,
+    other: Option<Command>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    output: Output,
+    /// The command; after -- if it has the name of one of those above.
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Attach(run::Attach),
     Ab(ab::Ab),
+    Check(check::Check),
+    Compare(show::Compare),
+    Show(show::Show),
+    Import(show::Import),
 }
 
 impl Trace {
-    pub(crate) fn run(self) -> Result<Verdict, Error> {
-        match self.command {
-            Command::Ab(command) => command.run(),
-        }
+    pub(crate) fn run(self) -> ExitCode {
+        let done = match self.other {
+            None => return run::run(&self.how, &self.output, self.command),
+            Some(Command::Attach(command)) => command.run(),
+            Some(Command::Ab(command)) => command.run(),
+            Some(Command::Check(command)) => command.run(),
+            Some(Command::Compare(command)) => command.run(),
+            Some(Command::Show(command)) => command.run(),
+            Some(Command::Import(command)) => command.run(),
+        };
+        done.map_or_else(|error| error.report(), ExitCode::from)
     }
 }
 

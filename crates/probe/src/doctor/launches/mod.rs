@@ -1,0 +1,208 @@
+//! The launches probe: what opening a document makes the desktop's launchers wait for.
+
+mod stage;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use self::stage::Stage;
+use super::finding::{Finding, Outcome};
+use super::machine::Machine;
+use super::{Probe, Step, Tools};
+use crate::bench::process::Process;
+use crate::bench::run::chain;
+use crate::report::figure::{Quantity, duration};
+use crate::report::provenance::Provenance;
+use crate::report::samples::Samples;
+use crate::trace::backend::{self, Options, Subject};
+use crate::trace::calls::Set;
+use crate::trace::known::Known;
+use crate::trace::recording::{Exit, Recording};
+use crate::trace::report::schema::{How, Report};
+use crate::trace::report::{self, build};
+use crate::trace::stack::names::Sources;
+
+const NAME: &str = "launches";
+/// Launchers are looked for here; the caller's own path may hold others.
+const DIRECTORIES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+/// How long a launcher may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a wait looks whether the user wants to end.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often each is measured, after once that fills its caches.
+const ROUNDS: usize = 2;
+
+/// A program that opens documents with other programs, and its arguments before the document.
+const LAUNCHERS: [(&str, &[&str]); 7] = [
+    ("kde-open5", &[]),
+    ("kde-open", &[]),
+    ("gio", &["open"]),
+    ("gtk-launch", &[stage::VIEWER]),
+    ("xdg-open", &[]),
+    ("exo-open", &[]),
+    ("mate-open", &[]),
+];
+
+/// Traces the launchers that are installed, on a home and a bus of their own.
+#[derive(Debug)]
+pub struct Launches;
+
+impl Probe for Launches {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "what launchers wait for when a document is opened"
+    }
+
+    fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
+        let mut found: Vec<PathBuf> = Vec::new();
+        let mut steps = Vec::new();
+        for (name, arguments) in LAUNCHERS {
+            let Some(path) = installed(name) else { continue };
+            // Two names of one program are one launcher.
+            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            if found.contains(&real) {
+                continue;
+            }
+            found.push(real);
+            steps.push(Step::new(format!("open a document by {name}"), 800, move |tools| {
+                vec![launch(name, &path, arguments, machine, tools)]
+            }));
+        }
+        steps
+    }
+}
+
+fn installed(name: &str) -> Option<PathBuf> {
+    DIRECTORIES.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists())
+}
+
+/// Traces one launcher and says what it waited for.
+fn launch(
+    name: &str,
+    path: &Path,
+    arguments: &[&str],
+    machine: &Machine,
+    tools: &Tools<'_>,
+) -> Finding {
+    let title = format!("waits of {name}");
+    let measured = format!(
+        "{} opened a page with a program that ends at once, traced, on an empty home and a private bus, without a display",
+        [&[name], arguments].concat().join(" ")
+    );
+    let finding = |outcome| Finding::new(NAME, title.clone(), measured.clone(), outcome);
+    let stage = match Stage::set(machine) {
+        Ok(stage) => stage,
+        Err(error) => return finding(Outcome::Skipped(chain(&error))),
+    };
+    let mut times = Samples::default();
+    let mut last = None;
+    for round in 0..=ROUNDS {
+        let report = match trace(&stage.command(path, arguments), &stage, tools) {
+            Ok(report) => report,
+            Err(why) => return finding(Outcome::Skipped(why)),
+        };
+        // The first fills the caches that every login fills once.
+        if round > 0 {
+            times.push(waited_ns(&report));
+        }
+        last = Some(report);
+        if tools.stopped() {
+            break;
+        }
+    }
+    match last {
+        Some(report) if !times.is_empty() => {
+            explained(finding(Outcome::Time(times)), &report, name)
+        }
+        _ => finding(Outcome::Skipped("interrupted".to_owned())),
+    }
+}
+
+/// Returns the time in slow calls of main threads that were neither idle nor waits for children, in nanoseconds.
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+fn waited_ns(report: &Report) -> f64 {
+    let stalls = report.paths.iter().filter(|path| path.how == How::Stall && path.on_main > 0);
+    stalls.map(|path| path.wall_ns).sum::<u64>() as f64
+}
+
+/// Adds what it waited for most, and how to see the rest.
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+fn explained(finding: Finding, report: &Report, name: &str) -> Finding {
+    let stalls = report.paths.iter().filter(|path| path.how == How::Stall && path.on_main > 0);
+    let most: Vec<String> = stalls
+        .take(3)
+        .map(|path| {
+            let time = Quantity::Time.show(path.wall_ns as f64);
+            format!("{} x {}, {time}", path.count, report.path_name(path))
+        })
+        .collect();
+    if most.is_empty() {
+        return finding;
+    }
+    finding.because(most.join("; ")).advise_command(
+        "shows every wait with its stack",
+        format!("unjank trace -o launch.html -- {name} FILE"),
+    )
+}
+
+/// Runs a command until it ends or takes too long; why it says nothing is the error.
+fn trace(command: &backend::Command, stage: &Stage, tools: &Tools<'_>) -> Result<Report, String> {
+    let calls: Set = "blocking".parse().map_err(|_| "there are no calls to watch".to_owned())?;
+    let mut options = Options::new(Subject::Run(command.clone()), calls);
+    options.until = backend::Until::ProgramEnded;
+    let stop = Arc::new(AtomicBool::new(false));
+    let outcome = std::thread::scope(|scope| {
+        let (done, wait) = mpsc::channel::<()>();
+        let stop = &stop;
+        scope.spawn(move || {
+            let mut left = PATIENCE;
+            // Ends when the sender is dropped, the time is up or the user has had enough.
+            while wait.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+                left = left.saturating_sub(LOOK);
+                if left.is_zero() || tools.stopped() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        let outcome = backend::run(&options, stop);
+        drop(done);
+        outcome
+    });
+    let outcome = outcome.map_err(|error| chain(&error))?;
+    let timed_out = stop.load(Ordering::Relaxed);
+    if timed_out {
+        // An error says that it has ended.
+        let _ = Process::open(outcome.process).and_then(|process| process.kill());
+    }
+    if let Some(rest) = outcome.rest {
+        stage.end_all();
+        let _ = rest.wait();
+    }
+    if tools.stopped() {
+        return Err("interrupted".to_owned());
+    }
+    if timed_out {
+        return Err(format!("it did not end within {}", duration(PATIENCE)));
+    }
+    let exit = outcome.recording.processes.get(&outcome.process).and_then(|process| process.exit);
+    match exit {
+        Some(Exit::Code(0)) => Ok(named(&outcome.recording, tools)),
+        Some(Exit::Code(code)) => {
+            Err(format!("it does not work without a display: it ended with status {code}"))
+        }
+        Some(Exit::Signal(signal)) => Err(format!("it was ended by signal {signal}")),
+        None => Err("it went away".to_owned()),
+    }
+}
+
+fn named(recording: &Recording, tools: &Tools<'_>) -> Report {
+    let known = Known::new(recording, Sources::default(), None);
+    let provenance = Provenance::of_this_machine(String::new(), tools.clock.now());
+    build(recording, &known, provenance, &report::Options::default())
+}

@@ -1,0 +1,122 @@
+//! `unjank trace CMD` and `unjank trace attach PID`: a program is recorded, and its report goes where the user wants it.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use clap::Args;
+use probe::trace::backend::{self, Command, Outcome, Rest, Subject};
+use probe::trace::recording::Exit;
+use probe::trace::report::Report;
+
+use super::options::{How, Output, report_of, told};
+use super::{signals, time};
+use crate::cli::interrupt;
+use crate::error::{Error, Kind, Verdict};
+
+/// A program that was recorded.
+pub(super) struct Recorded {
+    /// What was found.
+    pub(super) report: Report,
+    /// How it ended, if it has.
+    pub(super) exit: Option<Exit>,
+    /// What keeps it alive if it has not.
+    rest: Option<Rest>,
+}
+
+/// Runs a command and records it until it and all that it started have ended.
+pub(super) fn record(how: &How, command: Vec<OsString>) -> Result<Recorded, Error> {
+    let command = Command { arguments: command, environment: None, directory: None };
+    let watched = signals::flag();
+    let outcome = backend::run(&how.options(Subject::Run(command)), &watched.stop);
+    watched.recorded.store(true, Ordering::Relaxed);
+    let Outcome { recording, process, rest } = outcome.map_err(|error| told(&error))?;
+    let exit = recording.processes.get(&process).and_then(|process| process.exit);
+    Ok(Recorded { report: report_of(&recording), exit, rest })
+}
+
+impl Recorded {
+    /// Waits for the program if it goes on, and returns how it ended.
+    fn end(self) -> Option<Exit> {
+        let Some(rest) = self.rest else { return self.exit };
+        let _ = writeln!(
+            io::stderr().lock(),
+            "\nThe program goes on, and with it unjank, which has to answer its calls."
+        );
+        rest.wait().or(self.exit)
+    }
+}
+
+/// Runs a command, writes its report, and ends as the command did.
+pub(super) fn run(how: &How, output: &Output, command: Vec<OsString>) -> ExitCode {
+    let done = output.open().and_then(|opened| {
+        let recorded = record(how, command)?;
+        // The program's end stands even if the report cannot be written, but the error is what the user has to know.
+        let written = opened.write(&recorded.report);
+        let exit = recorded.end();
+        written.map(|()| status(exit))
+    });
+    done.unwrap_or_else(|error| error.report())
+}
+
+/// Returns the exit status for how a program ended: its own, or 128 and the signal's number as a shell has it.
+fn status(exit: Option<Exit>) -> ExitCode {
+    let code = match exit {
+        Some(Exit::Code(code)) => code,
+        Some(Exit::Signal(signal)) => 128 + signal,
+        None => 0,
+    };
+    ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
+}
+
+/// Record a program that runs already.
+///
+/// It is let go when the time is up or by Ctrl-C, and goes on.
+/// Exits with 0 when it has let go, 2 on an error.
+#[derive(Debug, Args)]
+#[command(before_help = "Example: unjank trace attach --for 10s -o report.html 4711")]
+pub(super) struct Attach {
+    /// How long.
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    length: Option<Duration>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    output: Output,
+    /// The number of the process.
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    process: u32,
+}
+
+impl Attach {
+    pub(super) fn run(self) -> Result<Verdict, Error> {
+        let opened = self.output.open()?;
+        let stop = interrupt::flag();
+        if let Some(length) = self.length {
+            after(length, &stop);
+        }
+        let options = self.how.options(Subject::Attach(self.process));
+        let outcome = backend::run(&options, &stop).map_err(|error| told(&error))?;
+        if outcome.recording.processes.is_empty() {
+            return Err(Error::new(Kind::User, format!("see process {}", self.process))
+                .because("it ended at once"));
+        }
+        opened.write(&report_of(&outcome.recording))?;
+        Ok(Verdict::Yes)
+    }
+}
+
+/// Sets a flag after a time.
+fn after(length: Duration, flag: &Arc<AtomicBool>) {
+    let flag = Arc::clone(flag);
+    std::thread::spawn(move || {
+        let (_sender, never) = mpsc::channel::<()>();
+        // Nobody sends: it ends when the time is up.
+        let _ = never.recv_timeout(length);
+        flag.store(true, Ordering::Relaxed);
+    });
+}
