@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use unjank_probe::trace::backend::{self, Options, Outcome, Stacks, Subject, Until};
+use unjank_probe::trace::backend::{self, Exits, Options, Outcome, Stacks, Subject, Until};
 use unjank_probe::trace::call;
 use unjank_probe::trace::kernel::{call_name, call_number};
 use unjank_probe::trace::recording::{Backend, Exit, Recording, Total};
@@ -308,12 +308,16 @@ fn a_stopped_recording_is_whole_at_once_and_the_program_lives_on() {
         let flag = Arc::clone(&stop);
         let tracer = std::thread::spawn(move || backend::run(&options, &flag));
         let mut input = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
-        // Until it waits in `read`.
+        // Until it sleeps in `read`, and is not stopped at its entry.
         let number = call_number("read").unwrap().to_string();
         loop {
             let process = std::fs::read_to_string(&out).unwrap_or_default();
-            let call = std::fs::read_to_string(format!("/proc/{}/syscall", process.trim_end()));
-            if call.is_ok_and(|call| call.split(' ').next() == Some(&*number)) {
+            let about = |what| {
+                let path = format!("/proc/{}/{what}", process.trim_end());
+                std::fs::read_to_string(path).unwrap_or_default()
+            };
+            let sleeps = about("stat").contains(") S ");
+            if about("syscall").split(' ').next() == Some(&*number) && sleeps {
                 break;
             }
             std::thread::yield_now();
@@ -376,6 +380,25 @@ fn slow_calls_have_stacks_and_say_what_they_waited_for() {
             }
         }
     }
+}
+
+#[test]
+fn exits_that_are_not_seen_are_counted_all_the_same_and_said() {
+    let words = ["/bin/dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=3000", "status=none"];
+    let command =
+        backend::Command { arguments: words.map(OsString::from).into(), ..Default::default() };
+    let mut options = Options::new(Subject::Run(command), "read,write".parse().unwrap());
+    options.backend = Some(Backend::Seccomp);
+    let stop = Arc::new(AtomicBool::new(false));
+    let exact = backend::run(&options, &stop).unwrap();
+    options.exits = Exits::Sampled;
+    let sampled = backend::run(&options, &stop).unwrap();
+    for call in ["read", "write"] {
+        assert_eq!(count(&exact, call), count(&sampled, call), "{call}");
+    }
+    let says =
+        |outcome: &Outcome| outcome.recording.notes.iter().any(|n| n.contains("counted only"));
+    assert!(!says(&exact) && says(&sampled));
 }
 
 /// What strace counts: calls and errors, by name.

@@ -1,8 +1,9 @@
 //! How much of a measured call is the tracer's own: measured at the start, on calls that take no time themselves.
 
 use std::io;
+use std::time::Duration;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 use session::clock::Clock;
 use sys::ptrace::{self, Orphans, Patience, Status, Waited};
@@ -21,7 +22,10 @@ pub enum Place {
     Free,
 }
 
-/// Measures on `calls` calls of a private child what a traced call that does nothing seems to take.
+/// Longer than this a measurement does not go on: on a busy machine the calls that were made by then have to do.
+const LIMIT: Duration = Duration::from_millis(12);
+
+/// Measures on up to `calls` calls of a private child what a traced call that does nothing seems to take.
 ///
 /// For the thread that will trace: the child is its own, and has ended afterwards.
 ///
@@ -58,6 +62,7 @@ fn nanoseconds(clock: &dyn Clock) -> u64 {
 
 /// Runs the child to its end and returns how long each of its calls seemed to take, in nanoseconds.
 fn time_calls(process: u32, clock: &dyn Clock) -> io::Result<Vec<u64>> {
+    let end = clock.monotonic() + LIMIT;
     let mut times = Vec::new();
     let mut entered = None;
     loop {
@@ -78,6 +83,11 @@ fn time_calls(process: u32, clock: &dyn Clock) -> io::Result<Vec<u64>> {
             Status::Call => {
                 times.extend(entered.take().map(|start| now.saturating_sub(start)));
                 let _ = ptrace::call_stop(tid);
+                if clock.monotonic() >= end
+                    && let Some(child) = i32::try_from(process).ok().and_then(Pid::from_raw)
+                {
+                    let _ = kill_process(child, Signal::KILL);
+                }
                 ptrace::cont(tid, 0)
             }
             Status::Signal(signal) => ptrace::cont(tid, signal),

@@ -12,9 +12,11 @@ use sys::tick::Ticker;
 use super::calibrate::{self, Place};
 use super::placement::Placement;
 use super::procfs::{self, Counters, Used};
+use super::sampled::Sampled;
 use super::thread::{Entered, Left, Special, Traced};
-use super::{Options, Stacks, Subject, Until, caller};
+use super::{Exits, Options, Stacks, Subject, Until, caller};
 use crate::trace::call::{Call, Outcome, TargetId};
+use crate::trace::calls;
 use crate::trace::kernel::call_number;
 use crate::trace::place::{Made, Places};
 use crate::trace::recorder::Recorder;
@@ -28,7 +30,7 @@ const TICK: Duration = Duration::from_millis(50);
 const COUNTERS: usize = 200;
 
 /// Calls that are measured for the bias beside the tracer, and elsewhere, where each takes longer.
-const CALIBRATION: (u32, u32) = (200, 40);
+const CALIBRATION: (u32, u32) = (200, 32);
 
 /// The architecture of our own calls, as a stop says it.
 const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7 };
@@ -66,6 +68,9 @@ pub(super) struct Engine<'a> {
     is_before_program: bool,
     threads: HashMap<u32, Traced>,
     counters_open: usize,
+    /// By number: whether the counters are read before each call.
+    split: Vec<bool>,
+    sampled: Sampled,
     placement: Placement,
     biases: Biases,
     foreign_calls: u64,
@@ -116,6 +121,8 @@ impl<'a> Engine<'a> {
             special: Special::of_this_kernel(),
             threads: HashMap::new(),
             counters_open: 0,
+            split: (0..calls::NUMBERS).map(|number| !calls::is_mostly_fast(number)).collect(),
+            sampled: Sampled::default(),
             placement: Placement::new(),
             biases,
             foreign_calls: 0,
@@ -227,6 +234,7 @@ impl<'a> Engine<'a> {
         if self.foreign_calls > 0 {
             notes.push(format!("{} 32-bit calls were not recorded.", self.foreign_calls));
         }
+        notes.extend(self.sampled.add_to(&mut self.recorder));
         self.recorder.recording().notes.append(&mut notes);
     }
 
@@ -389,15 +397,25 @@ impl<'a> Engine<'a> {
         }
         let is_watched = !self.is_before_program && self.options.calls.contains(call.number);
         let is_restart = number == special.restart || number == special.handled;
-        if is_watched {
-            call.used = self.used(tid);
-        }
         let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let may_pass = self.options.exits == Exits::Sampled && self.stops == Stops::Filter;
+        if may_pass
+            && is_watched
+            && !thread.has_interrupted()
+            && self.sampled.passes(tid, call.number)
+        {
+            self.resume(tid, 0);
+            return;
+        }
         let is_told = is_watched || is_restart && thread.has_interrupted();
         if !is_told {
             self.resume(tid, 0);
             return;
         }
+        if is_watched && self.is_split(call.number) {
+            call.used = self.used(tid);
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
         if self.senders.contains(&number) {
             let process = thread.process;
             let (number, arguments) = (call.number, call.arguments);
@@ -406,6 +424,14 @@ impl<'a> Engine<'a> {
         call.start_ns = nanoseconds(self.clock.monotonic());
         thread.entered(call, &special);
         let _ = ptrace::cont_to_call(tid, 0);
+    }
+
+    /// Says whether it is worth its time to ask what the thread has used before this call.
+    ///
+    /// Of the calls that programs make in storms and that are fast nearly always, only once one of them was slow.
+    fn is_split(&self, number: u32) -> bool {
+        let at = usize::try_from(number).unwrap_or(usize::MAX);
+        self.split.get(at).copied().unwrap_or(true)
     }
 
     /// Returns what a thread has used so far.
@@ -442,7 +468,16 @@ impl<'a> Engine<'a> {
         let Biases { beside, free } = self.biases;
         let bias = if self.placement.is_beside(tid) { beside } else { free };
         let wall_ns = end_ns.saturating_sub(call.start_ns).saturating_sub(bias.subtracted_ns);
+        if self.options.exits == Exits::Sampled {
+            self.sampled.seen(call.number, wall_ns);
+        }
         let is_slow = self.recorder.is_slow(wall_ns);
+        if is_slow
+            && let Some(split) =
+                usize::try_from(call.number).ok().and_then(|number| self.split.get_mut(number))
+        {
+            *split = true;
+        }
         // Of a call that a signal broke off nothing can be asked any more: the thread is elsewhere.
         let is_here = end_ns == now;
         let used = if is_slow && is_here { self.used(tid).zip(call.used) } else { None };

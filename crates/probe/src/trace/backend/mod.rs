@@ -6,6 +6,7 @@ mod engine;
 mod placement;
 mod procfs;
 pub mod ptrace;
+mod sampled;
 pub mod seccomp;
 mod thread;
 
@@ -50,6 +51,16 @@ pub enum Until {
     ProgramEnded,
 }
 
+/// Of which calls the exits are seen, by the backend that stops at them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Exits {
+    /// Of all: every result, error and duration is exact.
+    All,
+    /// Of calls that are fast nearly always, of one in sixteen: half the cost, and the counts are exact still. The recording's
+    /// notes say how many there were.
+    Sampled,
+}
+
 /// What to watch and how closely.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -63,6 +74,8 @@ pub struct Options {
     pub stacks: Stacks,
     /// When the recording ends by itself.
     pub until: Until,
+    /// Of which calls the exits are seen.
+    pub exits: Exits,
     /// The mechanism, if the user chose one.
     pub backend: Option<Backend>,
 }
@@ -79,6 +92,7 @@ impl Options {
             threshold: Duration::from_micros(100),
             stacks: Stacks::Slow,
             until: Until::AllEnded,
+            exits: Exits::All,
             backend: None,
         }
     }
