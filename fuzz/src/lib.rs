@@ -9,4 +9,5 @@ extern crate unjank_store as store;
 pub mod gvariant;
 pub mod gvdb;
 pub mod listing;
+pub mod stacks;
 pub mod trace;

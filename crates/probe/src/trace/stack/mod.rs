@@ -15,16 +15,19 @@ mod rule;
 pub(in crate::trace) mod space;
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use gimli::UnwindContext;
 
+use self::image::Image;
 use self::memory::{Copied, Remote, Scratch};
 pub use self::rule::Registers;
 use self::rule::{Rule, Stop, Words};
 use self::space::{ImageId, Images, Space};
 use super::call::StackId;
 use super::recorder::Recorder;
-use super::recording::{Address, Stack, StackEnd};
+use super::recording::{Address, Module, Stack, StackEnd};
 
 /// The most frames of one stack; deeper ones are cut at the outer end.
 pub const FRAMES: usize = 512;
@@ -108,6 +111,34 @@ impl Unwinder {
     pub fn forget(&mut self, process: u32) {
         self.spaces.remove(&process);
     }
+}
+
+/// Describes the ELF file at `path` as a module of a recording; none for what is no x86-64 ELF file.
+#[must_use]
+pub fn module(path: &Path) -> Option<Module> {
+    let image = Image::of_file(space::open(path)?.0).ok()?;
+    let path = path.as_os_str().as_bytes().to_vec();
+    Some(Module { path, build_id: image.build_id, reached_by: None })
+}
+
+/// Follows a stack within one ELF file, by the file's own numbering, and returns the addresses that it goes through.
+///
+/// `stack` holds the bytes from the stack pointer on. It ends at the first address without a rule in the file.
+#[must_use]
+pub fn follow(file: Vec<u8>, registers: &Registers, stack: &[u8]) -> Vec<u64> {
+    let Ok(image) = Image::of_bytes(file) else { return Vec::new() };
+    let mut copied = Copied { start: registers.sp(), bytes: stack };
+    let mut context = UnwindContext::new();
+    let mut registers = *registers;
+    let mut addresses = vec![registers.ip()];
+    while addresses.len() < FRAMES {
+        let lookup = registers.ip().wrapping_sub(u64::from(addresses.len() > 1));
+        let rule = image.tables.iter().find_map(|table| table.rule(lookup, &mut context));
+        let Some(Ok(caller)) = rule.map(|rule| rule.step(&registers, &mut copied)) else { break };
+        registers = caller;
+        addresses.push(registers.ip());
+    }
+    addresses
 }
 
 /// Returns the mappings of `process`, read now if they are not known.

@@ -50,11 +50,15 @@ impl Lines {
             Ok(Bytes::new(section(elf, id.name()), LittleEndian))
         };
         let dwarf = gimli::Dwarf::load(load).ok()?;
-        Context::from_dwarf(dwarf).ok().map(Lines)
+        sheltered(|| Context::from_dwarf(dwarf)).and_then(Result::ok).map(Lines)
     }
 
     /// Returns what is at `address`, the innermost inlined function first and the function itself last.
     pub(super) fn find(&self, address: u64) -> Vec<Source> {
+        sheltered(|| self.look(address)).unwrap_or_default()
+    }
+
+    fn look(&self, address: u64) -> Vec<Source> {
         let mut found = Vec::new();
         // Split DWARF lies beside object files, which no installed program has.
         let Ok(mut frames) = self.0.find_frames(address).skip_all_loads() else { return found };
@@ -69,6 +73,12 @@ impl Lines {
         }
         found
     }
+}
+
+/// Runs a reader of DWARF that is not made for what hostile files say; what it panics at has no lines.
+fn sheltered<T>(read: impl FnOnce() -> T) -> Option<T> {
+    // All that a panic can leave half done is the reader's own memory of a unit, which answers the same again or panics again.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).ok()
 }
 
 /// Returns the bytes of a section, unpacked; none of one that is not there or is too large.
