@@ -14,7 +14,7 @@ use fixture::{Bus, NAME, SET_A_B, USER, in_time, set};
 use session::clock::SystemClock;
 use session::settings::engine::{Options, Places};
 use store::disk::{Disk, DiskFile, FileLock, LogFile, Stat};
-use unjank::daemon::{self, Config, Notifier};
+use unjank::daemon::{self, Config, Notifier, Settings};
 
 /// A disk that does not rename before it is told to.
 #[derive(Debug)]
@@ -111,6 +111,8 @@ fn ping_and_introspection_are_answered_while_a_batch_waits_for_the_disk() {
             state: bus.dir().join("state/unjank/settings"),
         };
         let config = Config {
+            settings: Settings::Served,
+            listings: None,
             address: Some(bus.address().to_owned()),
             places,
             options: Options::default(),

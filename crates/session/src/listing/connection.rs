@@ -89,6 +89,31 @@ impl Connection {
         }
     }
 
+    /// Takes the next message as [`Connection::receive`] does, if it is a short one: memory is not taken from those who only ask.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEof` if the other end is gone; `InvalidData` if it passes a descriptor; what the socket reports.
+    pub fn receive_short(&self) -> io::Result<Option<Result<Message, Fault>>> {
+        let mut buffer = [0; INLINE];
+        let received = match socket::receive(&self.0, &mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            other => other?,
+        };
+        if received.descriptor.is_some() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if received.length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let chunk = Chunk::own(buffer[..received.length].into(), FORMAT);
+        let message = chunk.map(|chunk| Message { chunk: Arc::new(chunk), memory: None });
+        Ok(Some(message.map_err(Fault::from)))
+    }
+
     /// Takes the next message if there is one; the inner error says that it cannot be trusted.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ mod fields;
 mod follow;
 mod intern;
 pub mod model;
+mod pass;
 pub mod record;
 mod repeats;
 mod request;
@@ -27,7 +28,9 @@ pub use entries::{Entries, Ids, Update};
 pub use entry::{Attributes, EntryFailure, EntryId, Kind, StringId, Timestamp};
 pub use error::{Failure, Fault, ListingError, Step};
 pub use fields::Fields;
+pub use pass::{Asked, Mark, refusal};
 pub use request::{Following, Limits, Request, Threads, WorkerProgram};
+pub use start::{Ways, Worker};
 pub use worker::{serve, serve_until_hung_up};
 
 use std::collections::VecDeque;
@@ -49,6 +52,8 @@ pub struct Listing {
     done: bool,
     /// Everything that was taken in, if it is to be passed on.
     kept: Option<Vec<Message>>,
+    /// What is tried if whoever was asked does not serve us.
+    instead: Option<Box<(Ways, Request)>>,
 }
 
 impl Listing {
@@ -115,6 +120,27 @@ impl Listing {
     ///
     /// [`ListingError`]: the listing has ended, before it was done or after; the entries stay as they are.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Update>, ListingError> {
+        let next = self.next_here(timeout);
+        if matches!(next, Ok(None)) {
+            return next;
+        }
+        // The first word decides whether whoever was asked serves us.
+        let Some(instead) = self.instead.take().filter(|_| self.is_empty()) else { return next };
+        match next {
+            Ok(Some(Update::Failed(Failure { step: Step::Refused | Step::Busy, .. })))
+            | Err(ListingError::WorkerEnded { .. } | ListingError::Disconnected { .. }) => {
+                let kept = self.kept.is_some();
+                *self = Listing::open(&instead.0, &instead.1)?;
+                if kept {
+                    self.keep_messages();
+                }
+                self.next(timeout)
+            }
+            _ => next,
+        }
+    }
+
+    fn next_here(&mut self, timeout: Option<Duration>) -> Result<Option<Update>, ListingError> {
         loop {
             if let Some(update) = self.updates.pop_front() {
                 return Ok(Some(update));

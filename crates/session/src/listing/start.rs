@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -66,7 +67,81 @@ impl Listing {
             updates: VecDeque::new(),
             done: false,
             kept: None,
+            instead: None,
         })
+    }
+}
+
+/// Who may list a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ways {
+    /// The socket of a daemon, which shares what it reads.
+    pub daemon: Option<PathBuf>,
+    /// The program for a worker process.
+    pub worker: Option<WorkerProgram>,
+}
+
+impl Listing {
+    /// Lists in the first way there is: by the daemon if one answers and serves us, else in a worker process, else in threads of this process.
+    ///
+    /// A daemon that refuses us, or ends before anything arrived, is left for the next way without a word.
+    ///
+    /// # Errors
+    ///
+    /// As [`Listing::in_process`].
+    pub fn open(ways: &Ways, request: &Request) -> Result<Listing, ListingError> {
+        let mut rest = ways.clone();
+        let daemon = rest.daemon.take().filter(|_| request.path.is_absolute());
+        if let Some(socket) = daemon.and_then(|path| sys::socket::connect_to(&path).ok())
+            && let Ok(mut listing) = Listing::over(socket, request)
+        {
+            listing.instead = Some(Box::new((rest, request.clone())));
+            return Ok(listing);
+        }
+        if let Some(program) = rest.worker
+            && let Ok(listing) = Listing::in_worker(&program, request)
+        {
+            return Ok(listing);
+        }
+        Listing::in_process(request)
+    }
+}
+
+/// A worker process, for those who pass its messages on. Dropping it kills the process.
+#[derive(Debug)]
+pub struct Worker {
+    connection: Connection,
+    process: Option<Child>,
+}
+
+impl Worker {
+    /// Starts a worker that lists what is asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`ListingError::NotStarted`] if the program cannot be started.
+    pub fn start(program: &WorkerProgram, request: &Request) -> Result<Worker, ListingError> {
+        let not_started = |source| ListingError::NotStarted { path: request.path.clone(), source };
+        let (here, there) = sys::socket::pair().map_err(not_started)?;
+        let process = Some(spawn(program, there).map_err(not_started)?);
+        let worker = Worker { connection: Connection::new(here), process };
+        worker.connection.ask(request).map_err(not_started)?;
+        Ok(worker)
+    }
+
+    /// Returns what it sends to, and takes wishes from.
+    #[must_use]
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.connection.hang_up();
+        if let Some(process) = self.process.take() {
+            end(process);
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use unjank::daemon::program;
+use unjank::daemon::{listing, program};
 
-/// Serves settings to every program that uses dconf or GSettings.
+/// Serves settings to every program that uses dconf or GSettings, and listings of directories.
 ///
-/// Example: unjankd --names dconf --idle-exit 30
+/// Example: unjankd --names dconf,session --idle-exit 30
 ///
 /// Usually D-Bus starts it when a program writes its first setting. It ends by itself when nothing has happened for a
 /// while; SIGTERM, SIGINT and SIGHUP end it at once, after everything that it accepted is stored.
@@ -19,5 +19,9 @@ struct Unjankd {
 }
 
 fn main() -> ExitCode {
+    // Somebody waits for the first screenful: it does not wait for arguments to be understood.
+    if std::env::args_os().skip(1).eq([listing::WORKER]) {
+        return listing::work();
+    }
     program::run(&Unjankd::parse().arguments)
 }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use bus::server::Blame;
+use session::listing::WorkerProgram;
 use session::settings::engine::Places;
 
 /// The places and switches that a daemon takes from its environment.
@@ -14,6 +15,8 @@ pub struct Environment {
     pub places: Places,
     /// The directory of the handover lock.
     pub lock_dir: PathBuf,
+    /// This program, which reads directories in processes of its own.
+    pub worker: WorkerProgram,
     /// Whether calls are recorded.
     pub blame: Blame,
     /// Where the service manager listens.
@@ -69,6 +72,7 @@ impl Environment {
                 state: state.join("unjank/settings"),
             },
             lock_dir: runtime.join("unjank"),
+            worker: super::listing::worker_program(),
             blame: if blame { Blame::On } else { Blame::Off },
             notify_socket: set("NOTIFY_SOCKET"),
             to_journal: set("JOURNAL_STREAM").is_some(),

@@ -4,6 +4,7 @@ mod blame;
 mod disk;
 mod environment;
 mod handover;
+pub mod listing;
 mod owner;
 pub mod program;
 mod senders;
@@ -43,12 +44,25 @@ pub struct Config {
     pub lock_dir: PathBuf,
     /// Whether a name that has an owner is taken over, if that owner lets it.
     pub takeover: Takeover,
+    /// Whether settings are served.
+    pub settings: Settings,
+    /// How listings are served, if they are.
+    pub listings: Option<listing::Options>,
     /// How long nothing must happen before the daemon ends; `None` is for ever.
     pub idle_exit: Option<Duration>,
     /// Whether calls are recorded for `dconf blame`.
     pub blame: Blame,
     /// Who started us and wants to know when we are ready.
     pub notifier: Notifier,
+}
+
+/// Whether a daemon is the settings service of its bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settings {
+    /// It is.
+    Served,
+    /// It has nothing to do with the bus.
+    Left,
 }
 
 /// Why a daemon did not serve, or stopped serving.
@@ -73,15 +87,46 @@ pub enum DaemonError {
 /// # Errors
 ///
 /// The variant says whether anything was served.
-pub fn run(config: Config) -> Result<(), DaemonError> {
+pub fn run(mut config: Config) -> Result<(), DaemonError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(DaemonError::NotStarted)?;
-    runtime.block_on(serve(config))
+    let listings = config.listings.take().map(listing::Service::start);
+    let listings = listings.transpose().map_err(DaemonError::NotStarted)?;
+    match config.settings {
+        Settings::Served => runtime.block_on(serve(config, listings)),
+        Settings::Left => runtime.block_on(serve_listings(&config, listings)),
+    }
 }
 
-async fn serve(config: Config) -> Result<(), DaemonError> {
+/// Serves listings alone, until a signal or until nobody has wanted one for long enough.
+async fn serve_listings(
+    config: &Config,
+    listings: Option<listing::Service>,
+) -> Result<(), DaemonError> {
+    let mut signals = owner::Signals::listen().map_err(DaemonError::NotStarted)?;
+    config.notifier.ready();
+    let is_idle = || listings.as_ref().is_none_or(listing::Service::is_idle);
+    let why = loop {
+        let idle = async {
+            match config.idle_exit.filter(|_| is_idle()) {
+                Some(patience) => tokio::time::sleep(patience).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            name = signals.next() => break name,
+            () = listing::left(listings.as_ref()) => {}
+            () = idle => if is_idle() { break "idle" },
+        }
+    };
+    tracing::info!(why, "ending");
+    config.notifier.stopping();
+    Ok(())
+}
+
+async fn serve(config: Config, listings: Option<listing::Service>) -> Result<(), DaemonError> {
     let mut server = Server::connect(config.address.as_deref(), config.blame).await?;
     let signals = owner::Signals::listen().map_err(DaemonError::NotStarted)?;
     let lock = handover::Lock::new(&config.lock_dir, server.bus_id());
@@ -98,6 +143,7 @@ async fn serve(config: Config) -> Result<(), DaemonError> {
     config.notifier.ready();
     let owner = owner::Owner {
         watch: watch::Watch::new(),
+        listings,
         server,
         engine,
         disk,

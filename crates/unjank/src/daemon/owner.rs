@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::DaemonError;
 use super::blame::{self, Record};
 use super::disk::{DiskThread, Done};
+use super::listing;
 use super::senders::{self, Senders};
 use super::systemd::Notifier;
 use super::watch::Watch;
@@ -30,6 +31,8 @@ enum Event {
     Disk(Option<Done>),
     /// Another program touched these databases.
     Edited(Vec<session::settings::engine::DatabaseId>),
+    /// The last client of a listing has left.
+    Left,
     /// A signal asked us to end.
     Signal(&'static str),
     /// Something waited for this time.
@@ -67,7 +70,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> &'static str {
+    pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
@@ -83,6 +86,7 @@ pub(super) struct Owner {
     pub(super) engine: Engine<ReplyTo>,
     pub(super) disk: DiskThread,
     pub(super) watch: Watch,
+    pub(super) listings: Option<listing::Service>,
     pub(super) signals: Signals,
     pub(super) senders: Senders,
     pub(super) blame: Record,
@@ -173,6 +177,7 @@ impl Owner {
             name = self.signals.next() => Event::Signal(name),
             // Our own commits stir the watched directory several times; one look after each is enough.
             edited = self.watch.next(), if self.disk.is_idle() => Event::Edited(edited),
+            () = listing::left(self.listings.as_ref()) => Event::Left,
             () = timer => then,
         }
     }
@@ -192,7 +197,8 @@ impl Owner {
 
     /// Says whether nobody would miss us: a text file that people edit has to be followed for ever.
     fn may_leave(&self) -> bool {
-        self.is_idle() && !self.watch.has(Kind::Keyfile)
+        let listings = self.listings.as_ref().is_none_or(listing::Service::is_idle);
+        listings && self.is_idle() && !self.watch.has(Kind::Keyfile)
     }
 
     fn handle(
@@ -231,6 +237,9 @@ impl Owner {
                 }
             }
             Event::Signal(signal) => self.leave(signal, name, progress),
+            Event::Left => progress.last_call = self.clock.monotonic(),
+            // Somebody may have asked for a directory since the time was up.
+            Event::Idle if !self.may_leave() => {}
             Event::Idle => self.leave("idle", name, progress),
             Event::Tick => self.engine.tick(),
         }

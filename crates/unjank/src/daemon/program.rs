@@ -10,7 +10,7 @@ use session::settings::engine::Options;
 use session::settings::history::Keep;
 use tracing::Level;
 
-use super::{Config, DaemonError, Environment, Notifier};
+use super::{Config, DaemonError, Environment, Notifier, Settings};
 
 /// What the daemon is told on its command line.
 #[derive(Debug, Args)]
@@ -46,6 +46,8 @@ pub struct Arguments {
 enum Name {
     /// ca.desrt.dconf, the settings service.
     Dconf,
+    /// Listings of directories, at unjank/listing.sock in the runtime directory.
+    Session,
 }
 
 /// How much is logged.
@@ -96,12 +98,21 @@ fn config(arguments: &Arguments, environment: Environment) -> Config {
     let mut keep = Keep::default();
     keep.deny.extend_from_slice(&arguments.history_deny);
     options.history = (!arguments.no_history).then_some(keep);
+    let clock = std::sync::Arc::new(SystemClock::start());
+    let serves = |name| arguments.names.contains(&name);
+    let listings = serves(Name::Session).then(|| super::listing::Options {
+        dir: environment.lock_dir.clone(),
+        worker: environment.worker,
+        clock: clock.clone(),
+    });
     Config {
+        settings: if serves(Name::Dconf) { Settings::Served } else { Settings::Left },
+        listings,
         address: None,
         places: environment.places,
         options,
         disk: store::disk::real(),
-        clock: std::sync::Arc::new(SystemClock::start()),
+        clock,
         lock_dir: environment.lock_dir,
         takeover: if arguments.replace { Takeover::IfAllowed } else { Takeover::Never },
         idle_exit: (arguments.idle_exit > 0).then(|| Duration::from_secs(arguments.idle_exit)),

@@ -73,7 +73,7 @@ impl Source for Entries {
 
 /// The rows of a view.
 ///
-/// It holds 12 bytes and some bits for each entry; names and attributes stay in the listing, which is given to each call. A row is found in
+/// It holds 12 bytes and some bits for each entry, 20 bytes in an order by attributes; names and attributes stay in the listing, which is given to each call. A row is found in
 /// O(log n), an entry's row with O(log n) comparisons, and a change costs what is near it, not the list.
 ///
 /// The caller tells what has happened to the listing after it has happened: names that arrived, attributes that are there or are others, names that
@@ -85,6 +85,8 @@ pub struct Model {
     filter: Filter,
     /// The number of each entry in the order, by entry.
     keys: Vec<u64>,
+    /// In an order by attributes, of which many are equal: the names' numbers, by entry.
+    name_keys: Vec<u64>,
     names: NameKeys,
     /// Names when `names` was chosen.
     chosen_at: usize,
@@ -103,6 +105,7 @@ impl Model {
             order,
             filter,
             keys: Vec::new(),
+            name_keys: Vec::new(),
             names: NameKeys::default(),
             chosen_at: 0,
             rows: Rows::default(),
@@ -167,12 +170,19 @@ impl Model {
         self.choose_names(source, count);
         let mut new = Vec::with_capacity(count.saturating_sub(first) as usize);
         self.keys.reserve_exact(new.capacity());
+        if self.order.needs_attributes() {
+            self.name_keys.reserve_exact(new.capacity());
+        }
         for id in first..count {
             let shown = !self.gone.has(id) && self.filter.admits(source.name(id));
             // An entry that is not shown gets its key when it is.
             let key = if shown { self.key(source, id) } else { 0 };
             self.keys.push(key);
+            if self.order.needs_attributes() {
+                self.name_keys.push(0);
+            }
             if shown {
+                self.set_name_key(source, id);
                 self.visible.insert(id);
                 new.push(id);
             }
@@ -264,6 +274,7 @@ impl Model {
             }
             if self.visible.insert(id) {
                 self.keys[id as usize] = self.key(source, id);
+                self.set_name_key(source, id);
                 came.push(self.place(source, id));
             }
         }
@@ -298,6 +309,7 @@ impl Model {
         for id in &coming {
             self.visible.insert(*id);
             self.keys[*id as usize] = self.key(source, *id);
+            self.set_name_key(source, *id);
         }
         changes.append(self.show(source, coming));
         changes
@@ -306,9 +318,12 @@ impl Model {
     /// Puts the rows in another order. For many entries [`Model::plan`] does it beside the model.
     pub fn set_order<S: Source + ?Sized>(&mut self, source: &S, order: Order) -> Changes {
         self.order = order;
+        self.name_keys =
+            if order.needs_attributes() { vec![0; self.keys.len()] } else { Vec::new() };
         let mut ids: Vec<EntryId> = self.rows.from(0).collect();
         for id in &ids {
             self.keys[*id as usize] = self.key(source, *id);
+            self.set_name_key(source, *id);
         }
         self.sort(source, &mut ids);
         self.rows = Rows::of(&ids);
@@ -320,6 +335,7 @@ impl Model {
     pub fn bytes(&self) -> usize {
         size_of::<Model>()
             + self.keys.capacity() * size_of::<u64>()
+            + self.name_keys.capacity() * size_of::<u64>()
             + self.names.bytes()
             + self.rows.bytes()
             + self.visible.bytes()
@@ -409,6 +425,25 @@ impl Model {
         self.order.key(source, id, &self.names, &self.collation)
     }
 
+    /// Keeps the number of a name where many entries are equal in everything else.
+    fn set_name_key<S: Source + ?Sized>(&mut self, source: &S, id: EntryId) {
+        if let Some(place) = self.name_keys.get_mut(id as usize) {
+            *place = self.names.key(&self.collation, source.name(id));
+        }
+    }
+
+    /// Compares the numbers of names, if they are kept.
+    fn compare_name_keys(&self, a: EntryId, b: EntryId) -> Ordering {
+        let (Some(a), Some(b)) = (self.name_keys.get(a as usize), self.name_keys.get(b as usize))
+        else {
+            return Ordering::Equal;
+        };
+        match self.order.direction {
+            Direction::Ascending => a.cmp(b),
+            Direction::Descending => b.cmp(a),
+        }
+    }
+
     fn key_after_change<S: Source + ?Sized>(&self, source: &S, id: EntryId) -> u64 {
         if self.order.needs_attributes() || self.order.by == By::Type {
             self.key(source, id)
@@ -428,7 +463,9 @@ impl Model {
             } else {
                 Ordering::Equal
             };
-            by_extension.then_with(|| self.name_sort(source).compare(a, b))
+            by_extension
+                .then_with(|| self.compare_name_keys(a, b))
+                .then_with(|| self.name_sort(source).compare(a, b))
         })
     }
 
@@ -465,6 +502,10 @@ impl Model {
             let (group, after) = rest.split_at_mut(equal.len());
             rest = after;
             let Some(first) = group.first().filter(|_| group.len() > 1) else { continue };
+            if !self.name_keys.is_empty() {
+                self.sort_by_name_keys(source, group);
+                continue;
+            }
             let names_decide = !self.order.is_by_extension()
                 || names::is_short_extension(&self.collation, source.name(*first));
             if names_decide {
@@ -475,10 +516,21 @@ impl Model {
         }
     }
 
+    /// Sorts entries with equal keys by the numbers of their names, then those with equal numbers.
+    fn sort_by_name_keys<S: Source + ?Sized>(&self, source: &S, ids: &mut [EntryId]) {
+        ids.sort_unstable_by(|a, b| self.compare_name_keys(*a, *b));
+        for group in ids.chunk_by_mut(|a, b| self.compare_name_keys(*a, *b).is_eq()) {
+            if group.len() > 1 {
+                self.name_sort(source).sort(group, 0);
+            }
+        }
+    }
+
     /// Looks for what most names begin with, for the first time and when there are many more.
     fn choose_names<S: Source + ?Sized>(&mut self, source: &S, count: u32) {
         let due = if self.chosen_at == 0 { FIRST_LOOK } else { self.chosen_at * 8 };
-        if self.order.by != By::Name || (count as usize) < due {
+        let used = self.order.by == By::Name || self.order.needs_attributes();
+        if !used || (count as usize) < due {
             return;
         }
         self.chosen_at = count as usize;
@@ -490,7 +542,10 @@ impl Model {
         self.names = names;
         for id in 0..self.known() {
             if self.visible.has(id) {
-                self.keys[id as usize] = self.key(source, id);
+                if self.order.by == By::Name {
+                    self.keys[id as usize] = self.key(source, id);
+                }
+                self.set_name_key(source, id);
             }
         }
     }
