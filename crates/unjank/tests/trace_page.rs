@@ -23,19 +23,19 @@ use browser::Browser;
 /// A log with a hostile name, a felt sync with a stack, a thread, and enough look-ups to be worth advice.
 fn log() -> String {
     let mut log = String::from(concat!(
-        "10 100.000000 execve(\"/usr/bin/kate\", [\"kate\", \"</script><script>document.title='broken'</script>\"], 0x1) = 0 <0.000500>\n",
-        "10 100.010000 clone(flags=CLONE_VM|CLONE_THREAD) = 11 <0.000100>\n",
-        "10 100.020000 fdatasync(3</home/ana/.cache/</script><img src=x onerror=document.title=1>\\377.desktop>) = 0 <0.134000>\n",
+        "10 1795271100.000000 execve(\"/usr/bin/kate\", [\"kate\", \"</script><script>document.title='broken'</script>\"], 0x1) = 0 <0.000500>\n",
+        "10 1795271100.010000 clone(flags=CLONE_VM|CLONE_THREAD) = 11 <0.000100>\n",
+        "10 1795271100.020000 fdatasync(3</home/ana/.cache/</script><img src=x onerror=document.title=1>\\377.desktop>) = 0 <0.134000>\n",
         " > /usr/lib/x86_64-linux-gnu/libc.so.6(fdatasync+0x10) [0xfece0]\n",
         " > /usr/lib/x86_64-linux-gnu/libKF5ConfigCore.so.5(KConfig::sync()+0x33) [0x4711]\n",
         " > /usr/bin/kate(main+0x3) [0x3e1a]\n",
-        "10 100.200000 rename(\"/home/ana/a\", \"/home/ana/b\") = 0 <0.040000>\n",
-        "10 100.250000 poll([{fd=4}], 1, 1000) = 0 <0.700000>\n",
-        "11 100.260000 read(5</home/ana/big>, \"\", 4096) = 4096 <0.003000>\n",
-        "11 100.960000 fsync(5</home/ana/big>) = 0 <0.012000>\n",
+        "10 1795271100.200000 rename(\"/home/ana/a\", \"/home/ana/b\") = 0 <0.040000>\n",
+        "10 1795271100.250000 poll([{fd=4}], 1, 1000) = 0 <0.700000>\n",
+        "11 1795271100.260000 read(5</home/ana/big>, \"\", 4096) = 4096 <0.003000>\n",
+        "11 1795271100.960000 fsync(5</home/ana/big>) = 0 <0.012000>\n",
     ));
     for at in 0..600 {
-        log.push_str(&format!("10 101.{at:06} access(\"/usr/share/icons/{at}.png\", R_OK) = -1 ENOENT (No such file or directory) <0.000004>\n"));
+        log.push_str(&format!("10 1795271101.{at:06} access(\"/usr/share/icons/{at}.png\", R_OK) = -1 ENOENT (No such file or directory) <0.000004>\n"));
     }
     log
 }

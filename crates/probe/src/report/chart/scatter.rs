@@ -127,13 +127,7 @@ fn axes(x: Axis, y: Axis) -> String {
         ));
     }
     svg.push_str(&text(RIGHT, BOTTOM + 36.0, Anchor::End, "tick", "calls"));
-    svg.push_str(&text(
-        LEFT - 8.0,
-        TOP - 10.0,
-        Anchor::Start,
-        "tick",
-        "time in them, all together",
-    ));
+    svg.push_str(&text(6.0, TOP - 26.0, Anchor::Start, "tick", "time in them, all together"));
     svg
 }
 

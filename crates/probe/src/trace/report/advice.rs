@@ -28,6 +28,15 @@ pub(super) fn patterns(report: &Report, names: &dyn Names) -> Vec<Pattern> {
     let mut patterns: Vec<Pattern> = finders.iter().filter_map(|find| find(report)).collect();
     patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.wall_ns));
     patterns.truncate(PATTERNS);
+    // One command is said once.
+    let mut said = Vec::new();
+    for advice in patterns.iter_mut().map(|pattern| &mut pattern.advice) {
+        advice.retain(|advice| {
+            let is_new = advice.command.is_none() || !said.contains(&advice.command);
+            said.extend(is_new.then(|| advice.command.clone()));
+            is_new
+        });
+    }
     let symbols = names.advice();
     if !symbols.is_empty() {
         patterns.push(Pattern {
@@ -257,14 +266,7 @@ fn missing(report: &Report) -> Option<Pattern> {
     if count < LOOKUPS {
         return None;
     }
-    let mut dirs: BTreeMap<&str, u64> = BTreeMap::new();
-    for target in report.targets.iter().filter(|target| target.kind == TargetKind::File) {
-        if let Some((dir, _)) = target.name.rsplit_once('/') {
-            *dirs.entry(dir).or_default() += target.errors;
-        }
-    }
-    let worst = dirs.iter().max_by_key(|(_, errors)| **errors).filter(|(_, errors)| **errors > 0);
-    let dir = worst.map_or("", |(dir, _)| *dir);
+    let dir = common(report);
     let all: String = report
         .targets
         .iter()
@@ -316,6 +318,22 @@ fn missing(report: &Report) -> Option<Pattern> {
         wall_ns,
         advice: vec![advice],
     })
+}
+
+/// Returns the deepest directory that most of the failed look-ups were below; empty if there is none.
+fn common(report: &Report) -> &str {
+    let mut dirs: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut all = 0;
+    for target in report.targets.iter().filter(|target| target.kind == TargetKind::File) {
+        all += target.errors;
+        let mut dir = &*target.name;
+        while let Some((parent, _)) = dir.rsplit_once('/').filter(|_| target.errors > 0) {
+            *dirs.entry(parent).or_default() += target.errors;
+            dir = parent;
+        }
+    }
+    let most = dirs.iter().filter(|(_, errors)| **errors * 10 >= all * 6);
+    most.max_by_key(|(dir, _)| dir.len()).map_or("", |(dir, _)| dir)
 }
 
 /// Many calls that move a few bytes each.

@@ -314,6 +314,15 @@ fn known_patterns_are_named_with_what_helps() {
             == Some("unjank trace ab --skip fsync,fdatasync --yes -- kde-open5 'a file.html'")
     }));
     assert!(report.advice[2].reason.contains("1375 look-ups found nothing"));
+    assert!(report.advice[2].reason.contains("most below /usr/share/icons:"));
+    let commands: Vec<&String> = report
+        .advice
+        .iter()
+        .flat_map(|found| &found.advice)
+        .filter_map(|advice| advice.command.as_ref())
+        .collect();
+    let distinct: std::collections::BTreeSet<&&String> = commands.iter().collect();
+    assert_eq!(commands.len(), distinct.len(), "a command is said once");
 }
 
 #[test]
