@@ -8,6 +8,7 @@ extern crate unjank_store as store;
 
 pub mod gvariant;
 pub mod gvdb;
+pub mod kernel;
 pub mod listing;
 pub mod stacks;
 pub mod trace;

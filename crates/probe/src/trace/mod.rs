@@ -19,3 +19,4 @@ pub mod recorder;
 pub mod recording;
 pub mod report;
 pub mod stack;
+pub mod watch;

@@ -74,10 +74,7 @@ impl<'a> Types<'a> {
         let names = part(16, 20)?;
         let mut read = Types { types, names, found: HashMap::new(), starts: Vec::new() };
         // Names are compared by where they begin: there are 150,000 types and a dozen wanted ones.
-        let offsets: HashMap<u32, &str> = wanted
-            .iter()
-            .filter_map(|(_, name)| Some((read.offset_of_name(name)?, *name)))
-            .collect();
+        let offsets = read.offsets_of_names(wanted);
         let mut at = 0;
         while at < types.len() {
             let name = word(types, at)?;
@@ -101,19 +98,21 @@ impl<'a> Types<'a> {
         Some(read)
     }
 
-    /// Finds where a name is among the names; each is there once, as the kernel's build removes doubles.
-    fn offset_of_name(&self, name: &str) -> Option<u32> {
-        let name = name.as_bytes();
+    /// Finds where wanted names are; each is there once, as the kernel's build removes doubles.
+    fn offsets_of_names(&self, wanted: &[(Kind, &'a str)]) -> HashMap<u32, &'a str> {
+        let mut found = HashMap::new();
         let mut at = 0;
-        while at < self.names.len() {
-            let rest = &self.names[at..];
-            let length = rest.iter().position(|byte| *byte == 0)?;
-            if rest[..length] == *name {
-                return u32::try_from(at).ok();
+        for name in self.names.split(|byte| *byte == 0) {
+            // Most names are told apart by their first byte and their length.
+            let same = |wanted: &&(Kind, &'a str)| wanted.1.as_bytes() == name;
+            if let Some((_, name)) = wanted.iter().find(same)
+                && let Ok(at) = u32::try_from(at)
+            {
+                found.insert(at, *name);
             }
-            at += length + 1;
+            at += name.len() + 1;
         }
-        None
+        found
     }
 
     fn name(&self, at: u32) -> Option<&'a [u8]> {

@@ -15,6 +15,14 @@ pub use map::{Map, MapKind, SharedMap};
 pub use program::{Instruction, Link, Program, ProgramKind, Refused};
 pub use ring::Ring;
 
+/// Returns the clock that programs in the kernel read, `CLOCK_MONOTONIC`, in nanoseconds.
+#[must_use]
+pub fn clock_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
 /// The commands of `bpf(2)` that we give, by their numbers in `linux/bpf.h`.
 #[derive(Clone, Copy, Debug)]
 enum Command {

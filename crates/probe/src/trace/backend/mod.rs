@@ -1,10 +1,12 @@
 //! The mechanisms that watch a program, what they all take, and which one is right for whom.
 
+pub mod bpf;
 pub mod calibrate;
 mod caller;
 mod engine;
+pub mod peek;
 mod placement;
-mod procfs;
+pub(in crate::trace) mod procfs;
 pub mod ptrace;
 mod sampled;
 pub mod seccomp;
@@ -178,6 +180,10 @@ pub fn choose(options: &Options) -> Choice {
             backend: Backend::Seccomp,
             reason: "A filter stops only the chosen calls, and needs no privileges.".to_owned(),
         },
+        Subject::Attach(_) if bpf::is_allowed() => Choice {
+            backend: Backend::Bpf,
+            reason: "Programs in the kernel see a running program without stopping it.".to_owned(),
+        },
         Subject::Attach(_) => Choice {
             backend: Backend::Ptrace,
             reason: "A running program takes no filter from outside.".to_owned(),
@@ -202,6 +208,8 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<Outcome, TraceEr
             backend: choice.backend,
             reason: "a running program takes no filter from outside; use ptrace".to_owned(),
         }),
+        (Backend::Bpf, _) => bpf::run(options, &choice, stop),
+        (Backend::Peek, _) => peek::run(options, &choice, stop),
         (Backend::Ptrace, _) => ptrace::run(options, &choice, stop),
         (backend, _) => {
             Err(TraceError::Backend { backend, reason: "it watches nothing by itself".to_owned() })

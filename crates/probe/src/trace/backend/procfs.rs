@@ -38,7 +38,7 @@ pub(super) fn is_traced_by_us(tid: u32) -> bool {
 }
 
 /// Returns the program that a process runs; empty if it has ended.
-pub(super) fn executable(process: u32) -> Vec<u8> {
+pub(in crate::trace) fn executable(process: u32) -> Vec<u8> {
     let link = fs::read_link(format!("/proc/{process}/exe"));
     link.map(|path| path.into_os_string().into_vec()).unwrap_or_default()
 }

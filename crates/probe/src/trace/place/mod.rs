@@ -7,6 +7,7 @@ pub mod dbus;
 mod lock;
 mod memory;
 mod mount;
+mod recorded;
 mod socket;
 mod subject;
 
@@ -15,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use self::dbus::Request;
 use self::mount::Known;
+pub use self::recorded::Recorded;
 use self::subject::{Subject, subject};
 use super::call::TargetId;
 use super::kernel::call_name;

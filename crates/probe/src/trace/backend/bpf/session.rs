@@ -1,0 +1,528 @@
+//! The programs at work: maps made, programs loaded and attached, results read.
+//!
+//! All of it hangs on our descriptors. When they are closed, by us or because we were killed, the kernel takes the programs
+//! off and forgets the maps; a watched program never notices.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use sys::bpf::{Instruction, Link, Map, MapKind, Program, ProgramKind, Ring};
+
+use super::assembler::AssembleError;
+use super::fields::{Fields, FieldsError};
+use super::layout::{self, CALLS, filter, record, shared, table, thread};
+use super::programs::{Plan, Shared, Stacks, Threads};
+use super::record::Record;
+use crate::trace::calls::{Role, Set, roles};
+use crate::trace::histogram::{BUCKETS, Histogram};
+use crate::trace::kernel::call_number;
+use crate::trace::recording::Total;
+
+/// What the programs shall do.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    /// The calls that are counted.
+    pub calls: &'a Set,
+    /// Calls from this length on are told one by one, in nanoseconds.
+    pub threshold_ns: u64,
+    /// Which threads are watched.
+    pub threads: Threads,
+    /// Whether slow calls come with a copy of the stack.
+    pub stacks: Stacks,
+    /// Bytes of the ring, a power of two of at least a page.
+    pub ring_bytes: u32,
+}
+
+/// The most pairs of thread and call that are counted apart; some 45 MB when all are used.
+const TOTALS: u32 = 65_536;
+/// The most processes that are watched at a time.
+const PROCESSES: u32 = 65_536;
+/// The most pairs of call and error.
+const ERRORS: u32 = 8_192;
+
+/// Why no programs could be put into the kernel; none are there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The user has not the right to it.
+    #[error("cannot load programs into the kernel without CAP_BPF and CAP_PERFMON, which root has")]
+    NotAllowed(#[source] io::Error),
+    /// We see processes by other numbers than the kernel's programs do.
+    #[error(
+        "cannot watch from inside a container, where processes have other numbers than the kernel's programs see"
+    )]
+    OtherNumbers,
+    /// The kernel's types are missing or have not what is needed.
+    #[error(transparent)]
+    Fields(#[from] FieldsError),
+    /// This machine has registers that the programs are not written for.
+    #[error("cannot load programs into a kernel that is not of x86-64")]
+    OtherMachine,
+    /// A map could not be made.
+    #[error("cannot make the kernel's map {name}")]
+    Map {
+        /// Its name.
+        name: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// A program has a fault that we made.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    /// The kernel did not take a program.
+    #[error("cannot load the program {name}; the kernel says:\n{log}")]
+    Refused {
+        /// Its name.
+        name: &'static str,
+        /// What the verifier said.
+        log: String,
+        /// What `bpf(2)` reported.
+        source: io::Error,
+    },
+    /// The kernel did not start a program at its place.
+    #[error("cannot attach the program {name}")]
+    Attach {
+        /// Its name.
+        name: &'static str,
+        /// What `bpf(2)` reported.
+        source: io::Error,
+    },
+}
+
+/// From when on a process is watched.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum From {
+    /// From now on.
+    Now,
+    /// From its next `execve` on, that call included.
+    Exec,
+}
+
+/// Where a watched thread is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Standing {
+    /// In a watched call.
+    Inside {
+        /// Its number.
+        number: u32,
+        /// When it began, of the monotonic clock.
+        start_ns: u64,
+    },
+    /// In none.
+    Outside,
+    /// It has made no watched call since it is watched.
+    Unknown,
+}
+
+/// What went wrong on the way, counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Faults {
+    /// Slow calls that found no room in the ring: they are in the totals only.
+    pub lost_calls: u64,
+    /// Forks, execs and exits that found no room.
+    pub lost_lives: u64,
+    /// Calls that were counted without their thread.
+    pub without_thread: u64,
+    /// Calls that were not counted: for want of memory, or because the program already ran.
+    pub not_counted: u64,
+    /// Calls of 32-bit code, which were not counted.
+    pub other_numbers: u64,
+    /// Slow calls without their stack, for want of room.
+    pub stacks_left_out: u64,
+    /// Processes that are not watched, for want of room.
+    pub processes_left_out: u64,
+}
+
+/// Programs in the kernel that watch processes.
+#[derive(Debug)]
+pub struct Session {
+    // The links go first: what the others hold is in use as long as they are there.
+    links: Vec<Link>,
+    programs: Vec<Program>,
+    filter: Map,
+    threads: Map,
+    totals: Map,
+    overflow: Map,
+    errors: Map,
+    words: Map,
+    ring: Ring,
+    _zero: Map,
+    _table: Map,
+    _scratch: Map,
+}
+
+/// The pid namespace that the kernel starts with has this inode number, of `PROC_PID_INIT_INO`.
+const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+fn map(
+    kind: MapKind,
+    name: &'static str,
+    key: u32,
+    value: u32,
+    entries: u32,
+) -> Result<Map, LoadError> {
+    Map::new(kind, name, key, value, entries).map_err(|source| refused_map(name, source))
+}
+
+fn refused_map(name: &'static str, source: io::Error) -> LoadError {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => LoadError::NotAllowed(source),
+        _ => LoadError::Map { name, source },
+    }
+}
+
+/// Returns the table of calls: which are watched, and which arguments are paths and descriptors.
+fn call_table(calls: &Set) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in 0..CALLS {
+        let mut entry = [table::UNWATCHED, 0, 0, 0];
+        if calls.contains(number) {
+            let column = |nth: usize, wanted: &[Role]| {
+                let mut found =
+                    (1_u8..).zip(roles(number)).filter(|(_, role)| wanted.contains(role));
+                found.nth(nth).map_or(0, |(position, _)| position)
+            };
+            let descriptors = [Role::Descriptor, Role::Directory];
+            entry = [
+                table::WATCHED,
+                column(0, &[Role::Path]),
+                column(1, &[Role::Path]),
+                column(0, &descriptors),
+            ];
+        }
+        bytes.extend(entry);
+    }
+    // These end an interrupted call, whatever is watched.
+    for name in ["rt_sigreturn", "restart_syscall"] {
+        let at = call_number(name).and_then(|number| usize::try_from(number * table::ENTRY).ok());
+        if let Some(watch) = at.and_then(|at| bytes.get_mut(at))
+            && (*watch == table::UNWATCHED || name == "restart_syscall")
+        {
+            *watch = table::CONTROL;
+        }
+    }
+    bytes
+}
+
+fn number_of(name: &str) -> i32 {
+    // A number that no call has stands for a call that this architecture has not.
+    call_number(name).and_then(|number| i32::try_from(number).ok()).unwrap_or(i32::MAX)
+}
+
+fn is_in_first_namespace() -> bool {
+    let namespace = rustix::fs::stat("/proc/self/ns/pid");
+    namespace.is_ok_and(|namespace| namespace.st_ino == FIRST_NAMESPACE)
+}
+
+/// Says whether a map can be made, which takes the same rights as a program but for `CAP_PERFMON`.
+pub(super) fn is_allowed() -> bool {
+    cfg!(target_arch = "x86_64")
+        && is_in_first_namespace()
+        && std::fs::exists(sys::bpf::btf::PATH).unwrap_or(false)
+        && Map::new(MapKind::TaskStorage, "unjank_test", 4, 8, 0).is_ok()
+}
+
+impl Session {
+    /// Puts the programs into the kernel. They watch nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`]: nothing is left in the kernel.
+    pub fn load(settings: &Settings<'_>) -> Result<Session, LoadError> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(LoadError::OtherMachine);
+        }
+        let ring = Ring::new("unjank_ring", settings.ring_bytes)
+            .map_err(|source| refused_map("unjank_ring", source))?;
+        if !is_in_first_namespace() {
+            return Err(LoadError::OtherNumbers);
+        }
+        let fields = Fields::of_this_kernel()?;
+        let calls = map(MapKind::Array, "unjank_calls", 4, CALLS * table::ENTRY, 1)?;
+        let zero = map(MapKind::Array, "unjank_zero", 4, layout::total::SIZE, 1)?;
+        let scratch = map(MapKind::PerCpuArray, "unjank_room", 4, layout::scratch::SIZE, 1)?;
+        let mut session = Session {
+            links: Vec::new(),
+            programs: Vec::new(),
+            filter: map(MapKind::Hash, "unjank_filter", 4, 4, PROCESSES)?,
+            threads: map(MapKind::TaskStorage, "unjank_threads", 4, thread::SIZE, 0)?,
+            totals: map(MapKind::Hash, "unjank_totals", 8, layout::total::SIZE, TOTALS)?,
+            overflow: map(MapKind::PerCpuArray, "unjank_more", 4, layout::total::SIZE, CALLS)?,
+            errors: map(MapKind::Hash, "unjank_errors", 8, 8, ERRORS)?,
+            words: map(MapKind::Array, "unjank_words", 4, shared::SIZE, 1)?,
+            ring,
+            _zero: zero,
+            _table: calls,
+            _scratch: scratch,
+        };
+        let first = 0_u32.to_ne_bytes();
+        let table = call_table(settings.calls);
+        session
+            ._table
+            .set(&first, &table)
+            .map_err(|source| LoadError::Map { name: "unjank_calls", source })?;
+        let plan = session.plan(fields, settings);
+        session.attach_all(&plan, settings.calls)?;
+        Ok(session)
+    }
+
+    fn plan(&self, fields: Fields, settings: &Settings<'_>) -> Plan {
+        Plan {
+            fields,
+            maps: Shared {
+                table: (&self._table).into(),
+                filter: (&self.filter).into(),
+                threads: (&self.threads).into(),
+                totals: (&self.totals).into(),
+                overflow: (&self.overflow).into(),
+                zero: (&self._zero).into(),
+                errors: (&self.errors).into(),
+                scratch: (&self._scratch).into(),
+                words: (&self.words).into(),
+                ring: self.ring.map().into(),
+            },
+            threshold_ns: settings.threshold_ns,
+            ring_bytes: settings.ring_bytes,
+            threads: settings.threads,
+            stacks: settings.stacks,
+            execs: [number_of("execve"), number_of("execveat")],
+            restart: number_of("restart_syscall"),
+            futex: number_of("futex"),
+        }
+    }
+
+    fn attach_all(&mut self, plan: &Plan, calls: &Set) -> Result<(), LoadError> {
+        let points = plan.fields.tracepoints;
+        let mut programs = vec![
+            ("unjank_fork", points.sched_process_fork, plan.process_fork()?),
+            ("unjank_exec", points.sched_process_exec, plan.process_exec()?),
+            ("unjank_end", points.sched_process_exit, plan.process_exit()?),
+            ("unjank_exit", points.sys_exit, plan.exit()?),
+            ("unjank_enter", points.sys_enter, plan.enter()?),
+        ];
+        if u32::try_from(plan.futex).is_ok_and(|futex| calls.contains(futex)) {
+            programs.push(("unjank_waking", points.sched_waking, plan.waking()?));
+        }
+        for (name, point, instructions) in programs {
+            self.attach(name, point, &instructions)?;
+        }
+        Ok(())
+    }
+
+    fn attach(
+        &mut self,
+        name: &'static str,
+        point: u32,
+        instructions: &[Instruction],
+    ) -> Result<(), LoadError> {
+        let kind = ProgramKind::TypedTracepoint(point);
+        let program = Program::load(kind, name, instructions).map_err(|refused| {
+            match refused.error.kind() {
+                io::ErrorKind::PermissionDenied if refused.log.is_empty() => {
+                    LoadError::NotAllowed(refused.error)
+                }
+                _ => LoadError::Refused { name, log: refused.log, source: refused.error },
+            }
+        })?;
+        let link = program.attach().map_err(|source| LoadError::Attach { name, source })?;
+        self.links.push(link);
+        self.programs.push(program);
+        Ok(())
+    }
+
+    /// Watches a process, and what it starts from now on.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`: too many are watched.
+    pub fn watch(&self, process: u32, from: From) -> io::Result<()> {
+        let value = match from {
+            From::Now => filter::ACTIVE,
+            From::Exec => filter::FROM_EXEC,
+        };
+        self.filter.set(&process.to_ne_bytes(), &value.to_ne_bytes())
+    }
+
+    /// Watches a process no more; what it started meanwhile is still watched.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn unwatch(&self, process: u32) -> io::Result<()> {
+        self.filter.remove(&process.to_ne_bytes())
+    }
+
+    /// Returns the processes that are watched and alive.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn watched(&self) -> io::Result<Vec<u32>> {
+        let pairs = self.filter.pairs()?;
+        Ok(pairs.iter().filter_map(|(key, _)| layout::word(key, 0)).collect())
+    }
+
+    /// Gives the records that are there to `each`, at most `most`; returns how many there were.
+    pub fn take(&mut self, most: usize, mut each: impl FnMut(Record<'_>)) -> usize {
+        self.ring.take(most, |bytes| {
+            // The kernel's programs write nothing else; what is not understood is as good as nothing.
+            if let Some(record) = Record::read(bytes) {
+                each(record);
+            }
+        })
+    }
+
+    /// Takes the programs off: nothing is counted any more. What was counted can still be read.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// Returns what the calls of one thread add up to, by call; thread 0 stands for those that had no room.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn totals(&self) -> io::Result<Vec<(u32, u32, Total)>> {
+        let mut totals = Vec::new();
+        for (key, value) in self.totals.pairs()? {
+            if let Some((thread, number)) = layout::word(&key, 0).zip(layout::word(&key, 4)) {
+                totals.push((thread, number, total(&value)));
+            }
+        }
+        if self.words()?[usize::try_from(shared::WITHOUT_THREAD / 8).unwrap_or(0)] > 0 {
+            for number in 0..CALLS {
+                let Some(value) = self.overflow.get(&number.to_ne_bytes())? else { continue };
+                let mut sum = Total::default();
+                let size = usize::try_from(layout::total::SIZE).unwrap_or(usize::MAX);
+                for one in value.chunks_exact(size.next_multiple_of(8)) {
+                    sum.merge(&total(one));
+                }
+                if sum.count > 0 {
+                    totals.push((0, number, sum));
+                }
+            }
+        }
+        Ok(totals)
+    }
+
+    /// Takes the totals of a thread that has ended, with the calls that it was seen in, so that there is room for others.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn take_totals(&self, thread: u32, seen: &Seen) -> io::Result<Vec<(u32, Total)>> {
+        let mut totals = Vec::new();
+        for number in seen.numbers() {
+            let mut key = [0; 8];
+            key[..4].copy_from_slice(&thread.to_ne_bytes());
+            key[4..].copy_from_slice(&number.to_ne_bytes());
+            if let Some(value) = self.totals.take(&key)? {
+                totals.push((number, total(&value)));
+            }
+        }
+        Ok(totals)
+    }
+
+    /// Returns how often each call failed with each error.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn errors(&self) -> io::Result<Vec<(u32, i32, u64)>> {
+        let pairs = self.errors.pairs()?.into_iter().filter_map(|(key, value)| {
+            let error = i32::try_from(layout::word(&key, 4)?).ok()?;
+            Some((layout::word(&key, 0)?, error, layout::long(&value, 0)?))
+        });
+        Ok(pairs.collect())
+    }
+
+    /// Returns what is known of the call that a thread is in.
+    #[must_use]
+    pub fn standing(&self, thread_descriptor: BorrowedFd<'_>) -> Standing {
+        use std::os::fd::AsRawFd;
+        let key = thread_descriptor.as_raw_fd().to_ne_bytes();
+        let Ok(Some(value)) = self.threads.get(&key) else { return Standing::Unknown };
+        let at = |offset: i16| usize::try_from(offset).unwrap_or(0);
+        let state = layout::word(&value, at(thread::STATE)).map(u32::cast_signed);
+        let number = layout::word(&value, at(thread::NUMBER));
+        let start_ns = layout::long(&value, at(thread::START));
+        match (state, number, start_ns) {
+            (Some(state), Some(number), Some(start_ns)) if state != thread::OUTSIDE => {
+                Standing::Inside { number, start_ns }
+            }
+            _ => Standing::Outside,
+        }
+    }
+
+    fn words(&self) -> io::Result<[u64; 8]> {
+        let value = self.words.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
+        let mut words = [0; 8];
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = layout::long(&value, index * 8).unwrap_or(0);
+        }
+        Ok(words)
+    }
+
+    /// Returns what went wrong so far.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn faults(&self) -> io::Result<Faults> {
+        let [_, lost_calls, lost_lives, without_thread, failed, other_numbers, stacks, processes] =
+            self.words()?;
+        let missed: io::Result<Vec<u64>> = self.programs.iter().map(Program::missed).collect();
+        Ok(Faults {
+            lost_calls,
+            lost_lives,
+            without_thread,
+            not_counted: failed + missed?.iter().sum::<u64>(),
+            other_numbers,
+            stacks_left_out: stacks,
+            processes_left_out: processes,
+        })
+    }
+}
+
+impl AsFd for Session {
+    /// Readable when there are records and the programs found it time to say so.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+}
+
+/// The calls that a thread has totals of.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Seen(pub(super) [u64; 16]);
+
+impl Seen {
+    /// Returns their numbers.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        (0..CALLS).filter(|number| {
+            let word = usize::try_from(number / 64).ok().and_then(|index| self.0.get(index));
+            word.is_some_and(|word| word >> (number % 64) & 1 == 1)
+        })
+    }
+}
+
+/// Reads a total as the programs add it up.
+fn total(bytes: &[u8]) -> Total {
+    let at = |offset: i16| usize::try_from(offset).unwrap_or(usize::MAX);
+    let long = |offset: i16| layout::long(bytes, at(offset)).unwrap_or(0);
+    let mut histogram = Histogram::default();
+    for bucket in 0..BUCKETS {
+        let count = layout::word(bytes, at(layout::total::HISTOGRAM) + 4 * bucket).unwrap_or(0);
+        histogram.add_many(bucket, u64::from(count));
+    }
+    Total {
+        count: long(layout::total::COUNT),
+        errors: long(layout::total::ERRORS),
+        wall_ns: long(layout::total::WALL),
+        cpu_ns: Some(long(layout::total::CPU)),
+        longest_ns: long(layout::total::LONGEST),
+        histogram,
+    }
+}
+
+/// A record is never larger than the room for it.
+const _: () = assert!(record::DATA as u32 + 3 * 4096 + 16_384 <= layout::scratch::ENTRY as u32);

@@ -1,0 +1,262 @@
+//! Programs are looked at from outside, once and live.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a program that cannot be built or started fails the test; a test says so when it skips"
+)]
+
+mod waiting;
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use unjank_probe::trace::backend::{self, Options, Subject, TraceError};
+use unjank_probe::trace::call::{Call, Outcome};
+use unjank_probe::trace::calls::Set;
+use unjank_probe::trace::kernel::{call_name, call_number};
+use unjank_probe::trace::recording::{Backend, Exit, Recording, StackEnd, Target};
+use unjank_probe::trace::stack::names::{Names, Sources};
+use unjank_probe::trace::watch::{self, Event, Kind};
+
+use waiting::build;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+fn victim(dir: &Path) -> PathBuf {
+    build(dir, "calls.c", &["-O1", "-g", "-pthread"])
+}
+
+fn options(subject: Subject) -> Options {
+    let mut options = Options::new(subject, Set::all());
+    options.threshold = 5 * MILLISECOND;
+    options.backend = Some(Backend::Peek);
+    options
+}
+
+fn slow<'a>(recording: &'a Recording, name: &str) -> Vec<&'a Call> {
+    recording.slow.iter().filter(|call| call_name(call.number) == Some(name)).collect()
+}
+
+fn names(recording: &Recording, call: &Call) -> Vec<String> {
+    let Some(stack) = call.stack else { return Vec::new() };
+    let stack = &recording.stacks[usize::try_from(stack.0).unwrap()];
+    let frames = Names::new(Sources::default()).frames(recording, call.process, stack);
+    frames.into_iter().map(|frame| frame.name).collect()
+}
+
+#[test]
+fn a_started_program_is_seen_to_its_end() {
+    let command = backend::Command {
+        arguments: vec!["/bin/sh".into(), "-c".into(), "/bin/sleep 0.5; exit 3".into()],
+        ..backend::Command::default()
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let outcome = backend::run(&options(Subject::Run(command)), &stop).unwrap();
+    let recording = outcome.recording;
+    assert_eq!(recording.processes[&outcome.process].exit, Some(Exit::Code(3)));
+    // The shell waits for its child, which sleeps; both are seen when the listing is not late.
+    let waits = slow(&recording, "wait4");
+    assert!(waits.iter().all(|call| call.outcome == Outcome::Unknown), "{waits:?}");
+    assert!(!waits.is_empty());
+    assert!(waits.iter().any(|call| call.stack.is_some()));
+}
+
+/// A program that says when it is about to read, and reads.
+struct Reader {
+    child: Child,
+}
+
+impl Reader {
+    fn start(program: &Path) -> Reader {
+        let mut command = Command::new(program);
+        let child = command.arg("read").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut reader = Reader { child: child.spawn().unwrap() };
+        reader.wait_for_dot();
+        reader
+    }
+
+    fn wait_for_dot(&mut self) {
+        self.child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    }
+
+    fn answer(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        self.wait_for_dot();
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+#[test]
+fn what_a_thread_is_blocked_in_comes_with_its_callers_and_without_a_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let reader = Reader::start(&victim(dir.path()));
+    let process = reader.child.id();
+    let stop = Arc::new(AtomicBool::new(false));
+    let recording = std::thread::scope(|scope| {
+        let options = options(Subject::Attach(process));
+        let its_stop = Arc::clone(&stop);
+        let watcher = scope.spawn(move || backend::run(&options, &its_stop).unwrap());
+        // It is blocked for as long as we like: long enough for any machine.
+        let began = std::time::Instant::now();
+        while began.elapsed() < Duration::from_secs(2) {
+            std::thread::yield_now();
+        }
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        assert!(status.contains("TracerPid:\t0"));
+        stop.store(true, Ordering::Relaxed);
+        watcher.join().unwrap().recording
+    });
+    let [read] = *slow(&recording, "read") else { panic!("{:?}", recording.slow) };
+    assert_eq!((read.outcome, read.arguments[0]), (Outcome::Running, 0));
+    assert_eq!(read.cpu_ns, Some(0));
+    assert_eq!(names(&recording, read)[..2], ["read", "main"]);
+    let stack = &recording.stacks[usize::try_from(read.stack.unwrap().0).unwrap()];
+    assert_eq!(stack.end, StackEnd::Whole);
+    let target = &recording.targets[usize::try_from(read.target.unwrap().0).unwrap()];
+    assert!(matches!(target, Target::Other(what) if what.starts_with("pipe:")), "{target:?}");
+}
+
+#[test]
+fn a_process_that_is_not_there_is_an_error() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let error = backend::run(&options(Subject::Attach(u32::MAX)), &stop).unwrap_err();
+    assert!(matches!(error, TraceError::Attach { .. }), "{error}");
+}
+
+/// Watches in a thread and keeps what is told.
+struct Watching {
+    stop: Arc<AtomicBool>,
+    events: Arc<Mutex<Vec<Event>>>,
+    thread: Option<std::thread::JoinHandle<Result<watch::Summary, TraceError>>>,
+}
+
+impl Watching {
+    fn start(subject: watch::Subject, backend: Backend) -> Watching {
+        let stop = Arc::new(AtomicBool::new(false));
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let (its_stop, its_events) = (Arc::clone(&stop), Arc::clone(&events));
+        let options = watch::Options {
+            subject,
+            threshold: 50 * MILLISECOND,
+            backend: Some(backend),
+            sources: Sources::default(),
+        };
+        let thread = std::thread::spawn(move || {
+            let mut keep = |event| its_events.lock().unwrap().push(event);
+            watch::watch(&options, &its_stop, &mut keep)
+        });
+        Watching { stop, events, thread: Some(thread) }
+    }
+
+    /// Waits until something that was told is wanted.
+    fn wait_for(&self, what: &str, mut is_wanted: impl FnMut(&Event) -> bool) -> Event {
+        let began = std::time::Instant::now();
+        loop {
+            let events = self.events.lock().unwrap();
+            if let Some(event) = events.iter().find(|event| is_wanted(event)) {
+                return event.clone();
+            }
+            drop(events);
+            assert!(began.elapsed() < Duration::from_secs(60), "no {what}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn end(&mut self) -> Result<watch::Summary, TraceError> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+/// A watch by name: a program of that name stays in a read, ends, and is started again.
+fn stays_are_told_through_a_restart(backend: Backend) {
+    let dir = tempfile::tempdir().unwrap();
+    let built = victim(dir.path());
+    // A name that no other test has, of fifteen bytes at most.
+    let unique = dir.path().file_name().unwrap().to_str().unwrap().trim_start_matches('.');
+    let program = dir.path().join(format!("w{unique}"));
+    std::fs::copy(built, &program).unwrap();
+    let name = program.file_name().unwrap().to_str().unwrap().to_owned();
+    assert!(name.len() <= 15, "{name}");
+
+    let mut watching = Watching::start(watch::Subject::Named(name), backend);
+    let mut told = 0;
+    for _ in 0..2 {
+        let mut reader = Reader::start(&program);
+        let process = reader.child.id();
+        watching.wait_for(
+            "process",
+            |event| matches!(event, Event::Found { process: found, .. } if *found == process),
+        );
+        // From now on each read lasts until it is long enough to be told.
+        let event = loop {
+            let began = std::time::Instant::now();
+            while began.elapsed() < Duration::from_millis(300) {
+                std::thread::yield_now();
+            }
+            reader.answer();
+            let wanted = |event: &&Event| matches!(event, Event::Block(block) if block.call.process == process);
+            if let Some(event) = watching.events.lock().unwrap().iter().find(wanted) {
+                break event.clone();
+            }
+        };
+        let Event::Block(block) = event else { panic!("{event:?}") };
+        assert_eq!((block.call_name(), block.kind), ("read", Kind::Stall));
+        assert!(block.call.wall_ns >= 50_000_000, "{block:?}");
+        let frames: Vec<&str> = block.frames.iter().map(|frame| &*frame.name).collect();
+        assert_eq!(frames[..2], ["read", "main"]);
+        assert!(matches!(block.target, Some(Target::Other(_))), "{block:?}");
+        told += 1;
+        drop(reader);
+        watching.wait_for(
+            "end",
+            |event| matches!(event, Event::Ended { process: ended } if *ended == process),
+        );
+    }
+    let summary = watching.end().unwrap();
+    assert!(summary.told >= told, "{summary:?}");
+}
+
+#[test]
+fn stays_are_told_live_by_looking() {
+    stays_are_told_through_a_restart(Backend::Peek);
+}
+
+#[test]
+fn stays_are_told_live_by_the_kernel() {
+    let can = {
+        let mut watching =
+            Watching::start(watch::Subject::Process(std::process::id()), Backend::Bpf);
+        watching.end()
+    };
+    match can {
+        Err(TraceError::Backend { reason, .. }) => {
+            assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {reason}");
+            eprintln!("SKIPPED: {reason}");
+        }
+        _ => stays_are_told_through_a_restart(Backend::Bpf),
+    }
+}
+
+#[test]
+fn a_watch_of_one_process_ends_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let reader = Reader::start(&victim(dir.path()));
+    let process = reader.child.id();
+    let mut watching = Watching::start(watch::Subject::Process(process), Backend::Peek);
+    watching.wait_for("process", |event| matches!(event, Event::Found { .. }));
+    drop(reader);
+    watching.wait_for("end", |event| matches!(event, Event::Ended { .. }));
+    assert!(watching.thread.take().unwrap().join().unwrap().is_ok());
+    assert!(call_number("read").is_some());
+}
