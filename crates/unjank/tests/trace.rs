@@ -386,3 +386,29 @@ fn a_log_of_strace_becomes_a_report() {
     assert_eq!(counts(&report)["openat"].0, u64::try_from(opened).unwrap());
     assert_eq!(run(&["import", "/etc/passwd"]).status.code(), Some(2));
 }
+
+#[test]
+fn the_doctor_says_what_launchers_wait_for_and_leaves_the_home_alone() {
+    if !has(&["dbus-daemon", "gio"]) {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let runtime = tempfile::tempdir().unwrap();
+    let output = Command::new(PROGRAM)
+        .args(["doctor", "--only", "launches", "--json"])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", home.path())
+        .env("XDG_RUNTIME_DIR", runtime.path())
+        .output()
+        .unwrap();
+    assert_ne!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = document["findings"].as_array().unwrap();
+    let gio = findings.iter().find(|finding| finding["name"] == "waits of gio");
+    assert!(gio.unwrap()["time"]["n"].as_u64() > Some(0), "{document:#}");
+    for dir in [home.path(), runtime.path()] {
+        let left: Vec<_> = std::fs::read_dir(dir).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}

@@ -19,9 +19,10 @@ use crate::report::provenance::Provenance;
 use crate::report::samples::Samples;
 use crate::trace::backend::{self, Options, Subject};
 use crate::trace::calls::Set;
+use crate::trace::kernel::Class;
 use crate::trace::known::Known;
 use crate::trace::recording::{Exit, Recording};
-use crate::trace::report::schema::{How, Report};
+use crate::trace::report::schema::{CodePath, How, Report};
 use crate::trace::report::{self, build};
 use crate::trace::stack::names::Sources;
 
@@ -124,18 +125,24 @@ fn launch(
     }
 }
 
-/// Returns the time in slow calls of main threads that were neither idle nor waits for children, in nanoseconds.
+/// Returns the code paths in which main threads stood still: neither idle waits, nor waits for children, nor the start of programs,
+/// which is what a launcher is for.
+fn stalls(report: &Report) -> impl Iterator<Item = &CodePath> {
+    let starts = |path: &CodePath| Class::of(report.call_name(path.call)) == Class::Process;
+    let paths = report.paths.iter();
+    paths.filter(move |path| path.how == How::Stall && path.on_main > 0 && !starts(path))
+}
+
+/// Returns the time in all of those, in nanoseconds.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
 fn waited_ns(report: &Report) -> f64 {
-    let stalls = report.paths.iter().filter(|path| path.how == How::Stall && path.on_main > 0);
-    stalls.map(|path| path.wall_ns).sum::<u64>() as f64
+    stalls(report).map(|path| path.wall_ns).sum::<u64>() as f64
 }
 
 /// Adds what it waited for most, and how to see the rest.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
 fn explained(finding: Finding, report: &Report, name: &str) -> Finding {
-    let stalls = report.paths.iter().filter(|path| path.how == How::Stall && path.on_main > 0);
-    let most: Vec<String> = stalls
+    let most: Vec<String> = stalls(report)
         .take(3)
         .map(|path| {
             let time = Quantity::Time.show(path.wall_ns as f64);
@@ -194,7 +201,7 @@ fn trace(command: &backend::Command, stage: &Stage, tools: &Tools<'_>) -> Result
     match exit {
         Some(Exit::Code(0)) => Ok(named(&outcome.recording, tools)),
         Some(Exit::Code(code)) => {
-            Err(format!("it does not work without a display: it ended with status {code}"))
+            Err(format!("it ended with status {code}, as it may without a display and a desktop"))
         }
         Some(Exit::Signal(signal)) => Err(format!("it was ended by signal {signal}")),
         None => Err("it went away".to_owned()),
