@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fixture::fuse::{HangingMount, OPENDIR, Server};
 use fixture::{in_time, setting};
-use session::listing::{Listing, ListingError, Request, WorkerProgram};
+use session::listing::{Listing, ListingError, ReadyWorker, Request, WorkerProgram};
 
 fn program() -> WorkerProgram {
     WorkerProgram {
@@ -149,6 +149,19 @@ fn a_program_that_is_none_or_does_not_list_is_told() {
         matches!(error, ListingError::WorkerEnded { .. } | ListingError::NotStarted { .. }),
         "{error}"
     );
+}
+
+#[test]
+fn a_worker_can_be_started_before_there_is_anything_to_list() {
+    in_time(|| {
+        let files = some_files(30);
+        let unused = ReadyWorker::start(&program()).unwrap();
+        let mut listing =
+            ReadyWorker::start(&program()).unwrap().list(&Request::of(files.path())).unwrap();
+        drop(unused);
+        assert_eq!(listing.finish().unwrap(), []);
+        assert_eq!(listing.len(), 30);
+    });
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub use error::{Failure, Fault, ListingError, Step};
 pub use fields::Fields;
 pub use pass::{Asked, Mark, refusal};
 pub use request::{Following, Limits, Request, Threads, WorkerProgram};
-pub use start::{Ways, Worker};
+pub use start::{ReadyWorker, Ways, Worker};
 pub use worker::{serve, serve_until_hung_up};
 
 use std::collections::VecDeque;

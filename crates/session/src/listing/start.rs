@@ -34,19 +34,9 @@ impl Listing {
     ///
     /// [`ListingError::NotStarted`] if the program cannot be started.
     pub fn in_worker(program: &WorkerProgram, request: &Request) -> Result<Listing, ListingError> {
-        let not_started = |source| ListingError::NotStarted { path: request.path.clone(), source };
-        let (here, there) = sys::socket::pair().map_err(not_started)?;
-        let worker = spawn(program, there).map_err(not_started)?;
-        match Listing::over(here, request) {
-            Ok(mut listing) => {
-                listing.worker = Some(worker);
-                Ok(listing)
-            }
-            Err(error) => {
-                end(worker);
-                Err(error)
-            }
-        }
+        let ready = ReadyWorker::start(program)
+            .map_err(|source| ListingError::NotStarted { path: request.path.clone(), source })?;
+        ready.list(request)
     }
 
     /// Lists over a connected socket of messages (`SOCK_SEQPACKET`): whoever is at its other end lists.
@@ -141,6 +131,58 @@ impl Drop for Worker {
         self.connection.hang_up();
         if let Some(process) = self.process.take() {
             end(process);
+        }
+    }
+}
+
+/// A worker process that was started before there is anything to list, so that the first names need not wait for it.
+///
+/// It takes no processor time while it waits. Dropping it ends it.
+#[derive(Debug)]
+pub struct ReadyWorker {
+    /// The socket and the process, until they are a listing's.
+    parts: Option<(OwnedFd, Child)>,
+}
+
+impl ReadyWorker {
+    /// Starts the program.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: there is no such program, or there are no descriptors.
+    pub fn start(program: &WorkerProgram) -> io::Result<ReadyWorker> {
+        let (here, there) = sys::socket::pair()?;
+        let worker = spawn(program, there)?;
+        Ok(ReadyWorker { parts: Some((here, worker)) })
+    }
+
+    /// Lets it list.
+    ///
+    /// # Errors
+    ///
+    /// [`ListingError::NotStarted`] if it has ended meanwhile.
+    pub fn list(mut self, request: &Request) -> Result<Listing, ListingError> {
+        let path = || request.path.clone();
+        let Some((socket, worker)) = self.parts.take() else {
+            return Err(ListingError::WorkerEnded { path: path() });
+        };
+        match Listing::over(socket, request) {
+            Ok(mut listing) => {
+                listing.worker = Some(worker);
+                Ok(listing)
+            }
+            Err(error) => {
+                end(worker);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for ReadyWorker {
+    fn drop(&mut self) {
+        if let Some((_, worker)) = self.parts.take() {
+            end(worker);
         }
     }
 }
