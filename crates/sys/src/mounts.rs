@@ -92,6 +92,11 @@ impl Mounts {
         Mounts(text.split(|&byte| byte == b'\n').filter_map(mount).collect())
     }
 
+    /// Returns all mounts, in the order in which they were made.
+    pub fn iter(&self) -> impl Iterator<Item = &Mount> {
+        self.0.iter()
+    }
+
     /// Returns the mount that holds `path`, which must exist.
     #[must_use]
     pub fn holding(&self, path: &Path) -> Option<&Mount> {

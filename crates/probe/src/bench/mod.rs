@@ -3,6 +3,7 @@
 pub mod json;
 pub mod keys;
 pub mod lab;
+pub mod listing;
 pub mod page;
 pub mod process;
 pub mod random;

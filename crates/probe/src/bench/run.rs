@@ -56,6 +56,9 @@ pub const TRACE: Terms = Terms {
     caption: "How fast a traced program is beside itself untraced, by medians: a dot for what was reached, an upright stroke for what was promised. Further right is better; 1 is as fast as untraced.",
 };
 
+/// The terms of listing: the peer is the bare calls, a program, or what was promised.
+pub const LISTING: Terms = Terms { bench: "listing", ..SETTINGS };
+
 /// What was compared, and where.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {

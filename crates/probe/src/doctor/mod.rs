@@ -4,6 +4,7 @@ pub mod advice;
 pub mod finding;
 pub mod json;
 pub mod launches;
+pub mod listing;
 pub mod machine;
 pub mod page;
 pub mod settings;
@@ -31,7 +32,8 @@ pub trait Probe: std::fmt::Debug + Sync {
 }
 
 /// All probes, in the order in which they run. A new one is one line here.
-pub const PROBES: &[&dyn Probe] = &[&storage::Storage, &settings::Settings, &launches::Launches];
+pub const PROBES: &[&dyn Probe] =
+    &[&storage::Storage, &settings::Settings, &launches::Launches, &listing::Listing];
 
 /// Does a part of a probe's work and returns what it found.
 pub type Work<'a> = Box<dyn FnOnce(&Tools<'_>) -> Vec<Finding> + 'a>;

@@ -1,5 +1,7 @@
 //! `unjank bench`: our parts beside the programs that would run instead.
 
+mod listing;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,6 +32,9 @@ pub(crate) struct Bench {
 enum What {
     Settings(Settings),
     Trace(Trace),
+    Listing(listing::Listing),
+    #[command(hide = true)]
+    ListingClient(listing::Client),
 }
 
 /// Measure the settings service, on private buses and in directories of its own.
@@ -73,6 +78,8 @@ impl Bench {
         match self.what {
             What::Settings(settings) => settings.run(),
             What::Trace(trace) => trace.run(),
+            What::Listing(listing) => listing.run(),
+            What::ListingClient(client) => client.run(),
         }
     }
 }
@@ -80,7 +87,7 @@ impl Bench {
 impl Settings {
     fn run(self) -> Result<Verdict, Error> {
         if self.list {
-            return list();
+            return list(FIGURES.iter().map(|figure| (figure.id, figure.about)));
         }
         let mounts = Mounts::read()
             .map_err(|error| Error::new(Kind::Config, "read the mounts").because(error))?;
@@ -212,10 +219,10 @@ fn judged(run: &Run) -> Result<Verdict, Error> {
     Ok(if run.passes() { Verdict::Yes } else { Verdict::No })
 }
 
-fn list() -> Result<Verdict, Error> {
+fn list<'a>(figures: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Verdict, Error> {
     let mut stdout = io::stdout().lock();
-    for figure in FIGURES {
-        writeln!(stdout, "{:12}  {}", figure.id, figure.about)?;
+    for (id, about) in figures {
+        writeln!(stdout, "{id:12}  {about}")?;
     }
     Ok(Verdict::Yes)
 }

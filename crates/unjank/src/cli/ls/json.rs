@@ -52,6 +52,29 @@ impl Document {
         out.extend_from_slice(b"]}");
     }
 
+    /// Begins lines of events instead, each a document of its own.
+    pub(super) fn events() -> Document {
+        Document { owners: Owners::by_name(), listings: 0 }
+    }
+
+    /// Appends the line of an event.
+    pub(super) fn event(
+        &mut self,
+        event: &str,
+        group: &Group,
+        entry: &Entry,
+        directory: &Path,
+        out: &mut Vec<u8>,
+    ) {
+        out.extend_from_slice(b"{\"event\":");
+        text(event.as_bytes(), out);
+        out.push(b',');
+        bytes("path", directory.as_os_str().as_bytes(), out);
+        out.extend_from_slice(b",\"entry\":");
+        self.entry(group, entry, out);
+        out.extend_from_slice(b"}\n");
+    }
+
     /// Appends one entry as an object.
     pub(super) fn entry(&mut self, group: &Group, entry: &Entry, out: &mut Vec<u8>) {
         out.push(b'{');

@@ -6,6 +6,7 @@ mod color;
 mod columns;
 mod entry;
 mod environment;
+mod follow;
 mod glob;
 mod json;
 mod long;
@@ -127,6 +128,11 @@ fn list(options: &Options, paths: &[PathBuf]) -> io::Result<Trouble> {
         headings: paths.len() > 1 || options.recursive,
         is_first: true,
     };
+    if options.follow {
+        let named = if paths.is_empty() { vec![PathBuf::from(".")] } else { paths.to_vec() };
+        follow::run(named, options, needs, &listing.order, &mut listing.printer)?;
+        return listing.printer.finish();
+    }
     listing.named(paths)?;
     while let Some(pending) = listing.pending.pop_front() {
         listing.directory(&pending)?;

@@ -6,6 +6,7 @@ use session::collation::{Collation, Digits};
 use session::listing::Kind;
 
 use super::entry::{Entry, Group};
+use super::environment::is_posix;
 use super::options::{Options, Sort};
 use super::version;
 
@@ -26,12 +27,19 @@ impl Order {
             Sort::Natural => Digits::ByValue,
             _ => Digits::AsText,
         };
+        // Bytes have no values: without a language, numbers are found in the order that most languages share.
+        let locale = match options.sort {
+            // Nothing is compared, and a language takes a millisecond to make.
+            Sort::None => "C",
+            Sort::Natural if is_posix(&options.collation) => "und",
+            _ => &options.collation,
+        };
         // Version order takes bytes for ties too, whatever the language.
         Order {
             sort: options.sort,
             reverse: options.reverse,
             dirs_first: options.dirs_first,
-            collation: Collation::new(&options.collation, digits),
+            collation: Collation::new(locale, digits),
             quoting: options.quoting.clone(),
         }
     }

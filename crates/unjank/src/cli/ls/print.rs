@@ -33,6 +33,32 @@ pub(super) enum Trouble {
     Serious,
 }
 
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Added,
+    Removed,
+    Changed,
+}
+
+impl Change {
+    fn mark(self) -> u8 {
+        match self {
+            Change::Added => b'+',
+            Change::Removed => b'-',
+            Change::Changed => b'~',
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Change::Added => "added",
+            Change::Removed => "removed",
+            Change::Changed => "changed",
+        }
+    }
+}
+
 /// Prints groups and errors.
 #[derive(Debug)]
 pub(super) struct Printer<'a> {
@@ -57,7 +83,10 @@ impl<'a> Printer<'a> {
         let zone = if needs_zone { TimeZone::system() } else { TimeZone::UTC };
         let times = Times::new(options.time_style.clone(), zone.clone(), now);
         let mut out = Vec::new();
-        let document = (options.layout == Layout::Json).then(|| Document::begin(&mut out));
+        let document = (options.layout == Layout::Json).then(|| match options.follow {
+            true => Document::events(),
+            false => Document::begin(&mut out),
+        });
         Printer {
             options,
             names: Names::new(options),
@@ -93,11 +122,15 @@ impl<'a> Printer<'a> {
     pub(super) fn group(&mut self, group: &Group, directory: Option<&Path>) -> io::Result<()> {
         let place = directory.unwrap_or(Path::new(""));
         match &self.options.layout {
-            Layout::Json => {
-                if let Some(document) = &mut self.document {
-                    document.listing(group, directory, &mut self.out);
+            Layout::Json => match &mut self.document {
+                Some(document) if self.options.follow => {
+                    for entry in &group.entries {
+                        document.event("listed", group, entry, place, &mut self.out);
+                    }
                 }
-            }
+                Some(document) => document.listing(group, directory, &mut self.out),
+                None => (),
+            },
             Layout::Template(template) => {
                 for entry in &group.entries {
                     template.write(group, entry, directory, &mut self.writer, &mut self.out);
@@ -119,6 +152,60 @@ impl<'a> Printer<'a> {
             }
         }
         self.flush_at(FULL)
+    }
+
+    /// Prints what became of entries of a directory, and lets the reader see it at once.
+    ///
+    /// # Errors
+    ///
+    /// The output cannot be written.
+    pub(super) fn change(
+        &mut self,
+        change: Change,
+        group: &Group,
+        directory: &Path,
+    ) -> io::Result<()> {
+        let options = self.options;
+        let widths = Widths::of(group, options, &mut self.owners);
+        self.names.begin(group);
+        for entry in &group.entries {
+            if let Some(document) = &mut self.document {
+                document.event(change.word(), group, entry, directory, &mut self.out);
+                continue;
+            }
+            self.out.extend([change.mark(), b' ']);
+            match &options.layout {
+                Layout::Template(template) if change != Change::Removed => {
+                    template.write(group, entry, Some(directory), &mut self.writer, &mut self.out);
+                }
+                Layout::Long if change != Change::Removed => {
+                    let mut line = Line {
+                        options,
+                        widths,
+                        owners: &mut self.owners,
+                        times: &mut self.times,
+                        names: &mut self.names,
+                    };
+                    long::write(group, entry, directory, &mut line, &mut self.out);
+                }
+                // Of what is gone there is the name alone.
+                _ => {
+                    self.names.write(group, entry, directory, 0, &mut self.out);
+                    self.out.extend(self.names.indicator(entry));
+                }
+            }
+            self.out.push(options.end);
+        }
+        self.flush_at(0)
+    }
+
+    /// Lets the reader see what was printed.
+    ///
+    /// # Errors
+    ///
+    /// The output cannot be written.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.flush_at(0)
     }
 
     /// Prints how much a directory takes on the disk.
@@ -248,7 +335,7 @@ impl<'a> Printer<'a> {
     ///
     /// The output cannot be written.
     pub(super) fn finish(mut self) -> io::Result<Trouble> {
-        if let Some(document) = self.document.take() {
+        if let Some(document) = self.document.take().filter(|_| !self.options.follow) {
             document.end(&self.errors, &mut self.out);
         }
         self.names.end(&mut self.out);

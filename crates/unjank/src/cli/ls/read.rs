@@ -107,6 +107,18 @@ impl Needs {
     }
 }
 
+impl Needs {
+    /// Says whether more than names and types is needed.
+    pub(super) fn has_status(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// Says whether it is needed where links lead.
+    pub(super) fn has_targets(&self) -> bool {
+        self.targets || self.target_modes
+    }
+}
+
 /// A file that could not be looked at.
 pub(super) type Failure = (Vec<u8>, io::Error);
 
@@ -318,9 +330,10 @@ impl Look<'_> {
 
 /// Looks for what is shown behind permissions.
 fn mark(path: &impl Fn() -> std::path::PathBuf, entry: &mut Entry, needs: Needs) {
+    // A byte is too short for any value, and so tells that there is one.
     let has = |attribute: &str| {
-        let mut nothing = [0_u8; 0];
-        lgetxattr(path(), attribute, &mut nothing).is_ok_and(|length| length > 0)
+        let length = lgetxattr(path(), attribute, &mut [0_u8; 1]);
+        matches!(length, Err(rustix::io::Errno::RANGE) | Ok(1))
     };
     if needs.acl && entry.kind != Kind::Link {
         let is_directory = entry.kind == Kind::Directory;

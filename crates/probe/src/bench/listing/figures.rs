@@ -1,0 +1,302 @@
+//! The figures, in the order in which they are measured. Ours and the peer's take turns within each.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::process::Command;
+
+use session::listing::Fields;
+
+use super::client::{Keeps, client};
+use super::{Cold, Corpus, Figure, Lab, Seen, commands, raw};
+use crate::bench::lab::{BenchError, Side};
+use crate::bench::row::{Row, Target};
+use crate::report::figure::{Quantity, nanoseconds};
+use crate::report::samples::Samples;
+
+/// All figures.
+pub const FIGURES: &[Figure] = &[
+    Figure {
+        id: "attributes",
+        about: "default attributes of all entries, in another process",
+        seconds: 12,
+        run: attributes,
+    },
+    Figure {
+        id: "names",
+        about: "names and types of all entries, in another process",
+        seconds: 5,
+        run: names,
+    },
+    Figure { id: "sorted", about: "the sorted model, complete, by name", seconds: 14, run: sorted },
+    Figure { id: "first", about: "the first screenful in the client", seconds: 6, run: first },
+    Figure {
+        id: "ls",
+        about: "unjank ls -l --sort none beside ls -lU and find -printf",
+        seconds: 30,
+        run: ls,
+    },
+    Figure { id: "small", about: "ls of a directory with ten files", seconds: 2, run: small },
+    Figure {
+        id: "memory",
+        about: "memory of a client with a sorted model",
+        seconds: 5,
+        run: memory,
+    },
+    Figure { id: "growth", about: "from a fifth of the entries to all", seconds: 8, run: growth },
+    Figure { id: "cold", about: "default attributes, nothing in caches", seconds: 40, run: cold },
+    Figure { id: "peers", about: "the programs of --peer", seconds: 20, run: peers },
+];
+
+/// What the memory of a client may be.
+const MEMORY_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
+/// How long the first screenful may take, in nanoseconds.
+const SCREENFUL: f64 = 3e6;
+
+fn rounds(lab: &Lab<'_>) -> usize {
+    lab.effort.of(9, 2)
+}
+
+/// Lists in another process and returns what was seen.
+fn list(lab: &Lab<'_>, corpus: &Corpus, fields: Fields, keeps: Keeps) -> Result<Seen, BenchError> {
+    lab.go_on()?;
+    let ours = |cause: String| BenchError::Peer { program: "our listing".to_owned(), cause };
+    let listed = client(corpus.path(), &lab.worker, fields, keeps, lab.clock);
+    let (seen, listing, model) = listed.map_err(|error| ours(super::chain(&error)))?;
+    let rows = model.as_ref().map_or(seen.entries as usize, session::listing::model::Model::len);
+    if seen.entries != corpus.entries() || rows != corpus.entries() as usize {
+        return Err(ours(format!("it found {rows} of {} entries", corpus.entries())));
+    }
+    drop(listing);
+    Ok(seen)
+}
+
+/// Runs the bare calls and returns how long they took.
+fn bare(
+    lab: &Lab<'_>,
+    corpus: &Corpus,
+    calls: fn(&std::path::Path) -> io::Result<usize>,
+) -> Result<f64, BenchError> {
+    lab.go_on()?;
+    let (time, found) = lab.time(|| calls(corpus.path()));
+    let cannot = |cause: String| BenchError::Peer { program: "the bare calls".to_owned(), cause };
+    match found {
+        Ok(found) if found == corpus.entries() as usize => Ok(time),
+        Ok(found) => Err(cannot(format!("they found {found} of {} entries", corpus.entries()))),
+        Err(error) => Err(cannot(error.to_string())),
+    }
+}
+
+/// Measures both sides in turn.
+fn in_turn(
+    lab: &Lab<'_>,
+    ours: impl Fn() -> Result<f64, BenchError>,
+    peer: impl Fn() -> Result<f64, BenchError>,
+) -> Result<[Samples; 2], BenchError> {
+    // Both once, to have everything in caches.
+    ours()?;
+    peer()?;
+    let mut samples = <[Samples; 2]>::default();
+    for round in 0..rounds(lab) {
+        for side in Side::in_turn(round) {
+            match side {
+                Side::Ours => samples[0].push(ours()?),
+                Side::Peer => samples[1].push(peer()?),
+            }
+        }
+    }
+    Ok(samples)
+}
+
+fn row(id: &'static str, title: &str, [ours, peer]: [Samples; 2], target: Option<Target>) -> Row {
+    Row {
+        id,
+        title: title.to_owned(),
+        quantity: Quantity::Time,
+        ours,
+        peer,
+        target,
+        note: String::new(),
+    }
+}
+
+fn attributes(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let seen = || Ok(nanoseconds(list(lab, &lab.large, Fields::DEFAULT, Keeps::Arrival)?.done));
+    let samples = in_turn(lab, seen, || bare(lab, &lab.large, raw::attributes))?;
+    let target = Some(Target::AtMost(1.0));
+    let mut row = row("attributes", "default attributes", samples, target);
+    row.note = "ours from the call to the last attribute in this process, the worker's start included; the peer getdents and statx on one thread, in process".to_owned();
+    Ok(vec![row])
+}
+
+fn names(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let seen = || Ok(nanoseconds(list(lab, &lab.large, Fields::NONE, Keeps::Arrival)?.done));
+    let samples = in_turn(lab, seen, || bare(lab, &lab.large, raw::names))?;
+    let mut row = row("names", "names and types", samples, Some(Target::AtMost(1.5)));
+    row.note = "the peer getdents, in process".to_owned();
+    Ok(vec![row])
+}
+
+fn sorted(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let seen = || Ok(nanoseconds(list(lab, &lab.large, Fields::DEFAULT, Keeps::Rows)?.done));
+    let samples = in_turn(lab, seen, || bare(lab, &lab.large, raw::attributes))?;
+    let mut row = row("sorted", "sorted model complete", samples, Some(Target::AtMost(1.5)));
+    row.note = "names in the order of a language, numbers by value, attributes included; the peer getdents and statx on one thread, unsorted".to_owned();
+    Ok(vec![row])
+}
+
+fn first(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let mut samples = Samples::default();
+    for _ in 0..2 * rounds(lab) {
+        let seen = list(lab, &lab.large, Fields::DEFAULT, Keeps::Rows)?;
+        samples.push(nanoseconds(seen.first));
+    }
+    let allowed = [SCREENFUL].into_iter().collect();
+    let target = Some(Target::AtMost(1.0));
+    let mut row = row("first", "first screenful", [samples, allowed], target);
+    row.note = "in their rows; the peer is what was promised, at any size".to_owned();
+    Ok(vec![row])
+}
+
+fn ls(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let dir = lab.large.path();
+    let program = lab.program.to_string_lossy();
+    let ours = [&*program, "ls", "-l", "--sort", "none", "{dir}"];
+    let theirs: [(&'static str, &[&str], f64); 2] = [
+        ("ls -lU", &["ls", "-lU", "{dir}"], 0.5),
+        (
+            "find -printf",
+            &["find", "{dir}", "-mindepth", "1", "-printf", r"%M %n %u %g %s %Tb %Td %TH:%TM %f\n"],
+            1.0,
+        ),
+    ];
+    let mut rows = Vec::new();
+    for (name, command, most) in theirs {
+        let samples =
+            in_turn(lab, || commands::time(lab, &ours, dir), || commands::time(lab, command, dir))?;
+        let id = if name == "ls -lU" { "ls" } else { "ls-find" };
+        let title = format!("unjank ls -l (peer: {name})");
+        let mut row = row(id, &title, samples, Some(Target::AtMost(most)));
+        row.note = format!("{}, to /dev/null", command.join(" "));
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn small(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let corpus = Corpus::make(lab.small.path(), 10, lab.stop)?;
+    let program = lab.program.to_string_lossy();
+    let (ours, theirs) = ([&*program, "ls", "-l", "{dir}"], ["ls", "-l", "{dir}"]);
+    let mut samples = <[Samples; 2]>::default();
+    for round in 0..lab.effort.of(60, 5) {
+        for side in Side::in_turn(round) {
+            match side {
+                Side::Ours => samples[0].push(commands::time(lab, &ours, corpus.path())?),
+                Side::Peer => samples[1].push(commands::time(lab, &theirs, corpus.path())?),
+            }
+        }
+    }
+    let mut row = row("small", "ls -l of ten files", samples, None);
+    row.note = "the start of the process is most of it".to_owned();
+    Ok(vec![row])
+}
+
+fn memory(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let mut samples = Samples::default();
+    for _ in 0..lab.effort.of(3, 1) {
+        lab.go_on()?;
+        let cannot = |cause: String| BenchError::Peer { program: "our client".to_owned(), cause };
+        let (program, arguments) =
+            lab.client.split_first().ok_or_else(|| cannot("there is none".to_owned()))?;
+        let output = Command::new(program).args(arguments).arg(lab.large.path()).output();
+        let output = output.map_err(|error| cannot(error.to_string()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let bytes: f64 = text.trim().parse().map_err(|_| {
+            cannot(format!("it said {text:?} {:?}", String::from_utf8_lossy(&output.stderr)))
+        })?;
+        samples.push(bytes);
+    }
+    Ok(vec![Row {
+        id: "memory",
+        title: "memory of the client".to_owned(),
+        quantity: Quantity::Size,
+        ours: samples,
+        peer: [MEMORY_BYTES].into_iter().collect(),
+        target: Some(Target::AtMost(1.0)),
+        note: "VmRSS of a process of its own with names, attributes and the sorted model; the peer is what was promised for 500,000".to_owned(),
+    }])
+}
+
+fn growth(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let done = |corpus: &Corpus| {
+        list(lab, corpus, Fields::DEFAULT, Keeps::Rows).map(|seen| nanoseconds(seen.done))
+    };
+    done(&lab.small)?;
+    done(&lab.large)?;
+    let times = f64::from(lab.large.entries()) / f64::from(lab.small.entries());
+    let mut ours = Samples::default();
+    for _ in 0..rounds(lab) {
+        // A fifth takes a fifth of the time, so it is repeated for as long as the whole.
+        let mut part = Samples::default();
+        for _ in 0..3 {
+            part.push(done(&lab.small)?);
+        }
+        ours.push(done(&lab.large)? / (part.median() * times));
+    }
+    Ok(vec![Row {
+        id: "growth",
+        title: format!("growth, {} to {}", lab.small.entries(), lab.large.entries()),
+        quantity: Quantity::Count,
+        ours,
+        peer: [1.0].into_iter().collect(),
+        target: Some(Target::AtMost(1.1)),
+        note: "the sorted model's time for each entry, of many to that of few; the peer is linear growth".to_owned(),
+    }])
+}
+
+fn cold(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    if lab.cold == Cold::LeftOut {
+        return Err(BenchError::NoPlace("only root may drop the kernel's caches, and on a disk"));
+    }
+    let forget = || -> Result<(), BenchError> {
+        forget(&lab.large).map_err(|error| BenchError::Peer {
+            program: "/proc/sys/vm/drop_caches".to_owned(),
+            cause: error.to_string(),
+        })
+    };
+    let mut samples = <[Samples; 2]>::default();
+    for round in 0..lab.effort.of(3, 1) {
+        for side in Side::in_turn(round) {
+            forget()?;
+            match side {
+                Side::Ours => {
+                    let seen = list(lab, &lab.large, Fields::DEFAULT, Keeps::Arrival)?;
+                    samples[0].push(nanoseconds(seen.done));
+                }
+                Side::Peer => samples[1].push(bare(lab, &lab.large, raw::attributes)?),
+            }
+        }
+    }
+    let mut row = row("cold", "default attributes, cold", samples, None);
+    row.note = "the kernel's caches are dropped before each; the peer as for attributes".to_owned();
+    Ok(vec![row])
+}
+
+/// Drops what the kernel has in caches, of this directory and of all else.
+fn forget(corpus: &Corpus) -> io::Result<()> {
+    // What is not on the disk yet cannot be dropped.
+    rustix::fs::syncfs(File::open(corpus.path())?)?;
+    OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")?.write_all(b"3")
+}
+
+fn peers(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
+    let mut rows = Vec::new();
+    for peer in &lab.peers {
+        let command: Vec<&str> = peer.command.iter().map(String::as_str).collect();
+        let seen = || Ok(nanoseconds(list(lab, &lab.large, Fields::DEFAULT, Keeps::Rows)?.done));
+        let samples = in_turn(lab, seen, || commands::time(lab, &command, lab.large.path()))?;
+        let mut row = row("peers", &format!("sorted model (peer: {})", peer.name), samples, None);
+        row.note = format!("{}, to /dev/null", peer.command.join(" "));
+        rows.push(row);
+    }
+    Ok(rows)
+}

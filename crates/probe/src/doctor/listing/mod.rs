@@ -1,0 +1,264 @@
+//! The listing probe: the largest directories that the user opens, and the mounts that would hang whoever opens them.
+//!
+//! Everything is listed in another process with a limit of time: what does not answer is given up, and the doctor goes on.
+
+mod look;
+mod places;
+
+use std::path::Path;
+use std::time::Duration;
+
+use session::listing::{Fields, WorkerProgram};
+use sys::mounts::{Mount, Mounts};
+
+use self::look::{Look, Looked};
+use self::places::{Kind, Place};
+use super::finding::{Finding, Outcome};
+use super::machine::{Machine, quoted};
+use super::{Probe, Step, Tools};
+use crate::report::figure::{duration, frames};
+use crate::report::samples::Samples;
+
+const NAME: &str = "listing";
+/// A directory that has not answered after this is given up.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long all directories together may take.
+const BUDGET: Duration = Duration::from_secs(3);
+/// So many of the largest are measured.
+const LARGEST: usize = 5;
+/// Directories with fewer entries are not worth a line.
+const FEW: u32 = 100;
+/// From so many entries on, programs that keep a sorted list entry by entry are felt.
+const MANY: u32 = 10_000;
+/// Times that a directory is opened.
+const ROUNDS: usize = 5;
+/// Mounts that are looked at.
+const MOUNTS: usize = 8;
+
+/// Lists the directories that the user opens.
+#[derive(Debug)]
+pub struct Listing;
+
+impl Probe for Listing {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "open the largest directories, and mounts that would hang"
+    }
+
+    fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
+        let Some(worker) = worker(machine) else {
+            return vec![Step::new("look for the worker", 1, |_| {
+                let why = "there is no unjank beside this program to list with".to_owned();
+                vec![Finding::new(NAME, "directories", "", Outcome::Skipped(why))]
+            })];
+        };
+        let on_mounts = worker.clone();
+        vec![
+            Step::new("open directories", 1200, move |tools| directories(machine, &worker, tools)),
+            Step::new("open mounts", 300, move |tools| mounts(&on_mounts, tools)),
+        ]
+    }
+}
+
+/// Finds the program that lists for us.
+fn worker(machine: &Machine) -> Option<WorkerProgram> {
+    let path = machine.program_dir.as_ref()?.join("unjank");
+    let arguments = vec!["listing-worker".into()];
+    path.exists().then_some(WorkerProgram { path, arguments })
+}
+
+/// Opens all directories once, and the largest several times.
+fn directories(machine: &Machine, worker: &WorkerProgram, tools: &Tools<'_>) -> Vec<Finding> {
+    let start = tools.clock.monotonic();
+    let mut findings = Vec::new();
+    let mut found: Vec<(u32, Place)> = Vec::new();
+    for place in places::of(machine) {
+        if tools.stopped() || tools.spent(start, BUDGET) {
+            break;
+        }
+        let look = Look { worker, fields: Fields::NONE, patience: PATIENCE, clock: tools.clock };
+        match look.at(&place.path) {
+            Looked::Answered(seen) if seen.entries >= FEW => found.push((seen.entries, place)),
+            Looked::Silent => findings.push(silent(&machine.short(&place.path), &place.path)),
+            // What is small, missing or not for us opens at once.
+            Looked::Answered(_) | Looked::Missing | Looked::Failed(_) => (),
+        }
+    }
+    found.sort_by_key(|(entries, _)| std::cmp::Reverse(*entries));
+    found.truncate(LARGEST);
+    for (_, place) in found {
+        if tools.stopped() || tools.spent(start, BUDGET) {
+            break;
+        }
+        findings.extend(directory(machine, &place, worker, tools));
+    }
+    if findings.is_empty() {
+        let note = format!("none of the user's directories has {FEW} entries");
+        findings.push(Finding::new(NAME, "directories", "", Outcome::Note(note)));
+    }
+    findings
+}
+
+/// Opens a directory several times.
+fn directory(
+    machine: &Machine,
+    place: &Place,
+    worker: &WorkerProgram,
+    tools: &Tools<'_>,
+) -> Vec<Finding> {
+    let look = Look { worker, fields: Fields::DEFAULT, patience: PATIENCE, clock: tools.clock };
+    let (mut first, mut whole) = (Samples::default(), Samples::default());
+    let mut entries = 0;
+    let short = machine.short(&place.path);
+    for _ in 0..ROUNDS {
+        match look.at(&place.path) {
+            Looked::Answered(seen) => {
+                first.push(crate::report::figure::nanoseconds(seen.first));
+                whole.push(crate::report::figure::nanoseconds(seen.done));
+                entries = seen.entries;
+            }
+            Looked::Silent => return vec![silent(&short, &place.path)],
+            Looked::Missing | Looked::Failed(_) => break,
+        }
+    }
+    if first.is_empty() {
+        return Vec::new();
+    }
+    let whole = Duration::from_nanos(nanos(whole.median()));
+    let note = format!(
+        "{entries} entries with their attributes in {}, {}",
+        duration(whole),
+        frames(whole, tools.frame)
+    );
+    let measured = format!("listed {short} in another process, {ROUNDS} times");
+    let all = format!("all of {short}");
+    let mut whole = Finding::new(NAME, all, measured.clone(), Outcome::Note(note));
+    if entries >= MANY {
+        whole = advise(whole, place, entries);
+    }
+    vec![Finding::new(NAME, format!("open {short}"), measured, Outcome::Time(first)), whole]
+}
+
+fn advise(finding: Finding, place: &Place, entries: u32) -> Finding {
+    let finding = finding.because(format!(
+        "{entries} entries; file managers and dialogs that insert each into a sorted list take seconds for them"
+    ));
+    let path = quoted(&place.path.to_string_lossy());
+    match place.kind {
+        Kind::Thumbnails => finding.advise_command(
+            "Remove the thumbnails that nobody has looked at for three months; they are made again when needed",
+            format!("find {path} -type f -atime +90 -delete"),
+        ),
+        Kind::Trash => finding.advise("Empty the trash"),
+        Kind::Applications => finding,
+        Kind::Folder => finding.advise("Move what is old into folders of their own, for example by year"),
+    }
+}
+
+/// Opens each mount that another machine or another program answers for.
+fn mounts(worker: &WorkerProgram, tools: &Tools<'_>) -> Vec<Finding> {
+    let mounts = match Mounts::read() {
+        Ok(mounts) => mounts,
+        Err(error) => {
+            let outcome = Outcome::Skipped(format!("cannot read the mounts: {error}"));
+            return vec![Finding::new(NAME, "mounts", "/proc/self/mountinfo", outcome)];
+        }
+    };
+    let slow: Vec<&Mount> = mounts.iter().filter(|mount| waits_for_others(mount)).collect();
+    let mut findings = Vec::new();
+    for mount in slow.iter().take(MOUNTS) {
+        if tools.stopped() {
+            break;
+        }
+        let look = Look { worker, fields: Fields::NONE, patience: PATIENCE, clock: tools.clock };
+        findings.push(of_mount(mount, look.at(&mount.point)));
+    }
+    if slow.len() > MOUNTS {
+        let note = format!("{} more were not looked at", slow.len() - MOUNTS);
+        findings.push(Finding::new(NAME, "other mounts", "", Outcome::Note(note)));
+    }
+    findings
+}
+
+/// Says whether somebody else answers for a mount, who may be away.
+fn waits_for_others(mount: &Mount) -> bool {
+    // Looking at an automount would start it.
+    (mount.is_network() || mount.is_fuse()) && mount.fs_type != "autofs"
+}
+
+fn of_mount(mount: &Mount, looked: Looked) -> Finding {
+    let point = mount.point.display().to_string();
+    let who = if mount.is_network() {
+        format!("another machine answers for it ({})", mount.fs_type)
+    } else {
+        format!("a program answers for it ({})", mount.fs_type)
+    };
+    let measured = format!("listed {point} in another process, at most {}", duration(PATIENCE));
+    let name = format!("open {point}");
+    match looked {
+        Looked::Silent => silent(&point, &mount.point).because(who),
+        Looked::Answered(seen) => {
+            let mut samples = Samples::default();
+            samples.push(crate::report::figure::nanoseconds(seen.first));
+            let finding = Finding::new(NAME, name, measured, Outcome::Time(samples))
+                .because(format!("{who}: when it is away, programs that open it hang"));
+            if mount.fs_type.starts_with("nfs") && !mount.has("soft") && !mount.has("softerr") {
+                return finding.advise("Mount it with softerr,timeo=50 so that calls fail instead of hanging, where nothing writes to it that must not be lost");
+            }
+            finding
+        }
+        Looked::Missing => Finding::new(NAME, name, measured, Outcome::Note("is not there".into())),
+        Looked::Failed(why) => Finding::new(NAME, name, measured, Outcome::Note(why)).because(who),
+    }
+}
+
+/// A directory that does not answer.
+fn silent(name: &str, path: &Path) -> Finding {
+    let measured = format!("listed {name} in another process");
+    let wrong = format!("no answer within {}: programs that open it hang", duration(PATIENCE));
+    Finding::new(NAME, format!("open {name}"), measured, Outcome::Wrong(wrong)).advise_command(
+        "Detach it until whoever answers for it is back",
+        format!("umount --lazy {}", quoted(&path.to_string_lossy())),
+    )
+}
+
+/// Returns a number of nanoseconds without its fraction.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times of a second")]
+fn nanos(time: f64) -> u64 {
+    time.max(0.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(line: &str) -> Mount {
+        Mounts::parse(line.as_bytes()).iter().next().unwrap().clone()
+    }
+
+    #[test]
+    fn mounts_that_others_answer_for_are_looked_at() {
+        assert!(waits_for_others(&mount("31 30 0:40 / /far ro - nfs4 host:/far rw\n")));
+        assert!(waits_for_others(&mount("31 30 0:40 / /far ro - fuse.sshfs host: rw\n")));
+        assert!(!waits_for_others(&mount("31 30 0:40 / / rw - ext4 /dev/sda rw\n")));
+        assert!(!waits_for_others(&mount("31 30 0:40 / /auto rw - autofs systemd-1 rw\n")));
+    }
+
+    #[test]
+    fn a_mount_without_an_answer_is_wrong_and_one_with_an_answer_is_timed() {
+        let far = mount("31 30 0:40 / /far rw - nfs4 host:/far rw,hard\n");
+        let finding = of_mount(&far, Looked::Silent);
+        assert!(matches!(finding.outcome, Outcome::Wrong(_)) && finding.advice.len() == 1);
+        let seen = look::Seen {
+            first: Duration::from_millis(3),
+            done: Duration::from_millis(4),
+            entries: 2,
+        };
+        let finding = of_mount(&far, Looked::Answered(seen));
+        assert!(matches!(&finding.outcome, Outcome::Time(samples) if samples.median() == 3e6));
+        assert!(finding.advice[0].text.contains("softerr"));
+    }
+}
