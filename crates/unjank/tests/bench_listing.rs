@@ -1,5 +1,5 @@
 //! `unjank bench listing` on a small directory, beside the real programs.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -192,6 +192,8 @@ fn spawn(program: &WorkerProgram, socket: OwnedFd) -> io::Result<Child> {
         .args(&program.arguments)
         .stdin(Stdio::from(socket))
         .stdout(Stdio::null())
+        // One that hangs must not hold open what somebody reads to the end.
+        .stderr(Stdio::null())
         .spawn()
 }
 

@@ -65,6 +65,8 @@ pub(super) fn run(
                     end(&followed.path, &error, printer);
                 }
                 ended.push(at);
+            } else if followed.is_over && followed.is_listed {
+                ended.push(at);
             }
         }
         ended.into_iter().rev().for_each(|at| drop(all.remove(at)));
@@ -131,8 +133,10 @@ impl Followed {
                     let ids = 0..self.listing.len();
                     let mut group = self.group(ids, options);
                     order.sort(&mut group);
-                    printer.group(&group, Some(&self.path))?;
-                    printer.flush()?;
+                    if !self.is_over || !group.entries.is_empty() {
+                        printer.group(&group, Some(&self.path))?;
+                        printer.flush()?;
+                    }
                 }
                 _ if !self.is_listed => (),
                 Update::Names(ids) if needs.has_status() => self.fresh.extend(ids),
