@@ -214,7 +214,7 @@ fn label(dot: &Dot<'_>, at: (f64, f64), taken: &mut Vec<Area>) -> Option<String>
         let area =
             Area { left: start, top: text_y - 11.0, right: start + width, bottom: text_y + 3.0 };
         let is_inside = area.left > LEFT
-            && area.right < WIDTH - 2.0
+            && area.right < RIGHT
             && area.top > TOP - 8.0
             && area.bottom < BOTTOM + 2.0;
         // Its own dot is among the taken and beside it.
