@@ -13,8 +13,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
 
 use session::clock::Clock;
 use session::listing::{Connection, WorkerProgram};
@@ -35,7 +35,8 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Service {
     /// Closed to end the thread.
-    _stop: OwnedFd,
+    stop: Option<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
     crowd: Arc<Crowd>,
 }
 
@@ -44,6 +45,8 @@ pub struct Service {
 struct Crowd {
     clients: AtomicUsize,
     left: Notify,
+    /// Whether the socket is ours, and to be removed.
+    serves: AtomicBool,
 }
 
 impl Service {
@@ -62,8 +65,8 @@ impl Service {
                 tracing::warn!(?dir, %error, "cannot serve listings");
             }
         };
-        thread::Builder::new().name("listings".to_owned()).spawn(serve)?;
-        Ok(Service { _stop: stop, crowd })
+        let thread = thread::Builder::new().name("listings".to_owned()).spawn(serve)?;
+        Ok(Service { stop: Some(stop), thread: Some(thread), crowd })
     }
 
     /// Says whether nobody is connected.
@@ -75,6 +78,19 @@ impl Service {
     /// Waits until the last client has left, once for each time.
     pub async fn left(&self) {
         self.crowd.left.notified().await;
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // A thread that waits for another daemon's end has nothing to clear away.
+        if self.crowd.serves.load(Ordering::Acquire)
+            && let Some(thread) = self.thread.take()
+        {
+            // It has logged why, if it did not end well.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -120,6 +136,7 @@ pub fn work() -> ExitCode {
 fn serve(options: Options, stopped: &OwnedFd, crowd: Arc<Crowd>) -> io::Result<()> {
     raise_descriptors();
     let socket = socket::Socket::take(&options.dir)?;
+    crowd.serves.store(true, Ordering::Release);
     tracing::info!(path = ?socket.path(), "serving listings");
     hub::Hub::new(options, crowd).run(&socket, stopped)
 }
