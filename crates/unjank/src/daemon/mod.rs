@@ -87,25 +87,27 @@ pub enum DaemonError {
 /// # Errors
 ///
 /// The variant says whether anything was served.
-pub fn run(mut config: Config) -> Result<(), DaemonError> {
+pub fn run(config: Config) -> Result<(), DaemonError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(DaemonError::NotStarted)?;
-    let listings = config.listings.take().map(listing::Service::start);
-    let listings = listings.transpose().map_err(DaemonError::NotStarted)?;
     match config.settings {
-        Settings::Served => runtime.block_on(serve(config, listings)),
-        Settings::Left => runtime.block_on(serve_listings(&config, listings)),
+        Settings::Served => runtime.block_on(serve(config)),
+        Settings::Left => runtime.block_on(serve_listings(config)),
     }
 }
 
+/// Starts to serve listings, if they are to be; after signals are caught, so that the socket never outlives us.
+fn start_listings(config: &mut Config) -> Result<Option<listing::Service>, DaemonError> {
+    let listings = config.listings.take().map(listing::Service::start);
+    listings.transpose().map_err(DaemonError::NotStarted)
+}
+
 /// Serves listings alone, until a signal or until nobody has wanted one for long enough.
-async fn serve_listings(
-    config: &Config,
-    listings: Option<listing::Service>,
-) -> Result<(), DaemonError> {
+async fn serve_listings(mut config: Config) -> Result<(), DaemonError> {
     let mut signals = owner::Signals::listen().map_err(DaemonError::NotStarted)?;
+    let listings = start_listings(&mut config)?;
     config.notifier.ready();
     let is_idle = || listings.as_ref().is_none_or(listing::Service::is_idle);
     let why = loop {
@@ -126,9 +128,10 @@ async fn serve_listings(
     Ok(())
 }
 
-async fn serve(config: Config, listings: Option<listing::Service>) -> Result<(), DaemonError> {
+async fn serve(mut config: Config) -> Result<(), DaemonError> {
     let mut server = Server::connect(config.address.as_deref(), config.blame).await?;
     let signals = owner::Signals::listen().map_err(DaemonError::NotStarted)?;
+    let listings = start_listings(&mut config)?;
     let lock = handover::Lock::new(&config.lock_dir, server.bus_id());
     let disk = disk::DiskThread::start(lock).map_err(DaemonError::NotStarted)?;
     let engine = Engine::new(
