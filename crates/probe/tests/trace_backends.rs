@@ -257,18 +257,36 @@ fn an_attached_program_is_traced_let_go_and_lives() {
     assert_eq!(waiting.0.wait().unwrap().code(), Some(7));
 }
 
+fn about(process: u32, what: &str) -> String {
+    std::fs::read_to_string(format!("/proc/{process}/{what}")).unwrap_or_default()
+}
+
+/// Whether a process sleeps in `read`, and is not stopped at its entry.
+fn sleeps_in_read(process: u32) -> bool {
+    let number = call_number("read").unwrap().to_string();
+    let sleeps = about(process, "stat").contains(") S ");
+    about(process, "syscall").split(' ').next() == Some(&*number) && sleeps
+}
+
+/// How often a process has gone to sleep.
+fn switches(process: u32) -> u64 {
+    let status = about(process, "status");
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
 #[test]
 fn an_attached_program_is_traced_to_its_end() {
     let (mut waiting, mut printed) = waiting();
     let process = waiting.0.id();
     let mut input = waiting.0.stdin.take().unwrap();
+    while !sleeps_in_read(process) {
+        std::thread::yield_now();
+    }
+    let before = switches(process);
     let teller = std::thread::spawn(move || {
-        let status = format!("/proc/{process}/status");
-        while !std::fs::read_to_string(&status)
-            .unwrap()
-            .lines()
-            .any(|l| l.starts_with("TracerPid:") && !l.ends_with("\t0"))
-        {
+        // Stopped once, and asleep in the call again: from then on its calls are seen.
+        while switches(process) < before + 2 {
             std::thread::yield_now();
         }
         writeln!(input, "go").unwrap();
@@ -308,18 +326,8 @@ fn a_stopped_recording_is_whole_at_once_and_the_program_lives_on() {
         let flag = Arc::clone(&stop);
         let tracer = std::thread::spawn(move || backend::run(&options, &flag));
         let mut input = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
-        // Until it sleeps in `read`, and is not stopped at its entry.
-        let number = call_number("read").unwrap().to_string();
-        loop {
-            let process = std::fs::read_to_string(&out).unwrap_or_default();
-            let about = |what| {
-                let path = format!("/proc/{}/{what}", process.trim_end());
-                std::fs::read_to_string(path).unwrap_or_default()
-            };
-            let sleeps = about("stat").contains(") S ");
-            if about("syscall").split(' ').next() == Some(&*number) && sleeps {
-                break;
-            }
+        let process = || std::fs::read_to_string(&out).unwrap_or_default().trim_end().parse();
+        while !process().is_ok_and(sleeps_in_read) {
             std::thread::yield_now();
         }
         stop.store(true, Ordering::Relaxed);
@@ -392,13 +400,18 @@ fn exits_that_are_not_seen_are_counted_all_the_same_and_said() {
     let stop = Arc::new(AtomicBool::new(false));
     let exact = backend::run(&options, &stop).unwrap();
     options.exits = Exits::Sampled;
-    let sampled = backend::run(&options, &stop).unwrap();
-    for call in ["read", "write"] {
-        assert_eq!(count(&exact, call), count(&sampled, call), "{call}");
-    }
     let says =
         |outcome: &Outcome| outcome.recording.notes.iter().any(|n| n.contains("counted only"));
-    assert!(!says(&exact) && says(&sampled));
+    assert!(!says(&exact));
+    // On a busy machine no call may be fast for a while; then all exits are seen.
+    let said = (0..100).any(|_| {
+        let sampled = backend::run(&options, &stop).unwrap();
+        for call in ["read", "write"] {
+            assert_eq!(count(&exact, call), count(&sampled, call), "{call}");
+        }
+        says(&sampled)
+    });
+    assert!(said, "no exit went unseen in a hundred runs");
 }
 
 /// What strace counts: calls and errors, by name.

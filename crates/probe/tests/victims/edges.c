@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
         /* Sleeps on over a stop. */
         pid_t child = fork();
         if (child == 0) {
-            struct timespec time = {0, 200 * 1000 * 1000};
+            struct timespec time = {2, 0};
             _exit(nanosleep(&time, NULL) == 0 ? 0 : 1);
         }
         struct timespec pause = {0, 30 * 1000 * 1000};

@@ -164,7 +164,7 @@ impl<'a> Engine<'a> {
                 Waited::Nobody => return Ok(End::AllEnded),
                 Waited::Nothing => {
                     let now = self.now();
-                    self.placement.look(now);
+                    self.placement.tick(now);
                 }
                 Waited::Thread(tid, status) => {
                     let now = self.now();

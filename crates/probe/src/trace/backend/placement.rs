@@ -16,6 +16,9 @@ const LOOK: (u32, u32) = (16, 2048);
 /// Stops after which a look is taken while a thread is bound.
 const LOOK_BOUND: u32 = 256;
 
+/// Rounds that end for want of stops last at least this long.
+const ROUND_NS: u64 = 20_000_000;
+
 /// A thread that is bound.
 #[derive(Debug)]
 struct Bound {
@@ -149,7 +152,14 @@ impl Placement {
     }
 
     /// Looks whether what is bound still should be; to be called now and then when no stops come.
-    pub(super) fn look(&mut self, now_ns: u64) {
+    pub(super) fn tick(&mut self, now_ns: u64) {
+        // A round that has just begun says nothing yet.
+        if now_ns.saturating_sub(self.since_ns) >= ROUND_NS {
+            self.look(now_ns);
+        }
+    }
+
+    fn look(&mut self, now_ns: u64) {
         let took_ns = now_ns.saturating_sub(self.since_ns).max(1);
         let (tid, count) = self.counts.iter().copied().max_by_key(|c| c.1).unwrap_or_default();
         let many = |least: u64| {
@@ -237,8 +247,10 @@ mod tests {
         }
         assert_eq!(placement.is_beside(own_tid()), has_choice);
         assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+        placement.tick(6_000_000);
+        assert_eq!(placement.is_beside(own_tid()), has_choice, "too early to tell");
         // A second without stops.
-        placement.look(1_000_000_000);
+        placement.tick(1_000_000_000);
         assert!(!placement.is_beside(own_tid()));
         assert!(sched_getaffinity(None).unwrap() == before);
     }
