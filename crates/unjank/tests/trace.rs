@@ -350,7 +350,7 @@ fn nobody_may_trace_his_own_programs() {
         command.arg("trace").args(arguments).env_remove("HOME").current_dir("/");
         command
     };
-    for backend in ["seccomp", "ptrace"] {
+    for backend in ["seccomp", "ptrace", "peek"] {
         let output = nobody(&["--backend", backend, "--", "ls", "/"]).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{backend}: {}", text(&output.stderr));
         assert!(text(&output.stderr).contains(&format!("watched by {backend}")));
@@ -411,4 +411,29 @@ fn the_doctor_says_what_launchers_wait_for_and_leaves_the_home_alone() {
         let left: Vec<_> = std::fs::read_dir(dir).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
     }
+}
+
+#[test]
+fn a_watch_tells_of_a_main_thread_that_stands_still_and_ends_with_it() {
+    in_time(|| {
+        if !has(&["python3"]) {
+            return;
+        }
+        // Reading from a pipe into which somebody writes now and then is no event loop's wait.
+        let script = "import os,time; p=os.getpid(); r,w=os.pipe()\nwhile os.fork() == 0:\n  while os.getppid() == p: time.sleep(0.5); os.write(w,b'x')\n  os._exit(0)\nwhile True: os.read(r,1)";
+        let mut watched = Command::new("python3").args(["-c", script]).spawn().unwrap();
+        let pid = watched.id().to_string();
+        let mut watch = trace(&["watch", "--threshold", "100ms", "--backend", "peek", &pid])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = BufReader::new(watch.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(told.next().unwrap().starts_with("watching "));
+        assert!(told.any(|line| line.contains(" in read(")));
+        watched.kill().unwrap();
+        watched.wait().unwrap();
+        assert!(told.any(|line| line.contains("idle waits")));
+        assert_eq!(watch.wait().unwrap().code(), Some(0));
+    });
 }

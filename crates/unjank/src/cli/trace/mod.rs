@@ -6,6 +6,7 @@ mod options;
 mod run;
 mod show;
 mod signals;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ pub(crate) struct Trace {
 #[derive(Debug, Subcommand)]
 enum Command {
     Attach(run::Attach),
+    Watch(watch::Watch),
     Ab(ab::Ab),
     Check(check::Check),
     Compare(show::Compare),
@@ -54,6 +56,7 @@ impl Trace {
         let done = match self.other {
             None => return run::run(&self.how, &self.output, self.command),
             Some(Command::Attach(command)) => command.run(),
+            Some(Command::Watch(command)) => command.run(),
             Some(Command::Ab(command)) => command.run(),
             Some(Command::Check(command)) => command.run(),
             Some(Command::Compare(command)) => command.run(),
