@@ -310,7 +310,7 @@ fn an_attached_program_outlives_ctrl_c_and_the_report_is_whole() {
         let dir = tempfile::tempdir().unwrap();
         let page = dir.path().join("report.html");
         let pid = sleeper.id().to_string();
-        let child = trace(&["attach", "-o", page.to_str().unwrap(), &pid])
+        let child = trace(&["attach", "--backend", "ptrace", "-o", page.to_str().unwrap(), &pid])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
