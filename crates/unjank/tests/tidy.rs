@@ -17,11 +17,13 @@ const FLOORS: [(&str, u8); 6] = [
 ];
 
 /// Crates that one floor keeps to itself, and who that is.
-const KEPT: [(&str, &[&str]); 4] = [
+const KEPT: [(&str, &[&str]); 6] = [
     ("zbus", &["unjank-bus"]),
     ("clap", &["unjank"]),
     ("tokio", &["unjank-bus", "unjank"]),
     ("memmap2", &["unjank-sys"]),
+    ("ratatui", &["unjank"]),
+    ("crossterm", &["unjank"]),
 ];
 
 const LINES: usize = 800;

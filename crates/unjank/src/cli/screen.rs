@@ -38,6 +38,13 @@ pub(crate) fn error_paint() -> Paint {
     colours(&io::stderr())
 }
 
+/// Returns whether stdout is a terminal on which any place can be written.
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+pub(crate) fn is_addressable() -> bool {
+    let terminal = std::env::var_os("TERM").filter(|terminal| !terminal.is_empty());
+    io::stdout().is_terminal() && terminal.is_some_and(|terminal| terminal != "dumb")
+}
+
 #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
 fn colours(stream: &impl IsTerminal) -> Paint {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

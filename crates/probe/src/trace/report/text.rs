@@ -29,8 +29,9 @@ pub fn render(report: &Report, width: usize, paint: Paint) -> String {
     text
 }
 
-/// Writes how a time is to be seen: over a frame it matters.
-fn tone(report: &Report, ns: u64) -> Tone {
+/// Returns how a time in nanoseconds is to be seen: over a frame it matters.
+#[must_use]
+pub fn tone(report: &Report, ns: u64) -> Tone {
     match ns {
         ns if ns > report.frame_ns => Tone::Bad,
         ns if ns >= report.frame_ns / 2 => Tone::Warn,

@@ -294,6 +294,10 @@ impl<'a> View<'a> {
         if (order == Order::Largest) == (column > 0) {
             rows.reverse();
         }
+        // What nobody waited for is not what took the time.
+        if column == 1 {
+            rows.sort_by_key(|row| row.is_idle);
+        }
         self.cursor = self.cursor.min(rows.len().saturating_sub(1));
         self.rows = rows;
     }
@@ -426,6 +430,12 @@ mod tests {
         assert_ne!(names(&view)[0], "access");
         view.sort_by(0);
         assert!(names(&view).is_sorted());
+        view.show(List::Paths);
+        assert!(view.rows().is_sorted_by_key(|row| row.is_idle));
+        view.show(List::Slow);
+        assert!(view.rows().is_sorted_by_key(|row| row.is_idle));
+        assert!(view.rows()[view.rows().len() - 1].is_idle, "the longest of all, but idle");
+        view.show(List::Calls);
         view.sort_by(99);
         assert_eq!(view.sort().0, List::Calls.headings().len() - 1);
         for list in List::ALL {

@@ -1,5 +1,11 @@
 //! `unjank trace show`, `import` and `compare`: reports that exist already.
 
+mod browser;
+mod draw;
+mod terminal;
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,15 +14,19 @@ use clap::Args;
 use probe::trace::report::{self, data, text};
 use probe::trace::{compare, import};
 
+use self::terminal::Screen;
 use super::options::{Output, provenance, read, report_options};
 use super::time;
 use crate::cli::screen;
 use crate::error::{Error, Kind, Verdict};
 
-/// Show a report: its page or its JSON.
+/// Show a report: browse it on a terminal, print it elsewhere.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank trace show report.html")]
 pub(super) struct Show {
+    /// Print the summary on a terminal, too.
+    #[arg(long, conflicts_with = "json")]
+    text: bool,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
@@ -28,6 +38,15 @@ pub(super) struct Show {
 impl Show {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let report = read(&self.file)?;
+        if !self.text && !self.json && screen::is_addressable() {
+            // A terminal that cannot be set up, for example because nobody can type, still takes text.
+            if let Ok(terminal) = Screen::enter() {
+                return terminal
+                    .browse(&report, screen::paint())
+                    .map(|()| Verdict::Yes)
+                    .map_err(|error| Error::new(Kind::Config, "use the terminal").because(error));
+            }
+        }
         let output = if self.json {
             data::to_json(&report)
                 .map_err(|error| Error::new(Kind::Internal, "write the report").because(error))?

@@ -1,0 +1,184 @@
+//! What the keys do in the browser of a report.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use probe::report::paint::Paint;
+use probe::trace::report::schema::Report;
+use probe::trace::report::view::{List, View};
+
+/// What is on the screen below the tabs, and so what keys mean.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Mode {
+    /// A list.
+    List,
+    /// The list while its filter is typed.
+    Filter,
+    /// All that is known of one row.
+    Details,
+}
+
+/// Whether the browser goes on after a key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Next {
+    /// It does.
+    Stay,
+    /// The user is done.
+    Leave,
+}
+
+/// A report as it is being looked at.
+pub(super) struct Browser<'a> {
+    pub(super) report: &'a Report,
+    pub(super) view: View<'a>,
+    pub(super) paint: Paint,
+    pub(super) mode: Mode,
+    /// The first row that is shown.
+    pub(super) top: usize,
+    /// How many rows fit; drawing finds it out.
+    pub(super) page: usize,
+    /// The details of the row that was opened.
+    pub(super) details: Vec<String>,
+    /// The first line of the details that is shown; drawing keeps it inside.
+    pub(super) scroll: usize,
+}
+
+impl<'a> Browser<'a> {
+    /// Begins with the code paths.
+    pub(super) fn new(report: &'a Report, paint: Paint) -> Browser<'a> {
+        Browser {
+            report,
+            view: View::new(report),
+            paint,
+            mode: Mode::List,
+            top: 0,
+            page: 1,
+            details: Vec::new(),
+            scroll: 0,
+        }
+    }
+
+    /// Does what a key means here.
+    pub(super) fn press(&mut self, key: KeyEvent) -> Next {
+        if key.kind == KeyEventKind::Release {
+            return Next::Stay;
+        }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if control => return Next::Leave,
+            KeyCode::Char('u') if control && self.mode == Mode::Filter => self.view.set_filter(""),
+            // Other letters with Ctrl or Alt are not the letters.
+            KeyCode::Char(_) if control || key.modifiers.contains(KeyModifiers::ALT) => (),
+            code => match self.mode {
+                Mode::Filter => self.filter(code),
+                Mode::List => return self.list(code),
+                Mode::Details => return self.read(code),
+            },
+        }
+        Next::Stay
+    }
+
+    fn filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.mode = Mode::List,
+            KeyCode::Esc => {
+                self.view.set_filter("");
+                self.mode = Mode::List;
+            }
+            KeyCode::Backspace => {
+                let mut word = self.view.filter().to_owned();
+                word.pop();
+                self.view.set_filter(&word);
+            }
+            KeyCode::Char(letter) => {
+                let word = format!("{}{letter}", self.view.filter());
+                self.view.set_filter(&word);
+            }
+            code => self.step(code),
+        }
+    }
+
+    fn list(&mut self, code: KeyCode) -> Next {
+        match code {
+            KeyCode::Char('q') | KeyCode::Esc => return Next::Leave,
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Char('s') => {
+                let columns = self.view.list().headings().len();
+                self.sort((self.view.sort().0 + 1) % columns);
+            }
+            KeyCode::Char('S') => self.sort(self.view.sort().0),
+            KeyCode::Enter if !self.view.rows().is_empty() => {
+                self.details = self.view.details();
+                self.scroll = 0;
+                self.mode = Mode::Details;
+            }
+            code => self.step(code),
+        }
+        Next::Stay
+    }
+
+    fn read(&mut self, code: KeyCode) -> Next {
+        match code {
+            KeyCode::Char('q') => return Next::Leave,
+            KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace => self.mode = Mode::List,
+            KeyCode::Tab | KeyCode::BackTab | KeyCode::Char('1'..='5') => {
+                self.mode = Mode::List;
+                self.turn(code);
+            }
+            code => {
+                let by = self.distance(code).unwrap_or(0);
+                // No key moves by more than all there is, so that nothing overflows in drawing.
+                self.scroll = self.scroll.saturating_add_signed(by);
+            }
+        }
+        Next::Stay
+    }
+
+    /// Sorts and goes to what is now first.
+    fn sort(&mut self, column: usize) {
+        self.view.sort_by(column);
+        self.view.step(isize::MIN);
+    }
+
+    /// Moves the cursor or turns to another list.
+    fn step(&mut self, code: KeyCode) {
+        match self.distance(code) {
+            Some(by) => self.view.step(by),
+            None => self.turn(code),
+        }
+    }
+
+    /// Returns by how many rows a key moves, if it is one that moves.
+    fn distance(&self, code: KeyCode) -> Option<isize> {
+        let page = isize::try_from(self.page.max(1)).unwrap_or(isize::MAX);
+        // A letter is text while the filter is typed.
+        let letters = self.mode != Mode::Filter;
+        match code {
+            KeyCode::Up => Some(-1),
+            KeyCode::Down => Some(1),
+            KeyCode::Char('k') if letters => Some(-1),
+            KeyCode::Char('j') if letters => Some(1),
+            KeyCode::PageUp => Some(-page),
+            KeyCode::PageDown => Some(page),
+            KeyCode::Char(' ') if letters => Some(page),
+            KeyCode::Home => Some(isize::MIN),
+            KeyCode::End => Some(isize::MAX),
+            _ => None,
+        }
+    }
+
+    fn turn(&mut self, code: KeyCode) {
+        let lists = List::ALL;
+        let now = lists.iter().position(|list| *list == self.view.list()).unwrap_or(0);
+        let at = match code {
+            KeyCode::Tab | KeyCode::Right => (now + 1) % lists.len(),
+            KeyCode::BackTab | KeyCode::Left => (now + lists.len() - 1) % lists.len(),
+            KeyCode::Char(digit @ '1'..='5') => {
+                digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok()).unwrap_or(1) - 1
+            }
+            _ => return,
+        };
+        if let Some(list) = lists.get(at) {
+            self.view.show(*list);
+            self.top = 0;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The terminal while a report is browsed: taken over, read, and given back however it ends.
+
+use std::io;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossterm::event::{self, Event};
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use crossterm::{cursor, execute};
+use probe::report::paint::Paint;
+use probe::trace::report::schema::Report;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::browser::{Browser, Next};
+use super::draw::draw;
+
+/// A terminal that is ours until this goes.
+pub(super) struct Screen {
+    /// Whoever holds it writes to the terminal.
+    writing: Arc<Mutex<()>>,
+}
+
+impl Screen {
+    /// Takes the terminal: keys one by one, and a screen of its own beside what stands there.
+    ///
+    /// # Errors
+    ///
+    /// Nobody can type, or the terminal is gone; it is as it was.
+    pub(super) fn enter() -> io::Result<Screen> {
+        enable_raw_mode()?;
+        let screen = Screen { writing: Arc::default() };
+        screen.leave_on_signals();
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            // First, so that what the panic says stays on the screen.
+            leave();
+            before(info);
+        }));
+        execute!(io::stdout(), EnterAlternateScreen)?;
+        Ok(screen)
+    }
+
+    /// Shows a report until the user leaves.
+    ///
+    /// # Errors
+    ///
+    /// The terminal cannot be read or written any more; it is given back as far as it is there.
+    pub(super) fn browse(self, report: &Report, paint: Paint) -> io::Result<()> {
+        let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        let mut browser = Browser::new(report, paint);
+        loop {
+            {
+                let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+                terminal.draw(|frame| draw(&mut browser, frame))?;
+            }
+            // A new size is an event, too: it is drawn at once.
+            if let Event::Key(key) = event::read()?
+                && browser.press(key) == Next::Leave
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lets SIGINT, SIGTERM and SIGHUP give the terminal back before they end us.
+    fn leave_on_signals(&self) {
+        let writing = Arc::clone(&self.writing);
+        let (ready, wait) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+            let status = runtime.block_on(async {
+                let kinds =
+                    [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+                let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = kinds.map(signal)
+                else {
+                    return None;
+                };
+                // The other end waits for this alone; if it is gone, so is the program.
+                let _ = ready.send(());
+                let kind = tokio::select! {
+                    _ = interrupt.recv() => SignalKind::interrupt(),
+                    _ = terminate.recv() => SignalKind::terminate(),
+                    _ = hangup.recv() => SignalKind::hangup(),
+                };
+                Some(128 + kind.as_raw_value())
+            });
+            let Some(status) = status else { return };
+            // Nothing may be drawn behind what gives the screen back, so this is never let go.
+            let _writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
+            leave();
+            std::process::exit(status);
+        });
+        // An error says that nothing listens: signals then end us as always.
+        let _ = wait.recv();
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        leave();
+    }
+}
+
+/// Gives the terminal back. It may be gone; then nobody is left who needs it.
+fn leave() {
+    let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
+    let _ = disable_raw_mode();
+}
