@@ -44,6 +44,11 @@ struct Terminal {
 
 impl Terminal {
     fn open(arguments: &[&str], environment: &[(&str, &str)]) -> Terminal {
+        // setsid makes it the terminal of the program, which so hears of its size and of its end.
+        Terminal::open_by(&["setsid", "--ctty", PROGRAM], arguments, environment)
+    }
+
+    fn open_by(program: &[&str], arguments: &[&str], environment: &[(&str, &str)]) -> Terminal {
         let pty = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&pty).unwrap();
         unlockpt(&pty).unwrap();
@@ -56,9 +61,9 @@ impl Terminal {
             .unwrap();
         resize(&line, 80, 24);
         let end = || Stdio::from(line.try_clone().unwrap());
-        // setsid makes it the terminal of the program, which so hears of its size and of its end.
-        let child = Command::new("setsid")
-            .args(["--ctty", PROGRAM, "trace", "show"])
+        let child = Command::new(program[0])
+            .args(&program[1..])
+            .args(["trace", "show"])
             .args(arguments)
             .env_remove("NO_COLOR")
             .env("TERM", "xterm")
@@ -196,15 +201,19 @@ fn it_ends_when_the_terminal_goes_away() {
     }
     in_time(|| {
         let dir = tempfile::tempdir().unwrap();
-        let terminal = Terminal::open(&[&report(dir.path())], &[]);
-        terminal.expect("q leave");
-        let Terminal { mut keyboard, line, deaf, reader, mut child, .. } = terminal;
-        deaf.store(true, Ordering::SeqCst);
-        keyboard.write_all(b"2").unwrap();
-        reader.join().unwrap();
-        // The last one who has the other end of the terminal closes it.
-        drop((keyboard, line));
-        assert_eq!(child.wait().unwrap().code(), Some(129));
+        let page = report(dir.path());
+        // A terminal that is not the session's sends no signal.
+        for program in [&["setsid", "--ctty", PROGRAM][..], &["setsid", PROGRAM]] {
+            let terminal = Terminal::open_by(program, &[&page], &[]);
+            terminal.expect("q leave");
+            let Terminal { mut keyboard, line, deaf, reader, mut child, .. } = terminal;
+            deaf.store(true, Ordering::SeqCst);
+            keyboard.write_all(b"2").unwrap();
+            reader.join().unwrap();
+            // The last one who has the other end of the terminal closes it.
+            drop((keyboard, line));
+            assert_eq!(child.wait().unwrap().code(), Some(129));
+        }
     });
 }
 

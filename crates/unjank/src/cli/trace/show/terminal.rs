@@ -13,6 +13,8 @@ use probe::report::paint::Paint;
 use probe::trace::report::schema::Report;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,6 +37,7 @@ impl Screen {
         enable_raw_mode()?;
         let screen = Screen { writing: Arc::default() };
         screen.leave_on_signals();
+        screen.leave_on_hangup();
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             // First, so that what the panic says stays on the screen.
@@ -90,14 +93,36 @@ impl Screen {
                 Some(128 + kind.as_raw_value())
             });
             let Some(status) = status else { return };
-            // Nothing may be drawn behind what gives the screen back, so this is never let go.
-            let _writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
-            leave();
-            std::process::exit(status);
+            end(&writing, status);
         });
         // An error says that nothing listens: signals then end us as always.
         let _ = wait.recv();
     }
+
+    /// Ends us when the terminal goes away. One that is not our session's sends no SIGHUP, and crossterm reads on at its end for ever.
+    fn leave_on_hangup(&self) {
+        let writing = Arc::clone(&self.writing);
+        std::thread::spawn(move || {
+            let stdout = io::stdout();
+            // Whatever is asked for, poll(2) tells of hang-ups.
+            let mut ends = [PollFd::new(&stdout, PollFlags::empty())];
+            loop {
+                match poll(&mut ends, None) {
+                    Ok(_) => end(&writing, 128 + SignalKind::hangup().as_raw_value()),
+                    Err(Errno::INTR) => (),
+                    Err(_) => return,
+                }
+            }
+        });
+    }
+}
+
+/// Gives the terminal back and ends the program.
+fn end(writing: &Mutex<()>, status: i32) -> ! {
+    // Nothing may be drawn behind what gives the screen back, so this is never let go.
+    let _writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
+    leave();
+    std::process::exit(status)
 }
 
 impl Drop for Screen {
