@@ -127,7 +127,10 @@ fn end(writing: &Mutex<()>, status: i32) -> ! {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        leave();
+        // After a panic it has been given back; a second time would put the cursor onto what the panic said.
+        if !std::thread::panicking() {
+            leave();
+        }
     }
 }
 
