@@ -151,6 +151,32 @@ fn every_thread_and_every_child_is_seen() {
 }
 
 #[test]
+fn a_call_that_runs_another_program_was_made_by_the_old_one() {
+    for with in BACKENDS {
+        let words = ["/bin/sh", "-c", "exec /bin/true"].map(OsString::from).into();
+        let command = backend::Command { arguments: words, ..Default::default() };
+        let mut options = Options::new(Subject::Run(command), "execve".parse().unwrap());
+        options.backend = Some(with);
+        options.stacks = Stacks::All;
+        options.threshold = Duration::ZERO;
+        let recording =
+            backend::run(&options, &Arc::new(AtomicBool::new(false))).unwrap().recording;
+        let last = recording.slow.iter().max_by_key(|call| call.start_ns).unwrap();
+        assert_eq!(last.outcome, call::Outcome::Returned(0), "{with:?}");
+        let stack = &recording.stacks[usize::try_from(last.stack.unwrap().0).unwrap()];
+        let files: Vec<String> = stack
+            .frames
+            .iter()
+            .filter_map(|frame| recording.modules.get(usize::try_from(frame.module?).unwrap()))
+            .map(|module| String::from_utf8_lossy(&module.path).into_owned())
+            .collect();
+        assert!(files[0].contains("libc"), "{with:?}: {files:?}");
+        let shell = std::fs::canonicalize("/bin/sh").unwrap();
+        assert!(files.iter().any(|file| Path::new(file) == shell), "{with:?}: {files:?}");
+    }
+}
+
+#[test]
 fn programs_started_by_vfork_and_from_a_thread_go_on_being_traced() {
     for with in BACKENDS {
         let (outcome, printed) = edge(&["vfork", "20"], "execve,vfork", with);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use unjank_probe::trace::backend::bpf::programs::{Stacks, Threads};
+use unjank_probe::trace::backend::bpf::programs::{Stacks, Threads, Wakes};
 use unjank_probe::trace::backend::bpf::record::Record;
 use unjank_probe::trace::backend::bpf::session::{From, LoadError, Session, Settings};
 use unjank_probe::trace::backend::{self, Options, Subject};
@@ -40,6 +40,7 @@ fn session(threshold_ns: u64, ring_bytes: u32) -> Option<Session> {
         threads: Threads::All,
         stacks: Stacks::Copied,
         ring_bytes,
+        wakes: Wakes::Paced,
     };
     match Session::load(&settings) {
         Ok(session) => Some(session),
@@ -309,6 +310,8 @@ fn programs_that_are_run_by_vfork_and_by_a_thread_are_seen() {
     assert_eq!((process.exit, count(&recording, "execve")), (Some(Exit::Code(0)), 2));
     let runs = slow(&recording, "execve");
     assert!(runs.iter().all(|call| call.thread == call.process), "{runs:?}");
+    // The callers are gone with the old program; the new one's are not theirs.
+    assert!(runs.iter().all(|call| call.stack.is_none()), "{runs:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
+    clippy::print_stderr,
     reason = "a program that cannot be built or started fails the test; a test says so when it skips"
 )]
 
@@ -232,8 +233,8 @@ fn stays_are_told_live_by_looking() {
     stays_are_told_through_a_restart(Backend::Peek);
 }
 
-#[test]
-fn stays_are_told_live_by_the_kernel() {
+/// Says whether programs can be put into the kernel here; else the test is skipped.
+fn can_load() -> bool {
     let can = {
         let mut watching =
             Watching::start(watch::Subject::Process(std::process::id()), Backend::Bpf);
@@ -243,8 +244,103 @@ fn stays_are_told_live_by_the_kernel() {
         Err(TraceError::Backend { reason, .. }) => {
             assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {reason}");
             eprintln!("SKIPPED: {reason}");
+            false
         }
-        _ => stays_are_told_through_a_restart(Backend::Bpf),
+        _ => true,
+    }
+}
+
+#[test]
+fn stays_are_told_live_by_the_kernel() {
+    if can_load() {
+        stays_are_told_through_a_restart(Backend::Bpf);
+    }
+}
+
+/// Keeps a program where it is for so long that no load makes it a short stay.
+fn hold() {
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_millis(700) {
+        std::thread::park_timeout(Duration::from_millis(700));
+    }
+}
+
+/// A large program, whose names take long to find, reads three times; it is in the first read when the watch begins, and ends
+/// at once after the last.
+fn each_of_three_stays_is_told_once(backend: Backend) {
+    let mut python = Command::new("python3");
+    python.args([
+        "-c",
+        "import os\nwhile True:\n os.write(1, b'.')\n if not os.read(0, 1): os._exit(0)",
+    ]);
+    let child = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut reader = Reader { child };
+    reader.wait_for_dot();
+    let process = reader.child.id();
+    let call = format!("/proc/{process}/syscall");
+    let is_reading = || std::fs::read_to_string(&call).unwrap().starts_with("0 0x0 ");
+    while !is_reading() {
+        std::thread::yield_now();
+    }
+    let mut watching = Watching::start(watch::Subject::Process(process), backend);
+    watching.wait_for("process", |event| matches!(event, Event::Found { .. }));
+    for _ in 0..2 {
+        hold();
+        reader.answer();
+    }
+    hold();
+    drop(reader.child.stdin.take());
+    // A child that nobody waits for is gone for the watch, too.
+    watching.wait_for("end", |event| matches!(event, Event::Ended { .. }));
+    let summary = watching.thread.take().unwrap().join().unwrap().unwrap();
+    let events = watching.events.lock().unwrap();
+    let reads: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Block(block) if block.call_name() == "read" => Some(block),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((reads.len(), summary.lost), (3, 0), "{events:?}");
+    assert!(reads.iter().all(|block| block.call.wall_ns >= 50_000_000), "{reads:?}");
+    assert!(reads.windows(2).all(|pair| pair[0].at < pair[1].at), "{reads:?}");
+    assert!(reads[0].frames.iter().any(|frame| frame.module.contains("python")), "{reads:?}");
+}
+
+#[test]
+fn each_of_three_stays_is_told_once_by_looking() {
+    each_of_three_stays_is_told_once(Backend::Peek);
+}
+
+#[test]
+fn each_of_three_stays_is_told_once_by_the_kernel() {
+    if can_load() {
+        each_of_three_stays_is_told_once(Backend::Bpf);
+    }
+}
+
+#[test]
+fn a_stay_that_goes_on_when_the_watch_ends_is_told_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = victim(dir.path());
+    for backend in [Backend::Peek, Backend::Bpf] {
+        if backend == Backend::Bpf && !can_load() {
+            continue;
+        }
+        let reader = Reader::start(&program);
+        let process = reader.child.id();
+        let call = format!("/proc/{process}/syscall");
+        while !std::fs::read_to_string(&call).unwrap().starts_with("0 0x0 ") {
+            std::thread::yield_now();
+        }
+        let mut watching = Watching::start(watch::Subject::Process(process), backend);
+        watching.wait_for("process", |event| matches!(event, Event::Found { .. }));
+        hold();
+        assert_eq!(watching.end().unwrap().told, 1, "{backend:?}");
+        let event = watching.wait_for("stay", |event| matches!(event, Event::Block(_)));
+        let Event::Block(block) = event else { panic!("{event:?}") };
+        assert!(block.goes_on() && block.call_name() == "read", "{block:?}");
+        assert_eq!(block.frames[0].name, "read", "{block:?}");
     }
 }
 

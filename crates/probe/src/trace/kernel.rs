@@ -9,6 +9,12 @@ pub fn call_name(number: u32) -> Option<&'static str> {
     Sysno::new(usize::try_from(number).ok()?).map(|call| call.name())
 }
 
+/// Says whether a call runs another program: after it the memory that it was made from is gone, with the stack.
+#[must_use]
+pub fn runs_program(number: u32) -> bool {
+    matches!(call_name(number), Some("execve" | "execveat"))
+}
+
 /// Returns the number of the call with this name, none where this architecture has no such call.
 #[must_use]
 pub fn call_number(name: &str) -> Option<u32> {

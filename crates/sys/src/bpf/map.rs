@@ -167,11 +167,27 @@ impl Map {
     ///
     /// As `bpf(2)`: `E2BIG` for a full map; `InvalidInput` for a key or value of another size.
     pub fn set(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.update(key, value, 0)
+    }
+
+    /// Sets the value of `key` where it has none yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`set`](Map::set), and `EEXIST` for a key that has a value, which stays.
+    pub fn add(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        /// `BPF_NOEXIST`.
+        const IF_NEW: u64 = 1;
+        self.update(key, value, IF_NEW)
+    }
+
+    fn update(&self, key: &[u8], value: &[u8], flags: u64) -> io::Result<()> {
         self.check_key(key)?;
         if value.len() != self.value_bytes {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.attribute().reads(8, key).reads(16, value).run(Command::MapUpdate).map(|_| ())
+        let mut attribute = self.attribute().reads(8, key).reads(16, value).long(24, flags);
+        attribute.run(Command::MapUpdate).map(|_| ())
     }
 
     /// Removes `key`, if it is there.

@@ -90,6 +90,12 @@ impl Ring {
         unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }.load(Ordering::Acquire)
     }
 
+    /// Says whether nothing is left to take, and nothing is being written either.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.our_position().load(Ordering::Relaxed) >= self.written_position()
+    }
+
     /// Gives each record that is there to `each`, at most `most` of them, and returns how many there were.
     ///
     /// A record's bytes are gone when `each` returns.

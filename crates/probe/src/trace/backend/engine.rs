@@ -251,8 +251,14 @@ impl<'a> Engine<'a> {
             let wall_ns = now.saturating_sub(entered.start_ns);
             let wants = self.options.stacks != Stacks::None && self.recorder.is_slow(wall_ns);
             let (unwinder, recorder) = (&mut self.unwinder, &mut self.recorder);
-            let stack = wants
-                .then(|| caller::of_blocked(unwinder, recorder, process, entered.ip, entered.sp));
+            let stack = if self.executes.contains(&Some(entered.number)) {
+                // The new program may be there already.
+                entered.stack.filter(|_| wants)
+            } else {
+                wants.then(|| {
+                    caller::of_blocked(unwinder, recorder, process, entered.ip, entered.sp)
+                })
+            };
             let target = self.target(tid, process, &entered, None);
             self.recorder.call(Call {
                 process,
@@ -370,6 +376,7 @@ impl<'a> Engine<'a> {
                     sp: stop.sp,
                     start_ns: now,
                     used: None,
+                    stack: None,
                 };
                 self.entered(tid, call, now);
                 self.placement.stopped(tid, now);
@@ -414,6 +421,11 @@ impl<'a> Engine<'a> {
         }
         if is_watched && self.is_split(call.number) {
             call.used = self.used(tid);
+        }
+        if self.executes.contains(&number) && self.options.stacks != Stacks::None {
+            let process = self.threads.get(&tid).map_or(tid, |thread| thread.process);
+            let (unwinder, recorder) = (&mut self.unwinder, &mut self.recorder);
+            call.stack = caller::of_stopped(unwinder, recorder, process, tid);
         }
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         if self.senders.contains(&number) {
@@ -486,7 +498,9 @@ impl<'a> Engine<'a> {
             Stacks::Slow => is_slow,
             Stacks::None => false,
         };
-        let stack = if wants_stack && is_here {
+        let stack = if self.executes.contains(&Some(call.number)) {
+            call.stack.filter(|_| wants_stack)
+        } else if wants_stack && is_here {
             caller::of_stopped(&mut self.unwinder, &mut self.recorder, process, tid)
         } else {
             None

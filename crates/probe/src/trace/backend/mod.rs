@@ -58,8 +58,8 @@ pub enum Until {
 pub enum Exits {
     /// Of all: every result, error and duration is exact.
     All,
-    /// Of calls that are fast nearly always, of one in sixteen: half the cost, and the counts are exact still. The recording's
-    /// notes say how many there were.
+    /// Of calls that are fast nearly always, of one in sixteen: fewer stops, and the counts are exact still. What that saves in time was
+    /// inside the noise when it was measured. The recording's notes say how many there were.
     Sampled,
 }
 

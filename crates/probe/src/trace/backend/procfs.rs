@@ -71,7 +71,7 @@ pub(super) fn threads(process: u32) -> io::Result<Vec<u32>> {
 }
 
 /// Says whether the program that a process runs is for another architecture's calls than ours.
-pub(super) fn is_foreign(process: u32) -> bool {
+pub(in crate::trace) fn is_foreign(process: u32) -> bool {
     let mut head = [0; 20];
     let read =
         File::open(format!("/proc/{process}/exe")).and_then(|f| f.read_exact_at(&mut head, 0));
@@ -81,25 +81,25 @@ pub(super) fn is_foreign(process: u32) -> bool {
 
 /// What a thread has used: `/proc/PID/task/TID/schedstat`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Used {
+pub(in crate::trace) struct Used {
     /// Nanoseconds on a CPU.
-    pub(super) cpu_ns: u64,
+    pub(in crate::trace) cpu_ns: u64,
     /// Nanoseconds ready to run and waiting for one.
-    pub(super) queued_ns: u64,
+    pub(in crate::trace) queued_ns: u64,
 }
 
 /// The open counters of a thread.
 #[derive(Debug)]
-pub(super) struct Counters(File);
+pub(in crate::trace) struct Counters(File);
 
 impl Counters {
     /// Opens the counters of a thread; nothing if it has ended, the kernel has none, or we have no descriptor left.
-    pub(super) fn open(process: u32, tid: u32) -> Option<Counters> {
+    pub(in crate::trace) fn open(process: u32, tid: u32) -> Option<Counters> {
         File::open(format!("/proc/{process}/task/{tid}/schedstat")).ok().map(Counters)
     }
 
     /// Reads them as they are now.
-    pub(super) fn read(&self) -> Option<Used> {
+    pub(in crate::trace) fn read(&self) -> Option<Used> {
         let mut text = [0; 64];
         let length = self.0.read_at(&mut text, 0).ok()?;
         parse_used(text.get(..length)?)

@@ -1,6 +1,6 @@
 //! Which calls are so often fast that the exits of most of them need not be seen, where the user allows it.
 //!
-//! A stop at the exit costs as much as the one at the entry. Without it a call is counted, and no more is known of it.
+//! Of the two stops of a call the one at the exit is spared. Without it a call is counted, and no more is known of it.
 
 use std::collections::HashMap;
 

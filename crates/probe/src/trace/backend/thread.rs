@@ -1,7 +1,7 @@
 //! One traced thread: which call it is in, and which calls of it a signal broke off.
 
 use super::procfs::{Counters, Used};
-use crate::trace::call::Outcome;
+use crate::trace::call::{Outcome, StackId};
 use crate::trace::kernel::call_number;
 
 /// Calls that a signal broke off and that may go on; handlers nest, but not deeper.
@@ -53,6 +53,8 @@ pub(super) struct Entered {
     pub(super) start_ns: u64,
     /// What the thread had used by then.
     pub(super) used: Option<Used>,
+    /// Its callers, of a call that runs another program: afterwards they are gone.
+    pub(super) stack: Option<StackId>,
 }
 
 /// A call that ended, or was broken off for good.
@@ -143,7 +145,7 @@ mod tests {
     const POLL: u32 = 7;
 
     fn call(number: u32, sp: u64, start_ns: u64) -> Entered {
-        Entered { number, arguments: [1; 6], ip: 100, sp, start_ns, used: None }
+        Entered { number, arguments: [1; 6], ip: 100, sp, start_ns, used: None, stack: None }
     }
 
     fn ended(left: [Option<Left>; 2]) -> Vec<(u32, Outcome, u64, u64)> {

@@ -107,6 +107,15 @@ impl Unwinder {
         space(&mut self.spaces, process);
     }
 
+    /// Gives `child` the mappings that are known of `parent`, which it was made from: nothing is read.
+    pub fn inherit(&mut self, parent: u32, child: u32) {
+        if self.spaces.len() < PROCESSES
+            && let Some(space) = self.spaces.get(&parent)
+        {
+            self.spaces.insert(child, space.of_child(child));
+        }
+    }
+
     /// Forgets the mappings of `process`, which runs another program now or has ended.
     pub fn forget(&mut self, process: u32) {
         self.spaces.remove(&process);

@@ -103,6 +103,11 @@ impl Space {
         Space { process, mappings: mappings.into_iter().map(|mapping| (mapping, None)).collect() }
     }
 
+    /// Returns the space of a process that was made from this one.
+    pub(super) fn of_child(&self, process: u32) -> Space {
+        Space { process, mappings: self.mappings.clone() }
+    }
+
     /// Says whether nothing could be read, as of a process that has gone.
     pub(super) fn is_empty(&self) -> bool {
         self.mappings.is_empty()

@@ -1,29 +1,20 @@
-//! The watch that only looks, as any user may at their own programs.
+//! The watch that only looks, as any user may at their own programs: the half that unwinds, names and tells.
+//!
+//! A thread of its own looks (`eye.rs`). Finding the names of a stack for the first time reads large files; looking must
+//! not wait for that, or what the program stays in meanwhile is never seen.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
 
 use session::clock::{Clock, SystemClock};
 
-use super::find::Finder;
+use super::eye::{self, Copied, Stay, Word};
 use super::teller::Teller;
 use super::{Event, Options, Subject, Summary};
-use crate::trace::backend::peek::pace::Pace;
-use crate::trace::backend::peek::sampler::{Block, Found, Sampler, Scope, Witness};
-use crate::trace::backend::{TraceError, procfs};
-use crate::trace::call::{Call, Outcome};
-use crate::trace::place::Made;
+use crate::trace::backend::TraceError;
+use crate::trace::call::{Call, StackId};
 use crate::trace::recording::Backend;
-use crate::trace::stack::Registers;
-
-/// The share of a CPU that it may take all day.
-const BUDGET: f64 = 0.003;
-
-/// How often it looks: five times in the length of a stay that is told.
-fn period(threshold: Duration) -> Duration {
-    (threshold / 5).clamp(Duration::from_millis(2), Duration::from_millis(50))
-}
 
 /// Watches until `stop` is set or what was given by its number has ended.
 pub(super) fn watch(
@@ -37,56 +28,67 @@ pub(super) fn watch(
         std::fs::read(format!("/proc/{process}/syscall")).map_err(cannot)?;
     }
     let clock = SystemClock::start();
-    let now = || u64::try_from(clock.monotonic().as_nanos()).unwrap_or(u64::MAX);
-    let threshold = u64::try_from(options.threshold.as_nanos()).unwrap_or(u64::MAX);
     let teller = Teller::new(Backend::Peek, &options.sources, clock.now());
-    let mut eye = Eye { teller, each };
-    let mut finder = Finder::new(options.subject.clone());
-    let mut samplers: BTreeMap<u32, Sampler> = BTreeMap::new();
-    let mut pace = Pace::new(period(options.threshold), BUDGET);
-    while !stop.load(Ordering::Relaxed) {
-        let change = finder.search(clock.monotonic());
-        for process in change.found {
-            samplers.insert(process, Sampler::new(process, Scope::First, threshold));
-            let executable = procfs::executable(process);
-            (eye.each)(Event::Found { process, executable, backend: Backend::Peek });
+    let mut voice = Voice { teller, stacks: HashMap::new(), each };
+    let (say, heard) = mpsc::sync_channel(eye::WORDS);
+    let lost = std::thread::scope(|scope| {
+        let looking = std::thread::Builder::new().name("eye".to_owned());
+        let looking = looking.spawn_scoped(scope, || eye::watch(options, stop, &clock, say));
+        let looking = looking.map_err(TraceError::Trace)?;
+        for word in heard {
+            voice.hear(word);
         }
-        for process in change.gone {
-            samplers.remove(&process);
-            eye.teller.forget(process);
-            (eye.each)(Event::Ended { process });
-        }
-        if finder.is_over() {
-            break;
-        }
-        samplers.retain(|process, sampler| {
-            sampler.round(now, &mut eye);
-            if !sampler.may_look() {
-                (eye.each)(Event::Refused { process: *process });
-            }
-            sampler.may_look()
-        });
-        // Numbers of stacks are in use while a thread stays somewhere.
-        if samplers.values().all(|sampler| sampler.staying().is_empty()) {
-            eye.teller.tidy();
-        }
-        pace.rest().map_err(TraceError::Trace)?;
-    }
-    for block in samplers.values().flat_map(Sampler::staying) {
-        eye.tell(&block, Outcome::Running);
-    }
-    Ok(eye.teller.summary)
+        let gone = || TraceError::Trace(std::io::Error::other("the thread that looks is gone"));
+        looking.join().map_err(|_| gone())?.map_err(TraceError::Trace)
+    })?;
+    voice.teller.summary.lost = lost;
+    Ok(voice.teller.summary)
 }
 
-/// Hears of stays, and tells of them.
-struct Eye<'a> {
+/// Tells what the eye saw.
+struct Voice<'a> {
     teller: Teller,
+    /// Of threads that stay somewhere, the number of the copy of their stack, and the stack that was found in it.
+    stacks: HashMap<u32, (u32, StackId)>,
     each: &'a mut dyn FnMut(Event),
 }
 
-impl Eye<'_> {
-    fn tell(&mut self, block: &Block, outcome: Outcome) {
-        let found = block.found.unwrap_or_default();
+impl Voice<'_> {
+    fn hear(&mut self, word: Word) {
+        match word {
+            Word::Found { process, executable } => {
+                (self.each)(Event::Found { process, executable, backend: Backend::Peek });
+            }
+            Word::Reached(copied) => self.unwind(&copied),
+            Word::Left(stay) => self.tell(*stay),
+            Word::Changed { process } => {
+                self.stacks.remove(&process);
+                self.teller.forget(process);
+            }
+            Word::Refused { process } => (self.each)(Event::Refused { process }),
+            Word::Ended { process } => {
+                self.stacks.remove(&process);
+                self.teller.forget(process);
+                (self.each)(Event::Ended { process });
+            }
+        }
+    }
+
+    /// The stay goes on: there is time to find out who called.
+    fn unwind(&mut self, copied: &Copied) {
+        // Numbers of stacks are in use while a thread stays somewhere.
+        if self.stacks.is_empty() {
+            self.teller.tidy();
+        }
+        let Teller { unwinder, recorder, .. } = &mut self.teller;
+        let stack = unwinder.offline(copied.process, &copied.registers, &copied.bytes, recorder);
+        self.teller.prepare(copied.process, stack);
+        self.stacks.insert(copied.thread, (copied.number, stack));
+    }
+
+    fn tell(&mut self, stay: Stay) {
+        let Stay { block, outcome, copy, goal } = stay;
+        let stack = self.stacks.remove(&block.thread);
         let call = Call {
             process: block.process,
             thread: block.thread,
@@ -97,42 +99,12 @@ impl Eye<'_> {
             wall_ns: block.wall_ns(),
             cpu_ns: Some(block.cpu_ns()),
             queued_ns: Some(block.queued_ns()),
-            stack: found.stack,
-            target: found.target,
+            // Another number is that of an earlier stay.
+            stack: stack.filter(|(number, _)| Some(*number) == copy).map(|(_, stack)| stack),
+            target: None,
         };
-        if let Some(event) = self.teller.tell(call) {
+        if let Some(event) = self.teller.tell_of(call, goal) {
             (self.each)(event);
         }
-    }
-}
-
-impl Witness for Eye<'_> {
-    fn wants(&self, _number: u32) -> bool {
-        true
-    }
-
-    fn reached(&mut self, block: &Block) -> Found {
-        let Block { process, thread, glance, .. } = *block;
-        let made = Made {
-            process,
-            thread,
-            number: glance.number,
-            arguments: glance.arguments,
-            returned: None,
-        };
-        let (stack, target) = self.teller.look(&made, &Registers::new(glance.ip, glance.sp));
-        Found { stack: Some(stack), target }
-    }
-
-    fn left(&mut self, block: &Block) {
-        self.tell(block, Outcome::Unknown);
-    }
-
-    fn met(&mut self, _process: u32, _thread: u32) {}
-
-    fn again(&mut self, _process: u32) {}
-
-    fn lost(&mut self, process: u32, _thread: u32) {
-        self.teller.forget(process);
     }
 }

@@ -59,11 +59,6 @@ impl Finder {
             && self.searched.is_some()
             && self.known.is_empty()
     }
-
-    /// Says whether this process is watched.
-    pub(super) fn knows(&self, process: u32) -> bool {
-        self.known.contains(&process)
-    }
 }
 
 /// Says whether a process is there and not only waits for its parent to notice its end.
@@ -104,7 +99,7 @@ mod tests {
         let mut finder = Finder::new(Subject::Process(ours));
         assert_eq!(finder.search(Duration::ZERO).found, [ours]);
         assert_eq!(finder.search(Duration::ZERO), Change::default(), "it is not time yet");
-        assert!(finder.knows(ours) && !finder.is_over());
+        assert!(!finder.is_over());
         finder.subject = Subject::Process(u32::MAX);
         assert_eq!(finder.search(2 * SEARCH).gone, [ours]);
         assert!(finder.is_over());

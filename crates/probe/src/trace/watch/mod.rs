@@ -5,6 +5,7 @@
 
 mod by_bpf;
 mod by_peek;
+mod eye;
 mod find;
 mod teller;
 

@@ -3,17 +3,17 @@
 use std::time::{Duration, SystemTime};
 
 use super::{Block, Event, Kind, Summary};
-use crate::trace::call::{Call, Outcome};
+use crate::trace::call::{Call, Outcome, StackId, TargetId};
 use crate::trace::kernel::{Class, call_name};
 use crate::trace::place::Places;
 use crate::trace::recorder::Recorder;
-use crate::trace::recording::{Backend, Target};
+use crate::trace::recording::{Backend, Mount, Target};
+use crate::trace::stack::Unwinder;
 use crate::trace::stack::blame::{blame, is_idle};
 use crate::trace::stack::names::{Names, Sources};
-use crate::trace::stack::{Registers, Unwinder};
 
 /// After so many different stacks all that is remembered is dropped, names too: a watch may go on for days.
-const STACKS: usize = 2000;
+pub(super) const STACKS: usize = 2000;
 
 /// Remembers what it takes to tell.
 #[derive(Debug)]
@@ -59,29 +59,25 @@ impl Teller {
         }
     }
 
-    /// Returns the stack and the target of a thread that stays in a call at `registers`.
-    pub(super) fn look(
-        &mut self,
-        made: &crate::trace::place::Made,
-        registers: &Registers,
-    ) -> (crate::trace::call::StackId, Option<crate::trace::call::TargetId>) {
-        let Teller { recorder, unwinder, places, .. } = self;
-        let stack = unwinder.capture(made.process, registers, recorder);
-        (stack, places.target(made, recorder))
+    /// Finds the names of a stack before they are wanted: files are read for the first one of each, which may take a second.
+    pub(super) fn prepare(&mut self, process: u32, stack: StackId) {
+        let recording = self.recorder.recording();
+        if let Some(stack) = recording.stacks.get(at(stack.0)) {
+            self.names.frames(recording, process, stack);
+        }
     }
 
     /// Returns what is to be told of a stay; nothing of an event loop that waits for something to do.
     pub(super) fn tell(&mut self, call: Call) -> Option<Event> {
+        let goal = call.target.and_then(|target| Goal::of(target, &mut self.recorder));
+        self.tell_of(call, goal)
+    }
+
+    /// As [`tell`](Teller::tell), of a call whose target is not among ours.
+    pub(super) fn tell_of(&mut self, call: Call, goal: Option<Goal>) -> Option<Event> {
         let name = call_name(call.number).unwrap_or("?");
         let recording = self.recorder.recording();
-        let at = |index: u32| usize::try_from(index).unwrap_or(usize::MAX);
         let stack = call.stack.and_then(|id| recording.stacks.get(at(id.0)));
-        let target = call.target.and_then(|id| recording.targets.get(at(id.0)));
-        let mount = match target {
-            Some(Target::File { mount, .. } | Target::Files { mount, .. }) => *mount,
-            _ => None,
-        };
-        let mount = mount.and_then(|index| recording.mounts.get(at(index)));
         let frames = stack
             .map(|stack| self.names.frames(recording, call.process, stack))
             .unwrap_or_default();
@@ -92,18 +88,44 @@ impl Teller {
             return None;
         }
         self.summary.told += 1;
+        let (target, mount) = goal.map_or((None, None), |goal| (Some(goal.target), goal.mount));
         let is_wait = Class::of(name) == Class::Wait;
         Some(Event::Block(Box::new(Block {
             at: self.began + Duration::from_nanos(call.start_ns),
             kind: if is_wait { Kind::Wait } else { Kind::Stall },
-            target: target.cloned(),
-            mount: mount.cloned(),
+            target,
+            mount,
             end: stack.map(|stack| stack.end),
             blamed: blame(&frames, None),
             frames,
             call,
         })))
     }
+}
+
+/// What a call worked on or waited for, with its file system.
+#[derive(Clone, Debug)]
+pub(super) struct Goal {
+    target: Target,
+    mount: Option<Mount>,
+}
+
+impl Goal {
+    /// Returns the target with this number.
+    pub(super) fn of(target: TargetId, recorder: &mut Recorder) -> Option<Goal> {
+        let recording = recorder.recording();
+        let target = recording.targets.get(at(target.0))?.clone();
+        let mount = match target {
+            Target::File { mount, .. } | Target::Files { mount, .. } => mount,
+            _ => None,
+        };
+        let mount = mount.and_then(|index| recording.mounts.get(at(index)).cloned());
+        Some(Goal { target, mount })
+    }
+}
+
+fn at(index: u32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
 }
 
 /// Says how a call ended that returned `result`.

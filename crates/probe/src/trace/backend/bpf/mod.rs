@@ -64,6 +64,7 @@ fn load(options: &Options) -> Result<Session, TraceError> {
             Stacks::Slow | Stacks::All => programs::Stacks::Copied,
         },
         ring_bytes: RING,
+        wakes: programs::Wakes::Paced,
     };
     Session::load(&settings).map_err(|error| refused(&error))
 }

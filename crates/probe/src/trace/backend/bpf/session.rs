@@ -4,14 +4,14 @@
 //! off and forgets the maps; a watched program never notices.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use sys::bpf::{Instruction, Link, Map, MapKind, Program, ProgramKind, Ring};
 
 use super::assembler::AssembleError;
 use super::fields::{Fields, FieldsError};
 use super::layout::{self, CALLS, filter, record, shared, table, thread};
-use super::programs::{Plan, Shared, Stacks, Threads};
+use super::programs::{Plan, Shared, Stacks, Threads, Wakes};
 use super::record::Record;
 use crate::trace::calls::{Role, Set, roles};
 use crate::trace::histogram::{BUCKETS, Histogram};
@@ -31,6 +31,8 @@ pub struct Settings<'a> {
     pub stacks: Stacks,
     /// Bytes of the ring, a power of two of at least a page.
     pub ring_bytes: u32,
+    /// How soon the reader is woken.
+    pub wakes: Wakes,
 }
 
 /// The most pairs of thread and call that are counted apart; some 45 MB when all are used.
@@ -285,6 +287,7 @@ impl Session {
             ring_bytes: settings.ring_bytes,
             threads: settings.threads,
             stacks: settings.stacks,
+            wakes: settings.wakes,
             execs: [number_of("execve"), number_of("execveat")],
             restart: number_of("restart_syscall"),
             futex: number_of("futex"),
@@ -343,6 +346,36 @@ impl Session {
         self.filter.set(&process.to_ne_bytes(), &value.to_ne_bytes())
     }
 
+    /// Notes that a thread is in the call `number` since before it was watched, from `now_ns` of the monotonic clock on, so that its end
+    /// is told. `queued_ns` is how long it has waited for CPUs in its life. What the kernel knows of the thread by itself stays.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`: `EEXIST` when the thread has made a call since it is watched.
+    pub fn adopt(
+        &self,
+        thread_descriptor: BorrowedFd<'_>,
+        [thread, process]: [u32; 2],
+        number: u32,
+        [now_ns, queued_ns]: [u64; 2],
+    ) -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+        let mut value = vec![0; usize::try_from(thread::SIZE).unwrap_or(0)];
+        let mut put = |offset: i16, bytes: &[u8]| {
+            let at = usize::try_from(offset).unwrap_or(usize::MAX);
+            if let Some(room) = value.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len())) {
+                room.copy_from_slice(bytes);
+            }
+        };
+        put(thread::START, &now_ns.to_ne_bytes());
+        put(thread::DELAY, &queued_ns.to_ne_bytes());
+        put(thread::NUMBER, &number.to_ne_bytes());
+        put(thread::STATE, &thread::INSIDE.to_ne_bytes());
+        put(thread::THREAD, &thread.to_ne_bytes());
+        put(thread::PROCESS, &process.to_ne_bytes());
+        self.threads.add(&thread_descriptor.as_raw_fd().to_ne_bytes(), &value)
+    }
+
     /// Watches a process no more; what it started meanwhile is still watched.
     ///
     /// # Errors
@@ -370,6 +403,12 @@ impl Session {
                 each(record);
             }
         })
+    }
+
+    /// Says whether all records have been taken, those too that are being written.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.ring.is_empty()
     }
 
     /// Takes the programs off: nothing is counted any more. What was counted can still be read.
@@ -489,6 +528,17 @@ impl AsFd for Session {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }
+}
+
+/// Returns a descriptor of a thread, by which the kernel finds what is kept of it; none if it has ended.
+#[must_use]
+pub fn descriptor(thread: u32) -> Option<OwnedFd> {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    /// `PIDFD_THREAD`; kernels before 6.9 know descriptors of processes only.
+    const OF_THREAD: u32 = 0o200;
+    let pid = i32::try_from(thread).ok().and_then(Pid::from_raw)?;
+    let of_thread = pidfd_open(pid, PidfdFlags::from_bits_retain(OF_THREAD));
+    of_thread.or_else(|_| pidfd_open(pid, PidfdFlags::empty())).ok()
 }
 
 /// The calls that a thread has totals of.

@@ -2,7 +2,7 @@
 
 use super::record::CallRecord;
 use crate::trace::call::TargetId;
-use crate::trace::kernel::call_name;
+use crate::trace::kernel::runs_program;
 use crate::trace::place::{Made, Places, Recorded};
 use crate::trace::recorder::Recorder;
 use crate::trace::recording::Target;
@@ -13,7 +13,7 @@ pub(in crate::trace) fn recorded(
     places: &mut Places,
     recorder: &mut Recorder,
 ) -> Option<TargetId> {
-    if call.result == 0 && matches!(call_name(call.number), Some("execve" | "execveat")) {
+    if call.result == 0 && runs_program(call.number) {
         // The memory that its path was in is gone; the record of the new program says what it is.
         let path = recorder.process(call.process).executable.clone();
         return recorder.target(Target::File { path, mount: None });

@@ -12,9 +12,9 @@ use session::clock::{Clock, SystemClock};
 use super::super::peek::{Glance, look};
 use super::super::{Choice, Options, Stacks, Until, procfs};
 use super::record::{CallRecord, Record};
-use super::session::{Seen, Session, Standing};
+use super::session::{Seen, Session, Standing, descriptor};
 use crate::trace::call::{Call, Outcome, StackId};
-use crate::trace::kernel::call_name;
+use crate::trace::kernel::{call_name, runs_program};
 use crate::trace::place::{Made, Places};
 use crate::trace::recorder::Recorder;
 use crate::trace::recording::{Backend, Exit, Recording};
@@ -264,15 +264,7 @@ struct Running {
 
 /// Returns what is known of the call that a thread is in.
 fn standing(session: &Session, thread: u32) -> Standing {
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
-    /// `PIDFD_THREAD`; kernels before 6.9 know descriptors of processes only.
-    const OF_THREAD: u32 = 0o200;
-    let pid = i32::try_from(thread).ok().and_then(Pid::from_raw);
-    let descriptor = pid.and_then(|pid| {
-        let of_thread = pidfd_open(pid, PidfdFlags::from_bits_retain(OF_THREAD));
-        of_thread.or_else(|_| pidfd_open(pid, PidfdFlags::empty())).ok()
-    });
-    descriptor.map_or(Standing::Outside, |descriptor| session.standing(descriptor.as_fd()))
+    descriptor(thread).map_or(Standing::Outside, |descriptor| session.standing(descriptor.as_fd()))
 }
 
 /// Reads a status as of `wait(2)`.
@@ -298,6 +290,8 @@ impl Sight {
             born.start_ns = at_ns;
             born.executable = executable;
             born.command = command;
+            // It may be gone, or run another program, before we could ask what it has mapped.
+            self.unwinder.inherit(parent, process);
             self.alive.insert(process, Looked::No);
         }
         self.recorder.thread(thread, process, at_ns);
@@ -384,7 +378,8 @@ impl Sight {
 
     fn running(&mut self, running: Running, start_ns: u64, wall_ns: u64) {
         let Running { process, thread, number, seen } = running;
-        let wants = self.stacks != Stacks::None && self.recorder.is_slow(wall_ns);
+        let wants =
+            self.stacks != Stacks::None && self.recorder.is_slow(wall_ns) && !runs_program(number);
         let (unwinder, recorder) = (&mut self.unwinder, &mut self.recorder);
         let stack = seen
             .filter(|_| wants)

@@ -23,6 +23,7 @@ use self::sampler::{Block, Found, Sampler, Scope, Witness};
 use super::{Choice, Options, Outcome, Rest, Stacks, Subject, TraceError, Until, procfs};
 use crate::trace::call::{self, Call};
 use crate::trace::calls::Set;
+use crate::trace::kernel::runs_program;
 use crate::trace::place::{Made, Places};
 use crate::trace::recorder::Recorder;
 use crate::trace::recording::{Backend, Exit};
@@ -194,8 +195,9 @@ impl Witness for Eye<'_> {
         let Eye { unwinder, recorder, places, stacks, .. } = self;
         let Block { process, thread, glance, .. } = *block;
         let registers = Registers::new(glance.ip, glance.sp);
-        let stack =
-            (*stacks != Stacks::None).then(|| unwinder.capture(process, &registers, recorder));
+        // Of a call that runs another program the stack may be the new one's already.
+        let wants = *stacks != Stacks::None && !runs_program(glance.number);
+        let stack = wants.then(|| unwinder.capture(process, &registers, recorder));
         let made = Made {
             process,
             thread,

@@ -17,6 +17,7 @@ pub struct Pace {
     cost: Duration,
     rested: Duration,
     rounds: u32,
+    longest: u32,
 }
 
 fn cpu_time() -> Duration {
@@ -28,10 +29,11 @@ fn cpu_time() -> Duration {
 /// The longest rest, in periods: a stack that was dear to collect must not hide what comes next.
 const LONGEST: u32 = 8;
 
-/// Returns how long to rest after a round of `cost`, to use no more than the share `budget` and to come every `period`.
-fn rest_after(cost: Duration, period: Duration, budget: f64) -> Duration {
+/// Returns how long to rest after a round of `cost`, to use no more than the share `budget` and to come every `period`,
+/// but no longer than `longest` periods.
+fn rest_after(cost: Duration, period: Duration, budget: f64, longest: u32) -> Duration {
     let needed = cost.mul_f64((1.0 / budget.clamp(0.0001, 1.0) - 1.0).max(0.0));
-    needed.clamp(period, period * LONGEST)
+    needed.clamp(period, period * longest)
 }
 
 impl Pace {
@@ -39,7 +41,21 @@ impl Pace {
     #[must_use]
     pub fn new(period: Duration, budget: f64) -> Pace {
         let used = cpu_time();
-        Pace { period, budget, used, cost: Duration::ZERO, rested: Duration::ZERO, rounds: 0 }
+        Pace {
+            period,
+            budget,
+            used,
+            cost: Duration::ZERO,
+            rested: Duration::ZERO,
+            rounds: 0,
+            longest: LONGEST,
+        }
+    }
+
+    /// Rests for no more than so many periods, whatever share of a CPU that takes.
+    #[must_use]
+    pub fn at_most(self, longest: u32) -> Pace {
+        Pace { longest, ..self }
     }
 
     /// Waits until the next round is due.
@@ -52,7 +68,7 @@ impl Pace {
         let cost = used.saturating_sub(self.used);
         // What one round costs changes little; a stack that was collected is not held against the next rounds for long.
         self.cost = (self.cost * 7 + cost) / 8;
-        let rest = rest_after(self.cost, self.period, self.budget);
+        let rest = rest_after(self.cost, self.period, self.budget, self.longest);
         let time = Timespec {
             tv_sec: i64::try_from(rest.as_secs()).unwrap_or(1),
             tv_nsec: rest.subsec_nanos().into(),
@@ -82,8 +98,8 @@ mod tests {
     #[test]
     fn a_dear_round_is_followed_by_a_long_rest() {
         let [micro, milli] = [Duration::from_micros(1), Duration::from_millis(1)];
-        assert_eq!(rest_after(2 * micro, milli, 0.01), milli);
-        assert_eq!(rest_after(50 * micro, milli, 0.01), 4950 * micro);
-        assert_eq!(rest_after(Duration::from_secs(9), milli, 0.01), 8 * milli);
+        assert_eq!(rest_after(2 * micro, milli, 0.01, 8), milli);
+        assert_eq!(rest_after(50 * micro, milli, 0.01, 8), 4950 * micro);
+        assert_eq!(rest_after(Duration::from_secs(9), milli, 0.01, 8), 8 * milli);
     }
 }

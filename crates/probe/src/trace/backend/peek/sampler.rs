@@ -230,6 +230,16 @@ impl Sampler {
         witness.lost(gone.process, thread);
     }
 
+    /// Ends the looking: tells of what was stayed in until now, and of the end of all threads.
+    pub fn end(&mut self, witness: &mut impl Witness) {
+        let threads: Vec<u32> = self.threads.keys().copied().collect();
+        for thread in threads {
+            self.drop_thread(thread, witness);
+        }
+        self.firsts.clear();
+        self.others.clear();
+    }
+
     fn look_at(&mut self, id: u32, now: &impl Fn() -> u64, witness: &mut impl Witness) {
         let Some(thread) = self.threads.get_mut(&id) else { return };
         let glance = match thread.files.call() {

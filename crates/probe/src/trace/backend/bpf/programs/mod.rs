@@ -51,6 +51,15 @@ pub enum Threads {
     First,
 }
 
+/// How soon the reader of the ring is woken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Wakes {
+    /// For each call that is told.
+    Each,
+    /// At most once in a millisecond: many calls may be told.
+    Paced,
+}
+
 /// Whether slow calls come with a copy of the stack.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stacks {
@@ -75,6 +84,8 @@ pub struct Plan {
     pub threads: Threads,
     /// Whether slow calls come with a copy of the stack.
     pub stacks: Stacks,
+    /// How soon the reader is woken.
+    pub wakes: Wakes,
     /// Numbers of `execve` and `execveat`.
     pub execs: [i32; 2],
     /// The number of `restart_syscall`.

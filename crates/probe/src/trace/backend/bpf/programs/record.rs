@@ -3,7 +3,7 @@
 use super::super::assembler::{Assembler, Helper, Operation, Register, Size, When};
 use super::super::layout::{CALLS, record, shared, table, thread};
 use super::account::Source;
-use super::{Label, Plan, Stacks, frame, registers};
+use super::{Label, Plan, Stacks, Wakes, frame, registers};
 
 use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
@@ -163,13 +163,15 @@ impl Plan {
         p.store(Size::Word, R7, record::FLAGS, R1).place(done);
     }
 
-    /// Sends `R8` bytes of the record in `R7`, and wakes the reader if it has rested.
+    /// Sends `R8` bytes of the record in `R7`, and wakes the reader if it has rested or is to hear of each.
     pub(super) fn write_send(&self, p: &mut Assembler, lost: i16) {
         let (send, sent) = (p.label(), p.label());
         p.call(Helper::Clock).set_array(R1, self.maps.words);
         p.load(Size::Long, R2, R1, shared::WOKEN).set(R3, R0);
         p.calculate(Operation::Subtract, R3, R2).set(R4, QUIETLY);
-        p.jump_if(R3, When::Below, REST_NS, send);
+        if self.wakes == Wakes::Paced {
+            p.jump_if(R3, When::Below, REST_NS, send);
+        }
         p.store(Size::Long, R1, shared::WOKEN, R0).set(R4, WAKING).place(send);
         p.set_map(R1, self.maps.ring).set(R2, R7).set(R3, R8).call(Helper::RingOutput);
         p.jump_if(R0, When::Equal, 0, sent);
