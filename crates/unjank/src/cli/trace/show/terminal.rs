@@ -1,6 +1,7 @@
 //! The terminal while a report is browsed: taken over, read, and given back however it ends.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +14,7 @@ use probe::report::paint::Paint;
 use probe::trace::report::schema::Report;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -54,7 +55,18 @@ impl Screen {
     ///
     /// The terminal cannot be read or written any more; it is given back as far as it is there.
     pub(super) fn browse(self, report: &Report, paint: Paint) -> io::Result<()> {
-        let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        let shown = self.show(report, paint);
+        if shown.is_err() && is_gone() {
+            // Whether this error or the signal is noticed first, the end is the same.
+            end(&self.writing, hung_up());
+        }
+        shown
+    }
+
+    fn show(&self, report: &Report, paint: Paint) -> io::Result<()> {
+        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        // Where it cannot show the cursor, its end says so on stderr, and panics where that is gone, too; `leave` does it.
+        let mut terminal = ManuallyDrop::new(terminal);
         let mut browser = Browser::new(report, paint);
         loop {
             {
@@ -108,13 +120,25 @@ impl Screen {
             let mut ends = [PollFd::new(&stdout, PollFlags::empty())];
             loop {
                 match poll(&mut ends, None) {
-                    Ok(_) => end(&writing, 128 + SignalKind::hangup().as_raw_value()),
+                    Ok(_) => end(&writing, hung_up()),
                     Err(Errno::INTR) => (),
                     Err(_) => return,
                 }
             }
         });
     }
+}
+
+/// Returns the exit status of a program whose terminal has gone away.
+fn hung_up() -> i32 {
+    128 + SignalKind::hangup().as_raw_value()
+}
+
+/// Returns whether the terminal has gone away.
+fn is_gone() -> bool {
+    let stdout = io::stdout();
+    let mut ends = [PollFd::new(&stdout, PollFlags::empty())];
+    poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
 /// Gives the terminal back and ends the program.
