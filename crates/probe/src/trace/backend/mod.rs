@@ -176,6 +176,10 @@ pub fn choose(options: &Options) -> Choice {
         return Choice { backend, reason: "It was asked for.".to_owned() };
     }
     match options.subject {
+        Subject::Run(_) if bpf::is_allowed() => Choice {
+            backend: Backend::Bpf,
+            reason: "Programs in the kernel see every call and stop none.".to_owned(),
+        },
         Subject::Run(_) => Choice {
             backend: Backend::Seccomp,
             reason: "A filter stops only the chosen calls, and needs no privileges.".to_owned(),
