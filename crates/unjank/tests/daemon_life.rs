@@ -105,11 +105,15 @@ fn idleness_costs_nothing() {
         let mut signals = client.subscribe(USER, "/").unwrap();
         // What follows a change is done before the next call is answered.
         client.ping().unwrap();
-        let before = service.cpu();
-        let heard = client.next_signal(&mut signals, Some(Duration::from_secs(3)));
-        let used = service.cpu() - before;
-        assert_eq!(heard, None);
-        assert!(used < Duration::from_millis(10), "{used:?} in 3 s of idleness");
+        // On a machine that is busy otherwise a wake-up of the kernel's may be charged to it once, but not three times.
+        let used = (0..3).map(|_| {
+            let before = service.cpu();
+            let heard = client.next_signal(&mut signals, Some(Duration::from_secs(3)));
+            assert_eq!(heard, None);
+            service.cpu() - before
+        });
+        let least = used.take_while(|used| *used >= Duration::from_millis(10)).count();
+        assert!(least < 3, "over 10 ms in each 3 s of idleness");
     });
 }
 
