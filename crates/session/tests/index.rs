@@ -324,3 +324,23 @@ fn a_damaged_index_is_made_again() {
         assert!(matches!(done, Done::Made { opened: 1, .. }));
     }
 }
+
+#[test]
+fn an_index_on_the_systems_one_is_the_same_as_one_from_nothing() {
+    let machine = Machine::new();
+    machine.plugin("kf5/one.so", 1);
+    machine.app("a.desktop", "MimeType=text/plain;\n");
+    let list = machine.root.path().join("share/applications/mimeinfo.cache");
+    fs::write(list, "[MIME Cache]\ntext/plain=a.desktop;\n").unwrap();
+    let system = machine.location().sources().clone();
+    let base = Index::from_bytes(build(&system, None, Look::Files).unwrap().image).unwrap();
+    // A user's directories come before the system's, which moves those on; a root inside of another changes namespaces.
+    let mut user = system.clone();
+    user.places.data_home = Some(machine.root.path().join("home"));
+    user.plugin_roots.insert(0, machine.root.path().join("plugins/kf5"));
+    let on_base = build(&user, Some(&base), Look::Directories).unwrap();
+    assert_eq!(on_base.image, build(&user, None, Look::Files).unwrap().image);
+    let index = Index::from_bytes(on_base.image).unwrap();
+    let openers = Openers::new(&index, &user.places.path);
+    assert_eq!(openers.default_for("text/plain").unwrap().1.id, "a.desktop");
+}

@@ -182,7 +182,10 @@ impl Gathering<'_> {
         if !identity.is_there() {
             return;
         }
-        if self.look == Look::Directories && self.old.inputs.get(&*path) == Some(&identity) {
+        if self.look == Look::Directories
+            && self.old.inputs.get(&*path) == Some(&identity)
+            && self.can_keep(kind, &path, below, level)
+        {
             self.keep(kind, &path, level);
             for directory in self.old.below.get(&*path).into_iter().flatten() {
                 if let Some(name) = directory.file_name().filter(|_| is_directory(directory)) {
@@ -205,6 +208,16 @@ impl Gathering<'_> {
                 self.file(kind, entry.path(), name, level);
             }
         }
+    }
+
+    /// Says whether the old records of a directory are what would be made of its files now: the index that we begin with may be one of other directories, in which this one had another place.
+    fn can_keep(&self, kind: Kind, directory: &Path, below: &Path, level: u32) -> bool {
+        let records = self.old.in_directory.get(directory).into_iter().flatten();
+        records.filter(|(known, _)| *known == kind).all(|(_, record)| {
+            let file = record.path().and_then(Path::file_name);
+            let name = file.and_then(|file| name_of(kind, below, &below.join(file)));
+            name.is_some_and(|name| is_at(kind, *record, &name, level))
+        })
     }
 
     /// Takes over the records of a directory that did not change.
@@ -233,10 +246,21 @@ impl Gathering<'_> {
             return;
         }
         let identity = Identity::of(&path);
-        let known =
-            self.old.records.get(&*path).filter(|record| record.identity() == Some(identity));
+        let known = self.old.records.get(&*path).filter(|record| {
+            record.identity() == Some(identity) && is_at(kind, **record, &name, level)
+        });
         let record = known.map(|record| Cow::Borrowed(record.as_bytes()));
         self.items.push(Item { kind, path, name, level, identity, record, fault: None });
+    }
+}
+
+/// Says whether a record has this name and this place among the directories.
+fn is_at(kind: Kind, record: Record<'_>, name: &str, level: u32) -> bool {
+    match kind {
+        Kind::Plugin => record.text(plugin::NAMESPACE) == Some(name),
+        Kind::App => {
+            record.text(app::ID) == Some(name) && record.whole(app::LEVEL) == Some(level.into())
+        }
     }
 }
 

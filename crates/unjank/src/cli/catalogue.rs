@@ -24,18 +24,23 @@ pub(super) const SYSTEM: &str = "/var/cache/unjank";
 /// What all questions have in common.
 #[derive(Debug, Args)]
 pub(super) struct Question {
-    /// Only those that match, for example "'text/plain' in MimeTypes" (docs/index.md).
-    #[arg(long = "where", value_name = "CONSTRAINT", value_parser = Constraint::parse)]
-    constraint: Option<Constraint>,
-    /// Print one JSON document.
-    #[arg(long)]
-    pub(super) json: bool,
     /// Texts in this language, for example de_DE; this session's if it is not given.
     #[arg(long, value_name = "LOCALE")]
     locale: Option<String>,
     /// What to do with an index that is out of date.
     #[arg(long, value_name = "WHAT", default_value = "refresh")]
     stale: Stale,
+}
+
+/// How what was found is chosen and printed.
+#[derive(Debug, Args)]
+pub(super) struct Selection {
+    /// Only those that match, for example "'text/plain' in MimeTypes" (docs/index.md).
+    #[arg(long = "where", value_name = "CONSTRAINT", value_parser = Constraint::parse)]
+    constraint: Option<Constraint>,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// What to do with an index that is out of date.
@@ -64,7 +69,7 @@ fn below_home(name: &str, fallback: &str) -> Option<PathBuf> {
 }
 
 /// Returns where applications and associations are, from the environment.
-pub(super) fn places() -> Places {
+fn places() -> Places {
     let desktops = variable("XDG_CURRENT_DESKTOP").unwrap_or_default();
     let desktops = desktops.to_string_lossy().to_lowercase();
     Places {
@@ -127,7 +132,9 @@ impl Question {
             _ => refresh(location, Look::Directories).map(|(index, _)| index),
         }
     }
+}
 
+impl Selection {
     /// Keeps the records that match the constraint.
     pub(super) fn matching<'a>(&self, records: Vec<Record<'a>>) -> Vec<Record<'a>> {
         let Some(constraint) = &self.constraint else { return records };

@@ -8,12 +8,13 @@ use serde_json::{Value as Json, json};
 use session::apps::associations::{Reason, Step, Verdict as Fate};
 use session::apps::choose;
 use session::apps::installed::Usable;
+use session::apps::place::Places;
 use session::index::Index;
 use session::index::layout::AppKey;
 use session::index::opener::Openers;
 use session::index::record::Record;
 
-use super::catalogue::{self, Question};
+use super::catalogue::{self, Question, Selection};
 use crate::error::{Error, Kind, Verdict};
 
 /// Find applications, and say which of them opens what and why.
@@ -32,6 +33,8 @@ enum Command {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
+        selection: Selection,
+        #[command(flatten)]
         question: Question,
     },
     /// Find applications by identifier, name, keyword, category, program or bus name.
@@ -40,6 +43,8 @@ enum Command {
     Find {
         /// A word; letters may be small or capital.
         word: String,
+        #[command(flatten)]
+        selection: Selection,
         #[command(flatten)]
         question: Question,
     },
@@ -55,6 +60,8 @@ enum Command {
         /// A MIME type, or a scheme as x-scheme-handler/https.
         mime_type: String,
         #[command(flatten)]
+        selection: Selection,
+        #[command(flatten)]
         question: Question,
     },
     /// Print the application that opens each MIME type.
@@ -62,6 +69,9 @@ enum Command {
         /// MIME types.
         #[arg(required = true)]
         mime_types: Vec<String>,
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         question: Question,
     },
@@ -81,6 +91,9 @@ enum Command {
     Explain {
         /// A MIME type.
         mime_type: String,
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         question: Question,
     },
@@ -119,20 +132,28 @@ impl Command {
         let index = question.index(&location)?;
         let openers = Openers::new(&index, &location.sources().places.path);
         match self {
-            Command::List { all: true, .. } => print(out, question, index.apps().collect()),
-            Command::List { .. } => {
+            Command::List { all: true, selection, .. } => {
+                print(out, selection, index.apps().collect())
+            }
+            Command::List { selection, .. } => {
                 let shown = |app: &Record<'_>| !app.is_true("NoDisplay") && is_used(&openers, *app);
-                print(out, question, index.apps().filter(shown).collect())
+                print(out, selection, index.apps().filter(shown).collect())
             }
-            Command::Find { word, .. } => print(out, question, find(&index, &openers, word)),
+            Command::Find { word, selection, .. } => {
+                print(out, selection, find(&index, &openers, word))
+            }
             Command::Show { app, .. } => show(out, &index, app),
-            Command::For { mime_type, .. } => print(out, question, openers.all_for(mime_type)),
-            Command::Default { mime_types, .. } => {
-                print_defaults(out, question, &openers, mime_types)
+            Command::For { mime_type, selection, .. } => {
+                print(out, selection, openers.all_for(mime_type))
             }
-            Command::SetDefault { app, mime_types, .. } => set_default(&openers, app, mime_types),
-            Command::Explain { mime_type, .. } => {
-                explain(out, question, &index, &openers, mime_type)
+            Command::Default { mime_types, json, .. } => {
+                print_defaults(out, *json, &openers, mime_types)
+            }
+            Command::SetDefault { app, mime_types, .. } => {
+                set_default(&openers, &location.sources().places, app, mime_types)
+            }
+            Command::Explain { mime_type, json, .. } => {
+                explain(out, *json, &index, &openers, mime_type)
             }
         }
     }
@@ -176,11 +197,11 @@ fn find<'a>(index: &'a Index, openers: &Openers<'a>, word: &str) -> Vec<Record<'
 
 fn print(
     out: &mut dyn Write,
-    question: &Question,
+    selection: &Selection,
     records: Vec<Record<'_>>,
 ) -> Result<Verdict, Error> {
-    let records = question.matching(records);
-    if question.json {
+    let records = selection.matching(records);
+    if selection.json {
         let apps: Vec<Json> = records.iter().map(|record| catalogue::to_json(*record)).collect();
         catalogue::print_json(out, &json!({ "version": 1, "applications": apps }))?;
     } else if !records.is_empty() {
@@ -212,7 +233,7 @@ fn show(out: &mut dyn Write, index: &Index, app: &str) -> Result<Verdict, Error>
 
 fn print_defaults(
     out: &mut dyn Write,
-    question: &Question,
+    as_json: bool,
     openers: &Openers<'_>,
     mime_types: &[String],
 ) -> Result<Verdict, Error> {
@@ -220,7 +241,7 @@ fn print_defaults(
         .iter()
         .map(|mime_type| (&**mime_type, openers.default_for(mime_type).map(|(_, claim)| claim.id)))
         .collect();
-    if question.json {
+    if as_json {
         let defaults: serde_json::Map<String, Json> =
             found.iter().map(|(mime_type, id)| ((*mime_type).to_owned(), json!(id))).collect();
         catalogue::print_json(out, &json!({ "version": 1, "defaults": defaults }))?;
@@ -238,7 +259,12 @@ fn print_defaults(
 }
 
 /// Writes the choice into the user's `mimeapps.list`.
-fn set_default(openers: &Openers<'_>, app: &str, mime_types: &[String]) -> Result<Verdict, Error> {
+fn set_default(
+    openers: &Openers<'_>,
+    places: &Places,
+    app: &str,
+    mime_types: &[String],
+) -> Result<Verdict, Error> {
     let id = with_ending(app);
     if openers.app(&id).is_none() {
         return Err(Error::new(Kind::User, format!("make {id} a default"))
@@ -250,7 +276,7 @@ fn set_default(openers: &Openers<'_>, app: &str, mime_types: &[String]) -> Resul
         return Err(Error::new(Kind::User, format!("make {id} a default"))
             .because(io::Error::other(format!("{wrong:?} is no MIME type"))));
     }
-    let path = catalogue::places().user_choices().ok_or_else(|| {
+    let path = places.user_choices().ok_or_else(|| {
         Error::new(Kind::Config, "find mimeapps.list")
             .because(io::Error::other("neither XDG_CONFIG_HOME nor HOME is set"))
     })?;
@@ -272,7 +298,7 @@ fn set_default(openers: &Openers<'_>, app: &str, mime_types: &[String]) -> Resul
 /// Says what decides, then everything that was considered.
 fn explain<'a>(
     out: &mut dyn Write,
-    question: &Question,
+    as_json: bool,
     index: &'a Index,
     openers: &Openers<'a>,
     mime_type: &str,
@@ -287,7 +313,7 @@ fn explain<'a>(
     let of = |step: &Step<'_>| lineage.get(step.of).copied().unwrap_or_default();
     let decided = steps.iter().find(|step| step.verdict == Fate::Chosen);
     let verdict = if decided.is_some() { Verdict::Yes } else { Verdict::No };
-    if question.json {
+    if as_json {
         let steps: Vec<Json> = steps.iter().map(|step| {
             let (file, line) = place(step);
             json!({ "type": of(step), "application": step.claim.id, "says": says(step.claim.reason), "file": file, "line": line, "verdict": fate(step.verdict) })

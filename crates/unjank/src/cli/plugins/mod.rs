@@ -14,7 +14,7 @@ use session::index::record::Record;
 use session::index::refresh::{Done, Location};
 use session::plugins::metadata;
 
-use super::catalogue::{self, Question};
+use super::catalogue::{self, Question, Selection};
 use crate::error::{Error, Kind, Verdict};
 
 /// Find plugins of Qt and KDE without opening them.
@@ -32,6 +32,8 @@ enum Command {
     /// List all plugins.
     List {
         #[command(flatten)]
+        selection: Selection,
+        #[command(flatten)]
         question: Question,
     },
     /// Find plugins by what they are for.
@@ -40,6 +42,8 @@ enum Command {
     Find {
         #[command(flatten)]
         by: By,
+        #[command(flatten)]
+        selection: Selection,
         #[command(flatten)]
         question: Question,
     },
@@ -56,11 +60,14 @@ enum Command {
         #[arg(long)]
         full: bool,
         /// Say whether it is current and change nothing: exits with 1 if it is not.
-        #[arg(long, conflicts_with = "full")]
+        #[arg(long, conflicts_with_all = ["full", "json"])]
         check: bool,
         /// Make the index for all users in this directory, for package managers.
         #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = catalogue::SYSTEM)]
         system: Option<PathBuf>,
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         question: Question,
     },
@@ -123,16 +130,16 @@ impl Plugins {
     pub(crate) fn run(self) -> Result<Verdict, Error> {
         let mut out = BufWriter::new(io::stdout().lock());
         let verdict = match self.command {
-            Command::List { question } => {
+            Command::List { selection, question } => {
                 let index = question.index(&question.location()?)?;
-                print(&mut out, &question, index.plugins().collect())
+                print(&mut out, &selection, index.plugins().collect())
             }
-            Command::Find { by, question } => {
+            Command::Find { by, selection, question } => {
                 let index = question.index(&question.location()?)?;
-                print(&mut out, &question, by.find(&index))
+                print(&mut out, &selection, by.find(&index))
             }
             Command::Show { plugin, question } => show(&mut out, &question, &plugin),
-            Command::Index { full, check, system, question } => {
+            Command::Index { full, check, system, json, question } => {
                 let location = question.location()?;
                 let location = match system {
                     Some(directory) => {
@@ -143,12 +150,7 @@ impl Plugins {
                 if check {
                     return check_index(&mut out, &location);
                 }
-                make(
-                    &mut out,
-                    &location,
-                    if full { Look::Files } else { Look::Directories },
-                    question.json,
-                )
+                make(&mut out, &location, if full { Look::Files } else { Look::Directories }, json)
             }
         }?;
         out.flush()?;
@@ -159,11 +161,11 @@ impl Plugins {
 /// Prints plugins, a line each; no plugin is the answer no.
 fn print(
     out: &mut dyn Write,
-    question: &Question,
+    selection: &Selection,
     records: Vec<Record<'_>>,
 ) -> Result<Verdict, Error> {
-    let records = question.matching(records);
-    if question.json {
+    let records = selection.matching(records);
+    if selection.json {
         let plugins: Vec<Json> = records.iter().map(|record| catalogue::to_json(*record)).collect();
         catalogue::print_json(out, &json!({ "version": 1, "plugins": plugins }))?;
     } else if !records.is_empty() {
