@@ -10,4 +10,5 @@ pub mod listing;
 pub mod mime;
 pub mod mime_types;
 pub mod plugins;
+pub mod recents;
 pub mod settings;

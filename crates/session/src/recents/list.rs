@@ -1,0 +1,309 @@
+//! The state that a journal's records lead to: the entries, in the order in which they came, and what was forgotten.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::record::{Addition, Everything, Forgetting, Record};
+use super::{Application, Entry, Mark, Privacy, Salt, Timestamp, Uri};
+
+/// The folded records.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    /// By the order in which they came.
+    entries: BTreeMap<u64, Entry>,
+    places: HashMap<Uri, u64>,
+    /// When what was forgotten last.
+    forgotten: HashMap<Mark, Timestamp>,
+    /// When everything was.
+    cleared: Option<Timestamp>,
+    salt: Salt,
+    next: u64,
+}
+
+impl List {
+    /// Returns a list of nothing whose marks are made with `salt`.
+    #[must_use]
+    pub fn new(salt: Salt) -> List {
+        List { salt, ..List::default() }
+    }
+
+    /// Applies a record. Records count in the order of the journal, whatever their clocks said.
+    pub fn apply(&mut self, record: Record) {
+        match record {
+            Record::Add(addition) => self.add(addition),
+            Record::Put(entry) => self.put(entry),
+            Record::Forget(forgetting) => self.forget(&forgetting),
+            Record::Salt(salt) => self.salt = salt,
+        }
+    }
+
+    /// Returns the entry of a document.
+    #[must_use]
+    pub fn get(&self, uri: &Uri) -> Option<&Entry> {
+        self.entries.get(self.places.get(uri)?)
+    }
+
+    /// Returns the entries in the order in which they came.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.entries.values()
+    }
+
+    /// Returns how many entries there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Tells whether there is no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns when a document was forgotten, if it was and has not been added since.
+    #[must_use]
+    pub fn forgotten(&self, uri: &Uri) -> Option<Timestamp> {
+        if self.places.contains_key(uri) {
+            return None;
+        }
+        let alone = match self.forgotten.is_empty() {
+            true => None,
+            false => self.forgotten.get(&self.salt.mark(uri)).copied(),
+        };
+        alone.max(self.cleared)
+    }
+
+    /// Returns the record by which these documents are forgotten.
+    #[must_use]
+    pub fn forgetting<'a>(
+        &self,
+        uris: impl IntoIterator<Item = &'a Uri>,
+        at: Timestamp,
+    ) -> Forgetting {
+        let marks = uris.into_iter().map(|uri| self.salt.mark(uri)).collect();
+        Forgetting { marks, everything: Everything::Stays, at }
+    }
+
+    /// Returns the salt of the marks.
+    #[must_use]
+    pub fn salt(&self) -> Salt {
+        self.salt
+    }
+
+    /// Returns the fewest records that lead to this list. What was forgotten before `since` is left out: no program
+    /// remembers it any more.
+    #[must_use]
+    pub fn records(&self, since: Timestamp) -> Vec<Record> {
+        let mut records = vec![Record::Salt(self.salt)];
+        if let Some(at) = self.cleared.filter(|at| *at >= since) {
+            let everything = Everything::Goes;
+            records.push(Record::Forget(Forgetting { marks: Vec::new(), everything, at }));
+        }
+        let mut by_time = BTreeMap::<Timestamp, Vec<Mark>>::new();
+        for (mark, at) in self.forgotten.iter().filter(|(_, at)| **at >= since) {
+            by_time.entry(*at).or_default().push(*mark);
+        }
+        for (at, mut marks) in by_time {
+            // In the order of the hashes, which says nothing of the order in which they were forgotten.
+            marks.sort_unstable();
+            let everything = Everything::Stays;
+            records.push(Record::Forget(Forgetting { marks, everything, at }));
+        }
+        records.extend(self.iter().cloned().map(Record::Put));
+        records
+    }
+
+    fn add(&mut self, addition: Addition) {
+        let Addition { uri, mime, groups, privacy, application, exec, at } = addition;
+        let entry = self.entry(&uri, at);
+        entry.mime = mime.or(entry.mime.take());
+        extend(&mut entry.groups, groups);
+        entry.privacy = privacy;
+        entry.modified = entry.modified.max(at);
+        entry.visited = entry.visited.max(at);
+        match entry.applications.iter_mut().find(|known| known.name == application) {
+            Some(known) => {
+                known.count = known.count.saturating_add(1);
+                known.modified = known.modified.max(at);
+                known.exec = exec;
+            }
+            None => entry.applications.push(Application {
+                name: application,
+                exec,
+                count: 1,
+                modified: at,
+            }),
+        }
+    }
+
+    fn put(&mut self, other: Entry) {
+        let entry = self.entry(&other.uri, other.added);
+        let is_later = other.modified >= entry.modified;
+        let later = |ours: Option<String>, theirs: Option<String>| {
+            if is_later { theirs.or(ours) } else { ours.or(theirs) }
+        };
+        entry.mime = later(entry.mime.take(), other.mime);
+        entry.title = later(entry.title.take(), other.title);
+        entry.description = later(entry.description.take(), other.description);
+        if is_later {
+            entry.privacy = other.privacy;
+        }
+        extend(&mut entry.groups, other.groups);
+        entry.added = entry.added.min(other.added);
+        entry.modified = entry.modified.max(other.modified);
+        entry.visited = entry.visited.max(other.visited);
+        for application in other.applications {
+            match entry.applications.iter_mut().find(|known| known.name == application.name) {
+                Some(known) => {
+                    known.count = known.count.max(application.count);
+                    if application.modified >= known.modified {
+                        known.modified = application.modified;
+                        known.exec = application.exec;
+                    }
+                }
+                None => entry.applications.push(application),
+            }
+        }
+    }
+
+    fn forget(&mut self, forgetting: &Forgetting) {
+        if forgetting.everything == Everything::Goes {
+            self.entries.clear();
+            self.places.clear();
+            self.forgotten.clear();
+            self.cleared = self.cleared.max(Some(forgetting.at));
+            return;
+        }
+        for mark in &forgetting.marks {
+            let at = self.forgotten.entry(*mark).or_insert(forgetting.at);
+            *at = forgetting.at.max(*at);
+        }
+        let marks: std::collections::HashSet<&Mark> = forgetting.marks.iter().collect();
+        if marks.is_empty() {
+            return;
+        }
+        let (salt, places) = (self.salt, &mut self.places);
+        self.entries.retain(|_, entry| {
+            let stays = !marks.contains(&salt.mark(&entry.uri));
+            if !stays {
+                places.remove(&entry.uri);
+            }
+            stays
+        });
+    }
+
+    /// Returns the entry of a document, a new one if there is none; what was forgotten of it is over.
+    fn entry(&mut self, uri: &Uri, added: Timestamp) -> &mut Entry {
+        let place = match self.places.get(uri) {
+            Some(place) => *place,
+            None => {
+                let place = self.next;
+                self.next += 1;
+                if !self.forgotten.is_empty() {
+                    self.forgotten.remove(&self.salt.mark(uri));
+                }
+                self.places.insert(uri.clone(), place);
+                place
+            }
+        };
+        self.entries.entry(place).or_insert_with(|| Entry {
+            uri: uri.clone(),
+            mime: None,
+            groups: Vec::new(),
+            title: None,
+            description: None,
+            privacy: Privacy::Public,
+            added,
+            modified: added,
+            visited: added,
+            applications: Vec::new(),
+        })
+    }
+}
+
+/// Adds the texts that are not there yet.
+fn extend(texts: &mut Vec<String>, more: Vec<String>) {
+    for text in more {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addition(name: &str, application: &str, at: i64) -> Record {
+        Record::Add(Addition {
+            uri: Uri::exact(name).unwrap(),
+            mime: None,
+            groups: vec!["g".into()],
+            privacy: Privacy::Public,
+            application: application.into(),
+            exec: "x %u".into(),
+            at: Timestamp(at),
+        })
+    }
+
+    fn uris(list: &List) -> Vec<&str> {
+        list.iter().map(|entry| entry.uri.as_str()).collect()
+    }
+
+    #[test]
+    fn a_document_that_is_opened_again_keeps_its_place_and_is_counted() {
+        let mut list = List::default();
+        for (name, program, at) in
+            [("a", "kate", 1), ("b", "kate", 2), ("a", "kate", 3), ("a", "vi", 4)]
+        {
+            list.apply(addition(name, program, at));
+        }
+        assert_eq!(uris(&list), ["a", "b"]);
+        let entry = list.get(&Uri::exact("a").unwrap()).unwrap();
+        assert_eq!((entry.added, entry.last_used()), (Timestamp(1), Timestamp(4)));
+        assert_eq!(entry.groups, ["g"]);
+        let counts: Vec<_> = entry.applications.iter().map(|a| (&*a.name, a.count)).collect();
+        assert_eq!(counts, [("kate", 2), ("vi", 1)]);
+    }
+
+    #[test]
+    fn what_is_forgotten_stays_so_until_it_is_added_again() {
+        let mut list = List::new(Salt([1; 16]));
+        list.apply(addition("a", "x", 1));
+        list.apply(addition("b", "x", 2));
+        let a = Uri::exact("a").unwrap();
+        let forgetting = list.forgetting([&a], Timestamp(3));
+        list.apply(Record::Forget(forgetting));
+        assert_eq!(uris(&list), ["b"]);
+        assert_eq!(list.forgotten(&a), Some(Timestamp(3)));
+        list.apply(addition("a", "x", 4));
+        assert_eq!(uris(&list), ["b", "a"]);
+        assert_eq!(list.forgotten(&a), None);
+        let everything = Everything::Goes;
+        let at = Timestamp(5);
+        list.apply(Record::Forget(Forgetting { marks: Vec::new(), everything, at }));
+        assert!(list.is_empty());
+        assert_eq!(list.forgotten(&a), Some(at));
+        assert_eq!(list.forgotten(&Uri::exact("never there").unwrap()), Some(at));
+    }
+
+    #[test]
+    fn the_fewest_records_lead_to_the_same_list() {
+        let mut list = List::new(Salt([1; 16]));
+        for number in 0..20 {
+            list.apply(addition(&format!("u{}", number % 7), "x", number));
+        }
+        let gone = Uri::exact("u3").unwrap();
+        let forgetting = list.forgetting([&gone], Timestamp(30));
+        list.apply(Record::Forget(forgetting));
+        let mut again = List::default();
+        for record in list.records(Timestamp(0)) {
+            // Twice is as good as once.
+            again.apply(record.clone());
+            again.apply(record);
+        }
+        assert!(again.iter().eq(list.iter()));
+        assert_eq!(again.forgotten(&gone), Some(Timestamp(30)));
+        assert_eq!(again.records(Timestamp(0)), list.records(Timestamp(0)));
+        assert_eq!(list.records(Timestamp(31)).len(), 1 + 6, "old marks are dropped");
+    }
+}

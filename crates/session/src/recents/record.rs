@@ -1,0 +1,307 @@
+//! What the journal holds, as bytes: CBOR (RFC 8949), an array a record, its kind first. Later versions put new fields behind.
+//!
+//! ```text
+//! [1, uri, mime, [group…], name, exec, private, at]                       Add
+//! [2, uri, mime, [group…], title, description, private, added, modified, visited, [[name, exec, count, modified]…]]   Put
+//! [3, marks, everything, at]                                              Forget
+//! [4, salt]                                                               Salt
+//! ```
+
+use minicbor::data::Type;
+use minicbor::decode::{Decoder, Error};
+use minicbor::encode::Encoder;
+
+use super::{Application, Entry, Mark, Privacy, Salt, Timestamp, Uri};
+
+/// The most groups, or applications, of one entry: what no sensible list reaches, and no damaged one exceeds.
+const MOST: usize = 1000;
+
+/// A document that a program opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addition {
+    /// Which document.
+    pub uri: Uri,
+    /// Its MIME type, if the program knows it.
+    pub mime: Option<String>,
+    /// What kinds of documents it belongs to.
+    pub groups: Vec<String>,
+    /// Whether only this program shall show it.
+    pub privacy: Privacy,
+    /// The name of the program: its desktop id.
+    pub application: String,
+    /// The command line that opens the document again, with `%u` or `%f` in its place.
+    pub exec: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Documents that are to be forgotten. It names nothing: whoever finds it learns nothing of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forgetting {
+    /// Which documents; none counts when `everything` is set.
+    pub marks: Vec<Mark>,
+    /// Whether all that the list holds goes.
+    pub everything: Everything,
+    /// When. What another program brings back must be later to stay.
+    pub at: Timestamp,
+}
+
+/// Whether all entries are meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Everything {
+    /// Only those that are marked.
+    #[default]
+    Stays,
+    /// All.
+    Goes,
+}
+
+/// A record of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A program opened a document.
+    Add(Addition),
+    /// An entry as another store has it: what is later or more in it counts. Doing it twice changes nothing.
+    Put(Entry),
+    /// Documents are to be forgotten.
+    Forget(Forgetting),
+    /// The salt of the marks of this journal.
+    Salt(Salt),
+}
+
+impl Record {
+    /// Returns the bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = Encoder::new(Vec::with_capacity(256));
+        // Writing into a vector does not fail.
+        let _ = match self {
+            Record::Add(addition) => write_add(&mut to, addition),
+            Record::Put(entry) => write_put(&mut to, entry),
+            Record::Forget(forgetting) => write_forget(&mut to, forgetting),
+            Record::Salt(salt) => to.array(2).and_then(|to| to.u8(4)?.bytes(&salt.0)).map(|_| ()),
+        };
+        to.into_writer()
+    }
+
+    /// Reads a record; `None` if it is damaged or of a kind that is not known here.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Record> {
+        let mut from = Decoder::new(bytes);
+        from.array().ok()??;
+        match from.u8().ok()? {
+            1 => read_add(&mut from).map(Record::Add),
+            2 => read_put(&mut from).map(Record::Put),
+            3 => read_forget(&mut from).map(Record::Forget),
+            4 => from.bytes().map(|bytes| <[u8; 16]>::try_from(bytes).map(Salt)).and_then(|salt| {
+                salt.map(Record::Salt).map_err(|_| Error::message("a salt has 16 bytes"))
+            }),
+            _ => return None,
+        }
+        .ok()
+    }
+}
+
+type Written = Result<(), minicbor::encode::Error<std::convert::Infallible>>;
+
+fn write_add(to: &mut Encoder<Vec<u8>>, addition: &Addition) -> Written {
+    to.array(8)?.u8(1)?.str(addition.uri.as_str())?;
+    write_optional(to, addition.mime.as_deref())?;
+    write_texts(to, &addition.groups)?;
+    to.str(&addition.application)?.str(&addition.exec)?;
+    to.bool(addition.privacy == Privacy::Private)?.i64(addition.at.0)?;
+    Ok(())
+}
+
+fn read_add(from: &mut Decoder<'_>) -> Result<Addition, Error> {
+    Ok(Addition {
+        uri: read_uri(from)?,
+        mime: read_optional(from)?,
+        groups: read_texts(from)?,
+        application: from.str()?.to_owned(),
+        exec: from.str()?.to_owned(),
+        privacy: read_privacy(from)?,
+        at: Timestamp(from.i64()?),
+    })
+}
+
+fn write_put(to: &mut Encoder<Vec<u8>>, entry: &Entry) -> Written {
+    to.array(11)?.u8(2)?.str(entry.uri.as_str())?;
+    write_optional(to, entry.mime.as_deref())?;
+    write_texts(to, &entry.groups)?;
+    write_optional(to, entry.title.as_deref())?;
+    write_optional(to, entry.description.as_deref())?;
+    to.bool(entry.privacy == Privacy::Private)?;
+    to.i64(entry.added.0)?.i64(entry.modified.0)?.i64(entry.visited.0)?;
+    to.array(entry.applications.len() as u64)?;
+    for application in &entry.applications {
+        to.array(4)?.str(&application.name)?.str(&application.exec)?;
+        to.u32(application.count)?.i64(application.modified.0)?;
+    }
+    Ok(())
+}
+
+fn read_put(from: &mut Decoder<'_>) -> Result<Entry, Error> {
+    Ok(Entry {
+        uri: read_uri(from)?,
+        mime: read_optional(from)?,
+        groups: read_texts(from)?,
+        title: read_optional(from)?,
+        description: read_optional(from)?,
+        privacy: read_privacy(from)?,
+        added: Timestamp(from.i64()?),
+        modified: Timestamp(from.i64()?),
+        visited: Timestamp(from.i64()?),
+        applications: (0..read_count(from)?)
+            .map(|_| {
+                from.array()?;
+                Ok(Application {
+                    name: from.str()?.to_owned(),
+                    exec: from.str()?.to_owned(),
+                    count: from.u32()?,
+                    modified: Timestamp(from.i64()?),
+                })
+            })
+            .collect::<Result<_, Error>>()?,
+    })
+}
+
+fn write_forget(to: &mut Encoder<Vec<u8>>, forgetting: &Forgetting) -> Written {
+    let marks: Vec<u8> = forgetting.marks.iter().flat_map(|mark| mark.0).collect();
+    to.array(4)?.u8(3)?.bytes(&marks)?;
+    to.bool(forgetting.everything == Everything::Goes)?.i64(forgetting.at.0)?;
+    Ok(())
+}
+
+fn read_forget(from: &mut Decoder<'_>) -> Result<Forgetting, Error> {
+    let (marks, rest) = from.bytes()?.as_chunks();
+    if !rest.is_empty() {
+        return Err(Error::message("a mark has 16 bytes"));
+    }
+    Ok(Forgetting {
+        marks: marks.iter().copied().map(Mark).collect(),
+        everything: if from.bool()? { Everything::Goes } else { Everything::Stays },
+        at: Timestamp(from.i64()?),
+    })
+}
+
+fn write_optional(to: &mut Encoder<Vec<u8>>, text: Option<&str>) -> Written {
+    match text {
+        Some(text) => to.str(text)?,
+        None => to.null()?,
+    };
+    Ok(())
+}
+
+fn read_optional(from: &mut Decoder<'_>) -> Result<Option<String>, Error> {
+    if from.datatype()? == Type::Null {
+        return from.null().map(|()| None);
+    }
+    from.str().map(|text| Some(text.to_owned()))
+}
+
+fn write_texts(to: &mut Encoder<Vec<u8>>, texts: &[String]) -> Written {
+    to.array(texts.len() as u64)?;
+    for text in texts {
+        to.str(text)?;
+    }
+    Ok(())
+}
+
+fn read_texts(from: &mut Decoder<'_>) -> Result<Vec<String>, Error> {
+    (0..read_count(from)?).map(|_| from.str().map(str::to_owned)).collect()
+}
+
+fn read_count(from: &mut Decoder<'_>) -> Result<usize, Error> {
+    let count = from.array()?.and_then(|count| usize::try_from(count).ok());
+    count
+        .filter(|count| *count <= MOST)
+        .ok_or_else(|| Error::message("more than one entry can have"))
+}
+
+fn read_uri(from: &mut Decoder<'_>) -> Result<Uri, Error> {
+    Uri::exact(from.str()?).map_err(|_| Error::message("no URI is so long"))
+}
+
+fn read_privacy(from: &mut Decoder<'_>) -> Result<Privacy, Error> {
+    Ok(if from.bool()? { Privacy::Private } else { Privacy::Public })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records() -> Vec<Record> {
+        let uri = Uri::exact("file:///a%20b").unwrap();
+        vec![
+            Record::Add(Addition {
+                uri: uri.clone(),
+                mime: Some("text/plain".into()),
+                groups: vec!["Graphics".into(), "ä".into()],
+                privacy: Privacy::Private,
+                application: "org.kde.kate".into(),
+                exec: "kate -b %U".into(),
+                at: Timestamp(1_700_000_000_123_456),
+            }),
+            Record::Put(Entry {
+                uri,
+                mime: None,
+                groups: Vec::new(),
+                title: Some("A".into()),
+                description: None,
+                privacy: Privacy::Public,
+                added: Timestamp(-1),
+                modified: Timestamp(i64::MAX),
+                visited: Timestamp(i64::MIN),
+                applications: vec![Application {
+                    name: "x".into(),
+                    exec: String::new(),
+                    count: u32::MAX,
+                    modified: Timestamp(0),
+                }],
+            }),
+            Record::Forget(Forgetting {
+                marks: vec![Mark([7; 16]), Mark([9; 16])],
+                everything: Everything::Goes,
+                at: Timestamp(5),
+            }),
+            Record::Salt(Salt([3; 16])),
+        ]
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        for record in records() {
+            assert_eq!(Record::decode(&record.encode()), Some(record));
+        }
+    }
+
+    #[test]
+    fn a_later_version_may_add_fields_and_kinds() {
+        let mut later = records()[3].encode();
+        later[0] += 1;
+        later.push(0x18);
+        later.push(0x2a);
+        assert_eq!(Record::decode(&later), Some(records()[3].clone()));
+        assert_eq!(Record::decode(&[0x82, 0x18, 99, 0x00]), None);
+    }
+
+    #[test]
+    fn cut_and_damaged_records_are_none_and_cost_nothing() {
+        for record in records() {
+            let bytes = record.encode();
+            for cut in 0..bytes.len() {
+                assert_eq!(Record::decode(&bytes[..cut]), None);
+            }
+            for at in 0..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] = 0xff;
+                let _ = Record::decode(&damaged);
+            }
+        }
+        assert_eq!(
+            Record::decode(&[0x88, 1, 0x61, b'a', 0xf6, 0x9b, 0xff, 0, 0, 0, 0, 0, 0, 0]),
+            None
+        );
+    }
+}
