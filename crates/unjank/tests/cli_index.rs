@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
 
+mod fixture;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -159,4 +161,48 @@ fn without_a_home_it_says_what_is_missing() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("XDG_CACHE_HOME") && said.contains("hint: set HOME"), "{said}");
     assert!(!Path::new("unjank").exists());
+}
+
+#[test]
+fn every_figure_of_the_benchmark_is_measured_and_nothing_is_left() {
+    if !fixture::has(&["g++", "pkg-config", "kbuildsycoca5", "gio", "xdg-mime"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let bench = |arguments: &[&str]| {
+        let mut command = Command::new(UNJANK);
+        command.args(["bench", "plugins", "--quick", "--warm", "--json", "--dir"]).arg(dir.path());
+        let output = command.args(arguments).output().unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), document)
+    };
+    let (code, document) = bench(&["--peer", "xdg-mime=xdg-mime query default {type}"]);
+    assert_eq!(document["schema"], "unjank.bench.plugins/1");
+    assert_eq!(document["missing"].as_array().unwrap().len(), 0, "{:#}", document["missing"]);
+    assert_eq!(code, Some(if document["passes"].as_bool().unwrap() { 0 } else { 1 }));
+    let figures = document["figures"].as_array().unwrap();
+    let ids: Vec<&str> = figures.iter().map(|figure| figure["id"].as_str().unwrap()).collect();
+    let wanted = [
+        "first",
+        "first-mime",
+        "plugins",
+        "again",
+        "again-mime",
+        "build",
+        "unchanged",
+        "unchanged-inside",
+        "added",
+        "size",
+        "command",
+        "peers",
+    ];
+    assert_eq!(ids, wanted);
+    for figure in figures {
+        assert!(figure["ours"]["median"].as_f64().unwrap() > 0.0, "{figure:#}");
+        let has_peer = figure["peer"]["median"].as_f64().is_some();
+        assert_eq!(has_peer, figure["id"] != "unchanged-inside", "{figure:#}");
+    }
+    let (code, document) = bench(&["--only", "first", "--app", "org.unjank.Nobody"]);
+    assert_eq!(code, Some(2), "{document:#}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }

@@ -49,9 +49,11 @@ struct Side<'a> {
 
 #[derive(Serialize)]
 struct Promise {
-    /// `at-most` or `at-least`, of the peer's median.
+    /// `at-most` or `at-least` of the peer's median, or `within` a limit.
     kind: &'static str,
-    ratio: f64,
+    ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -92,9 +94,13 @@ fn entry(row: &Row) -> Entry<'_> {
         ours: side(&row.ours),
         peer: side(&row.peer),
         ratio: Some(row.ratio()).filter(|ratio| ratio.is_finite()),
-        target: row.target.map(|target| match target {
-            Target::AtMost(ratio) => Promise { kind: "at-most", ratio },
-            Target::AtLeast(ratio) => Promise { kind: "at-least", ratio },
+        target: row.target.map(|target| {
+            let (kind, limit) = match target {
+                Target::AtMost(_) => ("at-most", None),
+                Target::AtLeast(_) => ("at-least", None),
+                Target::Within(most) => ("within", Some(most)),
+            };
+            Promise { kind, ratio: row.promised_ratio(), limit }
         }),
         verdict: row.reached(),
         note: &row.note,

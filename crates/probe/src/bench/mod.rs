@@ -1,10 +1,12 @@
 //! `bench`: our parts beside the programs that a user would run instead, in one run.
 
+pub mod cold;
 pub mod json;
 pub mod keys;
 pub mod lab;
 pub mod listing;
 pub mod page;
+pub mod plugins;
 pub mod process;
 pub mod random;
 pub mod row;

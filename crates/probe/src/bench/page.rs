@@ -1,6 +1,6 @@
 //! A run as a page.
 
-use super::row::{Reached, Row, Target};
+use super::row::{Reached, Row};
 use super::run::{Run, Terms};
 use super::text::verdict;
 use crate::report::chart::ratios::{self, Ratio};
@@ -11,7 +11,8 @@ use crate::report::page::Page;
 #[must_use]
 pub fn render(run: &Run) -> String {
     let mut page = Page::new(&format!("unjank bench {}", run.terms.bench), &verdict(run));
-    let ratios: Vec<Ratio<'_>> = run.rows.iter().map(ratio).collect();
+    let compared = run.rows.iter().filter(|row| row.ratio().is_finite());
+    let ratios: Vec<Ratio<'_>> = compared.map(ratio).collect();
     if !ratios.is_empty() {
         page.figure(&ratios::render(&ratios), run.terms.caption);
     }
@@ -34,10 +35,13 @@ pub fn render(run: &Run) -> String {
         ];
         let ratio = row.show_ratio();
         let Terms { ours, peer, .. } = run.terms;
-        let caption = match &*row.note {
-            "" => format!("{} ({}): {ours} is {ratio} of {peer}.", row.title, row.id),
-            note => format!("{} ({}): {ours} is {ratio} of {peer}. {note}.", row.title, row.id),
+        let mut caption = match &*ratio {
+            "" => format!("{} ({}).", row.title, row.id),
+            ratio => format!("{} ({}): {ours} is {ratio} of {peer}.", row.title, row.id),
         };
+        if !row.note.is_empty() {
+            caption.push_str(&format!(" {}.", row.note));
+        }
         page.figure(&samples::render(&row.title, row.quantity, &rows), &caption);
     }
     page.fold("Medians and spreads");
@@ -61,9 +65,7 @@ pub fn render(run: &Run) -> String {
 /// Turns a ratio of medians into how many times better ours is.
 fn ratio(row: &Row) -> Ratio<'_> {
     let better = |ratio: f64| if row.more_is_better() { ratio } else { ratio.recip() };
-    let promised = row.target.map(|target| match target {
-        Target::AtMost(ratio) | Target::AtLeast(ratio) => better(ratio),
-    });
+    let promised = row.promised_ratio().map(better);
     Ratio { name: &row.title, reached: better(row.ratio()), promised }
 }
 
@@ -75,7 +77,7 @@ fn cells(row: &Row) -> Vec<String> {
         show(row.ours.median()),
         show(row.peer.median()),
         row.show_ratio(),
-        row.target.map_or(String::new(), Target::show),
+        row.show_target(),
         if reached == Reached::NoTarget { String::new() } else { reached.word().to_owned() },
     ]
 }

@@ -25,13 +25,15 @@ pub struct Row {
     pub note: String,
 }
 
-/// What our median must be, as a part or a multiple of the peer's.
+/// What our median must be: a part or a multiple of the peer's, or a limit of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// Less is better.
     AtMost(f64),
     /// More is better.
     AtLeast(f64),
+    /// Ours must be at most this, in the unit of the samples, whatever the peer's is.
+    Within(f64),
 }
 
 /// Whether a row reaches its target.
@@ -66,6 +68,13 @@ impl Row {
     pub fn reached(&self) -> Reached {
         let ratio = self.ratio();
         match self.target {
+            Some(Target::Within(most)) if !self.ours.is_empty() => {
+                if self.ours.median() <= most {
+                    Reached::Pass
+                } else {
+                    Reached::FallsShort
+                }
+            }
             _ if self.ours.is_empty() || self.peer.is_empty() => Reached::NotMeasured,
             None => Reached::NoTarget,
             Some(Target::AtMost(most)) if ratio <= most => Reached::Pass,
@@ -74,20 +83,34 @@ impl Row {
         }
     }
 
-    /// Writes the ratio: `1/15`, `x 12`.
+    /// Writes the ratio: `1/15`, `x 12`; nothing without a peer.
     #[must_use]
     pub fn show_ratio(&self) -> String {
+        if self.peer.is_empty() {
+            return String::new();
+        }
         ratio(self.ours.median(), self.peer.median())
     }
-}
 
-impl Target {
-    /// Writes the target: `<= 1/15`, `>= x 10`.
+    /// Writes the target: `<= 1/15`, `>= x 10`, `<= 150 us`; nothing where nothing was promised.
     #[must_use]
-    pub fn show(self) -> String {
-        match self {
-            Target::AtMost(most) => format!("<= {}", whole(ratio(most, 1.0))),
-            Target::AtLeast(least) => format!(">= {}", whole(ratio(least, 1.0))),
+    pub fn show_target(&self) -> String {
+        match self.target {
+            None => String::new(),
+            Some(Target::AtMost(most)) => format!("<= {}", whole(ratio(most, 1.0))),
+            Some(Target::AtLeast(least)) => format!(">= {}", whole(ratio(least, 1.0))),
+            Some(Target::Within(most)) => format!("<= {}", self.quantity.show(most)),
+        }
+    }
+
+    /// Returns the ratio to the peer's median at which the target is just reached.
+    #[must_use]
+    pub fn promised_ratio(&self) -> Option<f64> {
+        match self.target? {
+            Target::AtMost(ratio) | Target::AtLeast(ratio) => Some(ratio),
+            Target::Within(most) => {
+                Some(most / self.peer.median()).filter(|ratio| ratio.is_finite())
+            }
         }
     }
 }
@@ -157,9 +180,20 @@ mod tests {
 
     #[test]
     fn targets_are_written_as_ratios() {
-        assert_eq!(Target::AtMost(1.0 / 300.0).show(), "<= 1/300");
-        assert_eq!(Target::AtMost(2.0 / 3.0).show(), "<= 1/1.5");
-        assert_eq!(Target::AtMost(1.0 / 5.0).show(), "<= 1/5");
-        assert_eq!(Target::AtLeast(10.0).show(), ">= x 10");
+        let show = |target| row(1.0, 1.0, target).show_target();
+        assert_eq!(show(Target::AtMost(1.0 / 300.0)), "<= 1/300");
+        assert_eq!(show(Target::AtMost(2.0 / 3.0)), "<= 1/1.5");
+        assert_eq!(show(Target::AtMost(1.0 / 5.0)), "<= 1/5");
+        assert_eq!(show(Target::AtLeast(10.0)), ">= x 10");
+        assert!(show(Target::Within(150_000.0)).starts_with("<= 150"));
+    }
+
+    #[test]
+    fn a_limit_needs_no_peer() {
+        let mut limited = row(100.0, 50.0, Target::Within(150.0));
+        assert_eq!(limited.promised_ratio(), Some(3.0));
+        limited.peer = Samples::default();
+        assert_eq!((limited.reached(), limited.promised_ratio()), (Reached::Pass, None));
+        assert_eq!(row(151.0, 50.0, Target::Within(150.0)).reached(), Reached::FallsShort);
     }
 }

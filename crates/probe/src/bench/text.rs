@@ -1,6 +1,6 @@
 //! A run on a terminal: the verdict, the table, the spreads, where it comes from.
 
-use super::row::{Reached, Row, Target};
+use super::row::{Reached, Row};
 use super::run::{Run, Terms};
 use crate::report::paint::{Paint, Tone};
 use crate::report::paragraph::{counted, wrap};
@@ -89,7 +89,7 @@ fn table(run: &Run) -> Table {
             Cell::toned(Tone::Strong, show(row.ours.median())),
             show(row.peer.median()).into(),
             row.show_ratio().into(),
-            row.target.map_or(String::new(), Target::show).into(),
+            row.show_target().into(),
             Cell::toned(reached.tone(), reached.word()),
         ]);
     }
@@ -115,6 +115,7 @@ pub(super) mod tests {
     use std::time::SystemTime;
 
     use super::*;
+    use crate::bench::row::Target;
     use crate::bench::run::Setting;
     use crate::report::figure::Quantity;
     use crate::report::provenance::Provenance;

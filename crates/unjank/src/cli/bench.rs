@@ -1,6 +1,7 @@
 //! `unjank bench`: our parts beside the programs that would run instead.
 
 mod listing;
+mod plugins;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,9 @@ enum What {
     Listing(listing::Listing),
     #[command(hide = true)]
     ListingClient(listing::Client),
+    Plugins(plugins::Plugins),
+    #[command(hide = true)]
+    PluginsClient(plugins::Client),
 }
 
 /// Measure the settings service, on private buses and in directories of its own.
@@ -80,6 +84,8 @@ impl Bench {
             What::Trace(trace) => trace.run(),
             What::Listing(listing) => listing.run(),
             What::ListingClient(client) => client.run(),
+            What::Plugins(plugins) => plugins.run(),
+            What::PluginsClient(client) => client.run(),
         }
     }
 }

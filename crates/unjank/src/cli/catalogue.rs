@@ -21,6 +21,9 @@ use crate::error::{Error, Kind};
 /// Where a package manager puts the index that comes with the system.
 pub(super) const SYSTEM: &str = "/var/cache/unjank";
 
+/// Where programs are looked for without `PATH`.
+const PROGRAM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// What all questions have in common.
 #[derive(Debug, Args)]
 pub(super) struct Question {
@@ -57,6 +60,11 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
+/// Returns where this session looks for programs.
+pub(super) fn program_path() -> OsString {
+    variable("PATH").unwrap_or_else(|| PROGRAM_PATH.into())
+}
+
 fn paths(name: &str, fallback: &str) -> Vec<PathBuf> {
     let value = variable(name).unwrap_or_else(|| fallback.into());
     // A relative path is to be ignored, says the Base Directory Specification.
@@ -78,7 +86,7 @@ fn places() -> Places {
         data_home: below_home("XDG_DATA_HOME", ".local/share"),
         data_dirs: paths("XDG_DATA_DIRS", "/usr/local/share:/usr/share"),
         desktops: desktops.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
-        path: paths("PATH", "/usr/local/bin:/usr/bin:/bin"),
+        path: paths("PATH", PROGRAM_PATH),
     }
 }
 

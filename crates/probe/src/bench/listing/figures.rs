@@ -1,13 +1,13 @@
 //! The figures, in the order in which they are measured. Ours and the peer's take turns within each.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::process::Command;
 
 use session::listing::Fields;
 
 use super::client::{Keeps, client};
 use super::{Cold, Corpus, Figure, Lab, Seen, commands, raw};
+use crate::bench::cold::forget;
 use crate::bench::lab::{BenchError, Side};
 use crate::bench::row::{Row, Target};
 use crate::report::figure::{Quantity, nanoseconds};
@@ -257,16 +257,10 @@ fn cold(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     if lab.cold == Cold::LeftOut {
         return Err(BenchError::NoPlace("only root may drop the kernel's caches, and on a disk"));
     }
-    let forget = || -> Result<(), BenchError> {
-        forget(&lab.large).map_err(|error| BenchError::Peer {
-            program: "/proc/sys/vm/drop_caches".to_owned(),
-            cause: error.to_string(),
-        })
-    };
     let mut samples = <[Samples; 2]>::default();
     for round in 0..lab.effort.of(3, 1) {
         for side in Side::in_turn(round) {
-            forget()?;
+            forget(lab.large.path())?;
             match side {
                 Side::Ours => {
                     let seen = list(lab, &lab.large, Fields::DEFAULT, Keeps::Arrival)?;
@@ -279,13 +273,6 @@ fn cold(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     let mut row = row("cold", "default attributes, cold", samples, None);
     row.note = "the kernel's caches are dropped before each; the peer as for attributes".to_owned();
     Ok(vec![row])
-}
-
-/// Drops what the kernel has in caches, of this directory and of all else.
-fn forget(corpus: &Corpus) -> io::Result<()> {
-    // What is not on the disk yet cannot be dropped.
-    rustix::fs::syncfs(File::open(corpus.path())?)?;
-    OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")?.write_all(b"3")
 }
 
 fn peers(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use session::clock::Clock;
 use session::listing::WorkerProgram;
 
+pub use super::cold::Cold;
 pub use client::{Keeps, Seen, client};
 pub use commands::{Peer, PeerError};
 pub use corpus::Corpus;
@@ -51,15 +52,6 @@ pub struct Lab<'a> {
     pub clock: &'a dyn Clock,
     /// Set when the user wants to end.
     pub stop: &'a AtomicBool,
-}
-
-/// Whether figures without caches are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cold {
-    /// The kernel's caches are dropped before each round.
-    Measured,
-    /// They are not: we may not, or the user does not want it.
-    LeftOut,
 }
 
 /// One figure, or a few that are measured together.
