@@ -1,6 +1,7 @@
 //! What watches and measures: doctor, benchmarks and their reports.
 
 pub mod bench;
+pub mod bus;
 pub mod doctor;
 pub mod place;
 pub mod report;

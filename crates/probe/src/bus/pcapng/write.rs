@@ -1,0 +1,126 @@
+//! Writes pcapng with least-first numbers, nanoseconds, and what we know besides in comments.
+
+use super::{INTERFACE, NOTE, Note, ORDER, PACKET, SECTION, STATISTICS};
+use crate::bus::capture::{Bus, Dropped, Message, Peer, Timestamp};
+use crate::bus::pcap::LINK_TYPE;
+use crate::bus::wire;
+
+/// A block that is being written: its length is put in when it is whole.
+struct Writing<'o> {
+    out: &'o mut Vec<u8>,
+    begin: usize,
+}
+
+impl<'o> Writing<'o> {
+    fn begin(out: &'o mut Vec<u8>, kind: u32) -> Writing<'o> {
+        let begin = out.len();
+        out.extend(kind.to_le_bytes());
+        out.extend([0; 4]);
+        Writing { out, begin }
+    }
+
+    fn u32(&mut self, number: u32) {
+        self.out.extend(number.to_le_bytes());
+    }
+
+    fn time(&mut self, at: Timestamp) {
+        self.u32(u32::try_from(at.0 >> 32).unwrap_or(u32::MAX));
+        self.out.extend(&at.0.to_le_bytes()[..4]);
+    }
+
+    fn padded(&mut self, bytes: &[u8]) {
+        self.out.extend(bytes);
+        let padding = bytes.len().next_multiple_of(4) - bytes.len();
+        self.out.extend(&[0; 3][..padding]);
+    }
+
+    /// Writes an option; what is longer than options may be is cut.
+    fn option(&mut self, code: u16, value: &[u8]) {
+        let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
+        self.out.extend(code.to_le_bytes());
+        self.out.extend(length.to_le_bytes());
+        self.padded(&value[..length.into()]);
+    }
+
+    fn end_of_options(&mut self) {
+        self.u32(0);
+    }
+
+    fn end(self) {
+        let length = self.out.len() - self.begin + 4;
+        let length = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
+        self.out.extend(length);
+        self.out[self.begin + 4..self.begin + 8].copy_from_slice(&length);
+    }
+}
+
+/// Writes the begin of a file that `program` makes.
+pub(in crate::bus) fn write_begin(out: &mut Vec<u8>, program: &str) {
+    let mut block = Writing::begin(out, SECTION);
+    block.u32(ORDER);
+    // Version 1.0; nobody knows how long the section will be.
+    block.u32(1);
+    block.out.extend(u64::MAX.to_le_bytes());
+    block.option(4, program.as_bytes());
+    block.end_of_options();
+    block.end();
+}
+
+/// Writes the interface of a bus. Their numbers are those of the buses, so they are written in order.
+pub(in crate::bus) fn write_bus(out: &mut Vec<u8>, bus: &Bus) {
+    let mut block = Writing::begin(out, INTERFACE);
+    block.u32(LINK_TYPE);
+    block.u32(wire::LONGEST);
+    if !bus.name.is_empty() {
+        block.option(2, bus.name.as_bytes());
+    }
+    if !bus.address.is_empty() {
+        block.option(3, bus.address.as_bytes());
+    }
+    block.option(9, &[9]);
+    if !bus.rules.is_empty() {
+        let mut rules = vec![0];
+        rules.extend(bus.rules.join("\n").bytes());
+        block.option(11, &rules);
+    }
+    block.end_of_options();
+    block.end();
+}
+
+/// Writes a message.
+pub(in crate::bus) fn write_message(out: &mut Vec<u8>, message: &Message<'_>) {
+    let stored = u32::try_from(message.bytes.len()).unwrap_or(u32::MAX);
+    let mut block = Writing::begin(out, PACKET);
+    block.u32(message.bus.into());
+    block.time(message.at);
+    block.u32(stored);
+    block.u32(message.length);
+    block.padded(message.bytes);
+    block.end();
+}
+
+/// Writes what is known of a connection.
+pub(in crate::bus) fn write_peer(out: &mut Vec<u8>, peer: &Peer) {
+    let note = Note::Peer(peer.clone());
+    write_note(out, peer.bus, Timestamp(peer.at), &note, None);
+}
+
+/// Writes that messages are missing; `total` is how many of this bus by now, these among them.
+pub(in crate::bus) fn write_dropped(out: &mut Vec<u8>, dropped: &Dropped, total: u64) {
+    let note = Note::Dropped(*dropped);
+    write_note(out, dropped.bus, Timestamp(dropped.to), &note, Some(total));
+}
+
+fn write_note(out: &mut Vec<u8>, bus: u16, at: Timestamp, note: &Note, lost: Option<u64>) {
+    // Numbers and texts always have a JSON form.
+    let Ok(text) = serde_json::to_string(note) else { return };
+    let mut block = Writing::begin(out, STATISTICS);
+    block.u32(bus.into());
+    block.time(at);
+    block.option(1, format!("{NOTE}{text}").as_bytes());
+    if let Some(lost) = lost {
+        block.option(5, &lost.to_le_bytes());
+    }
+    block.end_of_options();
+    block.end();
+}
