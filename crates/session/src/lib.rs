@@ -3,6 +3,7 @@
 pub mod apps;
 pub mod clock;
 pub mod collation;
+pub mod host;
 pub mod index;
 pub mod keyfile;
 pub mod languages;

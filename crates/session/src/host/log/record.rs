@@ -1,0 +1,260 @@
+//! Entries as bytes: each record is a JSON object with short names, a beginning or an end.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::{End, EndedBy, Entry, Outcome, Process};
+
+/// The version of the records that this program writes.
+const VERSION: u32 = 1;
+/// The most bytes of a command line that are kept.
+const MOST_COMMAND: usize = 4096;
+
+/// A record as it is stored.
+#[derive(Debug, Serialize, Deserialize)]
+struct Stored {
+    /// Version.
+    v: u32,
+    id: u64,
+    #[serde(flatten)]
+    what: What,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum What {
+    #[serde(rename = "b")]
+    Begin(Begin),
+    #[serde(rename = "e")]
+    End(StoredEnd),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Begin {
+    /// Milliseconds since 1970.
+    t: u64,
+    app: String,
+    by: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exe: Option<String>,
+    cmd: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dir: Option<String>,
+    #[serde(flatten)]
+    became: Became,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Became {
+    #[serde(rename = "refused")]
+    Refused(String),
+    #[serde(rename = "failed")]
+    NotStarted(String),
+    /// Number and beginning.
+    #[serde(rename = "pid")]
+    Began((u32, u64)),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredEnd {
+    status: i32,
+    /// Milliseconds.
+    ms: u64,
+    /// Microseconds.
+    user: u64,
+    system: u64,
+    /// Bytes.
+    mem: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Ender>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Ender {
+    Gone,
+    Timeout,
+}
+
+/// Writes that a command was asked for, and whether it began. Its end is a record of its own.
+pub(super) fn beginning(entry: &Entry) -> Vec<u8> {
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let since = entry.time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let became = match &entry.outcome {
+        Outcome::Refused(why) => Became::Refused(why.clone()),
+        Outcome::NotStarted(why) => Became::NotStarted(why.clone()),
+        Outcome::Began(process) | Outcome::Ended(process, _) => {
+            Became::Began((process.pid, process.began))
+        }
+    };
+    let begin = Begin {
+        t: millis(since),
+        app: entry.application.clone(),
+        by: entry.caller,
+        exe: entry.exe.as_ref().map(text),
+        cmd: cut(&entry.command),
+        dir: entry.directory.as_ref().map(text),
+        became,
+    };
+    encode(entry.id, What::Begin(begin))
+}
+
+/// Writes that command `id` ended.
+pub(super) fn end(id: u64, end: &End) -> Vec<u8> {
+    let by = match end.by {
+        EndedBy::Itself => None,
+        EndedBy::CallerGone => Some(Ender::Gone),
+        EndedBy::Timeout => Some(Ender::Timeout),
+    };
+    let stored = StoredEnd {
+        status: end.wait_status,
+        ms: millis(end.after),
+        user: micros(end.user),
+        system: micros(end.system),
+        mem: end.memory_bytes,
+        by,
+    };
+    encode(id, What::End(stored))
+}
+
+fn encode(id: u64, what: What) -> Vec<u8> {
+    serde_json::to_vec(&Stored { v: VERSION, id, what }).unwrap_or_default()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Keeps the beginning of a long command line.
+fn cut(command: &[String]) -> Vec<String> {
+    let mut room = MOST_COMMAND;
+    let mut kept = Vec::new();
+    for word in command {
+        if room <= word.len() {
+            let end = (0..=room).rev().find(|&end| word.is_char_boundary(end)).unwrap_or(0);
+            kept.push(format!("{}…", &word[..end]));
+            break;
+        }
+        room -= word.len() + 1;
+        kept.push(word.clone());
+    }
+    kept
+}
+
+/// Returns the number of a record, or nothing if it is none of ours.
+pub(super) fn id(record: &[u8]) -> Option<u64> {
+    decode(record).map(|stored| stored.id)
+}
+
+/// Puts records together; an end whose beginning was dropped is left out.
+pub(super) fn entries(records: impl Iterator<Item = Vec<u8>>) -> Vec<Entry> {
+    let mut entries = BTreeMap::new();
+    for Stored { id, what, .. } in records.filter_map(|record| decode(&record)) {
+        match what {
+            What::Begin(begin) => {
+                entries.extend(entry(id, begin).map(|entry| (id, entry)));
+            }
+            What::End(end) => {
+                if let Some(Entry { outcome, .. }) = entries.get_mut(&id)
+                    && let Outcome::Began(process) = *outcome
+                {
+                    *outcome = Outcome::Ended(process, read_end(&end));
+                }
+            }
+        }
+    }
+    entries.into_values().collect()
+}
+
+fn decode(record: &[u8]) -> Option<Stored> {
+    serde_json::from_slice(record).ok().filter(|stored: &Stored| stored.v == VERSION)
+}
+
+fn entry(id: u64, begin: Begin) -> Option<Entry> {
+    Some(Entry {
+        id,
+        time: SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(begin.t))?,
+        application: begin.app,
+        caller: begin.by,
+        exe: begin.exe.map(PathBuf::from),
+        command: begin.cmd,
+        directory: begin.dir.map(PathBuf::from),
+        outcome: match begin.became {
+            Became::Refused(why) => Outcome::Refused(why),
+            Became::NotStarted(why) => Outcome::NotStarted(why),
+            Became::Began((pid, began)) => Outcome::Began(Process { pid, began }),
+        },
+    })
+}
+
+fn read_end(end: &StoredEnd) -> End {
+    End {
+        wait_status: end.status,
+        after: Duration::from_millis(end.ms),
+        user: Duration::from_micros(end.user),
+        system: Duration::from_micros(end.system),
+        memory_bytes: end.mem,
+        by: match end.by {
+            None => EndedBy::Itself,
+            Some(Ender::Gone) => EndedBy::CallerGone,
+            Some(Ender::Timeout) => EndedBy::Timeout,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(in crate::host::log) fn example(id: u64, outcome: Outcome) -> Entry {
+        Entry {
+            id,
+            time: SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
+            application: "org.vim.Vim".into(),
+            caller: 12,
+            exe: Some("/app/bin/vim".into()),
+            command: vec!["git".into(), "log".into()],
+            directory: Some("/home/ann".into()),
+            outcome,
+        }
+    }
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written() {
+        let process = Process { pid: 7, began: 1234 };
+        let ended = End {
+            wait_status: 139,
+            after: Duration::from_millis(1500),
+            user: Duration::from_micros(1_000_001),
+            system: Duration::from_micros(3),
+            memory_bytes: 5 << 20,
+            by: EndedBy::CallerGone,
+        };
+        let written = [
+            example(1, Outcome::Refused("the policy".into())),
+            example(2, Outcome::NotStarted("no such file".into())),
+            example(3, Outcome::Began(process)),
+            example(4, Outcome::Ended(process, ended)),
+        ];
+        let mut records: Vec<Vec<u8>> = written.iter().map(beginning).collect();
+        records.push(end(4, &ended));
+        records.push(end(99, &ended));
+        records.push(b"{\"v\":2,\"id\":5,\"e\":{}}".to_vec());
+        assert_eq!(entries(records.into_iter()), written);
+    }
+
+    #[test]
+    fn a_long_command_is_cut_between_characters() {
+        let mut entry = example(1, Outcome::Refused(String::new()));
+        entry.command = vec!["é".repeat(3000), "more".into()];
+        let read = entries([beginning(&entry)].into_iter());
+        assert_eq!(read[0].command.len(), 1);
+        assert!(read[0].command[0].ends_with("é…") && read[0].command[0].len() < 4100);
+    }
+}

@@ -1,0 +1,10 @@
+//! Host commands: who may run what, what becomes of it, and what is left of it when nobody wants it any more.
+//!
+//! A sandboxed program asks a service outside to run a command. `docs/host-service.md` says what is promised.
+
+pub mod identity;
+pub mod log;
+pub mod policy;
+pub mod program;
+
+pub use identity::{Application, Caller};
