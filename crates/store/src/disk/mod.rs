@@ -88,6 +88,38 @@ pub trait DiskFile: Debug + Send {
     fn stat(&self) -> io::Result<Stat>;
 }
 
+/// A file that many processes append to at once.
+pub trait AppendFile: Debug + Send {
+    /// Writes bytes behind everything that is there, in one call: those of two writers are never mixed. They survive
+    /// the end of this process.
+    ///
+    /// # Errors
+    ///
+    /// Any prefix may have been written.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Reads from `at` to the end, at most [`MAX_READ_BYTES`].
+    ///
+    /// # Errors
+    ///
+    /// As `read(2)`; [`io::ErrorKind::FileTooLarge`].
+    fn read_from(&self, at: u64) -> io::Result<Vec<u8>>;
+
+    /// Reads up to `len` bytes from the start.
+    ///
+    /// # Errors
+    ///
+    /// As `read(2)`.
+    fn read_start(&self, len: u64) -> io::Result<Vec<u8>>;
+
+    /// Describes this file, whether or not it still has a name.
+    ///
+    /// # Errors
+    ///
+    /// As `fstat(2)`.
+    fn stat(&self) -> io::Result<Stat>;
+}
+
 /// A file of whole blocks that are durable when the write returns, for logs.
 pub trait LogFile: Debug + Send {
     /// Returns the unit of a durable write in bytes: a power of two from 512 to 4096.
@@ -210,6 +242,26 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// As `open(2)` and `fsync(2)`.
     fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
+    /// Opens an existing regular file to append to it.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)`; [`io::ErrorKind::InvalidInput`] for what is no regular file, [`io::ErrorKind::Unsupported`] of a
+    /// disk that cannot.
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Gives the file at `from` (of a symlink, where it points) the second name `to`.
+    ///
+    /// # Errors
+    ///
+    /// As `link(2)`: [`io::ErrorKind::AlreadyExists`] if there is one; [`io::ErrorKind::Unsupported`] of a disk that
+    /// cannot.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Renames `from` to `to`, replacing it.
     ///
     /// # Errors
@@ -242,6 +294,16 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// As `open(2)` and `fcntl(2)`.
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
+        let _ = path;
+        Ok(Some(Box::new(Unshared)))
+    }
+    /// Locks a file against every other thread and process that asks by this function, without waiting; makes the file
+    /// (0600) if there is none. `None` if it is locked. A disk that others cannot reach locks nothing.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)` and `flock(2)`.
+    fn try_own(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
         let _ = path;
         Ok(Some(Box::new(Unshared)))
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::{Disk, DiskFile, FileLock, Held, LogFile, MAX_READ_BYTES, Stat, attributes, log};
+use super::{
+    AppendFile, Disk, DiskFile, FileLock, Held, LogFile, MAX_READ_BYTES, Stat, attributes, log,
+};
 
 /// The real disk; it holds nothing, every call names its file.
 #[derive(Debug)]
@@ -93,6 +95,19 @@ impl Disk for RealDisk {
         log::open(path)
     }
 
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = File::from(fs::open(path, flags | OFlags::NOCTTY, Mode::empty())?);
+        if !stat_of(&file)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Box::new(RealAppend(file)))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Ok(fs::linkat(CWD, from, CWD, to, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         Ok(fs::rename(from, to)?)
     }
@@ -130,6 +145,16 @@ impl Disk for RealDisk {
         match fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Box::new(RealLock(file)))),
             Err(Errno::AGAIN | Errno::ACCESS) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn try_own(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let file = File::from(fs::open(path, flags | OFlags::NONBLOCK, Mode::from(0o600))?);
+        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Box::new(RealLock(file)))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -177,6 +202,52 @@ impl DiskFile for RealFile {
     fn stat(&self) -> io::Result<Stat> {
         stat_of(&self.0)
     }
+}
+
+/// A file that others append to as well.
+#[derive(Debug)]
+struct RealAppend(File);
+
+impl AppendFile for RealAppend {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // One call, which the kernel does as a whole; the rest of one that was cut short would stand behind others'.
+        match (&self.0).write(bytes)? {
+            written if written == bytes.len() => Ok(()),
+            _ => Err(io::ErrorKind::StorageFull.into()),
+        }
+    }
+
+    fn read_from(&self, at: u64) -> io::Result<Vec<u8>> {
+        let len = stat_of(&self.0)?.len.saturating_sub(at);
+        if len > MAX_READ_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        read_exactly(&self.0, at, len)
+    }
+
+    fn read_start(&self, len: u64) -> io::Result<Vec<u8>> {
+        read_exactly(&self.0, 0, len)
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        stat_of(&self.0)
+    }
+}
+
+/// Reads `len` bytes at `at`, fewer where the file ends.
+fn read_exactly(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+    let mut read = 0;
+    while read < bytes.len() {
+        match file.read_at(&mut bytes[read..], at + read as u64) {
+            Ok(0) => break,
+            Ok(count) => read += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(read);
+    Ok(bytes)
 }
 
 /// Describes an open file.

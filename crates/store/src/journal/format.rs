@@ -262,21 +262,21 @@ fn frame_crc(frame: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&frame[..36]), &frame[FRAME_HEADER_LEN..])
 }
 
-fn slice(bytes: &[u8], at: usize, len: usize) -> Option<&[u8]> {
+pub(super) fn slice(bytes: &[u8], at: usize, len: usize) -> Option<&[u8]> {
     bytes.get(at..at.checked_add(len)?)
 }
 
 /// Reads an integer of a slice whose length its caller has checked.
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     slice(bytes, at, 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
 /// Reads an integer of a slice whose length its caller has checked.
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     slice(bytes, at, 8).and_then(|eight| eight.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
 /// Returns a place in a file that is in memory as an index; one beyond memory is beyond every slice.
-fn usize_of(at: u64) -> usize {
+pub(super) fn usize_of(at: u64) -> usize {
     usize::try_from(at).unwrap_or(usize::MAX)
 }

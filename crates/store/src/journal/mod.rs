@@ -9,6 +9,7 @@
 //! block that a torn write could take along.
 
 mod format;
+pub mod shared;
 
 use std::io;
 use std::path::{Path, PathBuf};

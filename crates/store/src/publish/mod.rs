@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskFile, Stat};
 
+pub(crate) use resolve::{directory_of, make_parents};
+
 pub use aside::{copy_aside, move_aside};
 pub use stale::remove_stale;
 
@@ -237,7 +239,7 @@ impl Attempt<'_> {
 }
 
 /// Returns the name of a temporary file for `target`: hidden, so that nothing takes it for a database.
-fn temporary_name(target: &Path, token: u64) -> io::Result<PathBuf> {
+pub(crate) fn temporary_name(target: &Path, token: u64) -> io::Result<PathBuf> {
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut temp = OsString::from(".");
     temp.push(name);

@@ -28,7 +28,7 @@ pub(super) fn target(disk: &dyn Disk, path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Returns the directory that holds `path`.
-pub(super) fn directory_of(path: &Path) -> &Path {
+pub(crate) fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) => Path::new("."),
@@ -40,7 +40,7 @@ pub(super) fn directory_of(path: &Path) -> &Path {
 ///
 /// Those that exist are synced too: whoever made them, an earlier attempt of ours that failed half-way or another
 /// program a moment ago, may not have.
-pub(super) fn make_parents(disk: &dyn Disk, target: &Path, promise: Promise) -> io::Result<()> {
+pub(crate) fn make_parents(disk: &dyn Disk, target: &Path, promise: Promise) -> io::Result<()> {
     let mut missing = Vec::new();
     let mut at = directory_of(target);
     loop {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::SimDisk;
-use super::file::{SimFile, SimLog};
+use super::file::{SimAppend, SimFile, SimLog};
 use super::state::{Change, Dir, FileNode, How, Node, State};
-use crate::disk::{Disk, DiskFile, LogFile, Stat};
+use crate::disk::{AppendFile, Disk, DiskFile, LogFile, Stat};
 
 impl Disk for SimDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -81,6 +81,25 @@ impl Disk for SimDisk {
             Ok(number)
         })?;
         Ok(Box::new(SimLog::new(self.clone(), number, path)))
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
+        let number = self.call("open_append", path, |state, _| {
+            let number = state.find(path)?;
+            state.file(number)?;
+            Ok(number)
+        })?;
+        Ok(Box::new(SimAppend::new(self.clone(), number, path)))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call("link", to, |state, how| {
+            let number = state.find(from)?;
+            state.file(number)?;
+            let (above, name) = free_name(state, to)?;
+            state.dir(above)?.change(Change::Link(name, number), how);
+            Ok(())
+        })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

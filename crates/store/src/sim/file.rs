@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::SimDisk;
 use super::disk::stat_of;
 use super::state::{FileNode, How, SECTOR, State};
-use crate::disk::{DiskFile, LogFile, Stat};
+use crate::disk::{AppendFile, DiskFile, LogFile, Stat};
 
 /// An open file; it keeps the file locked.
 #[derive(Debug)]
@@ -95,6 +95,47 @@ fn fill_from(state: &mut State, number: u64, from: &Path, how: How) -> io::Resul
     let bytes = state.file(source)?.seen.clone();
     state.file(number)?.write(0, &bytes, how);
     Ok(())
+}
+
+/// A file that others append to as well.
+#[derive(Debug)]
+pub(super) struct SimAppend {
+    disk: SimDisk,
+    number: u64,
+    path: PathBuf,
+}
+
+impl SimAppend {
+    pub(super) fn new(disk: SimDisk, number: u64, path: &Path) -> SimAppend {
+        SimAppend { disk, number, path: path.to_owned() }
+    }
+}
+
+impl AppendFile for SimAppend {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.disk.call("append", &self.path, |state, how| {
+            let file = state.file(self.number)?;
+            file.write(file.seen.len(), bytes, how);
+            Ok(())
+        })
+    }
+
+    fn read_from(&self, at: u64) -> io::Result<Vec<u8>> {
+        self.disk.call("append read", &self.path, |state, _| {
+            let at = usize::try_from(at).unwrap_or(usize::MAX);
+            Ok(state.file(self.number)?.seen.get(at..).unwrap_or_default().to_vec())
+        })
+    }
+
+    fn read_start(&self, len: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = self.read_from(0)?;
+        bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+        Ok(bytes)
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        self.disk.call("append fstat", &self.path, |state, _| stat_of(state, self.number))
+    }
 }
 
 /// A log of sectors.

@@ -1,0 +1,171 @@
+//! The bytes of a shared journal; `docs/journal.md` draws them.
+//!
+//! ```text
+//! 0     header   magic "unjankSJ" | version u32 | crc u32 | salt u64 | covered salt u64 | covered length u64 | zeros
+//! 64    frames   one behind the other, at any place: what a killed writer left half is skipped
+//!
+//! frame magic "UJS1" | payload length u32 | salt u64 | id u64 | crc u32 | payload
+//! ```
+//!
+//! Integers are little-endian. A checksum is CRC-32C over everything of its header or frame but itself.
+
+use std::collections::{HashMap, HashSet};
+
+use super::super::format::{slice, u32_at, u64_at, usize_of};
+
+/// Where the frames start.
+pub(super) const FRAMES_AT: u64 = 64;
+/// The longest record.
+pub(super) const MAX_RECORD: usize = 16 << 20;
+/// The id of records that nobody writes a second time.
+pub(super) const WRITTEN_ONCE: u64 = 0;
+
+const VERSION: u32 = 1;
+const HEADER_MAGIC: [u8; 8] = *b"unjankSJ";
+const HEADER_LEN: usize = 40;
+const FRAME_MAGIC: [u8; 4] = *b"UJS1";
+const FRAME_HEADER_LEN: usize = 28;
+const CRC_AT: usize = 24;
+
+/// What the start of a file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// A random number of this file, so that no record of another file, nor bytes inside of a record, are one of it.
+    pub(super) salt: u64,
+    /// The salt of the file that this one replaced.
+    pub(super) covered_salt: u64,
+    /// How much of that file this one's first records stand for. What came behind was appended again.
+    pub(super) covered_len: u64,
+}
+
+/// What the start of a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    Header(Header),
+    /// A version that is not known here.
+    Foreign(u32),
+    Broken,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; usize_of(FRAMES_AT)];
+        bytes[..8].copy_from_slice(&HEADER_MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.salt.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.covered_salt.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.covered_len.to_le_bytes());
+        let crc = header_crc(&bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Start {
+        let Some(header) = slice(bytes, 0, HEADER_LEN) else { return Start::Broken };
+        if header[..8] != HEADER_MAGIC || u32_at(header, 12) != header_crc(header) {
+            return Start::Broken;
+        }
+        match u32_at(header, 8) {
+            VERSION => Start::Header(Header {
+                salt: u64_at(header, 16),
+                covered_salt: u64_at(header, 24),
+                covered_len: u64_at(header, 32),
+            }),
+            other => Start::Foreign(other),
+        }
+    }
+}
+
+fn header_crc(header: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..HEADER_LEN])
+}
+
+/// Appends one frame to `bytes`; says whether the record is short enough.
+pub(super) fn push_frame(bytes: &mut Vec<u8>, salt: u64, id: u64, record: &[u8]) -> bool {
+    let Some(len) = u32::try_from(record.len()).ok().filter(|_| record.len() <= MAX_RECORD) else {
+        return false;
+    };
+    let start = bytes.len();
+    bytes.extend_from_slice(&FRAME_MAGIC);
+    bytes.extend_from_slice(&len.to_le_bytes());
+    bytes.extend_from_slice(&salt.to_le_bytes());
+    bytes.extend_from_slice(&id.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[start..]), record);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes.extend_from_slice(record);
+    true
+}
+
+/// A frame whose checksum holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame<'a> {
+    pub(super) salt: u64,
+    pub(super) id: u64,
+    pub(super) record: &'a [u8],
+    /// Where it ends in the bytes.
+    pub(super) end: usize,
+}
+
+impl<'a> Frame<'a> {
+    fn decode(bytes: &'a [u8], at: usize) -> Option<Frame<'a>> {
+        let header = slice(bytes, at, FRAME_HEADER_LEN)?;
+        if header[..4] != FRAME_MAGIC {
+            return None;
+        }
+        let len = usize::try_from(u32_at(header, 4)).ok().filter(|len| *len <= MAX_RECORD)?;
+        let record = slice(bytes, at + FRAME_HEADER_LEN, len)?;
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..CRC_AT]), record);
+        (crc == u32_at(header, CRC_AT)).then(|| Frame {
+            salt: u64_at(header, 8),
+            id: u64_at(header, 16),
+            record,
+            end: at + FRAME_HEADER_LEN + len,
+        })
+    }
+}
+
+/// Finds the frames of a file: those with `salt` if there is one. What lies between two of them is skipped.
+pub(super) fn frames(bytes: &[u8], salt: Option<u64>) -> impl Iterator<Item = Frame<'_>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < bytes.len() {
+            match Frame::decode(bytes, at).filter(|frame| salt.is_none_or(|s| s == frame.salt)) {
+                Some(frame) => {
+                    at = frame.end;
+                    return Some(frame);
+                }
+                None => {
+                    let rest = bytes.get(at + 1..)?;
+                    at += 1 + rest.windows(FRAME_MAGIC.len()).position(|w| w == FRAME_MAGIC)?;
+                }
+            }
+        }
+        None
+    })
+}
+
+/// Returns the salt that most frames have: that of a file whose header is lost.
+pub(super) fn likely_salt(bytes: &[u8]) -> Option<u64> {
+    let mut counts = HashMap::<u64, usize>::new();
+    for frame in frames(bytes, None) {
+        *counts.entry(frame.salt).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(salt, count)| (*count, *salt)).map(|(salt, _)| salt)
+}
+
+/// Takes the records of the frames whose ids are not in `known` yet; returns where the last frame ends.
+pub(super) fn take(
+    bytes: &[u8],
+    salt: u64,
+    known: &mut HashSet<u64>,
+    records: &mut Vec<Vec<u8>>,
+) -> usize {
+    let mut end = 0;
+    for frame in frames(bytes, Some(salt)) {
+        if frame.id == WRITTEN_ONCE || known.insert(frame.id) {
+            records.push(frame.record.to_vec());
+        }
+        end = frame.end;
+    }
+    end
+}

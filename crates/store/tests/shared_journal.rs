@@ -1,0 +1,315 @@
+//! A journal of many writers: every crash state and failing call of its life, threads that race, and faults that are caught.
+#![expect(clippy::unwrap_used, reason = "a test that fails here has failed")]
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use unjank_store::disk::{self, AppendFile, Disk, DiskFile, LogFile, Stat};
+use unjank_store::journal::shared::{Appender, News, Owner, Reader, salvage};
+use unjank_store::sim::{SimDisk, explore};
+
+fn log() -> &'static Path {
+    Path::new("/home/log")
+}
+
+fn records_of(disk: &dyn Disk, path: &Path) -> Vec<String> {
+    let (News::All(records) | News::More(records)) = Reader::new(path).read(disk).unwrap();
+    records.into_iter().map(|record| String::from_utf8(record).unwrap()).collect()
+}
+
+/// A disk with a journal that holds `first`, durably.
+fn seeded() -> SimDisk {
+    let disk = SimDisk::new().with_dir("/home");
+    let mut owner = Owner::of(&disk, log()).unwrap().unwrap();
+    owner.read(&disk).unwrap();
+    owner.replace(&disk, &[b"first"]).unwrap();
+    let image = disk.read(log()).unwrap();
+    SimDisk::new().with_file(log(), &image)
+}
+
+/// Two appends, the journal replaced by one record for what was there before the second, and another; returns what was
+/// acknowledged.
+fn life(disk: &dyn Disk) -> Vec<&'static str> {
+    let mut acknowledged = vec!["first"];
+    let Ok(mut writer) = Appender::open(disk, log()) else { return acknowledged };
+    if writer.append(disk, b"one").is_ok() {
+        acknowledged.push("one");
+    }
+    let owner = Owner::of(disk, log());
+    let mut owner = owner.ok().flatten();
+    let read = owner.as_mut().and_then(|owner| owner.read(disk).ok());
+    if writer.append(disk, b"two").is_ok() {
+        acknowledged.push("two");
+    }
+    if let (Some(owner), Some(records)) = (&mut owner, read) {
+        let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+        // Whether it was replaced or not, nothing is lost.
+        let _ = owner.replace(disk, &records);
+    }
+    if writer.append(disk, b"three").is_ok() {
+        acknowledged.push("three");
+    }
+    acknowledged
+}
+
+/// Checks that everything promised is there once, and nothing that nobody wrote.
+fn check(disk: &SimDisk, promised: &[&str]) -> Result<(), String> {
+    let all = ["first", "one", "two", "three"];
+    let look = |when: &str| {
+        let found = records_of(disk, log());
+        let wrong = found.iter().any(|found| !all.contains(&&**found));
+        let twice = all.iter().any(|one| found.iter().filter(|found| found == one).count() > 1);
+        let lost = promised.iter().any(|one| !found.iter().any(|found| found == one));
+        if wrong || twice || lost {
+            return Err(format!("{when}: {promised:?} were acknowledged, {found:?} are found"));
+        }
+        Ok(())
+    };
+    look("at once")?;
+    Owner::of(disk, log()).map_err(|error| format!("{error:?}"))?;
+    look("after a new owner")?;
+    let left = disk.list(Path::new("/home")).unwrap();
+    if left.iter().any(|name| name.to_string_lossy().ends_with(".old")) {
+        return Err(format!("{left:?} is left"));
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_acknowledged_outlives_its_writer_and_its_owner_and_what_was_durable_a_power_cut() {
+    let explored = explore(
+        seeded,
+        |disk| life(disk),
+        |disk, acknowledged| check(disk, acknowledged),
+        |disk, _| check(disk, &["first"]),
+    )
+    .unwrap();
+    assert!(explored.runs > 500 && explored.images > explored.runs, "{explored:?}");
+}
+
+/// A disk on which files have one name each.
+#[derive(Debug)]
+struct OneName(SimDisk);
+
+impl Disk for OneName {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.0.read(path)
+    }
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        self.0.stat(path)
+    }
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        self.0.read_link(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+        self.0.list(dir)
+    }
+    fn create_dir(&self, dir: &Path, mode: u32) -> io::Result<()> {
+        self.0.create_dir(dir, mode)
+    }
+    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
+        self.0.create(path, mode)
+    }
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.0.open(path)
+    }
+    fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
+        self.0.open_log(path)
+    }
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
+        self.0.open_append(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove(path)
+    }
+    fn remove_abandoned(&self, path: &Path) -> io::Result<bool> {
+        self.0.remove_abandoned(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.sync_dir(dir)
+    }
+    fn token(&self) -> io::Result<u64> {
+        self.0.token()
+    }
+}
+
+#[test]
+fn the_explorer_catches_an_owner_that_dies_and_left_no_second_name() {
+    let complaint = explore(
+        seeded,
+        |disk| life(&OneName(disk.clone())),
+        |disk, acknowledged| check(disk, acknowledged),
+        |_, _| Ok(()),
+    )
+    .unwrap_err();
+    assert!(complaint.contains("are found"), "{complaint}");
+}
+
+#[test]
+fn where_files_have_one_name_each_everything_works_but_that() {
+    let disk = OneName(SimDisk::new().with_dir("/home"));
+    assert_eq!(life(&disk), ["first", "one", "two", "three"]);
+    assert_eq!(records_of(&disk, log()), ["one", "two", "three"]);
+}
+
+#[test]
+fn four_writers_lose_nothing_while_the_journal_is_replaced_under_their_hands() {
+    const EACH: usize = 200;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("deep/er/log");
+    let disk = disk::real();
+    let done = AtomicBool::new(false);
+    let replaced = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let (disk, path, replaced) = (&*disk, &path, &replaced);
+                scope.spawn(move || {
+                    let mut journal = Appender::open(disk, path).unwrap();
+                    for number in 0..EACH {
+                        let record = format!("{writer}.{number}");
+                        journal.append(disk, record.as_bytes()).unwrap();
+                        // Nobody gets away before the journal was replaced a few times.
+                        while replaced.load(Ordering::Relaxed) < number / 40 {
+                            std::thread::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+        // Two who want to replace it, and one who follows.
+        let owners: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        let Some(mut owner) = Owner::of(&*disk, &path).unwrap() else { continue };
+                        let records = owner.read(&*disk).unwrap();
+                        let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+                        owner.replace(&*disk, &records).unwrap();
+                        replaced.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        let follower = scope.spawn(|| {
+            let (mut reader, mut seen) = (Reader::new(&path), Vec::new());
+            loop {
+                let is_last = done.load(Ordering::Relaxed);
+                match reader.read(&*disk).unwrap() {
+                    News::All(records) => seen = records,
+                    News::More(records) => seen.extend(records),
+                }
+                if is_last {
+                    return seen;
+                }
+            }
+        });
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        owners.into_iter().for_each(|owner| owner.join().unwrap());
+        let mut seen = follower.join().unwrap();
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), 4 * EACH, "the follower saw each");
+    });
+    let mut found = records_of(&*disk, &path);
+    assert_eq!(found.len(), 4 * EACH, "each once");
+    for writer in 0..4 {
+        let own = found.iter().filter_map(|r| r.strip_prefix(&format!("{writer}.")));
+        assert!(own.map(|number| number.parse::<usize>().unwrap()).eq(0..EACH), "in order");
+    }
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 4 * EACH);
+    let mode = disk.stat(&path).unwrap().mode;
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn what_a_killed_writer_left_half_is_skipped_and_never_read_as_something_else() {
+    let disk = seeded();
+    let image = disk.read(log()).unwrap();
+    let mut writer = Appender::open(&disk, log()).unwrap();
+    writer.append(&disk, b"inner").unwrap();
+    let inner = disk.read(log()).unwrap()[image.len()..].to_vec();
+    // A record of another file that holds a whole frame, itself cut off.
+    let foreign = seeded_with_salt(77);
+    let mut outer = Appender::open(&foreign, log()).unwrap();
+    outer.append(&foreign, &inner).unwrap();
+    for cut in 1..inner.len() {
+        let torn = SimDisk::new().with_file(log(), &[&image[..], &inner[..cut]].concat());
+        assert_eq!(records_of(&torn, log()), ["first"], "cut at {cut}");
+        let mut next = Appender::open(&torn, log()).unwrap();
+        next.append(&torn, b"second").unwrap();
+        assert_eq!(records_of(&torn, log()), ["first", "second"], "cut at {cut}");
+    }
+    let whole = foreign.read(log()).unwrap();
+    let torn = SimDisk::new().with_file(log(), &whole[..whole.len() - 1]);
+    assert_eq!(records_of(&torn, log()), ["first"], "a frame inside of a record is none");
+}
+
+fn seeded_with_salt(tokens: u64) -> SimDisk {
+    let disk = SimDisk::new().with_dir("/home");
+    for _ in 0..tokens {
+        disk.token().unwrap();
+    }
+    let mut owner = Owner::of(&disk, log()).unwrap().unwrap();
+    owner.read(&disk).unwrap();
+    owner.replace(&disk, &[b"first"]).unwrap();
+    disk
+}
+
+#[test]
+fn a_damaged_journal_gives_what_is_left_and_can_be_replaced() {
+    let disk = seeded();
+    let mut writer = Appender::open(&disk, log()).unwrap();
+    writer.append(&disk, b"second").unwrap();
+    writer.append(&disk, b"third").unwrap();
+    let whole = disk.read(log()).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x55;
+        assert!(salvage(&bytes).len() >= 2 || at / 4 == 2, "at {at}");
+        let damaged = SimDisk::new().with_file(log(), &bytes);
+        let Some(mut owner) = Owner::of(&damaged, log()).unwrap() else { panic!("nobody else") };
+        let Ok(records) = owner.read(&damaged) else { continue };
+        assert!(records.len() >= 2, "at {at}: {records:?}");
+        let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+        owner.replace(&damaged, &records).unwrap();
+        Appender::open(&damaged, log()).unwrap().append(&damaged, b"fourth").unwrap();
+        assert_eq!(records_of(&damaged, log()).len(), records.len() + 1);
+    }
+    let empty = SimDisk::new().with_file(log(), &[0; 4096]);
+    Appender::open(&empty, log()).unwrap_err();
+    assert!(records_of(&empty, log()).is_empty());
+    let other = SimDisk::new().with_file(log(), b"somebody's text");
+    Reader::new(log()).read(&other).unwrap_err();
+}
+
+#[test]
+fn the_bytes_of_a_replaced_journal_are_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let disk = disk::real();
+    let mut writer = Appender::open(&*disk, &path).unwrap();
+    writer.append(&*disk, b"secret").unwrap();
+    // Another name keeps the blocks, as an undelete would find them.
+    std::fs::hard_link(&path, dir.path().join("kept")).unwrap();
+    let mut owner = Owner::of(&*disk, &path).unwrap().unwrap();
+    owner.read(&*disk).unwrap();
+    owner.replace(&*disk, &[b"other"]).unwrap();
+    let kept = std::fs::read(dir.path().join("kept")).unwrap();
+    assert!(!kept.is_empty() && kept.iter().all(|byte| *byte == 0));
+    writer.append(&*disk, b"later").unwrap();
+    assert_eq!(records_of(&*disk, &path), ["other", "later"]);
+    drop(owner);
+    let mut names: Vec<_> = disk.list(dir.path()).unwrap();
+    names.sort();
+    assert_eq!(names, ["kept", "log", "log.lock"]);
+}
