@@ -1,9 +1,14 @@
 //! The state that a journal's records lead to: the entries, in the order in which they came, and what was forgotten.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use super::record::{Addition, Everything, Forgetting, Record};
 use super::{Application, Entry, Mark, Privacy, Salt, Timestamp, Uri};
+
+/// An addition that is older than a forgetting by no more than this, and comes after it in the journal, was under way
+/// when the document was forgotten. One that is older still has another clock.
+const UNDER_WAY: Duration = Duration::from_secs(60);
 
 /// The folded records.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +31,8 @@ impl List {
         List { salt, ..List::default() }
     }
 
-    /// Applies a record. Records count in the order of the journal, whatever their clocks said.
+    /// Applies a record. Records count in the order of the journal, whatever their clocks said, except for an addition
+    /// that was overtaken by a forgetting.
     pub fn apply(&mut self, record: Record) {
         match record {
             Record::Add(addition) => self.add(addition),
@@ -114,6 +120,11 @@ impl List {
 
     fn add(&mut self, addition: Addition) {
         let Addition { uri, mime, groups, privacy, application, exec, at } = addition;
+        if let Some(forgotten) = self.forgotten(&uri)
+            && (forgotten.before(UNDER_WAY)..forgotten).contains(&at)
+        {
+            return;
+        }
         let entry = self.entry(&uri, at);
         entry.mime = mime.or(entry.mime.take());
         extend(&mut entry.groups, groups);
@@ -275,6 +286,8 @@ mod tests {
         list.apply(Record::Forget(forgetting));
         assert_eq!(uris(&list), ["b"]);
         assert_eq!(list.forgotten(&a), Some(Timestamp(3)));
+        list.apply(addition("a", "x", 2));
+        assert_eq!(uris(&list), ["b"], "it was overtaken");
         list.apply(addition("a", "x", 4));
         assert_eq!(uris(&list), ["b", "a"]);
         assert_eq!(list.forgotten(&a), None);
@@ -284,6 +297,16 @@ mod tests {
         assert!(list.is_empty());
         assert_eq!(list.forgotten(&a), Some(at));
         assert_eq!(list.forgotten(&Uri::exact("never there").unwrap()), Some(at));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_hides_nothing() {
+        let mut list = List::new(Salt([1; 16]));
+        let everything = Everything::Goes;
+        let at = Timestamp(3_600_000_000);
+        list.apply(Record::Forget(Forgetting { marks: Vec::new(), everything, at }));
+        list.apply(addition("a", "x", 1));
+        assert_eq!(uris(&list), ["a"]);
     }
 
     #[test]

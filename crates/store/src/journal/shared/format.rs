@@ -20,6 +20,11 @@ pub(super) const MAX_RECORD: usize = 16 << 20;
 /// The id of records that nobody writes a second time.
 pub(super) const WRITTEN_ONCE: u64 = 0;
 
+/// The id of the frame that holds the ids of what was appended to the file that this one replaced.
+pub(super) const KNOWN_IDS: u64 = u64::MAX;
+/// How many of those are kept: more than are ever appended in the time that one append takes.
+const MOST_KNOWN: usize = 4096;
+
 const VERSION: u32 = 1;
 const HEADER_MAGIC: [u8; 8] = *b"unjankSJ";
 const HEADER_LEN: usize = 40;
@@ -162,10 +167,25 @@ pub(super) fn take(
 ) -> usize {
     let mut end = 0;
     for frame in frames(bytes, Some(salt)) {
-        if frame.id == WRITTEN_ONCE || known.insert(frame.id) {
-            records.push(frame.record.to_vec());
+        match frame.id {
+            KNOWN_IDS => known.extend(ids_in(frame.record)),
+            id if id == WRITTEN_ONCE || known.insert(id) => records.push(frame.record.to_vec()),
+            _ => {}
         }
         end = frame.end;
     }
     end
+}
+
+/// Returns the record of the last ids that were appended to a file.
+pub(super) fn known_ids(bytes: &[u8], salt: u64) -> Vec<u8> {
+    let appended = |frame: &Frame<'_>| ![WRITTEN_ONCE, KNOWN_IDS].contains(&frame.id);
+    let ids: Vec<u64> = frames(bytes, Some(salt)).filter(appended).map(|frame| frame.id).collect();
+    let last = &ids[ids.len().saturating_sub(MOST_KNOWN)..];
+    last.iter().flat_map(|id| id.to_le_bytes()).collect()
+}
+
+/// Reads the ids that [`known_ids`] wrote.
+pub(super) fn ids_in(record: &[u8]) -> impl Iterator<Item = u64> {
+    record.as_chunks().0.iter().copied().map(u64::from_le_bytes)
 }

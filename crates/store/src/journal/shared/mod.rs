@@ -3,7 +3,8 @@
 //! An append is one write at the end of the file, and a look whether the file is still the one that has the name: if it
 //! was replaced meanwhile, the record is appended again to the new one, under the same id, by which readers know it.
 //! Whoever replaces the file ([`Owner`]) gives the old one a second name first and carries over what was appended to it
-//! behind their back, so that their end at any point loses nothing either.
+//! behind their back, so that their end at any point loses nothing either. Records that are appended while the file is
+//! replaced may change places.
 //!
 //! A record survives the end of its writer as soon as it was appended, and a power cut once the system wrote it back or
 //! the file was replaced: nothing here waits for the medium but [`Owner::replace`].
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use super::{JournalError, too_long};
 use crate::disk::{AppendFile, Disk};
 use crate::publish::{directory_of, make_parents, publish_volatile, temporary_name};
-use format::{Header, Start, WRITTEN_ONCE};
+use format::{Header, KNOWN_IDS, Start, WRITTEN_ONCE};
 
 pub use owner::Owner;
 pub use read::{News, Reader, salvage};
@@ -73,7 +74,7 @@ impl Appender {
     /// not touched, and the appender can be used again.
     pub fn append(&mut self, disk: &dyn Disk, record: &[u8]) -> Result<(), JournalError> {
         let unknown = |source| JournalError::Unknown { path: self.path.clone(), source };
-        let id = disk.token().map_err(unknown)?.max(WRITTEN_ONCE + 1);
+        let id = disk.token().map_err(unknown)?.clamp(WRITTEN_ONCE + 1, KNOWN_IDS - 1);
         for _ in 0..ATTEMPTS {
             let mut frame = Vec::with_capacity(record.len() + 64);
             if !format::push_frame(&mut frame, self.salt, id, record) {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::super::{JournalError, too_long};
-use super::format::{self, Header, Start, WRITTEN_ONCE};
+use super::format::{self, Header, KNOWN_IDS, Start, WRITTEN_ONCE};
 use super::read::{News, Reader, read_old, tail_of};
 use super::{beside, cannot_link};
 use crate::disk::{AppendFile, Disk, DiskFile, FileLock};
@@ -15,7 +15,7 @@ pub(super) const OLD: &str = ".old";
 /// The ending of the lock that keeps others from replacing.
 const LOCK: &str = ".lock";
 /// How much is overwritten at a time.
-const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// The one who may replace the journal, until it is dropped. Appending goes on meanwhile.
 #[derive(Debug)]
@@ -73,18 +73,27 @@ impl Owner {
         let covered = self.reader.at().map(|at| (at.salt, at.end, at.identity));
         let (covered_salt, covered_len) = covered.map_or((0, 0), |(salt, end, _)| (salt, end));
         let header = Header { salt: disk.token().map_err(not_opened)?, covered_salt, covered_len };
-        let mut image = header.encode();
-        for record in records {
-            if !format::push_frame(&mut image, header.salt, WRITTEN_ONCE, record) {
-                return Err(too_long(&self.path));
-            }
-        }
         let old = match covered {
             Some((.., identity)) => {
                 Some(Replaced::hold(disk, &path, identity).map_err(not_opened)?)
             }
             None => None,
         };
+        let mut image = header.encode();
+        if let Some(old) = &old {
+            // Their writers may be about to see that the file was replaced, and append them again.
+            let before = old.file.read_start(covered_len).map_err(not_opened)?;
+            let ids = format::known_ids(&before, covered_salt);
+            format::push_frame(&mut image, header.salt, KNOWN_IDS, &ids);
+        }
+        for record in records {
+            if !format::push_frame(&mut image, header.salt, WRITTEN_ONCE, record) {
+                if let Some(old) = old {
+                    old.let_go(disk);
+                }
+                return Err(too_long(&self.path));
+            }
+        }
         let not_restarted = |source| JournalError::NotRestarted { path: path.clone(), source };
         match (publish(disk, &path, &image), old) {
             (Ok(_), Some(old)) => {
@@ -199,10 +208,10 @@ fn carry_over(disk: &dyn Disk, path: &Path, tail: &[u8], header: &Header) -> io:
     }
     let mut file = disk.open_append(path)?;
     let there = file.read_from(0)?;
-    let known: std::collections::HashSet<u64> =
-        format::frames(&there, Some(header.salt)).map(|frame| frame.id).collect();
+    let mut known = std::collections::HashSet::new();
+    format::take(&there, header.salt, &mut known, &mut Vec::new());
     for frame in format::frames(tail, Some(header.covered_salt)) {
-        if !known.contains(&frame.id) {
+        if known.insert(frame.id) {
             let mut bytes = Vec::with_capacity(frame.record.len() + 64);
             format::push_frame(&mut bytes, header.salt, frame.id, frame.record);
             file.append(&bytes)?;
