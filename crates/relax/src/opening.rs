@@ -1,0 +1,291 @@
+//! The calls that open, make and remove files.
+//!
+//! `open` takes its mode only if it makes a file. It is passed on as C passes it, in a register, which holds anything if there is none;
+//! then nobody reads it. That holds for the calling conventions of Linux on the processors we build for.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::null_mut;
+
+use libc::{AT_FDCWD, mode_t};
+use preload::{Errno, Next, bytes, fail};
+
+use crate::lists;
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+compile_error!("nobody has looked how this processor passes the mode of `open`");
+
+/// Whether opening with these flags can change anything.
+fn writes(flags: c_int) -> bool {
+    flags & libc::O_ACCMODE != libc::O_RDONLY || flags & (libc::O_CREAT | libc::O_TRUNC) != 0
+}
+
+/// Refuses an opening for writing, or passes it on and takes note of the lock.
+fn open_by(at: c_int, path: &[u8], flags: c_int, next: impl FnOnce() -> c_int) -> c_int {
+    if writes(flags) && lists::is_guarded(at, path) {
+        return fail(libc::EACCES);
+    }
+    let opened = next();
+    if opened >= 0 {
+        let _kept = Errno::keep();
+        lists::made(path, flags);
+    }
+    opened
+}
+
+/// Defines the ways to open, with the directory, the flags and the arguments of each.
+macro_rules! opening {
+    ($($name:ident($($argument:ident: $kind:ty),*) at $at:expr, $path:ident, flags $flags:expr;)*) => {
+        mod next {
+            use super::*;
+            $(
+                #[expect(non_upper_case_globals, reason = "the names are C's")]
+                pub(super) static $name: Next<unsafe extern "C" fn($($kind),*) -> c_int> =
+                    // SAFETY: the type is that of `fcntl.h`, or of the C library's own checks of it.
+                    unsafe { Next::named($crate::guarded::c_name(concat!(stringify!($name), "\0"))) };
+            )*
+        }
+
+        fn prepare_opening() {
+            $(next::$name.prepare();)*
+        }
+
+        $(
+            /// Is the C library's function of this name, except for what must not be written.
+            ///
+            /// # Safety
+            ///
+            /// As of that function.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+                let Some(next) = next::$name.get() else { return fail(libc::ENOSYS) };
+                // SAFETY: names that are passed to the C library end in NUL.
+                let name = unsafe { bytes($path) };
+                // SAFETY: the caller's own arguments go to the function it called.
+                open_by($at, name, $flags, || unsafe { next($($argument),*) })
+            }
+        )*
+    };
+}
+
+const CREATES: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+const TEMPORARY: c_int = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
+
+opening! {
+    open(path: *const c_char, flags: c_int, mode: mode_t) at AT_FDCWD, path, flags flags;
+    open64(path: *const c_char, flags: c_int, mode: mode_t) at AT_FDCWD, path, flags flags;
+    openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) at at, path, flags flags;
+    openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) at at, path, flags flags;
+    __open_2(path: *const c_char, flags: c_int) at AT_FDCWD, path, flags flags;
+    __open64_2(path: *const c_char, flags: c_int) at AT_FDCWD, path, flags flags;
+    __openat_2(at: c_int, path: *const c_char, flags: c_int) at at, path, flags flags;
+    __openat64_2(at: c_int, path: *const c_char, flags: c_int) at at, path, flags flags;
+    creat(path: *const c_char, mode: mode_t) at AT_FDCWD, path, flags CREATES;
+    creat64(path: *const c_char, mode: mode_t) at AT_FDCWD, path, flags CREATES;
+    mkstemp(path: *mut c_char) at AT_FDCWD, path, flags TEMPORARY;
+    mkstemp64(path: *mut c_char) at AT_FDCWD, path, flags TEMPORARY;
+    mkostemp(path: *mut c_char, flags: c_int) at AT_FDCWD, path, flags flags | TEMPORARY;
+    mkostemp64(path: *mut c_char, flags: c_int) at AT_FDCWD, path, flags flags | TEMPORARY;
+}
+
+type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
+type Freopen = unsafe extern "C" fn(*const c_char, *const c_char, *mut c_void) -> *mut c_void;
+type Unlink = unsafe extern "C" fn(*const c_char) -> c_int;
+type Unlinkat = unsafe extern "C" fn(c_int, *const c_char, c_int) -> c_int;
+
+// SAFETY: the type is that of `stdio.h`.
+static FOPEN: Next<Fopen> = unsafe { Next::named(c"fopen") };
+// SAFETY: the type is that of `stdio.h`.
+static FOPEN64: Next<Fopen> = unsafe { Next::named(c"fopen64") };
+// SAFETY: the type is that of `stdio.h`.
+static FREOPEN: Next<Freopen> = unsafe { Next::named(c"freopen") };
+// SAFETY: the type is that of `stdio.h`.
+static FREOPEN64: Next<Freopen> = unsafe { Next::named(c"freopen64") };
+// SAFETY: the type is that of `unistd.h`.
+static UNLINK: Next<Unlink> = unsafe { Next::named(c"unlink") };
+// SAFETY: the type is that of `unistd.h`.
+static UNLINKAT: Next<Unlinkat> = unsafe { Next::named(c"unlinkat") };
+// SAFETY: the type is that of `stdio.h`.
+static REMOVE: Next<Unlink> = unsafe { Next::named(c"remove") };
+
+pub(crate) fn prepare() {
+    prepare_opening();
+    for function in [&FOPEN, &FOPEN64] {
+        function.prepare();
+    }
+    for function in [&FREOPEN, &FREOPEN64] {
+        function.prepare();
+    }
+    for function in [&UNLINK, &REMOVE] {
+        function.prepare();
+    }
+    UNLINKAT.prepare();
+}
+
+/// Whether a stream of this kind on this file is refused; `errno` is set then.
+///
+/// # Safety
+///
+/// Both are null or end in NUL.
+unsafe fn refuses_stream(path: *const c_char, mode: *const c_char) -> bool {
+    // SAFETY: the caller promises it.
+    let mode = unsafe { bytes(mode) };
+    // SAFETY: the caller promises it.
+    let path = unsafe { bytes(path) };
+    let writes = mode.iter().take_while(|b| **b != b',').any(|b| matches!(b, b'w' | b'a' | b'+'));
+    let refuses = writes && !path.is_empty() && lists::is_guarded(AT_FDCWD, path);
+    if refuses {
+        fail(libc::EACCES);
+    }
+    refuses
+}
+
+/// Opens a stream by `next`, unless it would write what must not be written.
+///
+/// # Safety
+///
+/// As of `fopen(3)`.
+unsafe fn stream(next: &Next<Fopen>, path: *const c_char, mode: *const c_char) -> *mut c_void {
+    // SAFETY: names that are passed to the C library end in NUL.
+    if unsafe { refuses_stream(path, mode) } {
+        return null_mut();
+    }
+    let Some(next) = next.get() else { return null_mut() };
+    // SAFETY: the caller's own arguments go to the function it called.
+    unsafe { next(path, mode) }
+}
+
+/// As [`stream`], of a stream that is there.
+///
+/// # Safety
+///
+/// As of `freopen(3)`.
+unsafe fn stream_again(
+    next: &Next<Freopen>,
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: names that are passed to the C library end in NUL, or are null.
+    if unsafe { refuses_stream(path, mode) } {
+        return null_mut();
+    }
+    let Some(next) = next.get() else { return null_mut() };
+    // SAFETY: the caller's own arguments go to the function it called.
+    unsafe { next(path, mode, stream) }
+}
+
+/// Is the C library's function, except for what must not be written.
+///
+/// # Safety
+///
+/// As of `fopen(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's own arguments.
+    unsafe { stream(&FOPEN, path, mode) }
+}
+
+/// Is the C library's function, except for what must not be written.
+///
+/// # Safety
+///
+/// As of `fopen(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's own arguments.
+    unsafe { stream(&FOPEN64, path, mode) }
+}
+
+/// Is the C library's function, except for what must not be written.
+///
+/// # Safety
+///
+/// As of `freopen(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freopen(
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: the caller's own arguments.
+    unsafe { stream_again(&FREOPEN, path, mode, stream) }
+}
+
+/// Is the C library's function, except for what must not be written.
+///
+/// # Safety
+///
+/// As of `freopen(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freopen64(
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: the caller's own arguments.
+    unsafe { stream_again(&FREOPEN64, path, mode, stream) }
+}
+
+/// Whether a name may not be removed; takes note of a lock that goes.
+///
+/// KDE makes room for a link before it makes it: what is not recorded must not push out what was.
+fn refuses_removal(at: c_int, path: &[u8]) -> bool {
+    let refuses = lists::is_guarded(at, path);
+    if !refuses {
+        lists::removes(path);
+    }
+    refuses
+}
+
+/// Removes a name, by `next`, and takes note of a lock that goes.
+///
+/// # Safety
+///
+/// As of `unlink(2)`.
+unsafe fn remove_by(next: &Next<Unlink>, path: *const c_char) -> c_int {
+    // SAFETY: names that are passed to the C library end in NUL.
+    if refuses_removal(AT_FDCWD, unsafe { bytes(path) }) {
+        return fail(libc::EACCES);
+    }
+    let Some(next) = next.get() else { return fail(libc::ENOSYS) };
+    // SAFETY: the caller's own arguments go to the function it called.
+    unsafe { next(path) }
+}
+
+/// Is the C library's function, and sees a lock go.
+///
+/// # Safety
+///
+/// As of `unlink(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
+    // SAFETY: the caller's own arguments.
+    unsafe { remove_by(&UNLINK, path) }
+}
+
+/// Is the C library's function, and sees a lock go.
+///
+/// # Safety
+///
+/// As of `remove(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn remove(path: *const c_char) -> c_int {
+    // SAFETY: the caller's own arguments.
+    unsafe { remove_by(&REMOVE, path) }
+}
+
+/// Is the C library's function, and sees a lock go.
+///
+/// # Safety
+///
+/// As of `unlinkat(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn unlinkat(at: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: names that are passed to the C library end in NUL.
+    if refuses_removal(at, unsafe { bytes(path) }) {
+        return fail(libc::EACCES);
+    }
+    let Some(next) = UNLINKAT.get() else { return fail(libc::ENOSYS) };
+    // SAFETY: the caller's own arguments go to the function it called.
+    unsafe { next(at, path, flags) }
+}

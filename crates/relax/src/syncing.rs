@@ -1,0 +1,73 @@
+//! The calls that wait for a disk.
+
+use std::ffi::{c_int, c_uint};
+
+use preload::{Next, fail};
+
+use crate::lists;
+
+type Sync = unsafe extern "C" fn(c_int) -> c_int;
+type SyncRange = unsafe extern "C" fn(c_int, i64, i64, c_uint) -> c_int;
+
+// SAFETY: the type is that of `unistd.h`.
+static FSYNC: Next<Sync> = unsafe { Next::named(c"fsync") };
+// SAFETY: the type is that of `unistd.h`.
+static FDATASYNC: Next<Sync> = unsafe { Next::named(c"fdatasync") };
+// SAFETY: the type is that of `fcntl.h`.
+static SYNC_FILE_RANGE: Next<SyncRange> = unsafe { Next::named(c"sync_file_range") };
+
+pub(crate) fn prepare() {
+    FSYNC.prepare();
+    FDATASYNC.prepare();
+    SYNC_FILE_RANGE.prepare();
+}
+
+/// Syncs, unless the file is one that can be made anew.
+///
+/// # Safety
+///
+/// As of `fsync(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fsync(descriptor: c_int) -> c_int {
+    if lists::is_relaxed(descriptor) {
+        return 0;
+    }
+    // SAFETY: the caller's own arguments go to the function it called.
+    FSYNC.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(descriptor) })
+}
+
+/// Syncs the data, unless the file is one that can be made anew.
+///
+/// # Safety
+///
+/// As of `fdatasync(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdatasync(descriptor: c_int) -> c_int {
+    if lists::is_relaxed(descriptor) {
+        return 0;
+    }
+    // SAFETY: the caller's own arguments go to the function it called.
+    FDATASYNC.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(descriptor) })
+}
+
+/// Starts or waits for write-back, unless the file is one that can be made anew.
+///
+/// # Safety
+///
+/// As of `sync_file_range(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sync_file_range(
+    descriptor: c_int,
+    offset: i64,
+    len: i64,
+    flags: c_uint,
+) -> c_int {
+    if lists::is_relaxed(descriptor) {
+        return 0;
+    }
+    SYNC_FILE_RANGE.get().map_or_else(
+        || fail(libc::ENOSYS),
+        // SAFETY: the caller's own arguments go to the function it called.
+        |next| unsafe { next(descriptor, offset, len, flags) },
+    )
+}
