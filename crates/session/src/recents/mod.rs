@@ -9,6 +9,7 @@ mod places;
 mod record;
 mod time;
 mod uri;
+pub mod xbel;
 
 pub use list::List;
 pub use mark::{Mark, Salt};

@@ -1,0 +1,357 @@
+//! The whole document: where its bookmarks are, what each says, and what of a damaged one can still be read.
+
+use std::ops::Range;
+
+use quick_xml::events::Event;
+use quick_xml::reader::Reader;
+
+use super::bookmark::{Damage, HasInside, Inside, Known};
+use super::edit;
+use super::markup::{Names, head};
+use crate::recents::Entry;
+
+/// The longest file that is read: a hundred thousand documents.
+pub const MAX_BYTES: usize = 64 << 20;
+
+/// Of a bookmark that says more than this no entry is made; it is kept as it is.
+const MAX_SAID_BYTES: usize = 64 << 10;
+
+/// How often a damaged document is read again, in its own length, before the rest is given up.
+const MAX_READINGS: usize = 8;
+
+/// A file is longer than [`MAX_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot take a list of {0} bytes")]
+pub struct TooLarge(pub usize);
+
+/// Whether a document is what its writer meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It is well-formed as far as it was looked at.
+    Whole,
+    /// A part is lost or cannot be understood: what is not there may have been.
+    Damaged,
+}
+
+/// `recently-used.xbel`, in memory.
+#[derive(Clone, Debug)]
+pub struct Document {
+    pub(super) text: String,
+    pub(super) names: Names,
+    pub(super) bookmarks: Vec<Bookmark>,
+    pub(super) frame: Frame,
+    condition: Condition,
+}
+
+/// A bookmark of a document.
+#[derive(Clone, Debug)]
+pub struct Bookmark {
+    /// Where it is in the text; of a damaged one where that begins.
+    pub(super) place: Range<usize>,
+    pub(super) source: Source,
+    entry: Option<Entry>,
+}
+
+/// Where the text of a bookmark comes from when nothing changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// It is as it was read.
+    Text,
+    /// Only what was read of it is left.
+    Entry,
+}
+
+/// What stands around the bookmarks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Frame {
+    /// The tag of the root, without its angle brackets; `None` if there is none.
+    pub(super) root: Option<Range<usize>>,
+    /// Where new bookmarks go.
+    pub(super) end: usize,
+    pub(super) closing: Closing,
+    /// What cannot be understood, in order, each behind the other; none holds a bookmark whose text is kept.
+    pub(super) holes: Vec<Range<usize>>,
+}
+
+/// How the root ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// With a tag of its own.
+    Written,
+    /// In its only tag.
+    Empty,
+    /// Not at all.
+    #[default]
+    Missing,
+}
+
+/// What shall become of a bookmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// It stays, byte for byte.
+    Keep,
+    /// It goes.
+    Remove,
+    /// It says this from now on; what an entry does not speak of stays.
+    Set(&'a Entry),
+}
+
+impl Bookmark {
+    /// Returns what it says; `None` if that is beyond what an entry can be.
+    #[must_use]
+    pub fn entry(&self) -> Option<&Entry> {
+        self.entry.as_ref()
+    }
+}
+
+impl Document {
+    /// Returns a document of nothing.
+    #[must_use]
+    pub fn new() -> Document {
+        let mut text = head();
+        let root = text.find("<xbel").map(|at| at + 1..text.len() - 1);
+        let end = text.len();
+        text.push_str("\n</xbel>\n");
+        let frame = Frame { root, end, closing: Closing::Written, holes: Vec::new() };
+        Document {
+            text,
+            names: Names::default(),
+            bookmarks: Vec::new(),
+            frame,
+            condition: Condition::Whole,
+        }
+    }
+
+    /// Reads a document. Any bytes give one: of what is damaged all that can be read.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLarge`].
+    pub fn parse(bytes: Vec<u8>) -> Result<Document, TooLarge> {
+        if bytes.len() > MAX_BYTES {
+            return Err(TooLarge(bytes.len()));
+        }
+        let (text, condition) = match String::from_utf8(bytes) {
+            Ok(text) if !text.contains('\0') => (text, Condition::Whole),
+            Ok(text) => (text.replace('\0', ""), Condition::Damaged),
+            Err(error) => (readable(error.as_bytes()), Condition::Damaged),
+        };
+        let mut scan = Scan::default();
+        scan.prolog(&text);
+        scan.body(&text);
+        let Scan { names, bookmarks, frame, condition: seen, .. } = scan;
+        let condition = if seen == Condition::Damaged { seen } else { condition };
+        Ok(Document { text, names, bookmarks, frame, condition })
+    }
+
+    /// Returns the bookmarks in the order of the document.
+    #[must_use]
+    pub fn bookmarks(&self) -> &[Bookmark] {
+        &self.bookmarks
+    }
+
+    /// Tells whether something was lost.
+    #[must_use]
+    pub fn condition(&self) -> Condition {
+        self.condition
+    }
+
+    /// Returns the text with each bookmark changed as `change` says and with `added` behind them; `None` if that is
+    /// the text as it was read.
+    #[must_use]
+    pub fn edit<'a>(
+        &self,
+        change: impl FnMut(&Bookmark) -> Change<'a>,
+        added: impl IntoIterator<Item = &'a Entry>,
+    ) -> Option<String> {
+        edit::edit(self, change, added)
+    }
+}
+
+impl Default for Document {
+    fn default() -> Document {
+        Document::new()
+    }
+}
+
+/// Makes a text of bytes that are none: each wrong byte is escaped as a URI has it, and zeros go.
+fn readable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.extend(chunk.valid().chars().filter(|c| *c != '\0'));
+        for byte in chunk.invalid() {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+/// A document while it is read.
+#[derive(Debug)]
+struct Scan {
+    names: Names,
+    bookmarks: Vec<Bookmark>,
+    frame: Frame,
+    condition: Condition,
+    /// How far the text is understood.
+    at: usize,
+    /// Bytes that were read more than once.
+    again: usize,
+}
+
+impl Default for Scan {
+    fn default() -> Scan {
+        Scan {
+            names: Names::default(),
+            bookmarks: Vec::new(),
+            frame: Frame::default(),
+            condition: Condition::Whole,
+            at: 0,
+            again: 0,
+        }
+    }
+}
+
+impl Scan {
+    /// Reads up to the tag of the root.
+    fn prolog(&mut self, text: &str) {
+        let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        let mut reader = Reader::from_str(&text[start..]);
+        loop {
+            let from = start + position(&reader);
+            let event = reader.read_event();
+            self.at = start + position(&reader);
+            match event {
+                Ok(Event::Start(tag)) if tag.name().0 == "xbel" => {
+                    self.frame.root = Some(from + 1..self.at - 1);
+                    self.names = Names::of(&tag);
+                    self.frame.end = self.at;
+                    return;
+                }
+                Ok(Event::Empty(tag)) if tag.name().0 == "xbel" => {
+                    self.frame.root = Some(from + 1..self.at - 2);
+                    self.names = Names::of(&tag);
+                    self.frame.end = self.at;
+                    self.frame.closing = Closing::Empty;
+                    return;
+                }
+                Ok(Event::Start(_) | Event::Empty(_) | Event::End(_) | Event::Eof) | Err(_) => {
+                    // Another kind of file, or the start is lost: bookmarks may still be in it.
+                    self.at = 0;
+                    self.hole(text, 0);
+                    return;
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Reads what is inside of the root.
+    fn body(&mut self, text: &str) {
+        while self.frame.closing == Closing::Missing && self.at < text.len() {
+            let start = self.at;
+            let mut reader = Reader::from_str(&text[start..]);
+            let config = reader.config_mut();
+            // The root was opened elsewhere.
+            config.allow_unmatched_ends = true;
+            let names = self.names.clone();
+            let mut inside = Inside::new(&text[start..], &mut reader, &names);
+            if let Err(from) = self.children(&mut inside, start) {
+                self.again += (start + inside.position()).saturating_sub(from);
+                self.hole(text, from);
+            }
+        }
+        if self.frame.closing == Closing::Missing {
+            self.condition = Condition::Damaged;
+        }
+    }
+
+    /// Reads children of the root until it ends; else says where the text stops being understood.
+    fn children(&mut self, inside: &mut Inside<'_, '_>, start: usize) -> Result<(), usize> {
+        loop {
+            let from = start + inside.position();
+            let event = inside.reader.read_event();
+            let to = start + inside.position();
+            let has_inside =
+                if matches!(event, Ok(Event::Start(_))) { HasInside::Yes } else { HasInside::No };
+            match event {
+                Ok(Event::Start(tag) | Event::Empty(tag)) if tag.name().0 == "bookmark" => {
+                    let mut known = Known::of(&tag);
+                    let read = match has_inside {
+                        HasInside::Yes => inside.bookmark(&mut known),
+                        HasInside::No => Ok(()),
+                    };
+                    let place = from..start + inside.position();
+                    self.bookmark(place, known, read).map_err(|Damage| from)?;
+                }
+                Ok(Event::Start(_)) => inside.skip(has_inside).map_err(|Damage| from)?,
+                Ok(Event::End(tag)) if tag.name().0 == "xbel" => {
+                    self.at = to;
+                    self.frame.closing = Closing::Written;
+                    self.frame.end = from;
+                    return Ok(());
+                }
+                Ok(Event::Eof) => {
+                    self.at = to;
+                    self.frame.end = to;
+                    return Ok(());
+                }
+                Ok(Event::End(_)) | Err(_) => return Err(from),
+                Ok(_) => {}
+            }
+            self.frame.end = start + inside.position();
+        }
+    }
+
+    /// Takes a bookmark that was read, perhaps not to its end.
+    fn bookmark(
+        &mut self,
+        place: Range<usize>,
+        known: Known,
+        read: Result<(), Damage>,
+    ) -> Result<(), Damage> {
+        let read = if known.is_named() { read } else { Err(Damage) };
+        let entry = if known.said_bytes() > MAX_SAID_BYTES { None } else { known.into_entry() };
+        match read {
+            Ok(()) => self.bookmarks.push(Bookmark { place, source: Source::Text, entry }),
+            Err(Damage) if entry.is_some() => self.bookmarks.push(Bookmark {
+                place: place.start..place.start,
+                source: Source::Entry,
+                entry,
+            }),
+            Err(Damage) => {}
+        }
+        read
+    }
+
+    /// Gives the text up from `from` to where the next bookmark, or the end of the root, begins.
+    fn hole(&mut self, text: &str, from: usize) {
+        self.condition = Condition::Damaged;
+        let rest = if self.again > MAX_READINGS * text.len() { "" } else { &text[from..] };
+        let next = next_start(rest).map_or(text.len(), |at| from + at);
+        self.frame.holes.push(from..next);
+        self.at = next;
+        self.frame.end = next;
+    }
+}
+
+/// Finds the next place behind the first byte where a bookmark or the end of the root begins.
+fn next_start(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = 1;
+    loop {
+        at += bytes.get(at..)?.iter().position(|byte| *byte == b'<')?;
+        let tag = &bytes[at + 1..];
+        let rest = tag.strip_prefix(b"bookmark").or_else(|| tag.strip_prefix(b"/xbel"));
+        let after = rest.and_then(|rest| rest.first());
+        if after.is_some_and(|byte| byte.is_ascii_whitespace() || *byte == b'>') {
+            return Some(at);
+        }
+        at += 1;
+    }
+}
+
+fn position(reader: &Reader<&[u8]>) -> usize {
+    // A text in memory is no longer than a `usize` counts.
+    usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX)
+}

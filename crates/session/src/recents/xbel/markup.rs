@@ -1,0 +1,239 @@
+//! Tags and texts of XML by their place in a text, and the names that a document gives to the two namespaces.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use quick_xml::escape::unescape;
+
+/// The namespace of groups, applications and icons.
+const BOOKMARK: &str = "http://www.freedesktop.org/standards/desktop-bookmarks";
+/// The namespace of MIME types.
+const MIME: &str = "http://www.freedesktop.org/standards/shared-mime-info";
+
+/// An attribute of a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attribute<'a> {
+    pub(super) name: &'a str,
+    /// As it is written, escaped.
+    raw: &'a str,
+    /// Where that begins, in the text of the tag.
+    at: usize,
+}
+
+impl<'a> Attribute<'a> {
+    /// Returns the value; `None` if it names an entity that only the document's own declarations explain.
+    pub(super) fn value(&self) -> Option<Cow<'a, str>> {
+        // Nearly none has an escape.
+        if self.raw.contains('&') { unescape(self.raw).ok() } else { Some(Cow::Borrowed(self.raw)) }
+    }
+
+    /// Returns where the value is in the text of the tag.
+    pub(super) fn place(&self) -> Range<usize> {
+        self.at..self.at + self.raw.len()
+    }
+}
+
+/// Returns the attributes of a tag, whose text is given without the angle brackets.
+pub(super) fn attributes(tag: &str) -> impl Iterator<Item = Attribute<'_>> {
+    let blank = |c: char| c.is_ascii_whitespace();
+    let mut at = tag.find(blank).unwrap_or(tag.len());
+    std::iter::from_fn(move || {
+        let rest = tag.get(at..)?;
+        let start = at + (rest.len() - rest.trim_start_matches(blank).len());
+        let equals = start + tag.get(start..)?.find('=')?;
+        let name = tag.get(start..equals)?.trim_end_matches(blank);
+        let rest = tag.get(equals + 1..)?;
+        let quote_at = equals + 1 + (rest.len() - rest.trim_start_matches(blank).len());
+        let quote = tag.get(quote_at..)?.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        let value_at = quote_at + 1;
+        let raw = tag.get(value_at..)?.split(quote).next()?;
+        at = value_at + raw.len() + 1;
+        Some(Attribute { name, raw, at: value_at })
+    })
+}
+
+/// Returns the value of one attribute.
+pub(super) fn attribute<'a>(tag: &'a str, name: &str) -> Option<Cow<'a, str>> {
+    attributes(tag).find(|attribute| attribute.name == name)?.value()
+}
+
+/// Returns the text of an element whose inside is given; `None` if there is more than text.
+pub(super) fn text_of(inside: &str) -> Option<Cow<'_, str>> {
+    if inside.contains('<') { None } else { unescape(inside).ok() }
+}
+
+/// Escapes a text for the inside of an element or an attribute; a character that XML cannot have becomes U+FFFD.
+pub(super) fn escape(text: &str) -> Cow<'_, str> {
+    let special = |c: char| matches!(c, '<' | '>' | '&' | '"' | '\'');
+    let forbidden = |c: char| {
+        (c.is_control() && !('\u{80}'..='\u{9f}').contains(&c))
+            || matches!(c, '\u{fffe}'..='\u{ffff}')
+    };
+    if !text.contains(|c| special(c) || forbidden(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut to = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '<' => to.push_str("&lt;"),
+            '>' => to.push_str("&gt;"),
+            '&' => to.push_str("&amp;"),
+            '"' => to.push_str("&quot;"),
+            '\'' => to.push_str("&apos;"),
+            '\t' => to.push_str("&#9;"),
+            '\n' => to.push_str("&#10;"),
+            '\r' => to.push_str("&#13;"),
+            c if forbidden(c) => to.push(char::REPLACEMENT_CHARACTER),
+            c => to.push(c),
+        }
+    }
+    Cow::Owned(to)
+}
+
+/// Tells whether an entry can be written so that a reader gets this text back.
+#[cfg(test)]
+pub(super) fn is_writable(text: &str) -> bool {
+    unescape(&escape(text)).is_ok_and(|again| again == text)
+}
+
+/// What a document calls the namespaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Names {
+    bookmark: Box<str>,
+    mime: Box<str>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names { bookmark: "bookmark".into(), mime: "mime".into() }
+    }
+}
+
+/// An element that has a meaning here, by its local name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    MimeType,
+    Groups,
+    Group,
+    Applications,
+    Application,
+    Private,
+    Other,
+}
+
+impl Names {
+    /// Takes the names from the tag of the root.
+    pub(super) fn of(root: &str) -> Names {
+        let mut names = Names::default();
+        for attribute in attributes(root) {
+            if let (Some(prefix), Some(value)) =
+                (attribute.name.strip_prefix("xmlns:"), attribute.value())
+            {
+                match &*value {
+                    BOOKMARK => names.bookmark = prefix.into(),
+                    MIME => names.mime = prefix.into(),
+                    _ => {}
+                }
+            }
+        }
+        names
+    }
+
+    /// Returns the declarations that the tag of the root lacks: without them what we write means nothing to a reader.
+    pub(super) fn missing(root: &str) -> String {
+        let declares = |namespace: &str| {
+            attributes(root).any(|attribute| {
+                attribute.name.starts_with("xmlns:")
+                    && attribute.value().is_some_and(|value| value == namespace)
+            })
+        };
+        let mut missing = String::new();
+        for (name, namespace) in [("bookmark", BOOKMARK), ("mime", MIME)] {
+            if !declares(namespace) {
+                missing.push_str(&format!(" xmlns:{name}=\"{namespace}\""));
+            }
+        }
+        missing
+    }
+
+    /// Returns what an element is, by its name as it is written.
+    pub(super) fn kind(&self, name: &str) -> Kind {
+        let Some((prefix, local)) = name.split_once(':') else { return Kind::Other };
+        if *prefix == *self.bookmark {
+            match local {
+                "applications" => Kind::Applications,
+                "application" => Kind::Application,
+                "groups" => Kind::Groups,
+                "group" => Kind::Group,
+                "private" => Kind::Private,
+                _ => Kind::Other,
+            }
+        } else if *prefix == *self.mime && local == "mime-type" {
+            Kind::MimeType
+        } else {
+            Kind::Other
+        }
+    }
+
+    /// Returns the prefix of the bookmark specification's elements.
+    pub(super) fn bookmark(&self) -> &str {
+        &self.bookmark
+    }
+
+    /// Returns the prefix of MIME types.
+    pub(super) fn mime(&self) -> &str {
+        &self.mime
+    }
+}
+
+/// The start of a document of nothing, up to the end of the root's tag.
+pub(super) fn head() -> String {
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<xbel version=\"1.0\"\n      xmlns:bookmark=\"{BOOKMARK}\"\n      xmlns:mime=\"{MIME}\"\n>"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(tag: &str) -> Vec<(&str, String)> {
+        attributes(tag).map(|a| (a.name, a.value().unwrap_or_default().into_owned())).collect()
+    }
+
+    #[test]
+    fn attributes_are_found_with_their_places() {
+        let tag = "bookmark href=\"a&amp;b\" \n added = 'x\"y' visited=\"\" ";
+        assert_eq!(
+            pairs(tag),
+            [("href", "a&b".into()), ("added", "x\"y".into()), ("visited", String::new())]
+        );
+        for attribute in attributes(tag) {
+            assert_eq!(&tag[attribute.place()], attribute.raw);
+        }
+        assert_eq!(attribute("a x=\"&own;\"", "x"), None);
+        for tag in ["", "a", "a b", "a b=", "a b=c", "a b=\"", "a =\"", "ä ö=\"ü"] {
+            assert!(attributes(tag).count() <= 1, "{tag}");
+        }
+    }
+
+    #[test]
+    fn texts_survive_the_escape_unless_xml_cannot_have_them() {
+        for text in ["", "plain", "<a & \"b\" 'c'>", "a\tb\nc\r", "ä\u{85}"] {
+            assert!(is_writable(text), "{text:?}");
+        }
+        assert_eq!(escape("a\0b\u{1}\u{ffff}"), "a\u{fffd}b\u{fffd}\u{fffd}");
+        assert_eq!(text_of("a<b/>"), None);
+    }
+
+    #[test]
+    fn namespaces_may_have_other_names() {
+        let root = format!("xbel xmlns:b='{BOOKMARK}'");
+        let names = Names::of(&root);
+        assert_eq!(names.kind("b:application"), Kind::Application);
+        assert_eq!(names.kind("bookmark:application"), Kind::Other);
+        assert_eq!(names.kind("mime:mime-type"), Kind::MimeType);
+        assert_eq!(Names::missing(&root), format!(" xmlns:mime=\"{MIME}\""));
+        assert_eq!(Names::missing(&head()[39..]), "");
+    }
+}

@@ -1,0 +1,13 @@
+//! `recently-used.xbel`: read as entries, edited in place; what is not understood stays as it is, byte for byte.
+//!
+//! The format is the desktop bookmark specification's, which is XBEL 1.0 with elements of two more namespaces.
+
+mod bookmark;
+mod document;
+mod edit;
+mod markup;
+mod stamp;
+#[cfg(test)]
+mod tests;
+
+pub use document::{Bookmark, Change, Condition, Document, MAX_BYTES, TooLarge};
