@@ -1,0 +1,420 @@
+//! What a capture means: who sent what to whom, which return answers which call, and who heard a signal.
+//!
+//! Messages are taken in one at a time, from a file or as they come, and become rows of numbers; texts are kept once.
+//! Names are followed as their owners change, so that a row names connections and not what they were called by.
+
+pub mod peers;
+mod portal;
+mod read;
+pub mod rules;
+#[cfg(test)]
+pub(crate) mod sample;
+mod state;
+#[cfg(test)]
+mod tests;
+pub mod texts;
+
+use std::collections::{HashMap, VecDeque};
+
+pub use read::{Ending, read};
+
+use self::peers::{DRIVER, PeerId, Peers};
+use self::portal::Portals;
+use self::rules::Rules;
+use self::texts::{Text, Texts};
+use super::pairs::Pairs;
+use super::wire::{Flags, Header, Kind};
+
+/// No message, where the number of one is expected.
+pub const NONE: u32 = u32::MAX;
+
+/// A message as the model keeps it.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// When it was seen, in nanoseconds since the epoch.
+    pub at_ns: u64,
+    /// Its bytes on the wire.
+    pub length: u32,
+    /// Its number among the sender's messages.
+    pub serial: u32,
+    /// The bus it was on.
+    pub bus: u16,
+    /// What it is.
+    pub kind: Kind,
+    /// Its flags.
+    pub flags: Flags,
+    /// Who sent it.
+    pub sender: PeerId,
+    /// Who it was for: the owner of the name as far as it is known, [`PeerId::NONE`] for a broadcast.
+    pub receiver: PeerId,
+    /// The name that it was sent to.
+    pub destination: Text,
+    /// The object.
+    pub path: Text,
+    /// The interface of the member.
+    pub interface: Text,
+    /// The method or signal.
+    pub member: Text,
+    /// The error's name.
+    pub error: Text,
+    /// The types of the body.
+    pub signature: Text,
+    /// Of a call its answer, of an answer its call; [`NONE`] if there is none.
+    pub partner: u32,
+    /// Who heard a broadcast; see [`Model::hearers`].
+    hearers: u32,
+}
+
+/// A message about to be taken in.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// When it was seen, in nanoseconds since the epoch.
+    pub at_ns: u64,
+    /// The bus it was on.
+    pub bus: u16,
+    /// Its bytes on the wire.
+    pub length: u32,
+    /// The message.
+    pub header: &'a Header<'a>,
+}
+
+/// A service that was started because a message was sent to its name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Activation {
+    /// The bus.
+    pub bus: u16,
+    /// The name.
+    pub name: Text,
+    /// The first message that waited for it.
+    pub message: u32,
+    /// When that was, in nanoseconds since the epoch.
+    pub asked_ns: u64,
+    /// When the name got an owner.
+    pub owned_ns: u64,
+}
+
+/// Messages that the recorder could not keep.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Loss {
+    /// The bus.
+    pub bus: u16,
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The message before which they are missing.
+    pub before: u32,
+}
+
+/// Messages that wait until their name has an owner.
+#[derive(Debug)]
+struct Waiting {
+    at_ns: u64,
+    /// All of them, and whether it was known that nobody owned the name.
+    messages: Vec<(u32, bool)>,
+}
+
+/// Everything that is known of a capture.
+#[derive(Debug, Default)]
+pub struct Model {
+    /// The texts that rows refer to.
+    pub texts: Texts,
+    /// The connections that rows refer to.
+    pub peers: Peers,
+    /// What each bus is: `session`, an address.
+    pub buses: Vec<(u16, String)>,
+    /// Services that were started.
+    pub activations: Vec<Activation>,
+    /// What the recorder could not keep.
+    pub losses: Vec<Loss>,
+    /// Connections that became monitors.
+    pub monitors: Vec<PeerId>,
+    /// How many places held bytes that were no message.
+    pub damaged: u64,
+    rows: VecDeque<Row>,
+    /// The number of the first row that is kept.
+    first: u32,
+    pairs: Pairs,
+    waiting: HashMap<(u16, Text), Waiting>,
+    /// Messages that got nowhere.
+    astray: Vec<u32>,
+    rules: HashMap<u16, Rules>,
+    /// Distinct sets of hearers; the first is empty.
+    fans: Vec<Vec<PeerId>>,
+    fan_of: HashMap<(PeerId, Text, Text, Text), u32>,
+    portals: Portals,
+    /// The argument of a question to the bus whose answer will tell something.
+    asked: HashMap<u32, Text>,
+}
+
+impl Model {
+    /// Returns the number of the first message that is kept.
+    #[must_use]
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// Returns the number that the next message will have.
+    #[must_use]
+    pub fn end(&self) -> u32 {
+        self.first.saturating_add(u32::try_from(self.rows.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Returns how many messages are kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Returns whether no message is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Returns a message.
+    #[must_use]
+    pub fn row(&self, number: u32) -> Option<&Row> {
+        self.rows.get(number.checked_sub(self.first)? as usize)
+    }
+
+    /// Returns all messages with their numbers.
+    pub fn rows(&self) -> impl Iterator<Item = (u32, &Row)> {
+        (self.first..self.end()).zip(&self.rows)
+    }
+
+    /// Returns the call of an answer and the answer of a call.
+    #[must_use]
+    pub fn partner(&self, row: &Row) -> Option<&Row> {
+        self.row(row.partner)
+    }
+
+    /// Returns the message that names the member: the call of an answer, else the message itself.
+    #[must_use]
+    pub fn named<'a>(&'a self, row: &'a Row) -> &'a Row {
+        match row.kind {
+            Kind::Return | Kind::Error => self.partner(row).unwrap_or(row),
+            Kind::Call | Kind::Signal | Kind::Other(_) => row,
+        }
+    }
+
+    /// Returns how long a call waited for its answer, of either of them, in nanoseconds.
+    #[must_use]
+    pub fn latency_ns(&self, row: &Row) -> Option<u64> {
+        let partner = self.partner(row)?;
+        Some(row.at_ns.abs_diff(partner.at_ns))
+    }
+
+    /// Returns whether a call still has no answer though one is expected.
+    #[must_use]
+    pub fn is_unanswered(&self, row: &Row) -> bool {
+        row.kind == Kind::Call && !row.flags.no_reply_expected() && row.partner == NONE
+    }
+
+    /// Returns who heard a broadcast signal, as far as the capture shows who asked for it.
+    #[must_use]
+    pub fn hearers(&self, row: &Row) -> &[PeerId] {
+        self.fans.get(row.hearers as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns whether it is known at all who asked for which signals.
+    #[must_use]
+    pub fn knows_hearers(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
+    /// Returns whether a message comes from the bus itself.
+    #[must_use]
+    pub fn is_from_bus(&self, row: &Row) -> bool {
+        let sender = self.peers.get(row.sender);
+        sender.is_some_and(|sender| self.texts.get(sender.unique) == DRIVER)
+    }
+
+    /// Returns whether a message came to whom it was for, as far as the bus says.
+    #[must_use]
+    pub fn is_delivered(&self, row: &Row) -> bool {
+        let answer = self.partner(row).filter(|_| row.kind == Kind::Call);
+        let is_refused = |answer: &Row| answer.kind == Kind::Error && self.is_from_bus(answer);
+        !answer.is_some_and(is_refused) || self.texts.get(row.destination) == DRIVER
+    }
+
+    /// Returns the messages that were sent to a name without an owner and started no service, in order.
+    #[must_use]
+    pub fn astray(&self) -> Vec<u32> {
+        let waiting = self.waiting.values().flat_map(|waiting| &waiting.messages);
+        let unowned = waiting.filter(|(_, is_unowned)| *is_unowned).map(|(number, _)| *number);
+        let mut astray: Vec<u32> = self.astray.iter().copied().chain(unowned).collect();
+        astray.sort_unstable();
+        astray.dedup();
+        astray
+    }
+
+    /// Returns the requests to portals with their responses.
+    #[must_use]
+    pub fn requests(&self) -> &[Request] {
+        self.portals.requests()
+    }
+
+    /// Returns the label of a bus: what it was recorded as, or its number.
+    #[must_use]
+    pub fn bus_label(&self, bus: u16) -> String {
+        let told = self.buses.iter().find(|(number, _)| *number == bus);
+        told.map_or_else(|| format!("bus {bus}"), |(_, label)| label.clone())
+    }
+
+    /// Takes a message in and returns its number.
+    pub fn push(&mut self, seen: &Seen<'_>) -> u32 {
+        let number = self.end();
+        let header = seen.header;
+        let bus = seen.bus;
+        let sender_name = self.texts.keep_some(header.sender);
+        let sender = match header.sender {
+            Some(DRIVER) => self.peers.named(bus, sender_name, &self.texts),
+            _ => self.peers.connection(bus, sender_name),
+        };
+        let destination = self.texts.keep_some(header.destination);
+        let receiver = match header.destination {
+            Some(_) => self.peers.named(bus, destination, &self.texts),
+            // Without a bus there are only two, and an answer goes to the other one.
+            None => PeerId::NONE,
+        };
+        let row = Row {
+            at_ns: seen.at_ns,
+            length: seen.length,
+            serial: header.serial.get(),
+            bus,
+            kind: header.kind,
+            flags: header.flags,
+            sender,
+            receiver,
+            destination,
+            path: self.texts.keep_some(header.path),
+            interface: self.texts.keep_some(header.interface),
+            member: self.texts.keep_some(header.member),
+            error: self.texts.keep_some(header.error_name),
+            signature: self.texts.keep(header.signature),
+            partner: NONE,
+            hearers: 0,
+        };
+        self.rows.push_back(row);
+        match header.kind {
+            Kind::Call => {
+                self.pairs.call(bus, sender_name, row.serial, number);
+                self.addressed(number, &row);
+                if header.destination == Some(DRIVER) {
+                    self.ask_bus(number, &row, header);
+                }
+            }
+            Kind::Return | Kind::Error => self.answer(number, &row, header),
+            Kind::Signal => {
+                if destination.is_some() {
+                    self.addressed(number, &row);
+                }
+                self.signal(number, &row, header);
+            }
+            Kind::Other(_) => (),
+        }
+        number
+    }
+
+    /// Notes a message to a well-known name that may start its service, or to one that is gone.
+    fn addressed(&mut self, number: u32, row: &Row) {
+        let name = self.texts.get(row.destination);
+        if name.is_empty() || name == DRIVER {
+            return;
+        }
+        if peers::is_unique(name) {
+            if self.peers.get(row.receiver).is_some_and(|peer| peer.has_left) {
+                self.astray.push(number);
+            }
+            return;
+        }
+        if self.peers.owner(row.bus, row.destination).is_some() {
+            return;
+        }
+        let is_unowned = self.peers.is_unowned(row.bus, row.destination);
+        if row.flags.no_auto_start() || row.kind == Kind::Signal {
+            self.astray.extend(is_unowned.then_some(number));
+            return;
+        }
+        let fresh = || Waiting { at_ns: row.at_ns, messages: Vec::new() };
+        let waiting = self.waiting.entry((row.bus, row.destination)).or_insert_with(fresh);
+        waiting.messages.push((number, is_unowned));
+    }
+
+    /// Joins an answer with its call.
+    fn answer(&mut self, number: u32, row: &Row, header: &Header<'_>) {
+        let serial = header.reply_serial.map_or(0, std::num::NonZeroU32::get);
+        let Some(call_number) = self.pairs.answer(row.bus, row.destination, serial) else { return };
+        let Some(at) = call_number.checked_sub(self.first) else { return };
+        let is_from_bus = self.is_from_bus(row);
+        let Some(call) = self.rows.get_mut(at as usize) else { return };
+        call.partner = number;
+        let asked = *call;
+        // The bus answers for services that are not there; anybody else is whom the call was for.
+        if !is_from_bus {
+            call.receiver = row.sender;
+        }
+        if let Some(answer) = self.rows.back_mut() {
+            answer.partner = call_number;
+        }
+        let name = self.texts.get(asked.destination);
+        if is_from_bus && name != DRIVER {
+            self.not_delivered(call_number, &asked, row);
+        } else if !name.is_empty() && name != DRIVER && !peers::is_unique(name) {
+            if self.peers.owner(asked.bus, asked.destination).is_none() {
+                self.peers.owns(asked.bus, asked.destination, row.sender, call_number);
+            }
+            self.waiting.remove(&(asked.bus, asked.destination));
+        }
+        if row.kind == Kind::Return {
+            self.learn(&asked, call_number, header);
+        }
+        self.asked.remove(&call_number);
+    }
+
+    /// Notes what the bus says of a call that it did not deliver.
+    fn not_delivered(&mut self, number: u32, call: &Row, answer: &Row) {
+        let error = self.texts.get(answer.error);
+        let Some(error) = error.strip_prefix("org.freedesktop.DBus.Error.") else { return };
+        if let Some(waiting) = self.waiting.get_mut(&(call.bus, call.destination)) {
+            waiting.messages.retain(|(waiting, _)| *waiting != number);
+            if waiting.messages.is_empty() {
+                self.waiting.remove(&(call.bus, call.destination));
+            }
+        }
+        let is_astray = matches!(error, "ServiceUnknown" | "NameHasNoOwner");
+        if is_astray || error.starts_with("Spawn.") {
+            self.astray.push(number);
+        }
+    }
+
+    /// Forgets the oldest messages, so that at most `keep` are left.
+    pub fn forget(&mut self, keep: usize) {
+        let gone = self.rows.len().saturating_sub(keep);
+        self.rows.drain(..gone);
+        self.first = self.first.saturating_add(u32::try_from(gone).unwrap_or(u32::MAX));
+        let first = self.first;
+        self.pairs.forget(first);
+        self.astray.retain(|number| *number >= first);
+        self.asked.retain(|number, _| *number >= first);
+        for waiting in self.waiting.values_mut() {
+            waiting.messages.retain(|(number, _)| *number >= first);
+        }
+        self.waiting.retain(|_, waiting| !waiting.messages.is_empty());
+        self.portals.forget(first);
+    }
+}
+
+/// A request to a portal, which answers later by a signal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Request {
+    /// The call.
+    pub call: u32,
+    /// The object that stands for the request.
+    pub handle: Text,
+    /// The signal with the response; [`NONE`] while the user has not chosen.
+    pub response: u32,
+    /// What came of it: 0 done, 1 cancelled by the user, 2 ended otherwise.
+    pub code: Option<u32>,
+}
