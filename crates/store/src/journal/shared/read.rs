@@ -63,8 +63,14 @@ impl Reader {
                 Err(error) => return Err(not_opened(error)),
             };
             let identity = file.stat().map_err(not_opened)?.identity;
+            // A number of a file that is gone is soon another's: the salt tells them apart.
+            let start = file.read_start(FRAMES_AT).map_err(not_opened)?;
+            let salt = match Header::decode(&start) {
+                Start::Header(header) => Some(header.salt),
+                Start::Foreign(_) | Start::Broken => None,
+            };
             let news = match &mut self.at {
-                Some(at) if at.identity == identity => {
+                Some(at) if at.identity == identity && Some(at.salt) == salt => {
                     more(&*file, at).map(News::More).map_err(not_opened)?
                 }
                 _ => {
