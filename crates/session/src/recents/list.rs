@@ -118,6 +118,29 @@ impl List {
         records
     }
 
+    /// Drops the entries that were last used before `since`, and the oldest of more than `most`.
+    pub fn limit(&mut self, most: usize, since: Option<Timestamp>) {
+        let mut oldest = since;
+        if self.entries.len() > most {
+            let mut times: Vec<Timestamp> = self.iter().map(Entry::last_used).collect();
+            times.sort_unstable_by(|a, b| b.cmp(a));
+            // Of those that were used in the same microsecond all go or stay.
+            oldest = oldest.max(match most.checked_sub(1).and_then(|last| times.get(last)) {
+                Some(last) => Some(*last),
+                None => Some(Timestamp(i64::MAX)),
+            });
+        }
+        let Some(oldest) = oldest else { return };
+        let places = &mut self.places;
+        self.entries.retain(|_, entry| {
+            let stays = entry.last_used() >= oldest;
+            if !stays {
+                places.remove(&entry.uri);
+            }
+            stays
+        });
+    }
+
     fn add(&mut self, addition: Addition) {
         let Addition { uri, mime, groups, privacy, application, exec, at } = addition;
         if let Some(forgotten) = self.forgotten(&uri)

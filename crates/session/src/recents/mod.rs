@@ -3,14 +3,17 @@
 //! An addition is one append of one record ([`record`]), whatever the length of the list. Folded, the records are a
 //! [`List`]. `recently-used.xbel` and `RecentDocuments` are written of that, off everybody's path.
 
+mod journal;
 mod list;
 mod mark;
 mod places;
+pub mod policy;
 mod record;
 mod time;
 mod uri;
 pub mod xbel;
 
+pub use journal::{Added, Compacted, Program, REMEMBERED_AS_FORGOTTEN, Recents, RecentsError};
 pub use list::List;
 pub use mark::{Mark, Salt};
 pub use places::Places;

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What `stat` says of a file, as far as `store` asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,14 +298,14 @@ pub trait Disk: Debug + Send + Sync {
         let _ = path;
         Ok(Some(Box::new(Unshared)))
     }
-    /// Locks a file against every other thread and process that asks by this function, without waiting; makes the file
-    /// (0600) if there is none. `None` if it is locked. A disk that others cannot reach locks nothing.
+    /// Locks a file against every other thread and process that asks by this function; makes the file (0600) if there is
+    /// none. `None` if it is still locked after `patience`. A disk that others cannot reach locks nothing.
     ///
     /// # Errors
     ///
     /// As `open(2)` and `flock(2)`.
-    fn try_own(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
-        let _ = path;
+    fn own(&self, path: &Path, patience: Duration) -> io::Result<Option<Box<dyn FileLock>>> {
+        let _ = (path, patience);
         Ok(Some(Box::new(Unshared)))
     }
     /// Returns a number that was not returned before: for names and for the salt of a file's checksums.

@@ -6,9 +6,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags, StatxFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::{
     AppendFile, Disk, DiskFile, FileLock, Held, LogFile, MAX_READ_BYTES, Stat, attributes, log,
@@ -149,13 +150,26 @@ impl Disk for RealDisk {
         }
     }
 
-    fn try_own(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
+    fn own(&self, path: &Path, patience: Duration) -> io::Result<Option<Box<dyn FileLock>>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
         let file = File::from(fs::open(path, flags | OFlags::NONBLOCK, Mode::from(0o600))?);
         match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Box::new(RealLock(file)))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
+            Ok(()) => return Ok(Some(Box::new(RealLock(file)))),
+            Err(Errno::WOULDBLOCK) if !patience.is_zero() => {}
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        // The kernel has no time limit for this. A thread that is left behind gives the lock back when it gets it.
+        let (send, locked) = std::sync::mpsc::channel();
+        std::thread::Builder::new().name("lock".to_owned()).spawn(move || {
+            let result = retry_on_intr(|| fs::flock(&file, FlockOperation::LockExclusive));
+            // Nobody waits any more: the lock goes with the file.
+            let _ = send.send(result.map(|()| file));
+        })?;
+        match locked.recv_timeout(patience) {
+            Ok(Ok(file)) => Ok(Some(Box::new(RealLock(file)))),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Ok(None),
         }
     }
 

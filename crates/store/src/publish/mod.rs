@@ -3,6 +3,7 @@
 mod aside;
 mod resolve;
 mod stale;
+mod wipe;
 
 use std::ffi::OsString;
 use std::io;
@@ -11,9 +12,11 @@ use std::path::{Path, PathBuf};
 use crate::disk::{Disk, DiskFile, Stat};
 
 pub(crate) use resolve::{directory_of, make_parents};
+pub(crate) use wipe::overwrite;
 
 pub use aside::{copy_aside, move_aside};
 pub use stale::remove_stale;
+pub use wipe::wipe;
 
 /// Why a publish did not finish.
 #[derive(Debug, thiserror::Error)]

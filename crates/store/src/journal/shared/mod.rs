@@ -95,13 +95,10 @@ impl Appender {
         Err(JournalError::Unknown { path: self.path.clone(), source })
     }
 
-    /// Returns how long the journal is, in bytes.
-    ///
-    /// # Errors
-    ///
-    /// As `fstat(2)`.
-    pub fn len_bytes(&self) -> io::Result<u64> {
-        self.file.stat().map(|stat| stat.len)
+    /// Returns where the journal is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 

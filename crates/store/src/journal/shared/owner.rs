@@ -2,20 +2,19 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::super::{JournalError, too_long};
 use super::format::{self, Header, KNOWN_IDS, Start, WRITTEN_ONCE};
 use super::read::{News, Reader, read_old, tail_of};
 use super::{beside, cannot_link};
 use crate::disk::{AppendFile, Disk, DiskFile, FileLock};
-use crate::publish::{PublishError, directory_of, publish};
+use crate::publish::{PublishError, directory_of, overwrite, publish};
 
 /// The ending of the second name of a file that is being replaced.
 pub(super) const OLD: &str = ".old";
 /// The ending of the lock that keeps others from replacing.
 const LOCK: &str = ".lock";
-/// How much is overwritten at a time.
-static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// The one who may replace the journal, until it is dropped. Appending goes on meanwhile.
 #[derive(Debug)]
@@ -33,8 +32,21 @@ impl Owner {
     ///
     /// [`JournalError::NotOpened`]; every record is where it was.
     pub fn of(disk: &dyn Disk, path: &Path) -> Result<Option<Owner>, JournalError> {
+        Owner::within(disk, path, Duration::ZERO)
+    }
+
+    /// Becomes the owner as [`Owner::of`] does; `None` if somebody else still is after `patience`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Owner::of`].
+    pub fn within(
+        disk: &dyn Disk,
+        path: &Path,
+        patience: Duration,
+    ) -> Result<Option<Owner>, JournalError> {
         let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
-        let Some(lock) = disk.try_own(&beside(path, LOCK)).map_err(not_opened)? else {
+        let Some(lock) = disk.own(&beside(path, LOCK), patience).map_err(not_opened)? else {
             return Ok(None);
         };
         let owner = Owner { path: path.to_owned(), reader: Reader::new(path), _lock: lock };
@@ -186,14 +198,7 @@ impl Replaced {
 
     /// Overwrites every byte and removes the second name.
     fn wipe(mut self, disk: &dyn Disk) -> io::Result<()> {
-        let len = self.file.stat()?.len;
-        let mut at = 0;
-        while at < len {
-            let count = usize::try_from(len - at).unwrap_or(usize::MAX).min(ZEROS.len());
-            self.writer.write_at(at, &ZEROS[..count])?;
-            at += count as u64;
-        }
-        self.writer.sync()?;
+        overwrite(&mut *self.writer)?;
         match self.name {
             Some(name) => disk.remove(&name),
             None => Ok(()),

@@ -92,6 +92,12 @@ impl Reader {
         Err(not_opened(io::ErrorKind::ResourceBusy.into()))
     }
 
+    /// Returns where the journal is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Tells whether the start of the journal is damaged: the records are what could be found, nobody can append, and an
     /// [`Owner`](super::Owner) should replace it.
     #[must_use]

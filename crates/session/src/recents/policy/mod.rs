@@ -1,0 +1,289 @@
+//! What may be remembered, decided before anything is written.
+//!
+//! The strictest counts: private mode, then the switches of KDE, GTK and GNOME, then what KDE leaves out (temporary and
+//! hidden files), then the user's own rules, of which the last that matches decides.
+
+mod glob;
+mod private;
+mod rules;
+mod switches;
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use store::disk::Disk;
+use sys::mounts::Mounts;
+
+use super::{Places, Timestamp, Uri};
+
+pub use private::Private;
+pub use rules::{Condition, Effect, Rule, RuleError, Rules};
+pub use switches::Setting;
+use switches::{Said, Switches};
+
+/// How many entries are kept when nobody says otherwise.
+pub const MOST_ENTRIES: usize = 5000;
+/// How many links KDE keeps when nobody says otherwise (KIO 5.103).
+pub const MOST_LINKS: usize = 10;
+
+/// What a program wants to be remembered.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The document.
+    pub uri: &'a Uri,
+    /// Its type, if it is known.
+    pub mime: Option<&'a str>,
+    /// The program.
+    pub application: &'a str,
+}
+
+/// Whether something may be remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may.
+    Remember,
+    /// It may not.
+    Leave(Reason),
+}
+
+/// Why something is not remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Private mode is on.
+    Private(Private),
+    /// The program was started to be private.
+    PrivateProgram,
+    /// A setting of the desktop turns recent documents off.
+    Setting(Setting),
+    /// It is below the directory of temporary files.
+    Temporary(PathBuf),
+    /// A part of its path is hidden; with the setting that says that this matters, if there is one.
+    Hidden(Option<Setting>),
+    /// A line of the user's rules says so.
+    Rule {
+        /// Its number in the file, from 1.
+        number: usize,
+        /// What it says.
+        line: String,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Private(Private::WithoutEnd) => f.write_str("private mode is on"),
+            Reason::Private(Private::Until(_)) => f.write_str("private mode is on for a while"),
+            Reason::PrivateProgram => f.write_str("the program was started to be private"),
+            Reason::Setting(Setting { path, text }) => {
+                write!(f, "{text} in {} turns it off", path.display())
+            }
+            Reason::Temporary(dir) => write!(f, "it is a temporary file below {}", dir.display()),
+            Reason::Hidden(None) => f.write_str("it is hidden, which KDE leaves out"),
+            Reason::Hidden(Some(Setting { path, text })) => {
+                write!(f, "it is hidden, and {text} in {}", path.display())
+            }
+            Reason::Rule { number, line } => write!(f, "line {number} of the rules says: {line}"),
+        }
+    }
+}
+
+/// How much is kept, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most entries.
+    pub entries: usize,
+    /// How long an entry is kept after it was last used.
+    pub age: Option<Duration>,
+    /// The most links of KDE.
+    pub links: usize,
+    /// Where the journal is.
+    pub keeping: Keeping,
+}
+
+/// Where the journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// On the disk.
+    Durable,
+    /// In memory, with a copy on the disk now and then.
+    Volatile,
+}
+
+/// The rules that hold now; every question looks first whether a file changed.
+#[derive(Debug)]
+pub struct Policy {
+    places: Places,
+    switches: Switches,
+    rules: Rules,
+    stamp: Option<((u64, u64), u64, i128)>,
+}
+
+impl Policy {
+    /// Returns the policy of one user; nothing is read yet.
+    #[must_use]
+    pub fn new(places: &Places) -> Policy {
+        Policy {
+            places: places.clone(),
+            switches: Switches::new(places),
+            rules: Rules::default(),
+            stamp: None,
+        }
+    }
+
+    /// Decides whether a program's own addition may be remembered.
+    pub fn decide(&mut self, disk: &dyn Disk, subject: Subject<'_>, now: Timestamp) -> Verdict {
+        if let Some(private) = Private::read(disk, &self.places, now) {
+            return Verdict::Leave(Reason::Private(private));
+        }
+        let said = self.switches.ask(disk, Some(subject.application));
+        if let Some(off) = said.off.into_iter().next() {
+            return Verdict::Leave(Reason::Setting(off));
+        }
+        let path = subject.uri.to_path();
+        if let Some(path) = &path
+            && path.starts_with(&self.places.temporary)
+        {
+            return Verdict::Leave(Reason::Temporary(self.places.temporary.clone()));
+        }
+        let ruled = self.ruled(disk, subject, path.as_deref());
+        if let Some((_, Verdict::Leave(_))) = ruled {
+            return ruled.map_or(Verdict::Remember, |(_, verdict)| verdict);
+        }
+        let is_allowed = matches!(ruled, Some((Effect::Allow, _)));
+        let ignored = said.ignore_hidden;
+        let ignores = ignored.as_ref().is_none_or(|(ignores, _)| *ignores);
+        if ignores && !is_allowed && path.as_deref().is_some_and(is_hidden) {
+            return Verdict::Leave(Reason::Hidden(ignored.map(|(_, setting)| setting)));
+        }
+        Verdict::Remember
+    }
+
+    /// Decides whether what another program wrote into its own list may stay there: by private mode and by the user's
+    /// own rules. What its desktop's settings say is that desktop's matter.
+    pub fn decide_foreign(
+        &mut self,
+        disk: &dyn Disk,
+        subject: Subject<'_>,
+        now: Timestamp,
+    ) -> Verdict {
+        if let Some(private) = Private::read(disk, &self.places, now) {
+            return Verdict::Leave(Reason::Private(private));
+        }
+        let path = subject.uri.to_path();
+        self.ruled(disk, subject, path.as_deref()).map_or(Verdict::Remember, |(_, verdict)| verdict)
+    }
+
+    /// Returns how much is kept.
+    pub fn limits(&mut self, disk: &dyn Disk) -> Limits {
+        let said = self.switches.ask(disk, None);
+        self.refresh(disk);
+        let mut limits = Limits {
+            entries: MOST_ENTRIES,
+            age: said.age.map(|(age, _)| age),
+            links: said.most_links.map_or(MOST_LINKS, |(links, _)| links),
+            keeping: Keeping::Durable,
+        };
+        for (_, rule) in self.rules.iter() {
+            match rule {
+                Rule::Entries(entries) => limits.entries = entries,
+                Rule::Days(days) => {
+                    limits.age = Some(Duration::from_secs(u64::from(days) * 24 * 60 * 60));
+                }
+                Rule::Volatile => limits.keeping = Keeping::Volatile,
+                Rule::Off | Rule::Condition(..) => {}
+            }
+        }
+        limits
+    }
+
+    /// Returns the settings of others that hold now: those that turn everything off, then the others.
+    pub fn settings(&mut self, disk: &dyn Disk) -> (Vec<Setting>, Vec<Setting>) {
+        let Said { off, ignore_hidden, most_links, age } = self.switches.ask(disk, None);
+        let others = [
+            ignore_hidden.map(|(_, setting)| setting),
+            most_links.map(|(_, setting)| setting),
+            age.map(|(_, setting)| setting),
+        ];
+        (off, others.into_iter().flatten().collect())
+    }
+
+    /// Returns the user's own rules.
+    pub fn rules(&mut self, disk: &dyn Disk) -> &Rules {
+        self.refresh(disk);
+        &self.rules
+    }
+
+    /// Asks the user's rules: the last one that matches, with what it says.
+    fn ruled(
+        &mut self,
+        disk: &dyn Disk,
+        subject: Subject<'_>,
+        path: Option<&Path>,
+    ) -> Option<(Effect, Verdict)> {
+        self.refresh(disk);
+        let leave = |number: usize| {
+            let line = self.rules.line(number).to_owned();
+            (Effect::Deny, Verdict::Leave(Reason::Rule { number, line }))
+        };
+        if let Some((number, _)) = self.rules.iter().find(|(_, rule)| *rule == Rule::Off) {
+            return Some(leave(number));
+        }
+        self.rules.iter().rev().find_map(|(number, rule)| {
+            let Rule::Condition(effect, condition) = rule else { return None };
+            if !self.holds(&condition, subject, path) {
+                return None;
+            }
+            Some(match effect {
+                Effect::Deny => leave(number),
+                Effect::Allow => (Effect::Allow, Verdict::Remember),
+            })
+        })
+    }
+
+    fn holds(&self, condition: &Condition, subject: Subject<'_>, path: Option<&Path>) -> bool {
+        let home = &self.places.home;
+        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        let name = |pattern: &str, text: &str| {
+            glob::matches_name(
+                pattern.to_ascii_lowercase().as_bytes(),
+                text.to_ascii_lowercase().as_bytes(),
+            )
+        };
+        match condition {
+            Condition::Path(pattern) => path.is_some_and(|path| {
+                glob::matches_path(&rules::expanded(pattern, home), &bytes(path))
+            }),
+            Condition::Mount(pattern) => path.is_some_and(|path| {
+                // Without /proc nothing is known of mounts, and a path says enough of most of them.
+                let point = Mounts::read().ok().and_then(|m| Some(m.above(path)?.point.clone()));
+                let place = point.unwrap_or_else(|| path.to_owned());
+                glob::matches_path(&rules::expanded(pattern, home), &bytes(&place))
+            }),
+            Condition::Hidden => path.is_some_and(is_hidden),
+            Condition::Type(pattern) => subject.mime.is_some_and(|mime| name(pattern, mime)),
+            Condition::Application(pattern) => {
+                let last = subject.application.rsplit('.').next().unwrap_or_default();
+                name(pattern, subject.application) || name(pattern, last)
+            }
+        }
+    }
+
+    fn refresh(&mut self, disk: &dyn Disk) {
+        let path = self.places.rules();
+        let found = disk.stat(&path).ok().filter(|stat| stat.len <= rules::MAX_BYTES);
+        let stamp = found.map(|stat| (stat.identity, stat.len, stat.mtime_ns));
+        if stamp != self.stamp {
+            self.stamp = stamp;
+            let text = stamp.and_then(|_| disk.read(&path).ok());
+            self.rules = text.map(|text| Rules::parse(&text)).unwrap_or_default();
+        }
+    }
+}
+
+/// Tells whether a part of the path starts with a dot.
+fn is_hidden(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str().as_bytes().starts_with(b"."))
+}

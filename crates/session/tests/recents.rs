@@ -1,0 +1,486 @@
+//! The list of recent documents on real and simulated disks: many writers, damage, full disks, rules and switches.
+#![expect(clippy::unwrap_used, reason = "a test that fails here has failed")]
+#![expect(clippy::disallowed_methods, reason = "the tests write the files of other programs")]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use store::disk;
+use store::sim::{Effect, SimDisk};
+use unjank_session::clock::Clock;
+use unjank_session::recents::policy::{Private, Reason, Verdict};
+use unjank_session::recents::{
+    Added, Addition, Compacted, Places, Privacy, Program, Recents, Timestamp, Uri,
+};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A clock that a test sets.
+#[derive(Debug)]
+struct SetClock(Mutex<SystemTime>);
+
+impl SetClock {
+    fn new() -> Arc<SetClock> {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        Arc::new(SetClock(Mutex::new(time)))
+    }
+
+    fn forward(&self, by: Duration) {
+        *self.0.lock().unwrap() += by;
+    }
+}
+
+impl Clock for SetClock {
+    fn now(&self) -> SystemTime {
+        let mut now = self.0.lock().unwrap();
+        // Time goes on from one question to the next.
+        *now += Duration::from_micros(1);
+        *now
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.now().duration_since(SystemTime::UNIX_EPOCH).unwrap()
+    }
+}
+
+fn places(root: &Path) -> Places {
+    Places {
+        state: root.join("state"),
+        runtime: Some(root.join("run")),
+        xbel: root.join("data/recently-used.xbel"),
+        links: root.join("data/RecentDocuments"),
+        data: root.join("data"),
+        config: root.join("config"),
+        config_dirs: vec![root.join("etc")],
+        cache: root.join("cache"),
+        home: root.join("home"),
+        temporary: root.join("tmp"),
+        dconf: vec![root.join("config/dconf/user")],
+    }
+}
+
+struct Home {
+    dir: tempfile::TempDir,
+    clock: Arc<SetClock>,
+}
+
+impl Home {
+    fn new() -> Home {
+        // Its own directories are hidden, which matters here.
+        let dir = tempfile::Builder::new().prefix("recents").tempdir().unwrap();
+        Home { dir, clock: SetClock::new() }
+    }
+
+    fn places(&self) -> Places {
+        places(self.dir.path())
+    }
+
+    fn recents(&self) -> Recents {
+        Recents::new(self.places(), Program::Ordinary, disk::real(), self.clock.clone())
+    }
+
+    fn write(&self, name: &str, text: &[u8]) {
+        let path = self.dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn addition(&self, name: &str) -> Addition {
+        let path = self.dir.path().join("home").join(name);
+        addition(&Uri::of_path(&path).unwrap(), Timestamp::of(self.clock.now()))
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.dir.path().join("state/journal")
+    }
+}
+
+fn addition(uri: &Uri, at: Timestamp) -> Addition {
+    Addition {
+        uri: uri.clone(),
+        mime: Some("text/plain".into()),
+        groups: Vec::new(),
+        privacy: Privacy::Public,
+        application: "org.kde.kate".into(),
+        exec: "kate %U".into(),
+        at,
+    }
+}
+
+fn names(recents: &mut Recents) -> Vec<String> {
+    let list = recents.list().unwrap();
+    list.iter().map(|entry| entry.uri.as_str().rsplit('/').next().unwrap().to_owned()).collect()
+}
+
+fn reason(added: &Added) -> String {
+    match added {
+        Added::Remembered => "remembered".to_owned(),
+        Added::Left(reason) => reason.to_string(),
+    }
+}
+
+#[test]
+fn four_writers_lose_nothing_with_an_empty_list_and_with_a_thousand_entries() {
+    for before in [0, 1000] {
+        let home = Home::new();
+        let mut first = home.recents();
+        for number in 0..before {
+            first.add(&home.addition(&format!("before{number}"))).unwrap();
+        }
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let home = &home;
+                scope.spawn(move || {
+                    let mut recents = home.recents();
+                    for number in 0..50 {
+                        let added = recents.add(&home.addition(&format!("{writer}.{number}")));
+                        assert_eq!(added.unwrap(), Added::Remembered);
+                    }
+                });
+            }
+            scope.spawn(|| home.recents().compact().unwrap());
+        });
+        assert_eq!(home.recents().list().unwrap().len(), before + 200);
+        assert_eq!(first.list().unwrap().len(), before + 200, "also seen by one that was open");
+        let mode = disk::real().stat(&home.journal()).unwrap().mode;
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn a_journal_that_is_long_is_made_short_and_says_the_same() {
+    let home = Home::new();
+    let mut recents = home.recents();
+    for number in 0..2000 {
+        recents.add(&home.addition(&format!("f{}", number % 10))).unwrap();
+    }
+    let before: Vec<_> = recents.list().unwrap().iter().cloned().collect();
+    let long = std::fs::metadata(home.journal()).unwrap().len();
+    assert_eq!(recents.compact().unwrap(), Compacted::Done);
+    assert_eq!(recents.compact().unwrap(), Compacted::NotNeeded);
+    let short = std::fs::metadata(home.journal()).unwrap().len();
+    assert!(short * 5 < long, "{short} of {long} bytes");
+    let after: Vec<_> = home.recents().list().unwrap().iter().cloned().collect();
+    assert_eq!(before, after);
+    assert_eq!(after[0].applications[0].count, 200);
+}
+
+#[test]
+fn what_is_forgotten_is_in_no_byte_of_the_journal() {
+    let home = Home::new();
+    let mut recents = home.recents();
+    for name in ["keep", "secret", "other"] {
+        recents.add(&home.addition(name)).unwrap();
+    }
+    let secret = home.addition("secret").uri;
+    let holds = |word: &str| {
+        let files = std::fs::read_dir(home.dir.path().join("state")).unwrap();
+        files.flatten().any(|file| {
+            let bytes = std::fs::read(file.path()).unwrap();
+            bytes.windows(word.len()).any(|window| window == word.as_bytes())
+        })
+    };
+    assert!(holds("secret"), "the search finds what is there");
+    // A damaged journal that was put aside names it too.
+    std::fs::copy(home.journal(), home.dir.path().join("state/journal~0")).unwrap();
+    let told = recents.forget(std::slice::from_ref(&secret)).unwrap();
+    assert_eq!(told.marks.len(), 1);
+    assert!(!holds("secret") && holds("keep"));
+    assert_eq!(names(&mut recents), ["keep", "other"]);
+    assert!(recents.list().unwrap().forgotten(&secret).is_some());
+    recents.forget_everything().unwrap();
+    assert!(!holds("keep") && !holds("other"));
+    assert!(recents.list().unwrap().is_empty());
+    recents.add(&home.addition("secret")).unwrap();
+    assert_eq!(names(&mut home.recents()), ["secret"], "who opens it again is remembered again");
+}
+
+#[test]
+fn a_damaged_journal_is_salvaged_and_kept_aside() {
+    let home = Home::new();
+    for name in ["a", "b", "c"] {
+        home.recents().add(&home.addition(name)).unwrap();
+    }
+    let whole = std::fs::read(home.journal()).unwrap();
+    for (what, bytes) in [
+        ("its start is gone", [&[0_u8; 64][..], &whole[64..]].concat()),
+        ("its end is gone", whole[..whole.len() - 1].to_vec()),
+        ("it is nothing", Vec::new()),
+        ("it is another file", b"somebody's notes, long enough to be one".repeat(4)),
+    ] {
+        std::fs::write(home.journal(), &bytes).unwrap();
+        let mut recents = home.recents();
+        let expected: &[&str] = match what {
+            "its start is gone" => &["a", "b", "c", "d"],
+            "its end is gone" => &["a", "b", "d"],
+            _ => &["d"],
+        };
+        recents.add(&home.addition("d")).unwrap();
+        assert_eq!(names(&mut recents), expected, "{what}");
+        assert_eq!(names(&mut home.recents()), expected, "{what}");
+        let is_aside =
+            std::fs::read_dir(home.dir.path().join("state")).unwrap().flatten().any(|file| {
+                file.file_name().to_string_lossy().starts_with("journal~")
+                    && std::fs::read(file.path()).unwrap() == bytes
+            });
+        assert!(is_aside || what == "its end is gone", "{what}");
+        recents.forget_everything().unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_loses_nothing_that_was_there() {
+    let disk = SimDisk::new().with_dir("/h");
+    let clock = SetClock::new();
+    let recents = |disk: &SimDisk| {
+        Recents::new(
+            places(Path::new("/h")),
+            Program::Ordinary,
+            Arc::new(disk.clone()),
+            clock.clone(),
+        )
+    };
+    let uri = |name: &str| Uri::of_path(&Path::new("/h/home").join(name)).unwrap();
+    let mut first = recents(&disk);
+    first.add(&addition(&uri("a"), Timestamp(1))).unwrap();
+    let calls = {
+        let fork = disk.fork();
+        let before = fork.calls();
+        recents(&fork).add(&addition(&uri("b"), Timestamp(2))).unwrap();
+        fork.calls() - before
+    };
+    for call in 0..calls {
+        for effect in [Effect::Nothing, Effect::Partial] {
+            let full = disk.fork();
+            full.fail_call(full.calls() + call, 28, effect);
+            let added = recents(&full).add(&addition(&uri("b"), Timestamp(2)));
+            full.heal();
+            let found = names(&mut recents(&full));
+            assert_eq!(found[0], "a", "call {call}");
+            let is_remembered = added.is_ok_and(|added| added == Added::Remembered);
+            assert!(found.len() == 2 || !is_remembered, "call {call}");
+            recents(&full).add(&addition(&uri("c"), Timestamp(3))).unwrap();
+            assert!(names(&mut recents(&full)).contains(&"c".to_owned()), "call {call}");
+        }
+    }
+}
+
+#[test]
+fn private_mode_writes_nothing_and_ends_by_itself() {
+    let home = Home::new();
+    let mut recents = home.recents();
+    recents.add(&home.addition("a")).unwrap();
+    let until = Timestamp::of(home.clock.now()).after(Duration::from_secs(3600));
+    Private::Until(until).turn_on(&*disk::real(), &home.places()).unwrap();
+    let before = snapshot(home.dir.path());
+    let added = recents.add(&home.addition("b")).unwrap();
+    assert_eq!(added, Added::Left(Reason::Private(Private::Until(until))));
+    assert!(matches!(home.recents().add(&home.addition("c")).unwrap(), Added::Left(_)));
+    assert_eq!(snapshot(home.dir.path()), before, "not one byte");
+    home.clock.forward(Duration::from_secs(3601));
+    assert_eq!(recents.add(&home.addition("d")).unwrap(), Added::Remembered);
+    Private::WithoutEnd.turn_on(&*disk::real(), &home.places()).unwrap();
+    home.clock.forward(DAY * 1000);
+    assert!(matches!(recents.add(&home.addition("e")).unwrap(), Added::Left(_)));
+    assert!(Private::turn_off(&*disk::real(), &home.places()).unwrap());
+    assert!(!Private::turn_off(&*disk::real(), &home.places()).unwrap());
+    home.write("state/private", b"\xff nonsense");
+    assert!(
+        matches!(recents.add(&home.addition("f")).unwrap(), Added::Left(_)),
+        "rather too little"
+    );
+    assert_eq!(names(&mut recents), ["a", "d"]);
+}
+
+/// Every file with what is in it and when it was changed.
+fn snapshot(dir: &Path) -> Vec<(PathBuf, Vec<u8>, SystemTime)> {
+    let mut found = Vec::new();
+    for file in std::fs::read_dir(dir).unwrap().flatten() {
+        match file.file_type().unwrap().is_dir() {
+            true => found.extend(snapshot(&file.path())),
+            false => found.push((
+                file.path(),
+                std::fs::read(file.path()).unwrap(),
+                file.metadata().unwrap().modified().unwrap(),
+            )),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_program_that_is_private_is_not_remembered() {
+    let home = Home::new();
+    let mut recents =
+        Recents::new(home.places(), Program::Private, disk::real(), home.clock.clone());
+    let added = recents.add(&home.addition("a")).unwrap();
+    assert_eq!(added, Added::Left(Reason::PrivateProgram));
+    assert!(snapshot(home.dir.path()).is_empty());
+}
+
+#[test]
+fn the_switches_of_every_desktop_are_honoured_as_they_change() {
+    let home = Home::new();
+    let mut recents = home.recents();
+    let mut expect = |what: &str, expected: &str| {
+        let added = recents.add(&home.addition("a")).unwrap();
+        assert!(reason(&added).contains(expected), "{what}: {added:?}");
+    };
+    expect("nothing is set", "remembered");
+    for (file, off, on) in [
+        (
+            "config/kdeglobals",
+            "[RecentDocuments]\nUseRecent=false\n",
+            "[RecentDocuments]\nUseRecent=true\n",
+        ),
+        (
+            "config/kdeglobals",
+            "[RecentDocuments]\nMaxEntries=0\n",
+            "[RecentDocuments]\nMaxEntries=5\n",
+        ),
+        ("etc/kdeglobals", "[RecentDocuments]\nUseRecent=false\n", ""),
+        ("config/katerc", "[RecentDocuments]\nUseRecent=false\n", ""),
+        (
+            "config/gtk-3.0/settings.ini",
+            "[Settings]\ngtk-recent-files-enabled=0\n",
+            "[Settings]\ngtk-recent-files-enabled=1\n",
+        ),
+        (
+            "config/gtk-4.0/settings.ini",
+            "[Settings]\ngtk-recent-files-max-age=0\n",
+            "[Settings]\ngtk-recent-files-max-age=-1\n",
+        ),
+        ("config/unjank/recent.rules", "# no\noff\n", "# no\n"),
+    ] {
+        home.write(file, off.as_bytes());
+        let line = off.lines().last().unwrap();
+        expect(file, line);
+        home.write(file, on.as_bytes());
+        expect(file, "remembered");
+    }
+    // A lock of the administrator is stronger than the user.
+    home.write("etc/kdeglobals", b"[RecentDocuments][$i]\nUseRecent=false\n");
+    home.write("config/kdeglobals", b"[RecentDocuments]\nUseRecent=true\n");
+    expect("locked", "etc/kdeglobals");
+    std::fs::remove_file(home.dir.path().join("etc/kdeglobals")).unwrap();
+    // What a program's own file says is stronger than what holds for all.
+    home.write("config/kdeglobals", b"[RecentDocuments]\nUseRecent=false\n");
+    home.write("config/katerc", b"[RecentDocuments]\nUseRecent=true\n");
+    expect("own file", "remembered");
+}
+
+#[test]
+fn gnomes_switch_is_read_from_dconfs_own_file() {
+    use store::table::gvariant::Variant;
+    let home = Home::new();
+    let mut recents = home.recents();
+    for (value, expected) in [("false", "remember-recent-files=false"), ("true", "remembered")] {
+        let value = Variant::parse(None, value).unwrap();
+        let image = gvdb(&[("/org/gnome/desktop/privacy/remember-recent-files", value)]);
+        home.write("config/dconf/user", &image);
+        let added = recents.add(&home.addition("a")).unwrap();
+        assert!(reason(&added).contains(expected), "{added:?}");
+    }
+    let days = Variant::parse(None, "7").unwrap();
+    let image = gvdb(&[("/org/gnome/desktop/privacy/recent-files-max-age", days)]);
+    home.write("config/dconf/user", &image);
+    assert_eq!(recents.limits().age, Some(DAY * 7));
+    home.write("config/dconf/user", b"no database");
+    assert_eq!(recents.limits().age, None);
+}
+
+fn gvdb(values: &[(&str, store::table::gvariant::Variant)]) -> Vec<u8> {
+    use store::table::gvdb::{Image, write};
+    let entries = values.iter().map(|(path, value)| (*path, value.as_bytes()));
+    write(entries, &Image::default()).unwrap()
+}
+
+#[test]
+fn rules_decide_by_path_mount_type_application_and_hidden_folder() {
+    let home = Home::new();
+    let mut recents = home.recents();
+    home.write(
+        "config/unjank/recent.rules",
+        b"deny path ~/Secret\nallow path ~/Secret/open\ndeny type video/*\ndeny application vlc\nallow path ~/.seen\n",
+    );
+    let mut expect = |addition: &Addition, expected: &str| {
+        let added = recents.add(addition).unwrap();
+        assert!(reason(&added).contains(expected), "{addition:?}: {added:?}");
+    };
+    expect(&home.addition("Secret/x"), "line 1 of the rules");
+    expect(&home.addition("Secret/open/x"), "remembered");
+    expect(&home.addition("Secrets"), "remembered");
+    let video = Addition { mime: Some("video/mp4".into()), ..home.addition("v") };
+    expect(&video, "deny type video/*");
+    let player = Addition { application: "org.videolan.VLC".into(), ..home.addition("v") };
+    expect(&player, "deny application vlc");
+    expect(&home.addition(".hidden/x"), "it is hidden, which KDE leaves out");
+    expect(&home.addition(".seen/x"), "remembered");
+    let temporary = Uri::of_path(&home.dir.path().join("tmp/x")).unwrap();
+    expect(&addition(&temporary, Timestamp(1)), "temporary");
+    home.write("config/kdeglobals", b"[RecentDocuments]\nIgnoreHidden=false\n");
+    expect(&home.addition(".hidden/x"), "remembered");
+    let point = sys_mount_above(home.dir.path());
+    home.write(
+        "config/unjank/recent.rules",
+        format!("deny mount {}\n", if point == "/" { "/**" } else { &*point }).as_bytes(),
+    );
+    expect(&home.addition("x"), "deny mount");
+    expect(&addition(&Uri::parse(b"sftp://host/x").unwrap(), Timestamp(1)), "remembered");
+    // What another program wrote is judged by the user's own rules alone.
+    home.write("config/unjank/recent.rules", b"deny path ~/Secret\n");
+    home.write("config/kdeglobals", b"[RecentDocuments]\nUseRecent=false\n");
+    let foreign = |recents: &mut Recents, addition: &Addition| {
+        let subject = unjank_session::recents::policy::Subject {
+            uri: &addition.uri,
+            mime: None,
+            application: "x",
+        };
+        recents.policy().decide_foreign(&*disk::real(), subject, Timestamp(1))
+    };
+    assert_eq!(foreign(&mut recents, &home.addition(".hidden")), Verdict::Remember);
+    assert!(matches!(foreign(&mut recents, &home.addition("Secret/y")), Verdict::Leave(_)));
+}
+
+fn sys_mount_above(path: &Path) -> String {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let points = text.lines().map(|line| line.split(' ').nth(4).unwrap().to_owned());
+    points.filter(|point| path.starts_with(point)).max_by_key(String::len).unwrap()
+}
+
+#[test]
+fn the_list_keeps_the_latest_within_count_and_age() {
+    let home = Home::new();
+    let mut recents = home.recents();
+    for number in 0..10 {
+        recents.add(&home.addition(&format!("f{number}"))).unwrap();
+        home.clock.forward(DAY);
+    }
+    home.write("config/unjank/recent.rules", b"keep entries 4\n");
+    assert_eq!(names(&mut recents), ["f6", "f7", "f8", "f9"]);
+    home.write("config/unjank/recent.rules", b"keep days 3\n");
+    assert_eq!(names(&mut recents), ["f8", "f9"]);
+    home.write("config/unjank/recent.rules", b"keep entries 0\n");
+    assert!(names(&mut home.recents()).is_empty());
+}
+
+#[test]
+fn a_volatile_list_is_in_memory_and_starts_from_its_copy_on_the_disk() {
+    let home = Home::new();
+    home.recents().add(&home.addition("before")).unwrap();
+    let bytes = std::fs::read(home.journal()).unwrap();
+    home.write("config/unjank/recent.rules", b"volatile\n");
+    let mut recents = home.recents();
+    recents.add(&home.addition("a")).unwrap();
+    assert_eq!(names(&mut recents), ["before", "a"]);
+    assert_eq!(std::fs::read(home.journal()).unwrap(), bytes, "the disk is left alone");
+    recents.snapshot().unwrap();
+    recents.add(&home.addition("b")).unwrap();
+    // The session ends, and with it what was not copied.
+    std::fs::remove_dir_all(home.dir.path().join("run")).unwrap();
+    assert_eq!(names(&mut home.recents()), ["before", "a"]);
+    home.recents().add(&home.addition("c")).unwrap();
+    assert_eq!(names(&mut home.recents()), ["before", "a", "c"]);
+}
