@@ -2,6 +2,9 @@
 //!
 //! Programs print the text and some compare the name, so both follow what the GDBus-based service answers.
 
+use std::io;
+
+use session::host::command::StartError;
 use session::settings::engine::{ChangeError, ErrorKind};
 
 /// `org.freedesktop.DBus.Error.UnknownMethod`: no such object, interface or method.
@@ -10,6 +13,43 @@ pub const UNKNOWN_METHOD: &str = "org.freedesktop.DBus.Error.UnknownMethod";
 pub const INVALID_ARGS: &str = "org.freedesktop.DBus.Error.InvalidArgs";
 /// `org.freedesktop.DBus.Error.Failed`: anything that has no better name.
 pub const FAILED: &str = "org.freedesktop.DBus.Error.Failed";
+
+/// `org.freedesktop.DBus.Error.FileNotFound`: there is no such program, or not its interpreter.
+pub const FILE_NOT_FOUND: &str = "org.freedesktop.DBus.Error.FileNotFound";
+/// `org.freedesktop.DBus.Error.AccessDenied`: the kernel, or whoever serves, does not let the caller.
+pub const ACCESS_DENIED: &str = "org.freedesktop.DBus.Error.AccessDenied";
+/// `org.freedesktop.DBus.Error.UnixProcessIdUnknown`: the caller has no such command.
+pub const NO_SUCH_PID: &str = "org.freedesktop.DBus.Error.UnixProcessIdUnknown";
+/// `org.unjank.Host1.Error.Refused`: the policy of host commands forbids it, or the caller is not who it says; nothing ran.
+pub const HOST_REFUSED: &str = "org.unjank.Host1.Error.Refused";
+
+/// Returns the D-Bus name of a host command that was not started.
+#[must_use]
+pub fn of_start(error: &StartError) -> &'static str {
+    match error {
+        StartError::NoCommand | StartError::Invalid(_) => INVALID_ARGS,
+        StartError::Refused { .. } => HOST_REFUSED,
+        StartError::Program { source, .. } => match source.kind() {
+            io::ErrorKind::NotFound => FILE_NOT_FOUND,
+            io::ErrorKind::PermissionDenied => ACCESS_DENIED,
+            _ => FAILED,
+        },
+        _ => FAILED,
+    }
+}
+
+/// Returns the D-Bus name of a signal that was not sent.
+#[must_use]
+pub fn of_signal(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => NO_SUCH_PID,
+        io::ErrorKind::PermissionDenied => ACCESS_DENIED,
+        io::ErrorKind::InvalidInput => INVALID_ARGS,
+        // ESRCH has no kind of its own.
+        _ if error.raw_os_error() == Some(3) => NO_SUCH_PID,
+        _ => FAILED,
+    }
+}
 
 /// Returns the D-Bus name of a failed change.
 ///
@@ -81,6 +121,15 @@ pub(crate) enum Refusal {
     /// A `Properties` call named a property that does not exist.
     #[error("No such property \u{201c}{0}\u{201d}")]
     NoProperty(String),
+    /// A property is not to be changed.
+    #[error("Property \u{201c}{0}\u{201d} is not writable")]
+    ReadOnlyProperty(String),
+    /// A number of flags has some that mean nothing.
+    #[error("Unexpected argument")]
+    UnknownFlags,
+    /// An argument makes no sense.
+    #[error("cannot use {0}")]
+    Invalid(String),
     /// This machine has no identity that could be told.
     #[error("cannot read the machine id")]
     NoMachineId,
@@ -94,9 +143,12 @@ impl Refusal {
             | Refusal::NoInterface { .. }
             | Refusal::NoMethod(_)
             | Refusal::NoSuchCall { .. } => UNKNOWN_METHOD,
-            Refusal::WrongType { .. } | Refusal::NoProperties(_) | Refusal::NoProperty(_) => {
-                INVALID_ARGS
-            }
+            Refusal::WrongType { .. }
+            | Refusal::NoProperties(_)
+            | Refusal::NoProperty(_)
+            | Refusal::ReadOnlyProperty(_)
+            | Refusal::UnknownFlags
+            | Refusal::Invalid(_) => INVALID_ARGS,
             Refusal::NoMachineId => FAILED,
         }
     }

@@ -101,9 +101,31 @@ impl Link {
     where
         B: serde::Serialize + DynamicType,
     {
-        let call = Message::method_call("/org/freedesktop/DBus", method)
-            .destination("org.freedesktop.DBus")
-            .interface("org.freedesktop.DBus")
+        self.ask(
+            "org.freedesktop.DBus",
+            "/org/freedesktop/DBus",
+            "org.freedesktop.DBus",
+            method,
+            body,
+        )
+    }
+
+    /// Puts a call after what waits to go out and returns its serial number. Nobody is started to answer it.
+    pub(crate) fn ask<B>(
+        &mut self,
+        destination: &str,
+        path: &str,
+        interface: &str,
+        method: &str,
+        body: &B,
+    ) -> Option<u32>
+    where
+        B: serde::Serialize + DynamicType,
+    {
+        let call = Message::method_call(path, method)
+            .destination(destination)
+            .interface(interface)
+            .with_flags(Flags::NO_AUTO_START)
             .build(body);
         let serial = call.as_ref().ok().map(|call| call.primary_header().serial_num().get());
         self.push(call);

@@ -47,7 +47,7 @@ impl Signals {
     /// # Errors
     ///
     /// As `read(2)`, apart from there being none.
-    pub fn next(&mut self) -> io::Result<Option<i32>> {
+    pub fn take(&mut self) -> io::Result<Option<i32>> {
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
         match self.0.read(&mut record) {
             Ok(_) => {
@@ -74,11 +74,11 @@ mod tests {
     fn a_signal_waits_to_be_read() {
         let thread = std::thread::spawn(|| {
             let mut signals = Signals::collect(&[libc::SIGUSR2]).unwrap();
-            assert_eq!(signals.next().unwrap(), None);
+            assert_eq!(signals.take().unwrap(), None);
             // SAFETY: sends a signal to this thread, which blocks it.
             unsafe { libc::raise(libc::SIGUSR2) };
-            assert_eq!(signals.next().unwrap(), Some(libc::SIGUSR2));
-            assert_eq!(signals.next().unwrap(), None);
+            assert_eq!(signals.take().unwrap(), Some(libc::SIGUSR2));
+            assert_eq!(signals.take().unwrap(), None);
             assert!(Signals::collect(&[999]).is_err());
         });
         thread.join().unwrap();

@@ -113,6 +113,7 @@ fn ping_and_introspection_are_answered_while_a_batch_waits_for_the_disk() {
         let config = Config {
             settings: Settings::Served,
             listings: None,
+            host: None,
             address: Some(bus.address().to_owned()),
             places,
             options: Options::default(),

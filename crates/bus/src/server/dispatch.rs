@@ -187,7 +187,9 @@ fn properties(message: &Message, interfaces: &[&str]) -> Option<Result<Meaning, 
     })
 }
 
-fn split<'a>(pair: zbus::Result<(&'a str, &'a str)>) -> (zbus::Result<&'a str>, Option<&'a str>) {
+pub(super) fn split<'a>(
+    pair: zbus::Result<(&'a str, &'a str)>,
+) -> (zbus::Result<&'a str>, Option<&'a str>) {
     match pair {
         Ok((interface, property)) => (Ok(interface), Some(property)),
         Err(error) => (Err(error), Some("")),
@@ -233,7 +235,7 @@ fn no_such_call(
 }
 
 /// Reads what identifies this machine on its buses.
-fn machine_id() -> Result<String, Refusal> {
+pub(super) fn machine_id() -> Result<String, Refusal> {
     ["/etc/machine-id", "/var/lib/dbus/machine-id"]
         .into_iter()
         .filter_map(|path| std::fs::read_to_string(path).ok())

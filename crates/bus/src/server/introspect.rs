@@ -9,6 +9,15 @@ pub(crate) const WRITER: &str = include_str!("../../xml/ca.desrt.dconf.Writer.xm
 /// The interface that exists while blame is on.
 pub(crate) const SERVICE_INFO: &str = include_str!("../../xml/ca.desrt.dconf.ServiceInfo.xml");
 
+/// The interface of host commands.
+pub(crate) const DEVELOPMENT: &str =
+    include_str!("../../xml/org.freedesktop.Flatpak.Development.xml");
+/// The interface for `flatpak run`.
+pub(crate) const SESSION_HELPER: &str =
+    include_str!("../../xml/org.freedesktop.Flatpak.SessionHelper.xml");
+/// What host commands have of ours.
+pub(crate) const HOST1: &str = include_str!("../../xml/org.unjank.Host1.xml");
+
 /// Describes an object with these interfaces and these children.
 pub(crate) fn node<'a>(interfaces: &[&str], children: impl IntoIterator<Item = &'a str>) -> String {
     let mut xml = String::from(

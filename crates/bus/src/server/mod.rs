@@ -1,15 +1,15 @@
 //! The service end: owns a name, turns calls into requests and sends what the owner of the state decides.
 
 mod dispatch;
+pub mod flatpak;
 mod introspect;
+mod own;
 mod peers;
 
 use std::collections::HashMap;
 use std::io;
 
 use session::settings::engine::{ChangeError, DatabaseId};
-use zbus::connection::Builder;
-use zbus::fdo::{RequestNameFlags, RequestNameReply};
 use zbus::{Connection, Message};
 
 use crate::errors;
@@ -97,13 +97,7 @@ impl Server {
     ///
     /// There is no connection.
     pub async fn connect(address: Option<&str>, blame: Blame) -> Result<Server, ServerError> {
-        let builder = match address {
-            Some(address) => Builder::address(address),
-            None => Builder::session(),
-        };
-        let connection =
-            builder.build().await.map_err(|error| ServerError::NoBus(raw::to_io(error)))?;
-        Ok(Server::over(connection, blame))
+        Ok(Server::over(own::connect(address).await?, blame))
     }
 
     /// Serves on a connection that exists. Must be called before the connection is polled again.
@@ -130,30 +124,7 @@ impl Server {
     ///
     /// The name is not ours.
     pub async fn own(&mut self, name: &str, takeover: Takeover) -> Result<(), ServerError> {
-        let mut flags = RequestNameFlags::DO_NOT_QUEUE | RequestNameFlags::ALLOW_REPLACEMENT;
-        if takeover == Takeover::IfAllowed {
-            flags |= RequestNameFlags::REPLACE_EXISTING;
-        }
-        let no_name =
-            |error| ServerError::NoName { name: name.to_owned(), source: raw::to_io(error) };
-        let reply = self
-            .link
-            .connection()
-            .call_method(
-                Some("org.freedesktop.DBus"),
-                "/org/freedesktop/DBus",
-                Some("org.freedesktop.DBus"),
-                "RequestName",
-                &(name, flags),
-            )
-            .await
-            .map_err(no_name)?;
-        match reply.body().deserialize::<RequestNameReply>().map_err(no_name)? {
-            RequestNameReply::PrimaryOwner | RequestNameReply::AlreadyOwner => Ok(()),
-            RequestNameReply::Exists | RequestNameReply::InQueue => {
-                Err(ServerError::NameTaken { name: name.to_owned() })
-            }
-        }
+        own::own(&self.link, name, takeover).await
     }
 
     /// Gives `name` back. [`Incoming::Released`] follows when no further call can arrive for it.

@@ -2,6 +2,8 @@
 //!
 //! A sandboxed program asks a service outside to run a command. `docs/host-service.md` says what is promised.
 
+pub mod command;
+pub mod environment;
 pub mod identity;
 pub mod log;
 pub mod policy;

@@ -10,7 +10,7 @@ use rustix::fs::{Access, AtFlags, CWD, FileType, accessat, statat};
 /// Where programs are looked for without a `PATH`.
 pub const DEFAULT_SEARCH: &str = "/bin:/usr/bin";
 
-/// Returns the file that `name` means in `directory` with `search` as `PATH`.
+/// Returns the file that `name` means in `directory` with `search` as `PATH`; a relative one is below `directory`.
 ///
 /// A name with a slash means itself. An empty part of `search` is the directory. A file that is not executable is
 /// passed over, as `execvp(3)` does.
@@ -24,13 +24,15 @@ pub fn find(name: &OsStr, search: &OsStr, directory: &Path) -> io::Result<PathBu
         return Err(rustix::io::Errno::NOENT.into());
     }
     if bytes.contains(&b'/') {
-        let path = directory.join(name);
-        return executable(&path).map(|()| path);
+        return executable(&directory.join(name)).map(|()| PathBuf::from(name));
     }
     let mut error = rustix::io::Errno::NOENT.into();
     for part in search.as_bytes().split(|&byte| byte == b':') {
-        let path = directory.join(OsStr::from_bytes(part)).join(name);
-        match executable(&path) {
+        let path = match part {
+            b"" => Path::new(".").join(name),
+            part => Path::new(OsStr::from_bytes(part)).join(name),
+        };
+        match executable(&directory.join(&path)) {
             Ok(()) => return Ok(path),
             Err(found) if found.kind() == io::ErrorKind::PermissionDenied => error = found,
             Err(_) => {}
@@ -80,8 +82,9 @@ mod tests {
         file(&dir.path().join("two/tool"), 0o755);
         file(&dir.path().join("two/plain"), 0o644);
         let find = |name: &str, search: &str| find(name.as_ref(), search.as_ref(), dir.path());
-        assert_eq!(find("tool", "one:two").unwrap(), dir.path().join("two/tool"));
-        assert_eq!(find("two/tool", "").unwrap(), dir.path().join("two/tool"));
+        assert_eq!(find("tool", "one:two").unwrap(), Path::new("two/tool"));
+        assert_eq!(find("two/tool", "").unwrap(), Path::new("two/tool"));
+        assert_eq!(find("sh", "one:/bin").unwrap(), Path::new("/bin/sh"));
         assert_eq!(find("plain", "one:two").unwrap_err().raw_os_error(), Some(13));
         assert_eq!(find("both", "one:two").unwrap_err().raw_os_error(), Some(13));
         for missing in ["nothing", "", "one/nothing", "two/tool/below"] {

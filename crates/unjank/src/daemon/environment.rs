@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use bus::server::Blame;
@@ -17,6 +18,14 @@ pub struct Environment {
     pub lock_dir: PathBuf,
     /// This program, which reads directories in processes of its own.
     pub worker: WorkerProgram,
+    /// The policy of host commands.
+    pub host_policy: PathBuf,
+    /// The log of host commands.
+    pub host_log: PathBuf,
+    /// All variables.
+    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The directory of this login, for what ends with it.
+    pub runtime: PathBuf,
     /// Whether calls are recorded.
     pub blame: Blame,
     /// Where the service manager listens.
@@ -40,7 +49,10 @@ impl Environment {
     /// A directory is named neither by its own variable nor by `HOME`.
     #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
     pub fn read() -> Result<Environment, EnvironmentError> {
-        Environment::from(|name| std::env::var_os(name), kernel_command_line)
+        let mut read = Environment::from(|name| std::env::var_os(name), kernel_command_line)?;
+        let bytes = |(name, value): (OsString, OsString)| (name.into_vec(), value.into_vec());
+        read.variables = std::env::vars_os().map(bytes).collect();
+        Ok(read)
     }
 
     /// Reads an environment through `variable`; asks for the kernel's command line only if it must.
@@ -65,6 +77,8 @@ impl Environment {
         let blame = variable("DCONF_BLAME").is_some()
             || command_line().windows(11).any(|word| word == b"DCONF_BLAME");
         Ok(Environment {
+            host_policy: session::host::policy::file(&config),
+            host_log: session::host::log::file(&state),
             places: Places {
                 config: config.join("dconf"),
                 flags: runtime.join("dconf"),
@@ -72,6 +86,8 @@ impl Environment {
                 state: state.join("unjank/settings"),
             },
             lock_dir: runtime.join("unjank"),
+            variables: Vec::new(),
+            runtime,
             worker: super::listing::worker_program(),
             blame: if blame { Blame::On } else { Blame::Off },
             notify_socket: set("NOTIFY_SOCKET"),

@@ -4,6 +4,7 @@ mod blame;
 mod disk;
 mod environment;
 mod handover;
+pub mod host;
 pub mod listing;
 mod owner;
 pub mod program;
@@ -48,6 +49,8 @@ pub struct Config {
     pub settings: Settings,
     /// How listings are served, if they are.
     pub listings: Option<listing::Options>,
+    /// How host commands are served, if they are.
+    pub host: Option<host::Options>,
     /// How long nothing must happen before the daemon ends; `None` is for ever.
     pub idle_exit: Option<Duration>,
     /// Whether calls are recorded for `dconf blame`.
@@ -94,7 +97,7 @@ pub fn run(config: Config) -> Result<(), DaemonError> {
         .map_err(DaemonError::NotStarted)?;
     match config.settings {
         Settings::Served => runtime.block_on(serve(config)),
-        Settings::Left => runtime.block_on(serve_listings(config)),
+        Settings::Left => runtime.block_on(serve_others(config)),
     }
 }
 
@@ -104,15 +107,19 @@ fn start_listings(config: &mut Config) -> Result<Option<listing::Service>, Daemo
     listings.transpose().map_err(DaemonError::NotStarted)
 }
 
-/// Serves listings alone, until a signal or until nobody has wanted one for long enough.
-async fn serve_listings(mut config: Config) -> Result<(), DaemonError> {
+/// Serves listings and host commands alone, until a signal or until nobody has wanted any for long enough.
+async fn serve_others(mut config: Config) -> Result<(), DaemonError> {
     let mut signals = owner::Signals::listen().map_err(DaemonError::NotStarted)?;
     let listings = start_listings(&mut config)?;
+    let host = config.host.take().map(host::Service::start).transpose()?;
     config.notifier.ready();
-    let is_idle = || listings.as_ref().is_none_or(listing::Service::is_idle);
+    let is_idle = || {
+        listings.as_ref().is_none_or(listing::Service::is_idle)
+            && host.as_ref().is_none_or(host::Service::is_idle)
+    };
     let why = loop {
         let idle = async {
-            match config.idle_exit.filter(|_| is_idle()) {
+            match config.idle_exit {
                 Some(patience) => tokio::time::sleep(patience).await,
                 None => std::future::pending().await,
             }
@@ -120,7 +127,9 @@ async fn serve_listings(mut config: Config) -> Result<(), DaemonError> {
         tokio::select! {
             name = signals.next() => break name,
             () = listing::left(listings.as_ref()) => {}
-            () = idle => if is_idle() { break "idle" },
+            () = host::left(host.as_ref()) => {}
+            () = host::ended(host.as_ref()) => break "the name of host commands is lost",
+            () = idle, if is_idle() => if is_idle() { break "idle" },
         }
     };
     tracing::info!(why, "ending");
@@ -132,6 +141,7 @@ async fn serve(mut config: Config) -> Result<(), DaemonError> {
     let mut server = Server::connect(config.address.as_deref(), config.blame).await?;
     let signals = owner::Signals::listen().map_err(DaemonError::NotStarted)?;
     let listings = start_listings(&mut config)?;
+    let host = config.host.take().map(host::Service::start).transpose()?;
     let lock = handover::Lock::new(&config.lock_dir, server.bus_id());
     let disk = disk::DiskThread::start(lock).map_err(DaemonError::NotStarted)?;
     let engine = Engine::new(
@@ -147,6 +157,7 @@ async fn serve(mut config: Config) -> Result<(), DaemonError> {
     let owner = owner::Owner {
         watch: watch::Watch::new(),
         listings,
+        host,
         server,
         engine,
         disk,

@@ -14,10 +14,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::DaemonError;
 use super::blame::{self, Record};
 use super::disk::{DiskThread, Done};
-use super::listing;
 use super::senders::{self, Senders};
 use super::systemd::Notifier;
 use super::watch::Watch;
+use super::{host, listing};
 
 /// Messages that are taken before the disk and the clock are looked at again.
 const BURST: usize = 256;
@@ -87,6 +87,7 @@ pub(super) struct Owner {
     pub(super) disk: DiskThread,
     pub(super) watch: Watch,
     pub(super) listings: Option<listing::Service>,
+    pub(super) host: Option<host::Service>,
     pub(super) signals: Signals,
     pub(super) senders: Senders,
     pub(super) blame: Record,
@@ -178,6 +179,7 @@ impl Owner {
             // Our own commits stir the watched directory several times; one look after each is enough.
             edited = self.watch.next(), if self.disk.is_idle() => Event::Edited(edited),
             () = listing::left(self.listings.as_ref()) => Event::Left,
+            () = host::left(self.host.as_ref()) => Event::Left,
             () = timer => then,
         }
     }
@@ -198,7 +200,8 @@ impl Owner {
     /// Says whether nobody would miss us: a text file that people edit has to be followed for ever.
     fn may_leave(&self) -> bool {
         let listings = self.listings.as_ref().is_none_or(listing::Service::is_idle);
-        listings && self.is_idle() && !self.watch.has(Kind::Keyfile)
+        let host = self.host.as_ref().is_none_or(host::Service::is_idle);
+        listings && host && self.is_idle() && !self.watch.has(Kind::Keyfile)
     }
 
     fn handle(

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bus::server::Takeover;
 use clap::{Args, ValueEnum};
 use session::clock::SystemClock;
+use session::host::environment::Environment as HostEnvironment;
+use session::host::identity::Host;
 use session::settings::engine::Options;
 use session::settings::history::Keep;
 use tracing::Level;
@@ -46,6 +48,8 @@ pub struct Arguments {
 enum Name {
     /// ca.desrt.dconf, the settings service.
     Dconf,
+    /// org.freedesktop.Flatpak, commands outside of sandboxes.
+    Flatpak,
     /// Listings of directories, at unjank/listing.sock in the runtime directory.
     Session,
 }
@@ -105,7 +109,20 @@ fn config(arguments: &Arguments, environment: Environment) -> Config {
         worker: environment.worker,
         clock: clock.clone(),
     });
+    let takeover = if arguments.replace { Takeover::IfAllowed } else { Takeover::Never };
+    let host = serves(Name::Flatpak).then(|| super::host::Options {
+        address: None,
+        takeover,
+        policy: environment.host_policy,
+        log: environment.host_log,
+        session: environment.runtime.join(".flatpak-helper"),
+        host: Host::real(&environment.runtime),
+        environment: HostEnvironment::of(environment.variables),
+        disk: store::disk::real(),
+        clock: clock.clone(),
+    });
     Config {
+        host,
         settings: if serves(Name::Dconf) { Settings::Served } else { Settings::Left },
         listings,
         address: None,
@@ -114,7 +131,7 @@ fn config(arguments: &Arguments, environment: Environment) -> Config {
         disk: store::disk::real(),
         clock,
         lock_dir: environment.lock_dir,
-        takeover: if arguments.replace { Takeover::IfAllowed } else { Takeover::Never },
+        takeover,
         idle_exit: (arguments.idle_exit > 0).then(|| Duration::from_secs(arguments.idle_exit)),
         blame: environment.blame,
         notifier: Notifier::new(environment.notify_socket),

@@ -1,0 +1,428 @@
+//! A command as its caller asked for it, and what is made of that before it starts.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, open};
+
+use super::environment::Environment;
+use super::program;
+
+/// A command that somebody asked for; nothing of it is checked yet.
+#[derive(Debug, Default)]
+pub struct Request {
+    /// Where it is to run; empty for where the service does.
+    pub directory: Vec<u8>,
+    /// Its name and its arguments.
+    pub arguments: Vec<Vec<u8>>,
+    /// Its descriptors with the numbers that they get; ours are above all of those numbers.
+    pub descriptors: Vec<(u32, OwnedFd)>,
+    /// Variables that it gets.
+    pub variables: Vec<(String, String)>,
+    /// What the others are.
+    pub inherits: Inherits,
+    /// What becomes of it when its caller goes.
+    pub after: AfterCaller,
+    /// What only clients of ours ask for.
+    pub options: Options,
+}
+
+/// Which variables a command gets apart from its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Inherits {
+    /// Those of the session.
+    #[default]
+    Session,
+    /// None.
+    Nothing,
+}
+
+/// What becomes of a command when its caller leaves the bus.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AfterCaller {
+    /// It goes on.
+    #[default]
+    GoesOn,
+    /// It is ended, with all that it started.
+    Ends,
+}
+
+/// What the original has no words for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Variables that it does not get.
+    pub unset: Vec<String>,
+    /// How much is added to its nice value.
+    pub nice: Option<i32>,
+    /// How it is scheduled.
+    pub scheduling: Scheduling,
+    /// The time after which it is ended, with all that it started.
+    pub timeout: Option<Duration>,
+}
+
+/// How a command gets the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheduling {
+    /// As the service does.
+    #[default]
+    Inherited,
+    /// When nobody else wants it.
+    Idle,
+}
+
+/// Why a command was not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// There is none.
+    #[error("No command given")]
+    NoCommand,
+    /// Something about the request makes no sense.
+    #[error("cannot run a command with {0}")]
+    Invalid(String),
+    /// The caller may not.
+    #[error("cannot run {command:?} for {application}: {why}")]
+    Refused {
+        /// The name of the command.
+        command: String,
+        /// Who asked.
+        application: String,
+        /// What forbids it.
+        why: String,
+    },
+    /// The directory cannot be entered.
+    #[error("Failed to start command: Failed to change to directory \u{201c}{directory}\u{201d} ({})", reason(.source))]
+    Directory {
+        /// The directory.
+        directory: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The program cannot be run.
+    #[error("Failed to start command: Failed to execute child process \u{201c}{command}\u{201d} ({})", reason(.source))]
+    Program {
+        /// The name of the command.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What the kernel says, without its number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+/// A command that is ready to start.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The file; a relative one is below the directory.
+    pub program: CString,
+    /// Its name and its arguments.
+    pub arguments: Vec<CString>,
+    /// Its whole environment.
+    pub environment: Vec<CString>,
+    /// Where it runs; where the service does if there is none.
+    pub directory: Option<OwnedFd>,
+    /// Its descriptors, each above all numbers that they get, and those numbers.
+    pub descriptors: Vec<(OwnedFd, i32)>,
+}
+
+/// Makes descriptors of the caller ours, with numbers above all that they are to get.
+///
+/// # Errors
+///
+/// A number is used twice, or none is free above it.
+pub fn adopt(descriptors: &[(u32, BorrowedFd<'_>)]) -> Result<Vec<(u32, OwnedFd)>, StartError> {
+    let mut targets = HashSet::new();
+    if let Some((twice, _)) = descriptors.iter().find(|(target, _)| !targets.insert(*target)) {
+        return Err(StartError::Invalid(format!("descriptor {twice} given twice")));
+    }
+    let highest = targets.iter().max().copied().unwrap_or(0).max(2);
+    let too_high = || StartError::Invalid(format!("a descriptor {highest}"));
+    let least = i32::try_from(highest).ok().and_then(|highest| highest.checked_add(1));
+    let least = least.ok_or_else(too_high)?;
+    let above = |fd: &BorrowedFd<'_>| sys::launch::above(*fd, least).map_err(|_| too_high());
+    descriptors.iter().map(|(target, fd)| Ok((*target, above(fd)?))).collect()
+}
+
+impl Request {
+    /// Returns the name of the command as text.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.arguments
+            .first()
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Checks the request and looks its program up.
+    ///
+    /// # Errors
+    ///
+    /// It makes no sense, or there is no such directory or program.
+    pub fn prepare(&self, session: &Environment) -> Result<Found, StartError> {
+        if self.arguments.first().is_none_or(Vec::is_empty) {
+            return Err(StartError::NoCommand);
+        }
+        let zero = |bytes: &[u8]| bytes.contains(&0);
+        if self.arguments.iter().any(|word| zero(word)) || zero(&self.directory) {
+            return Err(StartError::Invalid("a zero byte in an argument or its directory".into()));
+        }
+        for (name, value) in &self.variables {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(StartError::Invalid(format!("a variable {name:?}")));
+            }
+        }
+        let directory = self.open_directory()?;
+        let environment = self.environment(session);
+        let search = environment.get(b"PATH".as_slice()).cloned();
+        let search = search.unwrap_or_else(|| program::DEFAULT_SEARCH.into());
+        let here = Path::new(OsStr::from_bytes(&self.directory));
+        let name = self.arguments.first().map(Vec::as_slice).unwrap_or_default();
+        let found = program::find(OsStr::from_bytes(name), OsStr::from_bytes(&search), here);
+        let program =
+            found.map_err(|source| StartError::Program { command: self.name(), source })?;
+        let environment = environment.into_iter().map(|(mut variable, value)| {
+            variable.push(b'=');
+            variable.extend_from_slice(&value);
+            variable
+        });
+        Ok(Found {
+            path: here.join(&program),
+            program,
+            environment: environment.map(c_string).collect(),
+            directory,
+        })
+    }
+
+    fn open_directory(&self) -> Result<Option<OwnedFd>, StartError> {
+        if self.directory.is_empty() {
+            return Ok(None);
+        }
+        let path = OsStr::from_bytes(&self.directory);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = open(path, flags, Mode::empty()).and_then(|directory| {
+            accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)?;
+            Ok(directory)
+        });
+        opened.map(Some).map_err(|error| StartError::Directory {
+            directory: String::from_utf8_lossy(&self.directory).into_owned(),
+            source: error.into(),
+        })
+    }
+
+    fn environment(&self, session: &Environment) -> HashMap<Vec<u8>, Vec<u8>> {
+        let mut environment = match self.inherits {
+            Inherits::Session => session.variables().clone(),
+            Inherits::Nothing => HashMap::new(),
+        };
+        for name in &self.options.unset {
+            environment.remove(name.as_bytes());
+        }
+        for (name, value) in &self.variables {
+            environment.insert(name.clone().into_bytes(), value.clone().into_bytes());
+        }
+        environment
+    }
+}
+
+/// A request whose program was found.
+#[derive(Debug)]
+pub struct Found {
+    /// Where the program is, for those who decide whether it may run.
+    pub path: PathBuf,
+    program: PathBuf,
+    environment: Vec<CString>,
+    directory: Option<OwnedFd>,
+}
+
+impl Found {
+    /// Puts together what starts; standard input is empty if the caller gave none.
+    ///
+    /// # Errors
+    ///
+    /// There is no `/dev/null`, or there are no descriptors left.
+    pub fn ready(self, request: Request) -> io::Result<Prepared> {
+        let mut descriptors: Vec<(OwnedFd, i32)> = Vec::new();
+        for (target, ours) in request.descriptors {
+            let target = i32::try_from(target).map_err(|_| io::ErrorKind::InvalidInput)?;
+            descriptors.push((ours, target));
+        }
+        if descriptors.iter().all(|(_, target)| *target != 0) {
+            let highest = descriptors.iter().map(|(_, target)| *target).max().unwrap_or(0).max(2);
+            let null = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+            descriptors.push((sys::launch::above(null.as_fd(), highest + 1)?, 0));
+        }
+        Ok(Prepared {
+            program: c_string(self.program.into_os_string().into_vec()),
+            arguments: request.arguments.into_iter().map(c_string).collect(),
+            environment: self.environment,
+            directory: self.directory,
+            descriptors,
+        })
+    }
+}
+
+/// Makes a string of bytes that were found to hold no zero.
+fn c_string(bytes: Vec<u8>) -> CString {
+    CString::new(bytes).unwrap_or_default()
+}
+
+impl Prepared {
+    /// Starts the command in a session of its own.
+    ///
+    /// A file that is neither a program nor names its interpreter is given to the shell, as `execvp(3)` does.
+    ///
+    /// # Errors
+    ///
+    /// As `execve(2)` and `fork(2)`.
+    pub fn start(&self) -> io::Result<sys::launch::Child> {
+        self.start_in(sys::launch::Place::OwnSession)
+    }
+
+    pub(crate) fn start_in(&self, place: sys::launch::Place) -> io::Result<sys::launch::Child> {
+        let launch = |program: &CString, arguments: &[CString]| {
+            sys::launch::launch(&sys::launch::Launch {
+                program,
+                arguments,
+                environment: &self.environment,
+                directory: self.directory.as_ref().map(AsFd::as_fd),
+                descriptors: &self.descriptors,
+                place,
+            })
+        };
+        match launch(&self.program, &self.arguments) {
+            Err(error)
+                if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) =>
+            {
+                let shell = c_string(b"/bin/sh".to_vec());
+                let script = [shell.clone(), self.program.clone()];
+                let rest = self.arguments.get(1..).unwrap_or_default();
+                launch(&shell, &[&script, rest].concat())
+            }
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the tests are other programs")]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn request(words: &[&str]) -> Request {
+        let arguments = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        Request { arguments, ..Request::default() }
+    }
+
+    fn session() -> Environment {
+        Environment::of([(b"PATH".to_vec(), b"/usr/bin:/bin".to_vec())])
+    }
+
+    /// Runs a request whose output is taken.
+    fn run(mut request: Request) -> (i32, String) {
+        let (mut read, write) = io::pipe().unwrap();
+        request.descriptors = adopt(&[(1, write.as_fd()), (2, write.as_fd())]).unwrap();
+        drop(write);
+        let found = request.prepare(&session()).unwrap();
+        let prepared = found.ready(request).unwrap();
+        let child = prepared.start().unwrap();
+        drop(prepared);
+        let mut text = String::new();
+        read.read_to_string(&mut text).unwrap();
+        sys::pidfd::wait_readable(child.pidfd.as_fd()).unwrap();
+        (sys::pidfd::reap(child.pidfd.as_fd()).unwrap().unwrap().wait_status, text)
+    }
+
+    fn error(request: Request) -> String {
+        let found = request.prepare(&session());
+        match found.map(|found| found.ready(request).unwrap().start()) {
+            Err(error) => error.to_string(),
+            Ok(started) => started.unwrap_err().to_string(),
+        }
+    }
+
+    #[test]
+    fn variables_come_from_the_session_and_from_the_caller() {
+        let script = "echo $A-$B-${PATH:+path}; read x || echo empty";
+        let mut given = request(&["sh", "-c", script]);
+        given.variables = vec![("A".into(), "a".into()), ("B".into(), "=b".into())];
+        assert_eq!(run(given).1, "a-=b-path\nempty\n");
+        let mut bare = request(&["env"]);
+        bare.inherits = Inherits::Nothing;
+        bare.variables = vec![("A".into(), "b".into())];
+        assert_eq!(run(bare).1, "A=b\n");
+        let mut less = request(&["/usr/bin/env"]);
+        less.options.unset = vec!["PATH".into()];
+        assert_eq!(run(less).1, "");
+    }
+
+    #[test]
+    fn the_path_of_the_caller_counts_and_is_relative_to_its_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("bin")).unwrap();
+        for (name, text) in [("tool", "#!/bin/sh\necho $0 $#"), ("bare", "echo bare $1")] {
+            let path = dir.path().join("bin").join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let asked = |words: &[&str]| {
+            let mut asked = request(words);
+            asked.directory = dir.path().as_os_str().as_bytes().to_vec();
+            asked.variables = vec![("PATH".into(), "bin".into())];
+            asked
+        };
+        assert_eq!(run(asked(&["tool", "1"])).1, "bin/tool 1\n");
+        assert_eq!(run(asked(&["./bin/tool"])).1, "./bin/tool 0\n");
+        assert_eq!(run(asked(&["bare", "1"])).1, "bare 1\n");
+    }
+
+    #[test]
+    fn what_cannot_start_says_why_in_the_words_of_the_original() {
+        let dir = tempfile::tempdir().unwrap();
+        let bad = dir.path().join("bad");
+        std::fs::write(&bad, "#!/nowhere/at/all\n").unwrap();
+        std::fs::set_permissions(&bad, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(error(request(&[])), "No command given");
+        assert_eq!(error(request(&["", "x"])), "No command given");
+        let missing = "Failed to start command: Failed to execute child process \
+                       “nothing-here” (No such file or directory)";
+        assert_eq!(error(request(&["nothing-here"])), missing);
+        assert!(error(request(&["/tmp"])).ends_with("“/tmp” (Permission denied)"));
+        assert!(error(request(&[bad.to_str().unwrap()])).contains("No such file"));
+        let mut nowhere = request(&["true"]);
+        nowhere.directory = b"/nowhere".to_vec();
+        let text = "Failed to start command: Failed to change to directory “/nowhere” \
+                    (No such file or directory)";
+        assert_eq!(error(nowhere), text);
+        assert!(error(request(&["true", "a\0b"])).contains("zero byte"));
+        let mut variable = request(&["true"]);
+        variable.variables = vec![("A=B".into(), String::new())];
+        assert!(error(variable).contains("A=B"));
+    }
+
+    #[test]
+    fn a_number_that_no_descriptor_can_have_is_refused() {
+        let input = io::stdin();
+        let refused = |given: &[u32]| {
+            let given: Vec<_> = given.iter().map(|target| (*target, input.as_fd())).collect();
+            matches!(adopt(&given), Err(StartError::Invalid(_)))
+        };
+        assert!(refused(&[3, 4, 3]));
+        assert!(refused(&[u32::MAX]));
+        assert!(refused(&[i32::MAX.unsigned_abs()]));
+        assert!(!refused(&[3, 5, 4]));
+    }
+}

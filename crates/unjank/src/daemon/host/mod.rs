@@ -1,0 +1,191 @@
+//! Host commands: the service that sandboxed programs ask to run something outside.
+//!
+//! It shares no state with the settings, so it has a thread and a connection of its own; whatever a command does, no
+//! setting waits for it.
+
+mod hub;
+mod journal;
+mod policy;
+mod senders;
+mod variables;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use bus::server::flatpak::{NAME, Server};
+use bus::server::{ServerError, Takeover};
+use session::clock::Clock;
+use session::host::environment::Environment;
+use session::host::identity::Host;
+use store::disk::Disk;
+use tokio::sync::{Notify, oneshot};
+
+use super::DaemonError;
+
+/// What the service depends on.
+#[derive(Debug)]
+pub struct Options {
+    /// The bus, or the session bus that the environment names.
+    pub address: Option<String>,
+    /// Whether the name is taken over from an owner that lets it.
+    pub takeover: Takeover,
+    /// The policy.
+    pub policy: PathBuf,
+    /// The log.
+    pub log: PathBuf,
+    /// Where `flatpak run` finds files that follow the host's.
+    pub session: PathBuf,
+    /// How callers are told apart.
+    pub host: Host,
+    /// Our own environment, for where there is no service manager that has a newer one.
+    pub environment: Environment,
+    /// What the log is written to.
+    pub disk: Arc<dyn Disk>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The running service. Dropping it gives the name back; commands of callers that wanted that go on.
+#[derive(Debug)]
+pub struct Service {
+    /// Dropped to end the thread.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    state: Arc<State>,
+}
+
+/// What the one who decides when the daemon ends wants to know.
+#[derive(Debug, Default)]
+struct State {
+    busy: AtomicBool,
+    /// A time without work began.
+    left: Notify,
+    /// Nothing is served any more.
+    ended: Notify,
+}
+
+impl State {
+    fn set_busy(&self, busy: bool) {
+        let before = self.busy.swap(busy, Ordering::AcqRel);
+        if before && !busy {
+            self.left.notify_one();
+        }
+    }
+}
+
+impl Service {
+    /// Takes the name and starts to serve.
+    ///
+    /// # Errors
+    ///
+    /// There is no bus, or the name is somebody else's; nothing is served.
+    pub fn start(options: Options) -> Result<Service, DaemonError> {
+        // Whoever started us may have left some open that are no command's business.
+        sys::launch::close_on_exec(3).map_err(DaemonError::NotStarted)?;
+        let state = Arc::new(State::default());
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        let shared = Arc::clone(&state);
+        let serve = move || {
+            serve(options, &shared, stopped, &tell);
+            shared.set_busy(false);
+            shared.ended.notify_one();
+        };
+        let thread = thread::Builder::new().name("host".to_owned()).spawn(serve);
+        let thread = thread.map_err(DaemonError::NotStarted)?;
+        let gone = || DaemonError::NotStarted(io::ErrorKind::BrokenPipe.into());
+        told.recv().map_err(|_| gone())??;
+        Ok(Service { stop: Some(stop), thread: Some(thread), state })
+    }
+
+    /// Says whether no command runs and nothing that was started by one is left with us.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        !self.state.busy.load(Ordering::Acquire) && !has_company()
+    }
+
+    /// Waits until the last command has ended, once for each time.
+    pub async fn left(&self) {
+        self.state.left.notified().await;
+    }
+
+    /// Waits until nothing is served any more: the name or the bus was lost.
+    pub async fn ended(&self) {
+        self.state.ended.notified().await;
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It has logged why, if it did not end well.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits until the last command of a service has ended, for ever without one.
+pub(super) async fn left(service: Option<&Service>) {
+    match service {
+        Some(service) => service.left().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a service has ended, for ever without one.
+pub(super) async fn ended(service: Option<&Service>) {
+    match service {
+        Some(service) => service.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn serve(
+    options: Options,
+    state: &Arc<State>,
+    stopped: oneshot::Receiver<()>,
+    tell: &std::sync::mpsc::Sender<Result<(), DaemonError>>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = tell.send(Err(DaemonError::NotStarted(error)));
+            return;
+        }
+    };
+    runtime.block_on(async {
+        let served = async {
+            let mut server = Server::connect(options.address.as_deref()).await?;
+            server.own(options.takeover).await?;
+            Ok::<Server, ServerError>(server)
+        };
+        match served.await {
+            Ok(server) => {
+                tracing::info!(name = NAME, as_ = server.unique_name(), "serving host commands");
+                let hub = hub::Hub::new(server, options, Arc::clone(state));
+                let _ = tell.send(Ok(()));
+                hub.run(stopped).await;
+            }
+            Err(error) => {
+                let _ = tell.send(Err(error.into()));
+            }
+        }
+    });
+}
+
+/// Says whether the control group that systemd made for us holds anybody else: a daemon that a command left behind
+/// would be ended with us.
+fn has_company() -> bool {
+    let Ok(text) = std::fs::read_to_string("/proc/self/cgroup") else { return false };
+    let own = text.lines().find_map(|line| line.strip_prefix("0::"));
+    // A service has a group of its own; anything else is shared with strangers.
+    let Some(own) = own.filter(|path| path.ends_with(".service")) else { return false };
+    let procs = format!("/sys/fs/cgroup{own}/cgroup.procs");
+    let procs = std::fs::read_to_string(procs).unwrap_or_default();
+    procs.lines().any(|pid| pid.parse() != Ok(std::process::id()))
+}
