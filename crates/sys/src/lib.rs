@@ -21,6 +21,7 @@ pub mod seccomp;
 pub mod signals;
 pub mod socket;
 pub mod spawn;
+pub mod sqlite;
 pub mod tick;
 pub mod usage;
 pub mod watch;
