@@ -3,6 +3,7 @@
 //! An addition is one append of one record ([`record`]), whatever the length of the list. Folded, the records are a
 //! [`List`]. `recently-used.xbel` and `RecentDocuments` are written of that, off everybody's path.
 
+pub mod forget;
 mod journal;
 mod list;
 mod mark;

@@ -1,0 +1,253 @@
+//! Lists of documents in files of settings: Okular's and Kate's `[Recent Files]`, VLC's, those of file dialogs of KDE and Qt.
+//!
+//! Files are taken as lines, so that whatever else they hold stays as it is, byte for byte.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use store::disk::Disk;
+
+use super::super::Places;
+use super::name::Name;
+use super::search::plain;
+use super::{Item, Kind, Survey, files, owner};
+
+/// A file of settings is no larger than this.
+const MOST_BYTES: usize = 8 << 20;
+
+/// Returns the files of settings: in the configuration and one folder below, and what KDE keeps as state.
+pub(super) fn files(places: &Places) -> Vec<PathBuf> {
+    let state = places.home.join(".local/state");
+    let mut found = Vec::new();
+    for dir in [places.config.clone(), state] {
+        found.extend(files::regular(&dir));
+        found.extend(files::directories(&dir).iter().flat_map(|dir| files::regular(dir)));
+    }
+    found.retain(|path| {
+        let name = files::file_name(path);
+        name == "kdeglobals" || [".conf", "rc", ".ini"].iter().any(|ending| name.ends_with(ending))
+    });
+    found
+}
+
+pub(super) fn look(places: &Places, survey: &mut Survey) {
+    for file in files(places) {
+        let Some(bytes) = survey.read(files::read(&file)) else { continue };
+        let applications: Vec<String> = owner(&file).into_iter().collect();
+        for line in lines(&bytes).iter().filter(|line| line.is_list()) {
+            let names =
+                line.elements().into_iter().filter_map(|e| Name::read(&plain(e), &places.home));
+            survey.items.extend(names.map(|name| Item {
+                name,
+                kind: Kind::Settings,
+                file: file.clone(),
+                applications: applications.clone(),
+                at: None,
+            }));
+        }
+    }
+}
+
+pub(super) fn remove(
+    places: &Places,
+    disk: &dyn Disk,
+    chosen: &BTreeSet<Name>,
+    survey: &mut Survey,
+) {
+    let is_chosen = |element: &[u8]| {
+        Name::read(&plain(element), &places.home).is_some_and(|name| chosen.contains(&name))
+    };
+    for file in files(places) {
+        let Some(bytes) = survey.read(files::read(&file)) else { continue };
+        if let Some(image) = without(&bytes, is_chosen) {
+            survey.read(files::replace(disk, &file, &image));
+        }
+    }
+}
+
+/// A line, and the group in which it is.
+#[derive(Clone, Copy, Debug)]
+struct Line<'a> {
+    /// With what ends it.
+    whole: &'a [u8],
+    group: &'a [u8],
+    /// Without blanks around; empty for a line that is no entry.
+    key: &'a [u8],
+    value: &'a [u8],
+}
+
+fn lines(bytes: &[u8]) -> Vec<Line<'_>> {
+    if bytes.len() > MOST_BYTES {
+        return Vec::new();
+    }
+    let mut group = &bytes[..0];
+    let mut lines = Vec::new();
+    for whole in bytes.split_inclusive(|b| *b == b'\n') {
+        let text = whole.trim_ascii();
+        let mut line = Line { whole, group, key: &[], value: &[] };
+        if let Some(inside) = text.strip_prefix(b"[") {
+            group = inside.strip_suffix(b"]").unwrap_or(inside);
+        } else if let Some(equals) = text.iter().position(|b| *b == b'=') {
+            line.key = text[..equals].trim_ascii();
+            line.value = text[equals + 1..].trim_ascii();
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+impl<'a> Line<'a> {
+    /// Whether the entry is one of a list of documents.
+    fn is_list(&self) -> bool {
+        let says = |text: &[u8], word: &[u8]| {
+            text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
+        };
+        let of_dialog =
+            self.group == b"FileDialog" && [&b"history"[..], b"lastVisited"].contains(&self.key);
+        !self.key.is_empty()
+            && (says(self.group, b"recent") || says(self.key, b"recent") || of_dialog)
+    }
+
+    /// Returns the number of a key such as `File3[$e]`.
+    fn number(&self) -> Option<&'a [u8]> {
+        let end = self.key.iter().position(|b| *b == b'[').unwrap_or(self.key.len());
+        let key = &self.key[..end];
+        let digits = key.iter().rposition(|b| !b.is_ascii_digit())? + 1;
+        (digits < key.len()).then(|| &key[digits..])
+    }
+
+    /// Returns the parts of the value, as they are written; the whole of one that is no list.
+    fn elements(&self) -> Vec<&'a [u8]> {
+        if self.number().is_some() { vec![self.value] } else { split(self.value) }
+    }
+}
+
+/// Splits a value at its commas; not at `\,`, nor inside of quotes.
+fn split(value: &[u8]) -> Vec<&[u8]> {
+    let (mut parts, mut start, mut is_quoted, mut at) = (Vec::new(), 0, false, 0);
+    while at < value.len() {
+        match value[at] {
+            b'\\' => at += 1,
+            b'"' => is_quoted = !is_quoted,
+            b',' if !is_quoted => {
+                parts.push(value[start..at].trim_ascii());
+                start = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    parts.push(value[start..].trim_ascii());
+    parts
+}
+
+/// Returns the file without what is chosen of its lists; `None` if nothing is.
+fn without(bytes: &[u8], is_chosen: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+    let lines = lines(bytes);
+    // Of an entry with a number, others of its group with that number say more: `Name3` of `File3`.
+    let mut numbers = BTreeSet::new();
+    // Of an element of a list, others in its group at the same place do: `times` of `list`.
+    let mut places = Vec::new();
+    for line in lines.iter().filter(|line| line.is_list()) {
+        let elements = line.elements();
+        let chosen: Vec<usize> =
+            (0..elements.len()).filter(|at| is_chosen(elements[*at])).collect();
+        match line.number() {
+            Some(number) if !chosen.is_empty() => {
+                numbers.insert((line.group, number));
+            }
+            None if !chosen.is_empty() => {
+                places.push((line.group, line.key, elements.len(), chosen))
+            }
+            _ => {}
+        }
+    }
+    if numbers.is_empty() && places.is_empty() {
+        return None;
+    }
+    let mut out = Vec::with_capacity(bytes.len());
+    for line in &lines {
+        if line.key.is_empty() {
+            out.extend_from_slice(line.whole);
+            continue;
+        }
+        if line.number().is_some_and(|number| numbers.contains(&(line.group, number))) {
+            continue;
+        }
+        let elements = line.elements();
+        let meant = places.iter().find(|(group, key, count, _)| {
+            let is_same = *group == line.group && *key == line.key;
+            let is_beside =
+                *group == line.group && line.key == b"times" && *count == elements.len();
+            is_same || is_beside
+        });
+        let Some((.., removed)) = meant else {
+            out.extend_from_slice(line.whole);
+            continue;
+        };
+        let kept: Vec<&[u8]> =
+            (0..elements.len()).filter(|at| !removed.contains(at)).map(|at| elements[at]).collect();
+        if kept.is_empty() {
+            continue;
+        }
+        let separator: &[u8] =
+            if line.value.windows(2).any(|two| two == b", ") { b", " } else { b"," };
+        let start = line.whole.iter().position(|b| *b == b'=').map_or(0, |equals| equals + 1);
+        out.extend_from_slice(&line.whole[..start]);
+        out.extend_from_slice(&kept.join(separator));
+        let end =
+            line.whole.iter().rposition(|b| !b.is_ascii_whitespace()).map_or(0, |last| last + 1);
+        out.extend_from_slice(&line.whole[end..]);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn forget(text: &str, paths: &[&str]) -> Option<String> {
+        let chosen: Vec<Name> = paths.iter().map(|path| Name::of_path(Path::new(path))).collect();
+        let is_chosen = |element: &[u8]| {
+            Name::read(&plain(element), Path::new("/home/u")).is_some_and(|n| chosen.contains(&n))
+        };
+        without(text.as_bytes(), is_chosen).map(|bytes| String::from_utf8(bytes).unwrap())
+    }
+
+    #[test]
+    fn a_numbered_entry_goes_with_its_name() {
+        let text = "# mine\n[Recent Files]\nFile1[$e]=$HOME/a, b.pdf\nFile2[$e]=/tmp/c.pdf\nName1[$e]=a, b.pdf\nName2[$e]=c.pdf\n\n[Other]\nFile1=/home/u/a, b.pdf\n";
+        let wanted = "# mine\n[Recent Files]\nFile2[$e]=/tmp/c.pdf\nName2[$e]=c.pdf\n\n[Other]\nFile1=/home/u/a, b.pdf\n";
+        assert_eq!(forget(text, &["/home/u/a, b.pdf"]).unwrap(), wanted);
+        assert_eq!(forget(text, &["/home/u/none"]), None);
+    }
+
+    #[test]
+    fn an_element_goes_out_of_a_list_and_so_does_what_is_beside_it() {
+        let text = "[RecentsMRL]\nlist=file:///home/u/a%20b.mp4, file:///c.mp4, \"file:///d,e.mp4\"\ntimes=1, 2, 3\r\n";
+        let wanted = "[RecentsMRL]\nlist=file:///c.mp4, \"file:///d,e.mp4\"\ntimes=2, 3\r\n";
+        assert_eq!(forget(text, &["/home/u/a b.mp4"]).unwrap(), wanted);
+        let last = forget(wanted, &["/c.mp4", "/d,e.mp4"]).unwrap();
+        assert_eq!(last, "[RecentsMRL]\n");
+        let dialog =
+            "[FileDialog]\nhistory=file:///a, file:///b\nlastVisited=file:///b\nqtVersion=5";
+        assert_eq!(
+            forget(dialog, &["/b"]).unwrap(),
+            "[FileDialog]\nhistory=file:///a\nqtVersion=5"
+        );
+        let kde = "[KFileDialog Settings]\nRecent URLs[$e]=file:$HOME/x,file:///y\\,z\nOther=file:///y,z\n";
+        assert_eq!(
+            forget(kde, &["/y,z"]).unwrap(),
+            "[KFileDialog Settings]\nRecent URLs[$e]=file:$HOME/x\nOther=file:///y,z\n"
+        );
+    }
+
+    #[test]
+    fn any_bytes_are_a_file_of_settings() {
+        for text in ["", "=", "[", "[Recent", "[Recent]\n=\nx=\\", "[Recent]\n1=/a\n\0=\"/b,"] {
+            forget(text, &["/a", "/b"]);
+        }
+    }
+}
