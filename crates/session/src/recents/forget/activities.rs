@@ -10,12 +10,24 @@ use super::super::{Places, Timestamp};
 use super::name::Name;
 use super::{Item, Kind, Survey, Trouble, files};
 
-/// The tables that name documents, with what names the program in it and what says when, in seconds.
-const TABLES: [(&str, &str, &str); 4] = [
-    ("ResourceEvent", "initiatingAgent", "max(start, coalesce(end, start))"),
-    ("ResourceScoreCache", "initiatingAgent", "lastUpdate"),
-    ("ResourceLink", "initiatingAgent", "NULL"),
-    ("ResourceInfo", "NULL", "NULL"),
+/// A table that names documents.
+struct Table {
+    name: &'static str,
+    /// What names the program in it.
+    agent: &'static str,
+    /// What says when, in seconds.
+    time: &'static str,
+}
+
+const fn table(name: &'static str, agent: &'static str, time: &'static str) -> Table {
+    Table { name, agent, time }
+}
+
+static TABLES: [Table; 4] = [
+    table("ResourceEvent", "initiatingAgent", "max(start, coalesce(end, start))"),
+    table("ResourceScoreCache", "initiatingAgent", "lastUpdate"),
+    table("ResourceLink", "initiatingAgent", "NULL"),
+    table("ResourceInfo", "NULL", "NULL"),
 ];
 
 /// Returns the databases: the one in use first, then its backups.
@@ -42,14 +54,11 @@ pub(super) fn files(places: &Places) -> Vec<PathBuf> {
 }
 
 /// Opens a database, with the tables of ours that it has.
-fn open(
-    path: &Path,
-    access: Access,
-) -> Result<(Database, Vec<(&'static str, &'static str, &'static str)>), SqliteError> {
+fn open(path: &Path, access: Access) -> Result<(Database, Vec<&'static Table>), SqliteError> {
     let database = Database::open(path, access)?;
     let rows = database.rows("SELECT name FROM sqlite_master WHERE type = 'table'", &[])?;
-    let has = |table: &str| rows.iter().any(|row| text(row, 0) == Some(table.as_bytes()));
-    let tables = TABLES.into_iter().filter(|(table, ..)| has(table)).collect();
+    let has = |table: &&Table| rows.iter().any(|row| text(row, 0) == Some(table.name.as_bytes()));
+    let tables = TABLES.iter().filter(has).collect();
     Ok((database, tables))
 }
 
@@ -69,7 +78,7 @@ pub(super) fn look(places: &Places, survey: &mut Survey) {
 fn items(path: &Path, places: &Places) -> Result<Vec<Item>, SqliteError> {
     let (database, tables) = open(path, Access::Read)?;
     let mut items = Vec::new();
-    for (table, agent, time) in tables {
+    for Table { name: table, agent, time } in tables {
         let query = format!("SELECT targettedResource, {agent}, {time} FROM {table}");
         for row in database.rows(&query, &[])? {
             let name = text(&row, 0).and_then(|name| Name::read(name, &places.home));
@@ -81,6 +90,7 @@ fn items(path: &Path, places: &Places) -> Result<Vec<Item>, SqliteError> {
                 kind: Kind::Activities,
                 file: path.to_owned(),
                 applications: by.into_iter().collect(),
+                uri: None,
                 at: seconds.map(|seconds: i64| Timestamp(seconds.saturating_mul(1_000_000))),
             }));
         }
@@ -107,7 +117,7 @@ fn remove_from(path: &Path, places: &Places, chosen: &BTreeSet<Name>) -> Result<
     database.rows("PRAGMA temp_store = MEMORY", &[])?;
     let mut is_changed = false;
     database.rows("BEGIN IMMEDIATE", &[])?;
-    for (table, ..) in tables {
+    for Table { name: table, .. } in tables {
         let query = format!("SELECT DISTINCT targettedResource FROM {table}");
         for row in database.rows(&query, &[])? {
             let Some(written) = text(&row, 0) else { continue };

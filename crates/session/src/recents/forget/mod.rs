@@ -16,10 +16,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use store::disk::Disk;
 use sys::sqlite::SqliteError;
 
-use super::{Places, Timestamp};
+use super::{Forgetting, Places, Recents, RecentsError, Timestamp, Uri};
 
 pub use name::Name;
 pub use search::Search;
@@ -27,6 +26,8 @@ pub use search::Search;
 /// What kind of store remembers a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
+    /// Our own journal.
+    Journal,
     /// `recently-used.xbel`, of GTK and KDE programs, its copies, and lists like it of single programs.
     Xbel,
     /// KDE's links in `RecentDocuments`.
@@ -48,6 +49,7 @@ impl Kind {
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
+            Kind::Journal => "unjank's journal",
             Kind::Xbel => "shared list",
             Kind::Links => "KDE's links",
             Kind::Activities => "KDE's activities",
@@ -64,6 +66,8 @@ impl Kind {
 pub struct Item {
     /// Which document.
     pub name: Name,
+    /// What the store calls it, where others go by that: lists of URIs are merged by the text of these.
+    pub uri: Option<Uri>,
     /// What kind of store.
     pub kind: Kind,
     /// In which file.
@@ -78,6 +82,9 @@ pub struct Item {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Trouble {
+    /// Our own list may still have the documents.
+    #[error(transparent)]
+    Journal(RecentsError),
     /// What the file holds is not known.
     #[error("cannot read {path:?}")]
     Unread {
@@ -190,8 +197,21 @@ impl Survey {
 
 /// Looks into every store.
 #[must_use]
-pub fn survey(places: &Places) -> Survey {
+pub fn survey(recents: &mut Recents) -> Survey {
     let mut survey = Survey::default();
+    let file = recents.journal_path();
+    match recents.list() {
+        Ok(list) => survey.items.extend(list.iter().map(|entry| Item {
+            name: Name::of_uri(&entry.uri),
+            uri: Some(entry.uri.clone()),
+            kind: Kind::Journal,
+            file: file.clone(),
+            applications: entry.applications.iter().map(|by| by.name.clone()).collect(),
+            at: Some(entry.last_used()),
+        })),
+        Err(error) => survey.troubles.push(Trouble::Journal(error)),
+    }
+    let places = recents.places();
     xbel::look(places, &mut survey);
     whole::look(places, &mut survey);
     activities::look(places, &mut survey);
@@ -200,17 +220,29 @@ pub fn survey(places: &Places) -> Survey {
     survey
 }
 
-/// Takes documents out of every store; what could not be is returned. Our own journal is not touched: it comes first,
-/// so that nothing comes back from it.
+/// Takes documents out of every store; what could not be done is returned.
+///
+/// Our own journal comes first, so that nothing comes back from it, and takes note of what other lists had too: programs
+/// that still have those in memory do not bring them back.
 #[must_use]
-pub fn remove(places: &Places, disk: &dyn Disk, chosen: &BTreeSet<Name>) -> Vec<Trouble> {
-    let mut survey = Survey::default();
-    xbel::remove(places, disk, chosen, &mut survey);
-    whole::remove(places, disk, chosen, &mut survey);
-    activities::remove(places, disk, chosen, &mut survey);
-    settings::remove(places, disk, chosen, &mut survey);
-    office::remove(places, disk, chosen, &mut survey);
-    survey.troubles
+pub fn remove(
+    recents: &mut Recents,
+    survey: &Survey,
+    chosen: &BTreeSet<Name>,
+) -> (Option<Forgetting>, Vec<Trouble>) {
+    let of_items = survey.items.iter().filter(|item| chosen.contains(&item.name));
+    let mut uris: BTreeSet<Uri> = of_items.filter_map(|item| item.uri.clone()).collect();
+    uris.extend(chosen.iter().filter_map(Name::to_uri));
+    let uris: Vec<Uri> = uris.into_iter().collect();
+    let mut troubles = Survey::default();
+    let forgetting = troubles.read(recents.forget(&uris).map_err(Trouble::Journal));
+    let (places, disk) = (recents.places(), recents.disk());
+    xbel::remove(places, disk, chosen, &mut troubles);
+    whole::remove(places, disk, chosen, &mut troubles);
+    activities::remove(places, disk, chosen, &mut troubles);
+    settings::remove(places, disk, chosen, &mut troubles);
+    office::remove(places, disk, chosen, &mut troubles);
+    (forgetting, troubles.troubles)
 }
 
 /// A file in which a forgotten document is still named.
@@ -222,13 +254,12 @@ pub struct Left {
     pub documents: usize,
 }
 
-/// Searches the bytes of every store, and of `more` files, for documents that were forgotten.
+/// Searches the bytes of every store, our own too, for documents that were forgotten.
 ///
 /// What is still remembered on purpose, in `staying`, is no find where its name begins with that of another.
 #[must_use]
 pub fn left(
     places: &Places,
-    more: &[PathBuf],
     chosen: &BTreeSet<Name>,
     staying: &BTreeSet<Name>,
 ) -> (Vec<Left>, Vec<Trouble>) {
@@ -237,7 +268,7 @@ pub fn left(
     let search = Search::new(chosen, staying, home);
     let mut found = Vec::new();
     let mut survey = Survey::default();
-    for file in searched(places).iter().chain(more) {
+    for file in &searched(places) {
         let Some(bytes) = survey.read(files::read(file)) else { continue };
         let documents = search.found(&bytes).len();
         if documents > 0 {
@@ -250,6 +281,10 @@ pub fn left(
 /// Returns the files whose bytes are searched: those of all stores, their logs, locks, backups and leftovers.
 fn searched(places: &Places) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
+    for ours in std::iter::once(&places.state).chain(&places.runtime) {
+        files.extend(files::regular(ours));
+        files.extend(files::directories(ours).iter().flat_map(|dir| files::regular(dir)));
+    }
     files.extend(xbel::files(places));
     files.extend(whole::files(places).into_iter().map(|(file, _)| file));
     files.extend(activities::files(places));

@@ -1,5 +1,6 @@
 //! What a document is called when every way of writing its name is undone.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -47,6 +48,16 @@ impl Name {
         let is_scheme = |b: &u8| b.is_ascii_alphanumeric() || b"+-.".contains(b);
         (scheme > 0 && text[..scheme].iter().all(is_scheme))
             .then(|| Name::of_bytes(&unescaped(text)))
+    }
+
+    /// Returns the URI that GLib and Qt write for it; `None` if there is none.
+    #[must_use]
+    pub fn to_uri(&self) -> Option<Uri> {
+        if self.0.starts_with(b"/") {
+            Uri::of_path(Path::new(OsStr::from_bytes(&self.0))).ok()
+        } else {
+            Uri::parse(&self.0).ok()
+        }
     }
 
     fn of_bytes(bytes: &[u8]) -> Name {

@@ -28,6 +28,7 @@ pub(super) fn look(places: &Places, survey: &mut Survey) {
         let names: BTreeSet<Name> = items(&text).filter_map(|item| name_of(item, places)).collect();
         survey.items.extend(names.into_iter().map(|name| Item {
             name,
+            uri: None,
             kind: Kind::Office,
             file: file.clone(),
             applications: vec!["libreoffice".into(), "soffice.bin".into()],

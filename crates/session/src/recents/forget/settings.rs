@@ -39,6 +39,7 @@ pub(super) fn look(places: &Places, survey: &mut Survey) {
                 line.elements().into_iter().filter_map(|e| Name::read(&plain(e), &places.home));
             survey.items.extend(names.map(|name| Item {
                 name,
+                uri: None,
                 kind: Kind::Settings,
                 file: file.clone(),
                 applications: applications.clone(),

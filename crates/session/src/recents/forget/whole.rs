@@ -48,6 +48,7 @@ pub(super) fn look(places: &Places, survey: &mut Survey) {
         let at = (kind == Kind::Links).then(modified).flatten();
         survey.items.push(Item {
             name: found.0,
+            uri: None,
             kind,
             applications: found.1.or_else(|| owner(&file, kind)).into_iter().collect(),
             at: at.map(|seconds| Timestamp(seconds.saturating_mul(1_000_000))),

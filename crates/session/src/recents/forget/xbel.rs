@@ -33,6 +33,7 @@ pub(super) fn look(places: &Places, survey: &mut Survey) {
         let entries = document.bookmarks().iter().filter_map(|bookmark| bookmark.entry());
         survey.items.extend(entries.map(|entry| Item {
             name: Name::of_uri(&entry.uri),
+            uri: Some(entry.uri.clone()),
             kind: Kind::Xbel,
             file: file.clone(),
             applications: entry.applications.iter().map(|by| by.name.clone()).collect(),
