@@ -10,6 +10,7 @@ use store::journal::JournalError;
 use store::journal::shared::{Appender, News, Owner, Reader, salvage};
 use store::publish::{copy_aside, move_aside, wipe};
 
+use super::alarm::{Alarm, WriterProgram};
 use super::policy::{Keeping, Limits, Policy, Reason, Subject, Verdict};
 use super::record::{Addition, Everything, Forgetting, Record};
 use super::{Entry, List, Places, Salt, Timestamp, Uri};
@@ -82,6 +83,7 @@ pub struct Recents {
     places: Places,
     program: Program,
     policy: Policy,
+    alarm: Option<Alarm>,
     journal: Option<Appender>,
     reader: Option<Reader>,
     list: List,
@@ -97,8 +99,16 @@ impl Recents {
         clock: Arc<dyn Clock>,
     ) -> Recents {
         let policy = Policy::new(&places);
-        let (journal, reader, list) = (None, None, List::default());
-        Recents { disk, clock, places, program, policy, journal, reader, list }
+        let (alarm, journal, reader, list) = (None, None, None, List::default());
+        Recents { disk, clock, places, program, policy, alarm, journal, reader, list }
+    }
+
+    /// Lets every addition see to it that the files which other programs read are written soon: by whoever watches the
+    /// journal, else by `program`, which is started.
+    #[must_use]
+    pub fn with_writer(mut self, program: WriterProgram) -> Recents {
+        self.alarm = Some(Alarm::new(program, &self.places));
+        self
     }
 
     /// Remembers that a program opened a document, unless the policy is against it. The wait is that of one write into
@@ -112,6 +122,12 @@ impl Recents {
             return Ok(Added::Left(reason));
         }
         self.append(&Record::Add(addition.clone()))?;
+        if let Some(alarm) = &mut self.alarm
+            && let Err(error) = alarm.raise(&*self.disk)
+        {
+            // It is remembered, and written with the next one.
+            tracing::warn!(%error, "cannot start the writer of the lists that other programs read");
+        }
         Ok(Added::Remembered)
     }
 

@@ -3,17 +3,22 @@
 //! An addition is one append of one record ([`record`]), whatever the length of the list. Folded, the records are a
 //! [`List`]. `recently-used.xbel` and `RecentDocuments` are written of that, off everybody's path.
 
+mod alarm;
+mod existence;
 pub mod forget;
 mod journal;
 mod list;
 mod mark;
 mod places;
 pub mod policy;
+pub mod query;
 mod record;
 mod time;
 mod uri;
 pub mod xbel;
 
+pub use alarm::{Alarm, Watcher, WriterProgram};
+pub use existence::{Existence, existence};
 pub use journal::{Added, Compacted, Program, REMEMBERED_AS_FORGOTTEN, Recents, RecentsError};
 pub use list::List;
 pub use mark::{Mark, Salt};

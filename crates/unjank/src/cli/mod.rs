@@ -9,7 +9,9 @@ mod generate;
 mod interrupt;
 mod listing_worker;
 mod ls;
+mod moment;
 mod plugins;
+mod recent;
 mod screen;
 pub(crate) mod settings;
 mod trace;
@@ -40,6 +42,7 @@ enum Command {
     Generate(generate::Generate),
     Ls(ls::Ls),
     Plugins(plugins::Plugins),
+    Recent(recent::Recent),
     Settings(settings::Settings),
     // Boxed: it has many options.
     Trace(Box<trace::Trace>),
@@ -63,6 +66,7 @@ impl Command {
             Command::Bench(command) => command.run(),
             Command::Generate(command) => command.run(Cli::command()),
             Command::Ls(command) => return command.run(),
+            Command::Recent(command) => command.run(),
             Command::Settings(command) => command.run(),
             Command::Trace(command) => return command.run(),
             Command::Exercise(exercise) => return exercise.run(),
@@ -82,7 +86,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     if arguments.len() == 2 && arguments[1] == listing_worker::NAME {
         return listing_worker::run().map_or_else(|error| error.report(), ExitCode::from);
     }
-    if let Some(code) = ls::run_alone(&arguments) {
+    if let Some(code) = ls::run_alone(&arguments).or_else(|| recent::run_alone(&arguments)) {
         return code;
     }
     match Cli::try_parse_from(arguments) {

@@ -8,6 +8,7 @@ pub mod host;
 pub mod listing;
 mod owner;
 pub mod program;
+pub mod recents;
 mod senders;
 mod systemd;
 mod watch;

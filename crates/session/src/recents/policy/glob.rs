@@ -10,7 +10,7 @@ pub(super) fn matches_path(pattern: &[u8], path: &[u8]) -> bool {
 }
 
 /// Tells whether a name matches as a whole.
-pub(super) fn matches_name(pattern: &[u8], name: &[u8]) -> bool {
+pub(in crate::recents) fn matches_name(pattern: &[u8], name: &[u8]) -> bool {
     let (tokens, literal) = (tokens(pattern), |token: &Token<'_>| matches!(token, Token::Star));
     walk(&tokens, name, literal, |token, byte| token.takes(*byte), End::Whole)
 }

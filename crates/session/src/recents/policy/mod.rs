@@ -18,6 +18,7 @@ use sys::mounts::Mounts;
 
 use super::{Places, Timestamp, Uri};
 
+pub(super) use glob::matches_name;
 pub use private::Private;
 pub use rules::{Condition, Effect, Rule, RuleError, Rules};
 pub use switches::Setting;

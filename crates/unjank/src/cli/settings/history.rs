@@ -18,9 +18,9 @@ use session::settings::profile::{Description, Environment};
 use session::settings::source::Source;
 use store::table::gvariant::{Variant, View};
 
+use super::environment;
 use super::session::Voice;
-use super::{environment, moment};
-use crate::cli::screen;
+use crate::cli::{moment, screen};
 use crate::error::{Error, Kind, Verdict};
 
 /// The name and version of the JSON document; docs/settings.md has the fields.

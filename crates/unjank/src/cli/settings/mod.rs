@@ -5,7 +5,6 @@ mod compile;
 pub(crate) mod dconf;
 pub(crate) mod environment;
 mod history;
-mod moment;
 mod read;
 mod session;
 mod watch;

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
 
 /// Reads a moment; a time that has not been today yet was yesterday.
-pub(super) fn parse(text: &str, now: &Zoned) -> Result<SystemTime, String> {
+pub(crate) fn parse(text: &str, now: &Zoned) -> Result<SystemTime, String> {
     let local = |moment: DateTime| moment.to_zoned(now.time_zone().clone()).ok();
     let text = text.trim();
     let span = || text.strip_suffix("ago").unwrap_or(text).trim().parse::<Span>().ok();
@@ -36,12 +36,12 @@ pub(super) fn parse(text: &str, now: &Zoned) -> Result<SystemTime, String> {
 }
 
 /// Returns the moment where the user is.
-pub(super) fn local(time: SystemTime) -> Zoned {
+pub(crate) fn local(time: SystemTime) -> Zoned {
     Timestamp::try_from(time).unwrap_or_default().to_zoned(TimeZone::system())
 }
 
 /// Writes a moment for a person: today without its date.
-pub(super) fn show(time: SystemTime, now: &Zoned) -> String {
+pub(crate) fn show(time: SystemTime, now: &Zoned) -> String {
     let time = local(time);
     let format = if time.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
     time.strftime(format).to_string()

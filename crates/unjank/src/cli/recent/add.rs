@@ -1,0 +1,120 @@
+//! `recent add`: remembers that a program opened documents.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+
+use clap::Args;
+use session::mime::Globs;
+use session::recents::{Added, Addition, Privacy, Recents, Uri};
+
+use crate::error::{Error, Kind, Verdict};
+
+/// What a file is of which nothing is known.
+const UNKNOWN: &str = "application/octet-stream";
+
+/// Remember that documents were opened.
+///
+/// Example: unjank recent add --app org.kde.kate notes.txt
+///
+/// Returns at once.
+/// The exit status is 1 if one was left out because of a switch or a rule: `unjank recent policy explain` says which.
+#[derive(Debug, Args)]
+pub(super) struct Add {
+    /// Files, or URIs.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<OsString>,
+    /// The program that opened them, by its identifier, such as org.kde.kate.
+    #[arg(long, value_name = "NAME", default_value = "unjank")]
+    app: String,
+    /// The command line that opens one again, with %u or %f in its place [default: by the program's name].
+    #[arg(long, value_name = "LINE")]
+    exec: Option<String>,
+    /// Their MIME type [default: by the file's name].
+    #[arg(long, value_name = "TYPE")]
+    mime: Option<String>,
+    /// A group that they belong to, such as Graphics; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    group: Vec<String>,
+    /// Let only this program show them.
+    #[arg(long)]
+    only_here: bool,
+    /// Say nothing of what is left out.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl Add {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
+        let mut recents = super::recents()?;
+        let mut verdict = Verdict::Yes;
+        let mut globs = None;
+        for file in &self.files {
+            let uri = super::uri(file)?;
+            let mime = self.mime.clone().unwrap_or_else(|| {
+                let globs = globs.get_or_insert_with(|| type_names(&recents));
+                type_of(globs, &uri)
+            });
+            let addition = self.addition(uri, mime, &recents);
+            let added = recents.add(&addition).map_err(|error| {
+                Error::new(Kind::Config, format!("remember {}", file.to_string_lossy()))
+                    .because(error)
+            })?;
+            if let Added::Left(reason) = added {
+                verdict = Verdict::No;
+                if !self.quiet {
+                    let name = super::shown(&addition.uri, &recents.places().home);
+                    writeln!(out, "{name} is not remembered: {reason}.")?;
+                }
+            }
+        }
+        Ok(verdict)
+    }
+
+    fn addition(&self, uri: Uri, mime: String, recents: &Recents) -> Addition {
+        let groups = if self.group.is_empty() { groups_of(&mime) } else { self.group.clone() };
+        Addition {
+            uri,
+            groups,
+            mime: Some(mime),
+            privacy: if self.only_here { Privacy::Private } else { Privacy::Public },
+            application: self.app.clone(),
+            exec: self.exec.clone().unwrap_or_else(|| exec_of(&self.app)),
+            at: recents.now(),
+        }
+    }
+}
+
+/// Returns the command line by which a program is usually started: the last part of its identifier.
+fn exec_of(app: &str) -> String {
+    match app.strip_suffix(".desktop").unwrap_or(app).rsplit('.').next() {
+        Some(name) if app != "unjank" && !name.is_empty() => format!("{name} %u"),
+        _ => "xdg-open %u".to_owned(),
+    }
+}
+
+/// Returns the groups that KDE gives a document by its type.
+fn groups_of(mime: &str) -> Vec<String> {
+    let group = match mime.split('/').next() {
+        Some("image") => "Graphics",
+        Some("video") => "Video",
+        Some("audio") => "Audio",
+        _ => return Vec::new(),
+    };
+    vec![group.to_owned()]
+}
+
+/// Reads which types go with which names.
+fn type_names(recents: &Recents) -> Globs {
+    let mut dirs = vec![recents.places().data.join("mime")];
+    dirs.extend(["/usr/local/share/mime", "/usr/share/mime"].map(Into::into));
+    Globs::read(dirs.iter().map(std::path::PathBuf::as_path))
+}
+
+fn type_of(globs: &Globs, uri: &Uri) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let path = uri.to_path();
+    let name = path.as_deref().and_then(Path::file_name).map(OsStrExt::as_bytes);
+    let name = name.or_else(|| uri.as_str().rsplit('/').next().map(str::as_bytes));
+    name.and_then(|name| globs.type_of(name)).unwrap_or(UNKNOWN).to_owned()
+}

@@ -1,0 +1,115 @@
+//! `unjank recent`: recent documents, remembered at once and seen by every desktop.
+
+mod add;
+mod list;
+mod policy;
+mod private;
+
+use std::ffi::OsString;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, FromArgMatches, Subcommand};
+use session::clock::SystemClock;
+use session::recents::{Recents, Uri};
+use unjank::daemon::recents::places;
+
+use crate::error::{Error, Kind, Verdict};
+
+/// Remember, find and forget recent documents.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: unjank recent list --since yesterday")]
+pub(crate) struct Recent {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Add(add::Add),
+    List(list::List),
+    Private(private::Private),
+    Policy(policy::Policy),
+}
+
+impl Recent {
+    pub(crate) fn run(self) -> Result<Verdict, Error> {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let verdict = match self.command {
+            Command::Add(command) => command.run(&mut out)?,
+            Command::List(command) => command.run(&mut out)?,
+            Command::Private(command) => command.run(&mut out)?,
+            Command::Policy(command) => command.run(&mut out)?,
+        };
+        out.flush()?;
+        Ok(verdict)
+    }
+}
+
+/// Runs `unjank recent add …` without the table of all other commands: a file is being opened meanwhile.
+///
+/// Returns nothing if the command line cannot be read; whoever reads it whole then says why.
+pub(crate) fn run_alone(arguments: &[OsString]) -> Option<ExitCode> {
+    if arguments.get(1)?.as_bytes() != b"recent" || arguments.get(2)?.as_bytes() != b"add" {
+        return None;
+    }
+    let command = add::Add::augment_args(clap::Command::new("add").no_binary_name(true));
+    let matches = command.try_get_matches_from(&arguments[3..]).ok()?;
+    let add = add::Add::from_arg_matches(&matches).ok()?;
+    let done = Recent { command: Command::Add(add) }.run();
+    Some(done.map_or_else(|error| error.report(), ExitCode::from))
+}
+
+/// Returns this user's recent documents.
+fn recents() -> Result<Recents, Error> {
+    let surroundings = places::read().map_err(no_home)?;
+    let (disk, clock) = (store::disk::real(), Arc::new(SystemClock::start()));
+    Ok(Recents::new(surroundings.places, surroundings.program, disk, clock))
+}
+
+fn no_home(error: places::NoHome) -> Error {
+    Error::new(Kind::Config, "find the list of recent documents").because(error)
+}
+
+/// Takes what a person typed for a document: a URI, or a path from where we are.
+fn uri(text: &OsString) -> Result<Uri, Error> {
+    let bytes = text.as_bytes();
+    let fail = |error| {
+        Error::new(Kind::User, format!("name the document {}", text.to_string_lossy()))
+            .because(error)
+    };
+    // A file whose name looks like a URI is the file, if it is there.
+    let is_uri = bytes.iter().position(|&b| b == b':').is_some_and(|colon| {
+        colon > 1 && (bytes[colon..].starts_with(b"://") || bytes.starts_with(b"file:"))
+    });
+    if is_uri && !Path::new(text).exists() {
+        return Uri::parse(bytes).map_err(|error| fail(io::Error::other(error)));
+    }
+    let path = absolute(Path::new(text)).map_err(fail)?;
+    Uri::of_path(&path).map_err(|error| fail(io::Error::other(error)))
+}
+
+/// Returns a path from the root; links stay as they were typed.
+fn absolute(path: &Path) -> io::Result<PathBuf> {
+    if path.as_os_str().is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(if path.is_absolute() { path.to_owned() } else { std::env::current_dir()?.join(path) })
+}
+
+/// Returns a document as a person wants to see it: a file below home with `~`, others whole.
+fn shown(uri: &Uri, home: &Path) -> String {
+    let Some(path) = uri.to_path() else { return printable(uri.as_str()) };
+    match path.strip_prefix(home) {
+        Ok(rest) => printable(&format!("~/{}", rest.to_string_lossy())),
+        Err(_) => printable(&path.to_string_lossy()),
+    }
+}
+
+/// Leaves nothing in a text that a terminal would take for a command.
+fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}

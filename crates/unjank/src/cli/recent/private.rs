@@ -1,0 +1,103 @@
+//! `recent private`: nothing is remembered for a while.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use session::clock::{Clock, SystemClock};
+use session::recents::policy::Private as Mode;
+use session::recents::{Recents, Timestamp};
+
+use crate::cli::moment;
+use crate::error::{Error, Kind, Verdict};
+
+/// Remember nothing for a while.
+///
+/// Example: unjank recent private on --for 1h
+///
+/// Without a word it says whether private mode is on; the exit status is then 1 if it is off.
+#[derive(Debug, Args)]
+pub(super) struct Private {
+    /// Turn it on or off.
+    state: Option<State>,
+    /// How long it stays on: 1h, 30 min, 2 days. Without this until it is turned off.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum State {
+    /// Nothing is remembered from now on.
+    On,
+    /// Documents are remembered again.
+    Off,
+}
+
+impl Private {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
+        let recents = super::recents()?;
+        match (self.state, self.time) {
+            (None, None) => status(&recents, out),
+            (Some(State::Off), None) => {
+                let was_on = Mode::turn_off(recents.disk(), recents.places())
+                    .map_err(|error| Error::new(Kind::Config, "end private mode").because(error))?;
+                writeln!(
+                    out,
+                    "Private mode {} off.",
+                    if was_on { "is now" } else { "was already" }
+                )?;
+                Ok(Verdict::Yes)
+            }
+            (Some(State::On) | None, time) => {
+                let mode = match time {
+                    Some(time) => Mode::Until(recents.now().after(time)),
+                    None => Mode::WithoutEnd,
+                };
+                mode.turn_on(recents.disk(), recents.places()).map_err(|error| {
+                    Error::new(Kind::Config, "turn private mode on").because(error)
+                })?;
+                writeln!(out, "{}", says(mode))?;
+                Ok(Verdict::Yes)
+            }
+            (Some(State::Off), Some(_)) => {
+                Err(Error::new(Kind::User, "turn private mode off for a while")
+                    .hint("unjank recent private off"))
+            }
+        }
+    }
+}
+
+fn status(recents: &Recents, out: &mut dyn Write) -> Result<Verdict, Error> {
+    match Mode::read(recents.disk(), recents.places(), recents.now()) {
+        Some(mode) => {
+            writeln!(out, "{}", says(mode))?;
+            Ok(Verdict::Yes)
+        }
+        None => {
+            writeln!(out, "Private mode is off.")?;
+            Ok(Verdict::No)
+        }
+    }
+}
+
+/// Says until when nothing is remembered.
+pub(super) fn says(mode: Mode) -> String {
+    match mode {
+        Mode::WithoutEnd => "Private mode is on until it is turned off.".to_owned(),
+        Mode::Until(Timestamp(until)) => {
+            let now = moment::local(SystemClock::start().now());
+            let until = Duration::from_micros(until.unsigned_abs());
+            let until = std::time::SystemTime::UNIX_EPOCH + until;
+            format!("Private mode is on until {}.", moment::show(until, &now))
+        }
+    }
+}
+
+/// Reads a length of time as people write it.
+fn duration(text: &str) -> Result<Duration, String> {
+    let span: Result<jiff::Span, _> = text.trim().parse();
+    let now = moment::local(SystemClock::start().now());
+    let time = span.ok().and_then(|span| span.to_duration(&now).ok());
+    let time = time.and_then(|time| Duration::try_from(time).ok()).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "say how long: 1h, 30 min, 2 days".to_owned())
+}

@@ -1,0 +1,3 @@
+//! Recent documents in the daemon.
+
+pub mod places;

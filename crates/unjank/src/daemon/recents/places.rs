@@ -1,0 +1,118 @@
+//! Where this user's recent documents are, and who writes what others read: from the environment.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use session::recents::{Places, Program, WriterProgram};
+use session::settings::profile::{Environment, Profile};
+
+/// The argument by which this program writes what others read, and ends.
+pub const WRITER: &str = "recent-writer";
+
+/// What the environment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The directories and files.
+    pub places: Places,
+    /// Whether this program, or one that started it, is private.
+    pub program: Program,
+}
+
+/// Why the environment does not say where things are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("HOME is not set to an absolute path")]
+pub struct NoHome;
+
+/// Reads the environment of this process.
+///
+/// # Errors
+///
+/// There is no home directory.
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
+pub fn read() -> Result<Surroundings, NoHome> {
+    from(|name| std::env::var_os(name))
+}
+
+fn from(variable: impl Fn(&str) -> Option<OsString>) -> Result<Surroundings, NoHome> {
+    // A relative path is to be ignored, says the Base Directory Specification.
+    let directory = |name: &str| variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let home = directory("HOME").ok_or(NoHome)?;
+    let below = |name: &str, fallback: &str| directory(name).unwrap_or_else(|| home.join(fallback));
+    let several = |name: &str, fallback: &str| -> Vec<PathBuf> {
+        let value = variable(name).filter(|value| !value.is_empty());
+        let value = value.unwrap_or_else(|| fallback.into());
+        std::env::split_paths(&value).filter(|dir| dir.is_absolute()).collect()
+    };
+    let data = below("XDG_DATA_HOME", ".local/share");
+    let config = below("XDG_CONFIG_HOME", ".config");
+    let runtime = directory("XDG_RUNTIME_DIR");
+    let dconf = Environment {
+        profile: variable("DCONF_PROFILE").map(PathBuf::from),
+        config_home: config.clone(),
+        runtime_dir: runtime.clone().unwrap_or_else(|| home.join(".cache")),
+        data_dirs: several("XDG_DATA_DIRS", "/usr/local/share:/usr/share"),
+        sysconf_dir: "/etc".into(),
+        mandatory_dir: "/run/dconf/user".into(),
+        uid: rustix::process::getuid().as_raw(),
+    };
+    let databases = Profile::choose(&dconf, None).databases;
+    let places = Places {
+        state: below("XDG_STATE_HOME", ".local/state").join("unjank/recents"),
+        runtime: runtime.map(|dir| dir.join("unjank/recents")),
+        xbel: data.join("recently-used.xbel"),
+        links: data.join("RecentDocuments"),
+        data,
+        config,
+        config_dirs: several("XDG_CONFIG_DIRS", "/etc/xdg"),
+        cache: below("XDG_CACHE_HOME", ".cache"),
+        home,
+        temporary: directory("TMPDIR").unwrap_or_else(|| "/tmp".into()),
+        dconf: databases.iter().map(|database| database.file(&dconf)).collect(),
+    };
+    // The mark of `unjank recent private -- CMD`, which its programs inherit.
+    let is_private = variable("UNJANK_PRIVATE_PATHS").is_some();
+    let program = if is_private { Program::Private } else { Program::Ordinary };
+    Ok(Surroundings { places, program })
+}
+
+/// Returns this program as the one that writes what others read.
+#[must_use]
+pub fn writer_program() -> WriterProgram {
+    // A program that was replaced since has no path any more, but is still there.
+    let path = std::env::current_exe().ok().filter(|path| path.exists());
+    let path = path.unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
+    WriterProgram { path, arguments: vec![WRITER.into()] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Surroundings, NoHome> {
+        from(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| v.into()))
+    }
+
+    #[test]
+    fn everything_is_below_home_unless_a_variable_says_otherwise() {
+        let places = read(&[("HOME", "/home/ann"), ("XDG_DATA_HOME", "relative")]).unwrap().places;
+        assert_eq!(places.xbel, PathBuf::from("/home/ann/.local/share/recently-used.xbel"));
+        assert_eq!(places.state, PathBuf::from("/home/ann/.local/state/unjank/recents"));
+        assert_eq!(places.runtime, None);
+        assert_eq!(places.config_dirs, [PathBuf::from("/etc/xdg")]);
+        let set =
+            [("HOME", "/h"), ("XDG_DATA_HOME", "/d"), ("TMPDIR", "/t"), ("XDG_RUNTIME_DIR", "/r")];
+        let places = read(&set).unwrap().places;
+        assert_eq!(places.links, PathBuf::from("/d/RecentDocuments"));
+        assert_eq!(places.temporary, PathBuf::from("/t"));
+        assert_eq!(places.runtime, Some(PathBuf::from("/r/unjank/recents")));
+        assert_eq!(read(&[]), Err(NoHome));
+        assert_eq!(read(&[("HOME", "")]), Err(NoHome));
+    }
+
+    #[test]
+    fn a_private_program_is_known_by_what_it_inherited() {
+        let private = read(&[("HOME", "/h"), ("UNJANK_PRIVATE_PATHS", "/x")]).unwrap();
+        assert_eq!(private.program, Program::Private);
+        assert_eq!(read(&[("HOME", "/h")]).unwrap().program, Program::Ordinary);
+    }
+}
