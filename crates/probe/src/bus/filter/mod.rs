@@ -10,6 +10,7 @@ mod parse;
 mod tests;
 
 pub use parse::FilterError;
+pub(crate) use parse::nanoseconds;
 
 use self::glob::Glob;
 use super::model::peers::{Peer, PeerId};

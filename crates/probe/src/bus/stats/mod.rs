@@ -9,7 +9,7 @@ mod wakes;
 use serde::Serialize;
 
 pub use collect::collect;
-pub use text::{render, verdict};
+pub use text::{rate, render, size, time, verdict};
 
 /// The name and version of the document.
 pub const SCHEMA: &str = "unjank.bus.stats/1";

@@ -11,19 +11,22 @@ const ROWS: usize = 12;
 
 /// Writes a time.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-pub(crate) fn time(ns: u64) -> String {
+#[must_use]
+pub fn time(ns: u64) -> String {
     Quantity::Time.show(ns as f64)
 }
 
 /// Writes a number of bytes.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-pub(crate) fn size(bytes: u64) -> String {
+#[must_use]
+pub fn size(bytes: u64) -> String {
     Quantity::Size.show(bytes as f64)
 }
 
 /// Writes how many there are in a second.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-pub(crate) fn rate(count: u64, span_ns: u64) -> String {
+#[must_use]
+pub fn rate(count: u64, span_ns: u64) -> String {
     if span_ns == 0 {
         "-".to_owned()
     } else {

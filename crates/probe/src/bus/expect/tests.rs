@@ -1,0 +1,109 @@
+//! What rules find.
+
+use super::*;
+use crate::bus::model::Model;
+use crate::bus::model::peers::DRIVER;
+use crate::bus::model::sample::{Sample, seen};
+
+const SAY: &str = "org.example.I.Say";
+
+fn model() -> Model {
+    let mut messages = vec![
+        (0, Sample::owner_changed("org.example.Echo", "", ":1.2")),
+        (10, Sample::call(1, ":1.1", "org.example.Echo", SAY)),
+        (150_010, Sample::answer(1, ":1.2", ":1.1")),
+        (200_000, Sample::call(2, ":1.1", "org.example.Never", "org.example.I.Ask")),
+        (200_010, Sample::error(2, DRIVER, ":1.1", "org.freedesktop.DBus.Error.ServiceUnknown")),
+        (210_000, Sample::call(3, ":1.1", "org.example.Echo", "org.example.I.Wait")),
+    ];
+    for at in 0..30 {
+        messages.push((900_000 + at * 100_000, Sample::signal(9, ":1.2", "org.example.I.Tick")));
+    }
+    seen(&messages)
+}
+
+fn kept(rule: &str) -> bool {
+    let rules: Rules = rule.parse().unwrap_or_else(|error| panic!("{rule}: {error}"));
+    let outcomes = check(&rules, &model());
+    assert_eq!(outcomes.len(), 1);
+    outcomes[0].kept
+}
+
+#[test]
+fn each_rule_is_kept_by_what_it_wants_and_broken_by_what_it_forbids() {
+    for rule in [
+        "called org.example.I.Say",
+        "called org.example.I.Say within 200ms",
+        "called Say within 1 s where to:org.example.Echo",
+        "at most 10 signals a second",
+        "at most 31 signals",
+        "at least 30 signals where member:Tick",
+        "at least 10 signals per second where member:Tick",
+        "no errors where from:org.example.Echo",
+        "no unowned where to:org.example.Echo",
+        "no unanswered where member:Say",
+        "no refused",
+        "no lost",
+        "no calls where member:Shout",
+    ] {
+        assert!(kept(rule), "{rule}");
+    }
+    for rule in [
+        "called org.example.I.Shout",
+        "called org.example.I.Say within 100ms",
+        "called org.example.I.Say where from:org.example.Echo",
+        "called org.example.I.Wait",
+        "at most 9 signals a second",
+        "at most 30 signals",
+        "at least 32 signals",
+        "no errors",
+        "no unowned",
+        "no unanswered",
+        "no messages where from::1.2",
+    ] {
+        assert!(!kept(rule), "{rule}");
+    }
+}
+
+#[test]
+fn a_broken_rule_names_messages() {
+    let rules: Rules = "# Comments and empty lines say nothing.\n\nno errors\n".parse().unwrap();
+    let outcome = &check(&rules, &model())[0];
+    assert_eq!(outcome.line, 3);
+    assert_eq!(
+        outcome.examples,
+        [
+            "200 ms org.example.I.Ask from org.freedesktop.DBus to :1.1: org.freedesktop.DBus.Error.ServiceUnknown"
+        ]
+    );
+    let rules: Rules = "called org.example.I.Say within 1ms".parse().unwrap();
+    let outcome = &check(&rules, &model())[0];
+    assert_eq!(outcome.found, "called 1 times, the longest took 150 ms");
+    assert!(outcome.examples[0].ends_with("took 150 ms"), "{outcome:?}");
+}
+
+#[test]
+fn what_the_recorder_lost_breaks_a_rule() {
+    let mut model = model();
+    let loss = crate::bus::model::Loss { bus: 0, count: 3, bytes: 100, before: 4 };
+    model.losses.push(loss);
+    let rules: Rules = "no lost".parse().unwrap();
+    assert!(!check(&rules, &model)[0].kept);
+}
+
+#[test]
+fn what_is_no_rule_says_where() {
+    for (text, line) in [
+        ("no errors\nsometimes calls", 2),
+        ("called", 1),
+        ("called A.B within soon", 1),
+        ("at most many signals", 1),
+        ("at most 3 birds", 1),
+        ("at most 3 signals a day", 1),
+        ("no errors where colour:red", 1),
+    ] {
+        let error = text.parse::<Rules>().unwrap_err();
+        assert!(error.to_string().contains(&format!("line {line}")), "{text}: {error}");
+    }
+    assert!(matches!("# nothing\n".parse::<Rules>(), Err(RuleError::None)));
+}
