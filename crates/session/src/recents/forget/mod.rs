@@ -5,6 +5,7 @@
 
 mod activities;
 mod files;
+mod guard;
 mod name;
 mod office;
 mod search;
@@ -18,8 +19,9 @@ use std::path::{Path, PathBuf};
 
 use sys::sqlite::SqliteError;
 
-use super::{Forgetting, Places, Recents, RecentsError, Timestamp, Uri};
+use super::{Places, Recents, RecentsError, Timestamp, Uri};
 
+pub use guard::guarded;
 pub use name::Name;
 pub use search::Search;
 
@@ -119,7 +121,7 @@ pub enum Trouble {
     },
 }
 
-/// Which documents are meant: those that fit all that is said.
+/// Which documents are meant: those that fit all that is said; if nothing is, all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Documents, and folders with all that is below them; none means any.
@@ -133,6 +135,12 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        *self == Selection::default()
+    }
+
     /// Whether an item shows that its document is meant.
     #[must_use]
     pub fn fits(&self, item: &Item) -> bool {
@@ -228,21 +236,26 @@ pub fn survey(recents: &mut Recents) -> Survey {
 pub fn remove(
     recents: &mut Recents,
     survey: &Survey,
+    selection: &Selection,
     chosen: &BTreeSet<Name>,
-) -> (Option<Forgetting>, Vec<Trouble>) {
+) -> Vec<Trouble> {
     let of_items = survey.items.iter().filter(|item| chosen.contains(&item.name));
     let mut uris: BTreeSet<Uri> = of_items.filter_map(|item| item.uri.clone()).collect();
     uris.extend(chosen.iter().filter_map(Name::to_uri));
     let uris: Vec<Uri> = uris.into_iter().collect();
     let mut troubles = Survey::default();
-    let forgetting = troubles.read(recents.forget(&uris).map_err(Trouble::Journal));
+    troubles.read(recents.forget(&uris).map_err(Trouble::Journal));
+    if selection.is_everything() {
+        // Also what the limits hide.
+        troubles.read(recents.forget_everything().map_err(Trouble::Journal));
+    }
     let (places, disk) = (recents.places(), recents.disk());
     xbel::remove(places, disk, chosen, &mut troubles);
     whole::remove(places, disk, chosen, &mut troubles);
     activities::remove(places, disk, chosen, &mut troubles);
     settings::remove(places, disk, chosen, &mut troubles);
     office::remove(places, disk, chosen, &mut troubles);
-    (forgetting, troubles.troubles)
+    troubles.troubles
 }
 
 /// A file in which a forgotten document is still named.
@@ -293,21 +306,18 @@ fn searched(places: &Places) -> BTreeSet<PathBuf> {
     files
 }
 
-/// Returns the programs that run now and keep a list in memory which they may write again: their names and numbers.
+/// Returns the programs that run now and keep a list in memory with one of these documents, which they may write again.
 ///
-/// `running` are the processes of the user, with their names.
+/// `running` are the processes of the user, with their numbers and names.
 #[must_use]
-pub fn holders<'a>(survey: &Survey, running: &'a [(u32, String)]) -> Vec<&'a (u32, String)> {
-    let named =
-        |item: &Item| item.applications.iter().map(|name| last_part(name)).collect::<Vec<_>>();
-    let known: BTreeSet<String> = survey
-        .items
-        .iter()
-        .filter(|item| {
-            matches!(item.kind, Kind::Settings | Kind::Office | Kind::Xbel | Kind::Reading)
-        })
-        .flat_map(named)
-        .collect();
+pub fn holders<'a>(
+    survey: &Survey,
+    chosen: &BTreeSet<Name>,
+    running: &'a [(u32, String)],
+) -> Vec<&'a (u32, String)> {
+    let items = survey.items.iter().filter(|item| chosen.contains(&item.name));
+    let names = items.flat_map(|item| item.applications.iter().map(|name| last_part(name)));
+    let known: BTreeSet<String> = names.collect();
     running.iter().filter(|(_, name)| known.contains(&last_part(name))).collect()
 }
 

@@ -1,9 +1,12 @@
 //! `unjank recent`: recent documents, remembered at once and seen by every desktop.
 
 mod add;
+mod forget;
 mod list;
 mod policy;
+mod preload;
 mod private;
+mod relax;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -33,6 +36,8 @@ enum Command {
     List(list::List),
     Private(private::Private),
     Policy(policy::Policy),
+    Forget(forget::Forget),
+    Relax(relax::Relax),
 }
 
 impl Recent {
@@ -43,6 +48,8 @@ impl Recent {
             Command::List(command) => command.run(&mut out)?,
             Command::Private(command) => command.run(&mut out)?,
             Command::Policy(command) => command.run(&mut out)?,
+            Command::Forget(command) => command.run(&mut out)?,
+            Command::Relax(command) => command.run(&mut out)?,
         };
         out.flush()?;
         Ok(verdict)

@@ -1,13 +1,17 @@
 //! `recent private`: nothing is remembered for a while.
 
+use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use session::clock::{Clock, SystemClock};
 use session::recents::policy::Private as Mode;
-use session::recents::{Recents, Timestamp};
+use session::recents::{Places, Recents, Timestamp, forget};
+use unjank::daemon::recents::places;
 
+use super::preload;
 use crate::cli::moment;
 use crate::error::{Error, Kind, Verdict};
 
@@ -16,6 +20,7 @@ use crate::error::{Error, Kind, Verdict};
 /// Example: unjank recent private on --for 1h
 ///
 /// Without a word it says whether private mode is on; the exit status is then 1 if it is off.
+/// With a command behind -- that program, and what it starts, cannot write any list of recent documents.
 #[derive(Debug, Args)]
 pub(super) struct Private {
     /// Turn it on or off.
@@ -23,6 +28,9 @@ pub(super) struct Private {
     /// How long it stays on: 1h, 30 min, 2 days. Without this until it is turned off.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
+    /// A program of which nothing is remembered, and its arguments.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["state", "time"])]
+    command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,6 +44,10 @@ enum State {
 impl Private {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let recents = super::recents()?;
+        if !self.command.is_empty() {
+            let paths = guarded(recents.places())?;
+            return Err(preload::run(&self.command, places::PRIVATE, &paths));
+        }
         match (self.state, self.time) {
             (None, None) => status(&recents, out),
             (Some(State::Off), None) => {
@@ -65,6 +77,20 @@ impl Private {
             }
         }
     }
+}
+
+/// Returns what a private program must not write, a path each line.
+fn guarded(places: &Places) -> Result<OsString, Error> {
+    let mut lines = OsString::new();
+    for path in forget::guarded(places) {
+        if path.as_os_str().as_bytes().contains(&b'\n') {
+            return Err(Error::new(Kind::Config, format!("guard {path:?}"))
+                .hint("its path must have no line break"));
+        }
+        lines.push(path);
+        lines.push("\n");
+    }
+    Ok(lines)
 }
 
 fn status(recents: &Recents, out: &mut dyn Write) -> Result<Verdict, Error> {

@@ -9,6 +9,9 @@ use session::settings::profile::{Environment, Profile};
 /// The argument by which this program writes what others read, and ends.
 pub const WRITER: &str = "recent-writer";
 
+/// The variable that a private program inherits: what it must not write, a path each line.
+pub const PRIVATE: &str = "UNJANK_PRIVATE_PATHS";
+
 /// What the environment says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Surroundings {
@@ -70,7 +73,7 @@ fn from(variable: impl Fn(&str) -> Option<OsString>) -> Result<Surroundings, NoH
         dconf: databases.iter().map(|database| database.file(&dconf)).collect(),
     };
     // The mark of `unjank recent private -- CMD`, which its programs inherit.
-    let is_private = variable("UNJANK_PRIVATE_PATHS").is_some();
+    let is_private = variable(PRIVATE).is_some();
     let program = if is_private { Program::Private } else { Program::Ordinary };
     Ok(Surroundings { places, program })
 }
@@ -111,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_private_program_is_known_by_what_it_inherited() {
-        let private = read(&[("HOME", "/h"), ("UNJANK_PRIVATE_PATHS", "/x")]).unwrap();
+        let private = read(&[("HOME", "/h"), (PRIVATE, "/x")]).unwrap();
         assert_eq!(private.program, Program::Private);
         assert_eq!(read(&[("HOME", "/h")]).unwrap().program, Program::Ordinary);
     }
