@@ -2,6 +2,7 @@
 
 mod apps;
 mod bench;
+mod bus;
 mod catalogue;
 mod doctor;
 mod exercise;
@@ -39,6 +40,7 @@ enum Command {
     Apps(apps::Apps),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
+    Bus(Box<bus::Bus>),
     Generate(generate::Generate),
     Ls(ls::Ls),
     Plugins(plugins::Plugins),
@@ -64,6 +66,7 @@ impl Command {
             Command::Plugins(command) => command.run(),
             Command::Doctor(command) => command.run(),
             Command::Bench(command) => command.run(),
+            Command::Bus(command) => return command.run(),
             Command::Generate(command) => command.run(Cli::command()),
             Command::Ls(command) => return command.run(),
             Command::Recent(command) => command.run(),

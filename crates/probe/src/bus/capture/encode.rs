@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Event, Format};
-use crate::bus::{pcap, pcapng};
+use crate::bus::{lines, pcap, pcapng};
 
 /// Writes events as one format has them.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub enum Unwritable {
 const PROGRAM: &str = concat!("unjank ", env!("CARGO_PKG_VERSION"));
 
 impl Encoder {
-    /// Begins a record.
+    /// Begins a record. A text log cannot be written; it becomes messages one after the other.
     #[must_use]
     pub fn new(format: Format) -> Encoder {
         Encoder { format, began: false, lost: BTreeMap::new(), bus: None }
@@ -43,7 +43,7 @@ impl Encoder {
         match self.format {
             Format::Pcapng => pcapng::write_begin(out, PROGRAM),
             Format::Pcap => pcap::write_header(out),
-            Format::Binary => {}
+            Format::Binary | Format::Lines | Format::Log => {}
         }
     }
 
@@ -54,6 +54,10 @@ impl Encoder {
     /// Nothing was written.
     pub fn event(&mut self, out: &mut Vec<u8>, event: &Event<'_>) -> Result<(), Unwritable> {
         self.begin(out);
+        if self.format == Format::Lines {
+            lines::write(out, event, lines::Bytes::Included);
+            return Ok(());
+        }
         if self.format == Format::Pcapng {
             match event {
                 Event::Bus(bus) => pcapng::write_bus(out, bus),

@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use sys::map::Map;
 
 use super::{Bus, Damaged, Event, Format, Message, Timestamp};
-use crate::bus::{pcap, pcapng, wire};
+use crate::bus::{lines, log, pcap, pcapng, wire};
 
 /// A record.
 #[derive(Debug)]
 pub struct Capture {
     bytes: Bytes,
     format: Format,
+    /// How many lines of a text say nothing.
+    missed: u64,
 }
 
 #[derive(Debug)]
@@ -70,7 +72,13 @@ impl Capture {
 
     fn over(bytes: Bytes) -> Option<Capture> {
         let format = Format::of(bytes.all())?;
-        Some(Capture { bytes, format })
+        // Texts are read into what the other readers read.
+        let (bytes, missed) = match format {
+            Format::Lines => read(lines::rewritten(bytes.all())),
+            Format::Log => read(log::rewritten(bytes.all())),
+            Format::Pcapng | Format::Pcap | Format::Binary => (bytes, 0),
+        };
+        Some(Capture { bytes, format, missed })
     }
 
     /// Returns the format that was recognised.
@@ -89,11 +97,14 @@ impl Capture {
     #[must_use]
     pub fn events(&self) -> Events<'_> {
         let bytes = self.bytes.all();
-        Events(match self.format {
-            Format::Pcapng => Reader::Pcapng(Box::new(pcapng::Reader::new(bytes))),
+        let reader = match self.format {
+            Format::Pcapng | Format::Lines | Format::Log => {
+                Reader::Pcapng(Box::new(pcapng::Reader::new(bytes)))
+            }
             Format::Pcap => Reader::Pcap(pcap::Reader::new(bytes)),
             Format::Binary => Reader::Binary { bytes, at: 0, began: false },
-        })
+        };
+        Events { reader, missed: self.missed }
     }
 }
 
@@ -108,7 +119,15 @@ impl Bytes {
 
 /// What a record says, in its order.
 #[derive(Debug)]
-pub struct Events<'c>(Reader<'c>);
+pub struct Events<'c> {
+    reader: Reader<'c>,
+    /// What is to be said at the end.
+    missed: u64,
+}
+
+fn read((bytes, missed): (Vec<u8>, u64)) -> (Bytes, u64) {
+    (Bytes::Read(bytes), missed)
+}
 
 #[derive(Debug)]
 enum Reader<'c> {
@@ -121,7 +140,7 @@ impl<'c> Iterator for Events<'c> {
     type Item = Event<'c>;
 
     fn next(&mut self) -> Option<Event<'c>> {
-        match &mut self.0 {
+        let event = match &mut self.reader {
             Reader::Pcapng(reader) => reader.next(),
             Reader::Pcap(reader) => reader.next(),
             Reader::Binary { began: began @ false, .. } => {
@@ -129,7 +148,14 @@ impl<'c> Iterator for Events<'c> {
                 Some(Event::Bus(Box::default()))
             }
             Reader::Binary { bytes, at, .. } => binary(bytes, at),
-        }
+        };
+        event.or_else(|| match std::mem::take(&mut self.missed) {
+            0 => None,
+            missed => {
+                let what = format!("{missed} lines say nothing");
+                Some(Event::Damaged(Box::new(Damaged { at: 0, what })))
+            }
+        })
     }
 }
 

@@ -113,7 +113,7 @@ pub struct Dropped {
 }
 
 /// A place in a record that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damaged {
     /// Where: bytes from the begin of the file.
     pub at: u64,

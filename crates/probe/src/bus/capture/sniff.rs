@@ -1,6 +1,6 @@
 //! Which format a record has, as its first bytes tell.
 
-use crate::bus::{pcap, pcapng, wire};
+use crate::bus::{lines, log, pcap, pcapng, wire};
 
 /// A format of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,10 @@ pub enum Format {
     Pcap,
     /// Messages one after the other, as `dbus-monitor --binary` writes them; nothing says when they came.
     Binary,
+    /// Lines of JSON, as we write them; with the bytes of the messages.
+    Lines,
+    /// A text log, as `dbus-monitor --profile` and early Bustle write it: headers without bodies.
+    Log,
 }
 
 impl Format {
@@ -22,8 +26,12 @@ impl Format {
             Some(Format::Pcapng)
         } else if pcap::is_one(bytes) {
             Some(Format::Pcap)
+        } else if lines::is_one(bytes) {
+            Some(Format::Lines)
+        } else if wire::length(bytes).is_ok() {
+            Some(Format::Binary)
         } else {
-            wire::length(bytes).is_ok().then_some(Format::Binary)
+            log::is_one(bytes).then_some(Format::Log)
         }
     }
 }

@@ -68,7 +68,7 @@ impl Trace {
 }
 
 /// Reads a time with its unit: `50ms`, `100 us`, `2s`, `1m`.
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let split =
         text.find(|letter: char| letter.is_alphabetic() || letter == 'µ').unwrap_or(text.len());

@@ -1,0 +1,50 @@
+//! `unjank bus`: traffic of D-Bus recorded, converted and understood; a file for each command.
+
+mod buses;
+mod convert;
+mod merge;
+mod record;
+mod tail;
+mod traffic;
+mod until;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+/// Record, understand and check D-Bus traffic, without hurting the bus.
+#[derive(Debug, Args)]
+#[command(
+    before_help = "Example: unjank bus record -o session.pcapng --for 10s",
+    disable_help_subcommand = true
+)]
+pub(crate) struct Bus {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Record(record::Record),
+    Tail(tail::Tail),
+    Convert(convert::Convert),
+    Merge(merge::Merge),
+    #[command(hide = true)]
+    HandMonitor(buses::HandMonitor),
+    #[command(hide = true)]
+    Traffic(traffic::Traffic),
+}
+
+impl Bus {
+    pub(crate) fn run(self) -> ExitCode {
+        let done = match self.command {
+            Command::Record(command) => command.run(),
+            Command::Tail(command) => command.run(),
+            Command::Convert(command) => command.run(),
+            Command::Merge(command) => command.run(),
+            Command::HandMonitor(command) => command.run(),
+            Command::Traffic(command) => command.run(),
+        };
+        done.map_or_else(|error| error.report(), ExitCode::from)
+    }
+}

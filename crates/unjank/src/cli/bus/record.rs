@@ -1,0 +1,300 @@
+//! `unjank bus record`: traffic of one bus or several into a file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use probe::bus::capture::Format;
+use probe::bus::record::{
+    self, Ended, LaneEnd, Limits, Options, Output, ROOM, Recorder, Why, WriteError,
+};
+use probe::report::figure::Quantity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use session::clock::SystemClock;
+use tokio::sync::oneshot;
+
+use super::buses::{Asks, Buses, told};
+use super::until::{First, Until};
+use crate::cli::trace::time;
+use crate::error::{Error, Kind, Verdict};
+
+/// How often the line on the screen changes.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How long the last messages may take to be written; what blocks a pipe is given up long before.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Record traffic of D-Bus into a file, until Ctrl-C.
+///
+/// Every message as it is on the wire, who is on the bus and what becomes of them; the bus never waits for the disk.
+/// Exits with 0 when it was asked to end or the bus ended, 2 on an error.
+#[derive(Debug, Args)]
+#[command(before_help = "Example: unjank bus record -o session.pcapng --for 10s")]
+pub(super) struct Record {
+    /// The file, which must not exist; - is standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    buses: Buses,
+    /// End after this time, for example 10s.
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    time: Option<Duration>,
+    /// End before the file is longer, for example 100M.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_size: Option<u64>,
+    /// How it is written; by default as the file's name ends, else pcapng.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Written>,
+    /// Memory for what is not written yet; what has no room is dropped and counted.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = u64::try_from(ROOM).unwrap_or(0), hide_default_value = true)]
+    room: u64,
+}
+
+/// A format that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Written {
+    /// Nanoseconds, several buses, who is who, and what was dropped.
+    Pcapng,
+    /// As dbus-monitor --pcap writes it.
+    Pcap,
+}
+
+impl Written {
+    /// Returns the format that was chosen, or that the name of a file says.
+    pub(super) fn chosen(format: Option<Written>, path: &Path) -> Written {
+        let is_pcap = path.extension().is_some_and(|ending| ending == "pcap");
+        format.unwrap_or(if is_pcap { Written::Pcap } else { Written::Pcapng })
+    }
+
+    pub(super) fn format(self) -> Format {
+        match self {
+            Written::Pcapng => Format::Pcapng,
+            Written::Pcap => Format::Pcap,
+        }
+    }
+}
+
+impl Record {
+    pub(super) fn run(self) -> Result<Verdict, Error> {
+        let format = Written::chosen(self.format, &self.output);
+        let asks = if format == Written::Pcap { Asks::AmongMessages } else { Asks::First };
+        let sources = self.buses.watch(asks)?;
+        if format == Written::Pcap && sources.len() > 1 {
+            return Err(Error::new(Kind::User, "record several buses into a pcap file")
+                .hint("--format pcapng holds any number"));
+        }
+        let mut until = Until::listen()?;
+        let what = Buses::describe(&sources);
+        let file = create(&self.output)?;
+        let output = Output::new(file, format.format())?;
+        let options = Options {
+            room: usize::try_from(self.room).unwrap_or(usize::MAX),
+            ..Options::default()
+        };
+        let clock = Arc::new(SystemClock::start());
+        let recorder = Recorder::start(sources, &options, clock).map_err(told)?;
+        let recorder = Arc::new(recorder);
+        let limits = Limits { size: self.max_size };
+        let (sender, mut done) = oneshot::channel();
+        let taken = Arc::clone(&recorder);
+        std::thread::Builder::new().name("bus-writer".to_owned()).spawn(move || {
+            let result = record::write(&taken, output, &limits);
+            drop(taken);
+            // Nobody waits for it any more if this fails.
+            let _ = sender.send(result);
+        })?;
+        let screen = Screen::start(&format!("Recording {what}; Ctrl-C ends it."));
+        let first = until.wait(&mut done, self.time, screen.interval(), || {
+            screen.show(&recorder);
+        });
+        let result = match first {
+            First::Done(result) => result,
+            First::Asked => {
+                recorder.stop();
+                until.finish(done, PATIENCE)
+            }
+        };
+        screen.clear();
+        self.end(recorder, result, &screen)
+    }
+
+    /// Says what is in the file, and what is not.
+    fn end(
+        &self,
+        recorder: Arc<Recorder>,
+        result: Option<Result<Ended, WriteError>>,
+        screen: &Screen,
+    ) -> Result<Verdict, Error> {
+        let cannot = || Error::new(Kind::Config, format!("write {}", self.output.display()));
+        let tally = recorder.tally();
+        let ended = match result {
+            Some(Ok(ended)) => ended,
+            Some(Err(WriteError::Unfinished { messages, source })) => {
+                let lost = tally.messages.saturating_sub(messages) + tally.dropped;
+                let error = cannot().because(source);
+                return Err(
+                    error.hint(format!("{messages} messages are in the file, {lost} are not"))
+                );
+            }
+            Some(Err(error)) => return Err(cannot().because(error)),
+            None => return Err(cannot().because("the last messages could not be written in time")),
+        };
+        let ends = Arc::into_inner(recorder).map(Recorder::finish).unwrap_or_default();
+        let is_all = ends.is_empty();
+        for (_, end) in ends {
+            if let LaneEnd::Broken(_) | LaneEnd::NoMessage(_) = end {
+                screen.write(&Error::new(Kind::Config, "go on watching").because(end).to_string());
+            }
+        }
+        let unwritten = tally.messages.saturating_sub(ended.messages);
+        // What came after the file was long enough is not missing in it.
+        let lost = if ended.why == Why::Over { unwritten } else { 0 } + tally.dropped;
+        let size = Quantity::Size.show(approximate(ended.bytes));
+        let dropped = match lost {
+            0 => "none was dropped".to_owned(),
+            1 => "1 was dropped for lack of room".to_owned(),
+            lost => format!("{lost} were dropped for lack of room"),
+        };
+        let why = match ended.why {
+            Why::Over if is_all => "",
+            Why::Over => " The bus has ended.",
+            Why::Size => " The file is as long as it may be.",
+            Why::Closed => " Nobody reads any more.",
+        };
+        screen.say(&format!(
+            "{} messages, {size}, in {}; {dropped}.{why}",
+            ended.messages,
+            self.output.display()
+        ));
+        Ok(Verdict::Yes)
+    }
+}
+
+/// Opens the file: a new one, or a pipe or device that is there.
+pub(super) fn create(path: &Path) -> Result<File, Error> {
+    let cannot = |error: io::Error| {
+        Error::new(Kind::User, format!("write {}", path.display())).because(error)
+    };
+    if path == Path::new("-") {
+        let is_terminal = io::stdout().is_terminal();
+        if is_terminal {
+            return Err(Error::new(Kind::User, "write a record on a terminal")
+                .hint("send it into a file or a program, for example | tshark -r -"));
+        }
+        let shared =
+            std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned().map_err(cannot)?;
+        let file = File::from(shared);
+        // A pipe of our own description can be written without waiting, whatever its other holders want.
+        return if file.metadata().map_err(cannot)?.file_type().is_fifo() {
+            let own = OpenOptions::new()
+                .write(true)
+                .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+                .open("/proc/self/fd/1");
+            Ok(own.unwrap_or(file))
+        } else {
+            Ok(file)
+        };
+    }
+    let exists = path.metadata().is_ok_and(|found| !found.is_file());
+    if exists {
+        // Opening a pipe waits for its reader.
+        return OpenOptions::new().write(true).open(path).map_err(cannot);
+    }
+    OpenOptions::new().write(true).create_new(true).open(path).map_err(cannot)
+}
+
+/// What a person sees meanwhile, on standard error.
+struct Screen {
+    is_terminal: bool,
+}
+
+impl Screen {
+    fn start(text: &str) -> Screen {
+        let screen = Screen { is_terminal: io::stderr().is_terminal() };
+        screen.say(text);
+        screen
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        self.is_terminal.then_some(INTERVAL)
+    }
+
+    fn show(&self, recorder: &Recorder) {
+        let tally = recorder.tally();
+        let size = Quantity::Size.show(approximate(tally.bytes));
+        self.write(&format!(
+            "\r\x1b[K{} messages, {size}, {} dropped",
+            tally.messages, tally.dropped
+        ));
+    }
+
+    fn clear(&self) {
+        if self.is_terminal {
+            self.write("\r\x1b[K");
+        }
+    }
+
+    fn say(&self, text: &str) {
+        self.write(&format!("{text}\n"));
+    }
+
+    /// Writes if that does not wait: a terminal that was stopped must not keep us from ending.
+    fn write(&self, text: &str) {
+        let stderr = io::stderr();
+        let mut polled = [PollFd::new(&stderr, PollFlags::OUT)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0) {
+            // Nobody is left to be told when stderr is gone.
+            let _ = stderr.lock().write_all(text.as_bytes());
+        }
+    }
+}
+
+/// A number as the nearest that a picture of it needs.
+fn approximate(number: u64) -> f64 {
+    u32::try_from(number >> 10).map_or(f64::INFINITY, |kib| {
+        f64::from(kib) * 1024.0 + f64::from(u32::try_from(number & 1023).unwrap_or(0))
+    })
+}
+
+/// Reads a size: `100M`, `64K`, `4096`.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let split = text.find(|letter: char| letter.is_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let shift = match unit {
+        "" => 0,
+        "K" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        _ => return Err("say a number and K, M or G, for example 100M".to_owned()),
+    };
+    let number: u64 = number.trim().parse().map_err(|_| format!("{number:?} is no number"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too much"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_may_have_a_unit() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("64K"), Ok(65536));
+        assert_eq!(size("1G"), Ok(1 << 30));
+        for wrong in ["", "M", "-1", "1.5M", "9999999999999G", "1T"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_the_file_says_the_format() {
+        let chosen = |format, path: &str| Written::chosen(format, path.as_ref());
+        assert_eq!(chosen(None, "a.pcap"), Written::Pcap);
+        assert_eq!(chosen(None, "a.pcapng"), Written::Pcapng);
+        assert_eq!(chosen(None, "-"), Written::Pcapng);
+        assert_eq!(chosen(Some(Written::Pcapng), "a.pcap"), Written::Pcapng);
+    }
+}

@@ -1,0 +1,95 @@
+//! `unjank bus tail`: traffic as it comes, a line for each message.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use probe::bus::lines;
+use probe::bus::record::{Next, Options, Recorder};
+use session::clock::SystemClock;
+use tokio::sync::oneshot;
+
+use super::buses::{Asks, Buses, told};
+use super::until::{First, Until};
+use crate::cli::trace::time;
+use crate::error::{Error, Verdict};
+
+/// How long a line may wait for others.
+const LINGER: Duration = Duration::from_millis(10);
+/// How long the last lines may take to be written.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Without end, as far as anybody can tell.
+const FOR_EVER: Duration = Duration::from_secs(1 << 32);
+
+/// Print messages as they come, a line each, until Ctrl-C.
+///
+/// A reader that is too slow misses messages, and is told how many; the bus never waits for it.
+#[derive(Debug, Args)]
+#[command(before_help = "Example: unjank bus tail --json | jq .member")]
+pub(super) struct Tail {
+    #[command(flatten)]
+    buses: Buses,
+    /// End after this time, for example 10s.
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    time: Option<Duration>,
+    /// Print a line of JSON for each, also for connections that come and go (docs/bus-files.md has the fields).
+    #[arg(long)]
+    json: bool,
+    /// Put the bytes of each message into its JSON, so that it can be converted.
+    #[arg(long, requires = "json")]
+    bytes: bool,
+}
+
+impl Tail {
+    pub(super) fn run(self) -> Result<Verdict, Error> {
+        let sources = self.buses.watch(Asks::First)?;
+        let mut until = Until::listen()?;
+        let options = Options { linger: LINGER, ..Options::default() };
+        let clock = Arc::new(SystemClock::start());
+        let recorder = Arc::new(Recorder::start(sources, &options, clock).map_err(told)?);
+        let (sender, mut done) = oneshot::channel();
+        let time = self.time;
+        let taken = Arc::clone(&recorder);
+        std::thread::Builder::new().name("bus-lines".to_owned()).spawn(move || {
+            let result = self.print(&taken);
+            taken.stop();
+            // Nobody waits for it any more if this fails.
+            let _ = sender.send(result);
+        })?;
+        match until.wait(&mut done, time, None, || ()) {
+            First::Done(result) => result.unwrap_or(Ok(()))?,
+            First::Asked => {
+                recorder.stop();
+                // What nobody has read by then is not worth waiting for.
+                until.finish(done, PATIENCE).unwrap_or(Ok(()))?;
+            }
+        }
+        Ok(Verdict::Yes)
+    }
+
+    fn print(&self, recorder: &Recorder) -> io::Result<()> {
+        let bytes = if self.bytes { lines::Bytes::Included } else { lines::Bytes::LeftOut };
+        let mut out = Vec::new();
+        loop {
+            match recorder.next(FOR_EVER) {
+                Next::Batch(batch) => {
+                    for event in batch.events() {
+                        if self.json {
+                            lines::write(&mut out, &event, bytes);
+                        } else if let Some(line) = lines::text(&event) {
+                            out.extend(line.bytes());
+                            out.push(b'\n');
+                        }
+                    }
+                }
+                Next::Quiet => {}
+                Next::Over => return Ok(()),
+            }
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(&out)?;
+            stdout.flush()?;
+            out.clear();
+        }
+    }
+}
