@@ -7,7 +7,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use unjank_store::disk;
-use unjank_store::publish::{PublishError, publish, publish_volatile, remove_stale};
+use unjank_store::publish::{
+    InPlace, PublishError, publish, publish_private, publish_volatile, remove_stale,
+};
 
 fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(dir)
@@ -81,6 +83,25 @@ fn a_loop_of_symlinks_and_a_directory_are_refused_and_nothing_is_left() {
         assert!(matches!(error, PublishError::NotReplaced { .. }), "{error:?}");
     }
     assert_eq!(names(dir.path()), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_private_file_is_its_owners_alone_and_replaces_only_what_was_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("list");
+    let disk = disk::real();
+    let none = InPlace::Still(None);
+    let first = publish_private(&*disk, &path, b"1", none).unwrap();
+    let refused = publish_private(&*disk, &path, b"2", none).unwrap_err();
+    assert!(matches!(refused, PublishError::Overtaken { .. }), "{refused}");
+    assert_eq!(fs::read(&path).unwrap(), b"1");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    publish_private(&*disk, &path, b"3", InPlace::Still(Some(first))).unwrap_err();
+    let now = disk.stat(&path).unwrap();
+    publish_private(&*disk, &path, b"4", InPlace::Still(Some(now))).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"4");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(names(dir.path()), ["list"]);
 }
 
 #[test]

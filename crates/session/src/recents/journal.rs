@@ -268,6 +268,22 @@ impl Recents {
         &*self.disk
     }
 
+    /// Returns the clock.
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// Decides whether what another program wrote into its own list may stay there.
+    pub(super) fn decide_foreign(&mut self, entry: &Entry) -> Verdict {
+        let last = entry.applications.iter().max_by_key(|application| application.modified);
+        let subject = Subject {
+            uri: &entry.uri,
+            mime: entry.mime.as_deref(),
+            application: last.map_or("", |application| &application.name),
+        };
+        self.policy.decide_foreign(&*self.disk, subject, self.now())
+    }
+
     /// Returns the time as records have it.
     #[must_use]
     pub fn now(&self) -> Timestamp {

@@ -40,6 +40,14 @@ pub enum PublishError {
         /// What the disk said.
         source: io::Error,
     },
+    /// Another program has replaced or changed the file meanwhile: readers see what it wrote.
+    #[error("cannot replace {path:?}: another program has written it meanwhile")]
+    Overtaken {
+        /// The file that was to be replaced.
+        path: PathBuf,
+        /// That it is another file now.
+        source: io::Error,
+    },
     /// The rename failed and so did the look whether it had happened: readers see the old file or the new one.
     #[error("cannot tell whether {path:?} was replaced")]
     Unknown {
@@ -57,6 +65,7 @@ impl PublishError {
         match self {
             PublishError::NotReplaced { source, .. }
             | PublishError::NotDurable { source, .. }
+            | PublishError::Overtaken { source, .. }
             | PublishError::Unknown { source, .. } => source,
         }
     }
@@ -86,6 +95,50 @@ pub fn publish_volatile(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<St
     replace(disk, path, Contents::Image(image), Promise::Process)
 }
 
+/// What must be in place when a file is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InPlace {
+    /// Whatever there is.
+    Anything,
+    /// What `stat` said of the file that was read, or that there was none.
+    Still(Option<Stat>),
+}
+
+/// Replaces the file at `path` as [`publish_volatile`] does, with a file that only its owner may read, whatever the old
+/// one was like, and not if the file in place is not `expected`: for files that others replace without a lock.
+///
+/// The look is the last thing before the rename: who replaces the file in the microseconds between is not seen.
+///
+/// # Errors
+///
+/// As [`publish_volatile`], and [`PublishError::Overtaken`].
+pub fn publish_private(
+    disk: &dyn Disk,
+    path: &Path,
+    image: &[u8],
+    expected: InPlace,
+) -> Result<Stat, PublishError> {
+    let terms = Terms { promise: Promise::Process, manner: Manner::Private, expected };
+    replace_on(disk, path, Contents::Image(image), terms)
+}
+
+/// How a file is replaced.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    promise: Promise,
+    manner: Manner,
+    expected: InPlace,
+}
+
+/// What the new file is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// As the old one.
+    Kept,
+    /// Its owner's alone.
+    Private,
+}
+
 /// What the new file holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Contents<'a> {
@@ -113,12 +166,22 @@ pub(crate) fn replace(
     contents: Contents<'_>,
     promise: Promise,
 ) -> Result<Stat, PublishError> {
+    let terms = Terms { promise, manner: Manner::Kept, expected: InPlace::Anything };
+    replace_on(disk, path, contents, terms)
+}
+
+fn replace_on(
+    disk: &dyn Disk,
+    path: &Path,
+    contents: Contents<'_>,
+    terms: Terms,
+) -> Result<Stat, PublishError> {
     let target = resolve::target(disk, path).map_err(|source| PublishError::NotReplaced {
         step: "follow the symlink",
         path: path.to_owned(),
         source,
     })?;
-    let attempt = Attempt { disk, target: &target, promise };
+    let attempt = Attempt { disk, target: &target, terms };
     let old = attempt.old()?;
     let (temp, mut file) = attempt.create()?;
     match attempt.fill(&mut *file, contents, old) {
@@ -134,7 +197,7 @@ pub(crate) fn replace(
 struct Attempt<'a> {
     disk: &'a dyn Disk,
     target: &'a Path,
-    promise: Promise,
+    terms: Terms,
 }
 
 impl Attempt<'_> {
@@ -151,7 +214,7 @@ impl Attempt<'_> {
             }
             Ok(stat) => Ok(Some(stat)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                resolve::make_parents(self.disk, self.target, self.promise)
+                resolve::make_parents(self.disk, self.target, self.terms.promise)
                     .map_err(self.not_replaced("make the directory of"))?;
                 Ok(None)
             }
@@ -182,7 +245,7 @@ impl Attempt<'_> {
         contents: Contents<'_>,
         old: Option<Stat>,
     ) -> Result<Stat, PublishError> {
-        if let Some(old) = old.filter(Stat::is_file) {
+        if let Some(old) = old.filter(|old| old.is_file() && self.terms.manner == Manner::Kept) {
             file.copy_attributes(self.target, &old)
                 .map_err(self.not_replaced("keep the attributes of"))?;
         }
@@ -193,7 +256,7 @@ impl Attempt<'_> {
             Contents::Copied(from) => file.copy_from(from),
         }
         .map_err(self.not_replaced("write"))?;
-        if self.promise == Promise::PowerCut {
+        if self.terms.promise == Promise::PowerCut {
             file.sync().map_err(self.not_replaced("sync"))?;
         }
         file.stat().map_err(self.not_replaced("look at"))
@@ -206,6 +269,13 @@ impl Attempt<'_> {
         file: &dyn DiskFile,
         new: Stat,
     ) -> Result<Stat, PublishError> {
+        if let InPlace::Still(expected) = self.terms.expected
+            && self.disk.stat(self.target).ok() != expected
+        {
+            self.discard(temp);
+            let source = io::Error::other("it is another file now");
+            return Err(PublishError::Overtaken { path: self.target.to_owned(), source });
+        }
         if let Err(source) = self.disk.rename(temp, self.target) {
             // A network file system may have renamed and lost the answer.
             match self.disk.stat(self.target) {
@@ -223,7 +293,7 @@ impl Attempt<'_> {
                 }
             }
         }
-        if self.promise == Promise::PowerCut {
+        if self.terms.promise == Promise::PowerCut {
             self.disk.sync_dir(resolve::directory_of(self.target)).map_err(|source| {
                 PublishError::NotDurable { path: self.target.to_owned(), source }
             })?;

@@ -1,0 +1,618 @@
+//! What a model of GTK's and KDE's programs and of their users does to the file, and what becomes of our entries.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::base::Base;
+use super::merge::{Presence, merge};
+use super::plan::{Found, next, theirs};
+use crate::recents::xbel::{Condition, Document};
+use crate::recents::{Addition, Application, Entry, List, Privacy, Record, Salt, Timestamp, Uri};
+
+const SECOND: i64 = 1_000_000;
+const DAY: i64 = 86_400 * SECOND;
+
+fn uri(name: &str) -> Uri {
+    Uri::exact(format!("file:///{name}")).unwrap()
+}
+
+fn entry(name: &str, application: &str, at: Timestamp) -> Entry {
+    Entry {
+        uri: uri(name),
+        mime: Some("text/plain".into()),
+        groups: Vec::new(),
+        title: None,
+        description: None,
+        privacy: Privacy::Public,
+        added: at,
+        modified: at,
+        visited: at,
+        applications: vec![Application {
+            name: application.into(),
+            exec: "x %u".into(),
+            count: 1,
+            modified: at,
+        }],
+    }
+}
+
+/// A session: the file, our list, and programs of GTK's that hold the list in memory.
+struct Session {
+    now: Timestamp,
+    file: Option<Document>,
+    written: Timestamp,
+    list: List,
+    base: Base,
+    /// What a program has in memory; `None` before it has read.
+    gtk: Vec<BTreeMap<usize, Entry>>,
+    writes: usize,
+}
+
+impl Session {
+    fn new() -> Session {
+        Session {
+            now: Timestamp(1_795_282_391 * SECOND),
+            file: None,
+            written: Timestamp(0),
+            list: List::new(Salt([7; 16])),
+            base: Base::default(),
+            gtk: vec![BTreeMap::new(), BTreeMap::new()],
+            writes: 0,
+        }
+    }
+
+    fn wait(&mut self, micros: i64) {
+        self.now = Timestamp(self.now.0 + micros);
+    }
+
+    /// A program of ours adds a document.
+    fn add(&mut self, name: &str) {
+        self.wait(1000);
+        self.list.apply(Record::Add(Addition {
+            uri: uri(name),
+            mime: Some("text/plain".into()),
+            groups: Vec::new(),
+            privacy: Privacy::Public,
+            application: "ours".into(),
+            exec: "x %u".into(),
+            at: self.now,
+        }));
+    }
+
+    /// We look at the file, take in, and write; says how many came back and were deleted.
+    fn project(&mut self) -> (usize, usize) {
+        self.wait(1000);
+        let presence = match &self.file {
+            None => Presence::Removed,
+            Some(file) if file.condition() == Condition::Damaged => Presence::Damaged,
+            Some(_) => Presence::Whole,
+        };
+        let document = self.file.clone().unwrap_or_default();
+        let written = if self.file.is_some() { self.written } else { self.now };
+        let found = Found { stat: None, document, presence, written };
+        let merged = merge(&self.base, &self.list, &theirs(&found));
+        let mut deleted = 0;
+        for record in merged.records {
+            if let Record::Forget(forgetting) = &record {
+                deleted += forgetting.marks.len();
+            }
+            self.list.apply(record);
+        }
+        let refused = std::collections::HashSet::new();
+        let next = next(&found, &self.list, &self.base, &merged.capped, &refused, self.now);
+        if let Some(text) = next.text {
+            self.file = Some(Document::parse(text.into_bytes()).unwrap());
+            self.written = self.now;
+            self.writes += 1;
+        }
+        self.base = next.base;
+        (merged.restored, deleted)
+    }
+
+    fn in_file(&self) -> BTreeSet<String> {
+        let bookmarks = self.file.iter().flat_map(|file| file.bookmarks());
+        bookmarks.filter_map(|one| one.entry()).map(|e| e.uri.as_str()[8..].to_owned()).collect()
+    }
+
+    fn in_list(&self) -> BTreeSet<String> {
+        self.list.iter().map(|entry| entry.uri.as_str()[8..].to_owned()).collect()
+    }
+
+    /// A program of GTK's reads the file into memory, in its order.
+    fn gtk_reads(&mut self, program: usize) {
+        let bookmarks = self.file.iter().flat_map(|file| file.bookmarks());
+        self.gtk[program] = bookmarks.filter_map(|one| one.entry().cloned()).enumerate().collect();
+    }
+
+    /// It adds to what is in memory.
+    fn gtk_adds(&mut self, program: usize, name: &str) {
+        self.wait(1000);
+        let at = self.now;
+        let memory = &mut self.gtk[program];
+        if let Some(known) = memory.values_mut().find(|known| known.uri == uri(name)) {
+            (known.modified, known.visited) = (at, at);
+            match known.applications.iter_mut().find(|application| application.name == "gtk") {
+                Some(application) => {
+                    application.count += 1;
+                    application.modified = at;
+                }
+                None => known.applications.extend(entry(name, "gtk", at).applications),
+            }
+            return;
+        }
+        let place = memory.keys().last().map_or(0, |last| last + 1);
+        memory.insert(place, entry(name, "gtk", at));
+    }
+
+    fn gtk_removes(&mut self, program: usize, name: &str) {
+        self.gtk[program].retain(|_, known| known.uri != uri(name));
+    }
+
+    /// It writes what is in memory, but what is too old for it, and not more than it holds.
+    fn gtk_writes(&mut self, program: usize) {
+        self.wait(1000);
+        let oldest = Timestamp(self.now.0 - 30 * DAY);
+        let memory = &mut self.gtk[program];
+        memory.retain(|_, known| known.modified >= oldest);
+        while memory.len() > 1000 {
+            memory.pop_first();
+        }
+        let text = Document::new().edit(|_| crate::recents::xbel::Change::Keep, memory.values());
+        let text = text.unwrap_or_else(|| "<xbel></xbel>".into());
+        self.file = Some(Document::parse(text.into_bytes()).unwrap());
+        self.written = self.now;
+    }
+
+    /// A program of KDE's reads, adds and writes under the lock.
+    fn kde_adds(&mut self, name: &str) {
+        self.wait(1000);
+        let new = entry(name, "kde", self.now);
+        let document = self.file.clone().unwrap_or_default();
+        let change = |bookmark: &crate::recents::xbel::Bookmark| match bookmark.entry() {
+            Some(known) if known.uri == new.uri => crate::recents::xbel::Change::Set(&new),
+            _ => crate::recents::xbel::Change::Keep,
+        };
+        let is_new =
+            !document.bookmarks().iter().any(|b| b.entry().is_some_and(|e| e.uri == new.uri));
+        let text = document.edit(change, is_new.then_some(&new)).unwrap();
+        self.file = Some(Document::parse(text.into_bytes()).unwrap());
+        self.written = self.now;
+    }
+}
+
+fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
+    names.into_iter().map(String::from).collect()
+}
+
+/// Four documents of ours in the file for an hour, and both programs have read them.
+fn settled() -> Session {
+    let mut session = Session::new();
+    for name in ["a", "b", "c", "d"] {
+        session.add(name);
+        session.project();
+    }
+    session.wait(3600 * SECOND);
+    session.gtk_reads(0);
+    session.gtk_reads(1);
+    session
+}
+
+#[test]
+fn what_we_add_is_in_the_file_and_a_quiet_file_is_not_written_again() {
+    let mut session = settled();
+    assert_eq!(session.in_file(), names(["a", "b", "c", "d"]));
+    let writes = session.writes;
+    assert_eq!(session.project(), (0, 0));
+    assert_eq!(session.writes, writes);
+}
+
+#[test]
+fn what_others_add_is_taken_in_and_counted() {
+    let mut session = settled();
+    session.kde_adds("k");
+    session.gtk_reads(0);
+    session.gtk_adds(0, "a");
+    session.gtk_adds(0, "g");
+    session.gtk_writes(0);
+    session.add("a");
+    assert_eq!(session.project(), (0, 0));
+    assert_eq!(session.in_list(), names(["a", "b", "c", "d", "g", "k"]));
+    let a = session.list.get(&uri("a")).unwrap();
+    let counts: Vec<_> = a.applications.iter().map(|one| (&*one.name, one.count)).collect();
+    assert_eq!(counts, [("ours", 2), ("gtk", 1)]);
+    let in_file = session.file.unwrap().bookmarks()[0].entry().unwrap().clone();
+    assert_eq!(in_file, *a);
+}
+
+#[test]
+fn counts_of_both_sides_add_up() {
+    let mut session = settled();
+    session.gtk_adds(0, "a");
+    session.gtk_writes(0);
+    session.project();
+    // The same program counts once more, and a program of ours of that name twice.
+    session.gtk_reads(0);
+    session.gtk_adds(0, "a");
+    session.gtk_writes(0);
+    for _ in 0..2 {
+        session.wait(10);
+        session.list.apply(Record::Add(Addition {
+            uri: uri("a"),
+            mime: None,
+            groups: Vec::new(),
+            privacy: Privacy::Public,
+            application: "gtk".into(),
+            exec: "x %u".into(),
+            at: session.now,
+        }));
+    }
+    session.project();
+    let entry = session.list.get(&uri("a")).unwrap();
+    assert_eq!(entry.applications.iter().find(|one| one.name == "gtk").unwrap().count, 4);
+}
+
+#[test]
+fn what_a_stale_program_drops_comes_back() {
+    let mut session = settled();
+    session.gtk_adds(0, "g");
+    session.add("new");
+    session.project();
+    session.wait(SECOND / 5);
+    session.gtk_writes(0);
+    assert_eq!(session.in_file(), names(["a", "b", "c", "d", "g"]));
+    assert_eq!(session.project(), (1, 0));
+    assert_eq!(session.in_file(), names(["a", "b", "c", "d", "g", "new"]));
+}
+
+#[test]
+fn what_a_stale_program_drops_of_kde_s_comes_back() {
+    let mut session = settled();
+    session.gtk_adds(0, "g");
+    session.kde_adds("k");
+    session.project();
+    session.wait(SECOND / 5);
+    session.gtk_writes(0);
+    assert_eq!(session.project(), (1, 0));
+    assert_eq!(session.in_file(), names(["a", "b", "c", "d", "g", "k"]));
+}
+
+#[test]
+fn a_program_that_never_stops_adding_never_reads() {
+    let mut session = settled();
+    session.add("new");
+    session.project();
+    for number in 0..60 {
+        session.gtk_adds(0, &format!("g{number}"));
+        session.wait(SECOND / 4);
+        session.gtk_writes(0);
+    }
+    assert!(!session.in_file().contains("new"));
+    // Nobody looked for a quarter of a minute.
+    assert_eq!(session.project(), (1, 0));
+    assert!(session.in_file().contains("new"));
+    assert_eq!(session.in_list().len(), 65);
+}
+
+#[test]
+fn an_old_version_that_comes_back_is_no_news() {
+    let mut session = settled();
+    session.add("a");
+    session.add("new");
+    session.project();
+    session.gtk_adds(0, "g");
+    session.wait(3600 * SECOND);
+    // It has read nothing since, for whatever reason: its `a` is the one of an hour ago.
+    session.gtk_adds(0, "h");
+    session.gtk_writes(0);
+    assert_eq!(session.project(), (1, 0));
+    assert_eq!(session.in_file(), names(["a", "b", "c", "d", "g", "h", "new"]));
+    let a = session.list.get(&uri("a")).unwrap();
+    assert_eq!(a.applications[0].count, 2);
+}
+
+#[test]
+fn what_a_user_deletes_stays_deleted() {
+    for name in ["a", "d"] {
+        let mut session = settled();
+        session.gtk_removes(0, name);
+        session.gtk_writes(0);
+        assert_eq!(session.project(), (0, 1));
+        assert!(!session.in_file().contains(name));
+        // The other program has not heard of it, and writes it again.
+        session.gtk_adds(1, "g");
+        session.gtk_writes(1);
+        assert!(session.in_file().contains(name));
+        assert_eq!(session.project(), (0, 0));
+        assert!(!session.in_file().contains(name) && session.in_file().contains("g"));
+        // Opened again, it is there again.
+        session.wait(SECOND);
+        session.kde_adds(name);
+        session.project();
+        assert!(session.in_list().contains(name) && session.in_file().contains(name));
+    }
+}
+
+#[test]
+fn the_newest_entry_can_be_deleted_alone() {
+    let mut session = settled();
+    session.add("secret");
+    session.project();
+    session.wait(SECOND / 2);
+    session.gtk_reads(0);
+    session.wait(SECOND / 2);
+    session.gtk_removes(0, "secret");
+    session.gtk_writes(0);
+    assert_eq!(session.project(), (0, 1));
+    assert!(!session.in_list().contains("secret"));
+}
+
+#[test]
+fn a_deletion_and_an_addition_in_one_write_are_both_meant() {
+    let mut session = settled();
+    session.add("secret");
+    session.project();
+    session.wait(SECOND);
+    session.gtk_reads(0);
+    session.gtk_removes(0, "secret");
+    session.wait(30 * SECOND);
+    session.gtk_adds(0, "g");
+    session.gtk_writes(0);
+    assert_eq!(session.project(), (0, 1));
+    assert_eq!(session.in_file(), names(["a", "b", "c", "d", "g"]));
+}
+
+#[test]
+fn a_list_that_is_cleared_stays_empty_but_for_what_came_since() {
+    let mut session = settled();
+    session.gtk[0].clear();
+    session.gtk_writes(0);
+    session.add("later");
+    assert_eq!(session.project(), (0, 4));
+    assert_eq!(session.in_file(), names(["later"]));
+    // The same by `rm`.
+    session.file = None;
+    session.wait(SECOND);
+    assert_eq!(session.project(), (0, 1));
+    assert!(session.in_list().is_empty());
+}
+
+#[test]
+fn old_entries_go_with_a_list_that_is_cleared() {
+    let mut session = settled();
+    session.wait(40 * DAY);
+    session.add("young");
+    session.project();
+    session.wait(10 * SECOND);
+    session.gtk_reads(0);
+    session.gtk[0].clear();
+    session.gtk_writes(0);
+    assert_eq!(session.project(), (0, 5));
+    assert!(session.in_list().is_empty());
+}
+
+#[test]
+fn limits_of_programs_are_no_deletions() {
+    let mut session = settled();
+    session.wait(40 * DAY);
+    session.add("young");
+    session.project();
+    session.wait(10 * SECOND);
+    session.gtk_reads(0);
+    session.gtk_adds(0, "g");
+    session.gtk_writes(0);
+    assert_eq!(session.in_file(), names(["g", "young"]));
+    let writes = session.writes;
+    assert_eq!(session.project(), (0, 0));
+    assert_eq!(session.in_list(), names(["a", "b", "c", "d", "g", "young"]));
+    assert_eq!(session.writes, writes, "they are no reason to write");
+    session.add("other");
+    session.project();
+    assert_eq!(session.in_file().len(), 7);
+}
+
+#[test]
+fn the_thousand_entries_of_gtk_are_no_deletions() {
+    let mut session = settled();
+    for number in 0..1200 {
+        session.add(&format!("n{number}"));
+    }
+    session.project();
+    session.wait(10 * SECOND);
+    session.gtk_reads(0);
+    session.gtk_adds(0, "g");
+    session.gtk_removes(0, "n1100");
+    session.gtk_writes(0);
+    assert_eq!(session.in_file().len(), 1000);
+    assert_eq!(session.project(), (0, 1));
+    assert_eq!(session.in_list().len(), 1204);
+    assert!(!session.in_list().contains("n1100"));
+}
+
+#[test]
+fn of_a_damaged_file_nothing_was_deleted() {
+    let mut session = settled();
+    let text = session
+        .file
+        .as_ref()
+        .unwrap()
+        .edit(|_| super::super::xbel::Change::Keep, [&entry("x", "x", session.now)]);
+    let text = text.unwrap();
+    for cut in [0, 1, 300, 900, text.len() - 20] {
+        session.file = Some(Document::parse(text.as_bytes()[..cut].to_vec()).unwrap());
+        session.written = session.now;
+        assert_eq!(session.project().1, 0);
+        assert!(session.in_file().is_superset(&names(["a", "b", "c", "d"])), "{cut}");
+        assert_eq!(session.file.as_ref().unwrap().condition(), Condition::Whole);
+        session.wait(SECOND);
+    }
+}
+
+#[test]
+fn without_a_base_nothing_was_deleted_and_everything_is_taken_in() {
+    let mut session = settled();
+    session.base = Base::default();
+    session.gtk_removes(0, "a");
+    session.gtk_adds(0, "g");
+    session.gtk_writes(0);
+    assert_eq!(session.project(), (0, 0));
+    assert_eq!(session.in_file(), names(["a", "b", "c", "d", "g"]));
+}
+
+#[test]
+fn what_our_own_limits_drop_is_not_taken_in_again() {
+    let mut session = settled();
+    session.list.limit(2, None);
+    session.project();
+    assert_eq!(session.in_file(), names(["c", "d"]));
+    assert_eq!(session.in_list(), names(["c", "d"]));
+}
+
+#[test]
+fn a_crash_between_the_file_and_the_base_changes_nothing() {
+    let mut session = settled();
+    session.add("new");
+    let before = session.base.clone();
+    session.project();
+    session.base = before;
+    session.wait(SECOND);
+    assert_eq!(session.project(), (0, 0));
+    assert_eq!(session.in_file(), names(["a", "b", "c", "d", "new"]));
+}
+
+/// What can happen in a session.
+#[derive(Clone, Debug)]
+enum Op {
+    Add(u8),
+    Project,
+    Kde(u8),
+    /// A program adds, and writes a quarter of a second later; between the two anything happens.
+    GtkAdds(usize, u8),
+    GtkWrites(usize),
+    Quiet,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => (0..40_u8).prop_map(Op::Add),
+        3 => Just(Op::Project),
+        2 => (40..60_u8).prop_map(Op::Kde),
+        3 => (0..2_usize, 60..90_u8).prop_map(|(program, name)| Op::GtkAdds(program, name)),
+        3 => (0..2_usize).prop_map(Op::GtkWrites),
+        1 => Just(Op::Quiet),
+    ]
+}
+
+/// A program of GTK's on a busy machine writes, or reads, at the latest so long after the reason for it.
+const LATE: i64 = SECOND;
+
+/// What a program of GTK's is about to do, and since when.
+#[derive(Clone, Copy, Default)]
+struct Pending {
+    /// It has added.
+    dirty: Option<Timestamp>,
+    /// The file is another than the one that it read.
+    unread: Option<Timestamp>,
+}
+
+impl Pending {
+    fn carry_out(&mut self, session: &mut Session, program: usize) {
+        // It reads only if it has nothing to write; what it wrote it reads again.
+        match self.dirty.take() {
+            Some(_) => session.gtk_writes(program),
+            None => session.gtk_reads(program),
+        }
+        self.unread = None;
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        self.dirty.or(self.unread).is_some_and(|since| now.0 - since.0 >= LATE)
+    }
+}
+
+/// Plays a session in which nobody deletes; returns what of ours is missing in the end, and what was seen of others.
+fn play(ops: &[Op], forgetful: Forgetful) -> (BTreeSet<String>, BTreeSet<String>) {
+    let mut session = Session::new();
+    let (mut ours, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut pending = [Pending::default(); 2];
+    let mut changed: Option<Timestamp> = None;
+    for op in ops {
+        let before = session.written;
+        match op {
+            Op::Add(name) => {
+                ours.insert(name.to_string());
+                session.add(&name.to_string());
+            }
+            Op::Project => {
+                session.project();
+                seen.extend(session.in_list());
+            }
+            Op::Kde(name) => session.kde_adds(&name.to_string()),
+            Op::GtkAdds(program, name) => {
+                session.gtk_adds(*program, &name.to_string());
+                pending[*program].dirty.get_or_insert(session.now);
+            }
+            Op::GtkWrites(program) => {
+                session.wait(SECOND / 4);
+                pending[*program].carry_out(&mut session, *program);
+            }
+            Op::Quiet => {
+                for _ in 0..2 {
+                    session.wait(SECOND / 4);
+                    (0..2).for_each(|program| pending[program].carry_out(&mut session, program));
+                }
+                session.project();
+                (0..2).for_each(|program| pending[program].carry_out(&mut session, program));
+                session.wait(60 * SECOND);
+            }
+        }
+        for (program, pending) in pending.iter_mut().enumerate() {
+            if pending.is_due(session.now) {
+                pending.carry_out(&mut session, program);
+            }
+        }
+        if session.written != before {
+            // The daemon watches the file, and looks once it was quiet for a moment or a while has gone by.
+            changed = changed.or(Some(session.now));
+            pending.iter_mut().for_each(|one| one.unread = one.unread.or(Some(session.written)));
+        }
+        if changed.is_some_and(|at| session.now.0 - at.0 >= LATE) {
+            session.project();
+            changed = None;
+        }
+        if forgetful == Forgetful::Yes {
+            // The fault: what is gone from the file is taken for deleted.
+            for known in session.base.entries.values_mut() {
+                known.published = Timestamp(i64::MIN);
+            }
+        }
+        session.wait(SECOND / 10);
+    }
+    session.project();
+    let kept: BTreeSet<String> = session.in_file();
+    (ours.difference(&kept).cloned().collect(), seen.difference(&kept).cloned().collect())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Forgetful {
+    No,
+    Yes,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn where_nobody_deletes_nothing_is_lost(ops in proptest::collection::vec(op(), 1..60)) {
+        let (ours, seen) = play(&ops, Forgetful::No);
+        prop_assert_eq!(ours, BTreeSet::new());
+        prop_assert_eq!(seen, BTreeSet::new());
+    }
+}
+
+#[test]
+fn a_merge_that_takes_every_gap_for_a_deletion_is_noticed() {
+    let ops = [Op::GtkAdds(0, 60), Op::Add(1), Op::Project, Op::GtkWrites(0), Op::Project];
+    assert!(play(&ops, Forgetful::No).0.is_empty());
+    assert!(!play(&ops, Forgetful::Yes).0.is_empty());
+}
