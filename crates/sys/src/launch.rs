@@ -1,9 +1,10 @@
 //! Starts a program with exactly the descriptors, environment and directory that it is to have, without copying our memory.
 
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -64,6 +65,61 @@ pub fn close_on_exec(least: u32) -> io::Result<()> {
     let done =
         unsafe { libc::syscall(libc::SYS_close_range, least, u32::MAX, CLOSE_RANGE_CLOEXEC) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes a descriptor that this process was started with and that nobody else in it knows of; `number` itself is closed on exec.
+///
+/// # Errors
+///
+/// `EBADF`: there is none of this number.
+pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: makes another descriptor of whatever the number is, which stays.
+    let made = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if made < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: sets a flag of a descriptor that was just seen to be there.
+    unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    // SAFETY: the kernel made it for us just now; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(made) })
+}
+
+/// Closes every descriptor that programs which we start would get unasked: who was started with them for such a program
+/// has no use for them once it runs. The standard ones are empty afterwards.
+///
+/// # Errors
+///
+/// There is no `/dev/null` or `/proc`.
+pub fn close_given() -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    let numbers: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > 2)
+        .collect();
+    for number in numbers {
+        // SAFETY: asks for a flag; a number without a descriptor is an error.
+        let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+        if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
+            // SAFETY: everything that Rust opens is closed on exec, so that nothing in this process owns this one.
+            unsafe { libc::close(number) };
+        }
+    }
+    Ok(())
+}
+
+/// Lets this process and those that it starts compute and read only when nobody else wants to.
+pub fn be_idle() {
+    const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+    const IOPRIO_CLASS_IDLE: libc::c_int = 3 << 13;
+    // SAFETY: a number is a value of it.
+    let parameters = unsafe { MaybeUninit::<libc::sched_param>::zeroed().assume_init() };
+    // SAFETY: reads parameters of ours. What may not be is not done, and nothing depends on it.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+    // SAFETY: takes numbers only; as above.
+    unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_CLASS_IDLE) };
 }
 
 /// Starts a program. When this returns it runs, or it never will.
@@ -202,7 +258,6 @@ pub(crate) fn signal_set(
 mod tests {
     use super::*;
     use crate::pidfd::{self, Ended};
-    use std::fs::File;
     use std::io::Read;
     use std::os::fd::AsFd;
 

@@ -1,8 +1,9 @@
 //! A command as its caller asked for it, and what is made of that before it starts.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::{CString, OsStr};
-use std::io;
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,11 @@ use std::time::Duration;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, open};
 
 use super::environment::Environment;
+use super::keeper::Terms;
 use super::program;
+
+/// How much of a caller's environment is looked at.
+const MOST_ENVIRONMENT: u64 = 256 << 10;
 
 /// A command that somebody asked for; nothing of it is checked yet.
 #[derive(Debug, Default)]
@@ -165,6 +170,44 @@ impl Request {
             .unwrap_or_default()
     }
 
+    /// Says whether a standard descriptor is a terminal.
+    #[must_use]
+    pub fn has_terminal(&self) -> bool {
+        let standard = self.descriptors.iter().filter(|(target, _)| *target <= 2);
+        standard.into_iter().any(|(_, fd)| rustix::termios::isatty(fd))
+    }
+
+    /// Gives the command the type of its caller's terminal, unless the caller said something about it: the session does
+    /// not know in which terminal a caller runs.
+    pub fn add_terminal_type(&mut self, caller: u32) {
+        let said = |(name, _): &(String, String)| name == "TERM";
+        let unset = self.options.unset.iter().any(|name| name == "TERM");
+        if unset || self.inherits == Inherits::Nothing || self.variables.iter().any(said) {
+            return;
+        }
+        // One that hides its environment has a terminal without a type.
+        let Ok(file) = File::open(format!("/proc/{caller}/environ")) else { return };
+        let mut block = Vec::new();
+        if file.take(MOST_ENVIRONMENT).read_to_end(&mut block).is_err() {
+            return;
+        }
+        let kind = block.split(|&byte| byte == 0).find_map(|pair| pair.strip_prefix(b"TERM="));
+        let kind = kind.and_then(|kind| String::from_utf8(kind.to_vec()).ok());
+        self.variables.extend(kind.map(|kind| ("TERM".to_owned(), kind)));
+    }
+
+    /// Returns how the command is to be kept for the process that asks for it.
+    #[must_use]
+    pub fn terms(&self, client: u32) -> Terms {
+        Terms {
+            client,
+            after: self.after,
+            timeout: self.options.timeout,
+            nice: self.options.nice.unwrap_or(0),
+            scheduling: self.options.scheduling,
+        }
+    }
+
     /// Checks the request and looks its program up.
     ///
     /// # Errors
@@ -287,31 +330,31 @@ impl Prepared {
     ///
     /// As `execve(2)` and `fork(2)`.
     pub fn start(&self) -> io::Result<sys::launch::Child> {
-        self.start_in(sys::launch::Place::OwnSession)
-    }
-
-    pub(crate) fn start_in(&self, place: sys::launch::Place) -> io::Result<sys::launch::Child> {
-        let launch = |program: &CString, arguments: &[CString]| {
+        or_shell(&self.program, &self.arguments, |program, arguments| {
             sys::launch::launch(&sys::launch::Launch {
                 program,
                 arguments,
                 environment: &self.environment,
                 directory: self.directory.as_ref().map(AsFd::as_fd),
                 descriptors: &self.descriptors,
-                place,
+                place: sys::launch::Place::OwnSession,
             })
-        };
-        match launch(&self.program, &self.arguments) {
-            Err(error)
-                if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) =>
-            {
-                let shell = c_string(b"/bin/sh".to_vec());
-                let script = [shell.clone(), self.program.clone()];
-                let rest = self.arguments.get(1..).unwrap_or_default();
-                launch(&shell, &[&script, rest].concat())
-            }
-            other => other,
+        })
+    }
+}
+
+/// Launches a program by `begin`, or the shell with it as a script where it is neither a program nor names its interpreter.
+pub(super) fn or_shell(
+    program: &CStr,
+    arguments: &[CString],
+    begin: impl Fn(&CStr, &[CString]) -> io::Result<sys::launch::Child>,
+) -> io::Result<sys::launch::Child> {
+    match begin(program, arguments) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+            let script = [c"/bin/sh".to_owned(), program.to_owned()];
+            begin(c"/bin/sh", &[&script, arguments.get(1..).unwrap_or_default()].concat())
         }
+        other => other,
     }
 }
 
@@ -319,7 +362,6 @@ impl Prepared {
 #[expect(clippy::disallowed_methods, reason = "the tests are other programs")]
 mod tests {
     use super::*;
-    use std::io::Read;
     use std::os::unix::fs::PermissionsExt;
 
     fn request(words: &[&str]) -> Request {

@@ -5,6 +5,7 @@
 pub mod command;
 pub mod environment;
 pub mod identity;
+pub mod keeper;
 pub mod log;
 pub mod policy;
 pub mod program;

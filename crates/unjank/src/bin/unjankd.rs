@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use unjank::daemon::{listing, program};
+use unjank::daemon::{host, listing, program};
 
 /// Serves settings to every program that uses dconf or GSettings, and listings of directories.
 ///
@@ -22,6 +22,10 @@ fn main() -> ExitCode {
     // Somebody waits for the first screenful: it does not wait for arguments to be understood.
     if std::env::args_os().skip(1).eq([listing::WORKER]) {
         return listing::work();
+    }
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == host::KEEPER) {
+        return host::keep(arguments.collect());
     }
     program::run(&Unjankd::parse().arguments)
 }

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use unjank::daemon::program;
+use unjank::daemon::{host, program};
 
 use crate::error::Error;
 
@@ -88,6 +88,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     // Somebody waits for the first screenful: it does not wait for the tree of commands.
     if arguments.len() == 2 && arguments[1] == listing_worker::NAME {
         return listing_worker::run().map_or_else(|error| error.report(), ExitCode::from);
+    }
+    if arguments.get(1).is_some_and(|first| first == host::KEEPER) {
+        return host::keep(arguments.into_iter().skip(2).collect());
     }
     if let Some(code) = ls::run_alone(&arguments).or_else(|| recent::run_alone(&arguments)) {
         return code;

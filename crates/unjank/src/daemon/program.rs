@@ -117,6 +117,7 @@ fn config(arguments: &Arguments, environment: Environment) -> Config {
         log: environment.host_log,
         session: environment.runtime.join(".flatpak-helper"),
         host: Host::real(&environment.runtime),
+        keeper: session::host::keeper::Program(super::listing::worker_program().path),
         environment: HostEnvironment::of(environment.variables),
         disk: store::disk::real(),
         clock: clock.clone(),

@@ -10,22 +10,34 @@ use std::time::Duration;
 
 use bus::request::ReplyTo;
 use bus::server::flatpak::{Incoming, Server};
-use session::host::command::{AfterCaller, Request, StartError};
+use session::host::command::{Request, StartError};
 use session::host::environment::Environment;
+use session::host::keeper::{self, Report};
 use session::host::log::{End, EndedBy, Entry, Outcome, Process, Writer};
 use session::host::policy::Wanted;
 use session::host::program::DEFAULT_SEARCH;
 use sys::launch::Child;
-use sys::pidfd::Scope;
-use tokio::io::unix::AsyncFd;
+use sys::pidfd::{Ended, Scope};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::journal::Log;
+use super::kept::{Keepers, Starting, watched};
 use super::policy::{self, Followed};
 use super::senders::{Identity, Senders};
 use super::variables::Variables;
 use super::{Options, State};
+
+/// A terminal has another size.
+const SIGWINCH: i32 = 28;
+
+/// A command on its way.
+enum Started {
+    /// It runs.
+    Runs(Child),
+    /// Its keeper does, and tells at this socket whether the command does.
+    Kept(Child, OwnedFd),
+}
 
 /// What happens.
 #[derive(Debug)]
@@ -41,6 +53,10 @@ pub(super) enum Event {
     },
     /// A command has ended and can be reaped.
     Ended(u32),
+    /// A keeper tells something; `None` when it is gone.
+    Kept(u64, Option<Report>),
+    /// A keeper has ended and can be reaped.
+    KeeperEnded(u64),
     /// We are to end.
     Stop,
     /// A time is over.
@@ -64,15 +80,15 @@ impl Waiting {
 
 /// A command that runs.
 #[derive(Debug)]
-struct Running {
+pub(super) struct Running {
     /// Who asked for it, who alone may send it signals and is told of its end.
-    sender: String,
-    pidfd: Arc<OwnedFd>,
+    pub(super) sender: String,
+    pub(super) pidfd: Arc<OwnedFd>,
     /// Its number in the log.
-    id: u64,
-    began: Duration,
-    by: EndedBy,
-    after: AfterCaller,
+    pub(super) id: u64,
+    pub(super) began: Duration,
+    /// Who keeps it, if it has a keeper.
+    pub(super) keeper: Option<u64>,
 }
 
 /// How far the end is.
@@ -87,17 +103,18 @@ enum Phase {
 /// All state of the service.
 #[derive(Debug)]
 pub(super) struct Hub {
-    server: Server,
-    options: Options,
+    pub(super) server: Server,
+    pub(super) options: Options,
     state: Arc<State>,
     senders: Senders,
     variables: Variables,
     policy: Followed,
-    log: Log,
+    pub(super) log: Log,
     waiting: Vec<Waiting>,
-    running: HashMap<u32, Running>,
+    pub(super) running: HashMap<u32, Running>,
+    pub(super) keepers: Keepers,
     events: UnboundedReceiver<Event>,
-    tell: UnboundedSender<Event>,
+    pub(super) tell: UnboundedSender<Event>,
     phase: Phase,
 }
 
@@ -118,6 +135,7 @@ impl Hub {
             log,
             waiting: Vec::new(),
             running: HashMap::new(),
+            keepers: Keepers::default(),
             events,
             tell,
             phase: Phase::Serving,
@@ -129,7 +147,8 @@ impl Hub {
         let mut told = false;
         while self.phase != Phase::Over {
             self.pump();
-            self.state.set_busy(!self.running.is_empty() || !self.waiting.is_empty());
+            let starting = self.keepers.are_starting() || !self.waiting.is_empty();
+            self.state.set_busy(!self.running.is_empty() || starting);
             if let Err(error) = self.server.flush().await {
                 tracing::warn!(%error, "cannot answer");
                 break;
@@ -170,6 +189,8 @@ impl Hub {
             Event::Incoming(incoming) => self.take(incoming),
             Event::Identified { sender, identity } => self.senders.found(&sender, identity),
             Event::Ended(pid) => self.reap(pid),
+            Event::Kept(keeper, report) => self.kept(keeper, report),
+            Event::KeeperEnded(keeper) => self.keepers.reap(keeper),
             Event::Stop => {
                 self.server.release();
                 self.phase = Phase::Releasing;
@@ -233,7 +254,7 @@ impl Hub {
             let known = self.senders.identity(sender).is_some();
             match waiting {
                 Waiting::Command(reply_to, request) if known && environment && !earlier => {
-                    self.command(&reply_to, *request);
+                    self.command(reply_to, *request);
                 }
                 Waiting::Session(reply_to) if known && !earlier => self.session(&reply_to),
                 waiting => self.waiting.push(waiting),
@@ -242,7 +263,7 @@ impl Hub {
     }
 
     /// Starts a command, or says why not; either is logged.
-    fn command(&mut self, reply_to: &ReplyTo, request: Request) {
+    fn command(&mut self, reply_to: ReplyTo, request: Request) {
         let began = self.options.clock.monotonic();
         let identity = self.senders.identity(reply_to.sender()).cloned();
         let identity = identity.unwrap_or_else(|| Err("it has left".to_owned()));
@@ -261,37 +282,54 @@ impl Hub {
             entry.application = caller.application.policy_name();
             (entry.caller, entry.exe) = (caller.pid, caller.exe.clone());
         }
-        let after = request.after;
-        let sender = reply_to.sender().to_owned();
         match self.start(identity, request, began) {
-            Ok(child) => {
-                tracing::debug!(sender, pid = child.pid, command = ?entry.command, "HostCommand");
-                self.server.began(reply_to, child.pid);
-                entry.outcome = Outcome::Began(Process { pid: child.pid, began: 0 });
-                let id = self.log.begin(entry);
-                let pidfd = Arc::new(child.pidfd);
-                self.await_end(child.pid, Arc::clone(&pidfd));
-                let by = EndedBy::Itself;
-                self.running.insert(child.pid, Running { sender, pidfd, id, began, by, after });
+            Ok(Started::Runs(child)) => self.began(reply_to, entry, child, began, None),
+            Ok(Started::Kept(keeper, socket)) => {
+                let starting = Starting { reply_to, entry, began };
+                self.keepers.add(keeper, socket, starting, &self.tell);
             }
-            Err(error) => {
-                tracing::debug!(sender, %error, "refused a command");
-                self.server.not_started(reply_to, &error);
-                entry.outcome = match error {
-                    StartError::Refused { why, .. } => Outcome::Refused(why),
-                    error => Outcome::NotStarted(error.to_string()),
-                };
-                self.log.begin(entry);
-            }
+            Err(error) => self.not_started(&reply_to, entry, error),
         }
+    }
+
+    /// Takes it that a command runs.
+    pub(super) fn began(
+        &mut self,
+        reply_to: ReplyTo,
+        mut entry: Entry,
+        child: Child,
+        began: Duration,
+        keeper: Option<u64>,
+    ) {
+        let sender = reply_to.sender().to_owned();
+        tracing::debug!(sender, pid = child.pid, command = ?entry.command, "HostCommand");
+        self.server.began(&reply_to, child.pid);
+        entry.outcome = Outcome::Began(Process { pid: child.pid, began: 0 });
+        let id = self.log.begin(entry);
+        let pidfd = Arc::new(child.pidfd);
+        if keeper.is_none() {
+            self.await_end(child.pid, Arc::clone(&pidfd));
+        }
+        self.running.insert(child.pid, Running { sender, pidfd, id, began, keeper });
+    }
+
+    /// Takes it that a command will not run.
+    pub(super) fn not_started(&mut self, reply_to: &ReplyTo, mut entry: Entry, error: StartError) {
+        tracing::debug!(sender = reply_to.sender(), %error, "refused a command");
+        self.server.not_started(reply_to, &error);
+        entry.outcome = match error {
+            StartError::Refused { why, .. } => Outcome::Refused(why),
+            error => Outcome::NotStarted(error.to_string()),
+        };
+        self.log.begin(entry);
     }
 
     fn start(
         &mut self,
         identity: Identity,
-        request: Request,
+        mut request: Request,
         now: Duration,
-    ) -> Result<Child, StartError> {
+    ) -> Result<Started, StartError> {
         let command = request.name();
         let refused = |application: String, why: String| StartError::Refused {
             command: command.clone(),
@@ -299,6 +337,10 @@ impl Hub {
             why,
         };
         let caller = identity.map_err(|why| refused("somebody unknown".to_owned(), why))?;
+        let has_terminal = request.has_terminal();
+        if has_terminal {
+            request.add_terminal_type(caller.pid);
+        }
         let none = Environment::default();
         let environment = self.variables.get(now).unwrap_or(&none);
         let found = request.prepare(environment)?;
@@ -311,20 +353,22 @@ impl Hub {
         policy::check(&mut self.policy, &caller, &wanted, &request)
             .map_err(|why| refused(caller.application.policy_name(), why))?;
         let failed = |source| StartError::Program { command: command.clone(), source };
+        let terms = request.terms(caller.pid);
         // zbus takes descriptors off the bus without the flag.
         sys::launch::close_on_exec(3).map_err(failed)?;
-        found.ready(request).and_then(|prepared| prepared.start()).map_err(failed)
+        let prepared = found.ready(request).map_err(failed)?;
+        if has_terminal || terms.are_any() {
+            let kept = keeper::start(&self.options.keeper, &prepared, &terms);
+            return kept.map(|(child, socket)| Started::Kept(child, socket)).map_err(failed);
+        }
+        prepared.start().map(Started::Runs).map_err(failed)
     }
 
-    #[expect(
-        deprecated,
-        reason = "the unsafe successor is for descriptors that may change; this one is owned and never replaced"
-    )]
     /// Waits beside everything else until a process has ended.
     fn await_end(&self, pid: u32, pidfd: Arc<OwnedFd>) {
         let tell = self.tell.clone();
         tokio::spawn(async move {
-            let ended = match AsyncFd::new(pidfd) {
+            let ended = match watched(pidfd) {
                 Ok(waited) => waited.readable().await.map(drop),
                 Err(error) => Err(error),
             };
@@ -351,6 +395,9 @@ impl Hub {
         let signal = signal.ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "there is no signal of this number")
         })?;
+        if signal == SIGWINCH && self.keepers.resize(running.keeper) {
+            return Ok(());
+        }
         sys::pidfd::signal(running.pidfd.as_fd(), pid, signal, scope)
     }
 
@@ -359,12 +406,7 @@ impl Hub {
             self.server.forget(sender);
         }
         self.waiting.retain(|waiting| waiting.reply_to().sender() != sender);
-        for (pid, running) in &mut self.running {
-            if running.sender == sender && running.after == AfterCaller::Ends {
-                running.by = EndedBy::CallerGone;
-                let _ = sys::pidfd::signal(running.pidfd.as_fd(), *pid, 2, Scope::Group);
-            }
-        }
+        self.keepers.caller_is_gone(sender, &self.running);
     }
 
     fn reap(&mut self, pid: u32) {
@@ -378,6 +420,11 @@ impl Hub {
                 return;
             }
         };
+        self.ended(pid, &ended, EndedBy::Itself);
+    }
+
+    /// Tells the caller of a command, and the log, that it has ended.
+    pub(super) fn ended(&mut self, pid: u32, ended: &Ended, by: EndedBy) {
         let Some(running) = self.running.remove(&pid) else { return };
         self.server.exited(&running.sender, pid, ended.wait_status);
         let end = End {
@@ -386,7 +433,7 @@ impl Hub {
             user: ended.user,
             system: ended.system,
             memory_bytes: ended.memory_bytes,
-            by: running.by,
+            by,
         };
         self.log.end(running.id, end);
     }

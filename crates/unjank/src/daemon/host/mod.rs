@@ -5,21 +5,25 @@
 
 mod hub;
 mod journal;
+mod kept;
 mod policy;
 mod senders;
 mod variables;
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use bus::server::flatpak::{NAME, Server};
 use bus::server::{ServerError, Takeover};
-use session::clock::Clock;
+use session::clock::{Clock, SystemClock};
 use session::host::environment::Environment;
 use session::host::identity::Host;
+use session::host::keeper;
 use store::disk::Disk;
 use tokio::sync::{Notify, oneshot};
 
@@ -42,6 +46,8 @@ pub struct Options {
     pub host: Host,
     /// Our own environment, for where there is no service manager that has a newer one.
     pub environment: Environment,
+    /// This program, which keeps commands in processes of its own.
+    pub keeper: keeper::Program,
     /// What the log is written to.
     pub disk: Arc<dyn Disk>,
     /// What time it is.
@@ -176,6 +182,15 @@ fn serve(
             }
         }
     });
+}
+
+/// The argument by which this program keeps a command.
+pub const KEEPER: &str = keeper::NAME;
+
+/// Keeps the command of the arguments behind [`KEEPER`], until it has ended.
+#[must_use]
+pub fn keep(arguments: Vec<OsString>) -> ExitCode {
+    keeper::run(arguments, &SystemClock::start())
 }
 
 /// Says whether the control group that systemd made for us holds anybody else: a daemon that a command left behind

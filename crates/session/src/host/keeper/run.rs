@@ -1,0 +1,351 @@
+//! What a keeper does from its start to its end.
+
+use std::ffi::{CStr, CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{getpid, set_child_subreaper};
+use sys::launch::{Child, Launch, Place, launch};
+use sys::pidfd::{self, Change, Ended, Scope, next_change};
+use sys::signals::Signals;
+
+use super::group::Group;
+use super::message::{Order, Report};
+use super::terminal::Terminal;
+use super::{Start, tree};
+use crate::clock::Clock;
+use crate::host::command::{AfterCaller, Scheduling, or_shell};
+use crate::host::log::EndedBy;
+
+/// How long everything has to end by itself after each signal.
+const GRACE: Duration = Duration::from_secs(2);
+/// How often what must end is looked for, once it gets the signal that nothing can refuse.
+const AGAIN: Duration = Duration::from_millis(20);
+/// How often that is done.
+const MOST_KILLS: u32 = 250;
+
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGQUIT: i32 = 3;
+const SIGKILL: i32 = 9;
+const SIGPIPE: i32 = 13;
+const SIGTERM: i32 = 15;
+const SIGCHLD: i32 = 17;
+const SIGCONT: i32 = 18;
+const SIGTSTP: i32 = 20;
+const SIGTTIN: i32 = 21;
+const SIGTTOU: i32 = 22;
+const SIGWINCH: i32 = 28;
+
+/// Keeps the command of these arguments until it and, if it is to be ended, all that it started are gone.
+#[must_use]
+pub fn run(arguments: Vec<OsString>, clock: &dyn Clock) -> ExitCode {
+    let kept = Start::read(arguments).and_then(|start| Keeper::start(start, clock));
+    match kept.and_then(|keeper| keeper.map_or(Ok(()), Keeper::keep)) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The service sees that we are gone and says so.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// How far the end of everything is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Nobody wants it.
+    No,
+    /// All have been asked; the next signal is due then.
+    Asked(i32, Duration),
+    /// Those that are left are killed, for the so-manieth time, again then.
+    Killing(u32, Duration),
+}
+
+struct Keeper<'a> {
+    clock: &'a dyn Clock,
+    control: Option<OwnedFd>,
+    signals: Signals,
+    command: Child,
+    ended: Option<Ended>,
+    after: AfterCaller,
+    by: EndedBy,
+    ending: Ending,
+    timeout: Option<Duration>,
+    group: Option<Group>,
+    terminal: Option<Terminal>,
+}
+
+impl<'a> Keeper<'a> {
+    /// Starts the command; `None` if it cannot be, which is reported.
+    fn start(start: Start, clock: &'a dyn Clock) -> io::Result<Option<Keeper<'a>>> {
+        set_child_subreaper(Some(getpid()))?;
+        // Those of terminals and of people who end everything: they say something, and end nothing by themselves.
+        let signals = Signals::collect(&[
+            SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU,
+        ])?;
+        let terms = start.terms;
+        if terms.nice != 0 {
+            // As nice(1): what may not be is not done, and the command runs.
+            let _ = rustix::process::nice(terms.nice);
+        }
+        if terms.scheduling == Scheduling::Idle {
+            sys::launch::be_idle();
+        }
+        let mut terminal = Terminal::of(terms.client);
+        let descriptors = match &mut terminal {
+            Some(terminal) => terminal.descriptors()?,
+            None => Vec::new(),
+        };
+        let group = Group::enter(&format!("command-{}", std::process::id()));
+        let place = if terminal.is_some() { Place::OwnGroup } else { Place::OwnSession };
+        let begin = |program: &CStr, arguments: &[CString]| {
+            launch(&Launch {
+                program,
+                arguments,
+                environment: &start.environment,
+                directory: None,
+                descriptors: &descriptors,
+                place,
+            })
+        };
+        let command = or_shell(&start.program, &start.arguments, begin);
+        drop(descriptors);
+        if let Some(group) = &group {
+            group.leave()?;
+        }
+        let command = match command {
+            Ok(command) => command,
+            Err(error) => {
+                Report::NotStarted(error).send(&start.control)?;
+                return Ok(None);
+            }
+        };
+        if let Some(terminal) = &mut terminal {
+            terminal.hand_over(command.pid);
+        }
+        sys::launch::close_given()?;
+        let pidfd = command.pidfd.as_fd().try_clone_to_owned()?;
+        Report::Began { pid: command.pid, pidfd }.send(&start.control)?;
+        Ok(Some(Keeper {
+            clock,
+            control: Some(start.control),
+            signals,
+            command,
+            ended: None,
+            after: terms.after,
+            by: EndedBy::Itself,
+            ending: Ending::No,
+            timeout: terms.timeout.map(|time| clock.monotonic() + time),
+            group,
+            terminal,
+        }))
+    }
+
+    fn keep(mut self) -> io::Result<()> {
+        loop {
+            self.children()?;
+            self.advance()?;
+            if let Some(terminal) = &mut self.terminal
+                && terminal.copy().is_err()
+            {
+                // Nobody is there to read or to type; the command is told by its hangup.
+                self.terminal = None;
+            }
+            if self.is_done() {
+                return Ok(());
+            }
+            self.wait()?;
+            while let Some(signal) = self.signals.take()? {
+                if matches!(signal, SIGTERM | SIGINT | SIGQUIT) {
+                    self.end(EndedBy::CallerGone);
+                }
+            }
+            self.obey();
+        }
+    }
+
+    /// Says whether there is nothing left to do: the command has ended, so has what it left if that was to end, and
+    /// nobody writes to its terminal any more.
+    fn is_done(&self) -> bool {
+        self.ended.is_some()
+            && self.ending == Ending::No
+            && self.terminal.as_ref().is_none_or(Terminal::is_over)
+    }
+
+    /// Takes what happened to children; orphans are ended ones that nobody asks for.
+    fn children(&mut self) -> io::Result<()> {
+        loop {
+            let (pid, change) = match next_change() {
+                Ok(Some(changed)) => changed,
+                Ok(None) => return Ok(()),
+                // There are none left.
+                Err(error) if error.raw_os_error() == Some(10) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            if pid != self.command.pid || self.ended.is_some() {
+                continue;
+            }
+            match change {
+                Change::Ended(ended) => self.command_ended(ended),
+                Change::Stopped(signal) => {
+                    if let Some(terminal) = &mut self.terminal {
+                        terminal.stopped(signal);
+                    }
+                }
+                Change::Continued => {
+                    if let Some(terminal) = &mut self.terminal {
+                        terminal.continued();
+                    }
+                }
+            }
+        }
+    }
+
+    fn command_ended(&mut self, ended: Ended) {
+        self.ended = Some(ended);
+        if let Some(terminal) = &mut self.terminal {
+            // Its modes are its own again before anybody is told.
+            terminal.finish();
+        }
+        if let Some(control) = &self.control {
+            // A service that is gone needs no report.
+            let _ = Report::Ended(ended, self.by).send(control);
+        }
+        self.timeout = None;
+        if self.after == AfterCaller::GoesOn && self.ending == Ending::No {
+            self.control = None;
+        }
+    }
+
+    /// Begins to end everything.
+    fn end(&mut self, by: EndedBy) {
+        // A command that has ended by itself leaves what it left on purpose.
+        if self.ending != Ending::No || self.ended.is_some() {
+            return;
+        }
+        self.by = by;
+        self.signal_all(SIGINT);
+        self.ending = Ending::Asked(SIGTERM, self.clock.monotonic() + GRACE);
+    }
+
+    /// Does what the time asks for.
+    fn advance(&mut self) -> io::Result<()> {
+        let now = self.clock.monotonic();
+        if self.timeout.is_some_and(|due| now >= due) {
+            self.timeout = None;
+            self.end(EndedBy::Timeout);
+        }
+        if self.ending != Ending::No && self.ended.is_some() && self.left()?.is_empty() {
+            self.ending = Ending::No;
+            self.terminal = None;
+        }
+        match self.ending {
+            Ending::Asked(SIGTERM, due) if now >= due => {
+                self.signal_all(SIGTERM);
+                self.ending = Ending::Asked(SIGKILL, now + GRACE);
+            }
+            Ending::Asked(_, due) if now >= due => self.kill(0, now),
+            Ending::Killing(times, due) if now >= due => {
+                if times < MOST_KILLS {
+                    self.kill(times + 1, now);
+                } else {
+                    // What is left belongs to another user, or hangs in the kernel.
+                    self.ending = Ending::No;
+                    self.terminal = None;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, times: u32, now: Duration) {
+        if let Some(group) = &self.group {
+            group.kill();
+        }
+        self.signal_all(SIGKILL);
+        self.ending = Ending::Killing(times, now + AGAIN);
+    }
+
+    fn left(&self) -> io::Result<Vec<tree::Member>> {
+        let mut left = tree::below(std::process::id())?;
+        if let Some(group) = &self.group {
+            for pid in group.members() {
+                left.extend(tree::member(pid).filter(|member| !left.contains(member)));
+            }
+        }
+        Ok(left)
+    }
+
+    fn signal_all(&self, signal: i32) {
+        for member in self.left().unwrap_or_default() {
+            tree::signal(member, signal);
+            if signal != SIGKILL {
+                // One that is stopped could not do as it is told.
+                tree::signal(member, SIGCONT);
+            }
+        }
+    }
+
+    fn caller_is_gone(&mut self) {
+        if self.after == AfterCaller::Ends {
+            self.end(EndedBy::CallerGone);
+        }
+    }
+
+    fn signal_command(&self, signal: i32) {
+        let command = &self.command;
+        // One that has ended needs none.
+        let _ = pidfd::signal(command.pidfd.as_fd(), command.pid, signal, Scope::Process);
+    }
+
+    fn obey(&mut self) {
+        while let Some(control) = &self.control {
+            match Order::receive(control) {
+                Ok(Some(Order::Gone)) => self.caller_is_gone(),
+                Ok(Some(Order::Size)) => match &mut self.terminal {
+                    Some(terminal) => terminal.resize(),
+                    None => self.signal_command(SIGWINCH),
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The service is gone: nobody will tell us when the caller goes.
+                Ok(None) | Err(_) => {
+                    self.control = None;
+                    if let Some(terminal) = &mut self.terminal {
+                        // Its caller ends, too, and a shell behind it that wants its terminal as it was.
+                        terminal.give_back();
+                    }
+                    self.caller_is_gone();
+                }
+            }
+        }
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let due = match self.ending {
+            Ending::No => self.timeout,
+            Ending::Asked(_, due) | Ending::Killing(_, due) => Some(due),
+        };
+        let until = due.map(|due| due.saturating_sub(self.clock.monotonic()));
+        let until = match (until, self.terminal.as_ref().and_then(Terminal::looks_again)) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        let timeout = until.map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
+        let mut polled = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        if let Some(control) = &self.control {
+            polled.push(PollFd::new(control, PollFlags::IN));
+        }
+        if let Some(terminal) = &self.terminal {
+            terminal.poll(&mut polled);
+        }
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

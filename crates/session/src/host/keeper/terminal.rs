@@ -1,0 +1,421 @@
+//! The terminal of a command: the caller's own where nobody else has it, else one of ours that is copied to and from it.
+//!
+//! A terminal controls one session, which in the usual case is that of the shell in which the caller runs. A program
+//! outside of that session gets no signals from it, so we make another terminal, lead its session, and put the command
+//! in front. The caller's terminal passes every byte on meanwhile, as long as the caller is in front itself.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, fcntl_setfl, fstat, major, minor, open};
+use rustix::io::{Errno, read, write};
+use rustix::process::{Pid, Signal, getpgrp, ioctl_tiocsctty, kill_process_group};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{
+    OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr, tcsetpgrp, tcsetwinsize,
+};
+use sys::pidfd::{self, Scope};
+
+const SIGSTOP: i32 = 19;
+const SIGTSTP: i32 = 20;
+/// How often the size of the caller's terminal is looked at, which nobody outside of its session is told of.
+const LOOK: Duration = Duration::from_millis(200);
+/// How much is copied at a time.
+const CHUNK: usize = 16 << 10;
+/// How long the end of a command waits for its last output to be taken, in tenths of a second.
+const MOST_WAITS: usize = 20;
+
+/// The terminal of a command.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    client: Option<Client>,
+    kind: Kind,
+}
+
+/// The process that asked for the command.
+#[derive(Debug)]
+struct Client {
+    pid: u32,
+    process: OwnedFd,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// The caller's terminal, which is nobody else's.
+    Theirs(OwnedFd),
+    /// One of ours.
+    Ours(Box<Pair>),
+}
+
+/// When what is typed goes to the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// Always: its output is the terminal, so that it is the one that people talk to.
+    Always,
+    /// When it has changed the modes of its terminal, as who asks for a password does: it is one of several in a pipe,
+    /// its standard input is the caller's terminal itself, and another one may be reading there.
+    WhenAsked,
+}
+
+/// A terminal of ours, and the caller's.
+#[derive(Debug)]
+struct Pair {
+    /// The caller's, opened once more, so that not waiting for it is our own affair.
+    outer: OwnedFd,
+    /// The device of the caller's, as `/proc/PID/stat` has it.
+    device: u64,
+    /// The standard descriptors that are to be ours.
+    numbers: Vec<i32>,
+    inner: OwnedFd,
+    /// The command's side; held so that it stays while a command has closed it, until that has ended.
+    held: Option<OwnedFd>,
+    input: Input,
+    /// The modes that ours began with.
+    first: Termios,
+    /// The modes that theirs had and that we gave it, while we have changed it.
+    changed: Option<(Termios, Termios)>,
+    stopped: bool,
+    finished: bool,
+    /// Whether anybody still has the command's side.
+    open: bool,
+    to_inner: Vec<u8>,
+    to_outer: Vec<u8>,
+}
+
+impl Terminal {
+    /// Looks whether standard descriptors of this process, which are the command's, are a terminal, and makes it or one
+    /// of ours the terminal of our session; `None` if there is none, or it cannot be opened.
+    pub(super) fn of(client: u32) -> Option<Terminal> {
+        let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+        let standard = [(0, stdin.as_fd()), (1, stdout.as_fd()), (2, stderr.as_fd())];
+        let device = |fd: BorrowedFd<'_>| isatty(fd).then(|| fstat(fd).ok()).flatten();
+        // Standard output first: it says what people look at.
+        let order = [1, 0, 2].map(|number: usize| standard[number]);
+        let (first, status) = order
+            .iter()
+            .find_map(|(number, fd)| device(*fd).map(|status| ((*number, *fd), status)))?;
+        let client = pidfd::open(client).ok().map(|process| Client { pid: client, process });
+        if ioctl_tiocsctty(first.1).is_ok() {
+            let theirs = sys::launch::above(first.1, 3).ok()?;
+            return Some(Terminal { client, kind: Kind::Theirs(theirs) });
+        }
+        let input = if first.0 == 1 { Input::Always } else { Input::WhenAsked };
+        let same = |fd: BorrowedFd<'_>| device(fd).is_some_and(|s| s.st_rdev == status.st_rdev);
+        let numbers = standard.iter().filter(|(_, fd)| input == Input::Always && same(*fd));
+        let numbers = numbers.map(|(number, _)| *number).collect();
+        let pair = Pair::new(first.1, status.st_rdev, numbers, input).ok()?;
+        Some(Terminal { client, kind: Kind::Ours(Box::new(pair)) })
+    }
+
+    /// Returns the descriptors that the command gets instead of the caller's terminal.
+    pub(super) fn descriptors(&self) -> io::Result<Vec<(OwnedFd, i32)>> {
+        let Kind::Ours(pair) = &self.kind else { return Ok(Vec::new()) };
+        let held = pair.held.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let numbers = pair.numbers.iter();
+        numbers.map(|number| Ok((sys::launch::above(held.as_fd(), 3)?, *number))).collect()
+    }
+
+    /// Puts the command in front of its terminal.
+    pub(super) fn hand_over(&mut self, pid: u32) {
+        let Some(group) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+        self.put_in_front(group);
+        // It may have been stopped for reading before it was in front.
+        let _ = kill_process_group(group, Signal::CONT);
+    }
+
+    fn put_in_front(&self, group: Pid) {
+        let terminal = match &self.kind {
+            Kind::Theirs(terminal) => terminal,
+            Kind::Ours(pair) => pair.held.as_ref().unwrap_or(&pair.inner),
+        };
+        // A terminal that is gone has no front.
+        let _ = tcsetpgrp(terminal, group);
+    }
+
+    /// Says whether nothing can come from it any more.
+    pub(super) fn is_over(&self) -> bool {
+        match &self.kind {
+            Kind::Theirs(_) => true,
+            Kind::Ours(pair) => !pair.open && pair.to_outer.is_empty(),
+        }
+    }
+
+    /// Returns after which time it should be looked at although nothing has happened.
+    pub(super) fn looks_again(&self) -> Option<Duration> {
+        match &self.kind {
+            Kind::Ours(pair) if !pair.finished && self.client.is_some() => Some(LOOK),
+            _ => None,
+        }
+    }
+
+    /// Adds what has to be waited for.
+    pub(super) fn poll<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) {
+        let Kind::Ours(pair) = &self.kind else { return };
+        if let Some(client) = &self.client {
+            polled.push(PollFd::new(&client.process, PollFlags::IN));
+        }
+        let mut outer = PollFlags::empty();
+        outer.set(PollFlags::IN, pair.reads() && pair.to_inner.is_empty());
+        outer.set(PollFlags::OUT, !pair.to_outer.is_empty());
+        polled.push(PollFd::new(&pair.outer, outer));
+        let mut inner = PollFlags::empty();
+        inner.set(PollFlags::IN, pair.to_outer.is_empty());
+        inner.set(PollFlags::OUT, !pair.to_inner.is_empty());
+        if pair.open && !inner.is_empty() {
+            polled.push(PollFd::new(&pair.inner, inner));
+        }
+    }
+
+    /// Copies what there is, both ways.
+    ///
+    /// # Errors
+    ///
+    /// The caller's terminal is gone.
+    pub(super) fn copy(&mut self) -> io::Result<()> {
+        if self
+            .client
+            .as_ref()
+            .is_some_and(|client| pidfd::has_ended(&client.process).unwrap_or(true))
+        {
+            self.client = None;
+        }
+        let client = self.client.as_ref().map(|client| client.pid);
+        let Kind::Ours(pair) = &mut self.kind else { return Ok(()) };
+        if pair.outer_is_gone()? {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        pair.copy_out()?;
+        pair.look(client);
+        pair.copy_in()?;
+        Ok(())
+    }
+
+    /// Takes it that the terminal of the caller may have another size.
+    pub(super) fn resize(&mut self) {
+        if let Kind::Ours(pair) = &self.kind {
+            pair.resize();
+        }
+    }
+
+    /// Takes it that the command was stopped; so is its caller, so that its shell goes on.
+    pub(super) fn stopped(&mut self, signal: i32) {
+        if let Kind::Ours(pair) = &mut self.kind {
+            pair.stopped = true;
+            pair.restore();
+        }
+        // A caller that stops its command stops itself.
+        if let Some(client) = self.client.as_ref().filter(|_| signal != SIGSTOP) {
+            let process = client.process.as_fd();
+            let _ = pidfd::signal(process, client.pid, SIGTSTP, Scope::Process);
+        }
+    }
+
+    /// Gives the caller's terminal back for good; what the command writes still comes there.
+    pub(super) fn give_back(&mut self) {
+        self.client = None;
+        if let Kind::Ours(pair) = &mut self.kind {
+            pair.restore();
+        }
+    }
+
+    /// Takes it that the command goes on.
+    pub(super) fn continued(&mut self) {
+        if let Kind::Ours(pair) = &mut self.kind {
+            pair.stopped = false;
+        }
+    }
+
+    /// Takes it that the command has ended: its last output is copied, and the caller's terminal is as it was.
+    pub(super) fn finish(&mut self) {
+        // Ours is the group that a hangup reaches: what the command left behind goes on.
+        self.put_in_front(getpgrp());
+        let Kind::Ours(pair) = &mut self.kind else { return };
+        pair.finished = true;
+        pair.held = None;
+        for _ in 0..MOST_WAITS {
+            if pair.copy_out().is_err() || pair.to_outer.is_empty() {
+                break;
+            }
+            let mut polled = [PollFd::new(&pair.outer, PollFlags::OUT)];
+            let tenth = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+            let _ = poll(&mut polled, Some(&tenth));
+        }
+        pair.restore();
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
+impl Pair {
+    fn new(
+        theirs: BorrowedFd<'_>,
+        device: u64,
+        numbers: Vec<i32>,
+        input: Input,
+    ) -> io::Result<Pair> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
+        let outer = sys::launch::above(open(path, flags, Mode::empty())?.as_fd(), 3)?;
+        let inner = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        let inner = sys::launch::above(inner.as_fd(), 3)?;
+        fcntl_setfl(&inner, OFlags::RDWR | OFlags::NONBLOCK)?;
+        unlockpt(&inner)?;
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let held = sys::launch::above(ioctl_tiocgptpeer(&inner, flags)?.as_fd(), 3)?;
+        let first = tcgetattr(&outer)?;
+        tcsetattr(&held, OptionalActions::Now, &first)?;
+        tcsetwinsize(&held, tcgetwinsize(&outer)?)?;
+        ioctl_tiocsctty(&held)?;
+        let first = tcgetattr(&held)?;
+        let device = u64::from(minor(device) & 0xff)
+            | u64::from(major(device)) << 8
+            | u64::from(minor(device) & !0xff) << 12;
+        Ok(Pair {
+            outer,
+            device,
+            numbers,
+            inner,
+            held: Some(held),
+            input,
+            first,
+            changed: None,
+            stopped: false,
+            finished: false,
+            open: true,
+            to_inner: Vec::new(),
+            to_outer: Vec::new(),
+        })
+    }
+
+    /// Says whether what is typed is ours now.
+    fn reads(&self) -> bool {
+        self.changed.is_some()
+    }
+
+    /// Takes the caller's terminal while its caller is in front and the command wants it, and gives it back else.
+    fn look(&mut self, client: Option<u32>) {
+        let asked = self.input == Input::Always
+            || tcgetattr(&self.inner).is_ok_and(|now| !same(&now, &self.first));
+        let in_front = client.is_some_and(|pid| is_in_front(pid, self.device));
+        let wanted = asked && in_front && !self.stopped && !self.finished;
+        match (&self.changed, wanted) {
+            (None, true) => self.take(),
+            (Some(_), false) => self.restore(),
+            _ => {}
+        }
+        if wanted {
+            self.resize();
+        }
+    }
+
+    fn take(&mut self) {
+        let Ok(before) = tcgetattr(&self.outer) else { return };
+        let mut raw = before.clone();
+        raw.make_raw();
+        let set = tcsetattr(&self.outer, OptionalActions::Now, &raw);
+        if let Ok(now) = set.and_then(|()| tcgetattr(&self.outer)) {
+            self.changed = Some((before, now));
+        }
+    }
+
+    /// Gives the caller's terminal its modes back, unless somebody else has set others by now.
+    fn restore(&mut self) {
+        if let Some((before, raw)) = self.changed.take()
+            && tcgetattr(&self.outer).is_ok_and(|now| same(&now, &raw))
+        {
+            // A terminal that is gone has no modes.
+            let _ = tcsetattr(&self.outer, OptionalActions::Now, &before);
+        }
+    }
+
+    fn resize(&self) {
+        let (Ok(outer), Ok(inner)) = (tcgetwinsize(&self.outer), tcgetwinsize(&self.inner)) else {
+            return;
+        };
+        let size = |size: &rustix::termios::Winsize| {
+            (size.ws_row, size.ws_col, size.ws_xpixel, size.ws_ypixel)
+        };
+        if size(&outer) != size(&inner) {
+            // The command is sent SIGWINCH by this.
+            let _ = tcsetwinsize(&self.inner, outer);
+        }
+    }
+
+    fn outer_is_gone(&self) -> io::Result<bool> {
+        let mut polled = [PollFd::new(&self.outer, PollFlags::empty())];
+        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        Ok(polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR))
+    }
+
+    /// Copies what is typed.
+    fn copy_in(&mut self) -> io::Result<()> {
+        if self.reads() && self.to_inner.is_empty() {
+            let mut buffer = [0; CHUNK];
+            match read(&self.outer, &mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Ok(len) => self.to_inner.extend_from_slice(buffer.get(..len).unwrap_or_default()),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let Ok(len) = write(&self.inner, &self.to_inner) {
+            self.to_inner.drain(..len);
+        }
+        if !self.open {
+            self.to_inner.clear();
+        }
+        Ok(())
+    }
+
+    /// Copies what is written, as much as the caller's terminal takes.
+    fn copy_out(&mut self) -> io::Result<()> {
+        loop {
+            if self.to_outer.is_empty() && self.open {
+                let mut buffer = [0; CHUNK];
+                match read(&self.inner, &mut buffer) {
+                    // The last one who had it has closed it.
+                    Ok(0) | Err(Errno::IO) => self.open = false,
+                    Ok(len) => {
+                        self.to_outer.extend_from_slice(buffer.get(..len).unwrap_or_default());
+                    }
+                    Err(_) => return Ok(()),
+                }
+            }
+            if self.to_outer.is_empty() {
+                return Ok(());
+            }
+            match write(&self.outer, &self.to_outer) {
+                Ok(len) => drop(self.to_outer.drain(..len)),
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Says whether the process is in front of the terminal `device`, or has another or none, so that its shell does not
+/// say who is.
+fn is_in_front(pid: u32, device: u64) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The name before the last parenthesis may hold anything.
+    let fields = stat.rfind(')').and_then(|end| stat.get(end + 2..));
+    let mut fields = fields.unwrap_or_default().split(' ').skip(2);
+    let mut number = || fields.next().and_then(|field| field.parse::<i64>().ok());
+    let (group, _session, terminal, front) = (number(), number(), number(), number());
+    let own = terminal.and_then(|terminal| u64::try_from(terminal).ok()) == Some(device);
+    !own || group == front
+}
+
+fn same(one: &Termios, other: &Termios) -> bool {
+    one.input_modes == other.input_modes
+        && one.output_modes == other.output_modes
+        && one.control_modes == other.control_modes
+        && one.local_modes == other.local_modes
+}
