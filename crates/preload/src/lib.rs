@@ -10,4 +10,4 @@ mod path;
 
 pub use errno::{Errno, fail};
 pub use next::Next;
-pub use path::{PATH_MAX, PathBuffer, bytes};
+pub use path::{PATH_MAX, PathBuffer, bytes, link_of};

@@ -93,8 +93,9 @@ fn trimmed(path: &[u8]) -> &[u8] {
     &path[..end]
 }
 
-/// Returns `/proc/self/fd/…` with a NUL behind it.
-fn link_of(descriptor: c_int) -> Option<[u8; 32]> {
+/// Returns `/proc/self/fd/…` with a NUL behind it, for a descriptor that is not negative.
+#[must_use]
+pub fn link_of(descriptor: c_int) -> Option<[u8; 32]> {
     const DIR: &[u8] = b"/proc/self/fd/";
     let mut rest = u32::try_from(descriptor).ok()?;
     let mut link = [0; 32];

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod collation;
 pub mod host;
 pub mod index;
+pub mod jobs;
 pub mod keyfile;
 pub mod languages;
 pub mod listing;

@@ -18,6 +18,8 @@ pub struct Device {
     pub name: String,
     /// The disk at the bottom, whose queue does the work: `nvme0n1`.
     pub disk: String,
+    /// The disk's device number, major and minor.
+    pub disk_number: Option<(u32, u32)>,
     /// Whether the disk says that it turns; virtual disks often say so wrongly.
     pub rotational: Option<bool>,
     /// The I/O scheduler in effect: `none`, `mq-deadline`, `bfq`, `kyber`.
@@ -56,6 +58,10 @@ impl Device {
         Some(Device {
             name: name(&top)?,
             disk: name(&bottom)?,
+            disk_number: word(&bottom.join("dev")).and_then(|text| {
+                let (major, minor) = text.split_once(':')?;
+                Some((major.parse().ok()?, minor.parse().ok()?))
+            }),
             rotational: word(&queue.join("rotational")).map(|text| text == "1"),
             scheduler,
             schedulers,

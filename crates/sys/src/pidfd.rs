@@ -21,6 +21,20 @@ pub struct Ended {
     pub memory_bytes: u64,
 }
 
+impl Ended {
+    /// Returns the status that it ended with, if it ended by itself.
+    #[must_use]
+    pub fn exit_status(&self) -> Option<i32> {
+        (self.wait_status & 0x7f == 0).then_some((self.wait_status >> 8) & 0xff)
+    }
+
+    /// Returns the signal that ended it, if one did.
+    #[must_use]
+    pub fn signal(&self) -> Option<i32> {
+        Some(self.wait_status & 0x7f).filter(|signal| *signal != 0)
+    }
+}
+
 /// What happened to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -213,7 +227,10 @@ mod tests {
             [("exit 0", 0), ("exit 255", 255 << 8), ("kill -9 $$", 9), ("kill -34 $$", 34)]
         {
             let (_child, process) = start(script);
-            assert_eq!(end(&process).wait_status, wanted, "{script}");
+            let ended = end(&process);
+            assert_eq!(ended.wait_status, wanted, "{script}");
+            let said = ended.exit_status().map_or_else(|| ended.signal(), |code| Some(code << 8));
+            assert_eq!(said, Some(wanted), "{script}");
             assert!(reap(process.as_fd()).is_err(), "a second end");
         }
     }

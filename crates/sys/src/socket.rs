@@ -72,6 +72,17 @@ pub enum Full {
     Fail,
 }
 
+/// Makes a mailbox called `name` in the abstract namespace: anybody may send messages to it, none is connected.
+///
+/// # Errors
+///
+/// As `bind(2)`: the name is taken; `InvalidInput` if it is too long.
+pub fn mailbox(name: &[u8]) -> io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+    Ok(socket)
+}
+
 /// Sends one message, with a descriptor if one is given.
 ///
 /// # Errors

@@ -13,6 +13,8 @@ pub struct Io {
     pub write_calls: u64,
     /// Bytes of pages that it made dirty on a file system with a device: what will reach a disk.
     pub storage_bytes: u64,
+    /// Bytes that it had fetched from a device.
+    pub storage_read_bytes: u64,
 }
 
 impl Io {
@@ -32,6 +34,7 @@ impl Io {
             write_calls_bytes: self.write_calls_bytes.saturating_sub(earlier.write_calls_bytes),
             write_calls: self.write_calls.saturating_sub(earlier.write_calls),
             storage_bytes: self.storage_bytes.saturating_sub(earlier.storage_bytes),
+            storage_read_bytes: self.storage_read_bytes.saturating_sub(earlier.storage_read_bytes),
         }
     }
 }
@@ -65,6 +68,23 @@ pub fn waits_of_thread() -> u64 {
     u64::try_from(usage.ru_nvcsw).unwrap_or(0)
 }
 
+/// Returns the bytes that ended descendants, as far as somebody has waited for them, have read from and written to disks.
+///
+/// The kernel counts blocks of 512 bytes; what was written counts when it was given to the page cache.
+#[must_use]
+pub fn of_ended_children() -> (u64, u64) {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to memory of ours that is large enough, and the call writes there alone.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
+    if result != 0 {
+        return (0, 0);
+    }
+    // SAFETY: the call succeeded and filled it; zeros would be a valid value, too.
+    let usage = unsafe { usage.assume_init() };
+    let bytes = |blocks: i64| u64::try_from(blocks).unwrap_or(0).saturating_mul(512);
+    (bytes(usage.ru_inblock), bytes(usage.ru_oublock))
+}
+
 fn parse_io(text: &str) -> Io {
     let count = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
@@ -74,6 +94,7 @@ fn parse_io(text: &str) -> Io {
         write_calls_bytes: count("wchar"),
         write_calls: count("syscw"),
         storage_bytes: count("write_bytes"),
+        storage_read_bytes: count("read_bytes"),
     }
 }
 
@@ -92,9 +113,15 @@ mod tests {
 
     #[test]
     fn counters_are_read_and_subtracted() {
-        let text = "rchar: 1\nwchar: 500\nsyscr: 2\nsyscw: 7\nread_bytes: 0\nwrite_bytes: 4096\ncancelled_write_bytes: 9\n";
+        let text = "rchar: 1\nwchar: 500\nsyscr: 2\nsyscw: 7\nread_bytes: 512\nwrite_bytes: 4096\ncancelled_write_bytes: 9\n";
         let io = parse_io(text);
-        assert_eq!(io, Io { write_calls_bytes: 500, write_calls: 7, storage_bytes: 4096 });
+        let counted = Io {
+            write_calls_bytes: 500,
+            write_calls: 7,
+            storage_bytes: 4096,
+            storage_read_bytes: 512,
+        };
+        assert_eq!(io, counted);
         assert_eq!(io.since(Io { write_calls: 3, ..Io::default() }).write_calls, 4);
     }
 

@@ -8,11 +8,13 @@ mod doctor;
 mod exercise;
 mod generate;
 mod interrupt;
+mod jobs;
 mod listing_worker;
 mod ls;
 mod moment;
 mod plugins;
 mod recent;
+mod run;
 mod screen;
 pub(crate) mod settings;
 mod trace;
@@ -42,9 +44,11 @@ enum Command {
     Bench(bench::Bench),
     Bus(Box<bus::Bus>),
     Generate(generate::Generate),
+    Jobs(jobs::Jobs),
     Ls(ls::Ls),
     Plugins(plugins::Plugins),
     Recent(recent::Recent),
+    Run(run::Run),
     Settings(settings::Settings),
     // Boxed: it has many options.
     Trace(Box<trace::Trace>),
@@ -68,8 +72,10 @@ impl Command {
             Command::Bench(command) => command.run(),
             Command::Bus(command) => return command.run(),
             Command::Generate(command) => command.run(Cli::command()),
+            Command::Jobs(command) => command.run(),
             Command::Ls(command) => return command.run(),
             Command::Recent(command) => command.run(),
+            Command::Run(command) => return command.run(),
             Command::Settings(command) => command.run(),
             Command::Trace(command) => return command.run(),
             Command::Exercise(exercise) => return exercise.run(),

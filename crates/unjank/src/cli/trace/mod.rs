@@ -67,13 +67,14 @@ impl Trace {
     }
 }
 
-/// Reads a time with its unit: `50ms`, `100 us`, `2s`, `1m`.
+/// Reads a time with its unit: `50ms`, `100 us`, `2s`, `1m`, `3h`.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let split =
         text.find(|letter: char| letter.is_alphabetic() || letter == 'µ').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let scale = match unit {
+        "h" => 3600.0,
         "m" | "min" => 60.0,
         "s" => 1.0,
         "ms" => 1e-3,

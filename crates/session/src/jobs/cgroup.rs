@@ -1,0 +1,208 @@
+//! A cgroup of the job's own, where one can be made: it holds and counts what any process of the job starts, whatever that does.
+//!
+//! Documentation/admin-guide/cgroup-v2.rst. The freezer and the pressure files need no controller, so a directory that we may make is all it takes.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use sys::mounts::Mounts;
+
+/// A cgroup and where its file system is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    root: PathBuf,
+    path: PathBuf,
+}
+
+/// Whether processes of a cgroup run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freezer {
+    /// They do.
+    Thawed,
+    /// They are stopped where they are, without a signal that anybody sees.
+    Frozen,
+}
+
+impl Cgroup {
+    /// Returns the cgroup that process `pid` is in, in the cgroup2 hierarchy of `mounts`.
+    #[must_use]
+    pub fn of(mounts: &Mounts, pid: u32) -> Option<Cgroup> {
+        let root = mounts.iter().find(|mount| mount.fs_type == "cgroup2")?.point.clone();
+        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        let path = if path.is_empty() { root.clone() } else { root.join(path) };
+        // Outside of our cgroup namespace paths begin with `/..`: nothing there is ours to see.
+        let seen = !path.components().any(|part| part.as_os_str() == "..");
+        (seen && path.is_dir()).then_some(Cgroup { root, path })
+    }
+
+    /// Returns the cgroup of the unit `name`, as systemd calls its directory: `flatpak-update.service`. The first one is taken where several managers have one.
+    #[must_use]
+    pub fn of_unit(mounts: &Mounts, name: &str) -> Option<Cgroup> {
+        let root = mounts.iter().find(|mount| mount.fs_type == "cgroup2")?.point.clone();
+        let mut directories = vec![root.clone()];
+        while let Some(directory) = directories.pop() {
+            let Ok(entries) = fs::read_dir(&directory) else { continue };
+            for entry in entries.filter_map(Result::ok) {
+                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    continue;
+                }
+                if entry.file_name() == name {
+                    return Some(Cgroup { root, path: entry.path() });
+                }
+                directories.push(entry.path());
+            }
+        }
+        None
+    }
+
+    /// Makes a cgroup called `name` inside of this one.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`: it was not delegated to this user; nothing was made.
+    pub fn make(&self, name: &str) -> io::Result<Cgroup> {
+        let path = self.path.join(name);
+        fs::create_dir(&path)?;
+        let made = Cgroup { root: self.root.clone(), path };
+        // It has to be possible to go in and out, too: the common ancestor must be ours.
+        let usable = OpenOptions::new().write(true).open(self.path.join("cgroup.procs"));
+        match usable.and_then(|_| made.freeze(Freezer::Thawed)) {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                let _ = fs::remove_dir(&made.path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns where the cgroup2 file system is mounted.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Says whether this is the cgroup that holds all others, which can be neither frozen nor removed.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.path == self.root
+    }
+
+    /// Returns `cgroup.procs`, open: a process that writes `0` moves itself into the cgroup.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)`.
+    pub fn entrance(&self) -> io::Result<OwnedFd> {
+        let file = OpenOptions::new().write(true).open(self.path.join("cgroup.procs"))?;
+        Ok(file.into())
+    }
+
+    /// Stops all processes, or lets them go on. A process that waits for a disk stops when it has been served.
+    ///
+    /// # Errors
+    ///
+    /// As `write(2)`: the cgroup is gone, or there is no freezer (before 5.2).
+    pub fn freeze(&self, freezer: Freezer) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).open(self.path.join("cgroup.freeze"))?;
+        file.write_all(match freezer {
+            Freezer::Thawed => b"0",
+            Freezer::Frozen => b"1",
+        })
+    }
+
+    /// Returns the processes in it and in all cgroups below.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut directories = vec![self.path.clone()];
+        while let Some(directory) = directories.pop() {
+            let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+            found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+            let Ok(entries) = fs::read_dir(&directory) else { continue };
+            let below = entries.filter_map(|entry| {
+                let entry = entry.ok()?;
+                entry.file_type().ok()?.is_dir().then(|| entry.path())
+            });
+            directories.extend(below);
+        }
+        found
+    }
+
+    /// Says whether any process is in it or below.
+    #[must_use]
+    pub fn is_populated(&self) -> bool {
+        let text = fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();
+        text.lines().any(|line| line == "populated 1")
+    }
+
+    /// Removes it, with the empty ones below.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: processes are in it.
+    pub fn remove(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)?.filter_map(Result::ok) {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let below = Cgroup { root: self.root.clone(), path: entry.path() };
+                below.remove()?;
+            }
+        }
+        fs::remove_dir(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a cgroup of this process's own to make others in, where this user may.
+    fn own() -> Option<Cgroup> {
+        let mounts = Mounts::read().unwrap();
+        let own = Cgroup::of(&mounts, std::process::id())?;
+        let name = format!("unjank-test-{}-{:p}", std::process::id(), &raw const mounts);
+        own.make(&name).ok()
+    }
+
+    #[test]
+    fn a_frozen_program_goes_on_when_it_is_thawed() {
+        let Some(group) = own() else {
+            eprintln!("SKIPPED: no cgroup can be made here");
+            return;
+        };
+        let mut command = std::process::Command::new("cat");
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let manners = sys::sched::Manners {
+            io: sys::sched::IoClass::Idle,
+            cpu: sys::sched::CpuClass::Normal,
+            cgroup: Some(group.entrance().unwrap()),
+            mask: None,
+            orphaned: sys::sched::Orphaned::Killed,
+        };
+        sys::sched::before_exec(&mut command, manners);
+        let mut cat = command.spawn().unwrap();
+        assert_eq!(group.processes(), [cat.id()]);
+        assert!(group.is_populated());
+        group.freeze(Freezer::Frozen).unwrap();
+        let mut stdin = cat.stdin.take().unwrap();
+        stdin.write_all(b"said while frozen").unwrap();
+        drop(stdin);
+        assert!(cat.try_wait().unwrap().is_none());
+        group.freeze(Freezer::Thawed).unwrap();
+        let output = cat.wait_with_output().unwrap();
+        assert_eq!(output.stdout, b"said while frozen");
+        while group.is_populated() {
+            std::thread::yield_now();
+        }
+        group.remove().unwrap();
+        assert!(!group.path().exists());
+    }
+}

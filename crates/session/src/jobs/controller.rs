@@ -1,0 +1,295 @@
+//! When a background job is held and when it runs again: decisions only, made from what others have waited.
+//!
+//! A hold begins as soon as others wait noticeably, and ends when they have been calm for a while. The calm that is asked for is short at first, so that a job
+//! gets most of the pauses of somebody who works now and then, and doubles each time a release was followed by a new stall at once.
+//! No hold is endless: locks that the job holds (a package manager's, a repository's) are what somebody else may wait for.
+
+use std::time::Duration;
+
+use super::pressure::{Cause, Stalls};
+
+/// What a [`Controller`] keeps to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Others wait noticeably if it is more than this share of the time.
+    pub io_share: f64,
+    /// The same for waiting for memory.
+    pub memory_share: f64,
+    /// The same for waiting for a processor, which has to be so for [`Limits::cpu_after`]: two programs on one processor always wait.
+    pub cpu_share: f64,
+    /// How long others wait for processors before that counts.
+    pub cpu_after: Duration,
+    /// The calm after which the job runs again, at least.
+    pub least_calm: Duration,
+    /// The calm after which it runs again, at most.
+    pub most_calm: Duration,
+    /// How long a hold lasts at most, calm or not.
+    pub longest_hold: Duration,
+    /// The share of the time that the job gets at least, whatever others wait.
+    pub floor: f64,
+    /// When the job should be done, counted from its start: the floor rises to 1 until then.
+    pub deadline: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            io_share: 0.10,
+            memory_share: 0.10,
+            cpu_share: 0.30,
+            cpu_after: Duration::from_millis(150),
+            least_calm: Duration::from_millis(200),
+            most_calm: Duration::from_secs(1),
+            longest_hold: Duration::from_secs(10),
+            floor: 0.05,
+            deadline: None,
+        }
+    }
+}
+
+/// How long a job runs after a signal: time enough to end by it.
+const AWAKE: Duration = Duration::from_secs(2);
+
+/// What is to be done with the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing: it runs, or is held, as before.
+    Stay,
+    /// Hold it, because others wait for this.
+    Hold(Cause),
+    /// Let it run.
+    Release,
+}
+
+/// Whether the job runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Runs { since: Duration, at_least_until: Duration },
+    Held { since: Duration, calm_since: Duration },
+}
+
+/// Decides, sample by sample.
+#[derive(Debug)]
+pub struct Controller {
+    limits: Limits,
+    state: State,
+    /// When the last sample was taken, counted from the job's start.
+    last: Duration,
+    /// Since when others have waited for processors without a break.
+    cpu_busy_since: Option<Duration>,
+    calm: Duration,
+}
+
+impl Controller {
+    /// Makes one for a job that starts to run now.
+    #[must_use]
+    pub fn new(limits: Limits) -> Controller {
+        let runs = State::Runs { since: Duration::ZERO, at_least_until: Duration::ZERO };
+        let calm = limits.least_calm;
+        Controller { limits, state: runs, last: Duration::ZERO, cpu_busy_since: None, calm }
+    }
+
+    /// Says whether the job is held.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        matches!(self.state, State::Held { .. })
+    }
+
+    /// Takes note of how long others have `stalled` since the last sample and decides; `now` counts from the job's start.
+    pub fn sample(&mut self, now: Duration, stalled: Stalls) -> Decision {
+        let elapsed = now.saturating_sub(self.last);
+        self.last = now;
+        if elapsed.is_zero() {
+            return Decision::Stay;
+        }
+        let cause = self.cause(now, elapsed, stalled);
+        match self.state {
+            State::Runs { since, at_least_until } => {
+                let Some(cause) = cause else { return Decision::Stay };
+                let floor = self.floor(now);
+                if now < at_least_until || floor >= 1.0 {
+                    return Decision::Stay;
+                }
+                // A stall right after a release: the pause was one of breath, not the end.
+                let ran = now.saturating_sub(since);
+                self.calm = if ran < self.calm {
+                    (self.calm * 2).min(self.limits.most_calm)
+                } else {
+                    self.limits.least_calm
+                };
+                self.state = State::Held { since: now, calm_since: now };
+                Decision::Hold(cause)
+            }
+            State::Held { since, calm_since } => {
+                let held = now.saturating_sub(since);
+                if held >= self.longest_hold(now) {
+                    // What it has waited, it may now run: as much as the floor says.
+                    let floor = self.floor(now);
+                    let due = held.mul_f64((floor / (1.0 - floor).max(f64::EPSILON)).min(1e3));
+                    self.state = State::Runs { since: now, at_least_until: now + due };
+                    return Decision::Release;
+                }
+                if cause.is_some() {
+                    self.state = State::Held { since, calm_since: now };
+                    return Decision::Stay;
+                }
+                if now.saturating_sub(calm_since) < self.calm {
+                    return Decision::Stay;
+                }
+                self.state = State::Runs { since: now, at_least_until: now };
+                Decision::Release
+            }
+        }
+    }
+
+    /// Lets the job run from `now` on, for a while whatever others wait: somebody has sent it a signal.
+    pub fn wake(&mut self, now: Duration) {
+        self.state = State::Runs { since: now, at_least_until: now + AWAKE };
+    }
+
+    /// Holds the job from `now` on for a reason that is no sample: a program is about to start.
+    pub fn expect_launch(&mut self, now: Duration) -> Decision {
+        match self.state {
+            State::Runs { at_least_until, .. }
+                if now >= at_least_until && self.floor(now) < 1.0 =>
+            {
+                self.state = State::Held { since: now, calm_since: now };
+                Decision::Hold(Cause::Launch)
+            }
+            _ => Decision::Stay,
+        }
+    }
+
+    fn cause(&mut self, now: Duration, elapsed: Duration, stalled: Stalls) -> Option<Cause> {
+        let share = |stall: Duration| stall.as_secs_f64() / elapsed.as_secs_f64();
+        let cpu_busy = share(stalled.cpu) > self.limits.cpu_share;
+        self.cpu_busy_since =
+            cpu_busy.then(|| self.cpu_busy_since.unwrap_or_else(|| now.saturating_sub(elapsed)));
+        let cpu_long = self
+            .cpu_busy_since
+            .is_some_and(|since| now.saturating_sub(since) >= self.limits.cpu_after);
+        if share(stalled.io) > self.limits.io_share {
+            Some(Cause::Io)
+        } else if share(stalled.memory) > self.limits.memory_share {
+            Some(Cause::Memory)
+        } else if cpu_long {
+            Some(Cause::Cpu)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the least share of the time at `now`.
+    fn floor(&self, now: Duration) -> f64 {
+        let Some(deadline) = self.limits.deadline else { return self.limits.floor };
+        let gone = (now.as_secs_f64() / deadline.as_secs_f64().max(1e-9)).min(1.0);
+        self.limits.floor + (1.0 - self.limits.floor) * gone
+    }
+
+    /// Returns how long a hold may be at `now`: less as the floor rises, so that the job is not held for ten seconds at nine tenths of its time.
+    fn longest_hold(&self, now: Duration) -> Duration {
+        self.limits.longest_hold.mul_f64((1.0 - self.floor(now)).clamp(0.0, 1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(25);
+
+    /// Runs a controller over `busy`, one entry a step, and returns the share of the time that the job ran while it was followed.
+    fn share(limits: Limits, busy: impl Iterator<Item = bool>) -> f64 {
+        let mut controller = Controller::new(limits);
+        let (mut ran, mut all) = (0.0, 0.0);
+        for (step, busy) in (1_u32..).zip(busy) {
+            let io = if busy { STEP / 2 } else { Duration::ZERO };
+            controller.sample(STEP * step, Stalls { io, ..Stalls::default() });
+            ran += f64::from(u8::from(!controller.is_holding()));
+            all += 1.0;
+        }
+        ran / all
+    }
+
+    #[test]
+    fn a_stall_of_others_holds_the_job_at_the_next_sample() {
+        let mut controller = Controller::new(Limits::default());
+        assert_eq!(controller.sample(STEP, Stalls::default()), Decision::Stay);
+        let stalled = Stalls { io: Duration::from_millis(3), ..Stalls::default() };
+        assert_eq!(controller.sample(STEP * 2, stalled), Decision::Hold(Cause::Io));
+        assert_eq!(controller.sample(STEP * 3, stalled), Decision::Stay);
+        let decisions: Vec<Decision> =
+            (4..20).map(|step| controller.sample(STEP * step, Stalls::default())).collect();
+        let released = decisions.iter().position(|&decision| decision == Decision::Release);
+        assert_eq!(released, Some(7), "200 ms after the last stall");
+    }
+
+    #[test]
+    fn waiting_for_a_processor_counts_after_a_while_only() {
+        let mut controller = Controller::new(Limits::default());
+        let stalled = Stalls { cpu: STEP, ..Stalls::default() };
+        let first = (1..9)
+            .find(|&step| controller.sample(STEP * step, stalled) == Decision::Hold(Cause::Cpu));
+        assert_eq!(first, Some(6), "150 ms");
+    }
+
+    #[test]
+    fn somebody_who_works_half_of_the_time_leaves_two_fifths() {
+        for period in [40_usize, 80, 160, 400] {
+            let busy = (0..40 * period).map(|step| step % period < period / 2);
+            let share = share(Limits::default(), busy);
+            assert!(share >= 0.4, "{share} with a period of {period} steps");
+        }
+    }
+
+    #[test]
+    fn somebody_who_works_all_the_time_leaves_the_floor() {
+        let share = share(Limits::default(), std::iter::repeat_n(true, 40 * 600));
+        assert!((0.04..0.07).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_deadline_ends_all_holds() {
+        let limits = Limits { deadline: Some(Duration::from_secs(60)), ..Limits::default() };
+        let mut controller = Controller::new(limits);
+        let stalled = Stalls { io: STEP, ..Stalls::default() };
+        for step in 1..=40 * 60 {
+            controller.sample(STEP * step, stalled);
+        }
+        assert!((40 * 60 + 400..40 * 90).all(|step| {
+            controller.sample(STEP * step, stalled);
+            !controller.is_holding()
+        }));
+    }
+
+    proptest! {
+        #[test]
+        fn no_hold_is_longer_than_the_longest(
+            steps in proptest::collection::vec((1_u64..400, 0_u64..400, 0_u64..400), 1..400),
+        ) {
+            let limits = Limits::default();
+            let mut controller = Controller::new(limits);
+            let mut now = Duration::ZERO;
+            let mut held_since = None;
+            for (gap, io, cpu) in steps {
+                now += Duration::from_millis(gap);
+                let stalled = Stalls {
+                    io: Duration::from_millis(io),
+                    cpu: Duration::from_millis(cpu),
+                    memory: Duration::ZERO,
+                };
+                match controller.sample(now, stalled) {
+                    Decision::Hold(_) => held_since = Some(now),
+                    Decision::Release => held_since = None,
+                    Decision::Stay => (),
+                }
+                prop_assert_eq!(controller.is_holding(), held_since.is_some());
+                if let Some(since) = held_since {
+                    prop_assert!(now - since < limits.longest_hold);
+                }
+            }
+        }
+    }
+}

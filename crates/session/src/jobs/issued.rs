@@ -1,0 +1,179 @@
+//! In which class the bytes of a disk really went out, where the kernel's trace of block requests can be read (root, usually).
+//!
+//! The event `block_rq_issue` tells the class of each request as it is given to the disk: the one thing that says whether a class reached the bytes. It tells of all writers of the disk, not of the job alone.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+/// Bytes written to disks, by class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Written {
+    /// In the idle class.
+    pub idle_bytes: u64,
+    /// In any other.
+    pub other_bytes: u64,
+    /// Requests that were not seen, because there were more than the kernel's buffer holds.
+    pub lost: u64,
+}
+
+/// A trace of our own, beside all others. Dropping it removes it.
+#[derive(Debug)]
+pub struct Issued {
+    /// `None` when another process is to remove it.
+    instance: Option<PathBuf>,
+    pipe: File,
+    rest: Vec<u8>,
+    written: Written,
+}
+
+/// Returns where a trace called `name` is, below the tracefs at `tracefs`.
+#[must_use]
+pub fn instance(tracefs: &Path, name: &str) -> PathBuf {
+    tracefs.join("instances").join(name)
+}
+
+/// Removes the trace at `instance`, of somebody who could not.
+pub fn remove(instance: &Path) {
+    // It is not there: nothing was left.
+    let _ = put(&instance.join("events/block/block_rq_issue/enable"), "0");
+    let _ = fs::remove_dir(instance);
+}
+
+impl Issued {
+    /// Starts to trace writes to the disk with device `number` (major, minor), in a trace called `name`.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`, `ENOENT`: the kernel's traces cannot be read here; nothing is left behind.
+    pub fn start(tracefs: &Path, name: &str, number: (u32, u32)) -> io::Result<Issued> {
+        let instance = instance(tracefs, name);
+        fs::create_dir(&instance)?;
+        let opened = || {
+            let event = instance.join("events/block/block_rq_issue");
+            // The kernel's own number of a device: 20 bits for the minor one.
+            put(&event.join("filter"), &format!("dev == {}", (number.0 << 20) | number.1))?;
+            put(&instance.join("buffer_size_kb"), "2048")?;
+            put(&event.join("enable"), "1")?;
+            let flags = OFlags::NONBLOCK.bits().cast_signed();
+            OpenOptions::new().read(true).custom_flags(flags).open(instance.join("trace_pipe"))
+        };
+        match opened() {
+            Ok(pipe) => Ok(Issued {
+                instance: Some(instance),
+                pipe,
+                rest: Vec::new(),
+                written: Written::default(),
+            }),
+            Err(error) => {
+                remove(&instance);
+                Err(error)
+            }
+        }
+    }
+
+    /// Leaves it to another process that has it, too, to read and to remove it.
+    pub fn leave(mut self) {
+        self.instance = None;
+    }
+
+    /// Returns what has been written so far. To be called from time to time: the kernel keeps some tens of thousands of requests.
+    pub fn written(&mut self) -> Written {
+        let mut text = [0; 64 * 1024];
+        while let Ok(len) = self.pipe.read(&mut text) {
+            if len == 0 {
+                break;
+            }
+            self.rest.extend_from_slice(text.get(..len).unwrap_or_default());
+            let whole = self.rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+            for line in self.rest.get(..whole).unwrap_or_default().split(|&byte| byte == b'\n') {
+                self.written.count(line);
+            }
+            self.rest.drain(..whole);
+        }
+        self.written
+    }
+}
+
+impl Written {
+    /// Counts the request that a line tells of:
+    /// `… block_rq_issue: 254,0 W 4096 () 1234 + 8 idle,0,0 [dd]`.
+    fn count(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        if let Some((_, lost)) = text.split_once("[LOST ") {
+            let events = lost.split_ascii_whitespace().next();
+            self.lost += events.and_then(|number| number.parse::<u64>().ok()).unwrap_or(1);
+            return;
+        }
+        let Some((_, request)) = text.split_once("block_rq_issue: ") else { return };
+        let mut words = request.split_ascii_whitespace().skip(1);
+        let (Some(kind), Some(bytes)) = (words.next(), words.next()) else { return };
+        let (true, Ok(bytes)) = (kind.contains('W'), bytes.parse::<u64>()) else { return };
+        // The command of a request that is no read or write stands in parentheses, and may be several words.
+        let class = words.find(|word| word.matches(',').count() == 2);
+        if class.is_some_and(|class| class.starts_with("idle,")) {
+            self.idle_bytes += bytes;
+        } else {
+            self.other_bytes += bytes;
+        }
+    }
+
+    /// Returns the share of the idle class.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 52 bits")]
+    pub fn share(&self) -> Option<f64> {
+        let all = self.idle_bytes + self.other_bytes;
+        (all > 0).then(|| self.idle_bytes as f64 / all as f64)
+    }
+}
+
+impl AsFd for Issued {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+impl Drop for Issued {
+    fn drop(&mut self) {
+        let Some(instance) = self.instance.take() else { return };
+        // The pipe is still open, which holds the directory: it is closed first, by a file in its place.
+        if let Ok(null) = File::open("/dev/null") {
+            self.pipe = null;
+        }
+        remove(&instance);
+    }
+}
+
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_class() {
+        let mut written = Written::default();
+        for line in [
+            "dd-1 [001] ..... 1.0: block_rq_issue: 254,0 W 4096 () 1234 + 8 idle,0,0 [dd]",
+            "k-2 [001] ..... 1.0: block_rq_issue: 254,0 WFS 8192 () 8 + 16 be,0,4 [kworker/u8:1]",
+            "k-2 [001] ..... 1.0: block_rq_issue: 254,0 R 512 () 8 + 1 idle,0,0 [cat]",
+            "CPU:1 [LOST 17 EVENTS]",
+            "k-2 [001] ..... 1.0: block_rq_issue: 254,0 FF 0 () 0 + 0 none,0,0 [jbd2]",
+            "k-2 [001] ..... 1.0: block_rq_issue: 254,0 W",
+            "nonsense",
+        ] {
+            written.count(line.as_bytes());
+        }
+        assert_eq!(written, Written { idle_bytes: 4096, other_bytes: 8192, lost: 17 });
+        assert_eq!(written.share(), Some(4096.0 / 12288.0));
+        assert_eq!(Written::default().share(), None);
+    }
+}

@@ -1,0 +1,494 @@
+//! The process beside a job that watches the others, holds the job while they wait, and tidies up when the supervisor is gone.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+use sys::socket::{self, Full};
+
+use super::cgroup::Cgroup;
+use super::controller::{Controller, Decision, Limits};
+use super::issued::Issued;
+use super::pressure::{Cause, Others, Reads, Stalls};
+use super::report::Watched;
+use super::tree::{Counted, Processes};
+use super::writeback::Writeback;
+use crate::clock::Clock;
+
+/// How often the others are looked at.
+const PERIOD: Duration = Duration::from_millis(25);
+/// How often cgroups that came and the job's own counters are looked for.
+const SLOW: Duration = Duration::from_secs(1);
+/// The longest message.
+const MESSAGE: usize = 16 * 1024;
+
+/// What the supervisor tells the keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Told {
+    /// The command runs as this process.
+    Started(u32),
+    /// A signal came for it: it has to run to get it.
+    Wake,
+    /// It has ended: the last [`Heard::Watched`] is asked for.
+    Ended,
+}
+
+/// What the keeper tells the supervisor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Heard {
+    /// The job is about to be stopped by signals, which its parent sees.
+    Holding,
+    /// It runs again.
+    Released,
+    /// What was seen.
+    Watched(Watched),
+}
+
+/// What `unjank jobs` asks a keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Asked {
+    /// How it goes.
+    Status,
+    /// Hold the job until [`Asked::Resume`].
+    Pause,
+    /// Let it run again, and hold it when others wait as before.
+    Resume,
+}
+
+/// How a keeper answers `unjank jobs`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Status {
+    /// The command line.
+    pub command: Vec<String>,
+    /// The process that the command runs as; 0 before it has started.
+    pub process: u32,
+    /// How long it has run, in milliseconds.
+    pub age_ms: f64,
+    /// Whether a person has paused it.
+    pub paused: bool,
+    /// What was seen.
+    pub watched: Watched,
+}
+
+/// Sends one message.
+///
+/// # Errors
+///
+/// As `sendmsg(2)`: the other one is gone, or does not read.
+pub fn tell(socket: impl AsFd, message: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    socket::send(socket, &text, None, Full::Fail)
+}
+
+/// Takes the next message, without waiting; `None` is the end.
+///
+/// # Errors
+///
+/// `WouldBlock`: there is none; `InvalidData`: it is none of ours.
+pub fn hear<T: for<'de> Deserialize<'de>>(socket: impl AsFd) -> io::Result<Option<T>> {
+    let mut text = [0; MESSAGE];
+    let received = socket::receive(socket, &mut text)?;
+    if received.length == 0 {
+        return Ok(None);
+    }
+    let text = text.get(..received.length).unwrap_or_default();
+    serde_json::from_slice(text).map(Some).map_err(io::Error::from)
+}
+
+/// Whether a job is ever held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pauses {
+    /// While others wait.
+    WhileOthersWait,
+    /// When a person asks for it only.
+    WhenAsked,
+}
+
+/// Which processes a job is.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// What is started in a cgroup that was made for it, which is removed at the end.
+    Made(Cgroup),
+    /// All that this supervisor starts.
+    Supervised(u32),
+    /// What was there before us.
+    Found(Processes),
+}
+
+impl Subject {
+    /// Returns the processes; those of a supervisor are without this one.
+    fn processes(&self) -> Processes {
+        match self {
+            Subject::Made(cgroup) => Processes::Cgroup(cgroup.clone()),
+            Subject::Found(processes) => processes.clone(),
+            Subject::Supervised(top) => {
+                let except = std::process::id();
+                Processes::Below { top: *top, counted: Counted::No, except }
+            }
+        }
+    }
+}
+
+/// What a keeper depends on.
+#[derive(Debug)]
+pub struct Options {
+    /// The command line, for `unjank jobs`.
+    pub command: Vec<String>,
+    /// Which processes they are.
+    pub subject: Subject,
+    /// When it is held.
+    pub limits: Limits,
+    /// Whether it is.
+    pub pauses: Pauses,
+    /// The disks that the others are watched on, as sysfs calls them.
+    pub disks: Vec<String>,
+    /// A trace of what is written in which class, where it may be read.
+    pub issued: Option<Issued>,
+    /// Where files to be written arrive, and where we listen to `unjank jobs`; both are there before the job starts.
+    pub mailbox: Option<OwnedFd>,
+    /// The listening socket for `unjank jobs` and its path, to be removed at the end.
+    pub door: Option<(OwnedFd, PathBuf)>,
+}
+
+/// Keeps a job until it and its supervisor have ended.
+///
+/// `channel` is the way to the supervisor. The job is never left held, whatever error there is.
+pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
+    let Options { command, subject, limits, pauses, disks, issued, mailbox, door } = options;
+    let processes = subject.processes();
+    let others = match &processes {
+        Processes::Cgroup(cgroup) if !cgroup.is_root() => {
+            Some(Others::beside(cgroup.root(), cgroup.path()))
+        }
+        Processes::Cgroup(_) | Processes::Below { .. } => None,
+    };
+    let listed = processes.clone();
+    let writeback =
+        mailbox.and_then(|mailbox| Writeback::start(mailbox, move || listed.list()).ok());
+    let start = clock.monotonic();
+    let mut keeper = Keeper {
+        channel: channel.as_fd(),
+        clock,
+        start,
+        command,
+        process: 0,
+        processes,
+        others,
+        reads: disks.iter().filter_map(|disk| Reads::of(disk).ok()).collect(),
+        counters: Counters::default(),
+        controller: Controller::new(limits),
+        pauses,
+        paused: false,
+        hold: None,
+        watched: Watched::default(),
+        writeback: writeback.as_ref(),
+        issued,
+        last: Duration::ZERO,
+        slow: Duration::ZERO,
+        visitors: Vec::new(),
+    };
+    keeper.run(door.as_ref().map(|(socket, _)| socket.as_fd()));
+    keeper.release();
+    drop(keeper);
+    drop(writeback);
+    if let Some((socket, path)) = door {
+        drop(socket);
+        // Somebody tidied up before us.
+        let _ = std::fs::remove_file(path);
+    }
+    if let Subject::Made(cgroup) = subject {
+        remove(&cgroup);
+    }
+}
+
+/// Removes a cgroup as soon as it is empty: a job may have left processes that run on, as it may without us.
+fn remove(cgroup: &Cgroup) {
+    let Ok(events) = std::fs::File::open(cgroup.path().join("cgroup.events")) else { return };
+    while cgroup.is_populated() {
+        // The kernel marks the file when its text changes.
+        let mut polled = [PollFd::new(&events, PollFlags::PRI)];
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let _ = poll(&mut polled, Some(&second));
+    }
+    // It was removed by hand.
+    let _ = cgroup.remove();
+}
+
+struct Keeper<'k> {
+    channel: BorrowedFd<'k>,
+    clock: &'k dyn Clock,
+    start: Duration,
+    command: Vec<String>,
+    process: u32,
+    processes: Processes,
+    others: Option<Others>,
+    reads: Vec<Reads>,
+    counters: Counters,
+    controller: Controller,
+    pauses: Pauses,
+    paused: bool,
+    /// Why and since when the job is held.
+    hold: Option<(Cause, Duration)>,
+    watched: Watched,
+    writeback: Option<&'k Writeback>,
+    issued: Option<Issued>,
+    last: Duration,
+    slow: Duration,
+    visitors: Vec<OwnedFd>,
+}
+
+impl Keeper<'_> {
+    fn now(&self) -> Duration {
+        self.clock.monotonic().saturating_sub(self.start)
+    }
+
+    /// Keeps until the command has ended or the supervisor is gone. The command ends with its supervisor: the kernel kills it, see `sys::sched::Orphaned`.
+    fn run(&mut self, door: Option<BorrowedFd<'_>>) {
+        loop {
+            let ready = self.wait(door);
+            match hear::<Told>(self.channel) {
+                Ok(Some(Told::Started(process))) => self.process = process,
+                Ok(Some(Told::Wake)) => {
+                    self.release();
+                    self.controller.wake(self.now());
+                }
+                Ok(Some(Told::Ended)) => {
+                    self.release();
+                    self.count();
+                    // It is gone, too: nobody wants to know.
+                    let _ = tell(self.channel, &Heard::Watched(self.watched.clone()));
+                    return;
+                }
+                Ok(None) => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
+                Err(_) => return,
+            }
+            if ready.door
+                && let Some(door) = door
+                && let Ok(visitor) = socket::accept_at(door)
+            {
+                self.visitors.push(visitor);
+            }
+            self.serve();
+            self.sample();
+        }
+    }
+
+    /// Waits for a message, a visitor or the next look at the others.
+    fn wait(&self, door: Option<BorrowedFd<'_>>) -> Ready {
+        let mut polled = vec![PollFd::new(&self.channel, PollFlags::IN)];
+        polled.extend(door.as_ref().map(|door| PollFd::new(door, PollFlags::IN)));
+        polled.extend(self.visitors.iter().map(|visitor| PollFd::new(visitor, PollFlags::IN)));
+        let period = Timespec { tv_sec: 0, tv_nsec: i64::from(PERIOD.subsec_nanos()) };
+        // A signal ends the wait early, which does no harm.
+        let _ = poll(&mut polled, Some(&period));
+        let is_ready = |at: usize| polled.get(at).is_some_and(|one| !one.revents().is_empty());
+        Ready { door: door.is_some() && is_ready(1) }
+    }
+
+    /// Answers visitors, who are gone when they have their answer.
+    fn serve(&mut self) {
+        for visitor in std::mem::take(&mut self.visitors) {
+            match hear::<Asked>(&visitor) {
+                Ok(Some(asked)) => {
+                    self.answer(asked);
+                    let status = self.status();
+                    // He did not wait for it.
+                    let _ = tell(&visitor, &status);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // Somebody who says nothing does not keep others out.
+                    if self.visitors.len() < 16 {
+                        self.visitors.push(visitor);
+                    }
+                }
+                Ok(None) | Err(_) => (),
+            }
+        }
+    }
+
+    fn answer(&mut self, asked: Asked) {
+        match asked {
+            Asked::Status => (),
+            Asked::Pause => {
+                self.paused = true;
+                self.release();
+                self.hold(Cause::Asked);
+            }
+            Asked::Resume => {
+                self.paused = false;
+                self.release();
+            }
+        }
+    }
+
+    fn status(&self) -> Status {
+        let mut watched = self.watched.clone();
+        if let Some((cause, since)) = self.hold {
+            watched.release(cause, self.now().saturating_sub(since));
+            watched.held = true;
+        }
+        Status {
+            command: self.command.clone(),
+            process: self.process,
+            age_ms: self.now().as_secs_f64() * 1e3,
+            paused: self.paused,
+            watched,
+        }
+    }
+
+    /// Looks at the others and does what follows.
+    fn sample(&mut self) {
+        let now = self.now();
+        let elapsed = now.saturating_sub(self.last);
+        if elapsed < PERIOD / 2 {
+            return;
+        }
+        self.last = now;
+        if now.saturating_sub(self.slow) >= SLOW {
+            let before = (self.watched.read_bytes, self.watched.written_bytes);
+            self.count();
+            let lapsed = now.saturating_sub(self.slow).as_secs_f64();
+            self.watched.read_rate = rate(before.0, self.watched.read_bytes, lapsed);
+            self.watched.write_rate = rate(before.1, self.watched.written_bytes, lapsed);
+            self.slow = now;
+            if let Some(others) = &mut self.others {
+                others.refresh();
+            }
+        }
+        let mut stalled = self.others.as_mut().map_or_else(Stalls::default, Others::stalled);
+        if !self.reads.is_empty() {
+            let own = self.counters.update(&self.processes.list()).read_bytes;
+            for reads in &mut self.reads {
+                stalled.io = stalled.io.max(reads.stalled(own, elapsed));
+            }
+        }
+        self.watched.others_waited_ms += stalled.io.as_secs_f64() * 1e3;
+        if self.pauses == Pauses::WhenAsked || self.paused || self.process == 0 {
+            return;
+        }
+        match self.controller.sample(now, stalled) {
+            Decision::Stay => (),
+            Decision::Hold(cause) => self.hold(cause),
+            Decision::Release => self.release(),
+        }
+    }
+
+    fn hold(&mut self, cause: Cause) {
+        if self.hold.is_some() {
+            return;
+        }
+        if let Some(writeback) = self.writeback {
+            writeback.progress().held.store(true, Ordering::Relaxed);
+        }
+        if matches!(self.processes, Processes::Below { .. }) {
+            // Its parent sees these stops and has to know whose they are.
+            let _ = tell(self.channel, &Heard::Holding);
+        }
+        // Without its cgroup there is no job either.
+        let _ = self.processes.hold();
+        self.hold = Some((cause, self.now()));
+        self.watched.hold(cause);
+    }
+
+    fn release(&mut self) {
+        let Some((cause, since)) = self.hold.take() else { return };
+        let _ = self.processes.release();
+        if matches!(self.processes, Processes::Below { .. }) {
+            let _ = tell(self.channel, &Heard::Released);
+        }
+        if let Some(writeback) = self.writeback {
+            writeback.progress().held.store(false, Ordering::Relaxed);
+        }
+        self.watched.release(cause, self.now().saturating_sub(since));
+    }
+
+    /// Brings the counters up to date.
+    fn count(&mut self) {
+        let used = self.counters.update(&self.processes.list());
+        self.watched.read_bytes = used.read_bytes;
+        self.watched.written_bytes = used.written_bytes;
+        self.watched.issued = self.issued.as_mut().map(Issued::written);
+        if let Some(writeback) = self.writeback {
+            let progress = writeback.progress();
+            self.watched.handed_over = progress.handed_over.load(Ordering::Relaxed);
+            self.watched.found = progress.found.load(Ordering::Relaxed);
+            self.watched.started_bytes = progress.bytes.load(Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns by how much a counter has grown in a second.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn rate(before: u64, after: u64, seconds: f64) -> f64 {
+    after.saturating_sub(before) as f64 / seconds.max(1e-3)
+}
+
+struct Ready {
+    door: bool,
+}
+
+/// What the processes of a job have read and written, ended ones included as far as they were seen.
+#[derive(Debug, Default)]
+struct Counters {
+    last: std::collections::HashMap<u32, Used>,
+    ended: Used,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    read_bytes: u64,
+    written_bytes: u64,
+}
+
+impl Counters {
+    fn update(&mut self, processes: &[u32]) -> Used {
+        let gone: Vec<u32> =
+            self.last.keys().filter(|pid| !processes.contains(pid)).copied().collect();
+        for pid in gone {
+            if let Some(used) = self.last.remove(&pid) {
+                self.ended.read_bytes += used.read_bytes;
+                self.ended.written_bytes += used.written_bytes;
+            }
+        }
+        for &pid in processes {
+            if let Ok(io) = sys::usage::Io::of(pid) {
+                let used =
+                    Used { read_bytes: io.storage_read_bytes, written_bytes: io.storage_bytes };
+                self.last.insert(pid, used);
+            }
+        }
+        self.last.values().fold(self.ended, |sum, used| Used {
+            read_bytes: sum.read_bytes + used.read_bytes,
+            written_bytes: sum.written_bytes + used.written_bytes,
+        })
+    }
+}
+
+/// Asks the keeper that listens at `door` and waits for its answer, a second at most.
+///
+/// # Errors
+///
+/// `ConnectionRefused` or `NotFound`: the job has ended; `TimedOut`: its keeper does not answer.
+pub fn ask(door: &Path, asked: Asked) -> io::Result<Status> {
+    let socket = socket::connect_to(door)?;
+    tell(&socket, &asked)?;
+    if !socket::wait_readable(&socket, Some(Duration::from_secs(1)))? {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    hear(&socket)?.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+}
+
+/// Returns the path of the socket at which the keeper of the job under `supervisor` listens, in the runtime directory's folder for jobs.
+#[must_use]
+pub fn door(jobs: &Path, supervisor: u32) -> PathBuf {
+    jobs.join(format!("{supervisor}.sock"))
+}

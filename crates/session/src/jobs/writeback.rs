@@ -1,0 +1,360 @@
+//! Writes what the job has written in the idle class: the kernel's own flusher would do it later in the usual class, in front of everybody's reads.
+//!
+//! Programs with our preload hand over files as they close them, over a mailbox. Files of all others (static programs, those with privileges) are found from outside: open
+//! for writing in `/proc/PID/fd`, or closed in a directory where such a file was seen. Whoever starts write-back gives it its class, so this thread is in the idle class.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use sys::sched::{CpuClass, IoClass, start_writeback};
+
+/// How often open files are looked for from outside.
+const ROUND: Duration = Duration::from_millis(100);
+/// How many files are gathered before their write-back is started: neighbours on the disk go together, and the journal is bothered once.
+const BATCH: usize = 64;
+/// How many directories are watched for files that are closed.
+const DIRECTORIES: usize = 512;
+
+/// What was done, for the report and for whoever waits.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Files that the preload handed over.
+    pub handed_over: AtomicU64,
+    /// Files that were found from outside.
+    pub found: AtomicU64,
+    /// Bytes of both, as far as the files were long when their write-back was started: an estimate, because parts may have been clean.
+    pub bytes: AtomicU64,
+    /// Set while the job is held: nothing is started then.
+    pub held: AtomicBool,
+}
+
+/// The thread that does it. Dropping it starts what is left and ends it.
+#[derive(Debug)]
+pub struct Writeback {
+    stop: Option<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    progress: Arc<Progress>,
+}
+
+impl Writeback {
+    /// Starts the thread: files arrive at `mailbox`, and `list` tells which processes there are.
+    ///
+    /// # Errors
+    ///
+    /// There is no descriptor or thread left.
+    pub fn start(
+        mailbox: OwnedFd,
+        list: impl Fn() -> Vec<u32> + Send + 'static,
+    ) -> io::Result<Writeback> {
+        let (stop, stopped) = sys::socket::pair()?;
+        let progress = Arc::new(Progress::default());
+        let mut outside = Outside::new(Arc::clone(&progress))?;
+        let mut queue = Queue { files: BTreeMap::new(), progress: Arc::clone(&progress) };
+        let thread = thread::Builder::new().name("writeback".to_owned()).spawn(move || {
+            // Refused in some sandboxes: the bytes then go out in the class that the sandbox leaves.
+            let _ = IoClass::Idle.set(0);
+            let _ = CpuClass::Batch.set(0);
+            loop {
+                let ended = wait(&mailbox, &outside, &stopped);
+                drain(&mailbox, &mut queue);
+                outside.closed(&mut queue);
+                outside.scan(&list(), &mut queue);
+                if ended {
+                    queue.start();
+                    return;
+                }
+                if !queue.progress.held.load(Ordering::Relaxed) {
+                    queue.start();
+                }
+            }
+        })?;
+        Ok(Writeback { stop: Some(stop), thread: Some(thread), progress })
+    }
+
+    /// Returns what has been done so far.
+    #[must_use]
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+}
+
+impl Drop for Writeback {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It panicked: its message is on stderr already, and nothing depends on it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits for a file, a closed one, the end of a round or of all. Says whether it is the end.
+fn wait(mailbox: &OwnedFd, outside: &Outside, stopped: &OwnedFd) -> bool {
+    let mut polled = [
+        PollFd::new(mailbox, PollFlags::IN),
+        PollFd::new(&outside.inotify, PollFlags::IN),
+        PollFd::new(stopped, PollFlags::empty()),
+    ];
+    let round = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(ROUND.subsec_nanos()) };
+    // A signal ends a round early, which does no harm.
+    let _ = poll(&mut polled, Some(&round));
+    !polled[2].revents().is_empty()
+}
+
+/// Takes all files that wait in the mailbox.
+fn drain(mailbox: &OwnedFd, queue: &mut Queue) {
+    let mut nothing = [0; 16];
+    loop {
+        match sys::socket::receive(mailbox.as_fd(), &mut nothing) {
+            Ok(received) => {
+                let Some(file) = received.descriptor else { continue };
+                if queue.add(File::from(file)) {
+                    queue.progress.handed_over.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => (),
+            Err(_) => return,
+        }
+        if queue.files.len() >= BATCH && !queue.progress.held.load(Ordering::Relaxed) {
+            queue.start();
+        }
+    }
+}
+
+/// Files whose write-back is to be started, by device and inode: the order in which most file systems lay out files that were made together.
+struct Queue {
+    files: BTreeMap<(u64, u64), File>,
+    progress: Arc<Progress>,
+}
+
+impl Queue {
+    /// Takes a file on, if it is a regular one with something in it. Says so.
+    fn add(&mut self, file: File) -> bool {
+        let Ok(metadata) = file.metadata() else { return false };
+        let fits = metadata.is_file() && metadata.len() > 0;
+        // As many as one may have open: the rest is the flusher's.
+        if fits && self.files.len() < 4 * BATCH {
+            self.files.insert((metadata.dev(), metadata.ino()), file);
+        }
+        fits
+    }
+
+    fn start(&mut self) {
+        while let Some((_, file)) = self.files.pop_first() {
+            let length = file.metadata().map_or(0, |metadata| metadata.len());
+            // On a file system that cannot (FUSE, network) the flusher does it as always.
+            if start_writeback(&file, 0, 0).is_ok() {
+                self.progress.bytes.fetch_add(length, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Files of programs without the preload.
+struct Outside {
+    inotify: OwnedFd,
+    directories: HashMap<i32, PathBuf>,
+    watched: HashSet<PathBuf>,
+    /// Processes that do it themselves, and those that were looked at and do not.
+    preloaded: HashMap<u32, Preload>,
+    progress: Arc<Progress>,
+}
+
+/// Whether a process has our preload.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Preload {
+    Loaded,
+    /// Not when it was looked at this many rounds ago: it may have been before its `exec`.
+    Missing(u8),
+}
+
+impl Outside {
+    fn new(progress: Arc<Progress>) -> io::Result<Outside> {
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        Ok(Outside {
+            inotify,
+            directories: HashMap::new(),
+            watched: HashSet::new(),
+            preloaded: HashMap::new(),
+            progress,
+        })
+    }
+
+    /// Looks for files that `processes` have open for writing.
+    fn scan(&mut self, processes: &[u32], queue: &mut Queue) {
+        self.preloaded.retain(|pid, _| processes.contains(pid));
+        for &pid in processes {
+            if self.does_it_itself(pid) {
+                continue;
+            }
+            for (path, file) in written(pid) {
+                if let Some(directory) = path.parent() {
+                    self.watch(directory);
+                }
+                if queue.add(file) {
+                    self.progress.found.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    fn does_it_itself(&mut self, pid: u32) -> bool {
+        let known = self.preloaded.entry(pid).or_insert(Preload::Missing(0));
+        match *known {
+            Preload::Loaded => return true,
+            // Looked at again from time to time: it may have become another program.
+            Preload::Missing(rounds) if rounds > 1 && rounds % 16 != 0 => {
+                *known = Preload::Missing(rounds.wrapping_add(1).max(2));
+                return false;
+            }
+            Preload::Missing(rounds) => *known = Preload::Missing(rounds.wrapping_add(1)),
+        }
+        let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let name = super::PRELOAD.as_bytes();
+        if maps.windows(name.len()).any(|part| part == name) {
+            *known = Preload::Loaded;
+        }
+        *known == Preload::Loaded
+    }
+
+    fn watch(&mut self, directory: &Path) {
+        if self.watched.len() >= DIRECTORIES || self.watched.contains(directory) {
+            return;
+        }
+        let flags = WatchFlags::CLOSE_WRITE | WatchFlags::ONLYDIR;
+        // Without a watch, files that are closed between two rounds are the flusher's.
+        if let Ok(number) = inotify::add_watch(&self.inotify, directory, flags) {
+            self.directories.insert(number, directory.to_owned());
+        }
+        self.watched.insert(directory.to_owned());
+    }
+
+    /// Takes on files that were closed in watched directories.
+    fn closed(&mut self, queue: &mut Queue) {
+        let mut space = [std::mem::MaybeUninit::uninit(); 8192];
+        let mut reader = inotify::Reader::new(&self.inotify, &mut space);
+        while let Ok(event) = reader.next() {
+            if event.events().contains(ReadFlags::IGNORED) {
+                if let Some(gone) = self.directories.remove(&event.wd()) {
+                    self.watched.remove(&gone);
+                }
+                continue;
+            }
+            let (Some(directory), Some(name)) =
+                (self.directories.get(&event.wd()), event.file_name())
+            else {
+                continue;
+            };
+            use std::os::unix::ffi::OsStrExt;
+            let path = directory.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
+            // Neither a link is followed nor a pipe waited for: somebody may have put one there meanwhile.
+            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags(flags.bits().cast_signed());
+            if let Ok(file) = options.open(path)
+                && queue.add(file)
+            {
+                self.progress.found.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Returns the regular files that process `pid` has open for writing, as far as they may be opened by us.
+fn written(pid: u32) -> Vec<(PathBuf, File)> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let files = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let target = fs::read_link(entry.path()).ok()?;
+        // Pipes and sockets have no path; devices are none of ours.
+        if !target.is_absolute() || target.starts_with("/dev") || target.starts_with("/proc") {
+            return None;
+        }
+        // The link has the owner's write bit if it is open for writing (proc(5)).
+        if fs::symlink_metadata(entry.path()).ok()?.mode() & 0o200 == 0 {
+            return None;
+        }
+        let metadata = fs::metadata(entry.path()).ok()?;
+        if !metadata.is_file() {
+            return None;
+        }
+        Some((target, File::open(entry.path()).ok()?))
+    });
+    files.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn mailbox() -> (String, OwnedFd) {
+        let directory = tempfile::tempdir().unwrap();
+        let name = format!("unjank-test-{}", directory.path().display());
+        let mailbox = sys::socket::mailbox(name.as_bytes()).unwrap();
+        (name, mailbox)
+    }
+
+    #[test]
+    fn files_of_a_program_without_the_preload_are_found_open_and_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut shell = Command::new("sh")
+            .args([
+                "-c",
+                "exec 3>open; echo something >&3; read line; echo more > closed; read line",
+            ])
+            .current_dir(directory.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = shell.id();
+        let writeback = Writeback::start(mailbox().1, move || vec![pid]).unwrap();
+        let found = || writeback.progress().found.load(Ordering::Relaxed);
+        while found() == 0 {
+            thread::yield_now();
+        }
+        let mut stdin = shell.stdin.take().unwrap();
+        stdin.write_all(b"\n").unwrap();
+        let before = found();
+        // The open one is found again in every round; both together only when the closed one was told.
+        while writeback.progress().bytes.load(Ordering::Relaxed) == 0 || found() < before + 2 {
+            thread::yield_now();
+        }
+        drop(stdin);
+        shell.wait().unwrap();
+        assert!(directory.path().join("closed").exists());
+    }
+
+    #[test]
+    fn a_file_that_is_handed_over_is_started_also_at_the_end() {
+        let (name, mailbox) = mailbox();
+        let writeback = Writeback::start(mailbox, Vec::new).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"something").unwrap();
+        let sender = sys::socket::mailbox(format!("{name}-sender").as_bytes()).unwrap();
+        let to = rustix::net::SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        rustix::net::connect(&sender, &to).unwrap();
+        writeback.progress().held.store(true, Ordering::Relaxed);
+        sys::socket::send(&sender, b"f", Some(file.as_fd()), sys::socket::Full::Wait).unwrap();
+        while writeback.progress().handed_over.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(writeback.progress().bytes.load(Ordering::Relaxed), 0, "it is held");
+        let progress = Arc::clone(&writeback.progress);
+        drop(writeback);
+        assert_eq!(progress.bytes.load(Ordering::Relaxed), 9);
+    }
+}

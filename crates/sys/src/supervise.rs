@@ -1,0 +1,135 @@
+//! Standing between a shell and a program: a stop and an end like the program's, and a second process that outlives the first.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::process::Pid;
+
+use crate::signals::Mask;
+
+/// Makes this process the parent of all descendants whose own parent ends, so that none gets out of sight.
+///
+/// # Errors
+///
+/// None is known on kernels since 3.4.
+pub fn adopt_orphans() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Which of the two processes after [`fork`] this is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that called; the new one has this number.
+    Parent(u32),
+    /// The new one.
+    Child,
+}
+
+/// Makes a second process out of this one, which must have one thread only.
+///
+/// # Errors
+///
+/// `EAGAIN`: too many processes; `WouldBlock`: there are more threads, whose locks nobody would ever open in the new process.
+pub fn fork() -> io::Result<Side> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    // SAFETY: this is the only thread, so the new process has a whole copy of all that it needs.
+    match unsafe { libc::fork() } {
+        0 => Ok(Side::Child),
+        pid => match u32::try_from(pid) {
+            Ok(pid) => Ok(Side::Parent(pid)),
+            Err(_) => Err(io::Error::last_os_error()),
+        },
+    }
+}
+
+/// Ends this process at once with `status`: nothing is flushed, no destructor runs.
+///
+/// It is for the second process after [`fork`], whose buffers are copies of the first one's.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: the call takes a number and does not come back.
+    unsafe { libc::_exit(status) }
+}
+
+/// Stops this process by `signal`, as a shell sees a stopped job; returns when it goes on, or at once where nobody would wake it.
+pub fn stop_by(signal: i32) {
+    // SAFETY: the call takes a number only. It takes effect when the mask opens.
+    unsafe { libc::raise(signal) };
+    let before = Mask::open_for(signal);
+    before.set();
+}
+
+/// Makes the three standard streams of this process `/dev/null`: its child alone has them then.
+///
+/// # Errors
+///
+/// `/dev/null` cannot be opened; nothing changes.
+pub fn let_go_of_standard_streams() -> io::Result<()> {
+    let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// Closes every descriptor of this process but `kept` and the three standard ones, which become `/dev/null`, and leaves the terminal and the job of the shell.
+///
+/// It is for the second process after [`fork`]: what the first one was given, pipes above all, is not held open by it.
+///
+/// # Errors
+///
+/// `/dev/null` or `/proc` cannot be opened.
+pub fn detach(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    // It is the leader of no group after fork.
+    let _ = rustix::process::setsid();
+    let_go_of_standard_streams()?;
+    let kept: Vec<i32> = kept.iter().map(AsRawFd::as_raw_fd).collect();
+    let entries = std::fs::read_dir("/proc/self/fd")?;
+    let numbers: Vec<i32> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > 2 && !kept.contains(number))
+        .collect();
+    for number in numbers {
+        // SAFETY: no object of this process owns it: the caller goes on with `kept` alone. The one of the reading above is closed already.
+        unsafe { libc::close(number) };
+    }
+    Ok(())
+}
+
+/// Ends this process by `signal`, without a core file of its own, so that its parent sees what a child's end was.
+///
+/// Returns if the signal does not end processes.
+pub fn die_by(signal: i32) {
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    // Without the limit a second core file would be written: not worth an error.
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+    // SAFETY: the default action needs no handler; an invalid number is refused.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    let _ = Mask::open_for(signal);
+    // SAFETY: the call takes a number only.
+    unsafe { libc::raise(signal) };
+}
+
+/// Sends `signal` to process `pid`.
+///
+/// # Errors
+///
+/// `ESRCH`: it has ended; `EPERM`: it is a stranger's; `EINVAL`: there is no such signal.
+pub fn send(pid: u32, signal: i32) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    // SAFETY: the call takes numbers only.
+    let done = unsafe { libc::kill(pid.as_raw_nonzero().get(), signal) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_threads_does_not_fork() {
+        // The test runner has a thread of its own beside this one.
+        assert_eq!(fork().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+}

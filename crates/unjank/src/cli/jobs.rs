@@ -1,0 +1,162 @@
+//! `unjank jobs`: what runs under `unjank run`, how it goes, and holding it by hand.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use probe::report::figure::{self, Quantity};
+use probe::report::table::{Align, Table};
+use serde::Serialize;
+use session::jobs::keeper::{Asked, Status, ask};
+
+use super::{catalogue, run};
+use crate::error::{Error, Kind, Verdict};
+
+/// List the commands that run under `unjank run`, pause and resume them.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Exits with 0, 1 if no job has the number that was asked for, 2 on an error."
+)]
+pub(crate) struct Jobs {
+    #[command(subcommand)]
+    other: Option<Command>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List them, as without a command
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Hold one until it is resumed
+    Pause {
+        /// The number that `unjank jobs` shows.
+        #[arg(value_name = "JOB")]
+        job: u32,
+    },
+    /// Let one run, to be held as usual while others wait
+    Resume {
+        /// The number that `unjank jobs` shows.
+        #[arg(value_name = "JOB")]
+        job: u32,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Job {
+    job: u32,
+    #[serde(flatten)]
+    status: Status,
+}
+
+impl Jobs {
+    pub(crate) fn run(self) -> Result<Verdict, Error> {
+        match self.other {
+            None => list(self.json),
+            Some(Command::List { json }) => list(json),
+            Some(Command::Pause { job }) => tell(job, Asked::Pause),
+            Some(Command::Resume { job }) => tell(job, Asked::Resume),
+        }
+    }
+}
+
+fn folder() -> Result<PathBuf, Error> {
+    run::jobs_folder().ok_or_else(|| {
+        Error::new(Kind::Config, "look for jobs")
+            .because("there is no runtime directory")
+            .hint("set XDG_RUNTIME_DIR, as your session does, and start the jobs with it")
+    })
+}
+
+fn list(json: bool) -> Result<Verdict, Error> {
+    let mut jobs = found(&folder()?)?;
+    jobs.sort_by(|one, other| other.status.age_ms.total_cmp(&one.status.age_ms));
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &jobs).map_err(io::Error::from)?;
+        writeln!(out)?;
+        return Ok(Verdict::Yes);
+    }
+    if jobs.is_empty() {
+        writeln!(out, "No jobs. Start one with: unjank run -- CMD")?;
+        return Ok(Verdict::Yes);
+    }
+    let columns = [
+        ("job", Align::Text),
+        ("command", Align::Text),
+        ("state", Align::Text),
+        ("since", Align::Point),
+        ("held", Align::Point),
+        ("reads", Align::Point),
+        ("writes", Align::Point),
+        ("read", Align::Point),
+        ("written", Align::Point),
+    ];
+    let mut table = Table::new(&columns);
+    for Job { job, status } in jobs {
+        let watched = &status.watched;
+        let state = match (status.paused, watched.held) {
+            (true, _) => "paused",
+            (false, true) => "held",
+            (false, false) => "runs",
+        };
+        #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+        let size = |bytes: u64| Quantity::Size.show(bytes as f64);
+        let rate = |rate: f64| format!("{}/s", Quantity::Size.show(rate));
+        let time =
+            |ms: f64| figure::duration(std::time::Duration::from_secs_f64(ms.max(0.0) / 1e3));
+        table.row(vec![
+            job.to_string().into(),
+            status.command.join(" ").into(),
+            state.into(),
+            time(status.age_ms).into(),
+            time(watched.held_ms()).into(),
+            rate(watched.read_rate).into(),
+            rate(watched.write_rate).into(),
+            size(watched.read_bytes).into(),
+            size(watched.written_bytes).into(),
+        ]);
+    }
+    catalogue::print_table(&mut out, &table)?;
+    Ok(Verdict::Yes)
+}
+
+/// Asks all keepers of this user; those that have just ended are not there.
+fn found(folder: &std::path::Path) -> Result<Vec<Job>, Error> {
+    let entries = std::fs::read_dir(folder).map_err(|error| {
+        Error::new(Kind::Config, format!("list the jobs in {}", folder.display())).because(error)
+    })?;
+    let doors = entries.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let job = path.file_name()?.to_str()?.strip_suffix(".sock")?.parse::<u32>().ok()?;
+        Some((job, path))
+    });
+    Ok(doors
+        .filter_map(|(job, path)| Some(Job { job, status: ask(&path, Asked::Status).ok()? }))
+        .collect())
+}
+
+fn tell(job: u32, asked: Asked) -> Result<Verdict, Error> {
+    let door = session::jobs::keeper::door(&folder()?, job);
+    match ask(&door, asked) {
+        Ok(_) => Ok(Verdict::Yes),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            let none = Error::new(Kind::User, format!("find job {job}"));
+            none.hint("unjank jobs shows their numbers").report();
+            Ok(Verdict::No)
+        }
+        Err(error) => Err(Error::new(Kind::Busy, format!("ask job {job}")).because(error)),
+    }
+}

@@ -1,0 +1,326 @@
+//! The process between the shell and the command: signals, stops and the end go through it as if it were not there.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Signal;
+use session::clock::{Clock, SystemClock};
+use session::jobs::cgroup::{Cgroup, Freezer};
+use session::jobs::controller::Limits;
+use session::jobs::issued::Issued;
+use session::jobs::keeper::{self, Heard, Options, Pauses, Subject, Told};
+use session::jobs::report::Watched;
+use session::jobs::tree::{Counted, Processes};
+use session::jobs::{Class, MAILBOX};
+use sys::mounts::Mounts;
+use sys::pidfd::{Change, Ended, next_change};
+use sys::sched::{Manners, Orphaned, before_exec};
+use sys::signals::{Caught, Mask, Signals};
+use sys::supervise::{self, Side};
+
+use super::place;
+use super::report::{Report, Where};
+
+/// How long the keeper may take for its last words.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What is done for the command.
+pub(super) struct How {
+    pub(super) class: Class,
+    pub(super) limits: Limits,
+    pub(super) pauses: Pauses,
+    pub(super) preload: Option<PathBuf>,
+    pub(super) report: Where,
+}
+
+/// Runs `command` and ends as it does.
+pub(super) fn run(how: How, command: Vec<OsString>) -> ExitCode {
+    let clock = SystemClock::start();
+    let start = clock.monotonic();
+    let mounts = Mounts::read().unwrap_or_else(|_| Mounts::parse(b""));
+    #[expect(clippy::disallowed_methods, reason = "the environment is read in this crate")]
+    let home = env::var_os("HOME").map(PathBuf::from);
+    let disks = place::disks(&mounts, home.as_deref());
+    let cgroup = place::cgroup(&mounts);
+    let texts: Vec<String> =
+        command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+
+    // Orphans of the command stay below us, so that a hold and its end reach them.
+    let _ = supervise::adopt_orphans();
+    let keeper = Beside::start(&how, &texts, cgroup.as_ref(), &disks, &clock);
+    let (keeper, mailbox) = match keeper {
+        Ok(started) => started,
+        Err(error) => {
+            if let Some(cgroup) = &cgroup {
+                let _ = cgroup.remove();
+            }
+            return failed(&texts[0], &error);
+        }
+    };
+    let mut signals = match Signals::collect(&forwarded()) {
+        Ok(signals) => signals,
+        Err(error) => return failed(&texts[0], &error),
+    };
+    let started = start_command(&how, &command, cgroup.as_ref(), mailbox, signals.before());
+    let process = match started {
+        Ok(process) => process,
+        Err(error) => return failed(&texts[0], &error),
+    };
+    let opened = how.report.open();
+    // A pipe that the command closes is closed, and a terminal that it leaves is free.
+    let _ = supervise::let_go_of_standard_streams();
+    let mut supervisor = Supervisor { process, keeper, cgroup, holding: false, watched: None };
+    let end = supervisor.wait(&mut signals);
+    let watched = supervisor.last_words();
+    signals.before().set();
+    let report = Report {
+        command: texts,
+        class: how.class,
+        end,
+        took: clock.monotonic().saturating_sub(start),
+        used: sys::usage::of_ended_children(),
+        preload: how.preload.is_some(),
+        cgroup: supervisor.cgroup.is_some(),
+        pauses: how.pauses,
+        disks,
+        watched,
+    };
+    opened.write(&report);
+    if let Some(signal) = end.signal() {
+        supervise::die_by(signal);
+    }
+    let status = end.exit_status().unwrap_or_else(|| 128 + end.signal().unwrap_or(0));
+    ExitCode::from(u8::try_from(status & 0xff).unwrap_or(u8::MAX))
+}
+
+/// Says why the command could not be run, and returns what a shell would.
+fn failed(command: &str, error: &io::Error) -> ExitCode {
+    let told = crate::error::Error::new(crate::error::Kind::User, format!("run {command:?}"));
+    // Its own exit code is of our table; a shell's stands for a command that is not there.
+    let _ = write!(
+        io::stderr().lock(),
+        "{}",
+        told.because(io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(2)))
+    );
+    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
+}
+
+/// Returns the signals that are for the command: all that a program can be sent, but those that a fault of our own raises.
+fn forwarded() -> Vec<i32> {
+    const OURS: [Signal; 7] = [
+        Signal::KILL,
+        Signal::STOP,
+        Signal::SEGV,
+        Signal::BUS,
+        Signal::FPE,
+        Signal::ILL,
+        Signal::ABORT,
+    ];
+    let is_ours = |number: i32| OURS.iter().any(|signal| signal.as_raw() == number);
+    // 32 and 33 belong to the C library.
+    (1..=64).filter(|&number| !is_ours(number) && !(32..=33).contains(&number)).collect()
+}
+
+/// Starts the command in its class, its cgroup and with its preload.
+fn start_command(
+    how: &How,
+    words: &[OsString],
+    cgroup: Option<&Cgroup>,
+    mailbox: Option<String>,
+    mask: Mask,
+) -> io::Result<u32> {
+    let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if let (Some(preload), Some(mailbox)) = (&how.preload, mailbox) {
+        #[expect(clippy::disallowed_methods, reason = "the environment is read in this crate")]
+        let before = env::var_os("LD_PRELOAD").filter(|before| !before.is_empty());
+        let mut libraries = preload.clone().into_os_string();
+        if let Some(before) = before {
+            libraries.push(":");
+            libraries.push(before);
+        }
+        command.env("LD_PRELOAD", libraries).env(MAILBOX, mailbox);
+    }
+    let manners = Manners {
+        io: how.class.io(),
+        cpu: how.class.cpu(),
+        cgroup: cgroup.map(Cgroup::entrance).transpose()?,
+        mask: Some(mask),
+        orphaned: Orphaned::Killed,
+    };
+    before_exec(&mut command, manners);
+    Ok(command.spawn()?.id())
+}
+
+/// The keeper, seen from here.
+struct Beside {
+    process: u32,
+    channel: OwnedFd,
+}
+
+impl Beside {
+    /// Starts the keeper. Returns the name of its mailbox, too.
+    fn start(
+        how: &How,
+        command: &[String],
+        cgroup: Option<&Cgroup>,
+        disks: &[session::jobs::report::Disk],
+        clock: &SystemClock,
+    ) -> io::Result<(Beside, Option<String>)> {
+        let supervisor = std::process::id();
+        let (ours, theirs) = sys::socket::pair()?;
+        let name = format!(
+            "unjank-writeback-{supervisor}-{:x}",
+            clock.now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos())
+        );
+        let mailbox = sys::socket::mailbox(name.as_bytes()).ok();
+        let door = place::door();
+        let issued = place::issued(disks);
+        match supervise::fork()? {
+            Side::Parent(process) => {
+                if let Some(issued) = issued {
+                    issued.leave();
+                }
+                let named = mailbox.is_some().then_some(name);
+                Ok((Beside { process, channel: ours }, named))
+            }
+            Side::Child => {
+                drop(ours);
+                let mut kept = vec![theirs.as_fd()];
+                kept.extend(mailbox.as_ref().map(AsFd::as_fd));
+                kept.extend(issued.as_ref().map(Issued::as_fd));
+                kept.extend(door.as_ref().map(|(socket, _)| socket.as_fd()));
+                if supervise::detach(&kept).is_err() {
+                    supervise::exit_now(1);
+                }
+                let options = Options {
+                    command: command.to_vec(),
+                    subject: cgroup.cloned().map_or(Subject::Supervised(supervisor), Subject::Made),
+                    limits: how.limits,
+                    pauses: how.pauses,
+                    disks: disks.iter().map(|disk| disk.name.clone()).collect(),
+                    issued,
+                    mailbox,
+                    door,
+                };
+                keeper::keep(options, &theirs, clock);
+                supervise::exit_now(0);
+            }
+        }
+    }
+}
+
+struct Supervisor {
+    process: u32,
+    keeper: Beside,
+    cgroup: Option<Cgroup>,
+    /// Whether the keeper has stopped the job by signals.
+    holding: bool,
+    watched: Option<Watched>,
+}
+
+impl Supervisor {
+    /// Passes on what happens until the command has ended, and says how.
+    fn wait(&mut self, signals: &mut Signals) -> Ended {
+        // It is gone: the job then runs without holds.
+        let _ = keeper::tell(&self.keeper.channel, &Told::Started(self.process));
+        loop {
+            let mut polled = [
+                PollFd::new(&*signals, PollFlags::IN),
+                PollFd::new(&self.keeper.channel, PollFlags::IN),
+            ];
+            let heard = self.keeper.process != 0;
+            let watched = if heard { &mut polled[..] } else { &mut polled[..1] };
+            // A signal that is not held ends the wait early, which does no harm.
+            let _ = poll(watched, None);
+            self.hear();
+            while let Ok(Some(caught)) = signals.catch() {
+                if caught.signal != Signal::CHILD.as_raw() {
+                    self.forward(caught);
+                }
+            }
+            while let Ok(Some((process, change))) = next_change() {
+                self.hear();
+                if process == self.keeper.process && matches!(change, Change::Ended(_)) {
+                    self.keeper_gone();
+                } else if process == self.process {
+                    match change {
+                        Change::Ended(ended) => return ended,
+                        Change::Stopped(signal) if !self.holding => supervise::stop_by(signal),
+                        Change::Stopped(_) | Change::Continued => (),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes note of what the keeper says.
+    fn hear(&mut self) {
+        while let Ok(Some(heard)) = keeper::hear::<Heard>(&self.keeper.channel) {
+            match heard {
+                Heard::Holding => self.holding = true,
+                Heard::Released => self.holding = false,
+                Heard::Watched(watched) => self.watched = Some(watched),
+            }
+        }
+    }
+
+    /// Gives the command a signal that came to us alone; those of the terminal go to the whole job, the command included.
+    fn forward(&mut self, caught: Caught) {
+        const PRESSING: [Signal; 6] =
+            [Signal::INT, Signal::TERM, Signal::QUIT, Signal::HUP, Signal::TSTP, Signal::CONT];
+        if PRESSING.iter().any(|signal| signal.as_raw() == caught.signal) {
+            // It gets the signal when it runs.
+            let _ = keeper::tell(&self.keeper.channel, &Told::Wake);
+        }
+        if caught.sender.is_some() {
+            // It has ended, or gained privileges: as without us.
+            let _ = supervise::send(self.process, caught.signal);
+        }
+    }
+
+    /// The keeper was killed: nothing stays held.
+    fn keeper_gone(&mut self) {
+        let except = self.keeper.process;
+        self.keeper.process = 0;
+        self.holding = false;
+        place::remove_trace();
+        // The cgroup is gone, or was never frozen.
+        let _ = match &self.cgroup {
+            Some(cgroup) => cgroup.freeze(Freezer::Thawed),
+            None => {
+                Processes::Below { top: std::process::id(), counted: Counted::No, except }.release()
+            }
+        };
+    }
+
+    /// Tells the keeper that the command has ended, and returns what it saw.
+    fn last_words(&mut self) -> Option<Watched> {
+        if self.keeper.process == 0 {
+            if let Some(cgroup) = &self.cgroup {
+                // Processes that were left behind are in it: nobody is here to wait for them.
+                let _ = cgroup.remove();
+            }
+            return None;
+        }
+        keeper::tell(&self.keeper.channel, &Told::Ended).ok()?;
+        while self.watched.is_none() {
+            if !sys::socket::wait_readable(&self.keeper.channel, Some(LAST_WORDS)).ok()? {
+                return None;
+            }
+            match keeper::hear::<Heard>(&self.keeper.channel) {
+                Ok(Some(Heard::Watched(watched))) => self.watched = Some(watched),
+                Ok(Some(_)) => (),
+                Ok(None) | Err(_) => return None,
+            }
+        }
+        self.watched.take()
+    }
+}

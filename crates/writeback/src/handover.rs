@@ -1,0 +1,174 @@
+//! A written file goes to the keeper, in one message that carries its descriptor; nothing stays behind in the program.
+
+use std::ffi::{c_int, c_void};
+use std::mem::{MaybeUninit, size_of, zeroed};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use preload::Errno;
+
+use crate::sandbox;
+
+/// The longest name of a mailbox: what an address holds behind its first NUL.
+const LONGEST: usize = 107;
+
+/// `AF_UNIX`, as wide as an address has it.
+const FAMILY: libc::sa_family_t = 1;
+
+/// The mailbox's name, written once before the program begins.
+static NAME: [AtomicU8; LONGEST] = [const { AtomicU8::new(0) }; LONGEST];
+static LENGTH: AtomicUsize = AtomicUsize::new(0);
+
+/// Reads the name of the mailbox.
+pub(crate) fn read() {
+    // SAFETY: the name ends in NUL; before the program begins nobody changes the environment.
+    let value = unsafe { libc::getenv(c"UNJANK_WRITEBACK".as_ptr()) };
+    // SAFETY: it is null or a text of the environment, which nobody changes meanwhile.
+    let name = unsafe { preload::bytes(value) };
+    if name.len() > LONGEST {
+        return;
+    }
+    for (to, from) in NAME.iter().zip(name) {
+        to.store(*from, Ordering::Relaxed);
+    }
+    LENGTH.store(name.len(), Ordering::Relaxed);
+}
+
+/// Says whether `descriptor` is open for writing.
+pub(crate) fn is_open_for_writing(descriptor: c_int) -> bool {
+    if descriptor < 0 || sandbox::is_closed() {
+        return false;
+    }
+    let _kept = Errno::keep();
+    // SAFETY: the call takes numbers only.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0
+}
+
+/// Says whether the file of `descriptor` is a regular one, open for writing, with something in it.
+pub(crate) fn is_written(descriptor: c_int) -> bool {
+    is_open_for_writing(descriptor) && is_filled(descriptor)
+}
+
+/// Says whether the file of `descriptor` is a regular one with something in it.
+fn is_filled(descriptor: c_int) -> bool {
+    let _kept = Errno::keep();
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the pointer is to memory of ours that is large enough.
+    if unsafe { libc::fstat(descriptor, stat.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: the call succeeded, so it was written.
+    let stat = unsafe { stat.assume_init() };
+    stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_size > 0
+}
+
+/// Has the file of `descriptor` written: by the keeper, or from here where he cannot be reached or is behind.
+pub(crate) fn hand_over(descriptor: c_int) {
+    let _kept = Errno::keep();
+    // A lock that the program holds by this description would last until the keeper is done with it: he gets one of his own.
+    let own = reopen(descriptor);
+    if own >= 0 {
+        let sent = send(own);
+        close(own);
+        if sent {
+            return;
+        }
+    }
+    start(descriptor);
+}
+
+/// Has the file of a descriptor of ours written, and closes it.
+pub(crate) fn hand_over_own(own: c_int) {
+    let _kept = Errno::keep();
+    if is_filled(own) && !send(own) {
+        start(own);
+    }
+    close(own);
+}
+
+/// Starts write-back of a whole file in the class of this thread, and waits for nothing.
+pub(crate) fn start(descriptor: c_int) {
+    let _kept = Errno::keep();
+    let flags = libc::SYNC_FILE_RANGE_WRITE;
+    // SAFETY: the call takes numbers only. The bare one, because `sync_file_range` may be somebody's.
+    unsafe { libc::syscall(libc::SYS_sync_file_range, descriptor, 0_i64, 0_i64, flags) };
+}
+
+/// Opens the file of `descriptor` again, for reading; -1 where that is not allowed.
+pub(crate) fn reopen(descriptor: c_int) -> c_int {
+    let _kept = Errno::keep();
+    let Some(link) = preload::link_of(descriptor) else { return -1 };
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let (at, path) = (libc::AT_FDCWD, link.as_ptr());
+    // SAFETY: the name ends in NUL. The bare call, because `openat` may be somebody's.
+    let opened = unsafe { libc::syscall(libc::SYS_openat, at, path, flags, 0) };
+    c_int::try_from(opened).unwrap_or(-1)
+}
+
+/// Closes a descriptor of ours.
+pub(crate) fn close(descriptor: c_int) {
+    // SAFETY: the descriptor was opened by `reopen` or `send` and is nobody else's; the bare call, because `close` is ours.
+    unsafe { libc::syscall(libc::SYS_close, descriptor) };
+}
+
+/// Sends a descriptor to the mailbox, without waiting. Says whether it is there.
+fn send(descriptor: c_int) -> bool {
+    let length = LENGTH.load(Ordering::Relaxed);
+    if length == 0 {
+        return false;
+    }
+    // SAFETY: zeros are a valid address.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = FAMILY;
+    for (to, from) in address.sun_path.iter_mut().skip(1).zip(&NAME[..length]) {
+        *to = from.load(Ordering::Relaxed).cast_signed();
+    }
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: the call takes numbers only.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+    if socket < 0 {
+        return false;
+    }
+    let sent = send_by(socket, &mut address, length, descriptor);
+    close(socket);
+    sent
+}
+
+/// Room for one message header and a descriptor behind it, aligned as the kernel wants it.
+#[repr(C)]
+struct Control {
+    header: libc::cmsghdr,
+    descriptor: c_int,
+    padding: c_int,
+}
+
+fn send_by(
+    socket: c_int,
+    address: &mut libc::sockaddr_un,
+    length: usize,
+    descriptor: c_int,
+) -> bool {
+    let mut control = Control {
+        header: libc::cmsghdr {
+            cmsg_len: size_of::<libc::cmsghdr>() + size_of::<c_int>(),
+            cmsg_level: libc::SOL_SOCKET,
+            cmsg_type: libc::SCM_RIGHTS,
+        },
+        descriptor,
+        padding: 0,
+    };
+    let mut byte = b'f';
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast::<c_void>(), iov_len: 1 };
+    // SAFETY: zeros are a valid message: nothing at all.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_name = std::ptr::from_mut(address).cast();
+    // The family, the NUL that makes it abstract, and the name.
+    message.msg_namelen = u32::try_from(size_of::<libc::sa_family_t>() + 1 + length).unwrap_or(0);
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>();
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: all pointers of the message are to values of this function, which live until the call has returned.
+    unsafe { libc::sendmsg(socket, &raw const message, flags) == 1 }
+}

@@ -1,0 +1,23 @@
+//! Preloaded by `unjank run`: what a program writes goes to the disk in the program's own I/O class.
+//!
+//! Written pages usually wait for the kernel's flusher, which writes them in the usual class whoever made them. Whoever starts write-back gives it its class, so it is started here:
+//! every few MiB of a big file by the writer itself, and when a file is closed by the keeper of the job, to whom it is handed over (`UNJANK_WRITEBACK` names its mailbox), or by the writer
+//! where there is none. No result, no `errno` and no descriptor of the program is changed; docs/run.md says what is covered.
+#![expect(unsafe_code, reason = "C programs call these functions in place of the C library's")]
+
+mod closing;
+mod handover;
+mod sandbox;
+mod writing;
+
+/// Runs before the program: what needs `getenv` or `dlsym` is done here, where that is allowed.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE: extern "C" fn() = prepare;
+
+extern "C" fn prepare() {
+    handover::read();
+    closing::prepare();
+    writing::prepare();
+    sandbox::prepare();
+}
