@@ -12,6 +12,7 @@ use store::table::gvdb::WriteError;
 use super::Index;
 use super::entries::Entries;
 use super::identity::Identity;
+use super::input::{Input, Part};
 use super::record::Record;
 use super::sources::Sources;
 use super::{app, plugin};
@@ -87,8 +88,7 @@ struct Old<'a> {
 
 impl<'a> Old<'a> {
     fn new(index: &'a Index) -> Old<'a> {
-        let inputs =
-            index.inputs().map(|(path, identity)| (super::path_of(path.to_bytes()), identity));
+        let inputs = index.inputs().map(|input| (input.path(), input.identity));
         let mut old = Old { inputs: inputs.collect(), ..Old::default() };
         for path in old.inputs.keys() {
             if let Some(parent) = path.parent() {
@@ -116,10 +116,10 @@ pub fn build(sources: &Sources, old: Option<&Index>, look: Look) -> Result<Built
     let old = old.map(Old::new).unwrap_or_default();
     let mut gathering = Gathering { old: &old, look, items: Vec::new(), inputs: Vec::new() };
     for root in &sources.plugin_roots {
-        gathering.directory(Kind::Plugin, root, Path::new(""), 0, DEPTH);
+        gathering.root(Kind::Plugin, root, 0);
     }
     for (place, level) in sources.places.application_directories().zip(0_u32..) {
-        gathering.directory(Kind::App, &place.path, Path::new(""), level, DEPTH);
+        gathering.root(Kind::App, &place.path, level);
     }
     let Gathering { mut items, mut inputs, .. } = gathering;
     let languages = Languages::of_locale(&sources.locale);
@@ -143,7 +143,7 @@ pub fn build(sources: &Sources, old: Option<&Index>, look: Look) -> Result<Built
     entries.add_types(&types, &associations);
     for directory in &sources.gio_dirs {
         let cache = directory.join("giomodule.cache");
-        inputs.push((cache.clone(), Identity::of(&cache)));
+        inputs.push(Input::new(Part::Gio, cache.clone(), Identity::of(&cache)));
         match read_bounded(&cache) {
             Ok(bytes) => entries.add_gio(directory, &bytes.unwrap_or_default()),
             Err(reason) => faults.push((cache, reason)),
@@ -153,15 +153,40 @@ pub fn build(sources: &Sources, old: Option<&Index>, look: Look) -> Result<Built
         .places
         .data()
         .flat_map(|dir| ["aliases", "subclasses"].map(|name| dir.join("mime").join(name)));
-    let files = associations.looked_for().iter().cloned().chain(relations);
-    inputs.extend(files.map(|path| {
-        let identity = Identity::of(&path);
-        (path, identity)
-    }));
+    relations.for_each(|path| look_for(&mut inputs, Part::Types, path));
+    let lists = associations.looked_for().iter().cloned();
+    lists.for_each(|path| look_for(&mut inputs, Part::Openers, path));
     faults.extend(associations.unusable().iter().cloned());
     entries.add_lists(&inputs, associations.files(), &faults);
     let image = entries.write()?;
     Ok(Built { image, plugins, applications, opened, faults })
+}
+
+/// Adds a file that was looked for, so that its change is noticed, or its coming.
+fn look_for(inputs: &mut Vec<Input>, part: Part, path: PathBuf) {
+    let identity = Identity::of(&path);
+    // A link that leads nowhere may lead somewhere later, without a change of its directory.
+    let is_missing = |path: &Path| {
+        let found = std::fs::symlink_metadata(path);
+        found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    };
+    let directory = path.parent().filter(|_| !identity.is_there() && is_missing(&path));
+    // What is not there cannot come without its directory: that is one look for all of its files.
+    if let Some(directory) = directory {
+        let known = |input: &Input| input.path == directory && covers(input.part, part);
+        if inputs.iter().any(known) {
+            return;
+        }
+        if is_missing(directory) {
+            return inputs.push(Input::new(part, directory.to_owned(), Identity::ABSENT));
+        }
+    }
+    inputs.push(Input::new(part, path, identity));
+}
+
+/// Says whether everybody who looks at `part` looks at this directory too.
+fn covers(directory: Part, part: Part) -> bool {
+    directory == part || (part == Part::Openers && directory == Part::Applications)
 }
 
 /// A walk through the directories.
@@ -169,16 +194,24 @@ struct Gathering<'a> {
     old: &'a Old<'a>,
     look: Look,
     items: Vec<Item<'a>>,
-    inputs: Vec<(PathBuf, Identity)>,
+    inputs: Vec<Input>,
 }
 
 impl Gathering<'_> {
+    fn root(&mut self, kind: Kind, root: &Path, level: u32) {
+        let at = self.inputs.len();
+        self.directory(kind, root, Path::new(""), level, DEPTH);
+        let below = self.inputs.len() - at - 1;
+        self.inputs[at].below = u32::try_from(below).unwrap_or(u32::MAX);
+    }
+
     fn directory(&mut self, kind: Kind, root: &Path, below: &Path, level: u32, depth: usize) {
         let Some(depth) = depth.checked_sub(1) else { return };
         let path = if below.as_os_str().is_empty() { root.to_owned() } else { root.join(below) };
         // Looked at before it is read: what changes in between makes the index stale, not wrong.
         let identity = Identity::of(&path);
-        self.inputs.push((path.clone(), identity));
+        let part = if kind == Kind::Plugin { Part::Plugins } else { Part::Applications };
+        self.inputs.push(Input::new(part, path.clone(), identity));
         if !identity.is_there() {
             return;
         }

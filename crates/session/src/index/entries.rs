@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use store::table::gvariant::Variant;
 use store::table::gvdb::{self, Image, WriteError};
 
-use super::identity::Identity;
+use super::input::Input;
 use super::layout::{self, AppKey, PluginKey, name};
 use super::plugin;
 use super::record::Record;
@@ -128,17 +128,12 @@ impl Entries {
     /// Adds what the index is made of, and what of it could not be used.
     pub(super) fn add_lists(
         &mut self,
-        inputs: &[(PathBuf, Identity)],
+        inputs: &[Input],
         files: &[PathBuf],
         faults: &[(PathBuf, String)],
     ) {
         let mut bytes = Vec::new();
-        for (path, identity) in inputs {
-            bytes.extend(identity.to_bytes());
-            // With its zero, as a system call wants it; no path from a directory has one inside.
-            let path = path.as_os_str().as_bytes();
-            put(&mut bytes, &[path, b"\0"].concat());
-        }
+        inputs.iter().for_each(|input| input.write(&mut bytes));
         self.values.insert(layout::INPUTS.to_owned(), bytes);
         let mut bytes = Vec::new();
         files.iter().for_each(|path| put(&mut bytes, path.as_os_str().as_bytes()));
@@ -149,6 +144,8 @@ impl Entries {
             put(&mut bytes, reason.as_bytes());
         }
         self.values.insert(layout::FAULTS.to_owned(), bytes);
+        let boot = super::boot_id().map(Vec::from).unwrap_or_default();
+        self.values.insert(layout::BOOT.to_owned(), boot);
         self.values.insert(layout::VERSION_AT.to_owned(), layout::VERSION.to_le_bytes().to_vec());
     }
 

@@ -1,6 +1,5 @@
 //! Whether a file or a directory is the one that was looked at: not "newer than", so that rollbacks, Nix and OSTree (times 0 and 1) and files put in place of others are noticed.
 
-use std::ffi::CStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -36,10 +35,8 @@ impl Identity {
         ])
     }
 
-    /// Looks at a path, links followed, given as the system call wants it.
-    #[must_use]
-    pub fn of_c_str(path: &CStr) -> Identity {
-        let Ok(found) = rustix::fs::stat(path) else { return Identity::ABSENT };
+    /// Takes what the system call said.
+    pub(super) fn of_stat(found: &rustix::fs::Stat) -> Identity {
         let ns = |seconds: i64, ns: u64| {
             seconds.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(ns)
         };

@@ -1,11 +1,13 @@
 //! The names under which an index keeps what; docs/index.md describes each.
 
 /// The version of the layout: an index of another one is not read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The version, a number.
 pub const VERSION_AT: &str = "/version";
-/// What the index was made of: of each path its identity, and the path with a zero.
+/// The identifier of the boot in which it was made.
+pub const BOOT: &str = "/boot";
+/// What the index was made of: of each path what was read from it, how many after it are below it, its identity, and the path with a zero.
 pub const INPUTS: &str = "/input";
 /// The files with associations, as claims number them.
 pub const FILES: &str = "/files";

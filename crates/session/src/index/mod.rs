@@ -7,6 +7,7 @@ pub mod build;
 pub mod constraint;
 mod entries;
 pub mod identity;
+pub mod input;
 pub mod layout;
 pub mod opener;
 pub mod plugin;
@@ -14,7 +15,7 @@ pub mod record;
 pub mod refresh;
 pub mod sources;
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +24,7 @@ use std::path::Path;
 use store::table::gvdb::{Layout, Stamp, Table, stamp};
 use sys::map::Map;
 
-use self::identity::Identity;
+use self::input::{Inputs, Known, Part};
 use self::layout::{AppKey, PluginKey};
 use self::record::Record;
 use crate::apps::associations::{Claim, Reason};
@@ -115,24 +116,23 @@ impl Index {
         self.bytes.slice().len()
     }
 
-    /// Returns what the index was made of, with what each was then.
-    pub fn inputs(&self) -> impl Iterator<Item = (&CStr, Identity)> {
-        let mut rest = self.value(layout::INPUTS).unwrap_or_default();
-        std::iter::from_fn(move || {
-            let (identity, after) = rest.split_first_chunk()?;
-            rest = after;
-            let path = CStr::from_bytes_with_nul(take(&mut rest)?).ok()?;
-            Some((path, Identity::from_bytes(identity)))
-        })
+    /// Says whether it was made since the machine was started: then no power cut came between, and what is read is what was written.
+    #[must_use]
+    pub fn is_of_this_boot(&self) -> bool {
+        boot_id().is_some_and(|id| self.value(layout::BOOT) == Some(&id))
     }
 
-    /// Returns the first input that is no longer what it was: none means that the index is current, but for files that were overwritten in place.
+    /// Returns what the index was made of, with what each was then.
+    pub fn inputs(&self) -> impl Iterator<Item = Known<'_>> {
+        Inputs(self.value(layout::INPUTS).unwrap_or_default())
+    }
+
+    /// Returns the first file or directory of these parts that is no longer what it was: none means that they are current, but for files that were overwritten in place.
     ///
     /// One system call for each directory and each file with associations.
     #[must_use]
-    pub fn stale(&self) -> Option<&Path> {
-        let changed = |(path, identity): &(&CStr, Identity)| Identity::of_c_str(path) != *identity;
-        self.inputs().find(changed).map(|(path, _)| path_of(path.to_bytes()))
+    pub fn stale(&self, parts: &[Part]) -> Option<&Path> {
+        input::changed(Inputs(self.value(layout::INPUTS).unwrap_or_default()), parts)
     }
 
     /// Returns the paths that could not be used, with the reason.
@@ -238,6 +238,16 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (value, after) = after.split_at_checked(u32::from_le_bytes(*len) as usize)?;
     *rest = after;
     Some(value)
+}
+
+/// The length of the identifier of a boot: a UUID as text.
+const BOOT_LEN: usize = 36;
+
+/// Returns the identifier that the kernel gave this boot; none without `/proc`.
+fn boot_id() -> Option<[u8; BOOT_LEN]> {
+    let file = File::open("/proc/sys/kernel/random/boot_id").ok()?;
+    let mut id = [0; BOOT_LEN];
+    (rustix::io::read(file, &mut id) == Ok(BOOT_LEN)).then_some(id)
 }
 
 fn texts(list: &[u8]) -> impl Iterator<Item = &str> {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::layout::AppKey;
 use super::record::Record;
@@ -15,23 +15,28 @@ use crate::apps::installed::{Start, Usable};
 pub struct Openers<'a> {
     index: &'a Index,
     program_path: &'a [PathBuf],
-    usable: RefCell<HashMap<&'a Path, Usable>>,
+    known: RefCell<HashMap<Box<str>, Known<'a>>>,
+}
+
+/// What is known of an identifier.
+#[derive(Clone, Copy, Debug)]
+struct Known<'a> {
+    /// The desktop file that is used.
+    used: Option<Record<'a>>,
+    /// The directory of the first file of this identifier.
+    level: Option<i64>,
 }
 
 impl<'a> Openers<'a> {
     /// Answers from `index`; programs are looked for in `program_path`.
     #[must_use]
     pub fn new(index: &'a Index, program_path: &'a [PathBuf]) -> Openers<'a> {
-        Openers { index, program_path, usable: RefCell::default() }
+        Openers { index, program_path, known: RefCell::default() }
     }
 
-    /// Says whether the application of a record can be started: looked at once.
+    /// Says whether the application of a record can be started.
     #[must_use]
     pub fn state(&self, record: Record<'a>) -> Usable {
-        let Some(path) = record.path() else { return Usable::NotAnApplication };
-        if let Some(known) = self.usable.borrow().get(path) {
-            return *known;
-        }
         let start = Start {
             kind: record.text("Type"),
             hidden: record.is_true("Hidden"),
@@ -39,15 +44,26 @@ impl<'a> Openers<'a> {
             try_exec: record.text("TryExec"),
             command: record.text("Exec"),
         };
-        let state = start.usable(self.program_path);
-        self.usable.borrow_mut().insert(path, state);
-        state
+        start.usable(self.program_path)
     }
 
-    /// Returns the desktop file that is used for an identifier: the first that can be started.
+    /// Returns the desktop file that is used for an identifier: the first that can be started. Looked at once.
     #[must_use]
     pub fn app(&self, id: &str) -> Option<Record<'a>> {
-        self.index.apps_by(AppKey::Id, id).find(|record| self.state(*record) == Usable::Yes)
+        self.known(id).used
+    }
+
+    fn known(&self, id: &str) -> Known<'a> {
+        if let Some(known) = self.known.borrow().get(id) {
+            return *known;
+        }
+        let all = || self.index.apps_by(AppKey::Id, id);
+        let known = Known {
+            used: all().find(|record| self.state(*record) == Usable::Yes),
+            level: all().filter_map(|record| record.whole(app::LEVEL)).min(),
+        };
+        self.known.borrow_mut().insert(id.into(), known);
+        known
     }
 
     /// Returns every claim on a type and its parents with what became of it.
@@ -91,8 +107,6 @@ impl Apps for Openers<'_> {
     }
 
     fn is_masked(&self, id: &str, level: u32) -> bool {
-        let mut levels =
-            self.index.apps_by(AppKey::Id, id).filter_map(|record| record.whole(app::LEVEL));
-        levels.any(|known| known < i64::from(level))
+        self.known(id).level.is_some_and(|known| known < i64::from(level))
     }
 }

@@ -3,13 +3,14 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use store::disk::Disk;
 use store::publish::{self, PublishError};
 use store::table::gvdb::WriteError;
 
 use super::build::{Look, build};
+use super::input::Part;
 use super::sources::Sources;
 use super::{Index, IndexError};
 
@@ -80,22 +81,20 @@ impl Location {
         self.directory.join(self.sources.file_name())
     }
 
-    /// Opens the index, verified; stale or not.
+    /// Opens the index, stale or not; one that was made before the machine was started is verified.
     ///
     /// # Errors
     ///
     /// There is none, or it is damaged.
     pub fn open(&self) -> Result<Index, IndexError> {
-        whole(&self.path())
+        let index = Index::open(&self.path())?;
+        if index.is_of_this_boot() { Ok(index) } else { whole(index) }
     }
 
-    /// Opens what a new index can begin with: the user's own, else the system's, whose directories are the same.
-    fn base(&self) -> Option<Index> {
-        let system = || {
-            let name = self.sources.of_system().file_name();
-            whole(&self.system.as_ref()?.join(name)).ok()
-        };
-        self.open().ok().or_else(system)
+    /// Opens the index that came with the system, whose directories are the same.
+    fn system(&self) -> Option<Index> {
+        let name = self.sources.of_system().file_name();
+        Index::open(&self.system.as_ref()?.join(name)).and_then(whole).ok()
     }
 
     /// Makes the index current and returns it.
@@ -108,13 +107,16 @@ impl Location {
     pub fn refresh(&self, disk: &dyn Disk, look: Look) -> Result<(Index, Done), RefreshError> {
         let path = self.path();
         let _lock = self.lock()?;
-        let base = self.base();
-        if look == Look::Directories
-            && let Ok(index) = self.open()
-            && index.stale().is_none()
-        {
+        let mut own = Index::open(&path).and_then(whole).ok();
+        let current = own.take_if(|index| {
+            look == Look::Directories
+                && index.is_of_this_boot()
+                && index.stale(&Part::ALL).is_none()
+        });
+        if let Some(index) = current {
             return Ok((index, Done::Current));
         }
+        let base = own.or_else(|| self.system());
         let built = build(&self.sources, base.as_ref(), look)?;
         // Nobody waits for the disk: a file that a power cut took is noticed by its checksum and made again.
         publish::publish_volatile(disk, &path, &built.image)?;
@@ -142,7 +144,7 @@ impl Location {
     }
 }
 
-fn whole(path: &Path) -> Result<Index, IndexError> {
-    let index = Index::open(path)?;
+/// Verifies an index: one pass over it.
+fn whole(index: Index) -> Result<Index, IndexError> {
     if index.is_whole() { Ok(index) } else { Err(IndexError::NotAnIndex) }
 }

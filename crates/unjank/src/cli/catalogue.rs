@@ -11,6 +11,7 @@ use session::apps::place::Places;
 use session::index::Index;
 use session::index::build::Look;
 use session::index::constraint::{Constraint, Fields};
+use session::index::input::Part;
 use session::index::record::{Record, Value};
 use session::index::refresh::Location;
 use session::index::sources::Sources;
@@ -133,10 +134,11 @@ impl Question {
         location(self.locale.as_deref())
     }
 
-    /// Opens the index, current unless the user wants it as it is.
-    pub(super) fn index(&self, location: &Location) -> Result<Index, Error> {
+    /// Opens the index, these parts of it current unless the user wants it as it is.
+    pub(super) fn index(&self, location: &Location, parts: &[Part]) -> Result<Index, Error> {
+        let is_fine = |index: &Index| index.is_of_this_boot() && index.stale(parts).is_none();
         match location.open() {
-            Ok(index) if self.stale == Stale::Use || index.stale().is_none() => Ok(index),
+            Ok(index) if self.stale == Stale::Use || is_fine(&index) => Ok(index),
             _ => refresh(location, Look::Directories).map(|(index, _)| index),
         }
     }

@@ -10,6 +10,7 @@ use session::apps::choose;
 use session::apps::installed::Usable;
 use session::apps::place::Places;
 use session::index::Index;
+use session::index::input::Part;
 use session::index::layout::AppKey;
 use session::index::opener::Openers;
 use session::index::record::Record;
@@ -129,7 +130,7 @@ impl Command {
     fn run(&self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let question = self.question();
         let location = question.location()?;
-        let index = question.index(&location)?;
+        let index = question.index(&location, &Part::OF_OPENERS)?;
         let openers = Openers::new(&index, &location.sources().places.path);
         match self {
             Command::List { all: true, selection, .. } => {

@@ -13,6 +13,7 @@ use probe::report::provenance::Provenance;
 use session::clock::{Clock, SystemClock};
 use session::index::Index;
 use session::index::build::Look;
+use session::index::input::Part;
 use session::index::layout::{AppKey, PluginKey};
 use session::index::opener::Openers;
 use sys::mounts::Mounts;
@@ -165,7 +166,12 @@ impl Client {
                 let index = location
                     .open()
                     .map_err(|error| Error::new(Kind::Config, "open the index").because(error))?;
-                if let Some(path) = index.stale() {
+                let parts = match self.what {
+                    Question::App => &[Part::Applications][..],
+                    Question::Mime => &Part::OF_OPENERS,
+                    _ => &[Part::Plugins],
+                };
+                if let Some(path) = index.stale(parts) {
                     return Err(Error::new(Kind::Config, "ask the index")
                         .because(io::Error::other(format!("{} changed", path.display()))));
                 }

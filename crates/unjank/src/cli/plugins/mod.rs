@@ -9,6 +9,7 @@ use probe::report::table::{Align, Table};
 use serde_json::{Value as Json, json};
 use session::index::Index;
 use session::index::build::Look;
+use session::index::input::Part;
 use session::index::layout::PluginKey;
 use session::index::record::Record;
 use session::index::refresh::{Done, Location};
@@ -131,11 +132,11 @@ impl Plugins {
         let mut out = BufWriter::new(io::stdout().lock());
         let verdict = match self.command {
             Command::List { selection, question } => {
-                let index = question.index(&question.location()?)?;
+                let index = question.index(&question.location()?, &Part::OF_PLUGINS)?;
                 print(&mut out, &selection, index.plugins().collect())
             }
             Command::Find { by, selection, question } => {
-                let index = question.index(&question.location()?)?;
+                let index = question.index(&question.location()?, &Part::OF_PLUGINS)?;
                 print(&mut out, &selection, by.find(&index))
             }
             Command::Show { plugin, question } => show(&mut out, &question, &plugin),
@@ -189,7 +190,7 @@ fn show(out: &mut dyn Write, question: &Question, plugin: &str) -> Result<Verdic
     let path = if plugin.contains('/') {
         PathBuf::from(plugin)
     } else {
-        let index = question.index(&question.location()?)?;
+        let index = question.index(&question.location()?, &Part::OF_PLUGINS)?;
         let record = index.plugin(plugin).and_then(|record| Some(record.path()?.to_owned()));
         record.ok_or_else(|| {
             Error::new(Kind::User, format!("show the plugin {plugin}"))
@@ -221,7 +222,7 @@ fn check_index(out: &mut dyn Write, location: &Location) -> Result<Verdict, Erro
             writeln!(out, "{}: {error}", path.display())?;
             Verdict::No
         }
-        Ok(index) => match index.stale() {
+        Ok(index) => match index.stale(&Part::ALL) {
             Some(changed) => {
                 writeln!(
                     out,
