@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::entries;
-use super::place::{Holds, Places};
+use super::place::{Directory, Holds, Places};
 use crate::mime_types::MimeTypes;
 
 /// Why an application counts for a type.
@@ -56,7 +56,6 @@ struct Kept {
 pub struct Associations {
     by_type: HashMap<String, Vec<Kept>>,
     files: Vec<PathBuf>,
-    looked_for: Vec<PathBuf>,
     /// Files that are there and could not be used, with the reason.
     unusable: Vec<(PathBuf, String)>,
 }
@@ -171,17 +170,9 @@ impl Associations {
         for (directory, place) in places.directories().iter().enumerate() {
             let is_for_apps = place.holds == Holds::Applications;
             let level = is_for_apps.then(|| level.next()).flatten();
-            let mut reader = Reading { all: &mut all, types, path: &place.path, directory, level };
-            for desktop in &places.desktops {
-                // A name from the environment must stay in the directory.
-                if !desktop.contains('/') {
-                    reader.file(&format!("{desktop}-mimeapps.list"), &[DEFAULTS]);
-                }
-            }
-            reader.file("mimeapps.list", &[ADDED, REMOVED, DEFAULTS]);
-            if is_for_apps {
-                reader.file("defaults.list", &[DEFAULTS]);
-                reader.file("mimeinfo.cache", &[DECLARED]);
+            let mut reader = Reading { all: &mut all, types, directory, level };
+            for (name, groups) in names(place, &places.desktops) {
+                reader.file(place.path.join(name), groups);
             }
         }
         for claims in all.by_type.values_mut() {
@@ -195,12 +186,6 @@ impl Associations {
     #[must_use]
     pub fn files(&self) -> &[PathBuf] {
         &self.files
-    }
-
-    /// Returns the files that would be read if they were there, those that are included.
-    #[must_use]
-    pub fn looked_for(&self) -> &[PathBuf] {
-        &self.looked_for
     }
 
     /// Returns the files that are there and could not be used, with the reason.
@@ -229,19 +214,43 @@ impl Associations {
     }
 }
 
+/// Returns the files that are read where they are there.
+#[must_use]
+pub fn looked_for(places: &Places) -> Vec<PathBuf> {
+    let directories = places.directories();
+    let all = directories.iter().flat_map(|place| {
+        names(place, &places.desktops).into_iter().map(|(name, _)| place.path.join(name))
+    });
+    all.collect()
+}
+
+/// A file in a directory, and what its groups mean.
+type Named = (String, &'static [(&'static str, Reason)]);
+
+/// Returns the files of a directory, the one that counts most first.
+fn names(place: &Directory, desktops: &[String]) -> Vec<Named> {
+    // A name from the environment must stay in the directory.
+    let desktops = desktops.iter().filter(|desktop| !desktop.contains('/'));
+    let mut names: Vec<Named> =
+        desktops.map(|desktop| (format!("{desktop}-mimeapps.list"), &[DEFAULTS][..])).collect();
+    names.push(("mimeapps.list".to_owned(), &[ADDED, REMOVED, DEFAULTS]));
+    if place.holds == Holds::Applications {
+        names.push(("defaults.list".to_owned(), &[DEFAULTS]));
+        names.push(("mimeinfo.cache".to_owned(), &[DECLARED]));
+    }
+    names
+}
+
 /// The reading of one directory.
 struct Reading<'a> {
     all: &'a mut Associations,
     types: &'a MimeTypes,
-    path: &'a Path,
     directory: usize,
     level: Option<u32>,
 }
 
 impl Reading<'_> {
-    fn file(&mut self, name: &str, groups: &[(&str, Reason)]) {
-        let path = self.path.join(name);
-        self.all.looked_for.push(path.clone());
+    fn file(&mut self, path: PathBuf, groups: &[(&str, Reason)]) {
         let bytes = match read_bounded(&path) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return,
@@ -289,7 +298,6 @@ const DECLARED: (&str, Reason) = ("MIME Cache", Reason::Declared);
 
 /// Reads a file; none if it is not there, a reason if it cannot be used.
 pub(crate) fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;
     // A pipe of that name must not make us wait.
     let options = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -308,11 +316,17 @@ pub(crate) fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, String> {
     if !file.metadata().is_ok_and(|found| found.is_file()) {
         return Err("not a regular file".to_owned());
     }
+    read_whole(file).map(Some)
+}
+
+/// Reads a regular file, unless it is too large.
+pub(crate) fn read_whole(file: std::fs::File) -> Result<Vec<u8>, String> {
+    use std::io::Read;
     let mut bytes = Vec::new();
     let read = file.take(entries::FILE_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|error| error.to_string())?;
     if bytes.len() as u64 > entries::FILE_MAX {
         return Err(format!("larger than {} MiB", entries::FILE_MAX >> 20));
     }
-    Ok(Some(bytes))
+    Ok(bytes)
 }

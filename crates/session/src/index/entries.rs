@@ -1,5 +1,6 @@
-//! What goes into an index's file: values by name, and lists of numbers by which records are found.
+//! What goes into an index's file: records, and lists by which they are found.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -7,108 +8,124 @@ use std::path::{Path, PathBuf};
 use store::table::gvariant::Variant;
 use store::table::gvdb::{self, Image, WriteError};
 
+use super::array::{self, ArrayBuilder, put};
 use super::input::Input;
-use super::layout::{self, AppKey, PluginKey, name};
-use super::plugin;
+use super::layout::{self, AppKey, PluginKey};
 use super::record::Record;
+use super::{Index, app, plugin};
 use crate::apps::associations::{Associations, Claim, Reason};
 use crate::mime_types::MimeTypes;
 
+/// Texts with the numbers of the records that they lead to.
+type Pairs<'a> = Vec<(Cow<'a, str>, u32)>;
+
 /// Values by name. Those of records are borrowed: they are copied once, into the file.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
-    values: BTreeMap<String, Vec<u8>>,
-    plugins: u32,
-    apps: u32,
+pub(super) struct Entries<'a> {
+    plugins: Vec<&'a [u8]>,
+    apps: Vec<&'a [u8]>,
+    by_plugin: [Pairs<'a>; PluginKey::ALL.len()],
+    by_app: [Pairs<'a>; AppKey::ALL.len()],
+    gio: BTreeMap<String, Vec<u8>>,
+    values: BTreeMap<&'static str, Vec<u8>>,
 }
 
-/// Puts a value's length (u32) and its bytes behind others.
-fn put(bytes: &mut Vec<u8>, value: &[u8]) {
-    // Paths and names are never 4 GiB long.
-    bytes.extend(u32::try_from(value.len()).unwrap_or(0).to_le_bytes());
-    bytes.extend(value);
+fn number(count: usize) -> u32 {
+    // There are no more files than `FILES_MAX` of each kind.
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-impl Entries {
-    fn list(&mut self, prefix: &str, value: &str, number: u32) {
-        let Some(name) = name(prefix, value) else { return };
-        let numbers = self.values.entry(name).or_default();
-        let number = number.to_le_bytes();
-        if !numbers.ends_with(&number) {
-            numbers.extend(number);
-        }
-    }
-
+impl<'a> Entries<'a> {
     /// Adds a plugin.
-    pub(super) fn add_plugin(&mut self, bytes: &[u8]) {
-        let number = self.plugins;
-        self.plugins += 1;
-        self.values.insert(format!("{}{number}", layout::PLUGIN), bytes.to_vec());
+    pub(super) fn add_plugin(&mut self, bytes: &'a [u8]) {
+        let number = number(self.plugins.len());
+        self.plugins.push(bytes);
         let record = Record(bytes);
-        let single = [
-            (PluginKey::Id, plugin::ID),
-            (PluginKey::Interface, plugin::INTERFACE),
-            (PluginKey::Namespace, plugin::NAMESPACE),
-        ];
-        for (key, member) in single {
-            self.list(key.prefix(), record.text(member).unwrap_or_default(), number);
-        }
-        let several = [
-            (PluginKey::MimeType, plugin::MIME_TYPES),
-            (PluginKey::ServiceType, plugin::SERVICE_TYPES),
-            (PluginKey::Protocol, plugin::PROTOCOLS),
-            (PluginKey::Key, plugin::KEYS),
-        ];
-        for (key, member) in several {
-            record.list(member).for_each(|value| self.list(key.prefix(), value, number));
+        for (key, pairs) in PluginKey::ALL.into_iter().zip(&mut self.by_plugin) {
+            let mut add = |value: &'a str| pairs.push((value.into(), number));
+            match key {
+                PluginKey::Id => record.text(plugin::ID).into_iter().for_each(&mut add),
+                PluginKey::Interface => {
+                    record.text(plugin::INTERFACE).into_iter().for_each(&mut add);
+                }
+                PluginKey::Namespace => {
+                    record.text(plugin::NAMESPACE).into_iter().for_each(&mut add);
+                }
+                PluginKey::MimeType => record.list(plugin::MIME_TYPES).for_each(&mut add),
+                PluginKey::ServiceType => record.list(plugin::SERVICE_TYPES).for_each(&mut add),
+                PluginKey::Protocol => record.list(plugin::PROTOCOLS).for_each(&mut add),
+                PluginKey::Key => record.list(plugin::KEYS).for_each(&mut add),
+            }
         }
     }
 
     /// Adds an application.
-    pub(super) fn add_app(&mut self, bytes: &[u8], id: &str) {
-        let number = self.apps;
-        self.apps += 1;
-        self.values.insert(format!("{}{number}", layout::APP), bytes.to_vec());
+    pub(super) fn add_app(&mut self, bytes: &'a [u8]) {
+        let number = number(self.apps.len());
+        self.apps.push(bytes);
         let record = Record(bytes);
-        self.list(AppKey::Id.prefix(), id, number);
-        let several = [(AppKey::MimeType, "MimeType"), (AppKey::Category, "Categories")];
-        for (key, member) in several {
-            record.list(member).for_each(|value| self.list(key.prefix(), value, number));
+        let id = record.text(app::ID).unwrap_or_default();
+        for (key, pairs) in AppKey::ALL.into_iter().zip(&mut self.by_app) {
+            let mut add = |value: Cow<'a, str>| pairs.push((value, number));
+            match key {
+                AppKey::Id => add(id.into()),
+                AppKey::MimeType => record.list("MimeType").for_each(|value| add(value.into())),
+                AppKey::Category => record.list("Categories").for_each(|value| add(value.into())),
+                AppKey::Keyword => {
+                    record.list("Keywords").for_each(|word| add(word.to_lowercase().into()));
+                }
+                AppKey::Program => {
+                    record
+                        .text("Exec")
+                        .and_then(program)
+                        .into_iter()
+                        .for_each(|name| add(name.into()));
+                }
+                AppKey::BusName => {
+                    let own = Some(id.trim_end_matches(".desktop"));
+                    let own = own.filter(|_| record.is_true("DBusActivatable"));
+                    let named = record.text("X-DBUS-ServiceName").or(own);
+                    named.into_iter().for_each(|name| add(name.into()));
+                }
+            }
         }
-        for keyword in record.list("Keywords") {
-            self.list(AppKey::Keyword.prefix(), &keyword.to_lowercase(), number);
-        }
-        let words = record.text("Exec").and_then(|command| shell_words::split(command).ok());
-        if let Some(program) = words.as_deref().and_then(<[String]>::first) {
-            let program = Path::new(program).file_name().and_then(|name| name.to_str());
-            self.list(AppKey::Program.prefix(), program.unwrap_or_default(), number);
-        }
-        let named = record.text("X-DBUS-ServiceName");
-        let own = record.is_true("DBusActivatable").then(|| id.trim_end_matches(".desktop"));
-        self.list(AppKey::BusName.prefix(), named.or(own).unwrap_or_default(), number);
     }
 
     /// Returns how many plugins and applications were added.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.plugins as usize, self.apps as usize)
+        (self.plugins.len(), self.apps.len())
     }
 
     /// Adds what is said of MIME types.
     pub(super) fn add_types(&mut self, types: &MimeTypes, associations: &Associations) {
+        let mut open = ArrayBuilder::default();
         for mime_type in associations.types() {
-            if let Some(name) = name(layout::OPEN, mime_type) {
-                let mut bytes = Vec::new();
-                associations.claims(mime_type).for_each(|claim| put_claim(&mut bytes, claim));
-                self.values.insert(name, bytes);
-            }
+            open.push_key(mime_type, |bytes| {
+                associations.claims(mime_type).for_each(|claim| put_claim(bytes, claim));
+            });
         }
+        self.values.insert(layout::OPEN, open.build());
         let children = types.children().map(|(child, _)| child);
-        for mime_type in children.chain(types.aliases().map(|(alias, _)| alias)) {
-            if let Some(name) = name(layout::LINEAGE, mime_type) {
-                let mut bytes = Vec::new();
-                types.lineage(mime_type).iter().for_each(|kind| put(&mut bytes, kind.as_bytes()));
-                self.values.insert(name, bytes);
-            }
+        let mut related: Vec<&str> =
+            children.chain(types.aliases().map(|(alias, _)| alias)).collect();
+        related.sort_unstable();
+        related.dedup();
+        let mut lineage = ArrayBuilder::default();
+        for mime_type in related {
+            lineage.push_key(mime_type, |bytes| {
+                types.lineage(mime_type).iter().for_each(|kind| put(bytes, kind.as_bytes()));
+            });
+        }
+        self.values.insert(layout::LINEAGE, lineage.build());
+        let mut files = Vec::new();
+        associations.files().iter().for_each(|path| put(&mut files, path.as_os_str().as_bytes()));
+        self.values.insert(layout::FILES, files);
+    }
+
+    /// Takes what is said of MIME types from another index.
+    pub(super) fn take_types(&mut self, old: &Index) {
+        for name in [layout::OPEN, layout::LINEAGE, layout::FILES] {
+            self.values.insert(name, old.value(name).unwrap_or_default().to_vec());
         }
     }
 
@@ -117,48 +134,66 @@ impl Entries {
         for line in String::from_utf8_lossy(cache).lines().filter(|line| !line.starts_with('#')) {
             let Some((module, points)) = line.split_once(':') else { continue };
             let path = directory.join(module.trim());
-            for point in points.split(',').map(str::trim) {
-                if let Some(name) = name(layout::GIO, point) {
-                    put(self.values.entry(name).or_default(), path.as_os_str().as_bytes());
-                }
+            for point in points.split(',').map(str::trim).filter(|point| !point.is_empty()) {
+                put(self.gio.entry(point.to_owned()).or_default(), path.as_os_str().as_bytes());
             }
         }
     }
 
-    /// Adds what the index is made of, and what of it could not be used.
+    /// Adds of which sources the index is, what it is made of, and what of it could not be used.
     pub(super) fn add_lists(
         &mut self,
+        sources: String,
         inputs: &[Input],
-        files: &[PathBuf],
         faults: &[(PathBuf, String)],
     ) {
         let mut bytes = Vec::new();
         inputs.iter().for_each(|input| input.write(&mut bytes));
-        self.values.insert(layout::INPUTS.to_owned(), bytes);
-        let mut bytes = Vec::new();
-        files.iter().for_each(|path| put(&mut bytes, path.as_os_str().as_bytes()));
-        self.values.insert(layout::FILES.to_owned(), bytes);
+        self.values.insert(layout::INPUTS, bytes);
         let mut bytes = Vec::new();
         for (path, reason) in faults {
             put(&mut bytes, path.as_os_str().as_bytes());
             put(&mut bytes, reason.as_bytes());
         }
-        self.values.insert(layout::FAULTS.to_owned(), bytes);
+        self.values.insert(layout::FAULTS, bytes);
+        self.values.insert(layout::SOURCES, sources.into_bytes());
         let boot = super::boot_id().map(Vec::from).unwrap_or_default();
-        self.values.insert(layout::BOOT.to_owned(), boot);
-        self.values.insert(layout::VERSION_AT.to_owned(), layout::VERSION.to_le_bytes().to_vec());
+        self.values.insert(layout::BOOT, boot);
+        self.values.insert(layout::VERSION_AT, layout::VERSION.to_le_bytes().to_vec());
     }
 
     /// Returns the bytes of the file.
-    pub(super) fn write(self) -> Result<Vec<u8>, WriteError> {
-        let values: Vec<(String, Variant)> = self
+    pub(super) fn write(mut self) -> Result<Vec<u8>, WriteError> {
+        for (name, records) in [(layout::PLUGINS, &self.plugins), (layout::APPS, &self.apps)] {
+            let mut list = ArrayBuilder::default();
+            records.iter().for_each(|record| list.push(record));
+            self.values.insert(name, list.build());
+        }
+        for (key, pairs) in PluginKey::ALL.into_iter().zip(self.by_plugin) {
+            self.values.insert(key.name(), array::numbers(pairs));
+        }
+        for (key, pairs) in AppKey::ALL.into_iter().zip(self.by_app) {
+            self.values.insert(key.name(), array::numbers(pairs));
+        }
+        let mut gio = ArrayBuilder::default();
+        for (point, modules) in &self.gio {
+            gio.push_key(point, |bytes| bytes.extend(modules));
+        }
+        self.values.insert(layout::GIO, gio.build());
+        let values: Vec<(&str, Variant)> = self
             .values
             .into_iter()
             .map(|(name, bytes)| (name, Variant::from(&bytes[..])))
             .collect();
-        let entries = values.iter().map(|(name, value)| (&**name, value.as_bytes()));
+        let entries = values.iter().map(|(name, value)| (*name, value.as_bytes()));
         gvdb::write(entries, &Image { locks: &[], generation: Some(1) })
     }
+}
+
+/// Returns the name of the program that a command runs.
+fn program(command: &str) -> Option<String> {
+    let words = shell_words::split(command).ok()?;
+    Path::new(words.first()?).file_name()?.to_str().map(str::to_owned)
 }
 
 /// Puts a claim: reason, level, file, line, identifier.

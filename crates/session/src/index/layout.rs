@@ -14,16 +14,18 @@ pub const FILES: &str = "/files";
 /// The paths that could not be used, each with the reason.
 pub const FAULTS: &str = "/faults";
 
-/// What is kept of plugins: a number for each, in the order of precedence.
-pub const PLUGIN: &str = "/plugin/";
+/// The name of the sources that it was made of.
+pub const SOURCES: &str = "/sources";
+/// What is kept of plugins: a list in the order of precedence.
+pub const PLUGINS: &str = "/plugins";
 /// What is kept of applications.
-pub const APP: &str = "/app/";
-/// Claims on MIME types.
-pub const OPEN: &str = "/open/";
-/// A MIME type with what it is a kind of.
-pub const LINEAGE: &str = "/lineage/";
+pub const APPS: &str = "/apps";
+/// Claims on MIME types, by type.
+pub const OPEN: &str = "/open";
+/// What MIME types are a kind of, by type.
+pub const LINEAGE: &str = "/lineage";
 /// GIO modules by extension point.
-pub const GIO: &str = "/gio/";
+pub const GIO: &str = "/gio";
 
 /// By what plugins are found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,17 +47,28 @@ pub enum PluginKey {
 }
 
 impl PluginKey {
-    /// Returns what stands before the value.
+    /// All of them.
+    pub const ALL: [PluginKey; 7] = [
+        PluginKey::Id,
+        PluginKey::Interface,
+        PluginKey::Namespace,
+        PluginKey::MimeType,
+        PluginKey::ServiceType,
+        PluginKey::Protocol,
+        PluginKey::Key,
+    ];
+
+    /// Returns the name of the list in which values lead to plugins.
     #[must_use]
-    pub fn prefix(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
-            PluginKey::Id => "/p/id/",
-            PluginKey::Interface => "/p/interface/",
-            PluginKey::Namespace => "/p/namespace/",
-            PluginKey::MimeType => "/p/mime/",
-            PluginKey::ServiceType => "/p/service/",
-            PluginKey::Protocol => "/p/protocol/",
-            PluginKey::Key => "/p/key/",
+            PluginKey::Id => "/p/id",
+            PluginKey::Interface => "/p/interface",
+            PluginKey::Namespace => "/p/namespace",
+            PluginKey::MimeType => "/p/mime",
+            PluginKey::ServiceType => "/p/service",
+            PluginKey::Protocol => "/p/protocol",
+            PluginKey::Key => "/p/key",
         }
     }
 }
@@ -78,24 +91,26 @@ pub enum AppKey {
 }
 
 impl AppKey {
-    /// Returns what stands before the value.
+    /// All of them.
+    pub const ALL: [AppKey; 6] = [
+        AppKey::Id,
+        AppKey::MimeType,
+        AppKey::Category,
+        AppKey::Keyword,
+        AppKey::Program,
+        AppKey::BusName,
+    ];
+
+    /// Returns the name of the list in which values lead to applications.
     #[must_use]
-    pub fn prefix(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
-            AppKey::Id => "/a/id/",
-            AppKey::MimeType => "/a/mime/",
-            AppKey::Category => "/a/category/",
-            AppKey::Keyword => "/a/keyword/",
-            AppKey::Program => "/a/program/",
-            AppKey::BusName => "/a/bus/",
+            AppKey::Id => "/a/id",
+            AppKey::MimeType => "/a/mime",
+            AppKey::Category => "/a/category",
+            AppKey::Keyword => "/a/keyword",
+            AppKey::Program => "/a/program",
+            AppKey::BusName => "/a/bus",
         }
     }
-}
-
-/// Returns the name under which `value` is kept; none for a value that is no part of a path, which only a search through all records finds.
-#[must_use]
-pub fn name(prefix: &str, value: &str) -> Option<String> {
-    let fits =
-        !value.is_empty() && value.len() < 1024 && !value.starts_with('/') && !value.ends_with('/');
-    (fits && !value.contains("//") && !value.contains('\0')).then(|| format!("{prefix}{value}"))
 }

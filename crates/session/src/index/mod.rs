@@ -3,6 +3,7 @@
 //! A reader maps the current index and answers at once, also when it is stale; making a new one is another process's work.
 
 pub mod app;
+mod array;
 pub mod build;
 pub mod constraint;
 mod entries;
@@ -14,6 +15,7 @@ pub mod plugin;
 pub mod record;
 pub mod refresh;
 pub mod sources;
+mod walk;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -24,9 +26,11 @@ use std::path::Path;
 use store::table::gvdb::{Layout, Stamp, Table, stamp};
 use sys::map::Map;
 
+use self::array::Array;
 use self::input::{Inputs, Known, Part};
 use self::layout::{AppKey, PluginKey};
 use self::record::Record;
+use self::sources::Sources;
 use crate::apps::associations::{Claim, Reason};
 
 /// Why an index cannot be used; it is then made anew.
@@ -96,12 +100,18 @@ impl Index {
         self.table()?.value(name)?.strip_suffix(b"\0ay")
     }
 
-    fn record(&self, prefix: &str, number: u32) -> Option<Record<'_>> {
-        self.value(&format!("{prefix}{number}")).map(Record)
+    fn list(&self, name: &str) -> Array<'_> {
+        Array::of(self.value(name).unwrap_or_default())
     }
 
-    fn all(&self, prefix: &'static str) -> impl Iterator<Item = Record<'_>> {
-        (0..).map_while(move |number| self.record(prefix, number))
+    /// Returns what is kept under `key` in the list of this name; nothing if there is none.
+    fn find(&self, name: &str, key: &str) -> &[u8] {
+        self.list(name).find(key).unwrap_or_default()
+    }
+
+    /// Says whether it was made of these sources.
+    pub(crate) fn is_of(&self, sources: &Sources) -> bool {
+        self.value(layout::SOURCES) == Some(sources.file_name().as_bytes())
     }
 
     /// Says whether every byte is as it was written: one pass over the file.
@@ -145,12 +155,13 @@ impl Index {
 
     /// Returns all plugins, the ones that count most first.
     pub fn plugins(&self) -> impl Iterator<Item = Record<'_>> {
-        self.all(layout::PLUGIN)
+        self.list(layout::PLUGINS).iter().map(Record)
     }
 
     /// Returns the plugins that are kept under `value`, the one that counts most first.
     pub fn plugins_by(&self, key: PluginKey, value: &str) -> impl Iterator<Item = Record<'_>> {
-        self.numbers(key.prefix(), value).filter_map(|number| self.record(layout::PLUGIN, number))
+        let plugins = self.list(layout::PLUGINS);
+        self.numbers(key.name(), value).filter_map(move |number| plugins.get(number).map(Record))
     }
 
     /// Returns the plugin of this identifier; of several the one in the directory that counts most.
@@ -161,26 +172,25 @@ impl Index {
 
     /// Returns all desktop files, those of the directory that counts most first; masked and hidden ones too.
     pub fn apps(&self) -> impl Iterator<Item = Record<'_>> {
-        self.all(layout::APP)
+        self.list(layout::APPS).iter().map(Record)
     }
 
     /// Returns the desktop files that are kept under `value`.
     pub fn apps_by(&self, key: AppKey, value: &str) -> impl Iterator<Item = Record<'_>> {
-        self.numbers(key.prefix(), value).filter_map(|number| self.record(layout::APP, number))
+        let apps = self.list(layout::APPS);
+        self.numbers(key.name(), value).filter_map(move |number| apps.get(number).map(Record))
     }
 
     /// Returns a MIME type and all that it is a kind of, nearest first.
     #[must_use]
     pub fn lineage<'a>(&'a self, mime_type: &'a str) -> Vec<&'a str> {
-        let name = layout::name(layout::LINEAGE, mime_type);
-        let known = name.and_then(|name| self.value(&name));
+        let known = self.list(layout::LINEAGE).find(mime_type);
         known.map_or_else(|| vec![mime_type], |list| texts(list).collect())
     }
 
     /// Returns the claims on one MIME type.
     pub fn claims(&self, mime_type: &str) -> impl Iterator<Item = Claim<'_>> + use<'_> {
-        let name = layout::name(layout::OPEN, mime_type);
-        let mut rest = name.and_then(|name| self.value(&name)).unwrap_or_default();
+        let mut rest = self.find(layout::OPEN, mime_type);
         std::iter::from_fn(move || {
             let (reason, after) = rest.split_first()?;
             rest = after;
@@ -212,14 +222,12 @@ impl Index {
 
     /// Returns the GIO modules that implement an extension point.
     pub fn gio_modules(&self, point: &str) -> impl Iterator<Item = &Path> + use<'_> {
-        let name = layout::name(layout::GIO, point);
-        let mut rest = name.and_then(|name| self.value(&name)).unwrap_or_default();
+        let mut rest = self.find(layout::GIO, point);
         std::iter::from_fn(move || take(&mut rest).map(path_of))
     }
 
-    fn numbers(&self, prefix: &str, value: &str) -> impl Iterator<Item = u32> + use<'_> {
-        let list = layout::name(prefix, value).and_then(|name| self.value(&name));
-        list.unwrap_or_default().as_chunks().0.iter().map(|number| u32::from_le_bytes(*number))
+    fn numbers(&self, name: &str, value: &str) -> impl Iterator<Item = u32> + use<'_> {
+        self.find(name, value).as_chunks().0.iter().map(|number| u32::from_le_bytes(*number))
     }
 }
 

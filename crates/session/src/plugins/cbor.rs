@@ -16,10 +16,29 @@ const DEPTH: usize = 64;
 ///
 /// What is no CBOR, ends early, or is nested too deep. Byte strings have no JSON form and are refused.
 pub fn value<'a>(decoder: &mut Decoder<'a>) -> Result<Value<'a>, Error> {
-    value_at(decoder, DEPTH)
+    value_where(decoder, &|_| true)
 }
 
-fn value_at<'a>(decoder: &mut Decoder<'a>, depth: usize) -> Result<Value<'a>, Error> {
+/// Says of the name of a member whether it is wanted.
+pub type Wanted<'w> = dyn Fn(&str) -> bool + 'w;
+
+/// Decodes one value at the decoder's place, without the members of objects that are not wanted.
+///
+/// # Errors
+///
+/// As [`value`].
+pub fn value_where<'a>(
+    decoder: &mut Decoder<'a>,
+    is_wanted: &Wanted<'_>,
+) -> Result<Value<'a>, Error> {
+    value_at(decoder, is_wanted, DEPTH)
+}
+
+fn value_at<'a>(
+    decoder: &mut Decoder<'a>,
+    is_wanted: &Wanted<'_>,
+    depth: usize,
+) -> Result<Value<'a>, Error> {
     let depth = depth.checked_sub(1).ok_or_else(|| Error::message("nested too deep"))?;
     Ok(match decoder.datatype()? {
         Type::Bool => Value::Bool(decoder.bool()?),
@@ -47,25 +66,30 @@ fn value_at<'a>(decoder: &mut Decoder<'a>, depth: usize) -> Result<Value<'a>, Er
             // Each item takes a byte at least, so that a length which lies ends at the end of the bytes.
             let mut items = Vec::new();
             while more(decoder, count, items.len())? {
-                items.push(value_at(decoder, depth)?);
+                items.push(value_at(decoder, is_wanted, depth)?);
             }
             Value::List(items)
         }
         Type::Map | Type::MapIndef => {
             let count = decoder.map()?;
-            let mut members = Vec::new();
-            while more(decoder, count, members.len())? {
+            let (mut members, mut passed) = (Vec::new(), 0);
+            while more(decoder, count, members.len() + passed)? {
                 let name = match decoder.datatype()? {
                     Type::String | Type::StringIndef => text(decoder)?,
                     _ => Cow::Owned(decoder.int()?.to_string()),
                 };
-                members.push((name, value_at(decoder, depth)?));
+                if is_wanted(&name) {
+                    members.push((name, value_at(decoder, is_wanted, depth)?));
+                } else {
+                    passed += 1;
+                    decoder.skip()?;
+                }
             }
             Value::Object(members)
         }
         Type::Tag => {
             decoder.tag()?;
-            value_at(decoder, depth)?
+            value_at(decoder, is_wanted, depth)?
         }
         other => return Err(Error::type_mismatch(other)),
     })

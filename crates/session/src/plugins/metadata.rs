@@ -6,9 +6,11 @@ use std::fs::File;
 
 use minicbor::decode::Decoder;
 
+use super::cbor::Wanted;
 use super::elf::{self, ElfError, Place, Raw};
 use super::value::Value;
 use super::{cbor, qbjs};
+use crate::languages::Languages;
 
 /// The magic text before the metadata of Qt 5.
 const MAGIC: &[u8] = b"QTMETADATA ";
@@ -80,15 +82,34 @@ pub fn read(file: &File) -> Result<Raw, MetadataError> {
 ///
 /// It is in a form that is not known, or damaged; nothing of it is used.
 pub fn decode(raw: &Raw) -> Result<Metadata<'_>, MetadataError> {
+    decode_where(raw, &|_| true)
+}
+
+/// Decodes metadata without the translations into other languages, which are most of it.
+///
+/// # Errors
+///
+/// As [`decode`].
+pub fn decode_in<'a>(raw: &'a Raw, languages: &Languages) -> Result<Metadata<'a>, MetadataError> {
+    // A translation is called `Name[de]`.
+    let is_wanted = |name: &str| match name.strip_suffix(']').and_then(|name| name.split_once('['))
+    {
+        Some((_, spelling)) => languages.rank(spelling).is_some(),
+        None => true,
+    };
+    decode_where(raw, &is_wanted)
+}
+
+fn decode_where<'a>(raw: &'a Raw, is_wanted: &Wanted<'_>) -> Result<Metadata<'a>, MetadataError> {
     match raw.place {
         // The note has a version of its own before the three bytes that both have.
         Place::Note => match *raw.bytes.as_slice() {
             [1, major, minor, requirements, ref map @ ..] => {
-                from_cbor(Built { major, minor, requirements }, map)
+                from_cbor(Built { major, minor, requirements }, map, is_wanted)
             }
             _ => Err(undecodable("a note of another version")),
         },
-        Place::Section => from_section(&raw.bytes),
+        Place::Section => from_section(&raw.bytes, is_wanted),
     }
 }
 
@@ -96,13 +117,17 @@ fn undecodable(what: &str) -> MetadataError {
     MetadataError::Undecodable(what.to_owned())
 }
 
-fn from_section(bytes: &[u8]) -> Result<Metadata<'_>, MetadataError> {
+fn from_section<'a>(
+    bytes: &'a [u8],
+    is_wanted: &Wanted<'_>,
+) -> Result<Metadata<'a>, MetadataError> {
     let found = bytes.windows(MAGIC.len()).position(|window| window == MAGIC);
     // The form is in the byte after `QTMETADATA `: `!` for CBOR, and `qbjs` follows at once in the older one.
     let after = found.map(|at| &bytes[at + MAGIC.len()..]);
     match after {
         Some([b'!', 0, major, minor, requirements, map @ ..]) => {
-            from_cbor(Built { major: *major, minor: *minor, requirements: *requirements }, map)
+            let built = Built { major: *major, minor: *minor, requirements: *requirements };
+            from_cbor(built, map, is_wanted)
         }
         Some([b'!', ..]) => Err(undecodable("a version that is not known")),
         Some(rest) => {
@@ -118,9 +143,14 @@ fn from_section(bytes: &[u8]) -> Result<Metadata<'_>, MetadataError> {
     }
 }
 
-fn from_cbor(built: Built, map: &[u8]) -> Result<Metadata<'_>, MetadataError> {
+fn from_cbor<'a>(
+    built: Built,
+    map: &'a [u8],
+    is_wanted: &Wanted<'_>,
+) -> Result<Metadata<'a>, MetadataError> {
     let mut decoder = Decoder::new(map);
-    let root = cbor::value(&mut decoder).map_err(|error| undecodable(&error.to_string()))?;
+    let root = cbor::value_where(&mut decoder, is_wanted)
+        .map_err(|error| undecodable(&error.to_string()))?;
     let Value::Object(members) = root else { return Err(undecodable("no map")) };
     let named = members.into_iter().filter_map(|(name, value)| {
         let name = match &*name {

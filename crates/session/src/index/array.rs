@@ -1,0 +1,155 @@
+//! Lists in an index: elements by number, and by key where they are sorted by it.
+//!
+//! A list is the number of its elements (u32), where each ends (u32, counted from the first byte behind these numbers), and the elements.
+//! An element with a key begins with the key's length (u32) and the key. Whatever the bytes are, nothing panics; what cannot be right is not there.
+
+use std::cmp::Ordering;
+
+/// A list, borrowed from the index.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Array<'a> {
+    ends: &'a [[u8; 4]],
+    bytes: &'a [u8],
+}
+
+impl<'a> Array<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Array<'a> {
+        let parts = || {
+            let (count, rest) = bytes.split_first_chunk()?;
+            let len = (u32::from_le_bytes(*count) as usize).checked_mul(4)?;
+            let (ends, bytes) = rest.split_at_checked(len)?;
+            Some(Array { ends: ends.as_chunks().0, bytes })
+        };
+        parts().unwrap_or_default()
+    }
+
+    fn end(self, at: usize) -> Option<usize> {
+        self.ends.get(at).map(|end| u32::from_le_bytes(*end) as usize)
+    }
+
+    fn at(self, at: usize) -> Option<&'a [u8]> {
+        let start = match at.checked_sub(1) {
+            Some(before) => self.end(before)?,
+            None => 0,
+        };
+        self.bytes.get(start..self.end(at)?)
+    }
+
+    /// Returns the element of this number.
+    pub(super) fn get(self, number: u32) -> Option<&'a [u8]> {
+        self.at(number as usize)
+    }
+
+    /// Returns all elements that make sense, in their order.
+    pub(super) fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        (0..self.ends.len()).map_while(move |at| self.at(at))
+    }
+
+    /// Returns what is kept under a key, in a list that is sorted by keys.
+    pub(super) fn find(self, key: &str) -> Option<&'a [u8]> {
+        let (mut from, mut to) = (0, self.ends.len());
+        while from < to {
+            let middle = from.midpoint(to);
+            let mut rest = self.at(middle)?;
+            match super::take(&mut rest)?.cmp(key.as_bytes()) {
+                Ordering::Less => from = middle + 1,
+                Ordering::Equal => return Some(rest),
+                Ordering::Greater => to = middle,
+            }
+        }
+        None
+    }
+}
+
+/// A list in the making.
+#[derive(Debug, Default)]
+pub(super) struct ArrayBuilder {
+    ends: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+impl ArrayBuilder {
+    /// Adds the bytes behind it as one element; more than 4 GiB end the list where it stands.
+    fn close(&mut self) {
+        if let Ok(end) = u32::try_from(self.bytes.len()) {
+            self.ends.extend(end.to_le_bytes());
+        }
+    }
+
+    /// Adds an element.
+    pub(super) fn push(&mut self, element: &[u8]) {
+        self.bytes.extend(element);
+        self.close();
+    }
+
+    /// Adds an element with a key; it must come after all before it.
+    pub(super) fn push_key(&mut self, key: &str, value: impl FnOnce(&mut Vec<u8>)) {
+        put(&mut self.bytes, key.as_bytes());
+        value(&mut self.bytes);
+        self.close();
+    }
+
+    /// Returns the bytes of the list.
+    pub(super) fn build(self) -> Vec<u8> {
+        let count = u32::try_from(self.ends.len() / 4).unwrap_or(0);
+        [&count.to_le_bytes()[..], &self.ends, &self.bytes].concat()
+    }
+}
+
+/// Puts a value's length (u32) and its bytes behind others.
+pub(super) fn put(bytes: &mut Vec<u8>, value: &[u8]) {
+    // Paths and names are never 4 GiB long.
+    bytes.extend(u32::try_from(value.len()).unwrap_or(0).to_le_bytes());
+    bytes.extend(value);
+}
+
+/// Returns a list of numbers by key.
+pub(super) fn numbers<K: AsRef<str> + Ord>(mut pairs: Vec<(K, u32)>) -> Vec<u8> {
+    pairs.sort_unstable();
+    pairs.dedup();
+    let mut list = ArrayBuilder::default();
+    for same in pairs.chunk_by(|one, other| one.0 == other.0) {
+        let Some((key, _)) = same.first() else { continue };
+        list.push_key(key.as_ref(), |bytes| {
+            same.iter().for_each(|(_, number)| bytes.extend(number.to_le_bytes()));
+        });
+    }
+    list.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_by_their_keys() {
+        let bytes = numbers(vec![("b", 7), ("a", 2), ("b", 3), ("", 9), ("a", 2), ("bb", 1)]);
+        let found = |key: &str| {
+            let numbers = Array::of(&bytes).find(key)?.as_chunks().0;
+            Some(numbers.iter().map(|four| u32::from_le_bytes(*four)).collect::<Vec<_>>())
+        };
+        assert_eq!(found("a"), Some(vec![2]));
+        assert_eq!(found("b"), Some(vec![3, 7]));
+        assert_eq!(found("bb"), Some(vec![1]));
+        assert_eq!(found(""), Some(vec![9]));
+        assert_eq!((found("c"), found("aa")), (None, None));
+        assert_eq!(Array::of(&bytes).iter().count(), 4);
+        assert_eq!(Array::of(&[]).find("a"), None);
+    }
+
+    #[test]
+    fn damaged_lists_end_where_they_stop_making_sense() {
+        let whole = numbers(vec![("one", 1), ("two", 2), ("three", 3)]);
+        for at in 0..whole.len() {
+            for flip in [1, 0x80, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flip;
+                for bytes in [&bytes[..], &whole[..at]] {
+                    let list = Array::of(bytes);
+                    assert!(list.iter().count() <= 3);
+                    let _ = (list.find("one"), list.find("two"), list.get(2), list.get(u32::MAX));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! The walk through the directories: what did not change is taken over from the old index, what is new is read, by several threads where that pays.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::{DirEntry, File};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::build::Look;
+use super::identity::Identity;
+use super::input::{Input, Part};
+use super::record::Record;
+use super::sources::Sources;
+use super::{Index, app, plugin};
+use crate::apps::associations::read_whole;
+use crate::apps::desktop::{DesktopFile, id_of};
+use crate::languages::Languages;
+use crate::plugins::elf::ElfError;
+use crate::plugins::metadata::{self, MetadataError};
+
+/// How deep directories are followed.
+const DEPTH: usize = 8;
+
+/// The most files of one kind: somebody's data directory may be anything.
+const FILES_MAX: usize = 50_000;
+
+/// From how many files on a second thread pays.
+const SHARED_FROM: usize = 24;
+
+/// How many threads read at least where many files are new: a disk that is slow to answer answers several at once.
+const READERS: usize = 4;
+
+/// What kind of file a record is made of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Plugin,
+    App,
+}
+
+impl Kind {
+    fn part(self) -> Part {
+        match self {
+            Kind::Plugin => Part::Plugins,
+            Kind::App => Part::Applications,
+        }
+    }
+}
+
+/// A file that belongs in the index.
+#[derive(Debug)]
+pub(super) struct Item<'a> {
+    pub(super) kind: Kind,
+    pub(super) what: What<'a>,
+}
+
+/// What is known of a file.
+#[derive(Debug)]
+pub(super) enum What<'a> {
+    /// The record of the old index.
+    Kept(&'a [u8]),
+    /// It is read.
+    New(New),
+}
+
+/// A file that is read.
+#[derive(Debug)]
+pub(super) struct New {
+    pub(super) path: PathBuf,
+    /// The namespace of a plugin, the identifier of an application.
+    name: String,
+    level: u32,
+    /// Its record, none for a library that is no plugin, or why it cannot be used.
+    pub(super) made: Result<Option<Vec<u8>>, String>,
+}
+
+/// What the walk found.
+#[derive(Debug)]
+pub(super) struct Walked<'a> {
+    pub(super) items: Vec<Item<'a>>,
+    pub(super) inputs: Vec<Input>,
+    /// Files of directories that did not change which could not be used.
+    pub(super) faults: Vec<(&'a Path, &'a str)>,
+    /// How many files were opened.
+    pub(super) opened: usize,
+}
+
+/// Goes through all directories of `sources`.
+pub(super) fn walk<'a>(sources: &Sources, old: Option<&'a Index>, look: Look) -> Walked<'a> {
+    let old = old.map(Old::new).unwrap_or_default();
+    let walked = Walked { items: Vec::new(), inputs: Vec::new(), faults: Vec::new(), opened: 0 };
+    let mut gathering = Gathering { old: &old, look, walked };
+    // A directory that is named twice would be in the index twice.
+    let mut seen = HashSet::new();
+    for root in sources.plugin_roots.iter().filter(|root| seen.insert(root.as_os_str())) {
+        gathering.root(Kind::Plugin, root, 0);
+    }
+    let mut seen = HashSet::new();
+    for (place, level) in sources.places.application_directories().zip(0_u32..) {
+        if seen.insert(place.path.clone()) {
+            gathering.root(Kind::App, &place.path, level);
+        }
+    }
+    let mut walked = gathering.walked;
+    walked.opened = read_new(&mut walked.items, &Languages::of_locale(&sources.locale));
+    walked
+}
+
+/// What the old index knows, by directory.
+#[derive(Default)]
+struct Old<'a>(HashMap<&'a OsStr, Known<'a>>);
+
+/// What the old index knows of a directory.
+#[derive(Default)]
+struct Known<'a> {
+    identity: Option<Identity>,
+    /// Directories below it.
+    below: Vec<&'a Path>,
+    records: Vec<(Kind, Record<'a>)>,
+    faults: Vec<(&'a Path, &'a str)>,
+}
+
+/// Returns the directory of a path.
+fn directory_of(path: &Path) -> &OsStr {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    OsStr::from_bytes(&bytes[..end])
+}
+
+impl<'a> Old<'a> {
+    fn new(index: &'a Index) -> Old<'a> {
+        let mut old = Old::default();
+        for input in index.inputs() {
+            if matches!(input.part, Part::Plugins | Part::Applications) {
+                old.of(directory_of(input.path())).below.push(input.path());
+                old.of(input.path().as_os_str()).identity = Some(input.identity);
+            }
+        }
+        let plugins = index.plugins().map(|record| (Kind::Plugin, record));
+        for (kind, record) in plugins.chain(index.apps().map(|record| (Kind::App, record))) {
+            if let Some(path) = record.path() {
+                old.of(directory_of(path)).records.push((kind, record));
+            }
+        }
+        for (path, reason) in index.faults() {
+            old.of(directory_of(path)).faults.push((path, reason));
+        }
+        old
+    }
+
+    fn of(&mut self, directory: &'a OsStr) -> &mut Known<'a> {
+        self.0.entry(directory).or_default()
+    }
+}
+
+/// A directory that is walked through.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    kind: Kind,
+    root: &'p Path,
+    /// Where it is below the root.
+    below: &'p Path,
+    level: u32,
+}
+
+impl Place<'_> {
+    /// Returns the namespace or the identifier of the file at `relative`, a path below the root; none for a file that does not belong in the index.
+    fn name_of(&self, relative: &Path) -> Option<String> {
+        if self.kind == Kind::App {
+            return id_of(relative);
+        }
+        let name = relative.file_name()?.to_str()?;
+        let is_plugin = name.ends_with(".so") || name.contains(".so.");
+        is_plugin.then(|| self.below.to_string_lossy().into_owned())
+    }
+
+    /// Says whether a record has this name and this place among the directories.
+    fn has(&self, record: Record<'_>, name: &str) -> bool {
+        match self.kind {
+            Kind::Plugin => record.text(plugin::NAMESPACE) == Some(name),
+            Kind::App => {
+                record.text(app::ID) == Some(name)
+                    && record.whole(app::LEVEL) == Some(self.level.into())
+            }
+        }
+    }
+}
+
+/// A walk through the directories.
+struct Gathering<'w, 'a> {
+    old: &'w Old<'a>,
+    look: Look,
+    walked: Walked<'a>,
+}
+
+impl<'w, 'a> Gathering<'w, 'a> {
+    fn root(&mut self, kind: Kind, root: &Path, level: u32) {
+        let at = self.walked.inputs.len();
+        self.directory(Place { kind, root, below: Path::new(""), level }, DEPTH);
+        let below = self.walked.inputs.len() - at - 1;
+        self.walked.inputs[at].below = u32::try_from(below).unwrap_or(u32::MAX);
+    }
+
+    fn directory(&mut self, place: Place<'_>, depth: usize) {
+        let Some(depth) = depth.checked_sub(1) else { return };
+        let path = match place.below.as_os_str().is_empty() {
+            true => place.root.to_owned(),
+            false => place.root.join(place.below),
+        };
+        // Looked at before it is read: what changes in between makes the index stale, not wrong.
+        let identity = Identity::of(&path);
+        self.walked.inputs.push(Input::new(place.kind.part(), path.clone(), identity));
+        if !identity.is_there() {
+            return;
+        }
+        let old = self.old;
+        let known = old.0.get(path.as_os_str());
+        let same = known.filter(|known| {
+            self.look == Look::Directories
+                && known.identity == Some(identity)
+                && self.can_keep(place, known)
+        });
+        match same {
+            Some(known) => {
+                let records = known.records.iter().filter(|(kind, _)| *kind == place.kind);
+                let items = records.map(|(kind, record)| Item {
+                    kind: *kind,
+                    what: What::Kept(record.as_bytes()),
+                });
+                self.walked.items.extend(items);
+                self.walked.faults.extend(&known.faults);
+                for directory in &known.below {
+                    if let Some(name) = directory.file_name() {
+                        let below = place.below.join(name);
+                        self.directory(Place { below: &below, ..place }, depth);
+                    }
+                }
+            }
+            None => self.read(place, &path, known, depth),
+        }
+    }
+
+    /// Reads the names in a directory.
+    fn read(&mut self, place: Place<'_>, path: &Path, known: Option<&'w Known<'a>>, depth: usize) {
+        let entries = match std::fs::read_dir(path) {
+            Ok(entries) => entries,
+            // A link that led to a directory may lead to a file now.
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                let directory = place.below.parent().unwrap_or(place.below);
+                if let Some(name) = (Place { below: directory, ..place }).name_of(place.below) {
+                    self.file(place, path.to_owned(), name, None);
+                }
+                return;
+            }
+            Err(_) => return,
+        };
+        let records = known.into_iter().flat_map(|known| &known.records);
+        let records: HashMap<&OsStr, Record<'a>> = records
+            .filter(|(kind, _)| *kind == place.kind)
+            .filter_map(|(_, record)| Some((record.path()?.as_os_str(), *record)))
+            .collect();
+        let mut names: Vec<_> = entries.flatten().map(|entry| (entry.file_name(), entry)).collect();
+        // The same directory gives the same index, whatever order the file system has.
+        names.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (name, entry) in names {
+            let relative = place.below.join(&name);
+            if is_directory(&entry) {
+                self.directory(Place { below: &relative, ..place }, depth);
+            } else if let Some(name) = place.name_of(&relative) {
+                let path = entry.path();
+                let known = records.get(path.as_os_str()).copied();
+                self.file(place, path, name, known);
+            }
+        }
+    }
+
+    /// Says whether the old records of a directory are what would be made of its files now: the index that we begin with may be one of other directories, in which this one had another place.
+    fn can_keep(&self, place: Place<'_>, known: &Known<'_>) -> bool {
+        let mut records = known.records.iter().filter(|(kind, _)| *kind == place.kind);
+        match place.kind {
+            Kind::Plugin => {
+                let namespace = place.below.to_string_lossy();
+                records.all(|(_, record)| place.has(*record, &namespace))
+            }
+            Kind::App => records.all(|(_, record)| {
+                let name = record.path().and_then(Path::file_name);
+                let id = name.and_then(|name| place.name_of(&place.below.join(name)));
+                id.is_some_and(|id| place.has(*record, &id))
+            }),
+        }
+    }
+
+    fn file(&mut self, place: Place<'_>, path: PathBuf, name: String, known: Option<Record<'a>>) {
+        if self.walked.items.len() >= FILES_MAX {
+            return;
+        }
+        let known = known.filter(|record| {
+            place.has(*record, &name) && record.identity() == Some(Identity::of(&path))
+        });
+        let what = match known {
+            Some(record) => What::Kept(record.as_bytes()),
+            None => What::New(New { path, name, level: place.level, made: Ok(None) }),
+        };
+        self.walked.items.push(Item { kind: place.kind, what });
+    }
+}
+
+/// Says whether an entry of a directory is one itself, or a link to one.
+fn is_directory(entry: &DirEntry) -> bool {
+    match entry.file_type() {
+        Ok(kind) if kind.is_symlink() => {
+            std::fs::metadata(entry.path()).is_ok_and(|found| found.is_dir())
+        }
+        Ok(kind) => kind.is_dir(),
+        Err(_) => false,
+    }
+}
+
+/// Reads the files that are new, on several threads where that pays; returns how many there were.
+fn read_new(items: &mut [Item<'_>], languages: &Languages) -> usize {
+    let new = items.iter_mut().filter_map(|item| match &mut item.what {
+        What::New(new) => Some((item.kind, new)),
+        What::Kept(_) => None,
+    });
+    let mut new: Vec<(Kind, &mut New)> = new.collect();
+    let opened = new.len();
+    if opened < SHARED_FROM {
+        new.iter_mut().for_each(|(kind, new)| new.read(*kind, languages));
+        return opened;
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = processors.clamp(READERS, 8);
+    // Small helpings: files differ much in size, and a cold disk in speed.
+    let next = AtomicUsize::new(0);
+    let slots: Vec<_> = new.into_iter().map(Mutex::new).collect();
+    let work = || {
+        while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Ok(mut slot) = slot.lock() {
+                let (kind, new) = &mut *slot;
+                new.read(*kind, languages);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    opened
+}
+
+impl New {
+    fn read(&mut self, kind: Kind, languages: &Languages) {
+        self.made = self.made(kind, languages);
+    }
+
+    fn made(&self, kind: Kind, languages: &Languages) -> Result<Option<Vec<u8>>, String> {
+        let (file, identity) = open(&self.path)?;
+        match kind {
+            Kind::Plugin => {
+                let raw = match metadata::read(&file) {
+                    Ok(raw) => raw,
+                    Err(MetadataError::Elf(ElfError::NoMetadata)) => return Ok(None),
+                    Err(error) => return Err(error.to_string()),
+                };
+                let metadata = metadata::decode_in(&raw, languages);
+                let metadata = metadata.map_err(|error| error.to_string())?;
+                Ok(Some(plugin::record(&self.path, &self.name, identity, &metadata, languages)))
+            }
+            Kind::App => {
+                let bytes = read_whole(file)?;
+                let file = DesktopFile::parse(&bytes).map_err(|error| error.to_string())?;
+                let record =
+                    app::record(&self.path, &self.name, self.level, identity, &file, languages);
+                Ok(Some(record))
+            }
+        }
+    }
+}
+
+/// Opens a regular file; a pipe of that name does not make us wait.
+fn open(path: &Path) -> Result<(File, Identity), String> {
+    let options = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(options).open(path);
+    let file = file.map_err(|error| error.to_string())?;
+    match file.metadata() {
+        Ok(found) if found.is_file() => {
+            let identity = Identity::of_metadata(&found);
+            Ok((file, identity))
+        }
+        _ => Err("not a regular file".to_owned()),
+    }
+}
