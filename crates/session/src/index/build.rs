@@ -1,5 +1,6 @@
 //! Making an index: directories that did not change keep their records, files that did not change are not opened.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 
 use store::table::gvdb::WriteError;
@@ -43,7 +44,15 @@ pub struct Built {
 ///
 /// More than a file of 4 GiB can hold. A file that cannot be used is a fault of that file alone.
 pub fn build(sources: &Sources, old: Option<&Index>, look: Look) -> Result<Built, WriteError> {
-    let Walked { items, mut inputs, faults, opened } = walk(sources, old, look);
+    let is_same = |old: &&Index| old.is_of(sources) && old.stale(&Part::OF_OPENERS).is_none();
+    let same_types = old.filter(is_same);
+    let (walked, types) = std::thread::scope(|scope| {
+        let reader = same_types.is_none().then(|| scope.spawn(|| TypesRead::of(sources)));
+        let walked = walk(sources, old, look);
+        let types = reader.map(|reader| reader.join().unwrap_or_else(|why| resume_unwind(why)));
+        (walked, types)
+    });
+    let Walked { items, mut inputs, faults, opened } = walked;
     let mut faults: Vec<(PathBuf, String)> =
         faults.into_iter().map(|(path, reason)| (path.to_owned(), reason.to_owned())).collect();
     let mut entries = Entries::default();
@@ -73,51 +82,64 @@ pub fn build(sources: &Sources, old: Option<&Index>, look: Look) -> Result<Built
             Err(reason) => faults.push((cache, reason)),
         }
     }
-    let is_same = |old: &&Index| old.is_of(sources) && old.stale(&Part::OF_OPENERS).is_none();
-    match old.filter(is_same) {
-        Some(old) => {
-            entries.take_types(old);
-            let of_types = |part| matches!(part, Part::Types | Part::Openers);
-            let known = old.inputs().filter(|input| of_types(input.part));
-            let known: Vec<Input> = known
-                .map(|input| Input::new(input.part, input.path().to_owned(), input.identity))
-                .collect();
-            let is_one = |path: &Path| known.iter().any(|input| input.path == path);
-            faults.extend(
-                old.faults()
-                    .filter(|(path, _)| {
-                        is_one(path) && !faults.iter().any(|(known, _)| known == path)
-                    })
-                    .map(|(path, reason)| (path.to_owned(), reason.to_owned()))
-                    .collect::<Vec<_>>(),
-            );
-            inputs.extend(known);
+    if let Some(types) = types {
+        // A directory's fault that was taken over may be one of these, and mended.
+        let is_one = |path: &Path| types.looked_at.iter().any(|(_, known, _)| known == path);
+        faults.retain(|(path, _)| !is_one(path));
+        faults.extend(types.associations.unusable().iter().cloned());
+        for (part, path, identity) in types.looked_at {
+            look_for(&mut inputs, part, path, identity);
         }
-        None => {
-            // Looked at before they are read: what changes in between makes the index stale, not wrong.
-            let relations = sources
-                .places
-                .data()
-                .flat_map(|dir| ["aliases", "subclasses"].map(|name| dir.join("mime").join(name)));
-            relations.for_each(|path| look_for(&mut inputs, Part::Types, path));
-            let lists = looked_for(&sources.places);
-            // A directory's fault that was taken over may be one of these, and mended.
-            faults.retain(|(path, _)| !lists.contains(path));
-            lists.into_iter().for_each(|path| look_for(&mut inputs, Part::Openers, path));
-            let types = MimeTypes::read(sources.places.data());
-            let associations = Associations::read(&sources.places, &types);
-            entries.add_types(&types, &associations);
-            faults.extend(associations.unusable().iter().cloned());
+        entries.add_types(&types.types, &types.associations);
+    } else if let Some(old) = same_types {
+        entries.take_types(old);
+        let known = old.inputs().filter(|input| matches!(input.part, Part::Types | Part::Openers));
+        let known: Vec<Input> = known
+            .map(|input| Input::new(input.part, input.path().to_owned(), input.identity))
+            .collect();
+        for (path, reason) in old.faults() {
+            let is_new = !faults.iter().any(|(other, _)| other == path);
+            if is_new && known.iter().any(|input| input.path == path) {
+                faults.push((path.to_owned(), reason.to_owned()));
+            }
         }
+        inputs.extend(known);
     }
     entries.add_lists(sources.file_name(), &inputs, &faults);
     let image = entries.write()?;
     Ok(Built { image, plugins, applications, opened, faults })
 }
 
+/// What files say of MIME types.
+struct TypesRead {
+    /// The files, and what each was before it was read.
+    looked_at: Vec<(Part, PathBuf, Identity)>,
+    types: MimeTypes,
+    associations: Associations,
+}
+
+impl TypesRead {
+    fn of(sources: &Sources) -> TypesRead {
+        let relations = sources
+            .places
+            .data()
+            .flat_map(|dir| ["mime/aliases", "mime/subclasses"].map(|name| dir.join(name)));
+        let relations = relations.map(|path| (Part::Types, path));
+        let lists = looked_for(&sources.places).into_iter().map(|path| (Part::Openers, path));
+        // Looked at before they are read: what changes in between makes the index stale, not wrong.
+        let look = |(part, path): (Part, PathBuf)| {
+            let identity = Identity::of(&path);
+            (part, path, identity)
+        };
+        let looked_at = relations.chain(lists).map(look).collect();
+        let types = MimeTypes::read(sources.places.data());
+        let associations = Associations::read(&sources.places, &types);
+        TypesRead { looked_at, types, associations }
+    }
+}
+
 /// Adds a file that was looked for, so that its change is noticed, or its coming.
-fn look_for(inputs: &mut Vec<Input>, part: Part, path: PathBuf) {
-    let identity = Identity::of(&path);
+fn look_for(inputs: &mut Vec<Input>, part: Part, path: PathBuf, identity: Identity) {
     // A link that leads nowhere may lead somewhere later, without a change of its directory.
     let is_missing = |path: &Path| {
         let found = std::fs::symlink_metadata(path);

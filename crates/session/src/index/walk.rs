@@ -32,7 +32,7 @@ const FILES_MAX: usize = 50_000;
 const SHARED_FROM: usize = 24;
 
 /// How many threads read at least where many files are new: a disk that is slow to answer answers several at once.
-const READERS: usize = 4;
+const READERS: usize = 2;
 
 /// What kind of file a record is made of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -82,7 +82,7 @@ fn value_at<'a>(
                     members.push((name, value_at(decoder, is_wanted, depth)?));
                 } else {
                     passed += 1;
-                    decoder.skip()?;
+                    skip(decoder)?;
                 }
             }
             Value::Object(members)
@@ -93,6 +93,35 @@ fn value_at<'a>(
         }
         other => return Err(Error::type_mismatch(other)),
     })
+}
+
+/// Passes over one value; a text is not looked at.
+fn skip(decoder: &mut Decoder<'_>) -> Result<(), Error> {
+    if decoder.datatype()? != Type::String {
+        return decoder.skip();
+    }
+    match text_end(decoder.input(), decoder.position()) {
+        Some(end) => {
+            decoder.set_position(end);
+            Ok(())
+        }
+        None => Err(Error::end_of_input()),
+    }
+}
+
+/// Returns where the text that begins at `at` ends: its length is in the low bits of its first byte, or in the bytes after it.
+fn text_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = bytes.get(at + 1..)?;
+    let (head, len) = match bytes.get(at)? & 0x1f {
+        len @ 0..24 => (1, u64::from(len)),
+        24 => (2, u64::from(*rest.first()?)),
+        25 => (3, u64::from(u16::from_be_bytes(*rest.first_chunk()?))),
+        26 => (5, u64::from(u32::from_be_bytes(*rest.first_chunk()?))),
+        27 => (9, u64::from_be_bytes(*rest.first_chunk()?)),
+        _ => return None,
+    };
+    let end = at.checked_add(head)?.checked_add(usize::try_from(len).ok()?)?;
+    (end <= bytes.len()).then_some(end)
 }
 
 /// Says whether another item follows in a list or object of `count` items, or of any number until a break.
@@ -117,4 +146,34 @@ fn text<'a>(decoder: &mut Decoder<'a>) -> Result<Cow<'a, str>, Error> {
     }
     let parts: Result<String, Error> = decoder.str_iter()?.collect();
     parts.map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A map with a text of so many bytes that is not wanted, and `{"k": 1}` after it.
+    fn map(len: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut encoder = minicbor::Encoder::new(&mut bytes);
+        let text = "x".repeat(len);
+        encoder.map(2).unwrap().str("Name[de]").unwrap().str(&text).unwrap();
+        encoder.str("k").unwrap().u8(1).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_passed_over_whatever_its_length() {
+        for len in [0, 1, 23, 24, 255, 256, 65_535, 65_536] {
+            let bytes = map(len);
+            let read = |wanted: &Wanted<'_>| value_where(&mut Decoder::new(&bytes), wanted);
+            let one = Value::Object(vec![("k".into(), Value::Int(1))]);
+            assert_eq!(read(&|name| !name.contains('[')).unwrap(), one);
+            assert_eq!(read(&|_| true).unwrap().members().len(), 2);
+            for cut in 0..bytes.len().min(300) {
+                let cut = &bytes[..cut];
+                assert!(value_where(&mut Decoder::new(cut), &|name| name == "k").is_err());
+            }
+        }
+    }
 }

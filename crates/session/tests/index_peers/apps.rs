@@ -1,7 +1,4 @@
-//! The default application that we find is the one that GLib finds, and `xdg-mime` where it knows the rules.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-#![expect(clippy::print_stderr, reason = "a skip is said aloud")]
-#![expect(clippy::disallowed_methods, reason = "a test makes its own files")]
+//! Applications: the default that we find is the one that GLib finds, and `xdg-mime` where it knows the rules.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,6 +9,8 @@ use unjank_session::apps::associations::{Associations, Reason, Verdict, explain}
 use unjank_session::apps::installed::Installed;
 use unjank_session::apps::place::Places;
 use unjank_session::mime_types::MimeTypes;
+
+use super::has;
 
 const CONFIGURATIONS: u64 = 40;
 const TYPES: [&str; 6] =
@@ -163,15 +162,10 @@ impl Machine {
     }
 }
 
-fn skip(why: &str) {
-    assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL is set, and: {why}");
-    eprintln!("SKIPPED: {why}");
-}
-
 #[test]
 fn defaults_are_those_of_glib_on_made_up_machines() {
-    if Command::new("gio").arg("version").output().is_err() {
-        return skip("no gio");
+    if !has(&["gio"]) {
+        return;
     }
     let (mut found, mut by_reason) = (0, std::collections::HashMap::new());
     for seed in 0..CONFIGURATIONS {
