@@ -366,6 +366,27 @@ fn who_asks_for_applications_is_not_told_of_plugins() {
 }
 
 #[test]
+fn who_asks_for_a_namespace_is_told_of_what_is_on_the_way_to_it() {
+    let machine = Machine::new();
+    machine.plugin("kf5/one.so", 1);
+    fs::create_dir_all(machine.root.path().join("plugins/kf5/kio")).unwrap();
+    fs::create_dir_all(machine.root.path().join("plugins/kf50")).unwrap();
+    let (index, _) = machine.refresh();
+    for namespace in ["kf5", "kf5/kio", "kf5/new", "none", ""] {
+        assert_eq!(index.stale_namespace(namespace), None, "{namespace}");
+    }
+    machine.plugin("kf50/two.so", 2);
+    assert_eq!(index.stale_namespace("kf5/kio"), None, "another directory of a like name");
+    machine.plugin("kf5/kio/three.so", 3);
+    assert!(index.stale_namespace("kf5/kio").unwrap().ends_with("kf5/kio"));
+    assert_eq!(index.stale_namespace("kf5"), None);
+    fs::create_dir(machine.root.path().join("plugins/kf5/new")).unwrap();
+    assert!(index.stale_namespace("kf5/new").unwrap().ends_with("kf5"));
+    fs::create_dir(machine.root.path().join("plugins/none")).unwrap();
+    assert!(index.stale_namespace("none").unwrap().ends_with("plugins"));
+}
+
+#[test]
 fn files_that_come_where_nothing_was_are_noticed() {
     let machine = Machine::new();
     let share = machine.root.path().join("share");

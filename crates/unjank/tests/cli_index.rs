@@ -186,6 +186,7 @@ fn every_figure_of_the_benchmark_is_measured_and_nothing_is_left() {
         "first",
         "first-mime",
         "plugins",
+        "plugin",
         "again",
         "again-mime",
         "build",

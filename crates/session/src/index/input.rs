@@ -128,10 +128,35 @@ struct Anchor<'a> {
     left: u32,
 }
 
-/// Returns the first of these inputs of `parts` that is no longer what it was.
-pub(super) fn changed<'a>(inputs: Inputs<'a>, parts: &[Part]) -> Option<&'a Path> {
+/// Returns the inputs that decide which plugins there are in `namespace`: the roots, and the directories on the way to it.
+pub(super) fn of_namespace<'a>(
+    inputs: Inputs<'a>,
+    namespace: &str,
+) -> impl Iterator<Item = Known<'a>> {
+    let mut root: Option<(&CStr, u32)> = None;
+    inputs.filter(move |input| {
+        if input.part != Part::Plugins {
+            return false;
+        }
+        match &mut root {
+            Some((root, left)) if *left > 0 => {
+                *left -= 1;
+                let rest = below(root, input.path).map(CStr::to_bytes);
+                let rest = rest.and_then(|rest| namespace.as_bytes().strip_prefix(rest));
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+            }
+            _ => {
+                root = Some((input.path, input.below));
+                true
+            }
+        }
+    })
+}
+
+/// Returns the first of these inputs that is no longer what it was.
+pub(super) fn changed<'a>(inputs: impl Iterator<Item = Known<'a>>) -> Option<&'a Path> {
     let mut anchor: Option<Anchor<'a>> = None;
-    for input in inputs.filter(|input| parts.contains(&input.part)) {
+    for input in inputs {
         anchor = anchor.filter(|anchor| anchor.left > 0);
         let now = match &mut anchor {
             Some(anchor) => {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use unjank_session::apps::associations::{Associations, Reason, Verdict, explain};
+use unjank_session::apps::associations::{Associations, Reason, Step, Verdict, explain};
 use unjank_session::apps::installed::Installed;
 use unjank_session::apps::place::Places;
 use unjank_session::mime_types::MimeTypes;
@@ -97,10 +97,11 @@ impl Machine {
             }
             let file = directory.join(id.replacen("sub-", "sub/", 1));
             fs::create_dir_all(file.parent().unwrap()).unwrap();
-            let exec = if *id == "noprogram.desktop" {
-                "unjank-no-such-program %f"
-            } else {
-                "'sh' -c true %U"
+            let exec = match *id {
+                "noprogram.desktop" => "unjank-no-such-program %f",
+                // Quotes, as GLib takes them and xdg-mime does not.
+                "d.desktop" => "'sh' -c true %U",
+                _ => "sh -c true %U",
             };
             let mut text =
                 format!("[Desktop Entry]\nType=Application\nName={id}\nExec={exec}\nMimeType=");
@@ -160,6 +161,61 @@ impl Machine {
             .and_then(|rest| rest.rsplit(": ").next())
             .map(str::to_owned)
     }
+
+    /// What `xdg-mime` says.
+    fn xdg_mime(&self, mime_type: &str) -> Option<String> {
+        let mut command = self.command("xdg-mime", "KDE:Test");
+        let output = command.args(["query", "default", mime_type]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    }
+
+    /// Returns what we say: every claim with what became of it.
+    fn with_steps<T>(
+        &self,
+        mime_type: &str,
+        look: impl FnOnce(&[Step<'_>], &Associations) -> T,
+    ) -> T {
+        let types = MimeTypes::read(self.places.data());
+        let associations = Associations::read(&self.places, &types);
+        let installed = Installed::scan(&self.places);
+        let lineage = types.lineage(mime_type);
+        let steps = explain(&lineage, |name| associations.claims(name), &installed);
+        look(&steps, &associations)
+    }
+
+    /// This machine as it is, without a user.
+    fn own() -> Machine {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let places = Places {
+            config_home: Some(at("config")),
+            config_dirs: vec!["/etc/xdg".into()],
+            data_home: Some(at("data")),
+            data_dirs: vec!["/usr/local/share".into(), "/usr/share".into()],
+            desktops: vec!["kde".into(), "test".into()],
+            path: std::env::split_paths(&std::env::var_os("PATH").unwrap()).collect(),
+        };
+        Machine { root, places }
+    }
+}
+
+/// Returns the application that decides.
+fn decided(steps: &[Step<'_>], _: &Associations) -> Option<String> {
+    let chosen = steps.iter().find(|step| step.verdict == Verdict::Chosen);
+    chosen.map(|step| step.claim.id.to_owned())
+}
+
+/// Says whether the first claim of all is a default for this very name, and decides: that much `xdg-mime` knows of the rules.
+fn is_plain(mime_type: &str, steps: &[Step<'_>], associations: &Associations) -> bool {
+    steps.first().is_some_and(|step| {
+        let file = &associations.files()[usize::try_from(step.claim.file).unwrap()];
+        let text = fs::read_to_string(file).unwrap();
+        let line = text.lines().nth(usize::try_from(step.claim.line).unwrap() - 1).unwrap();
+        let is_default = step.claim.reason == Reason::Default && step.of == 0;
+        let is_named = line.starts_with(&format!("{mime_type}="));
+        is_default && is_named && step.verdict == Verdict::Chosen && step.claim.id != "d.desktop"
+    })
 }
 
 #[test]
@@ -218,4 +274,65 @@ fn a_deleted_application_is_no_default() {
         machine.places.user_choices().unwrap()
     );
     assert_eq!(decided.claim.line, 2);
+}
+
+#[test]
+fn plain_defaults_are_those_of_xdg_mime_on_made_up_machines() {
+    if !has(&["xdg-mime"]) {
+        return;
+    }
+    let mut compared = 0;
+    for seed in 0..CONFIGURATIONS {
+        let machine = Machine::new(seed);
+        for mime_type in TYPES {
+            let (plain, ours) = machine.with_steps(mime_type, |steps, associations| {
+                (is_plain(mime_type, steps, associations), decided(steps, associations))
+            });
+            if plain {
+                assert_eq!(ours, machine.xdg_mime(mime_type), "{mime_type}, configuration {seed}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 40, "{compared}");
+}
+
+#[test]
+fn xdg_mime_looks_at_the_first_application_of_a_line_alone() {
+    if !has(&["xdg-mime", "gio"]) {
+        return;
+    }
+    // The specification: the first in the list that is there is used.
+    let machine = Machine::new(3);
+    let applications = machine.places.data_home.as_ref().unwrap().join("applications");
+    let text = "[Desktop Entry]\nType=Application\nName=y\nExec=sh\n";
+    fs::write(applications.join("y.desktop"), text).unwrap();
+    let choices = machine.places.user_choices().unwrap();
+    fs::write(choices, "[Default Applications]\nimage/x-z=absent.desktop;y.desktop;\n").unwrap();
+    let ours = machine.with_steps("image/x-z", decided);
+    assert_eq!(ours.as_deref(), Some("y.desktop"));
+    assert_eq!(machine.gio("image/x-z"), ours);
+    assert_eq!(machine.xdg_mime("image/x-z"), None);
+}
+
+#[test]
+fn defaults_of_this_machine_are_those_of_glib() {
+    if !has(&["gio"]) {
+        return;
+    }
+    let machine = Machine::own();
+    let mime = MimeTypes::read(machine.places.data());
+    let associations = Associations::read(&machine.places, &mime);
+    let children: Vec<&str> = mime.children().map(|(child, _)| child).collect();
+    // Types of which something is said, and some that only have a parent of which it is.
+    let few = children.iter().copied().filter(|name| name.len() % 16 == 0);
+    let mut compared = 0;
+    for mime_type in associations.types().into_iter().chain(few) {
+        let ours = machine.with_steps(mime_type, decided);
+        assert_eq!(ours, machine.gio(mime_type), "{mime_type}");
+        compared += usize::from(ours.is_some());
+    }
+    if compared < 5 {
+        eprintln!("SKIPPED: hardly an application is installed");
+    }
 }

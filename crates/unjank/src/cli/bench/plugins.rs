@@ -145,6 +145,8 @@ enum Question {
     App,
     /// All applications for a MIME type
     Mime,
+    /// A plugin by identifier
+    Plugin,
     /// All plugins of a namespace
     Plugins,
     /// Nothing: make the index current
@@ -166,12 +168,13 @@ impl Client {
                 let index = location
                     .open()
                     .map_err(|error| Error::new(Kind::Config, "open the index").because(error))?;
-                let parts = match self.what {
-                    Question::App => &[Part::Applications][..],
-                    Question::Mime => &Part::OF_OPENERS,
-                    _ => &[Part::Plugins],
+                let changed = match self.what {
+                    Question::App => index.stale(&[Part::Applications]),
+                    Question::Mime => index.stale(&Part::OF_OPENERS),
+                    Question::Plugin | Question::Refresh => index.stale(&[Part::Plugins]),
+                    Question::Plugins => index.stale_namespace(&self.value),
                 };
-                if let Some(path) = index.stale(parts) {
+                if let Some(path) = changed {
                     return Err(Error::new(Kind::Config, "ask the index")
                         .because(io::Error::other(format!("{} changed", path.display()))));
                 }
@@ -205,6 +208,9 @@ impl Client {
             }
             Question::Mime => {
                 openers.all_for(value).iter().filter_map(|app| app.text("Name")).count()
+            }
+            Question::Plugin => {
+                index.plugins_by(PluginKey::Id, value).filter_map(|plugin| plugin.path()).count()
             }
             Question::Plugins => index
                 .plugins_by(PluginKey::Namespace, value)

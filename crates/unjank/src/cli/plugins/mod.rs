@@ -136,7 +136,9 @@ impl Plugins {
                 print(&mut out, &selection, index.plugins().collect())
             }
             Command::Find { by, selection, question } => {
-                let index = question.index(&question.location()?, &Part::OF_PLUGINS)?;
+                let parts =
+                    if by.mime.is_some() { &Part::OF_PLUGINS[..] } else { &[Part::Plugins] };
+                let index = question.index(&question.location()?, parts)?;
                 print(&mut out, &selection, by.find(&index))
             }
             Command::Show { plugin, question } => show(&mut out, &question, &plugin),
