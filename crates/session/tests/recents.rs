@@ -1,6 +1,7 @@
 //! The list of recent documents on real and simulated disks: many writers, damage, full disks, rules and switches.
 #![expect(clippy::unwrap_used, reason = "a test that fails here has failed")]
 #![expect(clippy::disallowed_methods, reason = "the tests write the files of other programs")]
+#![expect(clippy::print_stderr, reason = "a skip says why")]
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -483,4 +484,120 @@ fn a_volatile_list_is_in_memory_and_starts_from_its_copy_on_the_disk() {
     assert_eq!(names(&mut home.recents()), ["before", "a"]);
     home.recents().add(&home.addition("c")).unwrap();
     assert_eq!(names(&mut home.recents()), ["before", "a", "c"]);
+}
+
+const GLIB: &str = r#"
+#include <glib.h>
+#include <stdio.h>
+#include <string.h>
+int main(void) {
+    char line[256];
+    while (fgets(line, sizeof line, stdin)) {
+        size_t len = 0;
+        unsigned byte;
+        char path[128];
+        for (char *at = line; sscanf(at, "%2x", &byte) == 1; at += 2) path[len++] = (char)byte;
+        path[len] = 0;
+        puts(g_filename_to_uri(path, NULL, NULL));
+    }
+    return 0;
+}
+"#;
+const QT: &str = r#"
+#include <QByteArray>
+#include <QUrl>
+#include <cstdio>
+#include <iostream>
+#include <string>
+int main() {
+    std::string line;
+    while (std::getline(std::cin, line)) {
+        QByteArray text = QByteArray::fromHex(QByteArray::fromStdString(line));
+        QUrl url = text.startsWith('/') ? QUrl::fromLocalFile(QString::fromUtf8(text)) : QUrl(QString::fromUtf8(text));
+        std::puts(url.toEncoded().constData());
+    }
+    return 0;
+}
+"#;
+
+/// Asks a library how it writes documents; `None` if it is not there to be built against.
+fn ask(
+    compiler: &str,
+    ending: &str,
+    source: &str,
+    library: &str,
+    names: &[Vec<u8>],
+) -> Option<Vec<String>> {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let flags = Command::new("pkg-config").args(["--cflags", "--libs", library]).output();
+    let Some(flags) = flags.ok().filter(|output| output.status.success()) else {
+        assert!(
+            std::env::var_os("REQUIRE_ALL").is_none(),
+            "REQUIRE_ALL is set, and there is no {library}"
+        );
+        eprintln!("SKIPPED: no {library}");
+        return None;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (file, program) = (dir.path().join(format!("ask.{ending}")), dir.path().join("ask"));
+    std::fs::write(&file, source).unwrap();
+    let flags = String::from_utf8(flags.stdout).unwrap();
+    let built = Command::new(compiler)
+        .arg("-fPIC")
+        .arg(&file)
+        .arg("-o")
+        .arg(&program)
+        .args(flags.split_whitespace())
+        .status();
+    assert!(built.unwrap().success());
+    let mut child =
+        Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines: String = names
+        .iter()
+        .map(|name| name.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n")
+        .collect();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn documents_are_written_as_glib_and_qt_write_them() {
+    use std::os::unix::ffi::OsStrExt;
+    let ours = |name: &[u8]| Uri::of_path(Path::new(std::ffi::OsStr::from_bytes(name))).unwrap();
+    // Every byte that a name can have, and some names.
+    let mut names: Vec<Vec<u8>> =
+        (1..=255).filter(|b| *b != b'/').map(|b| vec![b'/', b'x', b]).collect();
+    names.extend(
+        ["/a b/c%41.txt", "/ä/ö ü", "/#?;[]{}|", "/a+b&c=d"].map(|name| name.as_bytes().to_vec()),
+    );
+    if let Some(theirs) = ask("cc", "c", GLIB, "glib-2.0", &names) {
+        let ours: Vec<_> = names.iter().map(|name| ours(name).to_string()).collect();
+        assert_eq!(ours, theirs);
+    }
+    // Qt's names are Unicode.
+    names.retain(|name| std::str::from_utf8(name).is_ok());
+    if let Some(theirs) = ask("c++", "cpp", QT, "Qt5Core", &names) {
+        for (name, theirs) in names.iter().zip(theirs) {
+            let ours = ours(name);
+            let other = ours.other_spelling().map(|other| other.to_string());
+            assert!(
+                ours.as_str() == theirs || other == Some(theirs.clone()),
+                "{ours} and {theirs}"
+            );
+        }
+    }
+    let uris = [
+        "sftp://Host/a b%2f%7e?q#f",
+        "http://x/ä%c3%A4",
+        "smb://Me@HOST/share/[1]",
+        "trash:///x y",
+        "mailto:a@b",
+    ]
+    .map(|uri| uri.as_bytes().to_vec());
+    if let Some(theirs) = ask("c++", "cpp", QT, "Qt5Core", &uris) {
+        let ours: Vec<_> = uris.iter().map(|uri| Uri::parse(uri).unwrap().to_string()).collect();
+        assert_eq!(ours, theirs);
+    }
 }

@@ -114,6 +114,7 @@ fn ping_and_introspection_are_answered_while_a_batch_waits_for_the_disk() {
             settings: Settings::Served,
             listings: None,
             host: None,
+            recents: None,
             address: Some(bus.address().to_owned()),
             places,
             options: Options::default(),

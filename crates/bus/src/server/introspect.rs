@@ -17,6 +17,8 @@ pub(crate) const SESSION_HELPER: &str =
     include_str!("../../xml/org.freedesktop.Flatpak.SessionHelper.xml");
 /// What host commands have of ours.
 pub(crate) const HOST1: &str = include_str!("../../xml/org.unjank.Host1.xml");
+/// Recent documents.
+pub(crate) const RECENT1: &str = include_str!("../../xml/org.unjank.Recent1.xml");
 
 /// Describes an object with these interfaces and these children.
 pub(crate) fn node<'a>(interfaces: &[&str], children: impl IntoIterator<Item = &'a str>) -> String {

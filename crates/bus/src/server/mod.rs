@@ -5,6 +5,7 @@ pub mod flatpak;
 mod introspect;
 mod own;
 mod peers;
+pub mod recent;
 
 use std::collections::HashMap;
 use std::io;

@@ -237,6 +237,24 @@ impl Recents {
         Ok(())
     }
 
+    /// Copies the list as [`Recents::snapshot`] does, if the copy is older than `age`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Recents::snapshot`].
+    pub fn snapshot_if_older(&mut self, age: Duration) -> Result<(), RecentsError> {
+        let durable = durable_journal(&self.places);
+        let copied = self.disk.stat(&durable).map_or(0, |stat| stat.mtime_ns / 1000);
+        let is_old = copied < i128::from(self.now().before(age).0);
+        if is_old { self.snapshot() } else { Ok(()) }
+    }
+
+    /// Returns what tells the journal from what it is after anything was appended; `None` without a journal.
+    pub fn stamp(&mut self) -> Option<((u64, u64), u64)> {
+        let path = self.journal_path();
+        self.disk.stat(&path).ok().map(|stat| (stat.identity, stat.len))
+    }
+
     /// Returns the policy, to ask what holds and why.
     pub fn policy(&mut self) -> &mut Policy {
         &mut self.policy

@@ -148,6 +148,10 @@ impl List {
         {
             return;
         }
+        // Another program may have written the same file in its own way.
+        let known = Some(&uri).filter(|uri| !self.places.contains_key(uri));
+        let known = known.and_then(Uri::other_spelling).filter(|o| self.places.contains_key(o));
+        let uri = known.unwrap_or(uri);
         let entry = self.entry(&uri, at);
         entry.mime = mime.or(entry.mime.take());
         extend(&mut entry.groups, groups);
@@ -297,6 +301,14 @@ mod tests {
         assert_eq!(entry.groups, ["g"]);
         let counts: Vec<_> = entry.applications.iter().map(|a| (&*a.name, a.count)).collect();
         assert_eq!(counts, [("kate", 2), ("vi", 1)]);
+    }
+
+    #[test]
+    fn a_file_that_qt_wrote_in_its_own_way_is_the_same() {
+        let mut list = List::default();
+        list.apply(addition("file:///a;b", "kate", 1));
+        list.apply(addition("file:///a%3Bb", "gedit", 2));
+        assert_eq!(uris(&list), ["file:///a;b"]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod query;
 mod record;
 mod time;
 mod uri;
+pub mod writer;
 pub mod xbel;
 
 pub use alarm::{Alarm, Watcher, WriterProgram};

@@ -66,7 +66,7 @@ impl Uri {
     }
 
     /// Takes a URI that somebody typed or passed: the scheme in lower case, local files as [`Uri::of_path`] names
-    /// them, elsewhere what may not stand in a URI escaped and what is escaped left so.
+    /// them, elsewhere as Qt does: the machine in lower case, escaped what may not stand in a URI, and nothing else.
     ///
     /// # Errors
     ///
@@ -86,15 +86,18 @@ impl Uri {
             return Uri::of_path(&path);
         }
         let mut clean = scheme;
-        for &byte in rest {
-            match byte {
-                0..0x20 | 0x7f => return Err(UriError::Control),
-                b' ' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x80.. => {
-                    push_escaped(&mut clean, byte);
-                }
-                _ => clean.push(char::from(byte)),
-            }
+        clean.push(':');
+        let mut rest = &rest[1..];
+        if let Some(after) = rest.strip_prefix(b"//") {
+            // Names of machines are the same in small and capital letters; what is before the @ is not.
+            let end = after.iter().position(|b| b"/?#".contains(b)).unwrap_or(after.len());
+            let host = after[..end].iter().rposition(|&b| b == b'@').map_or(0, |at| at + 1);
+            clean.push_str("//");
+            push_clean(&mut clean, &after[..host])?;
+            push_clean(&mut clean, &after[host..end].to_ascii_lowercase())?;
+            rest = &after[end..];
         }
+        push_clean(&mut clean, rest)?;
         Uri::exact(clean)
     }
 
@@ -106,6 +109,21 @@ impl Uri {
     pub fn exact(text: impl Into<Box<str>>) -> Result<Uri, UriError> {
         let text = text.into();
         if text.len() > Uri::MAX_BYTES { Err(UriError::TooLong(text.len())) } else { Ok(Uri(text)) }
+    }
+
+    /// Returns the other way in which this file is written, if there is one: of GLib, which escapes `;[]`, and of Qt.
+    #[must_use]
+    pub fn other_spelling(&self) -> Option<Uri> {
+        const SPELLINGS: [(&str, &str); 3] = [(";", "%3B"), ("[", "%5B"), ("]", "%5D")];
+        let text = self.0.strip_prefix("file:///")?;
+        if SPELLINGS.iter().any(|(plain, _)| text.contains(plain)) {
+            return Uri::of_path(&self.to_path()?).ok().filter(|other| other != self);
+        }
+        let mut other = text.to_owned();
+        for (plain, escaped) in SPELLINGS {
+            other = other.replace(escaped, plain);
+        }
+        (other != text).then(|| Uri(format!("file:///{other}").into()))
     }
 
     /// Returns the text.
@@ -133,6 +151,42 @@ fn is_allowed_in_path(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,/:=@".contains(&byte)
 }
 
+/// Adds what is not a local path, as Qt writes it: letters that need no escape have none, others one of capital letters.
+fn push_clean(clean: &mut String, text: &[u8]) -> Result<(), UriError> {
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        match (byte, escaped(text, at)) {
+            (_, Some(value)) => {
+                if value.is_ascii_alphanumeric() || b"-._~".contains(&value) {
+                    clean.push(char::from(value));
+                } else {
+                    push_escaped(clean, value);
+                }
+                at += 2;
+            }
+            (0..0x20 | 0x7f, None) => return Err(UriError::Control),
+            (
+                b'"' | b' ' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x80..,
+                None,
+            ) => {
+                push_escaped(clean, byte);
+            }
+            (_, None) => clean.push(char::from(byte)),
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// Reads the byte that is escaped at a place, if one is.
+fn escaped(text: &[u8], at: usize) -> Option<u8> {
+    let digit = |at: usize| char::from(*text.get(at)?).to_digit(16);
+    if *text.get(at)? != b'%' {
+        return None;
+    }
+    u8::try_from(digit(at + 1)? * 16 + digit(at + 2)?).ok()
+}
+
 fn push_escaped(text: &mut String, byte: u8) {
     // Writing into a String does not fail.
     let _ = write!(text, "%{byte:02X}");
@@ -155,11 +209,7 @@ fn local_path(rest: &[u8]) -> Option<PathBuf> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut at = 0;
     while let Some(&byte) = path.get(at) {
-        let escaped = (byte == b'%').then(|| path.get(at + 1..at + 3)).flatten();
-        let value = escaped.and_then(|two| {
-            let digit = |byte: u8| char::from(byte).to_digit(16);
-            u8::try_from(digit(two[0])? * 16 + digit(two[1])?).ok()
-        });
+        let value = escaped(path, at);
         bytes.push(value.unwrap_or(byte));
         at += if value.is_some() { 3 } else { 1 };
     }
@@ -189,13 +239,24 @@ mod tests {
     }
 
     #[test]
+    fn glibs_and_qts_spellings_are_found_from_each_other() {
+        let uri = |text: &str| Uri::exact(text).unwrap();
+        let (glib, qt) = (uri("file:///a%3B%5Bb%5D%20"), uri("file:///a;[b]%20"));
+        assert_eq!(glib.other_spelling().as_ref(), Some(&qt));
+        assert_eq!(qt.other_spelling().as_ref(), Some(&glib));
+        assert_eq!(uri("file:///plain%20").other_spelling(), None);
+        assert_eq!(uri("sftp://h/a;b").other_spelling(), None);
+    }
+
+    #[test]
     fn a_uri_is_taken_as_it_is_meant() {
         let parse = |text: &str| Uri::parse(text.as_bytes()).map(|uri| uri.to_string());
         assert_eq!(parse("FILE:///a%2Fb c%41").unwrap(), "file:///a/b%20cA");
         assert_eq!(parse("file://localhost/x").unwrap(), "file:///x");
         assert_eq!(parse("file:/x").unwrap(), "file:///x");
         assert_eq!(parse("file://host/x y").unwrap(), "file://host/x%20y");
-        assert_eq!(parse("SFTP://Host/a b%2f?q#f").unwrap(), "sftp://Host/a%20b%2f?q#f");
+        assert_eq!(parse("SFTP://Host/a b%2f?q#f").unwrap(), "sftp://host/a%20b%2F?q#f");
+        assert_eq!(parse("smb://Me@HOST/%7e%").unwrap(), "smb://Me@host/~%");
         assert_eq!(parse("no scheme"), Err(UriError::NoScheme));
         assert_eq!(parse("/a:b"), Err(UriError::NoScheme));
         assert_eq!(parse("http://a\n"), Err(UriError::Control));

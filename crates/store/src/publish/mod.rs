@@ -139,6 +139,15 @@ enum Manner {
     Private,
 }
 
+/// Makes a directory (0700), and those above it, without a sync.
+///
+/// # Errors
+///
+/// As `mkdir(2)`; some of them may have been made.
+pub fn make_directory(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    make_parents(disk, &dir.join("file"), Promise::Process)
+}
+
 /// What the new file holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Contents<'a> {

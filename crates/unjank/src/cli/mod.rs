@@ -58,6 +58,8 @@ enum Command {
     Daemon(program::Arguments),
     #[command(hide = true)]
     ListingWorker(listing_worker::ListingWorker),
+    #[command(hide = true)]
+    RecentWriter(recent::writer::RecentWriter),
     /// Be a program that a benchmark traces
     #[command(hide = true)]
     Exercise(exercise::Exercise),
@@ -81,6 +83,7 @@ impl Command {
             Command::Exercise(exercise) => return exercise.run(),
             Command::Daemon(arguments) => return program::run(&arguments),
             Command::ListingWorker(command) => command.run(),
+            Command::RecentWriter(command) => command.run(),
         };
         done.map_or_else(|error| error.report(), ExitCode::from)
     }

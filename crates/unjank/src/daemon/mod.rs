@@ -52,6 +52,8 @@ pub struct Config {
     pub listings: Option<listing::Options>,
     /// How host commands are served, if they are.
     pub host: Option<host::Options>,
+    /// How recent documents are served, if they are.
+    pub recents: Option<recents::Options>,
     /// How long nothing must happen before the daemon ends; `None` is for ever.
     pub idle_exit: Option<Duration>,
     /// Whether calls are recorded for `dconf blame`.
@@ -108,15 +110,23 @@ fn start_listings(config: &mut Config) -> Result<Option<listing::Service>, Daemo
     listings.transpose().map_err(DaemonError::NotStarted)
 }
 
-/// Serves listings and host commands alone, until a signal or until nobody has wanted any for long enough.
+/// Starts to watch and serve recent documents, if they are to be.
+fn start_recents(config: &mut Config) -> Result<Option<recents::Service>, DaemonError> {
+    let recents = config.recents.take().map(recents::Service::start);
+    recents.transpose().map_err(DaemonError::NotStarted)
+}
+
+/// Serves listings, host commands and recent documents alone, until a signal or until nobody has wanted any for long enough.
 async fn serve_others(mut config: Config) -> Result<(), DaemonError> {
     let mut signals = owner::Signals::listen().map_err(DaemonError::NotStarted)?;
     let listings = start_listings(&mut config)?;
     let host = config.host.take().map(host::Service::start).transpose()?;
+    let recents = start_recents(&mut config)?;
     config.notifier.ready();
     let is_idle = || {
         listings.as_ref().is_none_or(listing::Service::is_idle)
             && host.as_ref().is_none_or(host::Service::is_idle)
+            && recents.as_ref().is_none_or(recents::Service::is_idle)
     };
     let why = loop {
         let idle = async {
@@ -129,6 +139,7 @@ async fn serve_others(mut config: Config) -> Result<(), DaemonError> {
             name = signals.next() => break name,
             () = listing::left(listings.as_ref()) => {}
             () = host::left(host.as_ref()) => {}
+            () = recents::left(recents.as_ref()) => {}
             () = host::ended(host.as_ref()) => break "the name of host commands is lost",
             () = idle, if is_idle() => if is_idle() { break "idle" },
         }
@@ -143,6 +154,7 @@ async fn serve(mut config: Config) -> Result<(), DaemonError> {
     let signals = owner::Signals::listen().map_err(DaemonError::NotStarted)?;
     let listings = start_listings(&mut config)?;
     let host = config.host.take().map(host::Service::start).transpose()?;
+    let recents = start_recents(&mut config)?;
     let lock = handover::Lock::new(&config.lock_dir, server.bus_id());
     let disk = disk::DiskThread::start(lock).map_err(DaemonError::NotStarted)?;
     let engine = Engine::new(
@@ -159,6 +171,7 @@ async fn serve(mut config: Config) -> Result<(), DaemonError> {
         watch: watch::Watch::new(),
         listings,
         host,
+        recents,
         server,
         engine,
         disk,

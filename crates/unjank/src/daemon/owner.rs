@@ -17,7 +17,7 @@ use super::disk::{DiskThread, Done};
 use super::senders::{self, Senders};
 use super::systemd::Notifier;
 use super::watch::Watch;
-use super::{host, listing};
+use super::{host, listing, recents};
 
 /// Messages that are taken before the disk and the clock are looked at again.
 const BURST: usize = 256;
@@ -88,6 +88,7 @@ pub(super) struct Owner {
     pub(super) watch: Watch,
     pub(super) listings: Option<listing::Service>,
     pub(super) host: Option<host::Service>,
+    pub(super) recents: Option<recents::Service>,
     pub(super) signals: Signals,
     pub(super) senders: Senders,
     pub(super) blame: Record,
@@ -180,6 +181,7 @@ impl Owner {
             edited = self.watch.next(), if self.disk.is_idle() => Event::Edited(edited),
             () = listing::left(self.listings.as_ref()) => Event::Left,
             () = host::left(self.host.as_ref()) => Event::Left,
+            () = recents::left(self.recents.as_ref()) => Event::Left,
             () = timer => then,
         }
     }
@@ -201,7 +203,8 @@ impl Owner {
     fn may_leave(&self) -> bool {
         let listings = self.listings.as_ref().is_none_or(listing::Service::is_idle);
         let host = self.host.as_ref().is_none_or(host::Service::is_idle);
-        listings && host && self.is_idle() && !self.watch.has(Kind::Keyfile)
+        let recents = self.recents.as_ref().is_none_or(recents::Service::is_idle);
+        listings && host && recents && self.is_idle() && !self.watch.has(Kind::Keyfile)
     }
 
     fn handle(

@@ -50,7 +50,7 @@ enum Name {
     Dconf,
     /// org.freedesktop.Flatpak, commands outside of sandboxes.
     Flatpak,
-    /// Listings of directories, at unjank/listing.sock in the runtime directory.
+    /// Listings of directories, at unjank/listing.sock in the runtime directory, and recent documents, org.unjank.Session1.
     Session,
 }
 
@@ -110,6 +110,15 @@ fn config(arguments: &Arguments, environment: Environment) -> Config {
         clock: clock.clone(),
     });
     let takeover = if arguments.replace { Takeover::IfAllowed } else { Takeover::Never };
+    let recents = serves(Name::Session).then(super::recents::places::read).and_then(Result::ok);
+    let recents = recents.map(|surroundings| super::recents::Options {
+        address: None,
+        takeover,
+        places: surroundings.places,
+        host: Host::real(&environment.runtime),
+        disk: store::disk::real(),
+        clock: clock.clone(),
+    });
     let host = serves(Name::Flatpak).then(|| super::host::Options {
         address: None,
         takeover,
@@ -124,6 +133,7 @@ fn config(arguments: &Arguments, environment: Environment) -> Config {
     });
     Config {
         host,
+        recents,
         settings: if serves(Name::Dconf) { Settings::Served } else { Settings::Left },
         listings,
         address: None,

@@ -136,13 +136,10 @@ impl Policy {
 
     /// Decides whether a program's own addition may be remembered.
     pub fn decide(&mut self, disk: &dyn Disk, subject: Subject<'_>, now: Timestamp) -> Verdict {
-        if let Some(private) = Private::read(disk, &self.places, now) {
-            return Verdict::Leave(Reason::Private(private));
+        if let Some(reason) = self.off(disk, Some(subject.application), now) {
+            return Verdict::Leave(reason);
         }
         let said = self.switches.ask(disk, Some(subject.application));
-        if let Some(off) = said.off.into_iter().next() {
-            return Verdict::Leave(Reason::Setting(off));
-        }
         let path = subject.uri.to_path();
         if let Some(path) = &path
             && path.starts_with(&self.places.temporary)
@@ -160,6 +157,24 @@ impl Policy {
             return Verdict::Leave(Reason::Hidden(ignored.map(|(_, setting)| setting)));
         }
         Verdict::Remember
+    }
+
+    /// Returns why nothing that this program opens is remembered now, whatever it is.
+    pub fn off(
+        &mut self,
+        disk: &dyn Disk,
+        application: Option<&str>,
+        now: Timestamp,
+    ) -> Option<Reason> {
+        if let Some(private) = Private::read(disk, &self.places, now) {
+            return Some(Reason::Private(private));
+        }
+        if let Some(off) = self.switches.ask(disk, application).off.first() {
+            return Some(Reason::Setting(off.clone()));
+        }
+        self.refresh(disk);
+        let (number, _) = self.rules.iter().find(|(_, rule)| *rule == Rule::Off)?;
+        Some(Reason::Rule { number, line: self.rules.line(number).to_owned() })
     }
 
     /// Decides whether what another program wrote into its own list may stay there: by private mode and by the user's

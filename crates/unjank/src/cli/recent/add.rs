@@ -7,6 +7,7 @@ use std::path::Path;
 use clap::Args;
 use session::mime::Globs;
 use session::recents::{Added, Addition, Privacy, Recents, Uri};
+use unjank::daemon::recents::places;
 
 use crate::error::{Error, Kind, Verdict};
 
@@ -17,7 +18,7 @@ const UNKNOWN: &str = "application/octet-stream";
 ///
 /// Example: unjank recent add --app org.kde.kate notes.txt
 ///
-/// Returns at once.
+/// Returns at once; GTK's and KDE's programs see the documents within a second.
 /// The exit status is 1 if one was left out because of a switch or a rule: `unjank recent policy explain` says which.
 #[derive(Debug, Args)]
 pub(super) struct Add {
@@ -46,7 +47,7 @@ pub(super) struct Add {
 
 impl Add {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
-        let mut recents = super::recents()?;
+        let mut recents = super::recents()?.with_writer(places::writer_program());
         let mut verdict = Verdict::Yes;
         let mut globs = None;
         for file in &self.files {

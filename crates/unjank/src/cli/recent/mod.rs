@@ -7,6 +7,8 @@ mod policy;
 mod preload;
 mod private;
 mod relax;
+mod sync;
+pub(super) mod writer;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -38,6 +40,7 @@ enum Command {
     Policy(policy::Policy),
     Forget(forget::Forget),
     Relax(relax::Relax),
+    Sync(sync::Sync),
 }
 
 impl Recent {
@@ -50,6 +53,7 @@ impl Recent {
             Command::Policy(command) => command.run(&mut out)?,
             Command::Forget(command) => command.run(&mut out)?,
             Command::Relax(command) => command.run(&mut out)?,
+            Command::Sync(command) => command.run(&mut out)?,
         };
         out.flush()?;
         Ok(verdict)
@@ -109,7 +113,14 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
 
 /// Returns a document as a person wants to see it: a file below home with `~`, others whole.
 fn shown(uri: &Uri, home: &Path) -> String {
-    let Some(path) = uri.to_path() else { return printable(uri.as_str()) };
+    match uri.to_path() {
+        Some(path) => shown_path(&path, home),
+        None => printable(uri.as_str()),
+    }
+}
+
+/// Returns a path as a person wants to see it, below home with `~`.
+fn shown_path(path: &Path, home: &Path) -> String {
     match path.strip_prefix(home) {
         Ok(rest) => printable(&format!("~/{}", rest.to_string_lossy())),
         Err(_) => printable(&path.to_string_lossy()),

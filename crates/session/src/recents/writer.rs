@@ -1,0 +1,62 @@
+//! One round of the work that nobody waits for: the files that others read, the length of the journal, its copy on the disk.
+
+use std::io;
+use std::time::Duration;
+
+use super::journal::{Compacted, Recents, RecentsError};
+use super::projection::{Projected, ProjectionError, project};
+
+/// How long additions are gathered before they are written together.
+pub const GATHER: Duration = Duration::from_millis(250);
+/// Two rounds begin no sooner after one another.
+pub const APART: Duration = Duration::from_millis(800);
+/// How long another program that is at the same work is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How old the copy on the disk of a list in memory may become.
+pub const SNAPSHOT: Duration = Duration::from_secs(15 * 60);
+
+/// Why a round was not done to its end. It can be tried again; nothing that is remembered is lost.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriterError {
+    /// The lock that keeps two writers apart cannot be taken; nothing was done.
+    #[error("cannot lock {path:?}")]
+    NotLocked {
+        /// The lock.
+        path: std::path::PathBuf,
+        /// What the disk said; busy if another writer hangs.
+        source: io::Error,
+    },
+    /// The files that others read do not show the list.
+    #[error("cannot write the lists that other programs read")]
+    NotProjected(#[from] ProjectionError),
+    /// The files show the list; the journal is as long as it was, or its copy as old.
+    #[error("cannot tidy the journal")]
+    NotTidied(#[from] RecentsError),
+}
+
+/// What a round did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What was found in the files, and written to them.
+    pub projected: Projected,
+    /// Whether the journal was made shorter.
+    pub compacted: Compacted,
+}
+
+/// Does one round.
+///
+/// # Errors
+///
+/// The variant says what was done.
+pub fn write(recents: &mut Recents) -> Result<Written, WriterError> {
+    let path = recents.places().state.join("writer.lock");
+    let lock = store::publish::make_directory(recents.disk(), &recents.places().state)
+        .and_then(|()| recents.disk().own(&path, PATIENCE))
+        .and_then(|lock| lock.ok_or_else(|| io::ErrorKind::ResourceBusy.into()));
+    let _lock = lock.map_err(|source| WriterError::NotLocked { path, source })?;
+    let projected = project(recents)?;
+    let compacted = recents.compact()?;
+    recents.snapshot_if_older(SNAPSHOT)?;
+    Ok(Written { projected, compacted })
+}

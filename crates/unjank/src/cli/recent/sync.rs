@@ -1,0 +1,68 @@
+//! `recent sync`: what other programs read is written now.
+
+use std::io::Write;
+
+use clap::Args;
+use probe::report::paragraph::counted;
+use session::recents::projection::{Projected, XbelOutcome};
+use session::recents::writer;
+
+use crate::error::{Error, Kind, Verdict};
+
+/// Write the files that GTK's and KDE's programs read, now.
+///
+/// It happens by itself within a second after something was added; what other programs did is taken in on the way.
+#[derive(Debug, Args)]
+pub(super) struct Sync {
+    /// Say nothing.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl Sync {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
+        let mut recents = super::recents()?;
+        let written = writer::write(&mut recents).map_err(|error| {
+            Error::new(Kind::Config, "write the lists that other programs read").because(error)
+        })?;
+        if !self.quiet {
+            let home = recents.places().home.clone();
+            let path = super::shown_path(&recents.places().xbel, &home);
+            let count = recents.list().map_or(0, |list| list.len());
+            say(&written.projected, &path, count, out)?;
+        }
+        Ok(Verdict::Yes)
+    }
+}
+
+fn say(done: &Projected, path: &str, count: usize, out: &mut dyn Write) -> Result<(), Error> {
+    let documents = counted(count, "document");
+    match done.xbel {
+        XbelOutcome::Unchanged => writeln!(out, "{path} shows {documents} already.")?,
+        XbelOutcome::Written => writeln!(out, "{path} now shows {documents}.")?,
+        XbelOutcome::Blocked => {
+            writeln!(
+                out,
+                "{path} is no file, and is left alone: {documents} are in our own list."
+            )?;
+        }
+    }
+    for (number, what) in [
+        (done.taken_in, "was taken in from other programs"),
+        (done.deleted, "was deleted by another program"),
+        (done.restored, "was lost by another program and is back"),
+    ] {
+        if number > 0 {
+            let what = if number == 1 {
+                what.to_owned()
+            } else {
+                what.replace("was", "were").replace("and is", "and are")
+            };
+            writeln!(out, "{} {what}.", counted(number, "document"))?;
+        }
+    }
+    if let Some(kept) = &done.kept_aside {
+        writeln!(out, "It was damaged; what it was is kept in {}.", kept.display())?;
+    }
+    Ok(())
+}
