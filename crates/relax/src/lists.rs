@@ -54,9 +54,12 @@ fn is_list(name: &[u8]) -> bool {
         return !link.contains(&b'/');
     }
     let Some(ending) = name.strip_prefix(XBEL) else { return false };
-    // QLockFile and QSaveFile of Qt, `g_file_set_contents` of GLib.
-    let is_temporary =
-        |letters: &[u8]| letters.len() == 6 && letters.iter().all(u8::is_ascii_alphanumeric);
+    // QSaveFile of Qt and `g_file_set_contents` of GLib; `backup` is a person's.
+    let is_temporary = |letters: &[u8]| {
+        letters.len() == 6
+            && letters.iter().all(u8::is_ascii_alphanumeric)
+            && !letters.iter().all(u8::is_ascii_lowercase)
+    };
     matches!(ending, b"" | b".lock" | b".lock.rmlock")
         || ending.strip_prefix(b".").is_some_and(is_temporary)
 }

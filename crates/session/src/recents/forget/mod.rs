@@ -291,6 +291,19 @@ pub fn left(
     (found, survey.troubles)
 }
 
+/// Returns the files of KDE's activity service, as the kernel names them.
+#[must_use]
+pub fn activities(places: &Places) -> Vec<PathBuf> {
+    let files = activities::files(places);
+    files.iter().filter_map(|file| file.canonicalize().ok()).collect()
+}
+
+/// Whether a file is one of KDE's activity service.
+#[must_use]
+pub fn is_of_activities(places: &Places, file: &Path) -> bool {
+    activities::files(places).iter().any(|known| known == file)
+}
+
 /// Returns the files whose bytes are searched: those of all stores, their logs, locks, backups and leftovers.
 fn searched(places: &Places) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();

@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use serde_json::{Value as Json, json};
 use session::clock::{Clock, SystemClock};
-use session::recents::Timestamp;
 use session::recents::forget::{self, Kind as StoreKind, Left, Name, Selection, Survey, Trouble};
+use session::recents::{Recents, Timestamp};
 
-use super::printable;
+use super::{printable, service};
 use crate::cli::{moment, screen};
 use crate::error::{Error, Kind, Verdict};
 
@@ -72,18 +72,23 @@ impl Forget {
             found: found(&survey, &chosen),
             holders: forget::holders(&survey, &chosen, &running()).into_iter().cloned().collect(),
             chosen,
+            ended: Vec::new(),
             left: None,
             troubles: texts(&survey.troubles),
         };
         if !self.dry_run {
-            step("taking the documents out", 1);
-            let troubles = forget::remove(&mut recents, &survey, &selection, &report.chosen);
-            report.troubles.extend(texts(&troubles));
-            step("searching the bytes of every list", 2);
-            let remaining = forget::survey(&mut recents);
-            let staying: BTreeSet<Name> =
-                remaining.items.into_iter().map(|item| item.name).collect();
-            let (left, troubles) = forget::left(recents.places(), &report.chosen, &staying);
+            step("taking the documents out, and searching every list", 1);
+            let (mut left, mut troubles) =
+                forget_once(&mut recents, &survey, &selection, &report.chosen);
+            // Only the service can let go of a log that it reads; its bus starts it again when somebody needs it.
+            if left.iter().any(|left| forget::is_of_activities(recents.places(), &left.file)) {
+                step("ending KDE's activity service", 2);
+                report.ended = service::end(&forget::activities(recents.places()));
+                if !report.ended.is_empty() {
+                    (left, troubles) =
+                        forget_once(&mut recents, &survey, &selection, &report.chosen);
+                }
+            }
             report.troubles.extend(texts(&troubles));
             report.left = Some(left);
         }
@@ -128,9 +133,26 @@ struct Report {
     found: BTreeMap<(StoreKind, PathBuf), BTreeSet<Name>>,
     /// Programs that have a list in memory.
     holders: Vec<(u32, String)>,
+    /// Services that had to end.
+    ended: Vec<u32>,
     /// Where something is left; `None` if nothing was to be done.
     left: Option<Vec<Left>>,
     troubles: Vec<String>,
+}
+
+/// Takes the documents out everywhere, and returns where they are still.
+fn forget_once(
+    recents: &mut Recents,
+    survey: &Survey,
+    selection: &Selection,
+    chosen: &BTreeSet<Name>,
+) -> (Vec<Left>, Vec<Trouble>) {
+    let mut troubles = forget::remove(recents, survey, selection, chosen);
+    let remaining = forget::survey(recents);
+    let staying: BTreeSet<Name> = remaining.items.into_iter().map(|item| item.name).collect();
+    let (left, more) = forget::left(recents.places(), chosen, &staying);
+    troubles.extend(more);
+    (left, troubles)
 }
 
 fn found(
@@ -245,6 +267,12 @@ impl Report {
         for trouble in &self.troubles {
             writeln!(out, "trouble: {}", printable(trouble))?;
         }
+        for number in &self.ended {
+            writeln!(
+                out,
+                "ended: kactivitymanagerd ({number}), which read old pages; it starts again when it is needed"
+            )?;
+        }
         for (number, name) in &self.holders {
             let name = printable(name);
             writeln!(
@@ -274,6 +302,7 @@ impl Report {
             "found": found.collect::<Vec<_>>(),
             "left": left,
             "troubles": self.troubles,
+            "ended": self.ended,
             "running": holders.collect::<Vec<_>>(),
         })
     }

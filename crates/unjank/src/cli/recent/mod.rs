@@ -7,6 +7,7 @@ mod policy;
 mod preload;
 mod private;
 mod relax;
+mod service;
 mod sync;
 pub(super) mod writer;
 

@@ -1,0 +1,326 @@
+//! Documents go out of every store on the machine, and a search that shares nothing with ours finds nothing.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod fixture;
+mod recent_home;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use fixture::{has, skip};
+use recent_home::{Home, kde};
+
+/// A part of the names of documents that are forgotten, and of no other.
+const SECRET: &str = "zebra";
+/// A part of the names of documents that stay.
+const OPEN: &str = "giraffe";
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn forget(home: &Home, arguments: &[&str]) -> Output {
+    home.unjank(&[&["recent", "forget"], arguments].concat())
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A PNG file as the thumbnail specification has it: one text chunk, and no picture to speak of.
+fn thumbnail(uri: &str) -> Vec<u8> {
+    let chunk = |kind: &[u8], data: &[u8]| {
+        let len = u32::try_from(data.len()).unwrap().to_be_bytes();
+        [&len[..], kind, data, &[0; 4]].concat()
+    };
+    let address = [b"Thumb::URI\0", uri.as_bytes()].concat();
+    [b"\x89PNG\r\n\x1a\n".to_vec(), chunk(b"IHDR", &[0; 13]), chunk(b"tEXt", &address)].concat()
+}
+
+/// Names both documents in every store that is a file.
+fn fill(home: &Home) -> [PathBuf; 2] {
+    let documents = [SECRET, OPEN].map(|name| home.write(&format!("docs/{name} & co.pdf"), "x"));
+    let [secret, open] = documents.each_ref().map(|path| text(path));
+    let uri = |path: &str| format!("file://{}", path.replace(' ', "%20"));
+    let [secret_uri, open_uri] = [uri(secret), uri(open)];
+    let [secret_home, open_home] =
+        [secret, open].map(|path| path.replace(text(home.path()), "$HOME"));
+    let bookmark = |uri: &str| {
+        format!(
+            "<bookmark href=\"{}\" added=\"2026-11-01T10:00:00Z\" modified=\"2026-11-01T10:00:00Z\" visited=\"2026-11-01T10:00:00Z\"><info><metadata owner=\"http://freedesktop.org\"><mime:mime-type type=\"application/pdf\"/><bookmark:applications><bookmark:application name=\"viewer\" exec=\"viewer %u\" modified=\"2026-11-01T10:00:00Z\" count=\"1\"/></bookmark:applications></metadata></info></bookmark>",
+            uri.replace('&', "&amp;")
+        )
+    };
+    let xbel = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<xbel version=\"1.0\" xmlns:bookmark=\"http://www.freedesktop.org/standards/desktop-bookmarks\" xmlns:mime=\"http://www.freedesktop.org/standards/shared-mime-info\">{}{}</xbel>",
+        bookmark(&secret_uri),
+        bookmark(&open_uri)
+    );
+    for name in [
+        "recently-used.xbel",
+        "recently-used.xbel.A1B2C3",
+        "org.gnome.TextEditor/recently-used.xbel",
+    ] {
+        home.write(&format!(".local/share/{name}"), &xbel);
+    }
+    home.write(".local/share/recently-used.xbel~", &xbel[..xbel.len() / 3]);
+    home.write(".config/okularrc", format!("[Recent Files]\nFile1[$e]={secret_home}\nFile2[$e]={open_home}\nName1[$e]={SECRET} & co.pdf\nName2[$e]={OPEN} & co.pdf\n\n[General]\nx=1\n"));
+    home.write(
+        ".config/QtProject.conf",
+        format!("[FileDialog]\nhistory={}, {}\nlastVisited={}\n", secret_uri, open_uri, secret_uri),
+    );
+    home.write(
+        ".config/vlc/vlc-qt-interface.conf",
+        format!("[RecentsMRL]\nlist={secret_uri}, {open_uri}\ntimes=10, 20\n"),
+    );
+    home.write(
+        ".config/kdeglobals",
+        format!("[KFileDialog Settings]\nRecent URLs[$e]=file:{secret_home},file:{open_home}\n"),
+    );
+    let item = |path: &str, node: &str, inside: &str| {
+        format!(
+            "<item oor:path=\"/org.openoffice.Office.Histories/Histories/org.openoffice.Office.Histories:HistoryInfo['PickList']/{path}\"><node oor:name=\"{}\" oor:op=\"replace\">{}</node></item>\n",
+            node.replace('&', "&amp;"),
+            inside.replace('&', "&amp;")
+        )
+    };
+    let order = |number: &str, uri: &str| {
+        item(
+            "OrderList",
+            number,
+            &format!(
+                "<prop oor:name=\"HistoryItemRef\" oor:op=\"fuse\"><value>{uri}</value></prop>"
+            ),
+        )
+    };
+    home.write(
+        ".config/libreoffice/4/user/registrymodifications.xcu",
+        [
+            "<oor:items>\n",
+            &item("ItemList", &secret_uri, ""),
+            &item("ItemList", &open_uri, ""),
+            &order("0", &secret_uri),
+            &order("1", &open_uri),
+            "</oor:items>\n",
+        ]
+        .concat(),
+    );
+    for (number, (uri, in_home)) in
+        [(&secret_uri, &secret_home), (&open_uri, &open_home)].into_iter().enumerate()
+    {
+        home.write(&format!(".cache/thumbnails/normal/{number}.png"), thumbnail(uri));
+        home.write(
+            &format!(".cache/thumbnails/fail/gnome-thumbnail-factory/{number}.png"),
+            thumbnail(uri),
+        );
+        home.write(
+            &format!(".local/share/gwenview/recentfolders/{number}"),
+            format!("[General]\ndateTime=1\nurl={uri}\n"),
+        );
+        home.write(
+            &format!(".local/share/okular/docdata/{number}.xml"),
+            format!(
+                "<?xml version=\"1.0\"?>\n<documentInfo url=\"{}\">\n</documentInfo>\n",
+                uri.replace("file://", "").replace("%20", " ").replace('&', "&amp;")
+            ),
+        );
+        home.write(&format!(".local/share/RecentDocuments/{number}.desktop"), format!("[Desktop Entry]\nIcon=x\nType=Link\nURL[$e]=file:{in_home}\nX-KDE-LastOpenedWith=okular\n"));
+    }
+    for document in [secret, open] {
+        assert!(
+            home.unjank(&["recent", "add", document, "--app", "org.kde.okular"]).status.success()
+        );
+    }
+    documents
+}
+
+#[test]
+fn every_store_forgets_and_keeps_the_rest() {
+    let home = Home::make();
+    let [secret, _] = fill(&home);
+    let stores = home.naming(SECRET.as_bytes());
+    assert!(stores.len() >= 15, "{stores:#?}");
+    let before = home.contents();
+    let dry = forget(&home, &[text(&secret), "--dry-run"]);
+    assert_eq!(dry.status.code(), Some(0), "{}", said(&dry));
+    assert!(said(&dry).starts_with("1 document would be forgotten."), "{}", said(&dry));
+    assert_eq!(home.contents(), before, "a dry run changes nothing");
+    let done = forget(&home, &[text(&secret)]);
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    assert!(said(&done).contains("Forgot 1 document; a search of every list finds nothing."));
+    assert_eq!(home.naming(SECRET.as_bytes()), Vec::<PathBuf>::new());
+    // What names the other one does still, but for the copies of the shared list, which are nobody's.
+    let open = home.naming(OPEN.as_bytes());
+    let gone: Vec<_> = before
+        .iter()
+        .filter(|(path, (.., bytes))| {
+            String::from_utf8_lossy(bytes).contains(OPEN) && !open.contains(path)
+        })
+        .map(|(path, _)| path.file_name().unwrap().to_str().unwrap())
+        .collect();
+    assert_eq!(gone, Vec::<&str>::new());
+    let again = forget(&home, &[text(&secret)]);
+    assert_eq!(said(&again), "No list on this machine has such a document.\n");
+}
+
+#[test]
+fn documents_are_chosen_by_folder_program_and_time() {
+    let home = Home::make();
+    fill(&home);
+    let chosen = |arguments: &[&str]| {
+        let output = forget(&home, &[arguments, &["--dry-run", "--json"]].concat());
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["documents"].as_u64().unwrap()
+    };
+    assert_eq!(chosen(&[text(&home.at("docs"))]), 2);
+    assert_eq!(chosen(&[text(&home.at("doc"))]), 0);
+    assert_eq!(chosen(&["--all"]), 2);
+    assert_eq!(chosen(&["--app", "okular"]), 2);
+    assert_eq!(chosen(&["--app", "kate"]), 0);
+    assert_eq!(chosen(&["--since", "1h"]), 2);
+    assert_eq!(chosen(&["--since", "1h", "--app", "viewer"]), 0, "both are one program's");
+    assert_eq!(chosen(&["--before", "2026-10-01"]), 0);
+    assert_eq!(forget(&home, &[]).status.code(), Some(2));
+    assert_eq!(forget(&home, &["--all", "--app", "x"]).status.code(), Some(2));
+    let done = forget(&home, &["--all"]);
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    assert_eq!(home.naming(b" & co.pdf"), Vec::<PathBuf>::new());
+    assert_eq!(home.naming(b"%20&"), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_is_left_somewhere_is_said() {
+    let home = Home::make();
+    let [secret, _] = fill(&home);
+    // Where no list is, nothing is taken out; that it is there is found all the same.
+    let other = format!("[Wallpaper]\nImage=file://{}\n", text(&secret).replace(' ', "%20"));
+    let planted = home.write(".config/plasmarc", other);
+    let done = forget(&home, &[text(&secret)]);
+    assert_eq!(done.status.code(), Some(1), "{}", said(&done));
+    assert!(said(&done).contains("left: ~/.config/plasmarc (1)"), "{}", said(&done));
+    assert_eq!(home.naming(SECRET.as_bytes()), [planted]);
+    // So are bytes that no list owns any more: in a log of a database that is gone.
+    let home = Home::make();
+    let document = home.write("docs/zebra", "x");
+    let log = ".local/share/kactivitymanagerd/resources/database-wal";
+    home.write(log, format!("\0\x01{}org.kde.kate", text(&document)));
+    let done = forget(&home, &[text(&document), "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(report["left"][0]["file"], text(&home.at(log)), "{report:#}");
+    assert_eq!(done.status.code(), Some(1));
+}
+
+#[test]
+fn hostile_stores_are_troubles_of_their_own() {
+    let home = Home::make();
+    let [secret, _] = fill(&home);
+    home.write(
+        ".local/share/kactivitymanagerd/resources/database",
+        [&b"SQLite format 3\0"[..], &[0xff; 5000]].concat(),
+    );
+    home.write(".config/deeprc", "[".repeat(100_000));
+    home.write(".local/share/recently-used.xbel.broken", [0xffu8; 1000]);
+    let fifo = home.at(".config/pipe.conf");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    std::os::unix::fs::symlink("looprc", home.at(".config/looprc")).unwrap();
+    let done = forget(&home, &[text(&secret)]);
+    assert_eq!(done.status.code(), Some(1), "{}", said(&done));
+    assert!(said(&done).contains("trouble: cannot use the database"), "{}", said(&done));
+    assert_eq!(home.naming(SECRET.as_bytes()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_program_that_has_a_list_in_memory_is_named() {
+    let home = Home::make();
+    let [secret, _] = fill(&home);
+    let program = home.at("okular");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let mut running = home.command(&program).arg("1000").spawn().unwrap();
+    let comm = format!("/proc/{}/comm", running.id());
+    while fs::read_to_string(&comm).unwrap() != "okular\n" {
+        std::thread::yield_now();
+    }
+    let done = forget(&home, &[text(&secret)]);
+    let wanted = format!("running: okular ({}) may still have", running.id());
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(said(&done).contains(&wanted), "{}", said(&done));
+}
+
+#[test]
+fn what_a_kde_program_wrote_is_forgotten_by_folder() {
+    let Some(kde) = kde() else { return };
+    let home = Home::make();
+    for (folder, count) in [(SECRET, 3), (OPEN, 2)] {
+        for number in 0..count {
+            home.write(&format!("docs/{folder}/{number}"), "x");
+        }
+        let docs = home.at("docs").join(folder);
+        let added = home.command(kde).arg("add").arg(docs).arg(count.to_string()).output().unwrap();
+        assert!(added.status.success());
+    }
+    let done = forget(&home, &[text(&home.at("docs").join(SECRET))]);
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    assert_eq!(home.naming(SECRET.as_bytes()), Vec::<PathBuf>::new());
+    let list = home.command(kde).arg("list").output().unwrap();
+    assert_eq!(String::from_utf8(list.stdout).unwrap().matches(OPEN).count(), 2);
+}
+
+/// Tells KDE's service what was opened, forgets it while the service runs, and says what is where.
+const ACTIVITIES: &str = r#"
+set -eu
+database=$XDG_DATA_HOME/kactivitymanagerd/resources/database
+"$SERVICE" &
+service=$!
+trap 'kill $service 2>/dev/null || true' EXIT
+gdbus wait --session --timeout 60 org.kde.ActivityManager
+call() { gdbus call --session -d org.kde.ActivityManager -o /ActivityManager/Resources -m "org.kde.ActivityManager.Resources.$@" >/dev/null; }
+within() { for i in $(seq 600); do "$@" >/dev/null 2>&1 && return; sleep 0.05; done; echo "never: $*"; exit 1; }
+for name in zebra giraffe; do
+    call RegisterResourceEvent org.kde.kate 0 "$HOME/docs/$name.txt" 0
+    call RegisterResourceMimetype "$HOME/docs/$name.txt" text/plain
+    call RegisterResourceTitle "$HOME/docs/$name.txt" "$name"
+done
+count() { sqlite3 -readonly "$database" "SELECT count(*) FROM ResourceEvent e JOIN ResourceInfo i USING (targettedResource) JOIN ResourceScoreCache s USING (targettedResource)"; }
+two() { test "$(count)" = 2; }
+within two
+cp -r "$XDG_DATA_HOME/kactivitymanagerd/resources" "$XDG_DATA_HOME/kactivitymanagerd/copy"
+mv "$XDG_DATA_HOME/kactivitymanagerd/copy" "$XDG_DATA_HOME/kactivitymanagerd/resources/working-backup/"
+mv "$XDG_DATA_HOME/kactivitymanagerd/resources/working-backup/copy/database"* "$XDG_DATA_HOME/kactivitymanagerd/resources/working-backup/"
+rm -r "$XDG_DATA_HOME/kactivitymanagerd/resources/working-backup/copy"
+code=0
+"$UNJANK" recent forget "$HOME/docs/zebra.txt" || code=$?
+echo "code $code"
+echo "left $(count)"
+"#;
+
+#[test]
+fn the_database_of_kdes_service_forgets_while_the_service_runs() {
+    let service =
+        ["/usr/lib/x86_64-linux-gnu/libexec/kactivitymanagerd", "/usr/libexec/kactivitymanagerd"];
+    let Some(service) = service.iter().find(|path| Path::new(path).exists()) else {
+        return skip("kactivitymanagerd is not installed");
+    };
+    if !has(&["dbus-run-session", "gdbus", "sqlite3"]) {
+        return;
+    }
+    let home = Home::make();
+    for name in [SECRET, OPEN] {
+        home.write(&format!("docs/{name}.txt"), "x");
+    }
+    let script = home.write("activities.sh", ACTIVITIES);
+    let mut command = home.command("dbus-run-session");
+    // A bus that starts nothing of its own.
+    let bus = home.write("bus.conf", "<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen><policy context=\"default\"><allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/></policy></busconfig>");
+    command.env_remove("DBUS_SESSION_BUS_ADDRESS").arg("--config-file").arg(bus);
+    command.args(["--", "sh"]).arg(script);
+    let output =
+        command.env("SERVICE", service).env("UNJANK", recent_home::UNJANK).output().unwrap();
+    let said = said(&output);
+    assert!(said.contains("code 0\n"), "{said}");
+    assert!(said.contains("left 1\n"), "{said}");
+    assert!(said.contains("KDE's activities"), "{said}");
+    assert_eq!(home.naming(SECRET.as_bytes()), Vec::<PathBuf>::new());
+    assert!(!home.naming(OPEN.as_bytes()).is_empty());
+}
