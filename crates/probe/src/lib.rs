@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod bus;
 pub mod doctor;
+pub mod model;
 pub mod place;
 pub mod report;
 pub mod scratch;

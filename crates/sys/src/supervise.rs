@@ -16,6 +16,16 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
+/// Gives the calling thread a mount namespace of its own: what it, and what it starts from now on, mounts is seen there alone, and is gone with the last of them.
+///
+/// # Errors
+///
+/// `EPERM`: it needs root.
+pub fn own_mounts() -> io::Result<()> {
+    // SAFETY: the thread's working directory and mounts become its own; no memory or descriptor of ours is touched.
+    Ok(unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }?)
+}
+
 /// Which of the two processes after [`fork`] this is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Side {
