@@ -8,8 +8,9 @@
  *        recent_gtk read FILE                           prints what GBookmarkFile reads in a file
  *
  * `add` and `burst` print JSON: the time of each call in microseconds and the time until the file was written in
- * milliseconds. `read` prints one JSON-free line a fact, so that two files can be compared.
- * The place is $XDG_DATA_HOME/recently-used.xbel. No display is needed.
+ * milliseconds. `read` prints a line a fact, so that two files can be compared.
+ * The place is $XDG_DATA_HOME/recently-used.xbel. All but `read` need a display, Xvfb will do: GTK asks its settings
+ * whether and how long to remember, and without a display it takes whatever is on its stack for the answer.
  */
 #include <gtk/gtk.h>
 #include <stdlib.h>
@@ -187,8 +188,11 @@ main (int argc, char **argv)
 
   if (strcmp (verb, "read") == 0 && argc == 3)
     return read_file (argv[2]);
-  /* Without a display the defaults hold: 30 days, switched on. */
-  gtk_init_check (&argc, &argv);
+  if (!gtk_init_check (&argc, &argv))
+    {
+      fprintf (stderr, "recent_gtk: cannot open the display\n");
+      return 2;
+    }
   loop = g_main_loop_new (NULL, FALSE);
   manager = gtk_recent_manager_new ();
   g_signal_connect (manager, "changed", G_CALLBACK (changed), NULL);

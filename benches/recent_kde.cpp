@@ -5,8 +5,8 @@
 //        recent_kde links                              prints the link files that it lists, one a line
 //        recent_kde clear                              clears the list
 //
-// `add` prints JSON: the time of each call in milliseconds, how many there were before it is in DIRECTORY's list.
-// Needs HOME and XDG_* for a place of its own, and QT_QPA_PLATFORM=offscreen nowhere: it is no graphical program.
+// `add` prints JSON: the time of each call in milliseconds.
+// It is no graphical program. What lies below $TMPDIR is not remembered; `list` and `links` remove what is gone.
 
 #include <KRecentDocument>
 #include <QCoreApplication>

@@ -12,3 +12,4 @@ pub mod kernel;
 pub mod listing;
 pub mod stacks;
 pub mod trace;
+pub mod xbel;

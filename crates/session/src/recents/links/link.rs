@@ -55,7 +55,7 @@ impl Link {
                 let name = decode(path.rsplit('/').next().unwrap_or_default());
                 let name = String::from_utf8(name).ok()?;
                 let name = name.rsplit('/').next().unwrap_or_default().to_owned();
-                (Target::Uri(uri.clone()), decode_pretty(uri.as_str()).replace('$', "$$$$"), name)
+                (Target::Uri(uri.clone()), decode_pretty(uri.as_str()).replace('$', "$$"), name)
             }
         };
         if name.contains('\0') {
@@ -97,7 +97,8 @@ impl Link {
     }
 
     /// Returns the text of the file.
-    pub(super) fn text(&self) -> String {
+    #[must_use]
+    pub fn text(&self) -> String {
         format!(
             "[Desktop Entry]\nIcon={}\nName={}\nType=Link\n{URL}={}\n{OPENED_WITH}={}\n",
             escape_value(&self.icon),
@@ -129,14 +130,15 @@ pub fn read(bytes: &[u8], home: &Path) -> Option<Link> {
     Link::new(&uri, &get(OPENED_WITH).unwrap_or_default(), get("Icon").unwrap_or_default(), home)
 }
 
-/// Puts the home in the place of `$HOME`; KDE doubles a `$` of the name twice.
+/// Puts the home in the place of `$HOME`. A `$` of a name is doubled; KDE writes four, reads two again, and then finds no
+/// file of that name.
 fn expand(text: &str, home: &Path) -> Option<String> {
     let rest = text.strip_prefix("file:$HOME").or_else(|| text.strip_prefix("file:${HOME}"));
     let whole = match rest {
         Some(rest) => format!("file://{}{rest}", escape_path(home.to_str()?)),
         None => text.to_owned(),
     };
-    Some(whole.replace("$$$$", "$").replace("$$", "$"))
+    Some(whole.replace("$$", "$"))
 }
 
 /// Escapes a path as Qt shows URLs: what a URL could be misread for.
@@ -158,7 +160,7 @@ fn escape_path(path: &str) -> String {
             | '{'
             | '|'
             | '}' => to.push_str(&format!("%{:02X}", u32::from(c))),
-            '$' => to.push_str("$$$$"),
+            '$' => to.push_str("$$"),
             c => to.push(c),
         }
     }
@@ -291,7 +293,7 @@ mod tests {
         let link = Link::new(&uri, "org.kde.kate", "text-plain".into(), &home()).unwrap();
         assert_eq!(
             link.text(),
-            "[Desktop Entry]\nIcon=text-plain\nName=\\sa$b#%.txt\nType=Link\nURL[$e]=file:$HOME/docs/ a$$$$b%23%25.txt\nX-KDE-LastOpenedWith=org.kde.kate\n"
+            "[Desktop Entry]\nIcon=text-plain\nName=\\sa$b#%.txt\nType=Link\nURL[$e]=file:$HOME/docs/ a$$b%23%25.txt\nX-KDE-LastOpenedWith=org.kde.kate\n"
         );
         assert_eq!(link.file_name(1), " a$b#%.txt.desktop");
         assert_eq!(link.file_name(3), " a$b#%.txt[3].desktop");

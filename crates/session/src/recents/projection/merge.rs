@@ -1,6 +1,6 @@
 //! What other programs did to the shared file since we last knew it, and which of it their users meant.
 //!
-//! `docs/decisions/0012-who-deleted-a-recent-document.md` says why; the rules here are its table.
+//! `docs/decisions/0009-who-deleted-a-recent-document.md` says why; the rules here are its table.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

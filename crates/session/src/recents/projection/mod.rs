@@ -116,8 +116,8 @@ pub fn damaged_path(places: &Places) -> PathBuf {
 
 /// Takes in what other programs did to the files, and writes them so that they show the list.
 ///
-/// KDE's programs are kept out meanwhile by their own lock; a program that takes none is noticed until the moment of
-/// the rename. Nothing is synced: the files can be made again.
+/// KDE's programs are kept out by their own lock while it writes; whoever writes before that, or takes no lock, is
+/// noticed until the moment of the rename. Nothing is synced: the files can be made again.
 ///
 /// # Errors
 ///
@@ -128,10 +128,9 @@ pub fn project(recents: &mut Recents) -> Result<Projected, ProjectionError> {
     if recents.disk().stat(&places.xbel).is_ok_and(|stat| !stat.is_file()) {
         projected.xbel = XbelOutcome::Blocked;
     } else {
-        // Before the lock, which makes the directory.
+        // Before the lock makes the directory.
         let dir = places.xbel.parent().unwrap_or(Path::new("/"));
         let had_dir = recents.disk().stat(dir).is_ok();
-        let _lock = Lock::of(&places.xbel, recents.clock(), PATIENCE)?;
         let before = recents.now().before(STALE);
         // What dead writers left names documents. What cannot be removed now is tried again the next time.
         let _ = remove_stale(recents.disk(), &places.xbel, i128::from(before.0) * 1000);
@@ -200,6 +199,11 @@ impl Attempt<'_> {
         let list = recents.list()?.clone();
         let (disk, now) = (recents.disk(), recents.now());
         let Next { text, base: new } = next(&found, &list, &base, &capped, &refused, now);
+        if text.is_none() && new == base {
+            return Ok(());
+        }
+        // Only now: KDE's programs wait a tenth of a second for the lock, and then leave their document out.
+        let _lock = Lock::of(&places.xbel, recents.clock(), PATIENCE)?;
         if let Some(text) = text {
             if found.presence == Presence::Damaged && found.stat.is_some_and(|stat| stat.len > 0) {
                 projected.kept_aside = keep_damaged(disk, places);
@@ -209,9 +213,7 @@ impl Attempt<'_> {
             projected.written_bytes += text.len();
             projected.xbel = XbelOutcome::Written;
         }
-        if new != base {
-            projected.written_bytes += write_base(disk, places, &new)?;
-        }
+        projected.written_bytes += write_base(disk, places, &new)?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use quick_xml::reader::Reader;
 
 use super::bookmark::{Damage, HasInside, Inside, Known};
 use super::edit;
-use super::markup::{Names, head};
+use super::markup::{Names, head, is_forbidden};
 use crate::recents::Entry;
 
 /// The longest file that is read: a hundred thousand documents.
@@ -132,8 +132,8 @@ impl Document {
             return Err(TooLarge(bytes.len()));
         }
         let (text, condition) = match String::from_utf8(bytes) {
-            Ok(text) if !text.contains('\0') => (text, Condition::Whole),
-            Ok(text) => (text.replace('\0', ""), Condition::Damaged),
+            Ok(text) if is_possible(&text) => (text, Condition::Whole),
+            Ok(text) => (readable(text.as_bytes()), Condition::Damaged),
             Err(error) => (readable(error.as_bytes()), Condition::Damaged),
         };
         let mut scan = Scan::default();
@@ -174,11 +174,17 @@ impl Default for Document {
     }
 }
 
-/// Makes a text of bytes that are none: each wrong byte is escaped as a URI has it, and zeros go.
+/// Tells whether XML can have every character of a text.
+fn is_possible(text: &str) -> bool {
+    let is_control = |byte: &u8| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r');
+    !text.as_bytes().iter().any(is_control) && !text.contains(['\u{fffe}', '\u{ffff}'])
+}
+
+/// Makes a text of bytes that are none: each wrong byte is escaped as a URI has it, and what XML cannot have goes.
 fn readable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
-        text.extend(chunk.valid().chars().filter(|c| *c != '\0'));
+        text.extend(chunk.valid().chars().filter(|c| !is_forbidden(*c)));
         for byte in chunk.invalid() {
             text.push_str(&format!("%{byte:02X}"));
         }

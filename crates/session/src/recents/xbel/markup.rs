@@ -24,7 +24,7 @@ impl<'a> Attribute<'a> {
     /// Returns the value; `None` if it names an entity that only the document's own declarations explain.
     pub(super) fn value(&self) -> Option<Cow<'a, str>> {
         // Nearly none has an escape.
-        if self.raw.contains('&') { unescape(self.raw).ok() } else { Some(Cow::Borrowed(self.raw)) }
+        if self.raw.contains('&') { plain(self.raw) } else { Some(Cow::Borrowed(self.raw)) }
     }
 
     /// Returns where the value is in the text of the tag.
@@ -36,19 +36,29 @@ impl<'a> Attribute<'a> {
 /// Returns the attributes of a tag, whose text is given without the angle brackets.
 pub(super) fn attributes(tag: &str) -> impl Iterator<Item = Attribute<'_>> {
     let blank = |c: char| c.is_ascii_whitespace();
+    let after_blank = move |at: usize| {
+        let rest = tag.get(at..)?;
+        Some(at + (rest.len() - rest.trim_start_matches(blank).len()))
+    };
     let mut at = tag.find(blank).unwrap_or(tag.len());
     std::iter::from_fn(move || {
-        let rest = tag.get(at..)?;
-        let start = at + (rest.len() - rest.trim_start_matches(blank).len());
-        let equals = start + tag.get(start..)?.find('=')?;
-        let name = tag.get(start..equals)?.trim_end_matches(blank);
-        let rest = tag.get(equals + 1..)?;
-        let quote_at = equals + 1 + (rest.len() - rest.trim_start_matches(blank).len());
-        let quote = tag.get(quote_at..)?.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-        let value_at = quote_at + 1;
-        let raw = tag.get(value_at..)?.split(quote).next()?;
-        at = value_at + raw.len() + 1;
-        Some(Attribute { name, raw, at: value_at })
+        loop {
+            let start = after_blank(at)?;
+            let rest = tag.get(start..)?;
+            let len = rest.find(|c: char| blank(c) || c == '=')?;
+            let equals = after_blank(start + len)?;
+            if !tag.get(equals..)?.starts_with('=') {
+                // A name without a value is none of ours.
+                at = equals;
+                continue;
+            }
+            let quote_at = after_blank(equals + 1)?;
+            let quote = tag.get(quote_at..)?.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+            let value_at = quote_at + 1;
+            let raw = tag.get(value_at..)?.split(quote).next()?;
+            at = value_at + raw.len() + 1;
+            return Some(Attribute { name: &tag[start..start + len], raw, at: value_at });
+        }
     })
 }
 
@@ -59,17 +69,24 @@ pub(super) fn attribute<'a>(tag: &'a str, name: &str) -> Option<Cow<'a, str>> {
 
 /// Returns the text of an element whose inside is given; `None` if there is more than text.
 pub(super) fn text_of(inside: &str) -> Option<Cow<'_, str>> {
-    if inside.contains('<') { None } else { unescape(inside).ok() }
+    if inside.contains('<') { None } else { plain(inside) }
+}
+
+/// Takes the escapes out of a text; `None` if one stands for nothing that we know, or that XML can have.
+fn plain(raw: &str) -> Option<Cow<'_, str>> {
+    unescape(raw).ok().filter(|text| !text.contains(is_forbidden))
+}
+
+/// Tells whether XML cannot have a character as it is.
+pub(super) fn is_forbidden(c: char) -> bool {
+    let is_blank = matches!(c, '\t' | '\n' | '\r');
+    (c < ' ' && !is_blank) || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 /// Escapes a text for the inside of an element or an attribute; a character that XML cannot have becomes U+FFFD.
 pub(super) fn escape(text: &str) -> Cow<'_, str> {
-    let special = |c: char| matches!(c, '<' | '>' | '&' | '"' | '\'');
-    let forbidden = |c: char| {
-        (c.is_control() && !('\u{80}'..='\u{9f}').contains(&c))
-            || matches!(c, '\u{fffe}'..='\u{ffff}')
-    };
-    if !text.contains(|c| special(c) || forbidden(c)) {
+    let special = |c: char| matches!(c, '<' | '>' | '&' | '"' | '\'' | '\t' | '\n' | '\r');
+    if !text.contains(|c| special(c) || is_forbidden(c)) {
         return Cow::Borrowed(text);
     }
     let mut to = String::with_capacity(text.len() + 16);
@@ -83,7 +100,7 @@ pub(super) fn escape(text: &str) -> Cow<'_, str> {
             '\t' => to.push_str("&#9;"),
             '\n' => to.push_str("&#10;"),
             '\r' => to.push_str("&#13;"),
-            c if forbidden(c) => to.push(char::REPLACEMENT_CHARACTER),
+            c if is_forbidden(c) => to.push(char::REPLACEMENT_CHARACTER),
             c => to.push(c),
         }
     }
@@ -212,6 +229,7 @@ mod tests {
             assert_eq!(&tag[attribute.place()], attribute.raw);
         }
         assert_eq!(attribute("a x=\"&own;\"", "x"), None);
+        assert_eq!(pairs("a b: c d=\"e\""), [("d", "e".into())]);
         for tag in ["", "a", "a b", "a b=", "a b=c", "a b=\"", "a =\"", "ä ö=\"ü"] {
             assert!(attributes(tag).count() <= 1, "{tag}");
         }
