@@ -1,6 +1,7 @@
 //! `doctor`: measures this machine's interactive paths against the frame, and changes nothing.
 
 pub mod advice;
+pub mod bus;
 pub mod finding;
 pub mod json;
 pub mod launches;
@@ -33,7 +34,7 @@ pub trait Probe: std::fmt::Debug + Sync {
 
 /// All probes, in the order in which they run. A new one is one line here.
 pub const PROBES: &[&dyn Probe] =
-    &[&storage::Storage, &settings::Settings, &launches::Launches, &listing::Listing];
+    &[&storage::Storage, &settings::Settings, &launches::Launches, &listing::Listing, &bus::Bus];
 
 /// Does a part of a probe's work and returns what it found.
 pub type Work<'a> = Box<dyn FnOnce(&Tools<'_>) -> Vec<Finding> + 'a>;

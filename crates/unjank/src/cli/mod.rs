@@ -17,6 +17,7 @@ mod recent;
 mod run;
 mod screen;
 pub(crate) mod settings;
+mod terminal;
 mod trace;
 
 use std::ffi::OsString;

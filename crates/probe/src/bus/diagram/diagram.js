@@ -1,6 +1,6 @@
 'use strict';
 (async () => {
-  const NONE = 0xffffffff, NAMES = 46, TIMES = 86, LARGEST = 8e6, BLOCK = 2048, SPANNING = 64;
+  const NONE = 0xffffffff, NAMES = 46, TIMES = 86, LARGEST = 8e6, BLOCK = 256, SPANNING = 64;
   const byId = id => document.getElementById(id);
   const make = (tag, text, parent) => {
     const element = document.createElement(tag);
@@ -54,19 +54,36 @@
   const rowOf = i => place ? place[i] : i;
   // Calls that are open at the start of each block of rows: their arcs cross it.
   let spanning = [];
-  const span = () => {
-    spanning = Array.from({ length: Math.ceil(shown / BLOCK) + 1 }, () => []);
+  // Long work is done in slices of a few milliseconds, so that the page stays alive; a newer turn ends an older one.
+  const pause = () => new Promise(done => { const channel = new MessageChannel(); channel.port1.onmessage = done; channel.port2.postMessage(0); });
+  let turns = 0;
+  const slices = () => {
+    const turn = ++turns;
+    let until = performance.now() + 8;
+    return async () => {
+      if (performance.now() < until) return true;
+      await pause();
+      until = performance.now() + 8;
+      return turn === turns;
+    };
+  };
+  const span = async slice => {
+    const open = Array.from({ length: Math.ceil(shown / BLOCK) + 1 });
     for (let row = 0; row < shown; row++) {
+      if (row % 4096 === 4095 && !await slice()) return false;
       const i = messageAt(row);
       if (whats[what[i]].kind !== CALL || partner[i] === NONE) continue;
       const end = rowOf(partner[i]);
       if (end === NONE) continue;
       for (let block = Math.floor(row / BLOCK) + 1; block * BLOCK <= end; block++) {
-        if (spanning[block].length < SPANNING) spanning[block].push(i);
+        if (!open[block]) open[block] = [];
+        if (open[block].length < SPANNING) open[block].push(i);
       }
     }
+    spanning = open;
+    isDirty = true;
+    return true;
   };
-  span();
 
   const view = stage.querySelector('.view'), whole = stage.querySelector('.whole'), canvas = whole.querySelector('canvas');
   const map = stage.querySelector('.map canvas'), about = stage.querySelector('.about');
@@ -81,7 +98,7 @@
 
   const takeColours = () => {
     const style = getComputedStyle(document.documentElement);
-    for (const name of ['paper', 'ink', 'soft', 'rule', 'field', 'call', 'reply', 'signal', 'misses', 'near', 'fits', 'band', 'pick', 'hit', 'aside']) colours[name] = style.getPropertyValue('--' + name).trim();
+    for (const name of ['paper', 'ink', 'soft', 'rule', 'field', 'call', 'reply', 'signal', 'misses', 'near', 'fits', 'band', 'pick', 'hit', 'aside', 'alarm']) colours[name] = style.getPropertyValue('--' + name).trim();
     isDirty = true;
   };
   const room = () => Math.max(1, (height - NAMES) / rowHeight);
@@ -117,20 +134,26 @@
   };
 
   // Marks of errors, slow calls and hits, the whole capture high.
+  let marks = new Uint8Array(1000);
+  const look = async slice => {
+    const found = new Uint8Array(1000);
+    for (let row = 0; row < shown; row++) {
+      if (row % 4096 === 4095 && !await slice()) return false;
+      const i = messageAt(row), bin = Math.floor(row / shown * found.length);
+      if (isError(i)) found[bin] |= 1;
+      if (latency(i) > data.frame_ns) found[bin] |= 2;
+      if (hits && hits[i]) found[bin] |= 4;
+    }
+    marks = found;
+    overview();
+    return true;
+  };
   const overview = () => {
     mapPaint.fillStyle = colours.paper;
     mapPaint.fillRect(0, 0, 16, height);
-    if (!shown || !height) return;
-    const marks = new Uint8Array(Math.ceil(height));
-    for (let row = 0; row < shown; row++) {
-      const i = messageAt(row), bin = Math.floor(row / shown * height);
-      if (isError(i)) marks[bin] |= 1;
-      if (latency(i) > data.frame_ns) marks[bin] |= 2;
-      if (hits && hits[i]) marks[bin] |= 4;
-    }
     for (const [bit, x, colour] of [[4, 0, colours.near], [2, 6, colours.call], [1, 11, colours.misses]]) {
       mapPaint.fillStyle = colour;
-      for (let y = 0; y < marks.length; y++) if (marks[y] & bit) mapPaint.fillRect(x, y, 5, 2);
+      for (let bin = 0; bin < marks.length; bin++) if (marks[bin] & bit) mapPaint.fillRect(x, bin / marks.length * height, 5, 2);
     }
   };
 
@@ -249,7 +272,7 @@
           const label = kind.kind === RETURN ? (partner[i] === NONE ? '' : time(latency(i))) : kind.kind === ERROR ? (kind.error.split('.').pop() + (partner[i] === NONE ? '' : ' ' + time(latency(i)))) : kind.member;
           const said = cut(label, visible - 16);
           if (said) {
-            paint.fillStyle = kind.kind === ERROR ? colours.misses : colours.soft;
+            paint.fillStyle = kind.kind === ERROR ? colours.alarm : colours.soft;
             paint.fillText(said, (Math.min(Math.max(start, tip), width) + Math.max(Math.min(start, tip), listWidth)) / 2, line - 4);
           }
         }
@@ -266,7 +289,7 @@
         paint.fillStyle = colours.soft;
         paint.font = '11px system-ui, sans-serif';
         paint.fillText(clock(at[i]), 8, line);
-        paint.fillStyle = kind.kind === ERROR ? colours.misses : kind.kind === RETURN ? colours.soft : colours.ink;
+        paint.fillStyle = kind.kind === ERROR ? colours.alarm : kind.kind === RETURN ? colours.soft : colours.ink;
         const mark = ['→', '←', '▲', to[i] === NONE ? '◉' : '⇢'][kind.kind] || '·';
         const wait = partner[i] === NONE ? (kind.kind === CALL && !(kind.flags & 1) ? 'no answer' : '') : time(latency(i));
         paint.fillText(mark, TIMES, line);
@@ -276,14 +299,14 @@
         const room = listWidth - TIMES - 26 - taken;
         const said = cut(title, room);
         paint.fillText(said, TIMES + 16, line);
-        const used = said.length * 6.6 + 10;
+        const used = paint.measureText(said).width + 10;
         if (kind.iface && room - used > 60 && rowHeight >= 18) {
           paint.fillStyle = colours.soft;
           paint.font = '11px system-ui, sans-serif';
           paint.fillText(cut(kind.iface, room - used, true), TIMES + 16 + used, line);
         }
         if (taken) {
-          paint.fillStyle = latency(i) > data.frame_ns || wait === 'no answer' ? colours.misses : colours.soft;
+          paint.fillStyle = latency(i) > data.frame_ns || wait === 'no answer' ? colours.alarm : colours.soft;
           paint.font = '11px system-ui, sans-serif';
           paint.textAlign = 'right';
           paint.fillText(wait, listWidth - 8, line);
@@ -383,7 +406,13 @@
   };
   const go = i => {
     let row = rowOf(i);
-    if (row === NONE) { only.checked = false; show(); row = i; }
+    if (row === NONE) {
+      only.checked = false;
+      order = place = null;
+      shown = count;
+      show();
+      row = i;
+    }
     pick(i);
     if (row < top + 1 || row > top + room() - 2) setTop(row - room() / 2);
     if (to[i] !== NONE || from[i] !== NONE) {
@@ -393,25 +422,16 @@
   };
 
   // Search: words of which each must fit; work is done in slices so that the page stays alive.
-  const pause = () => new Promise(done => { const channel = new MessageChannel(); channel.port1.onmessage = done; channel.port2.postMessage(0); });
-  let searching = 0;
   const span_ns = text => {
     const found = /^([\d.]+)(ns|us|µs|ms|s)$/.exec(text);
     return found ? Number(found[1]) * { ns: 1, us: 1e3, 'µs': 1e3, ms: 1e6, s: 1e9 }[found[2]] : NaN;
   };
   const kinds = { call: CALL, return: RETURN, reply: RETURN, error: ERROR, signal: SIGNAL };
   const find = async () => {
-    const turn = ++searching;
+    const slice = slices();
     const words = search.value.toLowerCase().match(/[a-z-]+:"[^"]*"|"[^"]*"|\S+/g) || [];
-    if (!words.length) { hits = null; hitCount = 0; output.textContent = ''; show(); return; }
+    if (!words.length) { hits = null; hitCount = 0; output.textContent = ''; await show(); record.searched = ''; return; }
     const tests = [];
-    let until = performance.now() + 8;
-    const slice = async () => {
-      if (performance.now() < until) return true;
-      await pause();
-      until = performance.now() + 8;
-      return turn === searching;
-    };
     const table = async (all, fits) => {
       const marks = new Uint8Array(all.length);
       for (let n = 0; n < all.length; n++) {
@@ -454,24 +474,32 @@
     hits = found;
     hitCount = sum;
     output.textContent = sum + ' of ' + count;
-    show();
+    const said = search.value;
+    await show();
+    record.searched = said;
   };
-  const show = () => {
+  const show = async () => {
+    const slice = slices();
     const anchor = shown ? messageAt(Math.min(shown - 1, Math.floor(top))) : 0;
+    let rows = null, places = null, row = 0;
     if (only.checked && hits) {
-      order = new Uint32Array(hitCount);
-      place = new Uint32Array(count).fill(NONE);
-      for (let i = 0, row = 0; i < count; i++) if (hits[i]) { order[row] = i; place[i] = row++; }
-      shown = hitCount;
+      const chosen = hits;
+      rows = new Uint32Array(hitCount);
+      places = new Uint32Array(count).fill(NONE);
+      for (let i = 0, next = 0; i < count; i++) {
+        if (i % 4096 === 4095 && !await slice()) return;
+        if (chosen[i]) { rows[next] = i; places[i] = next++; if (i < anchor) row = next; }
+      }
     } else {
-      order = place = null;
-      shown = count;
+      row = anchor;
     }
-    span();
-    let row = 0;
-    if (order) { while (row < shown && order[row] < anchor) row++; } else row = anchor;
+    order = rows;
+    place = places;
+    shown = rows ? rows.length : count;
+    spanning = [];
     top = row;
     measure();
+    if (await span(slice)) await look(slice);
   };
   const step = direction => {
     if (!hits || !hitCount) return;
@@ -541,6 +569,7 @@
   for (const choice of document.querySelectorAll('.switch input')) choice.addEventListener('change', repaint);
   takeColours();
   measure();
+  await show();
   record.ready = true;
   requestAnimationFrame(tick);
 })().catch(error => {

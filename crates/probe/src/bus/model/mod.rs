@@ -223,6 +223,15 @@ impl Model {
         !self.rules.is_empty()
     }
 
+    /// Returns the connections whose rules ask for what is sent to others.
+    #[must_use]
+    pub fn eavesdroppers(&self) -> Vec<PeerId> {
+        let mut peers: Vec<PeerId> = self.rules.values().flat_map(Rules::eavesdroppers).collect();
+        peers.sort_unstable();
+        peers.dedup();
+        peers
+    }
+
     /// Returns whether a message comes from the bus itself.
     #[must_use]
     pub fn is_from_bus(&self, row: &Row) -> bool {
@@ -320,7 +329,8 @@ impl Model {
     /// Notes a message to a well-known name that may start its service, or to one that is gone.
     fn addressed(&mut self, number: u32, row: &Row) {
         let name = self.texts.get(row.destination);
-        if name.is_empty() || name == DRIVER {
+        // What the bus itself says to one who is leaving is lost on nobody.
+        if name.is_empty() || name == DRIVER || self.is_from_bus(row) {
             return;
         }
         if peers::is_unique(name) {

@@ -154,14 +154,6 @@ impl Peers {
         }
     }
 
-    /// Notes that a connection is new, also if its name is not.
-    pub fn joins(&mut self, bus: u16, unique: Text) -> PeerId {
-        if self.by_name.get(&(bus, unique)).is_some_and(|peer| self.all[peer.index()].has_left) {
-            self.by_name.remove(&(bus, unique));
-        }
-        self.connection(bus, unique)
-    }
-
     /// Notes that a connection has left the bus.
     pub fn leaves(&mut self, bus: u16, unique: Text) -> PeerId {
         let peer = self.connection(bus, unique);

@@ -74,7 +74,7 @@ impl Model {
         let at = self.end();
         let unique = self.texts.keep(&peer.unique);
         if peer.gone {
-            self.peers.leaves(peer.bus, unique);
+            // The messages say it, too, and in the order of what else was sent.
             return;
         }
         let id = self.peers.connection(peer.bus, unique);

@@ -176,6 +176,11 @@ impl Rules {
         self.all.retain(|(who, _)| *who != peer);
     }
 
+    /// Returns whose rules ask for what is sent to others.
+    pub fn eavesdroppers(&self) -> impl Iterator<Item = PeerId> {
+        self.all.iter().filter(|(_, rule)| rule.eavesdrops).map(|(peer, _)| *peer)
+    }
+
     /// Returns whether any rule for this member looks at arguments.
     #[must_use]
     pub fn look_at_arguments(&self, interface: &str, member: &str) -> bool {

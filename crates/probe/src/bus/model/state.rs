@@ -48,7 +48,7 @@ impl Model {
                     self.fan_of.clear();
                 }
             } else if old.is_empty() {
-                self.peers.joins(bus, name_text);
+                self.peers.connection(bus, name_text);
             }
             return;
         }

@@ -106,7 +106,7 @@ fn the_text_says_what_is_wrong_first() {
     ));
     for line in [
         "Methods, by time in all",
-        "org.example.I.Say of org.example.Echo    103     51.0 µs   96.0 µs  500 µs     5.55 ms  1       1",
+        "org.example.I.Say  103     51.0 µs   96.0 µs  500 µs   1       1       5.55 ms",
         "org.example.I.Done  1      org.example.Echo  (a program)",
     ] {
         assert!(text.contains(line), "{line}: {text}");

@@ -135,9 +135,9 @@ fn bad(count: u64) -> Cell {
     if count == 0 { Cell::from("") } else { Cell::toned(Tone::Bad, count.to_string()) }
 }
 
-/// A cell of a member, with its service where the interface does not say it.
+/// A cell of a member, with its service where every service may have the interface.
 fn of_service(member: &str, service: &str) -> Cell {
-    if member.starts_with(service) {
+    if !member.starts_with("org.freedesktop.DBus.") || member.starts_with(service) {
         Cell::from(member)
     } else {
         Cell::from(format!("{member} of {service}"))
@@ -151,9 +151,9 @@ fn methods(stats: &Stats) -> Option<Table> {
         ("p50", Align::Point),
         ("p95", Align::Point),
         ("longest", Align::Point),
-        ("in all", Align::Point),
         ("errors", Align::Point),
         ("open", Align::Point),
+        ("in all", Align::Point),
     ];
     table(&stats.methods, &columns, |method| {
         let of = |pick: fn(&Times) -> u64| {
@@ -165,9 +165,9 @@ fn methods(stats: &Stats) -> Option<Table> {
             of(|times| times.p50_ns),
             of(|times| times.p95_ns),
             of(|times| times.max_ns),
-            of(|times| times.total_ns),
             bad(method.errors),
             bad(method.unanswered),
+            of(|times| times.total_ns),
         ]
     })
 }

@@ -2,8 +2,14 @@
 
 mod buses;
 mod convert;
+mod diagram;
+mod diff;
+mod expect;
+mod input;
+mod live;
 mod merge;
 mod record;
+mod stats;
 mod tail;
 mod traffic;
 mod until;
@@ -26,6 +32,11 @@ pub(crate) struct Bus {
 #[derive(Debug, Subcommand)]
 enum Command {
     Record(record::Record),
+    Live(live::Live),
+    Stats(stats::Stats),
+    Diagram(diagram::Diagram),
+    Diff(diff::Diff),
+    Expect(expect::Expect),
     Tail(tail::Tail),
     Convert(convert::Convert),
     Merge(merge::Merge),
@@ -39,6 +50,11 @@ impl Bus {
     pub(crate) fn run(self) -> ExitCode {
         let done = match self.command {
             Command::Record(command) => command.run(),
+            Command::Live(command) => command.run(),
+            Command::Stats(command) => command.run(),
+            Command::Diagram(command) => command.run(),
+            Command::Diff(command) => command.run(),
+            Command::Expect(command) => command.run(),
             Command::Tail(command) => command.run(),
             Command::Convert(command) => command.run(),
             Command::Merge(command) => command.run(),

@@ -4,6 +4,10 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use probe::report::paint::Paint;
 use probe::trace::report::schema::Report;
 use probe::trace::report::view::{List, View};
+use ratatui::Frame;
+
+use super::draw::draw;
+use crate::cli::terminal::{Next, Show};
 
 /// What is on the screen below the tabs, and so what keys mean.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,15 +18,6 @@ pub(super) enum Mode {
     Filter,
     /// All that is known of one row.
     Details,
-}
-
-/// Whether the browser goes on after a key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Next {
-    /// It does.
-    Stay,
-    /// The user is done.
-    Leave,
 }
 
 /// A report as it is being looked at.
@@ -54,26 +49,6 @@ impl<'a> Browser<'a> {
             details: Vec::new(),
             scroll: 0,
         }
-    }
-
-    /// Does what a key means here.
-    pub(super) fn press(&mut self, key: KeyEvent) -> Next {
-        if key.kind == KeyEventKind::Release {
-            return Next::Stay;
-        }
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        match key.code {
-            KeyCode::Char('c') if control => return Next::Leave,
-            KeyCode::Char('u') if control && self.mode == Mode::Filter => self.view.set_filter(""),
-            // Other letters with Ctrl or Alt are not the letters.
-            KeyCode::Char(_) if control || key.modifiers.contains(KeyModifiers::ALT) => (),
-            code => match self.mode {
-                Mode::Filter => self.filter(code),
-                Mode::List => return self.list(code),
-                Mode::Details => return self.read(code),
-            },
-        }
-        Next::Stay
     }
 
     fn filter(&mut self, code: KeyCode) {
@@ -180,5 +155,30 @@ impl<'a> Browser<'a> {
             self.view.show(*list);
             self.top = 0;
         }
+    }
+}
+
+impl Show for Browser<'_> {
+    fn draw(&mut self, frame: &mut Frame<'_>) {
+        draw(self, frame);
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Next {
+        if key.kind == KeyEventKind::Release {
+            return Next::Stay;
+        }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if control => return Next::Leave,
+            KeyCode::Char('u') if control && self.mode == Mode::Filter => self.view.set_filter(""),
+            // Other letters with Ctrl or Alt are not the letters.
+            KeyCode::Char(_) if control || key.modifiers.contains(KeyModifiers::ALT) => (),
+            code => match self.mode {
+                Mode::Filter => self.filter(code),
+                Mode::List => return self.list(code),
+                Mode::Details => return self.read(code),
+            },
+        }
+        Next::Stay
     }
 }

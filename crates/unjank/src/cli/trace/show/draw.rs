@@ -1,18 +1,19 @@
 //! How the browser of a report looks: the verdict, the tabs, a list or details, and what keys do.
 
-use probe::report::paint::{Paint, Tone};
+use probe::report::paint::Tone;
 use probe::report::paragraph;
 use probe::report::table::cut;
 use probe::trace::report::text;
 use probe::trace::report::view::{List, Order};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 use super::browser::{Browser, Mode};
+use crate::cli::terminal::{fold, style};
 
 /// Columns between two columns of a list.
 const GAP: usize = 2;
@@ -205,25 +206,6 @@ fn details(browser: &mut Browser<'_>, frame: &mut Frame<'_>, area: Rect) -> Stri
     format!("line {}-{last} of {all}", browser.scroll + 1)
 }
 
-/// Breaks a line where the screen ends: a name has no other place to break at.
-fn fold(line: &str, width: usize) -> Vec<String> {
-    let indent = if width >= NAME { "    " } else { "" };
-    let mut parts = vec![String::new()];
-    let mut column = 0;
-    for letter in line.chars() {
-        let wide = letter.width().unwrap_or(0);
-        if column > indent.len() && column + wide > width {
-            parts.push(indent.to_owned());
-            column = indent.len();
-        }
-        if let Some(part) = parts.last_mut() {
-            part.push(letter);
-        }
-        column += wide;
-    }
-    parts
-}
-
 /// Returns the last line: the filter as it is typed, or what keys do, as many as there is room for.
 fn help(browser: &Browser<'_>, width: usize) -> Line<'static> {
     let word = browser.view.filter();
@@ -251,19 +233,4 @@ fn help(browser: &Browser<'_>, width: usize) -> Line<'static> {
         left = rest.saturating_sub(3);
     }
     spans.into_iter().collect()
-}
-
-/// Returns how a tone looks; without colours, weight alone tells.
-fn style(tone: Tone, paint: Paint) -> Style {
-    let style = match tone {
-        Tone::Plain | Tone::Good | Tone::Warn => Style::new(),
-        Tone::Strong | Tone::Bad => Style::new().add_modifier(Modifier::BOLD),
-        Tone::Dim => Style::new().add_modifier(Modifier::DIM),
-    };
-    match (paint, tone) {
-        (Paint::On, Tone::Good) => style.fg(Color::Green),
-        (Paint::On, Tone::Warn) => style.fg(Color::Yellow),
-        (Paint::On, Tone::Bad) => style.fg(Color::Red),
-        _ => style,
-    }
 }

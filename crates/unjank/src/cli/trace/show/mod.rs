@@ -2,7 +2,6 @@
 
 mod browser;
 mod draw;
-mod terminal;
 #[cfg(test)]
 mod tests;
 
@@ -14,10 +13,11 @@ use clap::Args;
 use probe::trace::report::{self, data, text};
 use probe::trace::{compare, import};
 
-use self::terminal::Screen;
+use self::browser::Browser;
 use super::options::{Output, provenance, read, report_options};
 use super::time;
 use crate::cli::screen;
+use crate::cli::terminal::Screen;
 use crate::error::{Error, Kind, Verdict};
 
 /// Show a report: browse it on a terminal, print it elsewhere.
@@ -42,7 +42,7 @@ impl Show {
             // A terminal that cannot be set up, for example because nobody can type, still takes text.
             if let Ok(terminal) = Screen::enter() {
                 return terminal
-                    .browse(&report, screen::paint())
+                    .show(&mut Browser::new(&report, screen::paint()))
                     .map(|()| Verdict::Yes)
                     .map_err(|error| Error::new(Kind::Config, "use the terminal").because(error));
             }

@@ -9,8 +9,9 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
 
-use super::browser::{Browser, Mode, Next};
+use super::browser::{Browser, Mode};
 use super::draw::draw;
+use crate::cli::terminal::{Next, Show};
 use crate::cli::trace::options::provenance;
 
 const LOG: &str = r#"10 1795271282.000000 execve("/usr/bin/kate", ["kate", "a b"], 0x7ffc /* 20 vars */) = 0 <0.000500>

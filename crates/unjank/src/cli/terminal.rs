@@ -1,29 +1,58 @@
-//! The terminal while a report is browsed: taken over, read, and given back however it ends.
+//! A terminal that a command has for itself: taken over, drawn and read, and given back however it ends.
 
 use std::io;
 use std::mem::ManuallyDrop;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use crossterm::event::{self, Event};
+use crossterm::event::{self, Event, KeyEvent};
 use crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute};
-use probe::report::paint::Paint;
-use probe::trace::report::schema::Report;
-use ratatui::Terminal;
+use probe::report::paint::{Paint, Tone};
 use ratatui::backend::CrosstermBackend;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::browser::{Browser, Next};
-use super::draw::draw;
+use unicode_width::UnicodeWidthChar;
+
+/// The narrowest screen on which what is folded is indented.
+const WIDE: usize = 24;
+
+/// Whether a view goes on after a key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Next {
+    /// It does.
+    Stay,
+    /// The user is done.
+    Leave,
+}
+
+/// What has the terminal for itself.
+pub(crate) trait Show {
+    /// Draws all of it, whatever the size.
+    fn draw(&mut self, frame: &mut Frame<'_>);
+
+    /// Does what a key means.
+    fn press(&mut self, key: KeyEvent) -> Next;
+
+    /// Returns how often [`Show::tick`] is to be called while no key is pressed; never if there is nothing to do.
+    fn pace(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Does what is to be done without a key.
+    fn tick(&mut self) {}
+}
 
 /// A terminal that is ours until this goes.
-pub(super) struct Screen {
+pub(crate) struct Screen {
     /// Whoever holds it writes to the terminal.
     writing: Arc<Mutex<()>>,
 }
@@ -34,7 +63,7 @@ impl Screen {
     /// # Errors
     ///
     /// Nobody can type, or the terminal is gone; it is as it was.
-    pub(super) fn enter() -> io::Result<Screen> {
+    pub(crate) fn enter() -> io::Result<Screen> {
         enable_raw_mode()?;
         let screen = Screen { writing: Arc::default() };
         screen.leave_on_signals();
@@ -49,13 +78,13 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Shows a report until the user leaves.
+    /// Shows a view until the user leaves.
     ///
     /// # Errors
     ///
     /// The terminal cannot be read or written any more; it is given back as far as it is there.
-    pub(super) fn browse(self, report: &Report, paint: Paint) -> io::Result<()> {
-        let shown = self.show(report, paint);
+    pub(crate) fn show(self, view: &mut dyn Show) -> io::Result<()> {
+        let shown = self.run(view);
         if shown.is_err() && is_gone() {
             // Whether this error or the signal is noticed first, the end is the same.
             end(&self.writing, hung_up());
@@ -63,22 +92,27 @@ impl Screen {
         shown
     }
 
-    fn show(&self, report: &Report, paint: Paint) -> io::Result<()> {
+    fn run(&self, view: &mut dyn Show) -> io::Result<()> {
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         // Where it cannot show the cursor, its end says so on stderr, and panics where that is gone, too; `leave` does it.
         let mut terminal = ManuallyDrop::new(terminal);
-        let mut browser = Browser::new(report, paint);
         loop {
             {
                 let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-                terminal.draw(|frame| draw(&mut browser, frame))?;
+                terminal.draw(|frame| view.draw(frame))?;
             }
+            let is_key = match view.pace() {
+                Some(pace) => event::poll(pace)?,
+                None => true,
+            };
             // A new size is an event, too: it is drawn at once.
-            if let Event::Key(key) = event::read()?
-                && browser.press(key) == Next::Leave
+            if is_key
+                && let Event::Key(key) = event::read()?
+                && view.press(key) == Next::Leave
             {
                 return Ok(());
             }
+            view.tick();
         }
     }
 
@@ -162,4 +196,43 @@ impl Drop for Screen {
 fn leave() {
     let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
     let _ = disable_raw_mode();
+}
+
+/// Returns how a tone looks; without colours, weight alone tells.
+pub(crate) fn style(tone: Tone, paint: Paint) -> Style {
+    let style = match tone {
+        Tone::Plain | Tone::Good | Tone::Warn => Style::new(),
+        Tone::Strong | Tone::Bad => Style::new().add_modifier(Modifier::BOLD),
+        Tone::Dim => Style::new().add_modifier(Modifier::DIM),
+    };
+    match (paint, tone) {
+        (Paint::On, Tone::Good) => style.fg(Color::Green),
+        (Paint::On, Tone::Warn) => style.fg(Color::Yellow),
+        (Paint::On, Tone::Bad) => style.fg(Color::Red),
+        _ => style,
+    }
+}
+
+/// Breaks a line where the screen ends: a name has no other place to break at.
+pub(crate) fn fold(line: &str, width: usize) -> Vec<String> {
+    let indent = if width >= WIDE { "    " } else { "" };
+    let mut parts = vec![String::new()];
+    let mut column = 0;
+    for letter in line.chars() {
+        let wide = letter.width().unwrap_or(0);
+        if column > indent.len() && column + wide > width {
+            parts.push(indent.to_owned());
+            column = indent.len();
+        }
+        if let Some(part) = parts.last_mut() {
+            part.push(letter);
+        }
+        column += wide;
+    }
+    parts
+}
+
+/// Spells what would disturb a screen: names of programs may hold anything.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }

@@ -1,0 +1,264 @@
+//! The bus probe: what the session bus says while nobody does anything, who is woken by it, and who listens to all of it.
+
+mod monitors;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::client::blocking::BlockingClient;
+use session::clock::SystemClock;
+
+use super::finding::{Finding, Outcome};
+use super::machine::{Machine, quoted};
+use super::{Probe, Step, Tools};
+use crate::bench::run::chain;
+use crate::bus::capture;
+use crate::bus::filter::Filter;
+use crate::bus::model::Model;
+use crate::bus::record::{Follower, Monitor, Next, Options, RecordError, Recorder, Source};
+use crate::bus::stats::{self, Stats, collect};
+use crate::report::paragraph::counted;
+use crate::report::samples::Samples;
+
+use self::monitors::Listeners;
+
+const NAME: &str = "bus";
+/// How long is listened.
+const LISTEN: Duration = Duration::from_secs(5);
+/// A quiet desktop has fewer messages in a second than this.
+const MANY: f64 = 10.0;
+/// The most slow methods and wakers that are named.
+const NAMED: usize = 3;
+/// A bus that has not answered by then tells nothing.
+const PATIENCE: Duration = Duration::from_millis(500);
+const DRIVER: &str = "org.freedesktop.DBus";
+
+/// Listens to the session bus.
+#[derive(Debug)]
+pub struct Bus;
+
+impl Probe for Bus {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "what the session bus says while idle, slow services, monitors left attached"
+    }
+
+    fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
+        let Some(address) = machine.bus_address.clone() else {
+            return vec![Step::new("find the session bus", 1, |_| {
+                let why = "there is no session bus".to_owned();
+                vec![Finding::new(NAME, "idle chatter", "", Outcome::Skipped(why))]
+            })];
+        };
+        vec![Step::new("listen to the session bus", 5200, move |tools| listen(&address, tools))]
+    }
+}
+
+fn listen(address: &str, tools: &Tools<'_>) -> Vec<Finding> {
+    let skipped = |error: &(dyn std::error::Error + 'static)| {
+        let why = chain(error);
+        vec![Finding::new(NAME, "idle chatter", "BecomeMonitor", Outcome::Skipped(why))]
+    };
+    let (recorder, asking) = match begin(address) {
+        Ok(begun) => begun,
+        Err(error) => return skipped(&error),
+    };
+    let start = tools.clock.monotonic();
+    let mut model = Model::default();
+    let mut listeners = Listeners::default();
+    // Its questions and the answers come by as messages, from which the model learns.
+    if let Ok(client) = &asking {
+        let debug = Some("org.freedesktop.DBus.Debug.Stats");
+        for (interface, method) in
+            [(Some(DRIVER), "ListNames"), (debug, "GetStats"), (debug, "GetAllMatchRules")]
+        {
+            // A bus without statistics says so, and then nothing is known of them.
+            let _ = client.run(|client| async move {
+                client
+                    .try_call(DRIVER, "/org/freedesktop/DBus", interface, method, Vec::new())
+                    .await
+            });
+        }
+        let unique = model.texts.keep(client.unique_name());
+        let peer = model.peers.connection(0, unique);
+        model.peers.is_recorder(peer);
+    }
+    while !tools.stopped() && !tools.spent(start, LISTEN) {
+        match recorder.next(Duration::from_millis(50)) {
+            Next::Batch(batch) => {
+                for event in batch.events() {
+                    if let Some((number, header)) = model.take(&event) {
+                        listeners.see(&model, number, &header);
+                    }
+                }
+            }
+            Next::Quiet => (),
+            Next::Over => break,
+        }
+    }
+    let listened = tools.clock.monotonic().saturating_sub(start);
+    let stats = collect(&model, &Filter::default());
+    let mut findings = judge(&stats, listened);
+    findings.extend(slow(&model, &stats, tools.frame));
+    findings.extend(listeners.finding(&model));
+    findings
+}
+
+/// Begins to listen, and makes a connection for questions.
+fn begin(
+    address: &str,
+) -> Result<(Recorder, Result<BlockingClient, bus::client::ClientError>), RecordError> {
+    let follower = Follower::connect(address, 0)?;
+    let monitor = Monitor::attach(address, &[])?;
+    let bus = capture::Bus {
+        bus: 0,
+        name: "session".to_owned(),
+        address: address.to_owned(),
+        rules: Vec::new(),
+    };
+    let source = Source { bus, monitor, follower: Some(follower) };
+    let clock = Arc::new(SystemClock::start());
+    let recorder = Recorder::start(vec![source], &Options::default(), clock)?;
+    let client = BlockingClient::connect(Some(address)).map(|mut client| {
+        client.set_timeout(PATIENCE);
+        client
+    });
+    Ok((recorder, client))
+}
+
+/// Says how much was said, and who was woken by it.
+fn judge(stats: &Stats, listened: Duration) -> Vec<Finding> {
+    let seconds = listened.as_secs_f64().max(0.001);
+    let whole = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+    let rate = stats.messages as f64 / seconds;
+    let how = format!("a monitor for {seconds:.1} s");
+    let woken: u64 = stats.wakes.iter().map(|wake| wake.count).sum();
+    let mut text = format!(
+        "{} ({rate:.1} /s, {}), {}",
+        counted(whole(stats.messages), "message"),
+        stats::size(stats.bytes),
+        counted(whole(woken), "wake")
+    );
+    let top: Vec<String> = stats
+        .services
+        .iter()
+        .filter(|service| service.sent > 0)
+        .take(NAMED)
+        .map(|service| format!("{} ({})", service.service, service.sent))
+        .collect();
+    if !top.is_empty() {
+        text.push_str(&format!("; most from {}", top.join(", ")));
+    }
+    let mut chatter = Finding::new(NAME, "idle chatter", how.clone(), Outcome::Note(text));
+    if rate > MANY {
+        chatter = chatter
+            .because("each message wakes its receiver, and the bus for each of them")
+            .advise_command("see who calls whom", "unjank bus live");
+    }
+    let mut findings = vec![chatter];
+    if !stats.wakes.is_empty() {
+        let wakes: Vec<String> = stats
+            .wakes
+            .iter()
+            .take(NAMED)
+            .map(|wake| {
+                format!("{} wakes {} ({} x {})", wake.from, wake.to, wake.count, wake.member)
+            })
+            .collect();
+        let outcome = Outcome::Note(wakes.join("; "));
+        findings.push(Finding::new(NAME, "who wakes whom", how.clone(), outcome));
+    }
+    let unowned: u64 = stats.unowned.iter().map(|astray| astray.count).sum();
+    if let Some(first) = stats.unowned.first() {
+        let text = format!(
+            "{}, for example {} of {} to {}",
+            counted(whole(unowned), "message"),
+            first.member,
+            first.from,
+            first.to
+        );
+        findings.push(Finding::new(NAME, "sent to nobody", how, Outcome::Note(text)));
+    }
+    findings
+}
+
+/// Grades methods whose answers took more than half a frame.
+fn slow(model: &Model, stats: &Stats, frame: Duration) -> Vec<Finding> {
+    let half = u64::try_from(frame.as_nanos() / 2).unwrap_or(u64::MAX);
+    let mut methods: Vec<&stats::Method> =
+        stats.methods.iter().filter(|method| method.times.p50_ns > half).collect();
+    methods.sort_by_key(|method| std::cmp::Reverse(method.times.p50_ns));
+    let finding = |method: &&stats::Method| {
+        let of_member = format!("type:call member:{}", method.member);
+        let filter: Filter = of_member.parse().unwrap_or_default();
+        let times: Samples = model
+            .rows()
+            .filter(|(number, row)| {
+                filter.chooses(model, *number)
+                    && model.peers.service(model.peers.identity(row.receiver), &model.texts)
+                        == method.service
+            })
+            .filter_map(|(_, row)| model.latency_ns(row))
+            .map(|ns| crate::report::figure::nanoseconds(Duration::from_nanos(ns)))
+            .collect();
+        let name = format!("{} of {}", method.member, method.service);
+        Finding::new(NAME, name, "calls of other programs", Outcome::Time(times))
+            .because(format!(
+                "{} answers late; who calls it without waiting does not feel it",
+                method.service
+            ))
+            .advise_command(
+                "see who waits for it",
+                format!("unjank bus live --filter {}", quoted(&of_member)),
+            )
+    };
+    methods.iter().take(NAMED).map(finding).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::model::sample::{Sample, seen};
+
+    #[test]
+    fn who_says_much_is_named() {
+        let mut messages = Vec::new();
+        for at in 0..100 {
+            messages.push((at * 50_000, Sample::directed(1, ":1.1", ":1.2", "org.example.I.Tick")));
+        }
+        messages.push((9_000_000, Sample::directed(1, ":1.3", ":1.1", "org.example.I.Rare")));
+        let stats = collect(&seen(&messages), &Filter::default());
+        let findings = judge(&stats, Duration::from_secs(9));
+        let Outcome::Note(text) = &findings[0].outcome else { panic!("{findings:?}") };
+        assert!(text.starts_with("101 messages (11.2 /s") && text.contains("most from"), "{text}");
+        assert!(!findings[0].advice.is_empty());
+        let Outcome::Note(text) = &findings[1].outcome else { panic!("{findings:?}") };
+        assert!(text.contains("1 x org.example.I.Rare"), "{text}");
+        let calm = judge(&collect(&seen(&messages[..1]), &Filter::default()), LISTEN);
+        assert!(calm[0].advice.is_empty() && calm.len() == 1, "{calm:?}");
+    }
+
+    #[test]
+    fn a_method_that_answers_late_is_graded() {
+        let mut messages = Vec::new();
+        for (serial, took) in [(1_u32, 20_000), (2, 30_000), (3, 25_000)] {
+            let at = u64::from(serial) * 100_000;
+            messages.push((at, Sample::call(serial, ":1.1", ":1.2", "org.example.I.Slow")));
+            messages.push((at + took, Sample::answer(serial, ":1.2", ":1.1")));
+            messages
+                .push((at + 500, Sample::call(serial + 9, ":1.1", ":1.2", "org.example.I.Fast")));
+            messages.push((at + 600, Sample::answer(serial + 9, ":1.2", ":1.1")));
+        }
+        let model = seen(&messages);
+        let stats = collect(&model, &Filter::default());
+        let findings = slow(&model, &stats, Duration::from_millis(16));
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
+        let Outcome::Time(times) = &finding.outcome else { panic!("{finding:?}") };
+        assert_eq!((times.len(), times.median()), (3, 25e6));
+        assert!(finding.is_bad(Duration::from_millis(16)));
+    }
+}

@@ -1,0 +1,161 @@
+//! Who listens to everything on the bus: monitors, which have no name there, and rules that eavesdrop.
+//!
+//! dbus-daemon counts monitors among its connections, but not among the names that it lists.
+
+use crate::bus::model::Model;
+use crate::bus::wire::body::{self, Value};
+use crate::bus::wire::{Header, Kind};
+use crate::doctor::finding::{Finding, Outcome};
+use crate::report::paragraph::counted;
+
+use super::NAME;
+
+/// Programs that attach monitors, and what of their command lines says that they do.
+const KNOWN: [(&str, &str); 5] = [
+    ("dbus-monitor", ""),
+    ("busctl", "monitor"),
+    ("busctl", "capture"),
+    ("bustle", ""),
+    ("unjank", "bus"),
+];
+
+/// What the bus says of its connections.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    /// All connections, at the moment of the question.
+    connections: Option<u32>,
+    /// The unique names that it lists.
+    names: Option<u32>,
+}
+
+impl Listeners {
+    /// Looks whether a message is one of the answers that are wanted.
+    pub(super) fn see(&mut self, model: &Model, number: u32, header: &Header<'_>) {
+        let Some(row) = model.row(number).filter(|row| row.kind == Kind::Return) else { return };
+        if !model.is_from_bus(row) {
+            return;
+        }
+        let Some(Ok(Value::Array(array))) = body::values(header).next() else { return };
+        let items = array.items().map_while(Result::ok);
+        match model.texts.get(model.named(row).member) {
+            "ListNames" => {
+                let unique =
+                    items.filter(|item| matches!(item, Value::Text(name) if name.starts_with(':')));
+                self.names = u32::try_from(unique.count()).ok();
+            }
+            "GetStats" => {
+                for item in items {
+                    let Value::Entry(entry) = item else { continue };
+                    if let (Value::Text("ActiveConnections"), Value::Variant(_, inside)) = &*entry
+                        && let Value::Uint32(number) = **inside
+                    {
+                        self.connections = Some(number);
+                    }
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// Says who listens, besides us; nothing if nobody does or it is not known.
+    pub(super) fn finding(&self, model: &Model) -> Option<Finding> {
+        let all = self.connections.zip(self.names).map(|(all, named)| all.saturating_sub(named));
+        // One of them is ours.
+        let monitors = all.unwrap_or(0).saturating_sub(1);
+        let eavesdroppers = model.eavesdroppers();
+        if monitors == 0 && eavesdroppers.is_empty() {
+            return None;
+        }
+        let mut parts = Vec::new();
+        if monitors > 0 {
+            let monitors = usize::try_from(monitors).unwrap_or(usize::MAX);
+            parts.push(format!("{} attached", counted(monitors, "monitor")));
+        }
+        if !eavesdroppers.is_empty() {
+            let labels: Vec<String> =
+                eavesdroppers.iter().map(|peer| model.peers.label(*peer, &model.texts)).collect();
+            parts.push(format!("{} eavesdropping: {}", labels.len(), labels.join(", ")));
+        }
+        let suspects = suspects();
+        let named: Vec<String> =
+            suspects.iter().map(|(pid, name)| format!("{name} (process {pid})")).collect();
+        if !named.is_empty() {
+            parts.push(format!("these are running: {}", named.join(", ")));
+        }
+        let how = "GetStats, ListNames, GetAllMatchRules of the bus";
+        let outcome = Outcome::Wrong(parts.join("; "));
+        let mut finding = Finding::new(NAME, "monitors", how, outcome)
+            .because("the bus copies every message to them, and keeps it if they do not read");
+        for (pid, name) in suspects.iter().take(2) {
+            finding = finding.advise_command(format!("end {name}"), format!("kill {pid}"));
+        }
+        Some(finding)
+    }
+}
+
+/// Finds running programs that are known to attach monitors.
+fn suspects() -> Vec<(u32, String)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let own = std::process::id();
+    let mut found = Vec::new();
+    for entry in entries.map_while(Result::ok) {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        let Some(pid) = pid.filter(|pid| *pid != own) else { continue };
+        // It may have ended meanwhile, or not be ours to look at.
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        if let Some(name) = suspect(&line) {
+            found.push((pid, name));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// Returns the name of a program whose command line is that of one that attaches a monitor.
+fn suspect(line: &[u8]) -> Option<String> {
+    let words: Vec<std::borrow::Cow<'_, str>> =
+        line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    let program = words.first()?.rsplit('/').next()?.to_owned();
+    let is_known = KNOWN.iter().any(|(name, word)| {
+        *name == program && (word.is_empty() || words.iter().any(|said| said == word))
+    });
+    is_known.then_some(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::model::peers::DRIVER;
+    use crate::bus::model::sample::{Sample, seen};
+
+    #[test]
+    fn programs_that_monitor_are_known_by_their_command_lines() {
+        assert_eq!(suspect(b"/usr/bin/dbus-monitor\0--session\0").as_deref(), Some("dbus-monitor"));
+        assert_eq!(suspect(b"busctl\0--user\0monitor\0").as_deref(), Some("busctl"));
+        for other in [&b"busctl\0list\0"[..], b"", b"vi\0dbus-monitor\0"] {
+            assert_eq!(suspect(other), None);
+        }
+    }
+
+    #[test]
+    fn connections_without_a_name_are_monitors() {
+        let model = seen(&[]);
+        let finding = |all, named| {
+            let listeners = Listeners { connections: all, names: named };
+            listeners.finding(&model).map(|finding| finding.outcome)
+        };
+        assert_eq!(finding(Some(5), Some(4)), None, "the one is ours");
+        assert_eq!(finding(None, Some(4)), None);
+        let Some(Outcome::Wrong(text)) = finding(Some(6), Some(4)) else { panic!() };
+        assert!(text.starts_with("1 monitor attached"), "{text}");
+    }
+
+    #[test]
+    fn who_eavesdrops_is_named() {
+        let add = Sample::call(1, ":1.7", DRIVER, "org.freedesktop.DBus.AddMatch");
+        let model = seen(&[(0, add.text("type='signal',eavesdrop='true'"))]);
+        let finding = Listeners::default().finding(&model).unwrap();
+        let Outcome::Wrong(text) = finding.outcome else { panic!() };
+        assert!(text.starts_with("1 eavesdropping: :1.7"), "{text}");
+    }
+}

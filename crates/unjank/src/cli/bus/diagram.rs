@@ -1,0 +1,155 @@
+//! `unjank bus diagram`: a capture as a sequence diagram.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use probe::bus::diagram::{self, Bodies};
+use probe::bus::stats;
+use probe::report::provenance::Provenance;
+use session::clock::{Clock, SystemClock};
+
+use super::input::Input;
+use crate::cli::doctor::frame;
+use crate::error::{Error, Kind, Verdict};
+
+/// So many messages are in an SVG picture; a larger one is of no use to anybody.
+const DRAWN: usize = 2000;
+
+/// Draw who called whom and how long it took: a page, a picture, a graph or text.
+#[derive(Debug, Args)]
+#[command(before_help = "Example: unjank bus diagram session.pcapng -o session.html")]
+pub(super) struct Diagram {
+    /// The file, whose ending says what it is: .html, .svg, .dot or .txt; - prints text.
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    /// What it is, if not the ending says so.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+    /// The time after which an answer is late, for example 8.3ms.
+    #[arg(long, value_name = "TIME", value_parser = frame, default_value = "16.667ms")]
+    frame: Duration,
+    #[command(flatten)]
+    input: Input,
+}
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Format {
+    /// A page that scrolls and searches.
+    Html,
+    /// A picture of the first messages.
+    Svg,
+    /// A graph for Graphviz: who talks to whom.
+    Dot,
+    /// A line a message.
+    Txt,
+}
+
+impl Format {
+    fn of(path: &Path) -> Option<Format> {
+        let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+        Some(match &*ending {
+            "html" | "htm" => Format::Html,
+            "svg" => Format::Svg,
+            "dot" | "gv" => Format::Dot,
+            "txt" => Format::Txt,
+            _ => return None,
+        })
+    }
+}
+
+impl Diagram {
+    pub(super) fn run(self) -> Result<Verdict, Error> {
+        let is_stdout = self.output == Path::new("-");
+        let format = self.format.or_else(|| Format::of(&self.output));
+        let format = match format {
+            Some(format) => format,
+            None if is_stdout => Format::Txt,
+            None => {
+                let error = Error::new(Kind::User, format!("write {}", self.output.display()));
+                return Err(error
+                    .because("its ending says nothing")
+                    .hint("end it with .html, .svg, .dot or .txt, or say --format"));
+            }
+        };
+        // Before the record is read, so that nobody waits for a file that cannot be written.
+        let file = if is_stdout { None } else { Some(self.create()?) };
+        let mut bodies = Bodies::default();
+        let model = self.input.model(|_, header| {
+            if format == Format::Html {
+                bodies.keep(header);
+            }
+        })?;
+        let drawn = diagram::Diagram::new(&model, self.input.filter());
+        let output = match format {
+            Format::Html => {
+                let now = SystemClock::start().now();
+                let provenance = Provenance::of_this_machine(crate::cli::command_line(), now);
+                let stats = stats::collect(&model, self.input.filter());
+                diagram::page(&drawn, &bodies, &stats, self.frame, &provenance)
+                    .map_err(|error| Error::new(Kind::Internal, "write the page").because(error))?
+            }
+            Format::Svg => diagram::picture(&drawn, DRAWN, self.frame),
+            Format::Dot => diagram::dot(&drawn),
+            Format::Txt => diagram::text(&drawn),
+        };
+        match file {
+            None => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(output.as_bytes())?;
+                stdout.flush()?;
+            }
+            Some(mut file) => {
+                if let Err(error) = file.write_all(output.as_bytes()) {
+                    // Half a page is none; if it cannot be removed there is nobody left to tell.
+                    let _ = std::fs::remove_file(&self.output);
+                    return Err(self.cannot().because(error));
+                }
+            }
+        }
+        if format == Format::Svg && drawn.len() > DRAWN {
+            let note = format!(
+                "The picture has the first {DRAWN} of {} messages; --filter chooses others.",
+                drawn.len()
+            );
+            // Nobody is left to be told when stderr is gone; the picture is written.
+            let _ = writeln!(io::stderr().lock(), "{note}");
+        }
+        Ok(Verdict::Yes)
+    }
+
+    fn cannot(&self) -> Error {
+        Error::new(Kind::User, format!("write {}", self.output.display()))
+    }
+
+    fn create(&self) -> Result<std::fs::File, Error> {
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true);
+        if self.force {
+            // The record itself may have been named by mistake, and it is mapped while it is read.
+            if same_file(&self.output, self.input.file()) {
+                return Err(self.cannot().because("it is the record"));
+            }
+            options.create(true).truncate(true);
+        } else {
+            options.create_new(true);
+        }
+        options.open(&self.output).map_err(|error| {
+            let exists = error.kind() == io::ErrorKind::AlreadyExists;
+            let told = self.cannot().because(error);
+            if exists { told.hint("--force replaces it") } else { told }
+        })
+    }
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
