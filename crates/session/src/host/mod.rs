@@ -7,6 +7,7 @@ pub mod environment;
 pub mod identity;
 pub mod keeper;
 pub mod log;
+pub mod monitor;
 pub mod policy;
 pub mod program;
 

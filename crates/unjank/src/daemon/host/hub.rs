@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use super::journal::Log;
 use super::kept::{Keepers, Starting, watched};
 use super::policy::{self, Followed};
+use super::sandboxes::{Places, Session};
 use super::senders::{Identity, Senders};
 use super::variables::Variables;
 use super::{Options, State};
@@ -57,6 +58,8 @@ pub(super) enum Event {
     Kept(u64, Option<Report>),
     /// A keeper has ended and can be reaped.
     KeeperEnded(u64),
+    /// The files for sandboxes are there, or cannot be.
+    Session(io::Result<Places>),
     /// We are to end.
     Stop,
     /// A time is over.
@@ -111,6 +114,9 @@ pub(super) struct Hub {
     policy: Followed,
     pub(super) log: Log,
     waiting: Vec<Waiting>,
+    session: Session,
+    /// Those who wait for its files.
+    sandboxes: Vec<ReplyTo>,
     pub(super) running: HashMap<u32, Running>,
     pub(super) keepers: Keepers,
     events: UnboundedReceiver<Event>,
@@ -134,6 +140,8 @@ impl Hub {
             policy,
             log,
             waiting: Vec::new(),
+            session: Session::default(),
+            sandboxes: Vec::new(),
             running: HashMap::new(),
             keepers: Keepers::default(),
             events,
@@ -148,7 +156,8 @@ impl Hub {
         while self.phase != Phase::Over {
             self.pump();
             let starting = self.keepers.are_starting() || !self.waiting.is_empty();
-            self.state.set_busy(!self.running.is_empty() || starting);
+            let used = self.session.is_used();
+            self.state.set_busy(!self.running.is_empty() || starting || used);
             if let Err(error) = self.server.flush().await {
                 tracing::warn!(%error, "cannot answer");
                 break;
@@ -191,6 +200,7 @@ impl Hub {
             Event::Ended(pid) => self.reap(pid),
             Event::Kept(keeper, report) => self.kept(keeper, report),
             Event::KeeperEnded(keeper) => self.keepers.reap(keeper),
+            Event::Session(places) => self.answer_sandboxes(&places),
             Event::Stop => {
                 self.server.release();
                 self.phase = Phase::Releasing;
@@ -256,7 +266,7 @@ impl Hub {
                 Waiting::Command(reply_to, request) if known && environment && !earlier => {
                     self.command(reply_to, *request);
                 }
-                Waiting::Session(reply_to) if known && !earlier => self.session(&reply_to),
+                Waiting::Session(reply_to) if known && !earlier => self.session(reply_to),
                 waiting => self.waiting.push(waiting),
             }
         }
@@ -380,11 +390,35 @@ impl Hub {
         });
     }
 
-    fn session(&mut self, reply_to: &ReplyTo) {
+    fn session(&mut self, reply_to: ReplyTo) {
         if let Some(Err(why)) = self.senders.identity(reply_to.sender()) {
-            return self.server.denied(reply_to, &format!("cannot serve the caller: {why}"));
+            return self.server.denied(&reply_to, &format!("cannot serve the caller: {why}"));
         }
-        self.server.session(reply_to, &self.options.session, None);
+        let search = self.options.environment.get("PATH").unwrap_or(DEFAULT_SEARCH.as_bytes());
+        let search = OsStr::from_bytes(search);
+        let (dir, disk) = (&self.options.session, &self.options.disk);
+        match self.session.places(dir, search, disk, &self.tell) {
+            Ok(Some(places)) => {
+                self.server.session(&reply_to, &places.monitor, places.pkcs11.as_deref());
+            }
+            Ok(None) => self.sandboxes.push(reply_to),
+            Err(error) => self.server.failed(&reply_to, &format!("cannot make a session: {error}")),
+        }
+    }
+
+    fn answer_sandboxes(&mut self, places: &io::Result<Places>) {
+        self.session.learn(places);
+        for reply_to in std::mem::take(&mut self.sandboxes) {
+            match places {
+                Ok(places) => {
+                    self.server.session(&reply_to, &places.monitor, places.pkcs11.as_deref());
+                }
+                Err(error) => {
+                    let text = format!("cannot make a session: {error}");
+                    self.server.failed(&reply_to, &text);
+                }
+            }
+        }
     }
 
     fn signal(&mut self, sender: &str, pid: u32, signal: u32, scope: Scope) -> io::Result<()> {

@@ -7,6 +7,7 @@ mod hub;
 mod journal;
 mod kept;
 mod policy;
+mod sandboxes;
 mod senders;
 mod variables;
 

@@ -1,0 +1,335 @@
+//! The service for host commands beside the original: the same cases for both, hostile callers, and who may run what.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "the tests are other programs; what cannot be set up fails"
+)]
+
+mod fixture;
+mod host_service;
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use fixture::{Bus, OURS, has, setting, skip};
+use host_service::cases::failures;
+use host_service::raw::{Host, SPAWN, Which, shell, until};
+use host_service::wire::{Bytes, Wire, command};
+use session::host::log::{EndedBy, Outcome, read};
+
+/// What flatpak-session-helper 1.14.10 gets wrong, as docs/host-service.md lists it. One number of 38 is lost by
+/// chance, so that it may or may not be seen.
+const ORIGINAL_FAILS: [&str; 12] = [
+    "the PATH that is given counts",
+    "descriptors go where their handles say",
+    "one handle for two descriptors",
+    "a number that no descriptor can have is refused",
+    "bytes without a zero at their end are read whole",
+    "a signal that there is not is refused",
+    "--watch-bus ends what ignores SIGINT",
+    "--watch-bus ends what a shell put behind it",
+    "--watch-bus ends what made a session of its own",
+    "a terminal controls the command",
+    "--watch-bus ends a command with its service",
+    "--watch-bus ends a command with the bus",
+];
+/// What it gets wrong where descriptors happen to have certain numbers.
+const BY_CHANCE: [&str; 2] = ["every descriptor from 3 to 40 arrives", "13 descriptors at once"];
+
+#[test]
+fn ours_passes_every_case() {
+    let Some(failed) = failures(Which::Ours) else { return };
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn the_original_fails_what_the_documentation_says() {
+    let Some(failed) = failures(Which::Original) else { return };
+    let known = |name: &&str| !BY_CHANCE.contains(name);
+    let names: Vec<&str> = failed.iter().map(|(name, _)| *name).filter(known).collect();
+    let expected: Vec<&str> = ORIGINAL_FAILS.into_iter().filter(known).collect();
+    assert_eq!(names, expected, "{failed:#?}");
+}
+
+/// Numbers that look like chance and are the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+#[test]
+fn random_and_malformed_calls_are_answered() {
+    let Some(host) = Host::start(Which::Ours) else { return };
+    let seed = setting("SEED").unwrap_or(0x5eed_0008);
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    let mut wire = Wire::connect(host.bus.address());
+    let (read, write) = std::io::pipe().unwrap();
+    let before = host.descriptors();
+    for number in 0..setting("CALLS").unwrap_or(1000) {
+        let handle = |random: &mut Random| {
+            let odd = [0, 1, 2, 57, u32::MAX, 1 << 30, 4, 3];
+            odd[usize::try_from(random.below(8)).unwrap()]
+        };
+        let handles: Vec<(u32, u32)> =
+            (0..random.below(5)).map(|_| (handle(&mut random), handle(&mut random))).collect();
+        let mut wanted = shell("exit 3");
+        if random.below(2) == 0 {
+            wanted.words.truncate(usize::try_from(random.below(4)).unwrap());
+        }
+        if random.below(4) == 0 {
+            wanted.words.push(
+                (0..random.below(64)).map(|_| u8::try_from(random.below(256)).unwrap()).collect(),
+            );
+        }
+        wanted.flags = handle(&mut random);
+        let passed = [read.as_fd(), write.as_fd()];
+        let passed = &passed[..usize::try_from(random.below(3)).unwrap()];
+        let mut numbers = Bytes::default();
+        (0..3).for_each(|_| numbers.number(handle(&mut random)));
+        let answer = match random.below(6) {
+            0 => wire.call("HostCommandSignal", "uu", &numbers.0[..8], &[]),
+            1 => {
+                // A boolean is 0 or 1 for the bus.
+                numbers.0[8..].copy_from_slice(&[1, 0, 0, 0]);
+                wire.call("HostCommandSignal", "uub", &numbers.0, &[])
+            }
+            2 => wire.call("HostCommand", "uuu", &numbers.0, passed),
+            3 => wire.call("NoSuchMethod", "", &[], passed),
+            _ => wire.call("HostCommand", "ayaaya{uh}a{ss}u", &command(&wanted, &handles), passed),
+        };
+        // A bus may end a connection that passes handles which are none; never does the service.
+        match answer {
+            Ok(Err(name)) => assert!(name.contains("Error"), "{name}"),
+            Ok(Ok(_)) => {}
+            Err(error) => {
+                println!("call {number}: {error}");
+                wire = Wire::connect(host.bus.address());
+            }
+        }
+    }
+    let status = host.raw().run(&shell("exit 9")).unwrap();
+    assert_eq!(status, 9 << 8);
+    assert!(until(|| host.zombies() == 0), "zombies are left");
+    assert!(until(|| host.descriptors() <= before + 4), "descriptors are left open");
+}
+
+/// Runs the unmodified client in a sandbox whose files say that it is `id`, in an instance that the host knows of as
+/// `known`, if it knows it at all.
+fn sandboxed(host: &Host, id: &str, known: Option<&str>, words: &[&str]) -> Option<Output> {
+    let dir = host.bus.dir();
+    let info = |id: &str| format!("[Application]\nname={id}\n\n[Instance]\ninstance-id=4711\n");
+    let said = dir.join(format!("info-{id}"));
+    std::fs::write(&said, info(id)).unwrap();
+    let instance = dir.join("run/.flatpak/4711");
+    let _ = std::fs::remove_dir_all(&instance);
+    std::fs::create_dir_all(&instance).unwrap();
+    let (pid, told) = std::io::pipe().unwrap();
+    let mut command = host.bus.command("bwrap");
+    // The client waits on its standard input until the host has written down who it is.
+    command.args(["--dev-bind", "/", "/", "--ro-bind"]).arg(&said).arg("/.flatpak-info");
+    command.args(["--unshare-pid", "--info-fd", "1", "sh", "-c"]);
+    command.arg("read go; exec \"$0\" --host \"$@\" >&2").arg(SPAWN).args(words);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(told).stderr(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    let mut lines = BufReader::new(pid);
+    let mut text = String::new();
+    while !text.contains('}') {
+        if lines.read_line(&mut text).unwrap() == 0 {
+            let output = child.wait_with_output().unwrap();
+            skip(&format!("no sandbox: {}", String::from_utf8_lossy(&output.stderr)));
+            return None;
+        }
+    }
+    if let Some(known) = known {
+        std::fs::write(instance.join("info"), info(known)).unwrap();
+        std::fs::write(instance.join("bwrapinfo.json"), &text).unwrap();
+    }
+    drop(child.stdin.take());
+    Some(child.wait_with_output().unwrap())
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_application_runs_what_its_policy_allows_and_forges_no_other() {
+    if !has(&["bwrap"]) {
+        return;
+    }
+    let Some(host) = Host::start(Which::Ours) else { return };
+    let policy = host.bus.dir().join("config/unjank/host-policy");
+    std::fs::create_dir_all(policy.parent().unwrap()).unwrap();
+    std::fs::write(&policy, "# editors\n[org.vim.Vim]\nallow echo\nallow sh -c 'exit 4'\n")
+        .unwrap();
+    let vim = |words: &[&str]| sandboxed(&host, "org.vim.Vim", Some("org.vim.Vim"), words);
+    let Some(allowed) = vim(&["echo", "hello"]) else { return };
+    assert_eq!((text(&allowed).as_str(), allowed.status.code()), ("hello\n", Some(0)));
+    assert_eq!(vim(&["sh", "-c", "exit 4"]).unwrap().status.code(), Some(4));
+    let refused = vim(&["sh", "-c", "exit 5"]).unwrap();
+    assert!(text(&refused).contains("cannot run \"sh\" for org.vim.Vim: no line"), "{refused:?}");
+    assert_eq!(refused.status.code(), Some(1));
+    // The program of the name, not one of the caller's.
+    let tools = host.bus.dir().join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    std::os::unix::fs::symlink("/bin/true", tools.join("echo")).unwrap();
+    let path = format!("--env=PATH={}", tools.display());
+    assert!(text(&vim(&[&path, "echo"]).unwrap()).contains("no line"), "another echo ran");
+    let loaded = vim(&["--env=LD_PRELOAD=/x", "echo"]).unwrap();
+    assert!(text(&loaded).contains("not LD_PRELOAD"), "{loaded:?}");
+    // Nobody of that name runs; somebody else does.
+    for known in [None, Some("org.kde.kate")] {
+        let forged = sandboxed(&host, "org.vim.Vim", known, &["echo", "hello"]).unwrap();
+        assert!(text(&forged).contains("cannot believe process"), "{forged:?}");
+    }
+    // Any other application has no section, and the host has none either.
+    let other = sandboxed(&host, "org.kde.kate", Some("org.kde.kate"), &["true"]).unwrap();
+    assert_eq!(other.status.code(), Some(0), "{other:?}");
+    assert_eq!(host.raw().run(&shell("exit 5")), Ok(5 << 8));
+    // A policy that nobody can read allows no application anything.
+    std::fs::write(&policy, "[org.vim.Vim]\nalow echo\n").unwrap();
+    assert!(text(&vim(&["echo"]).unwrap()).contains("line 2 of the policy"), "a broken policy");
+    assert_eq!(host.raw().run(&shell("exit 5")), Ok(5 << 8));
+
+    let log = host.bus.dir().join("state/unjank/host/commands.journal");
+    let disk = store::disk::real();
+    assert!(until(|| read(&*disk, &log).unwrap().len() == 11), "{:#?}", read(&*disk, &log));
+    let entries = read(&*disk, &log).unwrap();
+    assert_eq!(
+        (entries[0].application.as_str(), &entries[0].command[..]),
+        ("org.vim.Vim", &["echo".to_owned(), "hello".to_owned()][..])
+    );
+    assert!(matches!(entries[0].outcome, Outcome::Ended(_, end) if end.wait_status == 0));
+    assert!(
+        matches!(entries[1].outcome, Outcome::Ended(_, end) if end.wait_status == 4 << 8 && end.memory_bytes > 0)
+    );
+    assert!(matches!(&entries[2].outcome, Outcome::Refused(why) if why.contains("no line")));
+}
+
+#[test]
+fn another_user_is_refused() {
+    if !has(&["setpriv", "dbus-daemon"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can be another user");
+    }
+    // A bus and a service of a stranger; we may connect to any.
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).unwrap();
+    let stranger = |program: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
+        command.env("HOME", dir.path()).env("XDG_RUNTIME_DIR", dir.path()).current_dir("/");
+        for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
+            command.env_remove(name);
+        }
+        command
+    };
+    let config = dir.path().join("bus.conf");
+    let listen = format!("<listen>unix:path={}/bus</listen>", dir.path().display());
+    let policy = "<allow user='*'/><allow own='*'/><allow send_destination='*'/>\
+                  <allow receive_sender='*'/>";
+    let text = format!(
+        "<busconfig><type>session</type>{listen}\
+         <policy context='default'>{policy}</policy></busconfig>"
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut bus = stranger("dbus-daemon")
+        .args(["--nofork", "--print-address", "--config-file"])
+        .arg(config)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut address = String::new();
+    BufReader::new(bus.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    let address = address.trim();
+    let program = dir.path().join("unjankd");
+    std::fs::copy(OURS, &program).unwrap();
+    let mut service = stranger(program.to_str().unwrap())
+        .args(["--names", "flatpak"])
+        .env("DBUS_SESSION_BUS_ADDRESS", address)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let client = bus::client::blocking::BlockingClient::connect(Some(address)).unwrap();
+    client.wait_for_owner("org.freedesktop.Flatpak").unwrap();
+    let mut raw = host_service::raw::Raw::connect(address);
+    let said = raw.command(&shell("true"));
+    let (name, why) = said.unwrap_err();
+    assert_eq!(name, "org.unjank.Host1.Error.Refused");
+    assert!(why.contains("another user (0)"), "{why}");
+    for child in [&mut service, &mut bus] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_only_our_clients_ask_for() {
+    let Some(host) = Host::start(Which::Ours) else { return };
+    let mut raw = host.raw();
+    let mut ask = |script: &str, options: &[(&str, zbus::Variant<'_>)]| {
+        let options: std::collections::HashMap<&str, &zbus::Variant<'_>> =
+            options.iter().map(|(name, value)| (*name, value)).collect();
+        let (mut read, write) = std::io::pipe().unwrap();
+        let descriptors = std::collections::HashMap::from([(1_u32, zbus::Fd::from(write.as_fd()))]);
+        let none = std::collections::HashMap::<&str, &str>::new();
+        let words = shell(script).words;
+        let body = (b"/tmp\0".as_slice(), words, descriptors, none, 0_u32, options);
+        let path = host_service::raw::PATH;
+        let answer = raw.call(path, "org.unjank.Host1", "HostCommandWithOptions", &body);
+        drop(body);
+        drop(write);
+        let pid: u32 = answer?.body().deserialize().unwrap();
+        let mut said = String::new();
+        read.read_to_string(&mut said).unwrap();
+        raw.end(pid).map(|status| (status, said))
+    };
+    let nice = ask("nice", &[("nice", 5_i32.into())]).unwrap();
+    assert_eq!(nice, (0, "5\n".to_owned()));
+    let idle =
+        ask("grep -c . /proc/self/stat; chrt -p $$ | head -1", &[("idle", true.into())]).unwrap();
+    assert!(idle.1.contains("SCHED_IDLE"), "{idle:?}");
+    let unset = ask("echo ${HOME-none}", &[("unset-env", vec!["HOME"].into())]).unwrap();
+    assert_eq!(unset.1, "none\n");
+    let timeout = ask("sleep 1000", &[("timeout-ms", 100_u64.into())]).unwrap();
+    assert_eq!(timeout.0, 2);
+    let unknown = ask("true", &[("no-such-option", true.into())]).unwrap_err();
+    assert_eq!(unknown.0, "org.freedesktop.DBus.Error.InvalidArgs");
+    let log = host.bus.dir().join("state/unjank/host/commands.journal");
+    let disk = store::disk::real();
+    assert!(until(|| {
+        let entries = read(&*disk, &log).unwrap();
+        entries.iter().any(
+            |entry| matches!(entry.outcome, Outcome::Ended(_, end) if end.by == EndedBy::Timeout),
+        )
+    }));
+}
+
+#[test]
+fn flatpak_run_finds_its_session() {
+    let Some(bus) = Bus::start() else { return };
+    let host = Host::on(bus, Which::Ours);
+    let monitor = host.bus.dir().join("run/.flatpak-helper/monitor");
+    assert!(!Path::new(&monitor).exists(), "made before anybody asked");
+    let mut raw = host.raw();
+    let call = "org.freedesktop.Flatpak.SessionHelper";
+    raw.call("/org/freedesktop/Flatpak/SessionHelper", call, "RequestSession", &()).unwrap();
+    assert!(monitor.join("hosts").exists());
+    // Somebody cleans up.
+    std::fs::remove_dir_all(&monitor).unwrap();
+    raw.call("/org/freedesktop/Flatpak/SessionHelper", call, "RequestSession", &()).unwrap();
+    assert!(monitor.join("hosts").exists());
+}
