@@ -166,15 +166,21 @@ impl Host {
         if Said::parse(&record).id.as_deref() != Some(id.as_str()) {
             return Err(forged(&format!("instance {instance} is another application")));
         }
-        // The number of a process inside, which the host wrote down when the sandbox was made.
-        let inside = read(&dir.join("bwrapinfo.json")).ok();
-        let inside = inside.and_then(|text| child_pid(&text));
-        let inside = inside.ok_or_else(|| forged("its instance has no process"))?;
+        // Numbers that the host wrote down when the sandbox was made: a process inside, and the one around it.
+        let inside = read(&dir.join("bwrapinfo.json")).ok().and_then(|text| child_pid(&text));
+        let around = read(&dir.join("pid")).ok().and_then(|text| text.trim().parse().ok());
         let files = |pid: u32| std::fs::read_link(self.of(pid, "ns/mnt")).ok();
         // A sandbox inside of a sandbox has an instance of its own.
-        let same = files(inside).is_some() && files(inside) == files(pid);
-        if !same {
-            return Err(forged(&format!("it is not in instance {instance}")));
+        let is_inside = inside.and_then(files).is_some_and(|theirs| files(pid) == Some(theirs));
+        // What a sandbox says on the bus comes from its proxy, which has files of its own, and a pipe by which it learns
+        // of the end of the sandbox.
+        let is_proxy = || {
+            let pipes = self.pipes(pid);
+            let theirs = [inside, around].into_iter().flatten().flat_map(|pid| self.pipes(pid));
+            theirs.into_iter().any(|pipe| pipes.contains(&pipe))
+        };
+        if !is_inside && !is_proxy() {
+            return Err(forged(&format!("it does not belong to instance {instance}")));
         }
         Ok(Application::Flatpak { id, instance: Some(instance) })
     }
@@ -183,6 +189,18 @@ impl Host {
     fn scope(&self, pid: u32) -> io::Result<Option<Application>> {
         let text = read(&self.of(pid, "cgroup"))?;
         Ok(text.lines().find_map(|line| scope_of(line.splitn(3, ':').nth(2)?)))
+    }
+
+    /// Returns the pipes that a process has, as the kernel names them; not those that whoever started it may have shared
+    /// out among many.
+    fn pipes(&self, pid: u32) -> Vec<PathBuf> {
+        let open = std::fs::read_dir(self.of(pid, "fd")).into_iter().flatten();
+        let named = open.filter_map(|entry| {
+            let entry = entry.ok()?;
+            let number: u32 = entry.file_name().to_str()?.parse().ok()?;
+            (number > 2).then(|| std::fs::read_link(entry.path()).ok()).flatten()
+        });
+        named.filter(|name| name.as_os_str().as_encoded_bytes().starts_with(b"pipe:[")).collect()
     }
 
     fn of(&self, pid: u32, name: &str) -> PathBuf {
@@ -299,6 +317,15 @@ mod tests {
         assert!(forged(6));
         say("no key file");
         assert!(forged(6));
+        // Beside the instance, with a pipe of its own, and then with one of the instance's.
+        say(INFO);
+        for (pid, name, pipe) in [("4", "9", 1), ("6", "8", 2), ("6", "1", 1), ("6", "7", 1)] {
+            assert!(forged(6), "{name}");
+            create_dir_all(host.proc.join(pid).join("fd")).unwrap();
+            let path = host.proc.join(pid).join("fd").join(name);
+            symlink(format!("pipe:[{pipe}]"), path).unwrap();
+        }
+        assert!(!forged(6));
         // In the instance, with another name.
         write(host.proc.join("5/root/.flatpak-info"), INFO.replace("Vim", "Vi")).unwrap();
         assert!(forged(5));

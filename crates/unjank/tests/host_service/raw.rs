@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Runtime;
 use zbus::message::Type;
 use zbus::{Connection, DynamicType, Fd, Message, MessageStream};
@@ -115,7 +116,8 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        let _ = self.service.kill();
+        // The original leaves a server of certificates behind when it is killed.
+        let _ = kill_process(Pid::from_child(&self.service), Signal::TERM);
         let _ = self.service.wait();
     }
 }

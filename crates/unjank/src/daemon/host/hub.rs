@@ -394,10 +394,7 @@ impl Hub {
         if let Some(Err(why)) = self.senders.identity(reply_to.sender()) {
             return self.server.denied(&reply_to, &format!("cannot serve the caller: {why}"));
         }
-        let search = self.options.environment.get("PATH").unwrap_or(DEFAULT_SEARCH.as_bytes());
-        let search = OsStr::from_bytes(search);
-        let (dir, disk) = (&self.options.session, &self.options.disk);
-        match self.session.places(dir, search, disk, &self.tell) {
+        match self.session.places(&self.options, &self.tell) {
             Ok(Some(places)) => {
                 self.server.session(&reply_to, &places.monitor, places.pkcs11.as_deref());
             }

@@ -1,21 +1,24 @@
 //! What `flatpak run` asks for: the directory that follows the host's files, and the socket of its certificates.
 
-use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use session::host::command::{self, AfterCaller, Request};
+use session::host::environment::Environment;
+use session::host::keeper;
 use session::host::monitor::Monitor;
-use session::host::program;
-use store::disk::Disk;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::Options;
 use super::hub::Event;
 
+/// The longest that a server may take to say where it listens.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Where the host's files are.
 const ETC: &str = "/etc";
 
@@ -47,9 +50,7 @@ impl Session {
     /// Returns the places, or has them made; [`Event::Session`] follows.
     pub(super) fn places(
         &mut self,
-        dir: &Path,
-        search: &OsStr,
-        disk: &Arc<dyn Disk>,
+        options: &Options,
         tell: &UnboundedSender<Event>,
     ) -> io::Result<Option<Places>> {
         match &self.state {
@@ -60,7 +61,8 @@ impl Session {
         }
         let (stop, stopped) = sys::socket::pair()?;
         self.stop = Some(stop);
-        let (dir, search, disk) = (dir.to_owned(), search.to_owned(), Arc::clone(disk));
+        let (dir, disk) = (options.session.clone(), Arc::clone(&options.disk));
+        let (environment, keeper) = (options.environment.clone(), options.keeper.clone());
         let tell = tell.clone();
         let work = move || {
             let monitor = match Monitor::start(&dir, Path::new(ETC), disk) {
@@ -70,7 +72,7 @@ impl Session {
                     return;
                 }
             };
-            let certificates = Certificates::serve(&dir, &search);
+            let certificates = Certificates::serve(&dir, &environment, &keeper);
             let pkcs11 = certificates.as_ref().map(|server| server.socket.clone());
             let places = Places { monitor: monitor.path().to_owned(), pkcs11 };
             let _ = tell.send(Event::Session(Ok(places)));
@@ -98,42 +100,66 @@ impl Session {
     }
 }
 
-/// A server for the host's certificates, which p11-kit starts and which goes on by itself.
+/// A server for the host's certificates, by p11-kit. It ends with us, however we end.
 #[derive(Debug)]
 struct Certificates {
     socket: PathBuf,
-    pid: Pid,
+    keeper: OwnedFd,
+    /// Closed to end it.
+    control: Option<OwnedFd>,
 }
 
 impl Certificates {
     /// Starts the server where p11-kit is installed.
-    fn serve(dir: &Path, search: &OsStr) -> Option<Certificates> {
-        let program = program::find(OsStr::new("p11-kit"), search, Path::new("/")).ok()?;
+    fn serve(dir: &Path, environment: &Environment, keeper: &keeper::Program) -> Option<Self> {
         let socket = dir.join(format!("pkcs11-flatpak-{}", std::process::id()));
-        let output = Command::new(program)
-            // Shell syntax is asked for because versions that do not know it cannot serve either.
-            .args(["server", "--sh", "-n"])
-            .arg(&socket)
-            .args(["--provider", "p11-kit-proxy.so"])
-            .arg("pkcs11:model=p11-kit-trust?write-protected=yes")
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .output()
-            .ok()?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let pid = text.lines().find_map(|line| line.strip_prefix("P11_KIT_SERVER_PID="));
-        let pid = pid.and_then(|rest| rest.split(';').next()?.parse().ok()).and_then(Pid::from_raw);
-        let served = pid.filter(|_| output.status.success() && socket.exists());
-        if served.is_none() {
-            tracing::warn!("p11-kit does not serve certificates");
+        match Certificates::start(socket, environment, keeper) {
+            Ok(served) => served,
+            Err(error) => {
+                tracing::warn!(%error, "p11-kit does not serve certificates");
+                None
+            }
         }
-        Some(Certificates { socket, pid: served? })
+    }
+
+    fn start(
+        socket: PathBuf,
+        environment: &Environment,
+        keeper: &keeper::Program,
+    ) -> io::Result<Option<Self>> {
+        let (said, tell) = io::pipe()?;
+        let mut arguments: Vec<Vec<u8>> =
+            ["p11-kit", "server", "--foreground", "--sh", "-n"].map(Into::into).into();
+        arguments.push(socket.as_os_str().as_bytes().to_vec());
+        arguments.extend(["--provider", "p11-kit-trust.so"].map(Into::into));
+        arguments.push(b"pkcs11:model=p11-kit-trust?write-protected=yes".to_vec());
+        let request = Request {
+            arguments,
+            descriptors: command::adopt(&[(1, tell.as_fd())]).map_err(io::Error::other)?,
+            after: AfterCaller::Ends,
+            ..Request::default()
+        };
+        drop(tell);
+        let terms = request.terms(0);
+        // A host without it has no certificates to show.
+        let Ok(found) = request.prepare(environment) else { return Ok(None) };
+        let (child, control) = keeper::start(keeper, &found.ready(request)?, &terms)?;
+        let served = Certificates { socket, keeper: child.pidfd, control: Some(control) };
+        // It says where it listens once it does.
+        let heard = sys::socket::wait_readable(&said, Some(PATIENCE))?;
+        if !heard || !served.socket.exists() {
+            return Err(io::Error::other("it does not say where"));
+        }
+        Ok(Some(served))
     }
 }
 
 impl Drop for Certificates {
     fn drop(&mut self) {
-        // It removes its socket itself, and may have ended.
-        let _ = kill_process(self.pid, Signal::TERM);
+        drop(self.control.take());
+        // Its end is ours to take; a keeper ends in any case.
+        let _ = sys::pidfd::wait_readable(self.keeper.as_fd());
+        let _ = sys::pidfd::reap(self.keeper.as_fd());
+        let _ = std::fs::remove_file(&self.socket);
     }
 }
