@@ -6,6 +6,7 @@
 // Tests of `session`, which replay a body, know it by this name.
 extern crate unjank_store as store;
 
+pub mod bus;
 pub mod gvariant;
 pub mod gvdb;
 pub mod kernel;

@@ -1,5 +1,6 @@
 //! `bench`: our parts beside the programs that a user would run instead, in one run.
 
+pub mod bus;
 pub mod cold;
 pub mod json;
 pub mod keys;

@@ -62,6 +62,9 @@ pub const LISTING: Terms = Terms { bench: "listing", ..SETTINGS };
 /// The terms of plugins and applications: the peer is KDE's cache, Qt's own search or GLib.
 pub const PLUGINS: Terms = Terms { bench: "plugins", ..SETTINGS };
 
+/// The terms of recording a bus: the peer is another program that does, or nobody.
+pub const BUS: Terms = Terms { bench: "bus", ..SETTINGS };
+
 /// What was compared, and where.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {

@@ -134,6 +134,12 @@ pub(super) fn write_header(out: &mut Vec<u8>) {
 
 /// Writes one record.
 pub(super) fn write_message(out: &mut Vec<u8>, message: &Message<'_>) {
+    write_before(out, message);
+    out.extend(message.bytes);
+}
+
+/// Writes what stands before a message; nothing stands behind it.
+pub(super) fn write_before(out: &mut Vec<u8>, message: &Message<'_>) {
     let (seconds, rest) = (message.at.0 / 1_000_000_000, message.at.0 % 1_000_000_000);
     let stored = u32::try_from(message.bytes.len()).unwrap_or(u32::MAX);
     // The format has seconds of 32 bits, until 2106.
@@ -142,5 +148,4 @@ pub(super) fn write_message(out: &mut Vec<u8>, message: &Message<'_>) {
     for word in [seconds, part, stored, message.length] {
         out.extend(word.to_le_bytes());
     }
-    out.extend(message.bytes);
 }

@@ -1,5 +1,6 @@
 //! `unjank bench`: our parts beside the programs that would run instead.
 
+mod bus;
 mod listing;
 mod plugins;
 
@@ -34,6 +35,7 @@ enum What {
     Settings(Settings),
     Trace(Trace),
     Listing(listing::Listing),
+    Bus(bus::Bus),
     #[command(hide = true)]
     ListingClient(listing::Client),
     Plugins(plugins::Plugins),
@@ -83,6 +85,7 @@ impl Bench {
             What::Settings(settings) => settings.run(),
             What::Trace(trace) => trace.run(),
             What::Listing(listing) => listing.run(),
+            What::Bus(bus) => bus.run(),
             What::ListingClient(client) => client.run(),
             What::Plugins(plugins) => plugins.run(),
             What::PluginsClient(client) => client.run(),

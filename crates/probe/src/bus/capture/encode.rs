@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Event, Format};
+use super::{Event, Format, Message};
 use crate::bus::{lines, pcap, pcapng};
 
 /// Writes events as one format has them.
@@ -82,5 +82,27 @@ impl Encoder {
             }
         }
         Ok(())
+    }
+
+    /// Writes what the format has around a message, and returns where in `out` the message's bytes belong.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was written.
+    pub(in crate::bus) fn around(
+        &mut self,
+        out: &mut Vec<u8>,
+        message: &Message<'_>,
+    ) -> Result<usize, Unwritable> {
+        self.begin(out);
+        match self.format {
+            Format::Pcapng => Ok(pcapng::write_around(out, message)),
+            Format::Pcap if *self.bus.get_or_insert(message.bus) == message.bus => {
+                pcap::write_before(out, message);
+                Ok(out.len())
+            }
+            Format::Pcap => Err(Unwritable::AnotherBus),
+            Format::Binary | Format::Lines | Format::Log => Ok(out.len()),
+        }
     }
 }

@@ -10,7 +10,9 @@ mod read;
 mod write;
 
 pub(super) use read::Reader;
-pub(super) use write::{write_begin, write_bus, write_dropped, write_message, write_peer};
+pub(super) use write::{
+    write_around, write_begin, write_bus, write_dropped, write_message, write_peer,
+};
 
 use super::capture::{Dropped, Peer};
 

@@ -89,14 +89,40 @@ pub(in crate::bus) fn write_bus(out: &mut Vec<u8>, bus: &Bus) {
 
 /// Writes a message.
 pub(in crate::bus) fn write_message(out: &mut Vec<u8>, message: &Message<'_>) {
-    let stored = u32::try_from(message.bytes.len()).unwrap_or(u32::MAX);
-    let mut block = Writing::begin(out, PACKET);
-    block.u32(message.bus.into());
-    block.time(message.at);
-    block.u32(stored);
-    block.u32(message.length);
-    block.padded(message.bytes);
-    block.end();
+    let length = begin_message(out, message);
+    out.extend(message.bytes);
+    end_message(out, message, length);
+}
+
+/// Writes what stands around a message, and returns where in `out` its bytes belong.
+pub(in crate::bus) fn write_around(out: &mut Vec<u8>, message: &Message<'_>) -> usize {
+    let length = begin_message(out, message);
+    let place = out.len();
+    end_message(out, message, length);
+    place
+}
+
+/// Writes what stands before a message, and returns the length of its block.
+fn begin_message(out: &mut Vec<u8>, message: &Message<'_>) -> u32 {
+    // No message is longer than 2^27 bytes.
+    let stored = u32::try_from(message.bytes.len()).unwrap_or(wire::LONGEST);
+    let length = 32 + stored.next_multiple_of(4);
+    for word in [PACKET, length, message.bus.into()] {
+        out.extend(word.to_le_bytes());
+    }
+    let at = message.at.0.to_le_bytes();
+    out.extend(&at[4..]);
+    out.extend(&at[..4]);
+    out.extend(stored.to_le_bytes());
+    out.extend(message.length.to_le_bytes());
+    length
+}
+
+/// Writes what stands behind a message.
+fn end_message(out: &mut Vec<u8>, message: &Message<'_>, length: u32) {
+    let padding = message.bytes.len().next_multiple_of(4) - message.bytes.len();
+    out.extend(&[0; 3][..padding]);
+    out.extend(length.to_le_bytes());
 }
 
 /// Writes what is known of a connection.

@@ -1,7 +1,7 @@
 //! Takes what a recorder has and writes it into a file or a pipe, which may be full or blocked for as long as it likes.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -11,8 +11,10 @@ use rustix::io::Errno;
 use super::{Next, Recorder};
 use crate::bus::capture::{Encoder, Event, Format, Unwritable};
 
-/// So much is gathered before it is written.
-const PIECE: usize = 1 << 20;
+/// Messages from this length on are not copied.
+const LONG: usize = 1024;
+/// The most pieces that are written at once, as the kernel has it.
+const PIECES: usize = 1024;
 /// How often a full disk is tried again.
 const AGAIN: Duration = Duration::from_millis(200);
 /// How long a pipe that nobody reads is waited for when the recording is to end.
@@ -27,10 +29,10 @@ pub struct Output {
     format: Format,
     kind: Kind,
     encoder: Encoder,
-    /// What is not written yet.
+    /// What is not written yet, but for long messages, which are written from where they lie.
     out: Vec<u8>,
-    /// Where each event in it ends.
-    ends: Vec<usize>,
+    /// Where each event ends, long messages included, and how many messages there are by then.
+    ends: Vec<(usize, u64)>,
     /// How many bytes the file has.
     length: u64,
     messages: u64,
@@ -125,28 +127,59 @@ impl Output {
         self.format
     }
 
-    fn add(&mut self, event: &Event<'_>) -> Result<(), Unwritable> {
-        self.encoder.event(&mut self.out, event)?;
-        self.ends.push(self.out.len());
+    /// Takes an event; a long message is left where it is and `long` says where it belongs.
+    fn add<'b>(
+        &mut self,
+        event: &Event<'b>,
+        long: &mut Vec<(usize, &'b [u8])>,
+    ) -> Result<(), Unwritable> {
+        let before = self.out.len();
+        let mut elsewhere = 0;
+        match event {
+            Event::Message(message) if message.bytes.len() >= LONG => {
+                let place = self.encoder.around(&mut self.out, message)?;
+                long.push((place, message.bytes));
+                elsewhere = message.bytes.len();
+            }
+            event => self.encoder.event(&mut self.out, event)?,
+        }
+        let length = self.out.len() - before + elsewhere;
         if matches!(event, Event::Message(_)) {
             self.messages += 1;
         }
+        self.ends.push((self.gathered() + length, self.messages));
         Ok(())
+    }
+
+    /// Returns how many bytes were gathered by the last event.
+    fn gathered(&self) -> usize {
+        self.ends.last().map_or(0, |(end, _)| *end)
     }
 
     /// Returns how long the file will be when all is written.
     fn planned(&self) -> u64 {
-        self.length.saturating_add(u64::try_from(self.out.len()).unwrap_or(u64::MAX))
+        self.length.saturating_add(u64::try_from(self.gathered()).unwrap_or(u64::MAX))
     }
 
     /// Writes what was gathered.
-    fn flush(&mut self, recorder: &Recorder) -> Result<Go, WriteError> {
+    fn flush(&mut self, long: &[(usize, &[u8])], recorder: &Recorder) -> Result<Go, WriteError> {
+        let mut slices = Vec::with_capacity(2 * long.len() + 1);
+        let mut from = 0;
+        for (place, bytes) in long {
+            slices.push(IoSlice::new(&self.out[from..*place]));
+            slices.push(IoSlice::new(bytes));
+            from = *place;
+        }
+        slices.push(IoSlice::new(&self.out[from..]));
+        let mut rest = &mut slices[..];
         let mut at = 0;
-        while at < self.out.len() {
-            let error = match rustix::io::write(&self.file, &self.out[at..]) {
+        while at < self.gathered() {
+            let pieces = rest.len().min(PIECES);
+            let error = match rustix::io::writev(&self.file, &rest[..pieces]) {
                 Ok(count) => {
                     at += count;
                     self.length += u64::try_from(count).unwrap_or(0);
+                    IoSlice::advance_slices(&mut rest, count);
                     continue;
                 }
                 Err(Errno::INTR) => continue,
@@ -159,9 +192,11 @@ impl Output {
                 _ => return Err(WriteError::Failed(error.into())),
             };
             if !again {
+                drop(slices);
                 return Err(self.give_up(at, error));
             }
         }
+        drop(slices);
         self.out.clear();
         self.ends.clear();
         Ok(Go::On)
@@ -186,15 +221,17 @@ impl Output {
 
     /// Leaves a file that ends with a whole event, of which `at` bytes of what was gathered are written.
     fn give_up(&mut self, at: usize, error: Errno) -> WriteError {
-        let whole = self.ends.partition_point(|end| *end <= at);
-        let end = if whole == 0 { 0 } else { self.ends[whole - 1] };
+        let whole = self.ends.partition_point(|(end, _)| *end <= at);
+        let before = self.messages.saturating_sub(u64::try_from(self.ends.len()).unwrap_or(0));
+        let (end, messages) = match whole.checked_sub(1) {
+            Some(last) => self.ends[last],
+            None => (0, before),
+        };
         if self.kind == Kind::File {
             let cut = u64::try_from(at - end).unwrap_or(0);
             // What cannot be cut is found by readers as what it is.
             let _ = self.file.set_len(self.length.saturating_sub(cut));
         }
-        let unwritten = self.ends.len() - whole;
-        let messages = self.messages.saturating_sub(u64::try_from(unwritten).unwrap_or(0));
         WriteError::Unfinished { messages, source: error.into() }
     }
 
@@ -215,41 +252,36 @@ pub fn write(
 ) -> Result<Ended, WriteError> {
     let most = limits.size.unwrap_or(u64::MAX);
     output.encoder.begin(&mut output.out);
+    output.ends.push((output.out.len(), 0));
     loop {
         let batch = match recorder.next(FOR_EVER) {
             Next::Batch(batch) => batch,
             Next::Quiet => continue,
             Next::Over => break,
         };
+        let mut long = Vec::new();
+        let mut why = None;
         for event in batch.events() {
-            let before = output.out.len();
-            output.add(&event)?;
+            let before = (output.out.len(), long.len(), output.messages);
+            output.add(&event, &mut long)?;
             if output.planned() > most {
-                output.out.truncate(before);
+                output.out.truncate(before.0);
                 output.ends.pop();
-                if matches!(event, Event::Message(_)) {
-                    output.messages -= 1;
-                }
-                recorder.stop();
-                let why = match output.flush(recorder)? {
-                    Go::On => Why::Size,
-                    Go::Closed => Why::Closed,
-                };
-                return Ok(output.ended(why));
-            }
-            if output.out.len() >= PIECE
-                && let Go::Closed = output.flush(recorder)?
-            {
-                recorder.stop();
-                return Ok(output.ended(Why::Closed));
+                long.truncate(before.1);
+                output.messages = before.2;
+                why = Some(Why::Size);
+                break;
             }
         }
-        if let Go::Closed = output.flush(recorder)? {
+        if let Go::Closed = output.flush(&long, recorder)? {
+            why = Some(Why::Closed);
+        }
+        if let Some(why) = why {
             recorder.stop();
-            return Ok(output.ended(Why::Closed));
+            return Ok(output.ended(why));
         }
     }
-    let why = match output.flush(recorder)? {
+    let why = match output.flush(&[], recorder)? {
         Go::On => Why::Over,
         Go::Closed => Why::Closed,
     };

@@ -1,0 +1,261 @@
+//! `bench bus`: what calls on a private bus lose while somebody watches, and what the watcher needs, beside other watchers.
+
+mod watcher;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use watcher::Peer;
+use watcher::Watcher;
+
+use super::lab::{BenchError, Effort};
+use super::row::{Row, Target};
+use super::run::{BUS, Run, Setting, chain};
+use super::session::{Program, Session};
+use crate::report::figure::Quantity;
+use crate::report::provenance::Provenance;
+use crate::report::samples::Samples;
+use crate::scratch::Scratch;
+
+/// What the figures are measured with.
+#[derive(Debug)]
+pub struct Lab<'a> {
+    /// This program.
+    pub unjank: PathBuf,
+    /// What is compared with.
+    pub peers: Vec<Peer>,
+    /// Where records are written, in a directory of their own.
+    pub dir: PathBuf,
+    /// How much is measured.
+    pub effort: Effort,
+    /// Set when the user wants to end.
+    pub stop: &'a AtomicBool,
+}
+
+/// Calls of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// The name by which `--only` chooses it.
+    pub id: &'static str,
+    /// What is measured.
+    pub about: &'static str,
+    window: u32,
+    size: u32,
+    calls: usize,
+}
+
+/// All kinds of calls.
+pub const FIGURES: &[Figure] = &[
+    Figure { id: "one-64", about: "calls of 64 B, one at a time", window: 1, size: 64, calls: 8000 },
+    Figure { id: "many-64", about: "calls of 64 B, 32 at a time", window: 32, size: 64, calls: 20_000 },
+    Figure { id: "many-4k", about: "calls of 4 KiB, 32 at a time", window: 32, size: 4096, calls: 8000 },
+    Figure { id: "many-64k", about: "calls of 64 KiB, 32 at a time", window: 32, size: 65_536, calls: 1500 },
+];
+
+/// What one program lets through, and needs.
+#[derive(Clone, Debug, Default)]
+struct Measured {
+    /// Calls in a second.
+    rate: Samples,
+    /// Processor time for a message, in nanoseconds.
+    cpu: Samples,
+    /// Messages that are not in its record.
+    lost: Samples,
+}
+
+/// Chooses figures by name; all of them if `only` is empty.
+#[must_use]
+pub fn chosen(only: &[String]) -> Vec<&'static Figure> {
+    FIGURES.iter().filter(|f| only.is_empty() || only.iter().any(|id| id == f.id)).collect()
+}
+
+/// Measures `figures`; `progress` hears of each before it begins, with how many lie behind and how many there are.
+pub fn measure(
+    figures: &[&'static Figure],
+    lab: &Lab<'_>,
+    setting: Setting,
+    provenance: Provenance,
+    progress: &mut dyn FnMut(&str, usize, usize),
+) -> Run {
+    let mut run = Run {
+        rows: Vec::new(),
+        missing: Vec::new(),
+        interrupted: false,
+        setting,
+        provenance,
+        terms: BUS,
+    };
+    for (done, figure) in figures.iter().enumerate() {
+        progress(figure.about, done, figures.len());
+        match rows(lab, figure) {
+            Ok(rows) => run.rows.extend(rows),
+            Err(_) if lab.stop.load(Ordering::Relaxed) => {
+                run.interrupted = true;
+                break;
+            }
+            Err(error) => run.missing.push((figure.id, chain(&error))),
+        }
+    }
+    run
+}
+
+fn rows(lab: &Lab<'_>, figure: &Figure) -> Result<Vec<Row>, BenchError> {
+    let scratch = Scratch::within(&lab.dir).map_err(|source| BenchError::Peer {
+        program: lab.dir.display().to_string(),
+        cause: source.to_string(),
+    })?;
+    // Nothing is ever activated on it.
+    let session = Session::start(&Program::plain("/bin/false".as_ref()), scratch.path(), scratch.path())?;
+    let traffic = Traffic { lab, address: session.address() };
+    let answer = traffic.answer()?;
+    let ours = Watcher::ours(&lab.unjank);
+    let theirs = lab.peers.iter().map(Watcher::peer);
+    let watchers: Vec<Option<Watcher>> =
+        [None, Some(ours)].into_iter().chain(theirs.map(Some)).collect();
+    let mut measured = vec![Measured::default(); watchers.len()];
+    // Everything runs once before it counts.
+    let warm = Figure { calls: figure.calls / 8, ..*figure };
+    traffic.calls(&warm)?;
+    for round in 0..lab.effort.of(7, 1) {
+        for step in 0..watchers.len() {
+            if lab.stop.load(Ordering::Relaxed) {
+                return Err(BenchError::Interrupted);
+            }
+            // Each round begins with another one.
+            let place = (round + step) % watchers.len();
+            let into = &mut measured[place];
+            match &watchers[place] {
+                None => into.rate.push(traffic.calls(figure)?),
+                Some(watcher) => {
+                    let output = scratch.path().join(format!("{round}-{place}"));
+                    let watching = watcher.start(session.address(), &output)?;
+                    let rate = traffic.calls(figure)?;
+                    let found = watching.end(u64::try_from(2 * figure.calls).unwrap_or(0))?;
+                    into.rate.push(rate);
+                    into.cpu.push(found.cpu_ns);
+                    into.lost.push(found.lost);
+                    // Records of many calls would fill the disk; what cannot be removed goes with its directory.
+                    let _ = fs::remove_file(&output);
+                }
+            }
+        }
+    }
+    drop(answer);
+    Ok(described(lab, figure, &measured))
+}
+
+fn described(lab: &Lab<'_>, figure: &Figure, measured: &[Measured]) -> Vec<Row> {
+    let [none, ours, peers @ ..] = measured else { return Vec::new() };
+    let row = |title: String, quantity, ours: &Samples, peer: &Samples, target, note: &str| Row {
+        id: figure.id,
+        title,
+        quantity,
+        ours: ours.clone(),
+        peer: peer.clone(),
+        target,
+        note: note.to_owned(),
+    };
+    let about = figure.about;
+    let mut rows = vec![
+        row(
+            format!("{about} (peer: nobody watches)"),
+            Quantity::Rate,
+            &ours.rate,
+            &none.rate,
+            None,
+            "calls in a second while somebody watches",
+        ),
+        row(
+            format!("messages lost, {about}"),
+            Quantity::Count,
+            &ours.lost,
+            &Samples::default(),
+            Some(Target::Within(0.0)),
+            "messages that were sent and are not in the record",
+        ),
+    ];
+    for (peer, theirs) in lab.peers.iter().zip(peers) {
+        let name = peer.name();
+        rows.push(row(
+            format!("{about} (peer: {name})"),
+            Quantity::Rate,
+            &ours.rate,
+            &theirs.rate,
+            Some(Target::AtLeast(1.0)),
+            "calls in a second while somebody watches",
+        ));
+        let half = peer.is_dbus_monitor().then_some(Target::AtMost(0.5));
+        rows.push(row(
+            format!("processor time for a message, {about} (peer: {name})"),
+            Quantity::Time,
+            &ours.cpu,
+            &theirs.cpu,
+            half,
+            "of all threads of who watches, as the scheduler counts it",
+        ));
+        rows.push(row(
+            format!("messages lost by {name}, {about}"),
+            Quantity::Count,
+            &Samples::default(),
+            &theirs.lost,
+            None,
+            "messages that were sent and are not in the record",
+        ));
+    }
+    rows
+}
+
+/// Programs of our own that talk to each other on the bus.
+struct Traffic<'a> {
+    lab: &'a Lab<'a>,
+    address: &'a str,
+}
+
+/// Who answers; ends when it is dropped.
+struct Answer(Child);
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        // It has ended already if it cannot be killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Traffic<'_> {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.lab.unjank);
+        command.args(["bus", "traffic", "--address", self.address]).stdin(Stdio::null());
+        command
+    }
+
+    fn failed(cause: impl std::fmt::Display) -> BenchError {
+        BenchError::Peer { program: "unjank bus traffic".to_owned(), cause: cause.to_string() }
+    }
+
+    /// Starts who answers, and waits until it does.
+    fn answer(&self) -> Result<Answer, BenchError> {
+        let child = self.command().arg("answer").stderr(Stdio::null()).spawn();
+        let answer = Answer(child.map_err(Traffic::failed)?);
+        let client = bus::client::blocking::BlockingClient::connect(Some(self.address));
+        let waited = client.and_then(|client| client.wait_for_owner(crate::bus::traffic::NAME));
+        waited.map_err(|source| BenchError::Call { side: "unjank bus traffic", source })?;
+        Ok(answer)
+    }
+
+    /// Makes calls and returns how many were answered in a second.
+    fn calls(&self, figure: &Figure) -> Result<f64, BenchError> {
+        let Figure { window, size, calls, .. } = figure;
+        let numbers = [calls.to_string(), window.to_string(), size.to_string()];
+        let output = self.command().arg("call").args(numbers).output().map_err(Traffic::failed)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let whole: f64 = match text.lines().next().and_then(|line| line.parse().ok()) {
+            Some(whole) if output.status.success() => whole,
+            _ => return Err(Traffic::failed(String::from_utf8_lossy(&output.stderr).trim())),
+        };
+        let calls = u32::try_from(*calls).unwrap_or(u32::MAX);
+        Ok(f64::from(calls) * 1e9 / whole)
+    }
+}

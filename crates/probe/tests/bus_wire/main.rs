@@ -1,0 +1,197 @@
+//! Messages of every type, in either order of bytes, whole and damaged, decode as libdbus decodes them; and the bodies
+//! of the fuzz targets are replayed.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panics")]
+
+#[path = "../../../../fuzz/src/bus.rs"]
+#[expect(unreachable_pub, reason = "the file belongs to another crate")]
+mod bus;
+mod random;
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use probe::bus::wire::body::{Value, check, values};
+use probe::bus::wire::{self, Kind};
+use unjank_probe as probe;
+
+use random::Random;
+
+/// Says that a test is skipped, which is a failure where nothing may be skipped.
+fn skip(why: &str) {
+    assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
+    eprintln!("SKIPPED: {why}");
+}
+
+/// Builds a C program beside us with a library; none without a compiler or the library.
+fn built(dir: &Path, name: &str, library: &str) -> Option<Command> {
+    let flags = Command::new("pkg-config").args(["--cflags", "--libs", library]).output().ok()?;
+    if !flags.status.success() {
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bus_wire").join(name);
+    let program = dir.join("peer");
+    let flags = String::from_utf8(flags.stdout).unwrap();
+    let mut compiler = Command::new("gcc");
+    compiler.arg("-O1").arg("-o").arg(&program).arg(source).args(flags.split_whitespace());
+    assert!(compiler.status().ok()?.success(), "{name}");
+    Some(Command::new(program))
+}
+
+fn hex(text: &str) -> String {
+    let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("\"{digits}\"")
+}
+
+/// Says what we find in a message, as the C program says it.
+fn ours(bytes: &[u8]) -> String {
+    let header = match wire::message(bytes) {
+        Ok(header) if !header.is_cut() && check(&header).is_ok() => header,
+        _ => return "refused".to_owned(),
+    };
+    let kind = match header.kind {
+        Kind::Call => 1,
+        Kind::Return => 2,
+        Kind::Error => 3,
+        Kind::Signal => 4,
+        Kind::Other(other) => other,
+    };
+    let bit = u8::from;
+    let mut text = format!(
+        "{kind} {} {} flags={}{}{}",
+        header.serial,
+        header.reply_serial.map_or(0, std::num::NonZeroU32::get),
+        bit(header.flags.no_reply_expected()),
+        bit(header.flags.no_auto_start()),
+        bit(header.flags.allow_interactive_authorization()),
+    );
+    for (name, field) in [
+        ("path", header.path),
+        ("interface", header.interface),
+        ("member", header.member),
+        ("error", header.error_name),
+        ("destination", header.destination),
+        ("sender", header.sender),
+        ("signature", Some(header.signature)),
+    ] {
+        if let Some(field) = field {
+            write!(text, " {name}={}", hex(field)).unwrap();
+        }
+    }
+    values(&header).for_each(|value| shown(&mut text, &value.unwrap()));
+    text
+}
+
+fn shown(text: &mut String, value: &Value<'_>) {
+    match value {
+        Value::Byte(number) => write!(text, " y:{number}"),
+        Value::Boolean(truth) => write!(text, " b:{}", u8::from(*truth)),
+        Value::Int16(number) => write!(text, " n:{number}"),
+        Value::Uint16(number) => write!(text, " q:{number}"),
+        Value::Int32(number) => write!(text, " i:{number}"),
+        Value::Uint32(number) => write!(text, " u:{number}"),
+        Value::Int64(number) => write!(text, " x:{number}"),
+        Value::Uint64(number) => write!(text, " t:{number}"),
+        Value::Double(number) => write!(text, " d:{:016x}", number.to_bits()),
+        Value::Text(inside) => write!(text, " s:{}", hex(inside)),
+        Value::Path(inside) => write!(text, " o:{}", hex(inside)),
+        Value::Signature(inside) => write!(text, " g:{}", hex(inside)),
+        Value::Descriptor(_) => write!(text, " h"),
+        Value::Bytes(bytes) => {
+            text.push_str(" [");
+            bytes.iter().for_each(|byte| write!(text, " y:{byte}").unwrap());
+            write!(text, " ]")
+        }
+        Value::Array(array) => {
+            text.push_str(" [");
+            array.items().for_each(|item| shown(text, &item.unwrap()));
+            write!(text, " ]")
+        }
+        Value::Structure(members) => {
+            text.push_str(" (");
+            members.iter().for_each(|member| shown(text, member));
+            write!(text, " )")
+        }
+        Value::Entry(entry) => {
+            text.push_str(" (");
+            shown(text, &entry.0);
+            shown(text, &entry.1);
+            write!(text, " )")
+        }
+        Value::Variant(types, inside) => {
+            write!(text, " <{types}").unwrap();
+            shown(text, inside);
+            write!(text, " >")
+        }
+    }
+    .unwrap();
+}
+
+#[test]
+fn messages_decode_as_libdbus_decodes_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut peer) = built(dir.path(), "libdbus.c", "dbus-1") else {
+        return skip("no gcc or no libdbus-1-dev");
+    };
+    let seed = 20_261_121;
+    let mut random = Random::new(seed);
+    let mut messages: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..1500 {
+        let whole = random.message();
+        for _ in 0..4 {
+            messages.push(random.damaged(&whole));
+        }
+        messages.push(whole);
+    }
+    let mut input = Vec::new();
+    for message in &messages {
+        input.extend(u32::try_from(message.len()).unwrap().to_ne_bytes());
+        input.extend(message);
+    }
+    let mut child = peer.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(&input).unwrap());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.status.success());
+    let theirs = String::from_utf8(output.stdout).unwrap();
+    let theirs: Vec<&str> = theirs.lines().collect();
+    assert_eq!(theirs.len(), messages.len());
+    let mut accepted = 0;
+    for (message, theirs) in messages.iter().zip(theirs) {
+        let ours = ours(message);
+        assert_eq!(ours, theirs, "seed {seed}: {}", message.escape_ascii());
+        accepted += usize::from(ours != "refused");
+    }
+    // Both must have something to say: most of what is whole, and some of what is damaged.
+    assert!((1500..messages.len()).contains(&accepted), "{accepted} accepted");
+}
+
+/// The files of a target's corpus.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let files = std::fs::read_dir(directory).unwrap();
+    let bytes: Vec<Vec<u8>> =
+        files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+    assert!(!bytes.is_empty());
+    bytes
+}
+
+#[test]
+fn any_message_is_read_or_refused() {
+    let mut random = Random::new(1);
+    for seed in corpus("bus_message") {
+        bus::message(&seed);
+        (0..200).for_each(|_| bus::message(&random.damaged(&seed)));
+    }
+}
+
+#[test]
+fn any_record_is_read_or_refused() {
+    let mut random = Random::new(2);
+    for seed in corpus("bus_record") {
+        bus::record(&seed);
+        (0..60).for_each(|_| bus::record(&random.damaged(&seed)));
+    }
+}

@@ -1,0 +1,577 @@
+//! Recording a private bus beside dbus-monitor, busctl and tshark, and with outputs that are full or blocked.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panics")]
+
+mod fixture;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use fixture::{Bus, has, in_time, skip};
+use probe::bus::capture::{Capture, Dropped, Event, Format, Peer, Role};
+use probe::bus::record::Monitor;
+use probe::bus::wire;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Nothing but our own signals.
+const FLOOD: &str = "type='signal',interface='org.unjank.Traffic'";
+const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
+
+/// Waits until something is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(50), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn unjank(bus: &Bus) -> Command {
+    let mut command = bus.command(UNJANK);
+    command.arg("bus");
+    command
+}
+
+fn traffic(bus: &Bus) -> Command {
+    let mut command = unjank(bus);
+    command.args(["traffic", "--address", bus.address()]);
+    command
+}
+
+/// Sends signals that nobody asked for.
+fn signals(bus: &Bus, count: u32, size: u32) {
+    let done = traffic(bus).arg("signal").args([count, size].map(|n| n.to_string())).status();
+    assert!(done.unwrap().success());
+}
+
+/// A recorder; ends with the test.
+struct Recorder(Option<Child>);
+
+impl Recorder {
+    fn start(mut command: Command) -> Recorder {
+        let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut recorder = Recorder(Some(child));
+        // It says so once the monitor is there.
+        let mut said = Vec::new();
+        let stderr = recorder.0.as_mut().unwrap().stderr.as_mut().unwrap();
+        while !said.ends_with(b"\n") {
+            let mut byte = [0];
+            assert_eq!(stderr.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&said));
+            said.extend(byte);
+        }
+        assert!(said.starts_with(b"Recording "), "{}", String::from_utf8_lossy(&said));
+        recorder
+    }
+
+    fn of(bus: &Bus, output: &Path, more: &[&str]) -> Recorder {
+        let mut command = unjank(bus);
+        command.args(["record", "-o"]).arg(output).args(more);
+        Recorder::start(command)
+    }
+
+    fn child(&mut self) -> &mut Child {
+        self.0.as_mut().unwrap()
+    }
+
+    /// Asks it to end and returns what it said.
+    fn end(mut self) -> Output {
+        kill_process(Pid::from_child(self.child()), Signal::INT).unwrap();
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The messages of our own traffic in a record: whole bytes, in their order.
+fn floods(capture: &Capture) -> Vec<Vec<u8>> {
+    let ours = capture.events().filter_map(|event| match event {
+        Event::Message(message) => {
+            let header = wire::message(message.bytes).ok()?;
+            (header.member == Some("Flood")).then(|| message.bytes.to_vec())
+        }
+        _ => None,
+    });
+    ours.collect()
+}
+
+fn drops(capture: &Capture) -> Vec<Dropped> {
+    let drops = capture.events().filter_map(|event| match event {
+        Event::Dropped(dropped) => Some(dropped),
+        _ => None,
+    });
+    drops.collect()
+}
+
+fn open(path: &Path) -> Capture {
+    Capture::open(path).unwrap()
+}
+
+#[test]
+fn a_record_begins_with_who_is_there_and_has_every_message() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let mut answer = traffic(&bus).arg("answer").spawn().unwrap();
+        bus.client().wait_for_owner("org.unjank.Traffic").unwrap();
+        let path = bus.dir().join("a.pcapng");
+        let recorder = Recorder::of(&bus, &path, &[]);
+        let called = traffic(&bus).args(["call", "200", "8", "64"]).output().unwrap();
+        assert_eq!(called.stdout.iter().filter(|byte| **byte == b'\n').count(), 201);
+        signals(&bus, 20, 100_000);
+        let ended = recorder.end();
+        answer.kill().unwrap();
+        let pid = answer.id();
+        answer.wait().unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{}", said(&ended));
+        assert!(said(&ended).contains("none was dropped"), "{}", said(&ended));
+        let capture = open(&path);
+        assert_eq!(capture.format(), Format::Pcapng);
+        let events: Vec<Event<'_>> = capture.events().collect();
+        let Event::Bus(first) = &events[0] else { panic!("{:?}", events[0]) };
+        assert_eq!((&*first.name, &*first.address), ("session", bus.address()));
+        let first_message = events.iter().position(|event| matches!(event, Event::Message(_)));
+        let before: Vec<&Peer> = events[..first_message.unwrap()]
+            .iter()
+            .filter_map(|event| match event {
+                Event::Peer(peer) => Some(&**peer),
+                _ => None,
+            })
+            .collect();
+        let service = before.iter().find(|peer| peer.names == ["org.unjank.Traffic"]).unwrap();
+        assert_eq!((service.pid, service.role), (Some(pid), Role::Watched));
+        assert_eq!(Path::new(service.exe.as_ref().unwrap()), Path::new(UNJANK).canonicalize().unwrap());
+        assert!(before.iter().any(|peer| peer.role == Role::Recorder));
+        // Those who came later are followed, until they have gone.
+        let later = events.iter().filter(|event| matches!(event, Event::Peer(peer) if peer.gone));
+        assert!(later.count() >= 2);
+        let mut members: BTreeMap<String, usize> = BTreeMap::new();
+        let mut last = 0;
+        for event in &events {
+            let Event::Message(message) = event else { continue };
+            assert!(message.at.0 >= last);
+            last = message.at.0;
+            let header = wire::message(message.bytes).unwrap();
+            assert!(!header.is_cut());
+            let member = header.member.map_or_else(|| header.signature.to_owned(), str::to_owned);
+            *members.entry(member).or_default() += 1;
+        }
+        assert_eq!((members["Echo"], members["ay"], members["Flood"]), (200, 200, 20));
+        assert!(floods(&capture).iter().all(|bytes| bytes.len() > 100_000));
+    });
+}
+
+#[test]
+fn wireshark_reads_the_same_messages() {
+    if !has(&["tshark", "editcap"]) {
+        return;
+    }
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let path = bus.dir().join("a.pcapng");
+        let recorder = Recorder::of(&bus, &path, &[]);
+        signals(&bus, 30, 5000);
+        signals(&bus, 30, 3);
+        assert!(recorder.end().status.success());
+        let ours: Vec<String> = open(&path)
+            .events()
+            .filter_map(|event| match event {
+                Event::Message(message) => {
+                    let header = wire::message(message.bytes).unwrap();
+                    let member = header.member.unwrap_or_default();
+                    Some(format!("{}\t{}\t{member}", message.bytes.len(), header.serial))
+                }
+                _ => None,
+            })
+            .collect();
+        assert!(ours.len() >= 60);
+        let mut tshark = Command::new("tshark");
+        tshark.arg("-r").arg(&path).args(["-T", "fields"]);
+        tshark.args(["-e", "frame.len", "-e", "dbus.serial", "-e", "dbus.member"]);
+        let theirs = tshark.env("HOME", bus.dir()).output().unwrap();
+        let theirs = String::from_utf8(theirs.stdout).unwrap();
+        assert_eq!(theirs.lines().collect::<Vec<_>>(), ours);
+        // What another reader writes again has the same bytes.
+        let again = bus.dir().join("again.pcap");
+        let done = Command::new("editcap").args(["-F", "pcap"]).arg(&path).arg(&again).status();
+        assert!(done.unwrap().success());
+        let again = open(&again);
+        assert_eq!((again.format(), floods(&again)), (Format::Pcap, floods(&open(&path))));
+    });
+}
+
+#[test]
+fn records_of_others_hold_the_same() {
+    if !has(&["dbus-monitor", "busctl"]) {
+        return;
+    }
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let address = bus.address().to_owned();
+        let others: [(&str, Format, Vec<String>); 4] = [
+            ("pcap", Format::Pcap, vec!["dbus-monitor".into(), "--pcap".into(), "--address".into(), address.clone()]),
+            ("binary", Format::Binary, vec!["dbus-monitor".into(), "--binary".into(), "--address".into(), address.clone()]),
+            ("profile", Format::Log, vec!["dbus-monitor".into(), "--profile".into(), "--address".into(), address.clone()]),
+            ("busctl", Format::Pcapng, vec!["busctl".into(), format!("--address={address}"), "capture".into()]),
+        ];
+        let path = bus.dir().join("ours.pcapng");
+        let recorder = Recorder::of(&bus, &path, &[]);
+        let running: Vec<(PathBuf, Format, Child)> = others
+            .into_iter()
+            .map(|(name, format, words)| {
+                let path = bus.dir().join(name);
+                let mut command = bus.command(&words[0]);
+                command.args(&words[1..]).stdout(File::create(&path).unwrap());
+                (path, format, command.stderr(Stdio::null()).spawn().unwrap())
+            })
+            .collect();
+        let length = |path: &Path| std::fs::metadata(path).unwrap().len();
+        for (path, ..) in &running {
+            // Somebody who connects is a message, so each that watches has something to write.
+            until("the others record", || {
+                drop(bus.client());
+                Capture::open(path).is_ok_and(|it| it.events().any(|e| matches!(e, Event::Message(_))))
+            });
+        }
+        signals(&bus, 25, 6000);
+        until("the others have all", || {
+            running.iter().all(|(path, _, _)| {
+                let before = length(path);
+                Capture::open(path).is_ok_and(|it| flood_members(&it) == 25) && before == length(path)
+            })
+        });
+        assert!(recorder.end().status.success());
+        let ours = floods(&open(&path));
+        assert_eq!(ours.len(), 25);
+        for (path, format, mut child) in running {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let capture = open(&path);
+            assert_eq!(capture.format(), format);
+            match format {
+                Format::Log => assert_eq!(flood_members(&capture), 25),
+                // It cuts bodies, and says how long they were.
+                Format::Pcapng => {
+                    let theirs = floods(&capture);
+                    assert!(theirs.iter().zip(&ours).all(|(cut, whole)| whole.starts_with(cut)));
+                    assert!(theirs.iter().all(|cut| cut.len() == 4096));
+                }
+                _ => assert_eq!(floods(&capture), ours, "{format:?}"),
+            }
+        }
+    });
+}
+
+fn flood_members(capture: &Capture) -> usize {
+    let members = capture.events().filter(|event| match event {
+        Event::Message(message) => {
+            wire::message(message.bytes).is_ok_and(|header| header.member == Some("Flood"))
+        }
+        _ => false,
+    });
+    members.count()
+}
+
+/// The memory of the daemon behind a bus, in bytes.
+fn memory(bus: &Bus) -> u64 {
+    let pid = bus.client().pid_of("org.freedesktop.DBus").unwrap();
+    sys::memory::Memory::of(pid).unwrap().resident_bytes
+}
+
+#[test]
+fn a_blocked_pipe_costs_the_bus_nothing_and_every_loss_is_counted() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let (mut reading, writing) = std::io::pipe().unwrap();
+        let mut command = unjank(&bus);
+        command.args(["record", "-o", "-", "--room", "2M", "--match", FLOOD]).stdout(OwnedFd::from(writing));
+        let recorder = Recorder::start(command);
+        // The bus has made what it needs for such messages.
+        signals(&bus, 100, 16 << 10);
+        let before = memory(&bus);
+        signals(&bus, 4000, 16 << 10);
+        let grown = memory(&bus).saturating_sub(before);
+        assert!(grown < 2 << 20, "the bus grew by {grown} bytes");
+        // Somebody reads again, and what comes then is recorded.
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            reading.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        let mut sent = 4100;
+        // The first of these may still be dropped; each asks again whether there is room.
+        for _ in 0..5 {
+            signals(&bus, 20, 100);
+            sent += 20;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let ended = recorder.end();
+        assert!(ended.status.success(), "{}", said(&ended));
+        let capture = Capture::of(reader.join().unwrap()).unwrap();
+        assert!(!capture.events().any(|event| matches!(event, Event::Damaged(_))));
+        let floods = floods(&capture);
+        assert!(floods.last().unwrap().len() < 1000, "recording went on");
+        let dropped: u64 = drops(&capture).iter().map(|dropped| dropped.count).sum();
+        assert!(dropped > 1000, "{dropped}");
+        assert_eq!(u64::try_from(floods.len()).unwrap() + dropped, sent);
+        assert!(said(&ended).contains(&format!("{dropped} were dropped")), "{}", said(&ended));
+    });
+}
+
+#[test]
+fn a_full_disk_is_waited_for_and_every_loss_is_counted() {
+    in_time(|| {
+        if !rustix::process::geteuid().is_root() {
+            return skip("only root may mount");
+        }
+        let Some(bus) = Bus::start() else { return };
+        let disk = bus.dir().join("disk");
+        std::fs::create_dir(&disk).unwrap();
+        let Some(mounted) = Mounted::small(&disk) else { return skip("nothing may be mounted") };
+        let path = disk.join("a.pcapng");
+        let recorder = Recorder::of(&bus, &path, &["--room", "2M", "--match", FLOOD]);
+        signals(&bus, 100, 16 << 10);
+        let before = memory(&bus);
+        signals(&bus, 4000, 16 << 10);
+        let grown = memory(&bus).saturating_sub(before);
+        assert!(grown < 2 << 20, "the bus grew by {grown} bytes");
+        // There is room again, and what comes then is recorded.
+        mounted.grow();
+        let mut sent = 4100;
+        until("recording goes on", || {
+            signals(&bus, 20, 100);
+            sent += 20;
+            Capture::open(&path).is_ok_and(|it| floods(&it).last().is_some_and(|last| last.len() < 1000))
+        });
+        let ended = recorder.end();
+        assert!(ended.status.success(), "{}", said(&ended));
+        let capture = open(&path);
+        assert!(!capture.events().any(|event| matches!(event, Event::Damaged(_))));
+        let dropped: u64 = drops(&capture).iter().map(|dropped| dropped.count).sum();
+        assert!(dropped > 1000, "{dropped}");
+        assert_eq!(u64::try_from(floods(&capture).len()).unwrap() + dropped, sent);
+        drop(capture);
+        drop(mounted);
+    });
+}
+
+#[test]
+fn a_disk_that_stays_full_is_an_error_and_what_is_there_is_whole() {
+    in_time(|| {
+        if !rustix::process::geteuid().is_root() {
+            return skip("only root may mount");
+        }
+        let Some(bus) = Bus::start() else { return };
+        let disk = bus.dir().join("disk");
+        std::fs::create_dir(&disk).unwrap();
+        let Some(mounted) = Mounted::small(&disk) else { return skip("nothing may be mounted") };
+        let path = disk.join("a.pcapng");
+        let recorder = Recorder::of(&bus, &path, &["--match", FLOOD]);
+        signals(&bus, 300, 16 << 10);
+        let ended = recorder.end();
+        assert_eq!(ended.status.code(), Some(2), "{}", said(&ended));
+        let text = said(&ended);
+        assert!(text.contains("No space left on device"), "{text}");
+        let capture = open(&path);
+        assert!(!capture.events().any(|event| matches!(event, Event::Damaged(_))));
+        let there = floods(&capture).len();
+        assert!(there > 10 && there < 300);
+        let expected = format!("{there} messages are in the file, {} are not", 300 - there);
+        assert!(text.contains(&expected), "{expected}: {text}");
+        drop(capture);
+        drop(mounted);
+    });
+}
+
+/// A file system in memory.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn small(at: &Path) -> Option<Mounted> {
+        let done = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(at).status();
+        done.is_ok_and(|status| status.success()).then(|| Mounted(at.to_owned()))
+    }
+
+    fn grow(&self) {
+        let done = Command::new("mount").args(["-o", "remount,size=64m"]).arg(&self.0).status();
+        assert!(done.unwrap().success());
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_recording_ends_by_itself_at_its_size_or_time_and_with_the_bus() {
+    in_time(|| {
+        let Some(mut bus) = Bus::start() else { return };
+        let path = bus.dir().join("size");
+        let mut sized = Recorder::of(&bus, &path, &["--max-size", "100K"]);
+        signals(&bus, 100, 5000);
+        assert_eq!(sized.child().wait().unwrap().code(), Some(0));
+        let length = std::fs::metadata(&path).unwrap().len();
+        assert!((90_000..=100 << 10).contains(&length), "{length}");
+        assert!(!open(&path).events().any(|event| matches!(event, Event::Damaged(_))));
+
+        let path = bus.dir().join("time");
+        let mut timed = Recorder::of(&bus, &path, &["--for", "300ms"]);
+        assert_eq!(timed.child().wait().unwrap().code(), Some(0));
+
+        let path = bus.dir().join("bus-ended");
+        let mut orphan = Recorder::of(&bus, &path, &[]);
+        bus.kill();
+        assert_eq!(orphan.child().wait().unwrap().code(), Some(0));
+        assert_eq!(open(&path).format(), Format::Pcapng);
+    });
+}
+
+#[test]
+fn a_record_is_converted_there_and_back_and_merged() {
+    in_time(|| {
+        let (Some(one), Some(two)) = (Bus::start(), Bus::start()) else { return };
+        let path = one.dir().join("a.pcapng");
+        let mut command = unjank(&one);
+        command.args(["record", "--session", "--address", two.address(), "-o"]).arg(&path);
+        let recorder = Recorder::start(command);
+        signals(&one, 5, 64);
+        signals(&two, 7, 64);
+        assert!(recorder.end().status.success());
+        let capture = open(&path);
+        assert_eq!(floods(&capture).len(), 12);
+        let convert = |from: &Path, to: &Path| {
+            let done = unjank(&one).arg("convert").arg(from).arg("-o").arg(to).output().unwrap();
+            assert!(done.status.success(), "{}", said(&done));
+        };
+        let lines = one.dir().join("a.jsonl");
+        let again = one.dir().join("again.pcapng");
+        convert(&path, &lines);
+        convert(&lines, &again);
+        let events: Vec<Event<'_>> = capture.events().collect();
+        assert_eq!(open(&again).events().collect::<Vec<_>>(), events);
+        let mut refused = unjank(&one);
+        refused.arg("convert").arg(&path).args(["--to", "pcap", "-o"]);
+        let refused = refused.arg(one.dir().join("no.pcap")).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(said(&refused).contains("one bus"), "{}", said(&refused));
+        let merged = one.dir().join("merged.pcapng");
+        let done = unjank(&one).arg("merge").args([&path, &again, &lines]).arg("-o").arg(&merged).output();
+        assert!(done.unwrap().status.success());
+        let merged = open(&merged);
+        assert_eq!(floods(&merged).len(), 36);
+        let buses = merged.events().filter(|event| matches!(event, Event::Bus(_)));
+        assert_eq!(buses.count(), 6);
+    });
+}
+
+#[test]
+fn a_pcap_of_ours_tells_who_is_there_by_messages() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let path = bus.dir().join("a.pcap");
+        let recorder = Recorder::of(&bus, &path, &[]);
+        signals(&bus, 5, 64);
+        assert!(recorder.end().status.success());
+        let capture = open(&path);
+        assert_eq!((capture.format(), floods(&capture).len()), (Format::Pcap, 5));
+        let asked = capture.events().any(|event| match event {
+            Event::Message(message) => wire::message(message.bytes)
+                .is_ok_and(|header| header.member == Some("ListNames")),
+            _ => false,
+        });
+        assert!(asked);
+        if has(&["bustle"]) {
+            let counted = bus.command("bustle").arg("--count").arg(&path).output().unwrap();
+            let counted = String::from_utf8_lossy(&counted.stdout).into_owned();
+            assert!(counted.contains("Flood"), "{counted}");
+        }
+    });
+}
+
+#[test]
+fn lines_come_as_messages_do() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let mut command = unjank(&bus);
+        command.args(["tail", "--json", "--match", FLOOD]).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        let first = lines.next().unwrap().unwrap();
+        assert!(first.starts_with(r#"{"event":"bus""#), "{first}");
+        signals(&bus, 1, 3);
+        let line = lines.map(Result::unwrap).find(|line| line.contains("Flood")).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&line["type"], &line["body"][0]), (&"signal".into(), &"xxx".into()));
+        // Nobody reads any more, so the next line ends it.
+        until("it ends", || {
+            signals(&bus, 1, 3);
+            child.try_wait().unwrap().is_some()
+        });
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    });
+}
+
+/// A bus that lets nobody watch, and a `pkexec` that ends with this status.
+fn refused(status: u8) -> Option<Output> {
+    let bus = Bus::start_denying_monitors()?;
+    let programs = bus.dir().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let pkexec = programs.join("pkexec");
+    let mut file = File::create(&pkexec).unwrap();
+    file.write_all(format!("#!/bin/sh\nexit {status}\n").as_bytes()).unwrap();
+    file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
+    drop(file);
+    let mut command = unjank(&bus);
+    command.env("DBUS_SYSTEM_BUS_ADDRESS", bus.address()).env("PATH", &programs);
+    Some(command.args(["record", "--system", "-o", "never"]).output().unwrap())
+}
+
+#[test]
+fn a_dismissed_question_is_told_from_a_refusal() {
+    in_time(|| {
+        for (status, text) in [(126, "was dismissed"), (127, "was not given"), (0, "ended without")] {
+            let Some(output) = refused(status) else { return };
+            assert_eq!(output.status.code(), Some(2));
+            assert!(said(&output).contains(text), "{}", said(&output));
+        }
+    });
+}
+
+#[test]
+fn a_helper_passes_a_monitor_on() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let (ours, theirs) = sys::socket::pair().unwrap();
+        let mut command = unjank(&bus);
+        command.args(["hand-monitor", "--address", bus.address(), "--match", FLOOD]);
+        let mut child = command.stdin(Stdio::from(theirs)).spawn().unwrap();
+        drop(command);
+        let monitor = Monitor::receive(&ours).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert!(monitor.is_some());
+        // And without one there is an end, too.
+        let (ours, theirs) = sys::socket::pair().unwrap();
+        let mut command = unjank(&bus);
+        command.args(["hand-monitor", "--address", "unix:path=/nowhere"]);
+        let done = command.stdin(Stdio::from(theirs)).stderr(Stdio::null()).status().unwrap();
+        drop(command);
+        assert!(!done.success());
+        assert!(Monitor::receive(&ours).unwrap().is_none());
+    });
+}
