@@ -144,20 +144,7 @@ fn messages_decode_as_libdbus_decodes_them() {
         }
         messages.push(whole);
     }
-    let mut input = Vec::new();
-    for message in &messages {
-        input.extend(u32::try_from(message.len()).unwrap().to_ne_bytes());
-        input.extend(message);
-    }
-    let mut child = peer.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let writer = std::thread::spawn(move || stdin.write_all(&input).unwrap());
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    assert!(output.status.success());
-    let theirs = String::from_utf8(output.stdout).unwrap();
-    let theirs: Vec<&str> = theirs.lines().collect();
-    assert_eq!(theirs.len(), messages.len());
+    let theirs = asked(&mut peer, &messages);
     let mut accepted = 0;
     for (message, theirs) in messages.iter().zip(theirs) {
         let ours = ours(message);
@@ -166,6 +153,54 @@ fn messages_decode_as_libdbus_decodes_them() {
     }
     // Both must have something to say: most of what is whole, and some of what is damaged.
     assert!((1500..messages.len()).contains(&accepted), "{accepted} accepted");
+}
+
+/// Gives messages to a program and returns its lines, one for each.
+fn asked(peer: &mut Command, messages: &[Vec<u8>]) -> Vec<String> {
+    let mut input = Vec::new();
+    for message in messages {
+        input.extend(u32::try_from(message.len()).unwrap().to_ne_bytes());
+        input.extend(message);
+    }
+    let mut child = peer.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // What the program thinks of its input is seen in its output.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{} after {:?}", output.status, text.lines().last());
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), messages.len());
+    lines
+}
+
+#[test]
+fn messages_decode_as_sd_bus_decodes_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut peer) = built(dir.path(), "sdbus.c", "libsystemd") else {
+        return skip("no gcc or no libsystemd-dev");
+    };
+    let mut random = Random::new(7);
+    let is_for_it = |message: &Vec<u8>| {
+        // It drops types that it does not know, refuses what Unicode has no character for, and has no descriptors.
+        let has = |text: &[u8]| message.windows(text.len()).any(|bytes| bytes == text);
+        let odd = has("\u{fffe}".as_bytes()) || has("\u{10ffff}".as_bytes());
+        let descriptor = ours(message).split(' ').any(|word| word == "h");
+        message[1] <= 4 && !odd && !descriptor
+    };
+    let messages: Vec<Vec<u8>> =
+        std::iter::repeat_with(|| random.message()).take(1500).filter(is_for_it).collect();
+    assert!(messages.len() > 300);
+    let theirs = asked(&mut peer, &messages);
+    for (message, theirs) in messages.iter().zip(theirs) {
+        // It says of calls alone whether an answer is wanted.
+        let ours = match ours(message) {
+            ours if message[1] == 1 => ours,
+            ours => ours.replacen("flags=1", "flags=0", 1),
+        };
+        assert_eq!(ours, theirs, "{}", message.escape_ascii());
+    }
 }
 
 /// The files of a target's corpus.

@@ -50,7 +50,8 @@ impl Random {
     }
 
     fn path(&mut self) -> String {
-        let elements: String = (0..self.below(4)).map(|n| format!("/e{n}_{}", self.below(9))).collect();
+        let elements: String =
+            (0..self.below(4)).map(|n| format!("/e{n}_{}", self.below(9))).collect();
         if elements.is_empty() { "/".to_owned() } else { elements }
     }
 
@@ -119,7 +120,8 @@ impl Random {
         }
         let body = body.bytes();
         let path = self.path();
-        let kind = self.pick(&[Kind::Call, Kind::Return, Kind::Error, Kind::Signal, Kind::Other(9)]);
+        let kind =
+            self.pick(&[Kind::Call, Kind::Return, Kind::Error, Kind::Signal, Kind::Other(9)]);
         let answers = matches!(kind, Kind::Return | Kind::Error);
         let draft = Draft {
             flags: self.next().to_le_bytes()[0] & 7,

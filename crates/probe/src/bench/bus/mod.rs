@@ -48,10 +48,34 @@ pub struct Figure {
 
 /// All kinds of calls.
 pub const FIGURES: &[Figure] = &[
-    Figure { id: "one-64", about: "calls of 64 B, one at a time", window: 1, size: 64, calls: 8000 },
-    Figure { id: "many-64", about: "calls of 64 B, 32 at a time", window: 32, size: 64, calls: 20_000 },
-    Figure { id: "many-4k", about: "calls of 4 KiB, 32 at a time", window: 32, size: 4096, calls: 8000 },
-    Figure { id: "many-64k", about: "calls of 64 KiB, 32 at a time", window: 32, size: 65_536, calls: 1500 },
+    Figure {
+        id: "one-64",
+        about: "calls of 64 B, one at a time",
+        window: 1,
+        size: 64,
+        calls: 8000,
+    },
+    Figure {
+        id: "many-64",
+        about: "calls of 64 B, 32 at a time",
+        window: 32,
+        size: 64,
+        calls: 20_000,
+    },
+    Figure {
+        id: "many-4k",
+        about: "calls of 4 KiB, 32 at a time",
+        window: 32,
+        size: 4096,
+        calls: 8000,
+    },
+    Figure {
+        id: "many-64k",
+        about: "calls of 64 KiB, 32 at a time",
+        window: 32,
+        size: 65_536,
+        calls: 1500,
+    },
 ];
 
 /// What one program lets through, and needs.
@@ -107,7 +131,8 @@ fn rows(lab: &Lab<'_>, figure: &Figure) -> Result<Vec<Row>, BenchError> {
         cause: source.to_string(),
     })?;
     // Nothing is ever activated on it.
-    let session = Session::start(&Program::plain("/bin/false".as_ref()), scratch.path(), scratch.path())?;
+    let session =
+        Session::start(&Program::plain("/bin/false".as_ref()), scratch.path(), scratch.path())?;
     let traffic = Traffic { lab, address: session.address() };
     let answer = traffic.answer()?;
     let ours = Watcher::ours(&lab.unjank);

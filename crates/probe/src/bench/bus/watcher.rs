@@ -209,7 +209,10 @@ impl Watching {
             let Ok(header) = wire::message(message.bytes) else { continue };
             let is_call = header.kind == Kind::Call && header.destination == Some(NAME);
             let is_answer = header.kind == Kind::Return && header.signature == "ay";
-            ours += u64::from((is_call || is_answer) && message.bytes.len() == usize::try_from(message.length).unwrap_or(0));
+            ours += u64::from(
+                (is_call || is_answer)
+                    && message.bytes.len() == usize::try_from(message.length).unwrap_or(0),
+            );
         }
         let number = |number: u64| u32::try_from(number).map_or(f64::INFINITY, f64::from);
         Ok(Found {

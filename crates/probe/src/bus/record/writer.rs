@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::reader::yield_to_others;
 use super::{Next, Recorder};
 use crate::bus::capture::{Encoder, Event, Format, Unwritable};
 
@@ -240,7 +241,7 @@ impl Output {
     }
 }
 
-/// Writes what `recorder` has until it is over, or a limit is reached.
+/// Writes what `recorder` has until it is over, or a limit is reached. The calling thread yields to others from then on.
 ///
 /// # Errors
 ///
@@ -250,6 +251,7 @@ pub fn write(
     mut output: Output,
     limits: &Limits,
 ) -> Result<Ended, WriteError> {
+    yield_to_others();
     let most = limits.size.unwrap_or(u64::MAX);
     output.encoder.begin(&mut output.out);
     output.ends.push((output.out.len(), 0));

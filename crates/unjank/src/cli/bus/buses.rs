@@ -164,7 +164,8 @@ fn refused(code: Option<i32>) -> Error {
 }
 
 fn in_sandbox() -> bool {
-    Path::new(SANDBOX).exists()
+    // An empty one is what is left of a mount.
+    std::fs::metadata(SANDBOX).is_ok_and(|info| info.is_file() && info.len() > 0)
 }
 
 /// Puts what can be done about it to an error.
