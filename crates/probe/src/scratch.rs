@@ -21,7 +21,20 @@ impl Scratch {
     ///
     /// As `mkdir(2)`; nothing was made.
     pub fn within(parent: &Path) -> io::Result<Scratch> {
-        unused(parent, |path| fs::DirBuilder::new().mode(0o700).create(path))
+        Scratch::named(parent, ".unjank")
+    }
+
+    /// Makes one whose name does not hide it, for programs that pass over what is hidden.
+    ///
+    /// # Errors
+    ///
+    /// As `mkdir(2)`; nothing was made.
+    pub fn shown_within(parent: &Path) -> io::Result<Scratch> {
+        Scratch::named(parent, "unjank-scratch")
+    }
+
+    fn named(parent: &Path, name: &str) -> io::Result<Scratch> {
+        unused(parent, name, |path| fs::DirBuilder::new().mode(0o700).create(path))
             .map(|(path, ())| Scratch(path))
     }
 
@@ -50,7 +63,7 @@ pub fn nameless(dir: &Path) -> io::Result<File> {
         Ok(file) => Ok(File::from(file)),
         // File systems without O_TMPFILE say one of these; a full or read-only one says something else.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::NOENT) => {
-            let (path, file) = unused(dir, |path| {
+            let (path, file) = unused(dir, ".unjank", |path| {
                 OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
             })?;
             fs::remove_file(path)?;
@@ -61,11 +74,15 @@ pub fn nameless(dir: &Path) -> io::Result<File> {
 }
 
 /// Tries names in `parent` until `make` finds one that is free.
-fn unused<T>(parent: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
+fn unused<T>(
+    parent: &Path,
+    name: &str,
+    make: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
     let pid = std::process::id();
     let mut last = io::ErrorKind::AlreadyExists.into();
     for number in 0..TRIES {
-        let path = parent.join(format!(".unjank-{pid}-{number}"));
+        let path = parent.join(format!("{name}-{pid}-{number}"));
         match make(&path) {
             Ok(made) => return Ok((path, made)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,

@@ -10,6 +10,7 @@ pub mod page;
 pub mod plugins;
 pub mod process;
 pub mod random;
+pub mod recents;
 pub mod row;
 pub mod run;
 pub mod session;

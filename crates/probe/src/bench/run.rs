@@ -65,6 +65,9 @@ pub const PLUGINS: Terms = Terms { bench: "plugins", ..SETTINGS };
 /// The terms of recording a bus: the peer is another program that does, or nobody.
 pub const BUS: Terms = Terms { bench: "bus", ..SETTINGS };
 
+/// The terms of recent documents: the peers are KDE's and GTK's own classes.
+pub const RECENTS: Terms = Terms { bench: "recents", ..SETTINGS };
+
 /// What was compared, and where.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {

@@ -8,6 +8,7 @@ pub mod launches;
 pub mod listing;
 pub mod machine;
 pub mod page;
+pub mod recents;
 pub mod settings;
 pub mod storage;
 pub mod text;
@@ -33,8 +34,14 @@ pub trait Probe: std::fmt::Debug + Sync {
 }
 
 /// All probes, in the order in which they run. A new one is one line here.
-pub const PROBES: &[&dyn Probe] =
-    &[&storage::Storage, &settings::Settings, &launches::Launches, &listing::Listing, &bus::Bus];
+pub const PROBES: &[&dyn Probe] = &[
+    &storage::Storage,
+    &settings::Settings,
+    &launches::Launches,
+    &listing::Listing,
+    &bus::Bus,
+    &recents::Recents,
+];
 
 /// Does a part of a probe's work and returns what it found.
 pub type Work<'a> = Box<dyn FnOnce(&Tools<'_>) -> Vec<Finding> + 'a>;

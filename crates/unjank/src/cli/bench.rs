@@ -3,6 +3,7 @@
 mod bus;
 mod listing;
 mod plugins;
+mod recents;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ enum What {
     Trace(Trace),
     Listing(listing::Listing),
     Bus(bus::Bus),
+    Recents(recents::Recents),
     #[command(hide = true)]
     ListingClient(listing::Client),
     Plugins(plugins::Plugins),
@@ -86,6 +88,7 @@ impl Bench {
             What::Trace(trace) => trace.run(),
             What::Listing(listing) => listing.run(),
             What::Bus(bus) => bus.run(),
+            What::Recents(recents) => recents.run(),
             What::ListingClient(client) => client.run(),
             What::Plugins(plugins) => plugins.run(),
             What::PluginsClient(client) => client.run(),

@@ -13,12 +13,14 @@ mod settings;
 mod whole;
 mod xbel;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sys::sqlite::SqliteError;
 
+use super::projection::{ProjectionError, project};
 use super::{Places, Recents, RecentsError, Timestamp, Uri};
 
 pub use guard::guarded;
@@ -87,6 +89,9 @@ pub enum Trouble {
     /// Our own list may still have the documents.
     #[error(transparent)]
     Journal(RecentsError),
+    /// The lists that others read may still have the documents.
+    #[error(transparent)]
+    Lists(ProjectionError),
     /// What the file holds is not known.
     #[error("cannot read {path:?}")]
     Unread {
@@ -249,6 +254,8 @@ pub fn remove(
         // Also what the limits hide.
         troubles.read(recents.forget_everything().map_err(Trouble::Journal));
     }
+    // Under KDE's lock, and with what its programs wrote meanwhile; what cannot be done so is done below.
+    troubles.read(project(recents).map_err(Trouble::Lists));
     let (places, disk) = (recents.places(), recents.disk());
     xbel::remove(places, disk, chosen, &mut troubles);
     whole::remove(places, disk, chosen, &mut troubles);
@@ -289,6 +296,52 @@ pub fn left(
         }
     }
     (found, survey.troubles)
+}
+
+/// How much a kind of store keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// The kind.
+    pub kind: Kind,
+    /// How many files it has.
+    pub files: usize,
+    /// How large they are together.
+    pub bytes: u64,
+    /// Those that others than the user may read, unless a directory above keeps them out.
+    pub open_to_others: Vec<PathBuf>,
+}
+
+/// Returns how much each kind of store keeps that has any file. Of settings those count that have a list.
+#[must_use]
+pub fn stores(places: &Places) -> Vec<Store> {
+    let mut files: Vec<(PathBuf, Kind)> = whole::files(places);
+    let mut add = |found: Vec<PathBuf>, kind| files.extend(found.into_iter().map(|f| (f, kind)));
+    add(files::regular(&places.state), Kind::Journal);
+    add(xbel::files(places), Kind::Xbel);
+    add(activities::files(places), Kind::Activities);
+    add(office::files(places), Kind::Office);
+    let mut survey = Survey::default();
+    settings::look(places, &mut survey);
+    let listed: BTreeSet<PathBuf> = survey.items.into_iter().map(|item| item.file).collect();
+    add(listed.into_iter().collect(), Kind::Settings);
+    let mut stores: BTreeMap<Kind, Store> = BTreeMap::new();
+    for (file, kind) in files {
+        let Ok(about) = file.metadata() else { continue };
+        let empty = Store { kind, files: 0, bytes: 0, open_to_others: Vec::new() };
+        let store = stores.entry(kind).or_insert(empty);
+        store.files += 1;
+        store.bytes = store.bytes.saturating_add(about.len());
+        if about.mode() & 0o044 != 0 && !is_behind_a_closed_directory(&file) {
+            store.open_to_others.push(file);
+        }
+    }
+    stores.into_values().collect()
+}
+
+/// Whether a directory above lets nobody else through.
+fn is_behind_a_closed_directory(file: &Path) -> bool {
+    let mut above = file.ancestors().skip(1);
+    above.any(|dir| dir.metadata().is_ok_and(|about| about.mode() & 0o011 == 0))
 }
 
 /// Returns the files of KDE's activity service, as the kernel names them.

@@ -1,0 +1,306 @@
+//! The probe of recent documents: how large and how open every store is, what one addition costs, and whether the off switch works.
+
+mod replay;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use session::clock::SystemClock;
+use session::recents::forget::{self, Kind};
+use session::recents::xbel::Document;
+use session::recents::{
+    Added, Addition, Places, Privacy, Program, Recents as List, Timestamp, Uri,
+};
+
+use super::finding::{Finding, Outcome};
+use super::machine::{Machine, quoted};
+use super::{Probe, Step, Tools};
+use crate::report::figure::Quantity;
+use crate::report::paragraph::counted;
+use crate::report::samples::Samples;
+use crate::scratch::Scratch;
+
+const NAME: &str = "recents";
+/// Times that each way of adding is tried.
+const ROUNDS: usize = 7;
+/// From so many bytes on, rewriting the shared list for each document is felt.
+const LARGE: u64 = 512 << 10;
+
+/// Looks at the lists of recent documents.
+#[derive(Debug)]
+pub struct Recents;
+
+impl Probe for Recents {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "size and mode of every list of recent documents, cost of one addition, off switches"
+    }
+
+    fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
+        let Some(places) = places(machine) else { return Vec::new() };
+        let (of_add, of_switch) = (places.clone(), places.clone());
+        vec![
+            Step::new("look at the lists", 200, move |_| stores(machine, &places)),
+            Step::new("add a document", 800, move |tools| add(&of_add, tools)),
+            Step::new("try the off switch", 50, move |_| switch(&of_switch)),
+        ]
+    }
+}
+
+/// Returns where this user's lists are.
+fn places(machine: &Machine) -> Option<Places> {
+    let data = machine.data_home.clone()?;
+    Some(Places {
+        state: machine.state_home.as_ref()?.join("unjank/recents"),
+        runtime: machine.runtime_dir.as_ref().map(|dir| dir.join("unjank/recents")),
+        xbel: data.join("recently-used.xbel"),
+        links: data.join("RecentDocuments"),
+        data,
+        config: machine.config_home.clone()?,
+        config_dirs: Vec::new(),
+        cache: machine.cache_home.clone()?,
+        home: machine.home.clone()?,
+        temporary: machine.temp_dir.clone(),
+        dconf: machine.config_home.iter().map(|config| config.join("dconf/user")).collect(),
+    })
+}
+
+/// Says how large each store is, and who else may read it.
+fn stores(machine: &Machine, places: &Places) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for store in forget::stores(places) {
+        let title = store.kind.title();
+        let size = Quantity::Size.show(as_figure(store.bytes));
+        let note = format!("{size} in {}", counted(store.files, "file"));
+        let measured = format!("looked at the files of {title}");
+        let mut finding = match store.open_to_others.first() {
+            Some(file) => {
+                let mode = std::fs::metadata(file).map_or(0, |about| about.mode() & 0o777);
+                let short = machine.short(file);
+                let wrong = format!("{note}; {short} has mode {mode:o}: others may read it");
+                let finding = Finding::new(NAME, title, measured, Outcome::Note(wrong));
+                let path = quoted(&file.to_string_lossy());
+                finding.advise_command("Close it to others", format!("chmod go= {path}"))
+            }
+            None => Finding::new(NAME, title, measured, Outcome::Note(note)),
+        };
+        if store.kind == Kind::Xbel && store.bytes >= LARGE {
+            finding = finding
+                .because("KDE's programs write all of it for each document that is opened")
+                .advise_command(
+                    "Have programs not wait for that",
+                    "unjank recent relax --session on",
+                );
+        }
+        findings.push(finding);
+    }
+    if findings.is_empty() {
+        let note = "nothing is remembered".to_owned();
+        findings.push(Finding::new(NAME, "lists", "looked for every list", Outcome::Note(note)));
+    }
+    findings
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn as_figure(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+/// Measures one addition in each of three ways, beside a copy of the user's list.
+fn add(places: &Places, tools: &Tools<'_>) -> Vec<Finding> {
+    let skipped = |why: String| {
+        vec![Finding::new(NAME, "one add", "in a directory of our own", Outcome::Skipped(why))]
+    };
+    let scratch = match Scratch::within(&places.data) {
+        Ok(scratch) => scratch,
+        Err(error) => return skipped(format!("{}: {error}", places.data.display())),
+    };
+    let list = std::fs::read(&places.xbel).unwrap_or_default();
+    let entries = Document::parse(list.clone()).map_or(0, |list| list.bookmarks().len());
+    let beside = format!("a list of {}", counted(entries, "entry"));
+    type Way = fn(&Path, &[u8]) -> std::io::Result<()>;
+    let ways: [(&str, Way, &str); 2] = [
+        (
+            "as KDE's programs do",
+            replay::kde,
+            "the calls of KRecentDocument 5.103 repeated, four syncs",
+        ),
+        (
+            "as GTK's programs do",
+            replay::gtk,
+            "the calls of GtkRecentManager repeated, two syncs, 250 ms after the caller went on",
+        ),
+    ];
+    let mut findings = Vec::new();
+    for (name, way, how) in ways {
+        let mut samples = Samples::default();
+        let mut failed = None;
+        for _ in 0..ROUNDS {
+            if tools.stopped() {
+                break;
+            }
+            let (took, done) = tools.time(|| way(scratch.path(), &list));
+            match done {
+                Ok(()) => samples.push(took),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let outcome = match failed {
+            Some(error) => Outcome::Skipped(error.to_string()),
+            None => Outcome::Time(samples),
+        };
+        let measured = format!("{how}, beside a copy of {beside}");
+        findings.push(
+            Finding::new(NAME, format!("one add {name}"), measured, outcome)
+                .because("it writes the whole list, and waits for the disk")
+                .advise_command(
+                    "Have programs not wait for that",
+                    "unjank recent relax -- COMMAND",
+                ),
+        );
+    }
+    findings.push(ours(&scratch, places, tools));
+    findings
+}
+
+/// Returns a list in a directory of our own, with the rules of a directory of settings.
+fn scratch_list(scratch: &Scratch, places: &Places) -> List {
+    let dir = scratch.path();
+    let places = Places {
+        state: dir.join("state"),
+        runtime: None,
+        xbel: dir.join("data/recently-used.xbel"),
+        links: dir.join("data/RecentDocuments"),
+        data: dir.join("data"),
+        config: dir.join("config"),
+        config_dirs: Vec::new(),
+        dconf: Vec::new(),
+        ..places.clone()
+    };
+    let clock = Arc::new(SystemClock::start());
+    List::new(places, Program::Ordinary, store::disk::real(), clock)
+}
+
+fn addition(places: &Places, list: &List) -> Option<Addition> {
+    Some(Addition {
+        uri: Uri::of_path(&places.home.join("a document of the doctor.txt")).ok()?,
+        mime: Some("text/plain".into()),
+        groups: Vec::new(),
+        privacy: Privacy::Public,
+        application: "org.unjank.Doctor".into(),
+        exec: "unjank %u".into(),
+        at: list.now(),
+    })
+}
+
+fn ours(scratch: &Scratch, places: &Places, tools: &Tools<'_>) -> Finding {
+    let mut list = scratch_list(scratch, places);
+    let mut samples = Samples::default();
+    let mut failed = None;
+    for _ in 0..ROUNDS {
+        let Some(addition) = addition(places, &list) else { break };
+        let (took, done) = tools.time(|| list.add(&addition));
+        match done {
+            Ok(Added::Remembered) => samples.push(took),
+            Ok(Added::Left(_)) => failed = Some("the rules leave it out".to_owned()),
+            Err(error) => failed = Some(error.to_string()),
+        }
+    }
+    let outcome = failed.map_or(Outcome::Time(samples), Outcome::Skipped);
+    Finding::new(NAME, "one add by unjank", "an append to a journal of our own, no sync", outcome)
+}
+
+/// Tries our off switch, and looks whether those of KDE and GTK that are off were obeyed.
+fn switch(places: &Places) -> Vec<Finding> {
+    let mut findings = vec![ours_off(places)];
+    findings.extend(obeyed(places, "KDE", &places.config.join("kdeglobals"), is_kde_off));
+    for version in ["gtk-3.0", "gtk-4.0"] {
+        let file = places.config.join(version).join("settings.ini");
+        findings.extend(obeyed(places, version, &file, is_gtk_off));
+    }
+    findings
+}
+
+fn says(text: &str, group: &str, key: &str, values: &[&str]) -> bool {
+    let mut is_here = false;
+    text.lines().map(str::trim).any(|line| {
+        if line.starts_with('[') {
+            is_here = line == format!("[{group}]");
+        }
+        let entry = line.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
+        is_here && entry.is_some_and(|(found, value)| found == key && values.contains(&value))
+    })
+}
+
+fn is_kde_off(text: &str) -> bool {
+    says(text, "RecentDocuments", "UseRecent", &["false", "0"])
+}
+
+fn is_gtk_off(text: &str) -> bool {
+    says(text, "Settings", "gtk-recent-files-enabled", &["false", "0"])
+}
+
+/// Says whether the shared list got an entry after a switch was turned off in this file.
+fn obeyed(places: &Places, name: &str, file: &Path, is_off: fn(&str) -> bool) -> Option<Finding> {
+    let text = std::fs::read_to_string(file).ok().filter(|text| is_off(text))?;
+    drop(text);
+    let since = std::fs::metadata(file).ok()?.modified().ok()?;
+    let list = Document::parse(std::fs::read(&places.xbel).unwrap_or_default()).ok()?;
+    let since = Timestamp::of(since);
+    let later = list.bookmarks().iter().filter_map(|bookmark| bookmark.entry());
+    let later = later.filter(|entry| entry.last_used() > since).count();
+    let measured = format!("compared the times of entries with that of {}", file.display());
+    let title = format!("the off switch of {name}");
+    Some(if later == 0 {
+        let note = "nothing was recorded since it was turned off".to_owned();
+        Finding::new(NAME, title, measured, Outcome::Note(note))
+    } else {
+        let wrong = format!("{} recorded since it was turned off", counted(later, "document"));
+        Finding::new(NAME, title, measured, Outcome::Wrong(wrong))
+            .because("KDE's programs up to 5.103 write the shared list whatever the switch says")
+            .advise_command("Start them privately", "unjank recent private -- COMMAND")
+            .advise_command("Forget what they wrote", "unjank recent forget --since 1d --dry-run")
+    })
+}
+
+/// Turns the switch off in a directory of our own, and adds.
+fn ours_off(places: &Places) -> Finding {
+    let title = "the off switch of unjank";
+    let measured = "added a document with UseRecent=false in a directory of our own";
+    let tried = Scratch::within(&places.data).and_then(|scratch| {
+        let config = scratch.path().join("config");
+        std::fs::create_dir(&config)?;
+        let file =
+            std::fs::File::options().write(true).create_new(true).open(config.join("kdeglobals"));
+        std::io::Write::write_all(&mut file?, b"[RecentDocuments]\nUseRecent=false\n")?;
+        let mut list = scratch_list(&scratch, places);
+        let Some(addition) = addition(places, &list) else {
+            return Err(std::io::ErrorKind::InvalidFilename.into());
+        };
+        let added = list.add(&addition).map_err(std::io::Error::other)?;
+        Ok((added, scratch.path().join("state").join("journal").exists()))
+    });
+    let outcome = match tried {
+        Ok((Added::Left(_), false)) => Outcome::Note("works: nothing was written".to_owned()),
+        Ok(_) => Outcome::Wrong("it is not obeyed".to_owned()),
+        Err(error) => Outcome::Skipped(error.to_string()),
+    };
+    Finding::new(NAME, title, measured, outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_are_read_in_their_group_only() {
+        assert!(is_kde_off("[A]\nx=1\n[RecentDocuments]\nUseRecent = false\n"));
+        assert!(!is_kde_off("[A]\nUseRecent=false\n[RecentDocuments]\nUseRecent=true\n"));
+        assert!(is_gtk_off("[Settings]\ngtk-recent-files-enabled=0\n"));
+        assert!(!is_gtk_off(""));
+    }
+}
