@@ -11,6 +11,7 @@ pub mod gvariant;
 pub mod gvdb;
 pub mod kernel;
 pub mod listing;
+pub mod recents;
 pub mod stacks;
 pub mod trace;
 pub mod xbel;

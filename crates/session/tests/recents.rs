@@ -3,6 +3,10 @@
 #![expect(clippy::disallowed_methods, reason = "the tests write the files of other programs")]
 #![expect(clippy::print_stderr, reason = "a skip says why")]
 
+#[path = "../../../fuzz/src/recents.rs"]
+#[expect(unreachable_pub, reason = "the file belongs to another crate")]
+mod fuzzed;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -600,4 +604,49 @@ fn documents_are_written_as_glib_and_qt_write_them() {
         let ours: Vec<_> = uris.iter().map(|uri| Uri::parse(uri).unwrap().to_string()).collect();
         assert_eq!(ours, theirs);
     }
+}
+
+/// Runs a body of a fuzz target over the corpus and over changed copies; returns the number of inputs.
+fn replay(target: &str, body: fn(&[u8])) -> usize {
+    let (mut inputs, mut state) = (0, 0x2545_f491_4f6c_dd1d_u64);
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        let original = std::fs::read(entry.unwrap().path()).unwrap();
+        for round in 0..300_usize {
+            let mut data = original.clone();
+            for _ in 0..round.min(4) {
+                // An xorshift generator: the same changes in each run.
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                let [a, b, c, kind, ..] = state.to_le_bytes();
+                let at = usize::from(u16::from_le_bytes([a, c])) % (data.len() + 1);
+                match kind % 4 {
+                    0 => data.truncate(at),
+                    1 => data.insert(at, b),
+                    2 if at < data.len() => data[at] ^= 1 << (b % 8),
+                    _ if at < data.len() => data[at] = b,
+                    _ => data.push(0),
+                }
+            }
+            inputs += 1;
+            assert!(std::panic::catch_unwind(|| body(&data)).is_ok(), "{target}: {data:?}");
+        }
+    }
+    inputs
+}
+
+#[test]
+fn hostile_records_journals_and_uris_are_read_without_harm() {
+    assert!(replay("recents_record", fuzzed::record) >= 600);
+    assert!(replay("recents_journal", fuzzed::journal) >= 600);
+    assert!(replay("recents_uri", fuzzed::uri) >= 600);
+}
+
+#[test]
+fn the_replay_catches_a_body_that_fails() {
+    let caught = std::panic::catch_unwind(|| {
+        replay("recents_uri", |data| assert!(!data.starts_with(b"smb"), "planted"));
+    });
+    assert!(caught.is_err());
 }

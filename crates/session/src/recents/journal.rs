@@ -310,7 +310,7 @@ impl Recents {
 
     /// Returns the file of the journal: on the disk or, in volatile mode, in memory.
     pub fn journal_path(&mut self) -> PathBuf {
-        let volatile = self.policy.limits(&*self.disk).keeping == Keeping::Volatile;
+        let volatile = self.policy.keeping(&*self.disk) == Keeping::Volatile;
         match &self.places.runtime {
             Some(dir) if volatile => dir.join("journal"),
             _ => durable_journal(&self.places),

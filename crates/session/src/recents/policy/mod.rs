@@ -136,10 +136,10 @@ impl Policy {
 
     /// Decides whether a program's own addition may be remembered.
     pub fn decide(&mut self, disk: &dyn Disk, subject: Subject<'_>, now: Timestamp) -> Verdict {
-        if let Some(reason) = self.off(disk, Some(subject.application), now) {
+        let said = self.switches.ask(disk, Some(subject.application));
+        if let Some(reason) = self.off_by(disk, &said, now) {
             return Verdict::Leave(reason);
         }
-        let said = self.switches.ask(disk, Some(subject.application));
         let path = subject.uri.to_path();
         if let Some(path) = &path
             && path.starts_with(&self.places.temporary)
@@ -166,15 +166,29 @@ impl Policy {
         application: Option<&str>,
         now: Timestamp,
     ) -> Option<Reason> {
+        let said = self.switches.ask(disk, application);
+        self.off_by(disk, &said, now)
+    }
+
+    fn off_by(&mut self, disk: &dyn Disk, said: &Said, now: Timestamp) -> Option<Reason> {
         if let Some(private) = Private::read(disk, &self.places, now) {
             return Some(Reason::Private(private));
         }
-        if let Some(off) = self.switches.ask(disk, application).off.first() {
+        if let Some(off) = said.off.first() {
             return Some(Reason::Setting(off.clone()));
         }
         self.refresh(disk);
         let (number, _) = self.rules.iter().find(|(_, rule)| *rule == Rule::Off)?;
         Some(Reason::Rule { number, line: self.rules.line(number).to_owned() })
+    }
+
+    /// Returns where the journal is to be.
+    pub fn keeping(&mut self, disk: &dyn Disk) -> Keeping {
+        self.refresh(disk);
+        match self.rules.iter().any(|(_, rule)| rule == Rule::Volatile) {
+            true => Keeping::Volatile,
+            false => Keeping::Durable,
+        }
     }
 
     /// Decides whether what another program wrote into its own list may stay there: by private mode and by the user's

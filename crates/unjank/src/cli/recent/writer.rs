@@ -29,6 +29,7 @@ pub(crate) fn run() -> Result<Verdict, Error> {
     // We outlive whoever started us, and its terminal.
     let _ = rustix::process::setsid();
     let _ = rustix::process::nice(NICE);
+    let _ = sys::sched::IoClass::Idle.set(0);
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
         Error::new(Kind::Config, "write the lists that other programs read").because(error)
     };
