@@ -28,7 +28,7 @@ pub enum WriterError {
         source: io::Error,
     },
     /// The files that others read do not show the list.
-    #[error("cannot write the lists that other programs read")]
+    #[error(transparent)]
     NotProjected(#[from] ProjectionError),
     /// The files show the list; the journal is as long as it was, or its copy as old.
     #[error("cannot tidy the journal")]

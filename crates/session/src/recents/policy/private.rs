@@ -35,16 +35,11 @@ impl Private {
     /// is remembered than too much.
     #[must_use]
     pub fn read(disk: &dyn Disk, places: &Places, now: Timestamp) -> Option<Private> {
-        let text = match disk.read(&path(places)) {
+        let path = path(places);
+        let text = match disk.read(&path) {
             Ok(text) => text,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                return None;
-            }
+            // Where we may not even look there is no journal that we could write either.
+            Err(_) if disk.stat(&path).is_err() => return None,
             Err(_) => return Some(Private::WithoutEnd),
         };
         let until = std::str::from_utf8(&text).ok().and_then(|t| t.trim().strip_prefix("until "));

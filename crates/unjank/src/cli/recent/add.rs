@@ -49,13 +49,9 @@ impl Add {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let mut recents = super::recents()?.with_writer(places::writer_program());
         let mut verdict = Verdict::Yes;
-        let mut globs = None;
         for file in &self.files {
             let uri = super::uri(file)?;
-            let mime = self.mime.clone().unwrap_or_else(|| {
-                let globs = globs.get_or_insert_with(|| type_names(&recents));
-                type_of(globs, &uri)
-            });
+            let mime = self.mime.clone().unwrap_or_else(|| type_of(&uri, &recents));
             let addition = self.addition(uri, mime, &recents);
             let added = recents.add(&addition).map_err(|error| {
                 Error::new(Kind::Config, format!("remember {}", file.to_string_lossy()))
@@ -105,17 +101,15 @@ fn groups_of(mime: &str) -> Vec<String> {
     vec![group.to_owned()]
 }
 
-/// Reads which types go with which names.
-fn type_names(recents: &Recents) -> Globs {
-    let mut dirs = vec![recents.places().data.join("mime")];
-    dirs.extend(["/usr/local/share/mime", "/usr/share/mime"].map(Into::into));
-    Globs::read(dirs.iter().map(std::path::PathBuf::as_path))
-}
-
-fn type_of(globs: &Globs, uri: &Uri) -> String {
+/// Returns the type that a document's name says; nobody looks into it.
+fn type_of(uri: &Uri, recents: &Recents) -> String {
     use std::os::unix::ffi::OsStrExt;
     let path = uri.to_path();
     let name = path.as_deref().and_then(Path::file_name).map(OsStrExt::as_bytes);
     let name = name.or_else(|| uri.as_str().rsplit('/').next().map(str::as_bytes));
-    name.and_then(|name| globs.type_of(name)).unwrap_or(UNKNOWN).to_owned()
+    let Some(name) = name else { return UNKNOWN.to_owned() };
+    let mut dirs = vec![recents.places().data.join("mime")];
+    dirs.extend(["/usr/local/share/mime", "/usr/share/mime"].map(Into::into));
+    let globs = Globs::read_for(dirs.iter().map(std::path::PathBuf::as_path), name);
+    globs.type_of(name).unwrap_or(UNKNOWN).to_owned()
 }
