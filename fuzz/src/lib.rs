@@ -9,6 +9,7 @@ extern crate unjank_store as store;
 pub mod bus;
 pub mod gvariant;
 pub mod gvdb;
+pub mod host;
 pub mod kernel;
 pub mod listing;
 pub mod recents;

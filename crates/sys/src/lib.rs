@@ -4,8 +4,10 @@
 
 pub mod account;
 pub mod bpf;
+pub mod descriptor;
 pub mod device;
 pub mod dir;
+pub mod disposition;
 pub mod filter;
 pub mod heap;
 pub mod launch;
@@ -23,7 +25,9 @@ pub mod signals;
 pub mod socket;
 pub mod spawn;
 pub mod sqlite;
+pub mod stream;
 pub mod supervise;
+pub mod terminal;
 pub mod tick;
 pub mod usage;
 pub mod watch;

@@ -2,6 +2,7 @@
 
 pub mod blocking;
 mod dconf;
+pub mod flatpak;
 mod probe;
 mod transport;
 

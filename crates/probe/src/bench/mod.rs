@@ -2,6 +2,7 @@
 
 pub mod bus;
 pub mod cold;
+pub mod host;
 pub mod json;
 pub mod keys;
 pub mod lab;

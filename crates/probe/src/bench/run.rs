@@ -59,6 +59,9 @@ pub const TRACE: Terms = Terms {
 /// The terms of listing: the peer is the bare calls, a program, or what was promised.
 pub const LISTING: Terms = Terms { bench: "listing", ..SETTINGS };
 
+/// The terms of host commands: the peer is another service, or the command by itself.
+pub const HOST: Terms = Terms { bench: "host", ..SETTINGS };
+
 /// The terms of plugins and applications: the peer is KDE's cache, Qt's own search or GLib.
 pub const PLUGINS: Terms = Terms { bench: "plugins", ..SETTINGS };
 

@@ -26,6 +26,9 @@ pub struct Machine {
     pub dconf_profile: Option<OsString>,
     /// `$DBUS_SESSION_BUS_ADDRESS`, or the socket in the runtime directory if there is one.
     pub bus_address: Option<String>,
+    /// What tells this session from others, where it is set: `$DISPLAY`, `$WAYLAND_DISPLAY`, `$XAUTHORITY`,
+    /// `$SSH_AUTH_SOCK`, with their values.
+    pub session_variables: Vec<(String, String)>,
     /// The directory of the running program, beside which `unjankd` is looked for.
     pub program_dir: Option<PathBuf>,
     /// The user's number.

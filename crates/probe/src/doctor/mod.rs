@@ -3,6 +3,7 @@
 pub mod advice;
 pub mod bus;
 pub mod finding;
+pub mod host;
 pub mod json;
 pub mod launches;
 pub mod listing;
@@ -41,6 +42,7 @@ pub const PROBES: &[&dyn Probe] = &[
     &listing::Listing,
     &bus::Bus,
     &recents::Recents,
+    &host::Host,
 ];
 
 /// Does a part of a probe's work and returns what it found.

@@ -1,6 +1,7 @@
 //! `unjank bench`: our parts beside the programs that would run instead.
 
 mod bus;
+mod host;
 mod listing;
 mod plugins;
 mod recents;
@@ -38,6 +39,7 @@ enum What {
     Listing(listing::Listing),
     Bus(bus::Bus),
     Recents(recents::Recents),
+    Host(host::Host),
     #[command(hide = true)]
     ListingClient(listing::Client),
     Plugins(plugins::Plugins),
@@ -89,6 +91,7 @@ impl Bench {
             What::Listing(listing) => listing.run(),
             What::Bus(bus) => bus.run(),
             What::Recents(recents) => recents.run(),
+            What::Host(host) => host.run(),
             What::ListingClient(client) => client.run(),
             What::Plugins(plugins) => plugins.run(),
             What::PluginsClient(client) => client.run(),

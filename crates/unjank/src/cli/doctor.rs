@@ -135,6 +135,10 @@ fn machine() -> Machine {
         temp_dir: absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp")),
         data_dirs: std::env::split_paths(&data_dirs).filter(|path| path.is_absolute()).collect(),
         dconf_profile: variable("DCONF_PROFILE"),
+        session_variables: ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "SSH_AUTH_SOCK"]
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), variable(name)?.into_string().ok()?)))
+            .collect(),
         program_dir: std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned())),
         uid: rustix::process::geteuid().as_raw(),
         home,

@@ -7,6 +7,7 @@ mod catalogue;
 mod doctor;
 mod exercise;
 mod generate;
+mod host;
 mod interrupt;
 mod jobs;
 mod listing_worker;
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use unjank::daemon::{host, program};
+use unjank::daemon::{host as served, program};
 
 use crate::error::Error;
 
@@ -45,6 +46,8 @@ enum Command {
     Bench(bench::Bench),
     Bus(Box<bus::Bus>),
     Generate(generate::Generate),
+    // Boxed: it has many options.
+    Host(Box<host::Host>),
     Jobs(jobs::Jobs),
     Ls(ls::Ls),
     Plugins(plugins::Plugins),
@@ -75,6 +78,7 @@ impl Command {
             Command::Bench(command) => command.run(),
             Command::Bus(command) => return command.run(),
             Command::Generate(command) => command.run(Cli::command()),
+            Command::Host(command) => return command.run(),
             Command::Jobs(command) => command.run(),
             Command::Ls(command) => return command.run(),
             Command::Recent(command) => command.run(),
@@ -99,10 +103,19 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     if arguments.len() == 2 && arguments[1] == listing_worker::NAME {
         return listing_worker::run().map_or_else(|error| error.report(), ExitCode::from);
     }
-    if arguments.get(1).is_some_and(|first| first == host::KEEPER) {
-        return host::keep(arguments.into_iter().skip(2).collect());
+    if arguments.get(1).is_some_and(|first| first == served::KEEPER) {
+        return served::keep(arguments.into_iter().skip(2).collect());
     }
-    if let Some(code) = ls::run_alone(&arguments).or_else(|| recent::run_alone(&arguments)) {
+    if arguments.first().is_some_and(|name| host::is_spawn(name)) {
+        return host::run_spawn(&arguments);
+    }
+    if let Some(code) = host::run_shim(&arguments) {
+        return code;
+    }
+    let alone = host::run_alone(&arguments)
+        .or_else(|| ls::run_alone(&arguments))
+        .or_else(|| recent::run_alone(&arguments));
+    if let Some(code) = alone {
         return code;
     }
     match Cli::try_parse_from(arguments) {

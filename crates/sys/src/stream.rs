@@ -1,0 +1,126 @@
+//! Unix sockets of bytes, in which descriptors may travel with the bytes.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
+};
+
+/// The kernel passes no more descriptors at once.
+pub const MOST_DESCRIPTORS: usize = 253;
+
+/// Where somebody listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address<'a> {
+    /// At a path.
+    Path(&'a Path),
+    /// At a name that is in no directory.
+    Abstract(&'a [u8]),
+}
+
+/// Connects to whoever listens at `address`.
+///
+/// # Errors
+///
+/// As `connect(2)`; `InvalidInput` if the address is too long for a socket.
+pub fn connect_to(address: Address<'_>) -> io::Result<OwnedFd> {
+    let address = match address {
+        Address::Path(path) => SocketAddrUnix::new(path)?,
+        Address::Abstract(name) => SocketAddrUnix::new_abstract_name(name)?,
+    };
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Sends all of `bytes`, and `descriptors` with the first of them; waits while the other end has no room.
+///
+/// # Errors
+///
+/// As `sendmsg(2)`; `InvalidInput` for too many descriptors. A closed other end is `BrokenPipe`, never a signal.
+pub fn send(socket: impl AsFd, mut bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if descriptors.len() > MOST_DESCRIPTORS {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(descriptors.len()))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    while !bytes.is_empty() {
+        match sendmsg(&socket, &[io::IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
+            Ok(sent) => {
+                bytes = bytes.get(sent..).unwrap_or_default();
+                control.clear();
+            }
+            Err(Errno::INTR) => (),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// What to do when nothing has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Empty {
+    /// Wait.
+    Wait,
+    /// Fail with `WouldBlock`.
+    Fail,
+}
+
+/// Takes what has come into `buffer` and returns how much; 0 is the end. Descriptors that came with it are closed.
+///
+/// # Errors
+///
+/// As `recvmsg(2)`.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8], empty: Empty) -> io::Result<usize> {
+    let mut flags = RecvFlags::CMSG_CLOEXEC;
+    if empty == Empty::Fail {
+        flags |= RecvFlags::DONTWAIT;
+    }
+    loop {
+        // Without room for them the kernel closes descriptors itself.
+        let mut control = RecvAncillaryBuffer::default();
+        match recvmsg(&socket, &mut [io::IoSliceMut::new(&mut *buffer)], &mut control, flags) {
+            Ok(result) => return Ok(result.bytes),
+            Err(Errno::INTR) => (),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn bytes_and_descriptors_arrive_and_unwanted_descriptors_are_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let here = connect_to(Address::Path(&path)).unwrap();
+        let (there, _) = listener.accept().unwrap();
+        let (kept, passed) = UnixStream::pair().unwrap();
+        send(&here, b"hello", &[passed.as_fd(), passed.as_fd()]).unwrap();
+        drop(passed);
+        let mut buffer = [0; 16];
+        assert_eq!(receive(&there, &mut buffer, Empty::Wait).unwrap(), 5);
+        assert_eq!(&buffer[..5], b"hello");
+        // The last holder of the other end is gone.
+        assert_eq!(receive(&kept, &mut buffer, Empty::Wait).unwrap(), 0);
+        let nothing = receive(&there, &mut buffer, Empty::Fail).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        let many = vec![here.as_fd(); MOST_DESCRIPTORS + 1];
+        assert_eq!(send(&here, b"x", &many).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        drop(there);
+        let gone = send(&here, b"x", &[]).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
+    }
+}

@@ -1,0 +1,387 @@
+//! `unjank host`: a command on the host, from inside a sandbox, and exactly what became of it.
+
+mod direct;
+mod log;
+mod order;
+mod policy;
+mod run;
+mod shim;
+mod spawn;
+mod terminal;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bus::client::flatpak::{Inherits, WithoutUs};
+use clap::builder::ValueParser;
+use clap::{Args, Command, FromArgMatches, Subcommand, ValueEnum};
+
+use self::order::Order;
+use self::run::Outcome;
+use crate::error::{Error, Kind};
+
+pub(crate) use self::shim::run_as_called as run_shim;
+pub(crate) use self::spawn::{is_name as is_spawn, run as run_spawn};
+
+/// The status for trouble of ours or the service's, as of `env` and `timeout`.
+const TROUBLE: u8 = 125;
+/// The status of a command that may not be run.
+const DENIED: u8 = 126;
+/// The status of a command that is not there.
+const MISSING: u8 = 127;
+/// The status of a command that took too long, as of `timeout`.
+const TIMED_OUT: u8 = 124;
+
+/// Run a command on the host, from inside a sandbox.
+///
+/// Exits with the command's status: 128 and the signal's number if a signal ended it, 124 if it took too long, 125 if the service
+/// did not do its part, 126 if the command may not be run, 127 if it is not there. Without a bus the command runs in place.
+#[derive(Debug, Args)]
+#[command(before_help = "Example: unjank host -- git status")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Host {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    command: Option<Run>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Shim(shim::Shim),
+    Policy(policy::Policy),
+    Log(log::Log),
+}
+
+/// A command to run, and how.
+#[derive(Debug, Args)]
+struct Run {
+    /// End the command, and all that it has started, when this program ends.
+    #[arg(long)]
+    watch_bus: bool,
+    /// Set a variable. Repeat for more.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = ValueParser::new(order::variable))]
+    env: Vec<(String, String)>,
+    /// Take a variable away. Repeat for more.
+    #[arg(long, value_name = "NAME")]
+    unset_env: Vec<String>,
+    /// Begin with no variable.
+    #[arg(long)]
+    clear_env: bool,
+    /// Set the variables that can be read from a descriptor, as `env -0` writes them. Repeat for more.
+    #[arg(long, value_name = "FD", value_parser = clap::value_parser!(i32).range(0..))]
+    env_fd: Vec<i32>,
+    /// Start in this directory instead of this one.
+    #[arg(short = 'C', long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Give the command a descriptor of this program, under its number. Repeat for more.
+    #[arg(long, value_name = "FD", value_parser = clap::value_parser!(i32).range(0..))]
+    forward_fd: Vec<i32>,
+    /// End the command after a time: 1.5s, 10m, 2h. It does not outlive this program then.
+    #[arg(long, value_name = "TIME", value_parser = order::time)]
+    timeout: Option<Duration>,
+    /// Run with this niceness.
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-20..20))]
+    nice: Option<i32>,
+    /// Run only when the processors and the disk have nothing else to do.
+    #[arg(long)]
+    idle: bool,
+    /// End by the signal that ended the command, instead of with 128 and its number.
+    #[arg(long)]
+    signal: bool,
+    /// Give the command a terminal of its own, which this program passes on to ours.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    tty: Tty,
+    /// The command and its arguments.
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<OsString>,
+}
+
+/// When the command gets a terminal of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Tty {
+    /// If standard input and output are one terminal.
+    Auto,
+    /// If standard input is a terminal.
+    Always,
+    /// Never: it gets the descriptors as they are.
+    Never,
+}
+
+/// Runs `unjank host …` without the table of all other commands: the command that is waited for takes less time than that.
+///
+/// Returns nothing if the command line is not of a command to run; whoever reads it whole then says why.
+pub(crate) fn run_alone(arguments: &[OsString]) -> Option<ExitCode> {
+    if arguments.get(1)? != "host" {
+        return None;
+    }
+    // Others of our commands begin with one of these words.
+    let others = ["shim", "policy", "log", "help"];
+    if arguments.get(2).is_none_or(|word| others.iter().any(|other| word == other)) {
+        return None;
+    }
+    // Without options there is nothing to take apart, and a plugin that runs git at every key waits for less.
+    let words = match arguments[2..].split_first() {
+        Some((dashes, words)) if dashes == "--" => words,
+        Some((first, _)) if !first.as_encoded_bytes().starts_with(b"-") => &arguments[2..],
+        _ => &[],
+    };
+    if !words.is_empty() {
+        return Some(match Order::of(words) {
+            Ok(order) => finish(&order, run::run(&order), Dies::WithStatus),
+            Err(error) => trouble(&error),
+        });
+    }
+    let command = Command::new("host").no_binary_name(true).disable_help_flag(true);
+    let matches = Run::augment_args(command).try_get_matches_from(&arguments[2..]).ok()?;
+    Some(Run::from_arg_matches(&matches).ok()?.run())
+}
+
+impl Host {
+    /// Does what was asked for, and returns the exit code.
+    pub(crate) fn run(self) -> ExitCode {
+        let done = match (self.what, self.command) {
+            (Some(What::Shim(shim)), _) => shim.run(),
+            (Some(What::Policy(policy)), _) => policy.run(),
+            (Some(What::Log(log)), _) => log.run(),
+            (None, Some(command)) => return command.run(),
+            (None, None) => Err(Error::new(Kind::User, "run no command")),
+        };
+        done.map_or_else(|error| error.report(), ExitCode::from)
+    }
+}
+
+impl Run {
+    /// Runs the command, and returns its status.
+    fn run(self) -> ExitCode {
+        match self.order() {
+            Ok(order) => {
+                let dies = if self.signal { Dies::BySignal } else { Dies::WithStatus };
+                finish(&order, run::run(&order), dies)
+            }
+            Err(error) => trouble(&error),
+        }
+    }
+
+    fn order(&self) -> Result<Order, Error> {
+        let mut order = Order::of(&self.command)?;
+        for number in &self.env_fd {
+            order.environment.extend(order::variables_in(*number)?);
+        }
+        order.environment.extend(self.env.iter().cloned());
+        order.unset.clone_from(&self.unset_env);
+        if self.clear_env {
+            order.inherits = Inherits::Nothing;
+        }
+        if self.watch_bus || self.timeout.is_some() {
+            order.without_us = WithoutUs::Ends;
+        }
+        if let Some(directory) = &self.directory {
+            order.directory = order::absolute(directory)?;
+        }
+        order.forward(&self.forward_fd)?;
+        order.timeout = self.timeout;
+        order.nice = self.nice;
+        order.idle = self.idle;
+        order.tty = self.tty;
+        Ok(order)
+    }
+}
+
+/// Says what became of the command as this program's own end.
+fn finish(order: &Order, outcome: Outcome, dies: Dies) -> ExitCode {
+    match outcome {
+        Outcome::Ended(status) => ended(status, dies),
+        Outcome::TimedOut => ExitCode::from(TIMED_OUT),
+        Outcome::Interrupted(number) => {
+            sys::disposition::die_by(number);
+            ExitCode::from(TROUBLE)
+        }
+        Outcome::Refused { name, text } => refused(order, &name, &text),
+        Outcome::NoBus(why) => {
+            say(&format!("unjank: there is no bus ({why}); the command runs in place\n"));
+            direct::run(order)
+        }
+        Outcome::Failed(error) => trouble(&error),
+    }
+}
+
+/// Returns the status that stands for how a process ended, or ends as it did.
+fn ended(status: u32, dies: Dies) -> ExitCode {
+    match End::of(status) {
+        End::Code(code) => ExitCode::from(code),
+        End::Signal(number) => {
+            if dies == Dies::BySignal {
+                sys::disposition::die_by(i32::from(number));
+            }
+            ExitCode::from(128 | number)
+        }
+        End::Unknown => {
+            let what = "learn how the command ended";
+            let cause = format!("the service says {status:#x}");
+            trouble(&Error::new(Kind::Config, what).because(cause))
+        }
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Code(u8),
+    Signal(u8),
+    /// Neither: nobody may take that for success.
+    Unknown,
+}
+
+impl End {
+    /// Reads a status of `waitpid(2)`.
+    fn of(status: u32) -> End {
+        let [low, code, rest @ ..] = status.to_le_bytes();
+        match (low & 0x7f, code, rest) {
+            (0, code, [0, 0]) if low == 0 => End::Code(code),
+            (signal @ 1..0x7f, 0, [0, 0]) => End::Signal(signal),
+            _ => End::Unknown,
+        }
+    }
+}
+
+/// Says why the command was not started, and returns the status for that.
+fn refused(order: &Order, name: &str, text: &str) -> ExitCode {
+    let why = text.strip_prefix("Failed to start command: ").unwrap_or(text).to_owned();
+    let error = Error::new(Kind::Config, format!("run {} on the host", order.name())).because(why);
+    let code = status_of(name);
+    let error = if is_away(name) {
+        error.hint("the sandbox must be allowed to talk to org.freedesktop.Flatpak: flatpak override --user --talk-name=org.freedesktop.Flatpak APP")
+    } else {
+        error
+    };
+    // A status from the table of commands that run others, whatever the kind.
+    error.report();
+    ExitCode::from(code)
+}
+
+/// Returns the status for an error of the service.
+fn status_of(name: &str) -> u8 {
+    match name {
+        "org.freedesktop.DBus.Error.FileNotFound" => MISSING,
+        "org.freedesktop.DBus.Error.AccessDenied" => DENIED,
+        bus::errors::HOST_REFUSED => DENIED,
+        _ => TROUBLE,
+    }
+}
+
+/// Says whether an error means that there is no service.
+fn is_away(name: &str) -> bool {
+    matches!(
+        name,
+        "org.freedesktop.DBus.Error.ServiceUnknown" | "org.freedesktop.DBus.Error.NameHasNoOwner"
+    ) || name.starts_with("org.freedesktop.DBus.Error.Spawn.")
+}
+
+fn trouble(error: &Error) -> ExitCode {
+    error.report();
+    ExitCode::from(TROUBLE)
+}
+
+fn say(text: &str) {
+    // Nobody is left to be told when stderr is gone.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Returns the address of the session's bus.
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn bus_address() -> Option<Vec<u8>> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(address) = variable("DBUS_SESSION_BUS_ADDRESS") {
+        return Some(address.into_encoded_bytes());
+    }
+    // Without the variable, libdbus and systemd agree on this socket.
+    let socket = PathBuf::from(variable("XDG_RUNTIME_DIR")?).join("bus");
+    socket.exists().then(|| {
+        let mut address = b"unix:path=".to_vec();
+        for byte in socket.into_os_string().into_encoded_bytes() {
+            match byte {
+                b'%' | b',' | b';' => address.extend(format!("%{byte:02x}").into_bytes()),
+                _ => address.push(byte),
+            }
+        }
+        address
+    })
+}
+
+/// Finds the programs of this name on the PATH, in its order.
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn programs(name: &OsStr) -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let name = name.to_owned();
+    dirs.into_iter().map(move |dir| dir.join(&name)).filter(|program| {
+        rustix::fs::access(program, rustix::fs::Access::EXEC_OK).is_ok() && program.is_file()
+    })
+}
+
+/// Finds the next program of this name on the PATH that is not this one.
+fn other(name: &OsStr) -> Option<PathBuf> {
+    programs(name).find(|program| !is_this_program(program))
+}
+
+/// Says whether a path leads to the file of this program.
+fn is_this_program(path: &Path) -> bool {
+    let identity = |path: &Path| {
+        let status = rustix::fs::stat(path).ok()?;
+        Some((status.st_dev, status.st_ino))
+    };
+    identity(Path::new("/proc/self/exe")).is_some_and(|own| identity(path) == Some(own))
+}
+
+/// How this program ends when a signal ended the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dies {
+    /// With 128 and the signal's number.
+    WithStatus,
+    /// By the same signal.
+    BySignal,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_as_waitpid_writes_it() {
+        for (status, end) in [
+            (0, End::Code(0)),
+            (256, End::Code(1)),
+            (35584, End::Code(139)),
+            (65280, End::Code(255)),
+            (15, End::Signal(15)),
+            (11, End::Signal(11)),
+            (139, End::Signal(11)),
+            (64, End::Signal(64)),
+            // Stopped, continued, nonsense: not the end of a process.
+            (0x137f, End::Unknown),
+            (0xffff, End::Unknown),
+            (0x80, End::Unknown),
+            (0x1_0000, End::Unknown),
+            (u32::MAX, End::Unknown),
+        ] {
+            assert_eq!(End::of(status), end, "{status:#x}");
+        }
+    }
+
+    #[test]
+    fn errors_of_the_service_have_the_statuses_of_a_shell() {
+        assert_eq!(status_of("org.freedesktop.DBus.Error.FileNotFound"), 127);
+        assert_eq!(status_of("org.freedesktop.DBus.Error.AccessDenied"), 126);
+        assert_eq!(status_of("org.freedesktop.DBus.Error.Failed"), 125);
+        assert_eq!(status_of("org.freedesktop.DBus.Error.ServiceUnknown"), 125);
+    }
+}

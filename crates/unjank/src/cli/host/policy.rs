@@ -1,0 +1,217 @@
+//! `unjank host policy`: which application may run which commands of the host.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use session::host::Application;
+use session::host::policy::{self, Decision, Effect, Rule, Wanted};
+use session::host::program;
+
+use crate::error::{Error, Kind, Verdict};
+
+/// The name and version of the JSON document; docs/host.md has the fields.
+const SCHEMA: &str = "unjank.host.policy/1";
+
+/// Say which application may run which commands of the host.
+#[derive(Debug, Args)]
+#[command(before_help = "Example: unjank host policy allow org.vim.Vim git")]
+pub(super) struct Policy {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Show the policy.
+    Show(Show),
+    /// Say whether an application may run a command, and why. Exits with 0 if it may, 1 if not.
+    Explain(About),
+    /// Let an application run commands that begin so; it may run nothing else then but what is allowed.
+    Allow(About),
+    /// Forbid an application commands that begin so.
+    Deny(About),
+    /// Take a rule away.
+    Remove(About),
+}
+
+#[derive(Debug, Args)]
+struct Show {
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct About {
+    /// The application: its name in Flatpak, a part of one with * at its end, snap.NAME, host or other.
+    #[arg(value_name = "APP")]
+    app: String,
+    /// The command and the arguments that it begins with; * alone is every command.
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    file: &'a Path,
+    sections: Vec<Section<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Section<'a> {
+    app: &'a str,
+    rules: Vec<Line<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    effect: String,
+    words: &'a [String],
+}
+
+impl Policy {
+    pub(super) fn run(self) -> Result<Verdict, Error> {
+        let file = file()?;
+        let mut out = io::stdout().lock();
+        match self.what {
+            What::Show(show) => show.run(&file, &mut out),
+            What::Explain(about) => about.explain(&file, &mut out),
+            What::Allow(about) => about.add(&file, Effect::Allow, &mut out),
+            What::Deny(about) => about.add(&file, Effect::Deny, &mut out),
+            What::Remove(about) => about.remove(&file, &mut out),
+        }
+    }
+}
+
+impl Show {
+    fn run(&self, file: &Path, out: &mut dyn Write) -> Result<Verdict, Error> {
+        let text = read(file)?;
+        let policy = parse(file, &text)?;
+        if self.json {
+            let rule = |rule: &'_ Rule| rule.effect.to_string();
+            let sections = policy.sections().map(|(app, rules)| Section {
+                app,
+                rules: rules.map(|it| Line { effect: rule(it), words: &it.words }).collect(),
+            });
+            let document = Document { schema: SCHEMA, file, sections: sections.collect() };
+            let text = serde_json::to_string_pretty(&document)
+                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?;
+            writeln!(out, "{text}")?;
+            return Ok(Verdict::Yes);
+        }
+        if policy.sections().next().is_none() {
+            writeln!(out, "Every application may run every command: there is no policy.")?;
+            writeln!(out, "\nLimit one: unjank host policy allow APP COMMAND")?;
+            return Ok(Verdict::Yes);
+        }
+        // As it was written, with what its author says about it.
+        writeln!(out, "{}", file.display())?;
+        writeln!(out)?;
+        write!(out, "{text}")?;
+        Ok(Verdict::Yes)
+    }
+}
+
+impl About {
+    #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+    fn explain(&self, file: &Path, out: &mut dyn Write) -> Result<Verdict, Error> {
+        let policy = parse(file, &read(file)?)?;
+        let search = std::env::var_os("PATH").unwrap_or(OsString::from(program::DEFAULT_SEARCH));
+        let (name, arguments) =
+            self.command.split_first().ok_or_else(|| Error::new(Kind::User, "explain nothing"))?;
+        let found = program::find(name.as_ref(), &search, Path::new("/"))
+            .map_err(|error| Error::new(Kind::User, format!("find {name}")).because(error))?;
+        let arguments: Vec<Vec<u8>> = arguments.iter().map(|word| word.clone().into()).collect();
+        let wanted = Wanted { program: &found, arguments: &arguments, search: &search };
+        let application = application(&self.app);
+        let decision = policy.decide(&application, &wanted);
+        let section = policy.section_name(&application).unwrap_or_default();
+        let why = match decision {
+            Decision::Unlimited if section.is_empty() => "nothing is said about it".to_owned(),
+            Decision::Unlimited => format!("[{section}] does not limit it"),
+            Decision::Allowed { line } => format!("line {line} of [{section}] allows it"),
+            Decision::NotDenied => format!("no line of [{section}] forbids it"),
+            Decision::Denied { line } => format!("line {line} of [{section}] forbids it"),
+            Decision::NotListed => format!("no line of [{section}] allows it"),
+        };
+        let may = if decision.allows() { "may" } else { "may not" };
+        writeln!(out, "{} {may} run {}: {why}.", self.app, found.display())?;
+        Ok(if decision.allows() { Verdict::Yes } else { Verdict::No })
+    }
+
+    fn add(&self, file: &Path, effect: Effect, out: &mut dyn Write) -> Result<Verdict, Error> {
+        let rule = Rule { effect, words: self.command.clone() };
+        let text = policy::with_rule(&read(file)?, &self.app, &rule);
+        let text = text.map_err(|error| cannot_read(file).because(error))?;
+        write_whole(file, &text)?;
+        writeln!(out, "[{}] {rule}", self.app)?;
+        Ok(Verdict::Yes)
+    }
+
+    fn remove(&self, file: &Path, out: &mut dyn Write) -> Result<Verdict, Error> {
+        let removed = policy::without_rule(&read(file)?, &self.app, &self.command);
+        let (text, count) = removed.map_err(|error| cannot_read(file).because(error))?;
+        if count == 0 {
+            writeln!(out, "There was no such rule.")?;
+            return Ok(Verdict::No);
+        }
+        write_whole(file, &text)?;
+        writeln!(out, "The rule is gone.")?;
+        Ok(Verdict::Yes)
+    }
+}
+
+fn application(name: &str) -> Application {
+    match name {
+        "host" => Application::Host,
+        "other" => Application::Other,
+        _ => match name.strip_prefix("snap.") {
+            Some(id) => Application::Snap { id: id.to_owned() },
+            None => Application::Flatpak { id: name.to_owned(), instance: None },
+        },
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn file() -> Result<PathBuf, Error> {
+    let absolute =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
+    config.map(|config| policy::file(&config)).ok_or_else(|| {
+        Error::new(Kind::Config, "find the configuration directory").because("HOME is not set")
+    })
+}
+
+/// Returns the text of the policy; none at all is an empty one.
+fn read(file: &Path) -> Result<String, Error> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(cannot_read(file).because(error)),
+    }
+}
+
+fn parse(file: &Path, text: &str) -> Result<policy::Policy, Error> {
+    policy::Policy::parse(text).map_err(|error| {
+        cannot_read(file).because(error).hint("until it is understood, the service runs nothing")
+    })
+}
+
+fn cannot_read(file: &Path) -> Error {
+    Error::new(Kind::Config, format!("read the policy {}", file.display()))
+}
+
+fn write_whole(file: &Path, text: &str) -> Result<(), Error> {
+    store::publish::publish(&*store::disk::real(), file, text.as_bytes())
+        .map(drop)
+        .map_err(|error| Error::new(Kind::Config, "write the policy").because(error))
+}

@@ -1,0 +1,366 @@
+//! The life of a command on the host, as seen from here: signals go to it, its end comes back.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use bus::client::flatpak::{Command, Event, Greeting, Host, HostError, Options, To, WithoutUs};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use session::clock::{Clock, SystemClock};
+use sys::disposition;
+use sys::signals::Signals;
+
+use super::order::Order;
+use super::terminal::Terminal;
+use super::{bus_address, say};
+use crate::error::{Error, Kind};
+
+/// How long a command that took too long has after SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+/// The bus's limit of descriptors in a message (`max_message_unix_fds` of dbus-daemon).
+const USUAL_DESCRIPTORS: usize = 16;
+
+const HUP: i32 = 1;
+const INT: i32 = 2;
+const QUIT: i32 = 3;
+const KILL: i32 = 9;
+const USR1: i32 = 10;
+const USR2: i32 = 12;
+const ALRM: i32 = 14;
+const TERM: i32 = 15;
+const CONT: i32 = 18;
+const STOP: i32 = 19;
+const TSTP: i32 = 20;
+const WINCH: i32 = 28;
+
+/// What became of a command.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It ended, with this status of `waitpid(2)`.
+    Ended(u32),
+    /// It was ended because it took too long.
+    TimedOut,
+    /// Nobody answered, and this signal said that nobody waits for it any more.
+    Interrupted(i32),
+    /// The service did not start it.
+    Refused { name: String, text: String },
+    /// There is no bus, and why.
+    NoBus(String),
+    /// Something went wrong; what became of the command is not known.
+    Failed(Error),
+}
+
+/// Runs a command and waits for its end.
+pub(super) fn run(order: &Order) -> Outcome {
+    let Some(address) = bus_address() else {
+        return Outcome::NoBus("DBUS_SESSION_BUS_ADDRESS is not set".to_owned());
+    };
+    // The bus of a Flatpak sandbox is its proxy; others are tried the fast way first.
+    let sandbox = std::path::Path::new("/.flatpak-info").exists();
+    let greeting = if sandbox { Greeting::StepByStep } else { Greeting::AtOnce };
+    let host = match Host::connect(&address, greeting).or_else(|error| match error {
+        HostError::NoBus(cause) if is_confused(&cause) && !sandbox => {
+            Host::connect(&address, Greeting::StepByStep)
+        }
+        error => Err(error),
+    }) {
+        Ok(host) => host,
+        Err(HostError::NoBus(error)) => return Outcome::NoBus(plain(&error)),
+        Err(error) => return Outcome::Failed(lost(order, error)),
+    };
+    let taken = [HUP, INT, QUIT, USR1, USR2, ALRM, TERM, CONT, TSTP, WINCH]
+        .into_iter()
+        .chain(disposition::first_real_time()..=disposition::last())
+        // What was ignored stays so, as whoever started us wanted it.
+        .filter(|signal| !disposition::is_ignored(*signal));
+    let signals = match Signals::collect(&taken.collect::<Vec<_>>()) {
+        Ok(signals) => signals,
+        Err(error) => return failed("watch signals", error),
+    };
+    let terminal = match Terminal::open(order.tty) {
+        Ok(terminal) => terminal,
+        Err(error) => return failed("make a terminal for the command", error),
+    };
+    let clock = SystemClock::start();
+    let mut life = Life {
+        order,
+        host,
+        signals,
+        terminal,
+        clock: &clock,
+        number: None,
+        early: VecDeque::new(),
+        deadline: None,
+        ending: Ending::NotYet,
+        without_us: order.without_us,
+        extras: if order.has_extras() { Extras::ByService } else { Extras::None },
+    };
+    let outcome = life.run().unwrap_or_else(|error| Outcome::Failed(lost(order, error)));
+    if let (Some(terminal), Outcome::Ended(_) | Outcome::TimedOut) = (&mut life.terminal, &outcome)
+    {
+        terminal.drain();
+    }
+    outcome
+}
+
+/// Says whether somebody listens who did not understand the greeting.
+fn is_confused(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
+}
+
+fn failed(what: &str, error: io::Error) -> Outcome {
+    Outcome::Failed(Error::new(Kind::Config, what).because(error))
+}
+
+fn lost(order: &Order, error: HostError) -> Error {
+    let broke = matches!(error, HostError::Lost(_));
+    let error =
+        Error::new(Kind::Config, format!("learn what became of {}", order.name())).because(error);
+    if broke && order.forwarded.len() + 3 > USUAL_DESCRIPTORS {
+        return error.hint("the bus passes at most 16 descriptors: 13 besides the first three");
+    }
+    error
+}
+
+/// The system's own words for an error.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// How far the end of a command that took too long has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    NotYet,
+    Asked,
+    Forced,
+}
+
+/// A command, from the call on.
+struct Life<'a> {
+    order: &'a Order,
+    host: Host,
+    signals: Signals,
+    terminal: Option<Terminal>,
+    clock: &'a dyn Clock,
+    /// The command's number on the host, once it runs.
+    number: Option<u32>,
+    /// Signals for a command that does not run yet.
+    early: VecDeque<i32>,
+    /// When the next step of its end is due, on the clock.
+    deadline: Option<Duration>,
+    ending: Ending,
+    without_us: WithoutUs,
+    extras: Extras,
+}
+
+/// Who does what the service's first version has no words for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extras {
+    /// Nothing of that is wanted.
+    None,
+    /// The service, if it is ours.
+    ByService,
+    /// Programs that the command is run by.
+    ByPrograms,
+}
+
+impl Life<'_> {
+    fn run(&mut self) -> Result<Outcome, HostError> {
+        self.start()?;
+        loop {
+            while let Some(event) = self.host.event()? {
+                if let Some(outcome) = self.happened(event)? {
+                    return Ok(outcome);
+                }
+            }
+            while let Ok(Some(signal)) = self.signals.take() {
+                if let Some(outcome) = self.signalled(signal)? {
+                    return Ok(outcome);
+                }
+            }
+            self.end_in_time()?;
+            self.wait()?;
+        }
+    }
+
+    fn start(&mut self) -> Result<(), HostError> {
+        let inner = self.terminal.as_ref().map(Terminal::inner);
+        let descriptors = self.order.descriptors(inner);
+        let options =
+            Options { unset: &self.order.unset, nice: self.order.nice, idle: self.order.idle };
+        let wrapped;
+        let arguments = match self.extras {
+            Extras::ByPrograms => {
+                wrapped = self.order.wrapped(&self.order.unset);
+                &wrapped
+            }
+            Extras::None | Extras::ByService => &self.order.command,
+        };
+        let command = Command {
+            directory: &self.order.directory,
+            arguments,
+            descriptors: &descriptors,
+            inherits: self.order.inherits,
+            environment: &self.order.environment,
+            without_us: self.without_us,
+        };
+        let by_service = self.extras == Extras::ByService;
+        self.host.start(&command, by_service.then_some(&options))
+    }
+
+    fn happened(&mut self, event: Event) -> Result<Option<Outcome>, HostError> {
+        match event {
+            Event::Started(number) => {
+                if let Some(status) = self.host.ended_early() {
+                    return Ok(Some(Outcome::Ended(status)));
+                }
+                self.number = Some(number);
+                self.deadline = self.order.timeout.map(|time| self.clock.monotonic() + time);
+                if let Some(terminal) = &mut self.terminal {
+                    terminal.settle(Some(number));
+                }
+                while let Some(signal) = self.early.pop_front() {
+                    self.pass_on(signal)?;
+                }
+            }
+            // Before there were flags for it, a service knew no such flag.
+            Event::Refused { name, .. }
+                if name == bus::errors::INVALID_ARGS
+                    && self.without_us == WithoutUs::Ends
+                    && !self.order.command.first().is_none_or(Vec::is_empty) =>
+            {
+                self.without_us = WithoutUs::RunsOn;
+                self.start()?;
+            }
+            Event::Refused { name, .. }
+                if name == bus::errors::UNKNOWN_METHOD && self.extras == Extras::ByService =>
+            {
+                self.extras = Extras::ByPrograms;
+                self.start()?;
+            }
+            // It may have been started: nobody may take this for a refusal and run it once more.
+            Event::Refused { name, text } if name == "org.freedesktop.DBus.Error.NoReply" => {
+                return Ok(Some(Outcome::Failed(self.unknown(text))));
+            }
+            Event::Refused { name, text } => return Ok(Some(Outcome::Refused { name, text })),
+            Event::Exited(_) if self.ending != Ending::NotYet => {
+                return Ok(Some(Outcome::TimedOut));
+            }
+            Event::Exited(status) => return Ok(Some(Outcome::Ended(status))),
+            Event::NotSignalled(_) => (),
+            Event::ServiceGone => {
+                let error = self.unknown("the service has ended".to_owned());
+                return Ok(Some(Outcome::Failed(error)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn unknown(&self, why: String) -> Error {
+        let what = format!("learn what became of {}", self.order.name());
+        Error::new(Kind::Config, what).because(why)
+    }
+
+    /// Does what a signal to us asks for.
+    fn signalled(&mut self, signal: i32) -> Result<Option<Outcome>, HostError> {
+        if self.number.is_some() {
+            self.pass_on(signal)?;
+        } else if matches!(signal, HUP | INT | QUIT | TERM) && self.early.contains(&signal) {
+            // Asked twice while nobody answers: whoever asks does not want to wait.
+            return Ok(Some(Outcome::Interrupted(signal)));
+        } else if self.early.len() < 64 {
+            self.early.push_back(signal);
+        }
+        Ok(None)
+    }
+
+    fn pass_on(&mut self, signal: i32) -> Result<(), HostError> {
+        let number = signal.unsigned_abs();
+        match signal {
+            TSTP => {
+                // A stop that a program could catch would have to reach it in its own session.
+                self.host.signal(STOP.unsigned_abs(), To::Group)?;
+                self.stop();
+                Ok(())
+            }
+            WINCH => match &mut self.terminal {
+                Some(terminal) => {
+                    terminal.settle(self.number);
+                    Ok(())
+                }
+                None => self.host.signal(number, To::Group),
+            },
+            CONT => {
+                if let Some(terminal) = &mut self.terminal {
+                    terminal.settle(self.number);
+                }
+                self.host.signal(number, To::Group)
+            }
+            INT => self.host.signal(number, To::Group),
+            _ => self.host.signal(number, To::Leader),
+        }
+    }
+
+    /// Stops this process, as the command is; returns when it goes on.
+    fn stop(&mut self) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.pause();
+        }
+        // Our own stop cannot be caught either; CONT comes as a signal like others.
+        let _ =
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+    }
+
+    /// Ends a command that takes too long, first kindly.
+    fn end_in_time(&mut self) -> Result<(), HostError> {
+        let now = self.clock.monotonic();
+        if self.deadline.is_none_or(|deadline| now < deadline) {
+            return Ok(());
+        }
+        let (signal, next) = match self.ending {
+            Ending::NotYet => (TERM, Ending::Asked),
+            Ending::Asked | Ending::Forced => (KILL, Ending::Forced),
+        };
+        if self.ending == Ending::NotYet {
+            say(&format!("unjank: {} took too long\n", self.order.name()));
+            // A command that is stopped would not hear of it.
+            self.host.signal(CONT.unsigned_abs(), To::Group)?;
+        }
+        self.ending = next;
+        self.deadline = Some(now + GRACE);
+        self.host.signal(signal.unsigned_abs(), To::Group)
+    }
+
+    /// Waits until there is something to do, and lets the terminals talk.
+    fn wait(&mut self) -> Result<(), HostError> {
+        let now = self.clock.monotonic();
+        let until_deadline = self.deadline.map(|deadline| deadline.saturating_sub(now));
+        let patience = self.terminal.as_ref().and_then(Terminal::patience);
+        let limit = until_deadline.into_iter().chain(patience).min().map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        let mut polled = Vec::with_capacity(5);
+        polled.push(PollFd::from_borrowed_fd(self.host.as_fd(), PollFlags::IN));
+        polled.push(PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN));
+        if let Some(terminal) = &self.terminal {
+            terminal.poll(&mut polled);
+        }
+        match poll(&mut polled, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => (),
+            Err(error) => return Err(HostError::Lost(error.into())),
+        }
+        drop(polled);
+        let wants_stop = match &mut self.terminal {
+            Some(terminal) => terminal.pump(),
+            None => false,
+        };
+        if wants_stop { self.pass_on(TSTP) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,288 @@
+//! `unjank host shim`: links to this program that run the host's command of their name, or else the sandbox's own.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::{Args, Subcommand};
+use probe::doctor::machine::quoted;
+use probe::report::paragraph::counted;
+use serde::Serialize;
+
+use super::order::Order;
+use super::run::{self, Outcome};
+use super::{MISSING, finish, other, refused, say};
+use crate::error::{Error, Kind, Verdict};
+
+/// Tells a shim that it was called by one on the host: it must not ask the host again.
+const INSIDE: &str = "UNJANK_SHIM";
+/// Names under which this program is something else.
+const OTHERS: [&str; 4] = ["unjank", "unjankd", "dconf", "flatpak-spawn"];
+/// The name and version of the JSON document; docs/host.md has the fields.
+const SCHEMA: &str = "unjank.host.shims/1";
+
+/// Give the sandbox commands of the host under their own names.
+#[derive(Debug, Args)]
+#[command(before_help = "Example: unjank host shim add git")]
+pub(super) struct Shim {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Make commands run the host's; where that cannot be, they run the sandbox's own.
+    Add(Named),
+    /// Show which commands run the host's.
+    List(List),
+    /// Take shims away.
+    Remove(Named),
+}
+
+#[derive(Debug, Args)]
+struct Named {
+    /// The commands, as git.
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+    /// Where the shims are; by default unjank/shims in the data directory of the user.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// Look in this directory too, besides the default and the PATH.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Shim {
+    pub(super) fn run(self) -> Result<Verdict, Error> {
+        let mut out = std::io::stdout().lock();
+        match self.what {
+            What::Add(named) => add(&named, &mut out),
+            What::List(list) => show(&list, &mut out),
+            What::Remove(named) => remove(&named, &mut out),
+        }
+    }
+}
+
+fn add(named: &Named, out: &mut dyn Write) -> Result<Verdict, Error> {
+    let dir = directory(named)?;
+    let program = std::env::current_exe()
+        .map_err(|error| Error::new(Kind::Config, "find this program").because(error))?;
+    std::fs::create_dir_all(&dir).map_err(|error| {
+        Error::new(Kind::User, format!("make {}", dir.display())).because(error)
+    })?;
+    for name in &named.names {
+        let cannot = || Error::new(Kind::User, format!("add a shim for {}", quoted(name)));
+        check(name).map_err(|why| cannot().because(why))?;
+        let link = dir.join(name);
+        match std::os::unix::fs::symlink(&program, &link) {
+            Ok(()) => (),
+            Err(_) if is_shim(&link) => (),
+            Err(error) => {
+                return Err(cannot()
+                    .because(error)
+                    .hint(format!("{} is in the way", link.display())));
+            }
+        }
+        writeln!(out, "{name} runs the host's: {}", link.display())?;
+    }
+    let on_path = path().contains(&dir);
+    if !on_path {
+        let dir = quoted(&dir.to_string_lossy());
+        writeln!(out, "\nPrograms find it once the directory is the first on their PATH:")?;
+        writeln!(out, "  export PATH={dir}:\"$PATH\"")?;
+        writeln!(out, "or, for an application of Flatpak:")?;
+        writeln!(out, "  flatpak override --user --env=PATH={dir}:/app/bin:/usr/bin APP")?;
+    }
+    Ok(Verdict::Yes)
+}
+
+fn remove(named: &Named, out: &mut dyn Write) -> Result<Verdict, Error> {
+    let dir = directory(named)?;
+    for name in &named.names {
+        let cannot = || Error::new(Kind::User, format!("remove the shim for {}", quoted(name)));
+        check(name).map_err(|why| cannot().because(why))?;
+        let link = dir.join(name);
+        if !is_shim(&link) {
+            return Err(cannot()
+                .because(format!("{} is no shim", link.display()))
+                .hint("unjank host shim list shows them"));
+        }
+        std::fs::remove_file(&link).map_err(|error| cannot().because(error))?;
+        writeln!(out, "{name} is no shim any more: {}", link.display())?;
+    }
+    Ok(Verdict::Yes)
+}
+
+/// A shim that was found.
+#[derive(Debug, Serialize)]
+struct Found {
+    name: String,
+    path: PathBuf,
+    /// The sandbox's own program, which runs without a service.
+    own: Option<PathBuf>,
+    /// Whether the PATH leads to the shim.
+    first: bool,
+}
+
+fn show(list: &List, out: &mut dyn Write) -> Result<Verdict, Error> {
+    let mut dirs: Vec<PathBuf> = list.dir.iter().cloned().chain(default_directory()).collect();
+    dirs.extend(path());
+    let mut found: Vec<Found> = Vec::new();
+    for dir in dirs {
+        // A directory that cannot be read has nothing that could be run by its name.
+        let Ok(entries) = std::fs::read_dir(&dir) else { continue };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let Some(name) = path.file_name().and_then(OsStr::to_str) else { continue };
+            let is_known = found.iter().any(|other| other.path == path);
+            if !is_known && check(name).is_ok() && is_shim(&path) {
+                let first = super::programs(name.as_ref()).next().is_some_and(|it| it == path);
+                let own = other(name.as_ref());
+                found.push(Found { name: name.to_owned(), path, own, first });
+            }
+        }
+    }
+    found.sort_by(|one, other| (&one.name, &one.path).cmp(&(&other.name, &other.path)));
+    if list.json {
+        let document = serde_json::json!({ "schema": SCHEMA, "shims": found });
+        writeln!(out, "{document:#}")?;
+        return Ok(Verdict::Yes);
+    }
+    if found.is_empty() {
+        writeln!(out, "No command is a shim.")?;
+        return Ok(Verdict::Yes);
+    }
+    writeln!(out, "{}", counted(found.len(), "shim"))?;
+    for shim in found {
+        let own = match &shim.own {
+            Some(own) => format!("else {}", own.display()),
+            None => "nothing else has this name".to_owned(),
+        };
+        let off = if shim.first { "" } else { "; not what the PATH leads to" };
+        writeln!(out, "  {}  {} ({own}{off})", shim.name, shim.path.display())?;
+    }
+    Ok(Verdict::Yes)
+}
+
+fn directory(named: &Named) -> Result<PathBuf, Error> {
+    let given = named.dir.as_ref().map(|dir| std::path::absolute(dir).unwrap_or(dir.clone()));
+    given.or_else(default_directory).ok_or_else(|| {
+        Error::new(Kind::Config, "find the data directory")
+            .because("HOME is not set")
+            .hint("say --dir")
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn default_directory() -> Option<PathBuf> {
+    let absolute =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let data =
+        absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")))?;
+    Some(data.join("unjank/shims"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn path() -> Vec<PathBuf> {
+    std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
+}
+
+fn check(name: &str) -> Result<(), &'static str> {
+    match name {
+        "" | "." | ".." => Err("it is no name of a command"),
+        _ if name.contains('/') => Err("a name has no slash; the directory is said with --dir"),
+        _ if OTHERS.contains(&name) => Err("this program is something else under that name"),
+        _ => Ok(()),
+    }
+}
+
+/// Says whether `path` is a link to this program.
+fn is_shim(path: &Path) -> bool {
+    let is_link = path.symlink_metadata().is_ok_and(|status| status.is_symlink());
+    is_link && super::is_this_program(path)
+}
+
+/// Runs the host's command, if we were called through a shim.
+pub(crate) fn run_as_called(arguments: &[OsString]) -> Option<ExitCode> {
+    let called = Path::new(arguments.first()?);
+    let name = called.file_name()?;
+    if OTHERS.iter().any(|other| name == *other) {
+        return None;
+    }
+    // A copy under another name is no shim, and nor is a name that somebody made up: there is a link.
+    let link = if called.components().count() > 1 {
+        Some(called.to_owned())
+    } else {
+        super::programs(name).next()
+    };
+    link.filter(|link| is_shim(link))?;
+    Some(run_shim(name, arguments))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn run_shim(name: &OsStr, arguments: &[OsString]) -> ExitCode {
+    let shown = name.to_string_lossy();
+    let nowhere = |why: &str| {
+        let error =
+            Error::new(Kind::Config, format!("run {}", quoted(&shown))).because(why.to_owned());
+        error.hint("neither the host nor this sandbox has it").report();
+        ExitCode::from(MISSING)
+    };
+    let own = || other(name).map(|program| become_own(&program, name, arguments));
+    if std::env::var_os(INSIDE).is_some_and(|inside| inside == name) {
+        return own().unwrap_or_else(|| nowhere("the host's own is this shim"));
+    }
+    let words: Vec<OsString> =
+        std::iter::once(name.to_owned()).chain(arguments.iter().skip(1).cloned()).collect();
+    let mut order = match Order::of(&words) {
+        Ok(order) => order,
+        Err(error) => return super::trouble(&error),
+    };
+    order.environment.push((INSIDE.to_owned(), shown.clone().into_owned()));
+    match run::run(&order) {
+        // It did not begin, so the sandbox's own may.
+        Outcome::NoBus(why) => {
+            own().unwrap_or_else(|| nowhere(&format!("there is no bus ({why})")))
+        }
+        Outcome::Refused { name, text } => own().unwrap_or_else(|| refused(&order, &name, &text)),
+        outcome => finish(&order, outcome, super::Dies::BySignal),
+    }
+}
+
+/// Becomes the sandbox's own program; returns only if that fails.
+fn become_own(program: &Path, name: &OsStr, arguments: &[OsString]) -> ExitCode {
+    let error = Command::new(program).arg0(name).args(arguments.iter().skip(1)).exec();
+    say(&format!("unjank: cannot run {}: {error}\n", program.display()));
+    ExitCode::from(super::DENIED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_shims_are_names_of_commands() {
+        assert_eq!(check("git"), Ok(()));
+        for wrong in ["", ".", "..", "a/b", "unjank", "flatpak-spawn"] {
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn another_name_alone_makes_no_shim() {
+        assert!(run_as_called(&["made-up".into(), "x".into()]).is_none());
+        assert!(
+            run_as_called(&["/proc/self/exe".into()]).is_none()
+                || is_shim(Path::new("/proc/self/exe"))
+        );
+    }
+}

@@ -1,0 +1,262 @@
+//! Real terminals: what a person sees in tmux while a command runs on the host.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::fixture::{has, in_time, skip};
+use super::{Host, SPAWN, UNJANK, told, wait_until};
+
+/// How long a screen may take to show something, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A terminal with a shell in it, on the bus of a service.
+struct Screen<'a> {
+    host: &'a Host,
+    socket: PathBuf,
+}
+
+impl Screen<'_> {
+    fn start(host: &Host) -> Screen<'_> {
+        let socket = host.bus.dir().join("tmux");
+        let screen = Screen { host, socket };
+        let mut start =
+            screen.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24"]);
+        start.args(["env", "PS1=out> ", "LC_ALL=C.UTF-8", "TERM=screen", "bash", "--norc", "-i"]);
+        assert!(start.status().unwrap().success());
+        screen.see("out>");
+        screen
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> Command {
+        let mut command = self.host.bus.command("tmux");
+        command.arg("-S").arg(&self.socket).args(arguments);
+        command.env("LC_ALL", "C.UTF-8").env_remove("TMUX").stdin(Stdio::null());
+        command
+    }
+
+    /// Types a line.
+    fn line(&self, text: &str) {
+        assert!(self.tmux(&["send-keys", "-l", text]).status().unwrap().success());
+        self.key("Enter");
+    }
+
+    /// Presses a key, as `C-z`.
+    fn key(&self, key: &str) {
+        assert!(self.tmux(&["send-keys", key]).status().unwrap().success());
+    }
+
+    /// What is on the screen, and what went off its top.
+    fn shown(&self) -> String {
+        told(self.tmux(&["capture-pane", "-p", "-S", "-200"]).output().unwrap()).1
+    }
+
+    /// Waits until this is on the screen.
+    fn see(&self, text: &str) {
+        self.wait(text, |shown| shown.contains(text));
+    }
+
+    /// Waits until the last line is this.
+    fn prompt(&self, text: &str) {
+        self.wait(text, |shown| shown.trim_end().ends_with(text));
+    }
+
+    fn wait(&self, what: &str, is_so: impl Fn(&str) -> bool) {
+        let start = Instant::now();
+        loop {
+            let shown = self.shown();
+            if is_so(&shown) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "no {what:?} on\n{shown}");
+        }
+    }
+
+    /// Waits until `sleep 100` is in this state on the host, as `/proc` writes it.
+    fn sleeps(&self, state: char) {
+        wait_until(|| self.sleeper().is_some_and(|found| found == state));
+    }
+
+    /// The state of the `sleep 100` of this bus.
+    fn sleeper(&self) -> Option<char> {
+        let read = |pid: &str, name: &str| std::fs::read(format!("/proc/{pid}/{name}"));
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let name = entry.file_name();
+            let Some(pid) = name.to_str().filter(|it| it.parse::<u32>().is_ok()) else { continue };
+            let is_sleep = read(pid, "cmdline").is_ok_and(|line| line == b"sleep\x00100\x00");
+            let address = self.host.bus.address().as_bytes();
+            let environment = read(pid, "environ").unwrap_or_default();
+            if is_sleep && environment.windows(address.len()).any(|part| part == address) {
+                let stat = String::from_utf8(read(pid, "stat").ok()?).ok()?;
+                return stat.split(") ").nth(1)?.chars().next();
+            }
+        }
+        None
+    }
+
+    /// The first child of a process.
+    fn child_of(&self, parent: Pid) -> Option<Pid> {
+        let path = format!("/proc/{0}/task/{0}/children", parent.as_raw_nonzero());
+        let children = std::fs::read_to_string(path).ok()?;
+        Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
+    }
+
+    fn shell(&self) -> Pid {
+        let pid = told(self.tmux(&["display-message", "-p", "#{pane_pid}"]).output().unwrap()).1;
+        Pid::from_raw(pid.trim().parse().unwrap()).unwrap()
+    }
+}
+
+impl Drop for Screen<'_> {
+    fn drop(&mut self) {
+        let _ = self.tmux(&["kill-server"]).status();
+    }
+}
+
+/// Runs a test with the unmodified client of Flatpak through our service.
+fn on_a_screen_of_the_original(test: fn(&Screen<'_>, &str)) {
+    in_time(move || {
+        if !has(&["tmux", "bash", "vim"]) {
+            return;
+        }
+        if !Path::new(SPAWN).exists() {
+            return skip("no flatpak-spawn");
+        }
+        if let Some(host) = Host::ours() {
+            test(&Screen::start(&host), &format!("{SPAWN} --host"));
+        }
+    });
+}
+
+/// Runs a test with our client through each service.
+fn on_each_screen(test: fn(&Screen<'_>, &str)) {
+    in_time(move || {
+        if !has(&["tmux", "bash", "vim"]) {
+            return;
+        }
+        for host in Host::all() {
+            test(&Screen::start(&host), &format!("{UNJANK} host"));
+        }
+    });
+}
+
+fn job_control(screen: &Screen<'_>, client: &str) {
+    screen.line("stty -g > before");
+    screen.line(&format!("{client} env 'PS1=in> ' bash --norc -i"));
+    screen.prompt("in>");
+    assert!(!screen.shown().contains("no job control"), "{}", screen.shown());
+    screen.line("sleep 100");
+    screen.sleeps('S');
+    screen.key("C-z");
+    screen.see("Stopped");
+    screen.prompt("in>");
+    screen.line("bg");
+    screen.see("sleep 100 &");
+    screen.line("fg");
+    screen.see("in> fg");
+    screen.see("\nsleep 100");
+    screen.key("C-c");
+    screen.see("^C");
+    screen.prompt("in>");
+    screen.line("tty < /dev/tty > /dev/null && echo has-a-terminal");
+    screen.see("\nhas-a-terminal");
+    screen.line("exit 7");
+    screen.prompt("out>");
+    screen.line("echo status $?");
+    screen.see("status 7");
+    screen.line("stty -g | cmp - before && echo as-before");
+    screen.see("\nas-before");
+}
+
+fn sizes(screen: &Screen<'_>, client: &str) {
+    screen.line(&format!("{client} vim -u NONE -N"));
+    screen.see("VIM - Vi IMproved");
+    let resized = screen.tmux(&["resize-window", "-x", "61", "-y", "17"]).status().unwrap();
+    assert!(resized.success());
+    screen.wait("17 61", |shown| {
+        screen.line(":echo &lines &columns");
+        shown.contains("17 61")
+    });
+    screen.line(":q!");
+    screen.prompt("out>");
+}
+
+fn password(screen: &Screen<'_>, client: &str) {
+    if !has(&["sudo", "setpriv"]) || !rustix::process::geteuid().is_root() {
+        return skip("no root, no sudo or no setpriv");
+    }
+    let user = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    screen.line(&format!("{client} {user} sudo -k true"));
+    screen.see("password for");
+    screen.line("sesame-open");
+    screen.see("try again");
+    screen.key("C-c");
+    screen.prompt("out>");
+    assert!(!screen.shown().contains("sesame"), "{}", screen.shown());
+}
+
+#[test]
+fn a_shell_on_the_host_has_job_control() {
+    on_each_screen(job_control);
+}
+
+#[test]
+fn sizes_reach_an_editor_on_the_host() {
+    on_each_screen(sizes);
+}
+
+#[test]
+fn a_password_is_asked_for_and_not_shown() {
+    on_each_screen(password);
+}
+
+#[test]
+fn a_shell_has_job_control_through_the_client_of_flatpak() {
+    on_a_screen_of_the_original(job_control);
+}
+
+#[test]
+fn sizes_reach_an_editor_through_the_client_of_flatpak() {
+    on_a_screen_of_the_original(sizes);
+}
+
+#[test]
+fn a_password_is_asked_for_through_the_client_of_flatpak() {
+    on_a_screen_of_the_original(password);
+}
+
+#[test]
+fn a_command_by_itself_stops_and_goes_on_with_its_client() {
+    on_each_screen(|screen, client| {
+        screen.line(&format!("{client} sleep 100"));
+        screen.sleeps('S');
+        screen.key("C-z");
+        screen.see("Stopped");
+        screen.sleeps('T');
+        screen.line("fg");
+        screen.sleeps('S');
+        screen.key("C-c");
+        screen.prompt("out>");
+        screen.line("echo status $?");
+        screen.see("status 130");
+    });
+}
+
+#[test]
+fn a_killed_client_leaves_the_terminal_as_it_was() {
+    on_each_screen(|screen, client| {
+        screen.line("stty -g > before");
+        screen.line(&format!("{client} sh -c 'echo run''s; exec sleep 100'"));
+        screen.see("\nruns");
+        let client = screen.child_of(screen.shell()).unwrap();
+        kill_process(client, Signal::KILL).unwrap();
+        screen.see("Killed");
+        // The process that puts the mode back may come after the prompt.
+        screen.wait("the mode of before", |shown| {
+            screen.line("stty -g | cmp -s - before && echo as-''before");
+            shown.contains("\nas-before")
+        });
+    });
+}
