@@ -4,6 +4,7 @@ mod attach;
 mod place;
 mod report;
 mod supervisor;
+mod units;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,8 +43,14 @@ pub(crate) struct Run {
     /// Treat a process, with all that it has started, or a unit that runs already, until it ends or Ctrl-C.
     #[arg(long, value_name = "PID|UNIT", conflicts_with_all = ["command", "report", "no_preload"])]
     attach: Option<String>,
+    /// Have systemd start the units of this machine that are known to work in the background in this way.
+    #[arg(long, conflicts_with_all = ["command", "attach", "report"])]
+    adopt_units: bool,
+    /// Leave those units as they were.
+    #[arg(long, requires = "adopt_units")]
+    undo: bool,
     /// The command.
-    #[arg(trailing_var_arg = true, required_unless_present = "attach", value_name = "CMD")]
+    #[arg(trailing_var_arg = true, required_unless_present_any = ["attach", "adopt_units"], value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -63,6 +70,10 @@ enum Class {
 
 impl Run {
     pub(crate) fn run(self) -> ExitCode {
+        if self.adopt_units {
+            let way = if self.undo { units::Way::Undo } else { units::Way::Adopt };
+            return units::run(way).map_or_else(|error| error.report(), ExitCode::from);
+        }
         let class = match self.class {
             Class::Idle => jobs::Class::Idle,
             Class::Low => jobs::Class::Low,

@@ -1,0 +1,235 @@
+//! `unjank run --adopt-units`: units of systemd that are known to work in the background start in the idle class from now on, and are held while others wait.
+//!
+//! Each gets a drop-in of its own, `UNIT.d/60-unjank.conf` (systemd.unit(5)), which sets its classes and wants `unjank-run@UNIT`, a template that runs `unjank run --attach` beside it.
+//! Nothing else is touched: undoing it removes these files.
+
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Kind, Verdict};
+
+/// The first line of what we write: nothing without it is removed.
+const OURS: &str = "# made by unjank run --adopt-units; unjank run --adopt-units --undo removes it";
+const DROP_IN: &str = "60-unjank.conf";
+const TEMPLATE: &str = "unjank-run@.service";
+
+/// Units that update, index or back up, and that nobody waits for.
+const KNOWN: [&str; 24] = [
+    "apt-daily-upgrade.service",
+    "apt-daily.service",
+    "bees.service",
+    "borgbackup.service",
+    "borgmatic.service",
+    "btrfs-scrub@.service",
+    "dpkg-db-backup.service",
+    "flatpak-system-helper.service",
+    "flatpak-update.service",
+    "fstrim.service",
+    "fwupd-refresh.service",
+    "kde-baloo.service",
+    "localsearch-3.service",
+    "man-db.service",
+    "mlocate-updatedb.service",
+    "packagekit.service",
+    "plocate-updatedb.service",
+    "restic-backup.service",
+    "rpm-ostreed-automatic.service",
+    "snapd.service",
+    "snapper-cleanup.service",
+    "snapper-timeline.service",
+    "tracker-extract-3.service",
+    "tracker-miner-fs-3.service",
+];
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Adopt them.
+    Adopt,
+    /// Leave them as they were.
+    Undo,
+}
+
+/// Adopts the units of this user's manager; as root those of the system's.
+pub(super) fn run(way: Way) -> Result<Verdict, Error> {
+    let is_root = rustix::process::geteuid().is_root();
+    let (target, sources) = if is_root {
+        (PathBuf::from("/etc/systemd/system"), places("system", None))
+    } else {
+        let configuration = configuration()?;
+        (configuration.join("systemd/user"), places("user", Some(&configuration)))
+    };
+    let mut out = io::stdout().lock();
+    let done = match way {
+        Way::Adopt => adopt(&target, &sources)?,
+        Way::Undo => undo(&target)?,
+    };
+    for path in &done {
+        writeln!(out, "{} {}", if way == Way::Adopt { "made" } else { "removed" }, path.display())?;
+    }
+    if done.is_empty() {
+        let nothing = match way {
+            Way::Adopt => "No unit that is known to work in the background is left to adopt.",
+            Way::Undo => "No unit was adopted.",
+        };
+        writeln!(out, "{nothing}")?;
+    } else {
+        let user = if is_root { "" } else { "--user " };
+        writeln!(out, "It takes effect after: systemctl {user}daemon-reload")?;
+    }
+    Ok(Verdict::Yes)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the environment is read in this crate")]
+fn configuration() -> Result<PathBuf, Error> {
+    let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config"))).ok_or_else(|| {
+        Error::new(Kind::Config, "find the user's units")
+            .because("there is no home directory")
+            .hint("set HOME")
+    })
+}
+
+/// Returns the directories in which a manager finds units.
+fn places(manager: &str, configuration: Option<&Path>) -> Vec<PathBuf> {
+    let fixed = [
+        "/etc/systemd",
+        "/run/systemd",
+        "/usr/local/lib/systemd",
+        "/usr/lib/systemd",
+        "/lib/systemd",
+    ];
+    let own = configuration.map(|path| path.join("systemd"));
+    own.into_iter().chain(fixed.map(PathBuf::from)).map(|path| path.join(manager)).collect()
+}
+
+fn adopt(target: &Path, sources: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let found: Vec<&str> = KNOWN
+        .into_iter()
+        .filter(|unit| sources.iter().any(|source| source.join(unit).exists()))
+        .collect();
+    let mut made = Vec::new();
+    if found.is_empty() {
+        return Ok(made);
+    }
+    let program = env::current_exe()
+        .map_err(|error| Error::new(Kind::Internal, "find this program").because(error))?;
+    let template = target.join(TEMPLATE);
+    made.extend(write(&template, &template_text(&program))?);
+    for unit in found {
+        made.extend(write(&target.join(format!("{unit}.d")).join(DROP_IN), DROP_IN_TEXT)?);
+    }
+    Ok(made)
+}
+
+/// What a unit gets.
+const DROP_IN_TEXT: &str = "\
+[Unit]
+Wants=unjank-run@%n.service
+
+[Service]
+IOSchedulingClass=idle
+CPUSchedulingPolicy=idle
+";
+
+/// Returns the unit that holds another one. It ends with it by itself; it may start first, and then tries again: a unit that runs once would be over before one that is ordered after it.
+fn template_text(program: &Path) -> String {
+    // systemd takes a percent sign for a specifier (systemd.unit(5)).
+    let program = program.display().to_string().replace('%', "%%");
+    format!(
+        "\
+[Unit]
+Description=Hold %i while others wait
+StartLimitBurst=20
+
+[Service]
+ExecStart=\"{program}\" run --attach %i
+Restart=on-failure
+RestartSec=100ms
+"
+    )
+}
+
+/// Writes a file that is not there. One that is there is left as it is, ours or not: `None`.
+fn write(path: &Path, text: &str) -> Result<Option<PathBuf>, Error> {
+    let failed = |error: io::Error| {
+        Error::new(Kind::Config, format!("write {}", path.display())).because(error)
+    };
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(failed)?;
+    }
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(mut file) => {
+            file.write_all(format!("{OURS}\n{text}").as_bytes()).map_err(failed)?;
+            Ok(Some(path.to_owned()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Removes what was made, and the directories that are empty then.
+fn undo(target: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut removed = Vec::new();
+    let drop_ins = KNOWN.map(|unit| target.join(format!("{unit}.d")).join(DROP_IN));
+    for path in drop_ins.into_iter().chain([target.join(TEMPLATE)]) {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        if text.lines().next() != Some(OURS) {
+            continue;
+        }
+        fs::remove_file(&path).map_err(|error| {
+            Error::new(Kind::Config, format!("remove {}", path.display())).because(error)
+        })?;
+        if let Some(parent) = path.parent().filter(|parent| *parent != target) {
+            // Somebody else's drop-in is in it.
+            let _ = fs::remove_dir(parent);
+        }
+        removed.push(path);
+    }
+    Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_that_are_there_are_adopted_and_left_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, source) = (dir.path().join("own"), dir.path().join("lib"));
+        fs::create_dir_all(&source).unwrap();
+        for unit in ["man-db.service", "graphical.service"] {
+            OpenOptions::new().create(true).append(true).open(source.join(unit)).unwrap();
+        }
+        let sources = [source];
+        let made = adopt(&target, &sources).unwrap();
+        let drop_in = target.join("man-db.service.d/60-unjank.conf");
+        assert_eq!(made, [target.join(TEMPLATE), drop_in.clone()]);
+        assert!(fs::read_to_string(&drop_in).unwrap().contains("IOSchedulingClass=idle"));
+        assert!(adopt(&target, &sources).unwrap().is_empty(), "they are adopted already");
+        let others = target.join("man-db.service.d/70-other.conf");
+        OpenOptions::new().create(true).append(true).open(&others).unwrap();
+        assert_eq!(undo(&target).unwrap().len(), 2);
+        assert!(others.exists() && !drop_in.exists());
+        assert!(undo(&target).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_is_neither_replaced_nor_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let drop_in = dir.path().join("man-db.service.d/60-unjank.conf");
+        fs::create_dir_all(drop_in.parent().unwrap()).unwrap();
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(dir.path().join("man-db.service"))
+            .unwrap();
+        let mut file = OpenOptions::new().create(true).append(true).open(&drop_in).unwrap();
+        file.write_all(b"mine").unwrap();
+        adopt(dir.path(), &[dir.path().to_owned()]).unwrap();
+        undo(dir.path()).unwrap();
+        assert_eq!(fs::read(&drop_in).unwrap(), b"mine");
+    }
+}
