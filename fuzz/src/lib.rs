@@ -7,6 +7,7 @@
 extern crate unjank_store as store;
 
 pub mod bus;
+pub mod catalogue;
 pub mod gvariant;
 pub mod gvdb;
 pub mod host;

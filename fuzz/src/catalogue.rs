@@ -1,0 +1,132 @@
+//! Plugins and applications: what their readers must keep to, whatever the bytes are.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use unjank_session::apps::associations::{Step, explain};
+use unjank_session::apps::choose;
+use unjank_session::apps::desktop::DesktopFile;
+use unjank_session::apps::entries;
+use unjank_session::index::Index;
+use unjank_session::index::identity::Identity;
+use unjank_session::index::layout::{AppKey, PluginKey};
+use unjank_session::index::record::Record;
+use unjank_session::index::{app, plugin};
+use unjank_session::languages::Languages;
+use unjank_session::plugins::elf::{Place, Raw};
+use unjank_session::plugins::metadata;
+
+/// A plugin's file: ELF, its note or its section, and what is in it.
+pub fn plugin_elf(data: &[u8]) {
+    let Ok(mut file) = tempfile::tempfile() else { return };
+    let written: std::io::Result<File> = file.write_all(data).map(|()| file);
+    let Ok(raw) = written.map_err(drop).and_then(|file| metadata::read(&file).map_err(drop)) else {
+        return;
+    };
+    assert!(raw.bytes.len() <= data.len());
+    decoded(&raw);
+}
+
+/// The metadata alone: CBOR or binary JSON. The first byte says which place it is in.
+pub fn plugin_metadata(data: &[u8]) {
+    let Some((place, bytes)) = data.split_first() else { return };
+    let place = if place % 2 == 0 { Place::Note } else { Place::Section };
+    decoded(&Raw { place, bytes: bytes.to_vec() });
+}
+
+fn decoded(raw: &Raw) {
+    let german = Languages::of_locale("de_DE.UTF-8");
+    let Ok(whole) = metadata::decode(raw) else { return };
+    // What is passed over must have been what it seemed.
+    let some = metadata::decode_in(raw, &german).expect("less of what was right is right");
+    let (path, identity) = (Path::new("/a/b.so"), Identity([1, 2, 3, 4, 5]));
+    let [one, other] =
+        [&whole, &some].map(|metadata| plugin::record(path, "a", identity, metadata, &german));
+    assert_eq!(one, other, "other languages change nothing");
+    assert!(one.len() <= 4096 + 64 * raw.bytes.len());
+    let _ = whole.root.to_json();
+}
+
+/// A desktop file, and its record in an index.
+pub fn desktop_file(data: &[u8]) {
+    let Ok(file) = DesktopFile::parse(data) else { return };
+    let german = Languages::of_locale("de_AT@euro");
+    let record =
+        app::record(Path::new("/a.desktop"), "a.desktop", 1, Identity::ABSENT, &file, &german);
+    assert!(record.len() <= 4096 + 16 * data.len());
+    for group in file.groups() {
+        for entry in &group.entries {
+            assert!(entry.text().len() <= entry.raw.len());
+            assert!(entry.list().map(|item| item.len()).sum::<usize>() <= entry.raw.len());
+        }
+    }
+}
+
+/// A list of associations, and the choice of a default in it.
+pub fn mimeapps_list(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    for group in ["Default Applications", "Added Associations", "MIME Cache"] {
+        for entry in entries::group(text, group) {
+            let _ = entry.list().count();
+        }
+    }
+    let Ok(chosen) = choose::set_default(data, "text/x-chosen", "chosen.desktop") else { return };
+    let text = str::from_utf8(&chosen).expect("it was text before");
+    let defaults = entries::group(text, "Default Applications");
+    let of_type: Vec<_> = defaults.filter(|entry| entry.key == "text/x-chosen").collect();
+    assert!(of_type.iter().any(|entry| entry.raw.trim_end() == "chosen.desktop"), "{text:?}");
+    let again = choose::set_default(&chosen, "text/x-chosen", "chosen.desktop");
+    assert_eq!(again.as_deref(), Ok(&chosen[..]), "what is chosen stays as it is");
+}
+
+/// An index: everything that is asked of one.
+pub fn index(data: &[u8]) {
+    let Ok(index) = Index::from_bytes(data.to_vec()) else { return };
+    let _ = index.is_whole();
+    let most = data.len();
+    let mut types = vec!["text/plain"];
+    for records in [index.plugins().collect::<Vec<_>>(), index.apps().collect()] {
+        assert!(records.len() <= most);
+        for record in records.into_iter().take(100) {
+            take(record, &mut types);
+        }
+    }
+    assert!(index.inputs().count() <= most && index.faults().count() <= most);
+    for text in types.into_iter().take(50) {
+        for key in PluginKey::ALL {
+            assert!(index.plugins_by(key, text).count() <= most);
+        }
+        for key in AppKey::ALL {
+            assert!(index.apps_by(key, text).count() <= most);
+        }
+        assert!(index.gio_modules(text).count() <= most);
+        let lineage: Vec<&str> = index.lineage(text).into_iter().take(8).collect();
+        let steps: Vec<Step<'_>> =
+            explain(&lineage, |name| index.claims(name).take(50).collect::<Vec<_>>(), &Nobody);
+        for step in steps {
+            let _ = index.association_file(step.claim.file);
+        }
+    }
+}
+
+fn take<'a>(record: Record<'a>, types: &mut Vec<&'a str>) {
+    let _ = (record.path(), record.identity());
+    for (name, _) in record.members() {
+        types.extend(record.list(name).take(10));
+        types.extend(record.text(name));
+    }
+}
+
+/// Nothing is installed.
+struct Nobody;
+
+impl unjank_session::apps::associations::Apps for Nobody {
+    fn is_usable(&self, id: &str) -> bool {
+        id.len() % 2 == 0
+    }
+
+    fn is_masked(&self, _: &str, level: u32) -> bool {
+        level == 7
+    }
+}
