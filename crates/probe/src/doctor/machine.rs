@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use session::index::sources::Sources;
+
 /// The session's directories and addresses, as the environment gives them.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
@@ -31,6 +33,8 @@ pub struct Machine {
     pub session_variables: Vec<(String, String)>,
     /// The directory of the running program, beside which `unjankd` is looked for.
     pub program_dir: Option<PathBuf>,
+    /// Where plugins, applications and associations are.
+    pub catalogue: Sources,
     /// The user's number.
     pub uid: u32,
 }

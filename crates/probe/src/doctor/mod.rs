@@ -9,6 +9,7 @@ pub mod launches;
 pub mod listing;
 pub mod machine;
 pub mod page;
+pub mod plugins;
 pub mod recents;
 pub mod settings;
 pub mod storage;
@@ -43,6 +44,7 @@ pub const PROBES: &[&dyn Probe] = &[
     &bus::Bus,
     &recents::Recents,
     &host::Host,
+    &plugins::Plugins,
 ];
 
 /// Does a part of a probe's work and returns what it found.

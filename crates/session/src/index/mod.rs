@@ -197,25 +197,14 @@ impl Index {
 
     /// Returns the claims on one MIME type.
     pub fn claims(&self, mime_type: &str) -> impl Iterator<Item = Claim<'_>> + use<'_> {
-        let mut rest = self.find(layout::OPEN, mime_type);
-        std::iter::from_fn(move || {
-            let (reason, after) = rest.split_first()?;
-            rest = after;
-            let mut number = || {
-                let (number, after) = rest.split_first_chunk()?;
-                rest = after;
-                Some(u32::from_le_bytes(*number))
-            };
-            let (level, file, line) = (number()?, number()?, number()?);
-            let reason = match reason {
-                b'd' => Reason::Default,
-                b'a' => Reason::Added,
-                b'm' => Reason::Declared,
-                b'r' => Reason::Removed,
-                _ => return None,
-            };
-            let id = str::from_utf8(take(&mut rest)?).ok()?;
-            Some(Claim { id, reason, level: (level != u32::MAX).then_some(level), file, line })
+        claims(self.find(layout::OPEN, mime_type))
+    }
+
+    /// Returns every type that something is claimed on, with the claims.
+    pub fn open_types(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = Claim<'_>>)> {
+        self.list(layout::OPEN).iter().filter_map(|mut element| {
+            let mime_type = str::from_utf8(take(&mut element)?).ok()?;
+            Some((mime_type, claims(element)))
         })
     }
 
@@ -245,6 +234,29 @@ impl Bytes {
             Bytes::Held(bytes) => bytes,
         }
     }
+}
+
+/// Reads claims, one after another; they end where the bytes stop making sense.
+fn claims(mut rest: &[u8]) -> impl Iterator<Item = Claim<'_>> {
+    std::iter::from_fn(move || {
+        let (reason, after) = rest.split_first()?;
+        rest = after;
+        let mut number = || {
+            let (number, after) = rest.split_first_chunk()?;
+            rest = after;
+            Some(u32::from_le_bytes(*number))
+        };
+        let (level, file, line) = (number()?, number()?, number()?);
+        let reason = match reason {
+            b'd' => Reason::Default,
+            b'a' => Reason::Added,
+            b'm' => Reason::Declared,
+            b'r' => Reason::Removed,
+            _ => return None,
+        };
+        let id = str::from_utf8(take(&mut rest)?).ok()?;
+        Some(Claim { id, reason, level: (level != u32::MAX).then_some(level), file, line })
+    })
 }
 
 /// Takes a value with its length before it.

@@ -92,7 +92,7 @@ fn places() -> Places {
 }
 
 /// Returns where plugins are: `QT_PLUGIN_PATH`, then where distributions install them.
-fn sources(locale: Option<&str>) -> Sources {
+pub(super) fn sources(locale: Option<&str>) -> Sources {
     let architecture = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
     let installed = [&architecture[..], "/usr/lib64", "/usr/lib"].into_iter().flat_map(|lib| {
         ["qt6/plugins", "qt5/plugins", "qt/plugins"].map(|below| PathBuf::from(lib).join(below))
