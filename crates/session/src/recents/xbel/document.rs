@@ -7,7 +7,7 @@ use quick_xml::reader::Reader;
 
 use super::bookmark::{Damage, HasInside, Inside, Known};
 use super::edit;
-use super::markup::{Names, head, is_forbidden};
+use super::markup::{Names, head, is_forbidden, is_sound};
 use crate::recents::Entry;
 
 /// The longest file that is read: a hundred thousand documents.
@@ -176,8 +176,13 @@ impl Default for Document {
 
 /// Tells whether XML can have every character of a text.
 fn is_possible(text: &str) -> bool {
-    let is_control = |byte: &u8| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r');
-    !text.as_bytes().iter().any(is_control) && !text.contains(['\u{fffe}', '\u{ffff}'])
+    let bytes = text.as_bytes();
+    let is_control = |byte: u8| (byte < 0x20) & (byte != b'\t') & (byte != b'\n') & (byte != b'\r');
+    // Without a way out inside, which keeps a processor from taking many at once.
+    let has_control =
+        |chunk: &[u8]| chunk.iter().fold(false, |found, byte| found | is_control(*byte));
+    !bytes.chunks(4096).any(has_control)
+        && !(bytes.contains(&0xef) && text.contains(['\u{fffe}', '\u{ffff}']))
 }
 
 /// Makes a text of bytes that are none: each wrong byte is escaped as a URI has it, and what XML cannot have goes.
@@ -287,6 +292,7 @@ impl Scan {
                         HasInside::Yes => inside.bookmark(&mut known),
                         HasInside::No => Ok(()),
                     };
+                    let read = if is_sound(&tag) { read } else { Err(Damage) };
                     let place = from..start + inside.position();
                     self.bookmark(place, known, read).map_err(|Damage| from)?;
                 }

@@ -6,7 +6,7 @@ use quick_xml::reader::Reader;
 
 use super::bookmark::{Damage, HasInside, Inside, OWNER};
 use super::document::{Bookmark, Change, Closing, Condition, Document, Source};
-use super::markup::{Kind, Names, attribute, attributes, escape, head, text_of};
+use super::markup::{Kind, Names, attribute, attributes, escape, head, tag_name, text_of};
 use super::stamp;
 use crate::recents::{Application, Entry, Privacy};
 
@@ -74,7 +74,7 @@ pub(super) fn edit<'a>(
     match &frame.root {
         Some(root) => {
             let tag = &text[root.clone()];
-            let end = root.start + tag.trim_end().len();
+            let end = root.start + tag_name(tag).len();
             splices.put(end..end, Names::missing(tag));
         }
         None => splices.0.insert(0, (0..0, head())),
@@ -432,7 +432,8 @@ impl Rewriting<'_, '_> {
                 self.splices.put(at + place.start..at + place.end, escape(value));
             }
             None => {
-                let end = at + tag.trim_end().len();
+                // Behind the name, where no damage can be before it.
+                let end = at + tag_name(tag).len();
                 self.splices.put(end..end, format!(" {name}=\"{}\"", escape(value)));
             }
         }

@@ -62,6 +62,28 @@ pub(super) fn attributes(tag: &str) -> impl Iterator<Item = Attribute<'_>> {
     })
 }
 
+/// Returns the name of a tag.
+pub(super) fn tag_name(tag: &str) -> &str {
+    tag.split(|c: char| c.is_ascii_whitespace()).next().unwrap_or_default()
+}
+
+/// Tells whether a tag is made of a name and attributes only: what else there is makes readers refuse the whole file.
+pub(super) fn is_sound(tag: &str) -> bool {
+    let mut end = tag_name(tag).len();
+    for attribute in attributes(tag) {
+        let place = attribute.place();
+        let before = tag.get(end..place.start).unwrap_or_default();
+        let is_named = before.starts_with(|c: char| c.is_ascii_whitespace())
+            && before.trim_start().starts_with(attribute.name)
+            && !attribute.raw.contains('<');
+        if !is_named {
+            return false;
+        }
+        end = place.end + 1;
+    }
+    tag.get(end..).is_some_and(|rest| rest.trim().is_empty())
+}
+
 /// Returns the value of one attribute.
 pub(super) fn attribute<'a>(tag: &'a str, name: &str) -> Option<Cow<'a, str>> {
     attributes(tag).find(|attribute| attribute.name == name)?.value()
@@ -229,6 +251,11 @@ mod tests {
             assert_eq!(&tag[attribute.place()], attribute.raw);
         }
         assert_eq!(attribute("a x=\"&own;\"", "x"), None);
+        assert!(is_sound("a") && is_sound("a b=\"c\" d = 'e' "));
+        for tag in ["a b", "a b=\"c\"d=\"e\"", "a b: c='d'", "a b='<'", "a b='c' d='", "a b='c' d"]
+        {
+            assert!(!is_sound(tag), "{tag}");
+        }
         assert_eq!(pairs("a b: c d=\"e\""), [("d", "e".into())]);
         for tag in ["", "a", "a b", "a b=", "a b=c", "a b=\"", "a =\"", "ä ö=\"ü"] {
             assert!(attributes(tag).count() <= 1, "{tag}");
