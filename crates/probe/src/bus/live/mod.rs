@@ -161,7 +161,12 @@ impl Live {
         let mut encoder = Encoder::new(Format::Pcapng);
         let mut out = Vec::new();
         encoder.begin(&mut out);
-        for bus in &self.buses {
+        let mut numbers = numbers.peekable();
+        // A record has a place for messages of buses that it names; one that was never told has a number alone.
+        let unnamed = numbers.peek().and_then(|number| self.model.row(*number)).map(|row| row.bus);
+        let unnamed = unnamed.filter(|bus| self.buses.iter().all(|known| known.bus != *bus));
+        let unnamed = unnamed.map(|bus| Bus { bus, ..Bus::default() });
+        for bus in self.buses.iter().chain(&unnamed) {
             encoder.event(&mut out, &Event::Bus(Box::new(bus.clone())))?;
         }
         for peer in self.peers.values() {

@@ -39,7 +39,7 @@ const PATIENCE: u32 = 30;
 pub(super) struct Expect {
     /// The rules, a line each (docs/bus-expect.md): "called org.a.B.C within 200ms", "no errors".
     #[arg(short = 'f', long = "rules", value_name = "RULES")]
-    rules: PathBuf,
+    rule_file: PathBuf,
     /// Print one JSON document (docs/bus-expect.md has its fields).
     #[arg(long)]
     json: bool,
@@ -60,8 +60,9 @@ struct Document<'a> {
 
 impl Expect {
     pub(super) fn run(self) -> Result<Verdict, Error> {
-        let cannot = || Error::new(Kind::User, format!("read {}", self.rules.display()));
-        let text = std::fs::read_to_string(&self.rules).map_err(|error| cannot().because(error))?;
+        let cannot = || Error::new(Kind::User, format!("read {}", self.rule_file.display()));
+        let text =
+            std::fs::read_to_string(&self.rule_file).map_err(|error| cannot().because(error))?;
         let rules: Rules = text.parse().map_err(|error| cannot().because(error))?;
         let model = match &self.target[..] {
             [file] if !is_after_dashes() => {
