@@ -97,7 +97,7 @@ impl Random {
                         self.value(out, rest, depth);
                     }
                 });
-                return self.after(rest);
+                return self.after(types);
             }
         }
         rest

@@ -36,9 +36,10 @@ pub(super) fn is_bus_name(text: &str) -> bool {
         return false;
     }
     if let Some(unique) = text.strip_prefix(':') {
-        let mut elements = unique.split('.');
-        return unique.contains('.')
-            && elements.all(|element| !element.is_empty() && element.bytes().all(is_element_byte));
+        // The specification wants two elements, the reference implementation only that none of those after a dot is empty.
+        return !unique.ends_with('.')
+            && !unique.contains("..")
+            && unique.bytes().all(|byte| byte == b'.' || is_element_byte(byte));
     }
     let is_element = |element: &str| {
         element.as_bytes().first().is_some_and(|first| !first.is_ascii_digit())
@@ -58,8 +59,8 @@ mod tests {
         assert!(["a.b", "_a._1"].into_iter().all(is_interface));
         assert!(!["a", "", ".a", "a.", "a..b", "a.1", "a.b-c"].into_iter().any(is_interface));
         assert!(is_member("Get2") && !is_member("2Get") && !is_member("") && !is_member("a.b"));
-        assert!([":1.2", ":a-b.1", "org.a-b.c"].into_iter().all(is_bus_name));
-        assert!(!["", ":", ":1", ":1.", "org", "org.1a"].into_iter().any(is_bus_name));
+        assert!([":1.2", ":a-b.1", ":1", "org.a-b.c"].into_iter().all(is_bus_name));
+        assert!(!["", ":1.", ":1..2", ":a b", "org", "org.1a"].into_iter().any(is_bus_name));
     }
 
     #[test]
