@@ -1,15 +1,16 @@
 //! The log of commands, written by a thread of its own: a disk that hangs holds up no command.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use session::host::log::{End, Entry, Outcome, Process, Writer};
 
 /// The sending side.
 #[derive(Debug)]
 pub(super) struct Log {
-    lines: Sender<Line>,
+    lines: Option<Sender<Line>>,
     next: u64,
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -23,10 +24,11 @@ impl Log {
     pub(super) fn start(writer: Writer) -> Log {
         let (lines, taken) = channel();
         let thread = thread::Builder::new().name("host-log".to_owned());
-        if let Err(error) = thread.spawn(move || write(writer, &taken)) {
+        let thread = thread.spawn(move || write(writer, &taken));
+        if let Err(error) = &thread {
             tracing::warn!(%error, "cannot log host commands");
         }
-        Log { lines, next: 0 }
+        Log { lines: Some(lines), next: 0, thread: thread.ok() }
     }
 
     /// Writes that a command was asked for and returns its number, which counts from our start.
@@ -34,14 +36,30 @@ impl Log {
         entry.id = self.next;
         self.next += 1;
         let id = entry.id;
-        // Without a thread there is no log, which was said.
-        let _ = self.lines.send(Line::Begin(entry));
+        self.send(Line::Begin(entry));
         id
     }
 
     /// Writes that a command ended.
     pub(super) fn end(&self, id: u64, end: End) {
-        let _ = self.lines.send(Line::End(id, end));
+        self.send(Line::End(id, end));
+    }
+
+    fn send(&self, line: Line) {
+        if let Some(lines) = &self.lines {
+            // Without a thread there is no log, which was said.
+            let _ = lines.send(line);
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // What was told is written before we end.
+        drop(self.lines.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
