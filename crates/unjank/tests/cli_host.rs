@@ -675,3 +675,51 @@ fn what_the_policy_forbids_is_refused_and_what_ran_is_in_the_log() {
         assert!(log(&["--app", "org.no.One"]).starts_with("No command of the host"));
     });
 }
+
+#[test]
+fn the_doctor_says_who_serves_and_what_is_left_behind() {
+    through_each(|host| {
+        let doctor = |display: Option<&str>| {
+            let mut command = host.bus.command(UNJANK);
+            command.args(["doctor", "--only", "host", "--json"]);
+            display.map(|display| command.env("DISPLAY", display));
+            let (status, out, err) = told(command.output().unwrap());
+            assert!(status.is_some_and(|status| status < 2), "{err}");
+            out
+        };
+        let said = doctor(None);
+        let served = format!("(process {})", host.service.id());
+        assert!(said.contains(&served) && said.contains("run a host command"), "{said}");
+        assert!(said.contains("is that of this session"), "{said}");
+        // The service was started without a display.
+        let said = doctor(Some(":7"));
+        assert!(said.contains("is another session's: DISPLAY differ"), "{said}");
+
+        let running = host.script(&[], "echo $$; exec sleep 1000");
+        let orphan = running.number();
+        assert!(!doctor(None).contains("orphaned host commands"));
+        drop(running);
+        // Only ours keeps a log, by which they are known.
+        if host.bus.dir().join("state/unjank/host").exists() {
+            let named = format!("sh ({})", orphan.as_raw_nonzero());
+            wait_until(|| doctor(None).contains(&named));
+        }
+        kill_process(orphan, Signal::KILL).unwrap();
+    });
+}
+
+#[test]
+fn the_benchmark_measures_every_figure() {
+    in_time(|| {
+        if !Path::new(REAL).exists() || !Path::new(SPAWN).exists() {
+            return skip("no flatpak-session-helper or no flatpak-spawn");
+        }
+        let mut command = Command::new(UNJANK);
+        command.args(["bench", "host", "--quick", "--json", "--peer", REAL, "--client", SPAWN]);
+        let unjankd = env!("CARGO_BIN_EXE_unjankd");
+        let (_, out, err) = told(command.args(["--ours", unjankd]).output().unwrap());
+        let run: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{err}"));
+        let ids: Vec<_> = run["figures"].as_array().unwrap().iter().map(|row| &row["id"]).collect();
+        assert_eq!(ids, ["spawn", "client", "plain-ours", "plain-peer", "bytes", "burst"], "{out}");
+    });
+}

@@ -58,7 +58,7 @@ fn run(
         descriptors: &descriptors,
         inherits: Inherits::All,
         environment: &[],
-        without_us: WithoutUs::Ends,
+        without_us: WithoutUs::RunsOn,
     };
     host.start(&command, None)?;
     loop {
