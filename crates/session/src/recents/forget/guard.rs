@@ -7,12 +7,13 @@ use super::super::Places;
 use super::{Kind, Survey, files, office, settings};
 
 /// Settings in which programs keep lists of what they opened, whether the list is there yet or not.
-const SETTINGS: [&str; 13] = [
+const SETTINGS: [&str; 14] = [
     "QtProject.conf",
     "arkrc",
     "dolphinrc",
     "dragonplayerrc",
     "gwenviewrc",
+    "katemetainfos",
     "katepartrc",
     "katerc",
     "kdeveloprc",

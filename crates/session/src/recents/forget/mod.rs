@@ -360,6 +360,8 @@ pub fn is_of_activities(places: &Places, file: &Path) -> bool {
 /// Returns the files whose bytes are searched: those of all stores, their logs, locks, backups and leftovers.
 fn searched(places: &Places) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
+    // Whatever programs have in their settings, list or not.
+    files.extend(files::regular(&places.config));
     for ours in std::iter::once(&places.state).chain(&places.runtime) {
         files.extend(files::regular(ours));
         files.extend(files::directories(ours).iter().flat_map(|dir| files::regular(dir)));

@@ -3,7 +3,7 @@
 //! Files are taken as lines, so that whatever else they hold stays as it is, byte for byte.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use store::disk::Disk;
 
@@ -23,18 +23,40 @@ pub(super) fn files(places: &Places) -> Vec<PathBuf> {
         found.extend(files::regular(&dir));
         found.extend(files::directories(&dir).iter().flat_map(|dir| files::regular(dir)));
     }
+    let kate = places.data.join("kate");
+    found.extend([kate.clone(), kate.join("sessions")].iter().flat_map(|dir| files::regular(dir)));
     found.retain(|path| {
         let name = files::file_name(path);
-        name == "kdeglobals" || [".conf", "rc", ".ini"].iter().any(|ending| name.ends_with(ending))
+        let endings = [".conf", "rc", ".ini", ".katesession"];
+        ["kdeglobals", METADATA].contains(&&*name) || endings.iter().any(|end| name.ends_with(end))
     });
     found
+}
+
+/// What KDE's editor keeps of each document: a group each.
+const METADATA: &str = "katemetainfos";
+
+/// What the groups of a file are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Groups {
+    /// Some are about one document each, which their `URL` names: they go as a whole.
+    Documents,
+    /// Settings.
+    Settings,
+}
+
+fn groups_of(file: &Path) -> Groups {
+    let name = files::file_name(file);
+    let is_kates = name == METADATA || name.ends_with(".katesession");
+    if is_kates { Groups::Documents } else { Groups::Settings }
 }
 
 pub(super) fn look(places: &Places, survey: &mut Survey) {
     for file in files(places) {
         let Some(bytes) = survey.read(files::read(&file)) else { continue };
         let applications: Vec<String> = owner(&file).into_iter().collect();
-        for line in lines(&bytes).iter().filter(|line| line.is_list()) {
+        let groups = groups_of(&file);
+        for line in lines(&bytes).iter().filter(|line| line.names_documents(groups)) {
             let names =
                 line.elements().into_iter().filter_map(|e| Name::read(&plain(e), &places.home));
             survey.items.extend(names.map(|name| Item {
@@ -60,7 +82,7 @@ pub(super) fn remove(
     };
     for file in files(places) {
         let Some(bytes) = survey.read(files::read(&file)) else { continue };
-        if let Some(image) = without(&bytes, is_chosen) {
+        if let Some(image) = without(&bytes, groups_of(&file), is_chosen) {
             survey.read(files::replace(disk, &file, &image));
         }
     }
@@ -88,6 +110,7 @@ fn lines(bytes: &[u8]) -> Vec<Line<'_>> {
         let mut line = Line { whole, group, key: &[], value: &[] };
         if let Some(inside) = text.strip_prefix(b"[") {
             group = inside.strip_suffix(b"]").unwrap_or(inside);
+            line.group = group;
         } else if let Some(equals) = text.iter().position(|b| *b == b'=') {
             line.key = text[..equals].trim_ascii();
             line.value = text[equals + 1..].trim_ascii();
@@ -107,6 +130,22 @@ impl<'a> Line<'a> {
             self.group == b"FileDialog" && [&b"history"[..], b"lastVisited"].contains(&self.key);
         !self.key.is_empty()
             && (says(self.group, b"recent") || says(self.key, b"recent") || of_dialog)
+    }
+
+    /// Whether the entry says which document its group is about.
+    fn is_document(&self, groups: Groups) -> bool {
+        groups == Groups::Documents && self.key == b"URL"
+    }
+
+    /// Whether the entry may name documents: in a file about documents every one does.
+    fn names_documents(&self, groups: Groups) -> bool {
+        !self.key.is_empty() && (groups == Groups::Documents || self.is_list())
+    }
+
+    /// Returns the document in the name of the group: `MainWindow0-ViewSpace 0 file:///a`.
+    fn named_in_group(&self, groups: Groups) -> Option<&'a [u8]> {
+        let start = self.group.windows(6).position(|part| part == b"file:/")?;
+        (groups == Groups::Documents).then(|| &self.group[start..])
     }
 
     /// Returns the number of a key such as `File3[$e]`.
@@ -143,13 +182,21 @@ fn split(value: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Returns the file without what is chosen of its lists; `None` if nothing is.
-fn without(bytes: &[u8], is_chosen: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+fn without(bytes: &[u8], groups: Groups, is_chosen: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
     let lines = lines(bytes);
+    let of_documents: BTreeSet<&[u8]> = lines
+        .iter()
+        .filter(|line| {
+            (line.is_document(groups) && is_chosen(line.value))
+                || line.named_in_group(groups).is_some_and(&is_chosen)
+        })
+        .map(|line| line.group)
+        .collect();
     // Of an entry with a number, others of its group with that number say more: `Name3` of `File3`.
     let mut numbers = BTreeSet::new();
     // Of an element of a list, others in its group at the same place do: `times` of `list`.
     let mut places = Vec::new();
-    for line in lines.iter().filter(|line| line.is_list()) {
+    for line in lines.iter().filter(|line| line.names_documents(groups)) {
         let elements = line.elements();
         let chosen: Vec<usize> =
             (0..elements.len()).filter(|at| is_chosen(elements[*at])).collect();
@@ -163,11 +210,11 @@ fn without(bytes: &[u8], is_chosen: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
             _ => {}
         }
     }
-    if numbers.is_empty() && places.is_empty() {
+    if numbers.is_empty() && places.is_empty() && of_documents.is_empty() {
         return None;
     }
     let mut out = Vec::with_capacity(bytes.len());
-    for line in &lines {
+    for line in lines.iter().filter(|line| !of_documents.contains(line.group)) {
         if line.key.is_empty() {
             out.extend_from_slice(line.whole);
             continue;
@@ -205,16 +252,18 @@ fn without(bytes: &[u8], is_chosen: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn forget(text: &str, paths: &[&str]) -> Option<String> {
+        forget_in(Groups::Settings, text, paths)
+    }
+
+    fn forget_in(groups: Groups, text: &str, paths: &[&str]) -> Option<String> {
         let chosen: Vec<Name> = paths.iter().map(|path| Name::of_path(Path::new(path))).collect();
         let is_chosen = |element: &[u8]| {
             Name::read(&plain(element), Path::new("/home/u")).is_some_and(|n| chosen.contains(&n))
         };
-        without(text.as_bytes(), is_chosen).map(|bytes| String::from_utf8(bytes).unwrap())
+        without(text.as_bytes(), groups, is_chosen).map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
     #[test]
@@ -243,6 +292,14 @@ mod tests {
             forget(kde, &["/y,z"]).unwrap(),
             "[KFileDialog Settings]\nRecent URLs[$e]=file:$HOME/x\nOther=file:///y,z\n"
         );
+    }
+
+    #[test]
+    fn a_group_about_a_document_goes_as_a_whole() {
+        let text = "[Document 0]\nMode=Normal\nURL=file:///a%20b\n\n[Document 1]\nURL=file:///c\n\n[View]\nActive=file:///a%20b\nx=1\n[View 0 file:///a%20b]\nCursor=1\n";
+        let wanted = "[Document 1]\nURL=file:///c\n\n[View]\nx=1\n";
+        assert_eq!(forget_in(Groups::Documents, text, &["/a b"]).unwrap(), wanted);
+        assert_eq!(forget(text, &["/a b"]), None, "elsewhere it is a setting like any");
     }
 
     #[test]
