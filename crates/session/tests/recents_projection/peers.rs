@@ -64,7 +64,8 @@ fn display() -> Result<String, String> {
 fn start_display() -> Result<String, String> {
     let mut server = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "Xvfb", "-displayfd", "1", "-nolisten", "tcp"])
-        .args(["-screen", "0", "64x64x8"])
+        // A server that begins anew after its last client turns away the next one.
+        .args(["-noreset", "-screen", "0", "64x64x8"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
