@@ -190,9 +190,19 @@ fn what_cannot_be_run_has_the_status_of_a_shell_and_a_reason() {
             assert_eq!((code, &*out), (Some(status), ""), "{arguments:?}: {err}");
             assert!(err.contains(said) && err.starts_with("unjank: cannot "), "{err}");
         }
-        for wrong in [&["--env", "A", "true"][..], &["--nice", "99", "true"], &[]] {
+        for wrong in [
+            &["--env", "A", "true"][..],
+            &["--nice", "99", "true"],
+            &["--nonsense", "true"],
+            &["-x"],
+            &[],
+        ] {
             assert_eq!(host.run(wrong).0, Some(2), "{wrong:?}");
         }
+        assert!(host.run(&["--help"]).1.contains("Usage: unjank host"));
+        // Options of the command are its own.
+        assert_eq!(host.run(&["sh", "-c", "exit $#", "sh", "--help", "-x"]).0, Some(2));
+        assert_eq!(host.run(&["--clear-env", "sh", "-c", "exit 3"]).0, Some(3));
     });
 }
 

@@ -96,12 +96,7 @@ struct Run {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     tty: Tty,
     /// The command and its arguments.
-    #[arg(
-        value_name = "COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 

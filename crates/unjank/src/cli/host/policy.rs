@@ -50,12 +50,7 @@ struct About {
     #[arg(value_name = "APP")]
     app: String,
     /// The command and the arguments that it begins with; * alone is every command.
-    #[arg(
-        value_name = "COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     command: Vec<String>,
 }
 
