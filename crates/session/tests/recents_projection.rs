@@ -155,7 +155,7 @@ fn many_writers_of_every_kind_lose_none_of_ours() {
         let projector = scope.spawn(|| {
             let mut recents = home.recents();
             while !is_over.load(Ordering::Acquire) {
-                project(&mut recents).unwrap();
+                assert_eq!(project(&mut recents).unwrap().deleted, 0, "nobody deletes");
                 // It gathers what comes in a moment; KDE's programs wait no longer than that for the lock.
                 std::thread::sleep(std::time::Duration::from_millis(200));
             }
