@@ -1,9 +1,11 @@
-//! What changes in one directory, as inotify tells it.
+//! What changes in one directory, or that something changes in many, as inotify tells it.
 
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -108,6 +110,102 @@ impl Watch {
             } else if let Some(name) = event.file_name() {
                 each(Change::Name(name));
             }
+        }
+    }
+
+    /// Waits for changes, at most for `timeout` (`None`: for ever), and no longer than the other end of `socket` is there.
+    ///
+    /// # Errors
+    ///
+    /// As `poll(2)`.
+    pub fn wait(&self, socket: impl AsFd, timeout: Option<Duration>) -> io::Result<Ready> {
+        let mut polled =
+            [PollFd::new(&socket, PollFlags::empty()), PollFd::new(&self.inotify, PollFlags::IN)];
+        wait(&mut polled, timeout)?;
+        Ok(if !polled[0].revents().is_empty() {
+            Ready::HungUp
+        } else if polled[1].revents().is_empty() {
+            Ready::Nothing
+        } else {
+            Ready::Changes
+        })
+    }
+}
+
+/// Tells that something changes in any of many directories, not what.
+#[derive(Debug)]
+pub struct Directories {
+    inotify: OwnedFd,
+    /// What is to be told of each directory.
+    told: HashMap<i32, Seen>,
+}
+
+/// How much was seen.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Seen {
+    /// Nothing.
+    Nothing,
+    /// Names came or went, or the directory did.
+    Names,
+    /// A file that was there is written, or its attributes are others, or anything may have happened.
+    Written,
+}
+
+impl Directories {
+    /// Begins to watch, nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// As `inotify_init1(2)`.
+    pub fn new() -> io::Result<Directories> {
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        Ok(Directories { inotify, told: HashMap::new() })
+    }
+
+    /// Watches one more directory, for names alone or for what is written too.
+    ///
+    /// # Errors
+    ///
+    /// As `inotify_add_watch(2)`.
+    pub fn add(&mut self, path: &Path, what: Seen) -> io::Result<()> {
+        let mut wanted = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR
+            | WatchFlags::EXCL_UNLINK;
+        // A file of settings is rewritten in its place by editors.
+        wanted |= WatchFlags::CLOSE_WRITE;
+        if what == Seen::Written {
+            wanted |= WatchFlags::ATTRIB;
+        }
+        let number = inotify::add_watch(&self.inotify, path, wanted)?;
+        self.told.insert(number, what);
+        Ok(())
+    }
+
+    /// Takes what has been told, without waiting, and returns the most of it.
+    ///
+    /// # Errors
+    ///
+    /// As `read(2)`.
+    pub fn read(&self) -> io::Result<Seen> {
+        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        let mut seen = Seen::Nothing;
+        loop {
+            let (number, events) = match reader.next() {
+                Ok(event) => (event.wd(), event.events()),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(seen),
+                Err(error) => return Err(error.into()),
+            };
+            let written = ReadFlags::CLOSE_WRITE | ReadFlags::ATTRIB | ReadFlags::QUEUE_OVERFLOW;
+            let most = self.told.get(&number).copied().unwrap_or(Seen::Written);
+            let what = if events.intersects(written) { Seen::Written } else { Seen::Names };
+            seen = seen.max(what.min(most));
         }
     }
 

@@ -6,9 +6,11 @@ mod fixture;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
+const UNJANKD: &str = env!("CARGO_BIN_EXE_unjankd");
 
 struct Home(tempfile::TempDir);
 
@@ -50,8 +52,12 @@ impl Home {
     }
 
     fn unjank(&self, words: &[&str]) -> Output {
-        Command::new(UNJANK)
-            .args(words)
+        self.command(UNJANK).args(words).output().unwrap()
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", self.0.path())
@@ -60,9 +66,17 @@ impl Home {
             .env("XDG_DATA_HOME", self.path("data"))
             .env("XDG_DATA_DIRS", self.path("share"))
             .env("XDG_CACHE_HOME", self.path("cache"))
-            .env("QT_PLUGIN_PATH", self.path("plugins"))
-            .output()
-            .unwrap()
+            .env("XDG_RUNTIME_DIR", self.path("runtime"))
+            .env("QT_PLUGIN_PATH", self.path("plugins"));
+        command
+    }
+
+    /// Asks again until a command that changes nothing says what is expected.
+    fn until(&self, words: &[&str], expected: impl Fn(&Output) -> bool) {
+        let start = Instant::now();
+        while !expected(&self.unjank(words)) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{words:?}");
+        }
     }
 
     /// Returns what a command printed that exits with `code`.
@@ -206,4 +220,45 @@ fn every_figure_of_the_benchmark_is_measured_and_nothing_is_left() {
     let (code, document) = bench(&["--only", "first", "--app", "org.unjank.Nobody"]);
     assert_eq!(code, Some(2), "{document:#}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_daemon_makes_the_index_anew_before_anybody_asks() {
+    let home = Home::new();
+    fs::create_dir(home.path("runtime")).unwrap();
+    let mut daemon = home.command(UNJANKD);
+    daemon.args(["--names", "session", "--idle-exit", "0"]);
+    let mut daemon = daemon.stderr(Stdio::piped()).spawn().unwrap();
+    // Neither of these makes an index itself.
+    let check = ["plugins", "index", "--check"];
+    let is_current = |output: &Output| output.status.code() == Some(0);
+    home.until(&check, is_current);
+
+    // In its place: the directory is what it was.
+    let plugin = home.path("plugins/kf5/one.so");
+    let mut bytes = fs::read(&plugin).unwrap();
+    let at = bytes.windows(3).position(|window| window == b"One").unwrap();
+    bytes[at..at + 3].copy_from_slice(b"Two");
+    let mut file = fs::File::options().write(true).open(&plugin).unwrap();
+    std::io::Write::write_all(&mut file, &bytes).unwrap();
+    drop(file);
+    let find = ["plugins", "find", "--id", "one", "--stale", "use"];
+    home.until(&find, |output| String::from_utf8_lossy(&output.stdout).contains("Two"));
+
+    // A directory that was not there when the watch began, and a file in it.
+    fs::create_dir_all(home.path("plugins/kf6/new")).unwrap();
+    home.until(&check, is_current);
+    fs::copy(&plugin, home.path("plugins/kf6/new/two.so")).unwrap();
+    home.until(&["plugins", "find", "--namespace", "kf6/new", "--stale", "use"], is_current);
+
+    // A choice of the user's, in a file that was not there.
+    let choice = "[Default Applications]\nimage/png=writer.desktop\n";
+    fs::write(home.path("config/mimeapps.list"), choice).unwrap();
+    home.until(&["apps", "default", "image/png", "--stale", "use"], |output| {
+        output.stdout == b"writer.desktop\n"
+    });
+
+    let pid = rustix::process::Pid::from_child(&daemon);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(daemon.wait().unwrap().success());
 }

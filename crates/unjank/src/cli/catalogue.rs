@@ -1,29 +1,21 @@
 //! The index of plugins and applications for this user, from the environment; `plugins` and `apps` ask it.
 
-use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use probe::report::paint::Paint;
 use serde_json::{Map, Value as Json, json};
-use session::apps::place::Places;
 use session::index::Index;
 use session::index::build::Look;
 use session::index::constraint::{Constraint, Fields};
 use session::index::input::Part;
 use session::index::record::{Record, Value};
 use session::index::refresh::Location;
-use session::index::sources::Sources;
+
+use unjank::daemon::index::places;
 
 use super::screen;
 use crate::error::{Error, Kind};
-
-/// Where a package manager puts the index that comes with the system.
-pub(super) const SYSTEM: &str = "/var/cache/unjank";
-
-/// Where programs are looked for without `PATH`.
-const PROGRAM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// What all questions have in common.
 #[derive(Debug, Args)]
@@ -56,67 +48,13 @@ pub(super) enum Stale {
     Use,
 }
 
-#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
-fn variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
-}
-
-/// Returns where this session looks for programs.
-pub(super) fn program_path() -> OsString {
-    variable("PATH").unwrap_or_else(|| PROGRAM_PATH.into())
-}
-
-fn paths(name: &str, fallback: &str) -> Vec<PathBuf> {
-    let value = variable(name).unwrap_or_else(|| fallback.into());
-    // A relative path is to be ignored, says the Base Directory Specification.
-    std::env::split_paths(&value).filter(|path| path.is_absolute()).collect()
-}
-
-fn below_home(name: &str, fallback: &str) -> Option<PathBuf> {
-    let own = variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    own.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(fallback)))
-}
-
-/// Returns where applications and associations are, from the environment.
-fn places() -> Places {
-    let desktops = variable("XDG_CURRENT_DESKTOP").unwrap_or_default();
-    let desktops = desktops.to_string_lossy().to_lowercase();
-    Places {
-        config_home: below_home("XDG_CONFIG_HOME", ".config"),
-        config_dirs: paths("XDG_CONFIG_DIRS", "/etc/xdg"),
-        data_home: below_home("XDG_DATA_HOME", ".local/share"),
-        data_dirs: paths("XDG_DATA_DIRS", "/usr/local/share:/usr/share"),
-        desktops: desktops.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
-        path: paths("PATH", PROGRAM_PATH),
-    }
-}
-
-/// Returns where plugins are: `QT_PLUGIN_PATH`, then where distributions install them.
-pub(super) fn sources(locale: Option<&str>) -> Sources {
-    let architecture = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-    let installed = [&architecture[..], "/usr/lib64", "/usr/lib"].into_iter().flat_map(|lib| {
-        ["qt6/plugins", "qt5/plugins", "qt/plugins"].map(|below| PathBuf::from(lib).join(below))
-    });
-    let gio = [&architecture[..], "/usr/lib64", "/usr/lib"]
-        .map(|lib| PathBuf::from(lib).join("gio/modules"));
-    let session_locale = ["LC_ALL", "LC_MESSAGES", "LANG"].into_iter().find_map(variable);
-    let session_locale = session_locale.map(|value| value.to_string_lossy().into_owned());
-    Sources {
-        plugin_roots: paths("QT_PLUGIN_PATH", "").into_iter().chain(installed).collect(),
-        gio_dirs: paths("GIO_EXTRA_MODULES", "").into_iter().chain(gio).collect(),
-        places: places(),
-        locale: locale.map(str::to_owned).or(session_locale).unwrap_or_else(|| "C".to_owned()),
-    }
-}
-
 /// Returns where this user's index is.
 pub(super) fn location(locale: Option<&str>) -> Result<Location, Error> {
-    let cache = below_home("XDG_CACHE_HOME", ".cache").ok_or_else(|| {
+    places::location(locale).ok_or_else(|| {
         Error::new(Kind::Config, "find the cache directory")
             .because(io::Error::other("neither XDG_CACHE_HOME nor HOME is set"))
             .hint("set HOME")
-    })?;
-    Ok(Location::new(cache.join("unjank"), sources(locale), Some(SYSTEM.into())))
+    })
 }
 
 /// Makes the index current and opens it.

@@ -5,6 +5,7 @@ mod disk;
 mod environment;
 mod handover;
 pub mod host;
+pub mod index;
 pub mod listing;
 mod owner;
 pub mod program;
@@ -54,6 +55,8 @@ pub struct Config {
     pub host: Option<host::Options>,
     /// How recent documents are served, if they are.
     pub recents: Option<recents::Options>,
+    /// How the index of plugins and applications is kept current, if it is.
+    pub index: Option<index::Options>,
     /// How long nothing must happen before the daemon ends; `None` is for ever.
     pub idle_exit: Option<Duration>,
     /// Whether calls are recorded for `dconf blame`.
@@ -110,6 +113,12 @@ fn start_listings(config: &mut Config) -> Result<Option<listing::Service>, Daemo
     listings.transpose().map_err(DaemonError::NotStarted)
 }
 
+/// Starts to keep the index of plugins and applications current, if it is to be.
+fn start_index(config: &mut Config) -> Result<Option<index::Service>, DaemonError> {
+    let index = config.index.take().map(index::Service::start);
+    index.transpose().map_err(DaemonError::NotStarted)
+}
+
 /// Starts to watch and serve recent documents, if they are to be.
 fn start_recents(config: &mut Config) -> Result<Option<recents::Service>, DaemonError> {
     let recents = config.recents.take().map(recents::Service::start);
@@ -122,6 +131,7 @@ async fn serve_others(mut config: Config) -> Result<(), DaemonError> {
     let listings = start_listings(&mut config)?;
     let host = config.host.take().map(host::Service::start).transpose()?;
     let recents = start_recents(&mut config)?;
+    let _index = start_index(&mut config)?;
     config.notifier.ready();
     let is_idle = || {
         listings.as_ref().is_none_or(listing::Service::is_idle)
@@ -155,6 +165,7 @@ async fn serve(mut config: Config) -> Result<(), DaemonError> {
     let listings = start_listings(&mut config)?;
     let host = config.host.take().map(host::Service::start).transpose()?;
     let recents = start_recents(&mut config)?;
+    let _index = start_index(&mut config)?;
     let lock = handover::Lock::new(&config.lock_dir, server.bus_id());
     let disk = disk::DiskThread::start(lock).map_err(DaemonError::NotStarted)?;
     let engine = Engine::new(

@@ -50,7 +50,7 @@ enum Name {
     Dconf,
     /// org.freedesktop.Flatpak, commands outside of sandboxes.
     Flatpak,
-    /// Listings of directories, at unjank/listing.sock in the runtime directory, and recent documents, org.unjank.Session1.
+    /// Listings of directories, at unjank/listing.sock in the runtime directory, recent documents, org.unjank.Session1, and the index of plugins and applications.
     Session,
 }
 
@@ -119,6 +119,8 @@ fn config(arguments: &Arguments, environment: Environment) -> Config {
         disk: store::disk::real(),
         clock: clock.clone(),
     });
+    let index = serves(Name::Session).then(|| super::index::places::location(None)).flatten();
+    let index = index.map(|location| super::index::Options { location, disk: store::disk::real() });
     let host = serves(Name::Flatpak).then(|| super::host::Options {
         address: None,
         takeover,
@@ -134,6 +136,7 @@ fn config(arguments: &Arguments, environment: Environment) -> Config {
     Config {
         host,
         recents,
+        index,
         settings: if serves(Name::Dconf) { Settings::Served } else { Settings::Left },
         listings,
         address: None,
@@ -173,15 +176,20 @@ fn hint(error: &DaemonError) -> Option<&'static str> {
 
 #[expect(clippy::print_stderr, reason = "a program that cannot start says so to its user")]
 fn fail(error: &dyn std::error::Error, hint: Option<&str>) -> ExitCode {
-    let mut text = format!("unjankd: {error}");
+    eprintln!("unjankd: {}", chain(error));
+    if let Some(hint) = hint {
+        eprintln!("hint: {hint}");
+    }
+    ExitCode::FAILURE
+}
+
+/// Writes an error with its causes.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         text.push_str(&format!(": {error}"));
         cause = error.source();
     }
-    eprintln!("{text}");
-    if let Some(hint) = hint {
-        eprintln!("hint: {hint}");
-    }
-    ExitCode::FAILURE
+    text
 }

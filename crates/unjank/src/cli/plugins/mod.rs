@@ -15,6 +15,8 @@ use session::index::record::Record;
 use session::index::refresh::{Done, Location};
 use session::plugins::metadata;
 
+use unjank::daemon::index::places::SYSTEM;
+
 use super::catalogue::{self, Question, Selection};
 use crate::error::{Error, Kind, Verdict};
 
@@ -64,7 +66,7 @@ enum Command {
         #[arg(long, conflicts_with_all = ["full", "json"])]
         check: bool,
         /// Make the index for all users in this directory, for package managers.
-        #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = catalogue::SYSTEM)]
+        #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = SYSTEM)]
         system: Option<PathBuf>,
         /// Print one JSON document.
         #[arg(long)]
