@@ -13,6 +13,7 @@ use session::index::record::{Record, Value};
 use session::index::refresh::Location;
 
 use unjank::daemon::index::places;
+pub(super) use unjank::daemon::index::places::program_path;
 
 use super::screen;
 use crate::error::{Error, Kind};

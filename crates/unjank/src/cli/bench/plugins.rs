@@ -78,10 +78,9 @@ impl Plugins {
         let place = place(&self.dir, &mounts)?;
         let program = std::env::current_exe()
             .map_err(|error| Error::new(Kind::Config, "find this program").because(error))?;
-        let world = World::make(&place.dir, unjank::daemon::index::places::program_path())
-            .map_err(|error| {
-                Error::new(Kind::User, format!("measure in {}", place.dir.display())).because(error)
-            })?;
+        let world = World::make(&place.dir, catalogue::program_path()).map_err(|error| {
+            Error::new(Kind::User, format!("measure in {}", place.dir.display())).because(error)
+        })?;
         let is_root = rustix::process::geteuid().is_root();
         let drops = is_root && !self.warm && !place.mount.is_memory();
         let clock = SystemClock::start();
