@@ -230,7 +230,7 @@ impl Connection {
                     return Err(RecordError::Refused {
                         address: self.address.clone(),
                         name: header.error_name.unwrap_or_default().to_owned(),
-                        text: first_text(&bytes).unwrap_or_default().to_owned(),
+                        text: first_text(&bytes).unwrap_or_default().trim_end().to_owned(),
                     });
                 }
                 Kind::Return => return Ok(bytes),

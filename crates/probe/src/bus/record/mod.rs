@@ -29,7 +29,7 @@ pub use writer::{Ended, Limits, Output, Why, WriteError, write};
 
 use super::capture::{Bus, Event, Message, Peer, Timestamp};
 use lane::Lane;
-use reader::{Reader, Times, Waits};
+use reader::{Reader, Times};
 use ring::{Chunk, Item, Ring, Taken};
 
 /// How much memory the ring has if nobody says otherwise, in bytes.
@@ -109,8 +109,6 @@ impl Default for Options {
 pub struct Recorder {
     ring: Arc<Ring>,
     stop: Arc<OwnedFd>,
-    /// The one socket that is read without looking at `stop`.
-    alone: Option<OwnedFd>,
     reader: Option<JoinHandle<Vec<(u16, LaneEnd)>>>,
     followers: Vec<(UnixStream, JoinHandle<()>)>,
 }
@@ -152,13 +150,6 @@ impl Recorder {
         for source in &sources {
             ring.put(Item::Bus(source.bus.clone()));
         }
-        let (waits, alone) = match &sources[..] {
-            [only] if only.monitor.way != Way::Stream => {
-                let socket = only.monitor.descriptor.try_clone().map_err(RecordError::NotBegun)?;
-                (Waits::Read, Some(socket))
-            }
-            _ => (Waits::Poll, None),
-        };
         let mut lanes = Vec::new();
         let mut followed = Vec::new();
         for source in sources {
@@ -167,7 +158,7 @@ impl Recorder {
                 ring.put(Item::Peers(follower.news(times.now())));
                 followed.push((follower.handle()?, follower));
             }
-            rustix::io::ioctl_fionbio(&source.monitor.descriptor, waits == Waits::Poll)
+            rustix::io::ioctl_fionbio(&source.monitor.descriptor, true)
                 .map_err(|error| RecordError::NotBegun(error.into()))?;
             let address = source.bus.address;
             let lane = Lane::new(number, source.monitor, &ring, times.now());
@@ -182,14 +173,12 @@ impl Recorder {
             times: times.clone(),
             linger: options.linger,
             stop: Arc::clone(&stop),
-            waits,
         };
         let reader = std::thread::Builder::new()
             .name("bus-reader".to_owned())
             .spawn(move || reader.run())
             .map_err(RecordError::NotBegun)?;
-        let mut recorder =
-            Recorder { ring, stop, alone, reader: Some(reader), followers: Vec::new() };
+        let mut recorder = Recorder { ring, stop, reader: Some(reader), followers: Vec::new() };
         for (handle, follower) in followed {
             let (ring, times) = (Arc::clone(&recorder.ring), times.clone());
             let thread = std::thread::Builder::new()
@@ -223,10 +212,6 @@ impl Recorder {
     pub fn stop(&self) {
         // It is readable already if this cannot be written.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
-        if let Some(socket) = &self.alone {
-            // It is closed already if the bus is gone.
-            let _ = sys::socket::hang_up(socket);
-        }
     }
 
     /// Says whether the recording is to end, now or within this time.

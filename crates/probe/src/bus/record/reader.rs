@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use session::clock::Clock;
 use sys::sched::CpuClass;
 
 use super::lane::{Lane, LaneEnd};
 use super::ring::{CHUNK, Ring};
+
+/// How long nothing may come before nothing is taken to be left.
+const LAST: Duration = Duration::from_millis(20);
 
 /// The time of day on a clock that nobody sets while it runs.
 #[derive(Clone, Debug)]
@@ -37,15 +39,6 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How messages of one bus are waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
-    /// In `poll`, beside others.
-    Poll,
-    /// In `read`, which is one system call less for each message; the socket ends it.
-    Read,
-}
-
 /// The sockets, and where what comes goes.
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -56,7 +49,6 @@ pub(super) struct Reader {
     pub(super) linger: Duration,
     /// Readable when the recording is to end.
     pub(super) stop: Arc<OwnedFd>,
-    pub(super) waits: Waits,
 }
 
 impl Reader {
@@ -64,9 +56,6 @@ impl Reader {
     pub(super) fn run(mut self) -> Vec<(u16, LaneEnd)> {
         yield_to_others();
         let mut scratch = vec![0; CHUNK];
-        if self.waits == Waits::Read {
-            return self.run_alone(&mut scratch);
-        }
         let mut ends = Vec::new();
         while !self.lanes.is_empty() {
             let ready = self.wait();
@@ -96,54 +85,6 @@ impl Reader {
         self.lanes.iter_mut().for_each(|lane| lane.finish(&self.ring));
         self.ring.end();
         ends
-    }
-
-    /// Reads the one bus that there is.
-    fn run_alone(mut self, scratch: &mut [u8]) -> Vec<(u16, LaneEnd)> {
-        let mut ends = Vec::new();
-        let Some(mut lane) = self.lanes.pop() else { return ends };
-        let linger = nanoseconds(self.linger);
-        let mut limited = false;
-        loop {
-            let waiting = lane.waiting_since();
-            // What waits to be handed over limits how long the next read may take.
-            if waiting.is_some() != limited {
-                limited = waiting.is_some();
-                let limit = limited.then_some(self.linger);
-                if let Err(error) = set_socket_timeout(lane.source(), Timeout::Recv, limit) {
-                    ends.push((lane.bus(), LaneEnd::Broken(error.into())));
-                    break;
-                }
-            }
-            let mut now = 0;
-            let read = lane.read(&self.ring, scratch, || {
-                now = self.times.now();
-                now
-            });
-            match read {
-                Ok(_) => {}
-                // The socket was shut down by who wants us to stop.
-                Err(LaneEnd::Closed) if self.is_stopped() => break,
-                Err(end) => {
-                    ends.push((lane.bus(), end));
-                    break;
-                }
-            }
-            if now == 0 {
-                now = self.times.now();
-            }
-            let is_late = waiting.is_some_and(|since| since.saturating_add(linger) <= now);
-            if is_late && self.ring.is_empty() {
-                lane.hand_over(&self.ring);
-            }
-        }
-        lane.finish(&self.ring);
-        self.ring.end();
-        ends
-    }
-
-    fn is_stopped(&self) -> bool {
-        sys::socket::wait_readable(&*self.stop, Some(Duration::ZERO)).unwrap_or(true)
     }
 
     /// Waits until something can be read, and says of each lane whether it can, and last whether to stop.
@@ -199,7 +140,11 @@ fn empty(
     // A bus that sends without a pause must not keep us from the others, or from stopping.
     let most = if stop { 1024 } else { 16 };
     for _ in 0..most {
-        if !lane.read(ring, scratch, || times.now())? {
+        let more = lane.read(ring, scratch, || times.now())?;
+        // What a bus holds back because the socket was full comes as soon as there is room.
+        if !more
+            && !(stop && sys::socket::wait_readable(lane.source(), Some(LAST)).unwrap_or(false))
+        {
             break;
         }
     }
