@@ -199,6 +199,8 @@ struct Judge<'a> {
     missing: usize,
     /// Nothing of what the file had is left, and it was no limit that took it.
     is_cleared: bool,
+    /// Nothing of what the file had is left, and its writer was busy since before some of that was there.
+    is_begun_anew: bool,
 }
 
 impl<'a> Judge<'a> {
@@ -209,8 +211,12 @@ impl<'a> Judge<'a> {
             entries: theirs.entries.len(),
             missing: missing.len(),
             is_cleared: false,
+            is_begun_anew: false,
         };
         let by_limit = missing.iter().all(|(_, known)| judge.is_beyond_a_limit(known));
+        judge.is_begun_anew = signs.survivors == 0
+            && !signs.news.is_empty()
+            && missing.iter().any(|(_, known)| judge.may_be_unread(known.published));
         judge.is_cleared = signs.survivors == 0 && (signs.news.is_empty() || !by_limit);
         judge
     }
@@ -222,7 +228,10 @@ impl<'a> Judge<'a> {
             Presence::Whole => {}
         }
         let Signs { written, read_after, read_before, .. } = self.signs;
-        if known.published > *written || read_before.is_some_and(|at| known.published >= at) {
+        if self.is_begun_anew
+            || known.published > *written
+            || read_before.is_some_and(|at| known.published >= at)
+        {
             return Fate::Lost;
         }
         let was_read = read_after.is_some_and(|at| known.published <= at);
