@@ -43,8 +43,17 @@ fn the_bus_of_the_user_starts_what_was_installed() {
         let bus = bus.restart();
         assert_eq!(started(&bus), installed);
 
+        let library = bus.dir().join("home/.local/lib/unjank/libunjank-writeback.so");
+        assert!(library.is_file());
+        let unjank = installed.with_file_name("unjank");
+        let report = bus.dir().join("report.json");
+        let ran = bus.command(&unjank).arg("run").arg("--report").arg(&report).arg("true").status();
+        assert!(ran.unwrap().success());
+        let report = std::fs::read_to_string(report).unwrap();
+        assert!(report.contains("\"preload\": true"), "{report}");
+
         run(&bus, "uninstall");
-        assert!(!installed.exists());
+        assert!(!installed.exists() && !library.exists());
         let bus = bus.restart();
         assert_eq!(started(&bus), Path::new(REAL));
     });

@@ -12,8 +12,8 @@ pub mod report;
 pub mod tree;
 pub mod writeback;
 
-/// The name of the preload library that hands files over: libunjank-writeback.so.
-pub const PRELOAD: &str = "libunjank_writeback.so";
+/// The preload library that hands files over: `libunjank-writeback.so`.
+pub const PRELOAD: &str = "writeback";
 
 /// The environment variable that tells the preload the name of the mailbox.
 pub const MAILBOX: &str = "UNJANK_WRITEBACK";

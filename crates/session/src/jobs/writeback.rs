@@ -221,8 +221,9 @@ impl Outside {
             Preload::Missing(rounds) => *known = Preload::Missing(rounds.wrapping_add(1)),
         }
         let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let name = super::PRELOAD.as_bytes();
-        if maps.windows(name.len()).any(|part| part == name) {
+        // With an underscore where it was built, with a hyphen where it is installed.
+        let name = [b"unjank_writeback.so".as_slice(), b"unjank-writeback.so".as_slice()];
+        if maps.windows(name[0].len()).any(|part| name.iter().any(|name| *name == part)) {
             *known = Preload::Loaded;
         }
         *known == Preload::Loaded

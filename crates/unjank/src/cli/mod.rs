@@ -14,6 +14,7 @@ mod listing_worker;
 mod ls;
 mod moment;
 mod plugins;
+mod preload;
 mod recent;
 mod run;
 mod screen;

@@ -9,38 +9,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cli::preload;
 use crate::error::{Error, Kind};
 
-/// What the library is called where it is installed.
-const INSTALLED: &str = "libunjank-relax.so";
-/// What it is called where it is built.
-const BUILT: &str = "libunjank_relax.so";
+/// What the library is called.
+const LIBRARY: &str = "relax";
 /// The variable by which the dynamic linker is told.
 pub(super) const VARIABLE: &str = "LD_PRELOAD";
-
-/// Finds the library: beside this program, where a build leaves it, or in `../lib/unjank`.
-pub(super) fn library() -> Result<PathBuf, Error> {
-    let cannot = || Error::new(Kind::Config, format!("find {INSTALLED}"));
-    let program = std::env::current_exe().map_err(|error| cannot().because(error))?;
-    let dir = program.parent().ok_or_else(cannot)?;
-    let places = [
-        dir.join(INSTALLED),
-        dir.join("deps").join(BUILT),
-        dir.join(BUILT),
-        dir.join("../lib/unjank").join(INSTALLED),
-    ];
-    let found = places.iter().find(|path| path.is_file()).ok_or_else(|| {
-        let near = dir.join("../lib/unjank");
-        cannot().hint(format!("it belongs beside {} or into {}", program.display(), near.display()))
-    })?;
-    let found = found.canonicalize().map_err(|error| cannot().because(error))?;
-    // The linker takes a list, with blanks or colons between, and knows no way to write those inside of a path.
-    if found.as_os_str().as_bytes().iter().any(|b| b" :\n$".contains(b)) {
-        return Err(Error::new(Kind::Config, format!("preload {}", found.display()))
-            .hint("its path must have no blank, colon or dollar"));
-    }
-    Ok(found)
-}
 
 /// Runs a command in the place of this program, with the library and a variable for it. Returns only if that fails.
 pub(super) fn run(command: &[OsString], variable: &str, value: &OsStr) -> Error {
@@ -58,7 +33,7 @@ fn prepare(command: &[OsString], variable: &str, value: &OsStr) -> Result<Comman
     let (program, arguments) = command
         .split_first()
         .ok_or_else(|| Error::new(Kind::User, "run nothing").hint("put a command behind --"))?;
-    let library = library()?;
+    let library = preload::library(LIBRARY)?;
     if let Some(path) = found(program, std::env::var_os("PATH").as_deref()) {
         check(&path)?;
     }

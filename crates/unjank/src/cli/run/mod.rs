@@ -16,6 +16,8 @@ use session::jobs;
 use session::jobs::controller::Limits;
 use session::jobs::keeper::Pauses;
 
+use super::preload;
+
 /// Run a command in the background: it yields disk and processor to all others.
 ///
 /// Its reads and writes are in the idle class, also those that the kernel would make for it later, and it is held while others wait for a disk.
@@ -84,7 +86,8 @@ impl Run {
             class,
             limits,
             pauses,
-            preload: (!self.no_preload).then(place::preload).flatten(),
+            // Without the library files are found from outside.
+            preload: (!self.no_preload).then(|| preload::library(jobs::PRELOAD).ok()).flatten(),
             report: report::Where::new(self.report),
         };
         match self.attach {

@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use session::jobs::PRELOAD;
 use session::jobs::cgroup::Cgroup;
 use session::jobs::issued::{self, Issued};
 use session::jobs::keeper;
@@ -52,17 +51,6 @@ pub(super) fn door() -> Option<(OwnedFd, PathBuf)> {
     // Of somebody with our number who was killed.
     let _ = std::fs::remove_file(&path);
     Some((sys::socket::listen_at(&path).ok()?, path))
-}
-
-/// Returns the preload library: beside this program, as it is built, or where packages put it.
-pub(super) fn preload() -> Option<PathBuf> {
-    let program = env::current_exe().ok()?;
-    let folder = program.parent()?;
-    let places = [folder.to_owned(), folder.join("deps"), folder.join("../lib/unjank")];
-    let found = places.into_iter().map(|place| place.join(PRELOAD)).find(|path| path.is_file())?;
-    // A space or a colon in the path would make two libraries of it (ld.so(8)).
-    let text = found.to_str()?;
-    (!text.contains([' ', ':'])).then_some(found)
 }
 
 /// Returns the disks that the job is likely to work on: those of its directory and of `home`.
