@@ -13,7 +13,7 @@ use crate::cli::preload;
 use crate::error::{Error, Kind};
 
 /// What the library is called.
-const LIBRARY: &str = "relax";
+pub(super) const LIBRARY: &str = "relax";
 /// The variable by which the dynamic linker is told.
 pub(super) const VARIABLE: &str = "LD_PRELOAD";
 

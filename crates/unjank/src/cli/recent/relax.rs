@@ -52,7 +52,7 @@ impl Relax {
         let file = places.config.join("environment.d/60-unjank-relax.conf");
         match session {
             Session::On => {
-                let library = preload::library()?;
+                let library = crate::cli::preload::library(preload::LIBRARY)?;
                 let text = settings(&library, &dir)?;
                 publish(recents.disk(), &file, &text).map_err(|error| {
                     Error::new(Kind::Config, format!("write {}", file.display())).because(error)
