@@ -115,6 +115,7 @@ fn ping_and_introspection_are_answered_while_a_batch_waits_for_the_disk() {
             listings: None,
             host: None,
             recents: None,
+            index: None,
             address: Some(bus.address().to_owned()),
             places,
             options: Options::default(),
