@@ -135,7 +135,15 @@ fn sandboxed(host: &Host, id: &str, known: Option<&str>, words: &[&str]) -> Opti
     let (pid, told) = std::io::pipe().unwrap();
     let mut command = host.bus.command("bwrap");
     // The client waits on its standard input until the host has written down who it is.
-    command.args(["--dev-bind", "/", "/", "--ro-bind"]).arg(&said).arg("/.flatpak-info");
+    // A root of its own: the file's place would be made on the machine's otherwise, where all programs would take it for a sandbox.
+    command.args(["--tmpfs", "/"]);
+    for entry in std::fs::read_dir("/").unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().is_some_and(|name| name != ".flatpak-info") {
+            command.arg("--dev-bind").arg(&path).arg(&path);
+        }
+    }
+    command.arg("--ro-bind").arg(&said).arg("/.flatpak-info");
     command.args(["--unshare-pid", "--info-fd", "1", "sh", "-c"]);
     command.arg("read go; exec \"$0\" --host \"$@\" >&2").arg(SPAWN).args(words);
     let mut child =

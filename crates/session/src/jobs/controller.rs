@@ -1,7 +1,7 @@
 //! When a background job is held and when it runs again: decisions only, made from what others have waited.
 //!
-//! A hold begins as soon as others wait noticeably, and ends when they have been calm for a while. The calm that is asked for is short at first, so that a job
-//! gets most of the pauses of somebody who works now and then, and doubles each time a release was followed by a new stall at once.
+//! A hold begins as soon as others wait noticeably, and ends when they have been calm for a fifth of the time for which they were busy: a job gets most of the pauses of somebody
+//! who works now and then, and does not run in the short pauses of a long start of a program. What follows a release at once belongs to the same time.
 //! No hold is endless: locks that the job holds (a package manager's, a repository's) are what somebody else may wait for.
 
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Default for Limits {
             memory_share: 0.10,
             cpu_share: 0.30,
             cpu_after: Duration::from_millis(150),
-            least_calm: Duration::from_millis(200),
+            least_calm: Duration::from_millis(100),
             most_calm: Duration::from_secs(1),
             longest_hold: Duration::from_secs(10),
             floor: 0.05,
@@ -46,6 +46,9 @@ impl Default for Limits {
         }
     }
 }
+
+/// A stall that comes sooner after a release belongs to what was before it.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// How long a job runs after a signal: time enough to end by it.
 const AWAKE: Duration = Duration::from_secs(2);
@@ -77,7 +80,10 @@ pub struct Controller {
     last: Duration,
     /// Since when others have waited for processors without a break.
     cpu_busy_since: Option<Duration>,
-    calm: Duration,
+    /// Since when they are busy, short pauses included.
+    busy_since: Duration,
+    /// Whether there was a hold that has ended.
+    has_released: bool,
 }
 
 impl Controller {
@@ -85,8 +91,14 @@ impl Controller {
     #[must_use]
     pub fn new(limits: Limits) -> Controller {
         let runs = State::Runs { since: Duration::ZERO, at_least_until: Duration::ZERO };
-        let calm = limits.least_calm;
-        Controller { limits, state: runs, last: Duration::ZERO, cpu_busy_since: None, calm }
+        Controller {
+            limits,
+            state: runs,
+            last: Duration::ZERO,
+            cpu_busy_since: None,
+            busy_since: Duration::ZERO,
+            has_released: false,
+        }
     }
 
     /// Says whether the job is held.
@@ -110,13 +122,9 @@ impl Controller {
                 if now < at_least_until || floor >= 1.0 {
                     return Decision::Stay;
                 }
-                // A stall right after a release: the pause was one of breath, not the end.
-                let ran = now.saturating_sub(since);
-                self.calm = if ran < self.calm {
-                    (self.calm * 2).min(self.limits.most_calm)
-                } else {
-                    self.limits.least_calm
-                };
+                if !self.has_released || now.saturating_sub(since) >= AGAIN {
+                    self.busy_since = now;
+                }
                 self.state = State::Held { since: now, calm_since: now };
                 Decision::Hold(cause)
             }
@@ -127,16 +135,20 @@ impl Controller {
                     let floor = self.floor(now);
                     let due = held.mul_f64((floor / (1.0 - floor).max(f64::EPSILON)).min(1e3));
                     self.state = State::Runs { since: now, at_least_until: now + due };
+                    self.has_released = true;
                     return Decision::Release;
                 }
                 if cause.is_some() {
                     self.state = State::Held { since, calm_since: now };
                     return Decision::Stay;
                 }
-                if now.saturating_sub(calm_since) < self.calm {
+                let busy = calm_since.saturating_sub(self.busy_since);
+                let calm = (busy / 5).clamp(self.limits.least_calm, self.limits.most_calm);
+                if now.saturating_sub(calm_since) < calm {
                     return Decision::Stay;
                 }
                 self.state = State::Runs { since: now, at_least_until: now };
+                self.has_released = true;
                 Decision::Release
             }
         }
@@ -153,6 +165,7 @@ impl Controller {
             State::Runs { at_least_until, .. }
                 if now >= at_least_until && self.floor(now) < 1.0 =>
             {
+                self.busy_since = now;
                 self.state = State::Held { since: now, calm_since: now };
                 Decision::Hold(Cause::Launch)
             }
@@ -223,7 +236,20 @@ mod tests {
         let decisions: Vec<Decision> =
             (4..20).map(|step| controller.sample(STEP * step, Stalls::default())).collect();
         let released = decisions.iter().position(|&decision| decision == Decision::Release);
-        assert_eq!(released, Some(7), "200 ms after the last stall");
+        assert_eq!(released, Some(3), "100 ms after the last stall");
+    }
+
+    #[test]
+    fn the_short_pauses_of_a_long_start_are_not_used() {
+        let mut controller = Controller::new(Limits::default());
+        let mut released = 0;
+        // 3 s of work with a pause of 100 ms after each 200 ms.
+        for step in 1..120_u32 {
+            let io = if step % 12 < 8 { STEP / 2 } else { Duration::ZERO };
+            let stalled = Stalls { io, ..Stalls::default() };
+            released += u32::from(controller.sample(STEP * step, stalled) == Decision::Release);
+        }
+        assert!(released <= 2, "{released}");
     }
 
     #[test]
