@@ -26,6 +26,15 @@ pub(super) struct Lane {
     dropped: Option<Dropped>,
 }
 
+/// What one read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// How many bytes came.
+    pub(super) bytes: usize,
+    /// Whether there may be more.
+    pub(super) more: bool,
+}
+
 /// Why no more messages come from a bus.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -78,18 +87,18 @@ impl Lane {
         (!chunk.marks.is_empty() || chunk.dropped.is_some()).then_some(self.since)
     }
 
-    /// Reads what there is, once; says whether there may be more.
+    /// Reads what there is, once.
     pub(super) fn read(
         &mut self,
         ring: &Ring,
         scratch: &mut [u8],
         now: impl FnOnce() -> u64,
-    ) -> Result<bool, LaneEnd> {
+    ) -> Result<Found, LaneEnd> {
         if self.skip > 0 {
             let wanted = self.skip.min(scratch.len());
             let count = receive(&self.source, &mut scratch[..wanted])?;
             self.skip -= count;
-            return Ok(count == wanted);
+            return Ok(Found { bytes: count, more: count == wanted });
         }
         if self.chunk.is_none() {
             self.chunk = ring.chunk(self.bus, wire::FIXED);
@@ -109,7 +118,7 @@ impl Lane {
             let more = held + count == scratch.len();
             self.begun.clear();
             self.count(&scratch[..held + count], ring, now)?;
-            return Ok(more);
+            return Ok(Found { bytes: count, more });
         };
         let room = &mut chunk.bytes[chunk.filled..];
         let size = room.len();
@@ -118,7 +127,7 @@ impl Lane {
         if count > 0 {
             self.frame(ring, now())?;
         }
-        Ok(count == size)
+        Ok(Found { bytes: count, more: count == size })
     }
 
     /// Finds the messages that are whole now, and goes on in another chunk if the next does not fit.

@@ -220,10 +220,11 @@ impl Recorder {
         sys::socket::wait_readable(&*self.stop, Some(patience)).unwrap_or(true)
     }
 
-    /// Ends the recording and returns why buses ended by themselves before that.
+    /// Ends the recording and returns how much came in all, and why buses ended by themselves before that.
     #[must_use]
-    pub fn finish(mut self) -> Vec<(u16, LaneEnd)> {
-        self.end()
+    pub fn finish(mut self) -> (Tally, Vec<(u16, LaneEnd)>) {
+        let ends = self.end();
+        (self.tally(), ends)
     }
 
     fn end(&mut self) -> Vec<(u16, LaneEnd)> {

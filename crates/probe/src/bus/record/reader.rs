@@ -11,8 +11,14 @@ use sys::sched::CpuClass;
 use super::lane::{Lane, LaneEnd};
 use super::ring::{CHUNK, Ring};
 
-/// How long nothing may come before nothing is taken to be left.
-const LAST: Duration = Duration::from_millis(20);
+/// How long nothing may come before nothing is taken to be left, when the recording is to end.
+const LAST: Duration = Duration::from_millis(50);
+/// How long what is left is read at most, of a bus that sends without a pause.
+const END: Duration = Duration::from_secs(1);
+/// So many bytes at once are more than a socket holds for long: the bus begins to keep what we do not fetch.
+const MUCH: usize = 1 << 15;
+/// How long we do not yield after that.
+const HURRY: Duration = Duration::from_secs(1);
 
 /// The time of day on a clock that nobody sets while it runs.
 #[derive(Clone, Debug)]
@@ -54,22 +60,25 @@ pub(super) struct Reader {
 impl Reader {
     /// Reads until it is told to stop or no bus is left; returns why those that ended by themselves did.
     pub(super) fn run(mut self) -> Vec<(u16, LaneEnd)> {
-        yield_to_others();
+        let mut pace = Pace::start();
         let mut scratch = vec![0; CHUNK];
         let mut ends = Vec::new();
         while !self.lanes.is_empty() {
             let ready = self.wait();
             let stop = ready.last() != Some(&false);
-            let mut at = 0;
+            let until = stop.then(|| self.times.now().saturating_add(nanoseconds(END)));
             let mut ready = ready.into_iter();
+            let mut bytes = 0;
             // Whoever stops us wants what had come by then, so all are read once more.
             self.lanes.retain_mut(|lane| {
-                at += 1;
                 if !ready.next().unwrap_or(false) && !stop {
                     return true;
                 }
-                match empty(lane, &self.ring, &mut scratch, &self.times, stop) {
-                    Ok(()) => true,
+                match empty(lane, &self.ring, &mut scratch, &self.times, until) {
+                    Ok(count) => {
+                        bytes += count;
+                        true
+                    }
                     Err(end) => {
                         lane.finish(&self.ring);
                         ends.push((lane.bus(), end));
@@ -80,6 +89,7 @@ impl Reader {
             if stop {
                 break;
             }
+            pace.keep(bytes, self.times.now());
             self.hand_over();
         }
         self.lanes.iter_mut().for_each(|lane| lane.finish(&self.ring));
@@ -129,24 +139,60 @@ pub(super) fn yield_to_others() {
     let _ = CpuClass::Batch.set(0);
 }
 
-/// Reads what there is in one lane.
+/// How the thread that reads shares the processor. It yields, unless the bus sends so much that it had to keep it for us.
+#[derive(Debug)]
+struct Pace {
+    /// Until when we do not yield, if we do not.
+    hurry: Option<u64>,
+}
+
+impl Pace {
+    fn start() -> Pace {
+        yield_to_others();
+        Pace { hurry: None }
+    }
+
+    /// Notes how many bytes came at once.
+    fn keep(&mut self, bytes: usize, now: u64) {
+        if bytes >= MUCH {
+            if self.hurry.is_none() {
+                // Not to be let is no reason not to record.
+                let _ = CpuClass::Normal.set(0);
+            }
+            self.hurry = Some(now.saturating_add(nanoseconds(HURRY)));
+        } else if self.hurry.is_some_and(|until| until <= now) {
+            yield_to_others();
+            self.hurry = None;
+        }
+    }
+}
+
+/// Reads what there is in one lane and returns how many bytes that was; with `until`, waits for what the bus still holds.
 fn empty(
     lane: &mut Lane,
     ring: &Ring,
     scratch: &mut [u8],
     times: &Times,
-    stop: bool,
-) -> Result<(), LaneEnd> {
+    until: Option<u64>,
+) -> Result<usize, LaneEnd> {
+    let mut bytes = 0;
     // A bus that sends without a pause must not keep us from the others, or from stopping.
-    let most = if stop { 1024 } else { 16 };
-    for _ in 0..most {
-        let more = lane.read(ring, scratch, || times.now())?;
-        // What a bus holds back because the socket was full comes as soon as there is room.
-        if !more
-            && !(stop && sys::socket::wait_readable(lane.source(), Some(LAST)).unwrap_or(false))
-        {
-            break;
+    let mut rounds = 16_u32;
+    loop {
+        let found = lane.read(ring, scratch, || times.now())?;
+        bytes += found.bytes;
+        rounds = rounds.saturating_sub(1);
+        let goes_on = match until {
+            None => found.more && rounds > 0,
+            // What a bus holds back because the socket was full comes as soon as there is room.
+            Some(until) => {
+                times.now() < until
+                    && (found.more
+                        || sys::socket::wait_readable(lane.source(), Some(LAST)).unwrap_or(false))
+            }
+        };
+        if !goes_on {
+            return Ok(bytes);
         }
     }
-    Ok(())
 }

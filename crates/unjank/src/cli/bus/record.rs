@@ -129,7 +129,10 @@ impl Record {
         screen: &Screen,
     ) -> Result<Verdict, Error> {
         let cannot = || Error::new(Kind::Config, format!("write {}", self.output.display()));
-        let tally = recorder.tally();
+        // What the bus still held is read, and counted, before anything is said.
+        let so_far = recorder.tally();
+        let finished = Arc::into_inner(recorder).map(Recorder::finish);
+        let (tally, ends) = finished.unwrap_or((so_far, Vec::new()));
         let ended = match result {
             Some(Ok(ended)) => ended,
             Some(Err(WriteError::Unfinished { messages, source })) => {
@@ -142,7 +145,6 @@ impl Record {
             Some(Err(error)) => return Err(cannot().because(error)),
             None => return Err(cannot().because("the last messages could not be written in time")),
         };
-        let ends = Arc::into_inner(recorder).map(Recorder::finish).unwrap_or_default();
         let is_all = ends.is_empty();
         for (_, end) in ends {
             if let LaneEnd::Broken(_) | LaneEnd::NoMessage(_) = end {
