@@ -7,7 +7,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use self::plan::{Found, Next, next, theirs};
 use super::links::{self, LinksError, LinksOutcome};
 use super::policy::{Reason, Verdict};
 use super::xbel::{Condition, Document, TooLarge};
-use super::{Places, Recents, RecentsError, Record, Timestamp, Uri};
+use super::{Entry, Places, Recents, RecentsError, Record, Timestamp, Uri};
 
 pub use self::lock::LockError;
 
@@ -135,8 +135,10 @@ pub fn project(recents: &mut Recents) -> Result<Projected, ProjectionError> {
         // What dead writers left names documents. What cannot be removed now is tried again the next time.
         let _ = remove_stale(recents.disk(), &places.xbel, i128::from(before.0) * 1000);
         let mut attempts = 1;
+        let mut overtaken = HashMap::new();
         loop {
-            match (Attempt { recents, places: &places, had_dir }).run(&mut projected) {
+            let attempt = Attempt { recents, places: &places, had_dir, overtaken: &mut overtaken };
+            match attempt.run(&mut projected) {
                 Err(ProjectionError::NotWritten(PublishError::Overtaken { .. }))
                     if attempts < ATTEMPTS =>
                 {
@@ -175,11 +177,13 @@ struct Attempt<'a> {
     recents: &'a mut Recents,
     places: &'a Places,
     had_dir: bool,
+    /// What attempts before this one took in: it is others' though the file may not have it any more.
+    overtaken: &'a mut HashMap<Uri, Entry>,
 }
 
 impl Attempt<'_> {
     fn run(self, projected: &mut Projected) -> Result<(), ProjectionError> {
-        let Attempt { recents, places, had_dir } = self;
+        let Attempt { recents, places, had_dir, overtaken } = self;
         let base = read_base(recents.disk(), places);
         let found = read(recents.disk(), places, had_dir, recents.now())?;
         let theirs = theirs(&found);
@@ -191,6 +195,10 @@ impl Attempt<'_> {
             for record in &records {
                 match record {
                     Record::Forget(forgetting) => projected.deleted += forgetting.marks.len(),
+                    Record::Put(entry) => {
+                        projected.taken_in += 1;
+                        overtaken.insert(entry.uri.clone(), entry.clone());
+                    }
                     _ => projected.taken_in += 1,
                 }
             }
@@ -198,7 +206,8 @@ impl Attempt<'_> {
         }
         let list = recents.list()?.clone();
         let (disk, now) = (recents.disk(), recents.now());
-        let Next { text, base: new } = next(&found, &list, &base, &capped, &refused, now);
+        let Next { text, base: new } =
+            next(&found, &list, &base, &capped, &refused, overtaken, now);
         if text.is_none() && new == base {
             return Ok(());
         }

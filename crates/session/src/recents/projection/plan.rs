@@ -27,13 +27,15 @@ pub(super) struct Next {
 
 /// Decides what the file shall hold, when what others did is in the list.
 ///
-/// The entries of `capped` are no reason to write; those of `refused` are not for the file as others have them.
+/// The entries of `capped` are no reason to write; those of `refused` are not for the file as others have them; those of `overtaken` were in the file when
+/// it was read before, and whoever wrote them may have them in memory still.
 pub(super) fn next(
     found: &Found,
     list: &List,
     base: &Base,
     capped: &HashSet<Uri>,
     refused: &HashSet<Uri>,
+    overtaken: &HashMap<Uri, Entry>,
     now: Timestamp,
 ) -> Next {
     let theirs = theirs(found);
@@ -51,7 +53,8 @@ pub(super) fn next(
     if text.is_some() {
         for entry in missing() {
             let mark = list.salt().mark(&entry.uri);
-            let known = Known::of(entry, entries.len(), now, author(base, list, entry, None, now));
+            let author = author(base, list, entry, overtaken.get(&entry.uri), now);
+            let known = Known::of(entry, entries.len(), now, author);
             entries.insert(mark, known);
         }
     }

@@ -1,6 +1,6 @@
 //! What a model of GTK's and KDE's programs and of their users does to the file, and what becomes of our entries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
 
@@ -100,7 +100,15 @@ impl Session {
             self.list.apply(record);
         }
         let refused = std::collections::HashSet::new();
-        let next = next(&found, &self.list, &self.base, &merged.capped, &refused, self.now);
+        let next = next(
+            &found,
+            &self.list,
+            &self.base,
+            &merged.capped,
+            &refused,
+            &HashMap::new(),
+            self.now,
+        );
         if let Some(text) = next.text {
             self.file = Some(Document::parse(text.into_bytes()).unwrap());
             self.written = self.now;
