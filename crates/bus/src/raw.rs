@@ -110,6 +110,19 @@ impl Link {
         )
     }
 
+    /// Puts a call to the bus itself after what waits to go out; no answer to it comes.
+    pub(crate) fn tell_bus<B>(&mut self, method: &str, body: &B)
+    where
+        B: serde::Serialize + DynamicType,
+    {
+        let call = Message::method_call("/org/freedesktop/DBus", method)
+            .destination("org.freedesktop.DBus")
+            .interface("org.freedesktop.DBus")
+            .with_flags(Flags::NO_REPLY_EXPECTED)
+            .build(body);
+        self.push(call);
+    }
+
     /// Puts a call after what waits to go out and returns its serial number. Nobody is started to answer it.
     pub(crate) fn ask<B>(
         &mut self,

@@ -16,13 +16,18 @@ const CHUNK: usize = 4096;
 /// What the bus says before the first message is shorter.
 const LONGEST_GREETING: usize = 4096;
 
+/// How a bus is greeted, but for the last line.
+const LINES: &[u8] = b"\0AUTH EXTERNAL\r\nDATA\r\nNEGOTIATE_UNIX_FD\r\n";
+/// Messages follow.
+const LAST_LINE: &[u8] = b"BEGIN\r\n";
+
 /// The bus itself.
 pub(super) const BUS: &str = "org.freedesktop.DBus";
 
 /// How a bus is greeted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Greeting {
-    /// All lines together, as the reference implementation takes them.
+    /// All lines together and the first calls behind them, as the reference implementation takes them.
     AtOnce,
     /// A line that begins the messages only when all others are answered: xdg-dbus-proxy, the bus of a sandbox, takes the
     /// answers for messages otherwise. One round trip more.
@@ -42,25 +47,31 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and asks for a name; the bus has not answered that yet.
-    pub(super) fn open(address: &[u8], greeting: Greeting) -> Result<Connection, HostError> {
+    /// Connects, asks for a name and to be told of what matches `rule`; the bus has not answered that yet.
+    pub(super) fn open(
+        address: &[u8],
+        greeting: Greeting,
+        rule: &str,
+    ) -> Result<Connection, HostError> {
         let socket = address::connect(address).map_err(HostError::NoBus)?;
-        let say = |bytes| stream::send(&socket, bytes, &[]).map_err(HostError::NoBus);
+        let mut connection = Connection { socket, serial: 0, buffer: Vec::new(), at: 0, skip: 0 };
+        let hello = connection.take_number();
+        let calls = [
+            call_of_bus(hello, "Hello", "").write(|_| ()),
+            call_of_bus(connection.take_number(), "AddMatch", "s").write(|body| body.text(rule)),
+        ]
+        .concat();
         // Who we are, the bus asks the kernel: our own number may be another one where it runs (user namespaces).
-        let rest = match greeting {
-            Greeting::AtOnce => {
-                say(b"\0AUTH EXTERNAL\r\nDATA\r\nNEGOTIATE_UNIX_FD\r\nBEGIN\r\n")?;
-                greeted(&socket)?
-            }
-            Greeting::StepByStep => {
-                say(b"\0AUTH EXTERNAL\r\nDATA\r\nNEGOTIATE_UNIX_FD\r\n")?;
-                let rest = greeted(&socket)?;
-                say(b"BEGIN\r\n")?;
-                rest
-            }
+        let (first, then) = match greeting {
+            // Whoever woke up for the greeting need not be woken for these calls.
+            Greeting::AtOnce => ([LINES, LAST_LINE, &calls].concat(), None),
+            Greeting::StepByStep => (LINES.to_vec(), Some([LAST_LINE, &calls])),
         };
-        let mut connection = Connection { socket, serial: 0, buffer: rest, at: 0, skip: 0 };
-        let hello = connection.call_bus("Hello", "", |_| ())?;
+        stream::send(&connection.socket, &first, &[]).map_err(HostError::NoBus)?;
+        connection.buffer = greeted(&connection.socket)?;
+        for bytes in then.into_iter().flatten() {
+            stream::send(&connection.socket, bytes, &[]).map_err(HostError::NoBus)?;
+        }
         if greeting == Greeting::StepByStep {
             // Until it has read the last line of the greeting, it does not look for descriptors.
             while connection.next(|message| message.reply_to == hello)? != Some(true) {
@@ -77,16 +88,13 @@ impl Connection {
         signature: &str,
         body: impl FnOnce(&mut Writer),
     ) -> Result<u32, HostError> {
-        let call = Call {
-            serial: 0,
-            destination: BUS,
-            path: "/org/freedesktop/DBus",
-            interface: BUS,
-            member,
-            signature,
-            descriptors: 0,
-        };
-        self.send(call, &[], body)
+        self.send(call_of_bus(0, member, signature), &[], body)
+    }
+
+    fn take_number(&mut self) -> u32 {
+        // Nobody makes so many calls in a life; 0 is no number of a message.
+        self.serial = self.serial.checked_add(1).unwrap_or(1);
+        self.serial
     }
 
     /// Sends a call with descriptors and returns its serial number.
@@ -96,9 +104,7 @@ impl Connection {
         descriptors: &[BorrowedFd<'_>],
         body: impl FnOnce(&mut Writer),
     ) -> Result<u32, HostError> {
-        // Nobody makes so many calls in a life; 0 is no number of a message.
-        self.serial = self.serial.checked_add(1).unwrap_or(1);
-        call.serial = self.serial;
+        call.serial = self.take_number();
         call.descriptors = u32::try_from(descriptors.len()).unwrap_or(u32::MAX);
         // Descriptors go with the first byte of their own message: brokers do not agree on less.
         stream::send(&self.socket, &call.write(body), descriptors).map_err(HostError::Lost)?;
@@ -160,6 +166,19 @@ impl AsFd for Connection {
 impl From<Malformed> for HostError {
     fn from(_: Malformed) -> HostError {
         HostError::Lost(io::Error::new(io::ErrorKind::InvalidData, Malformed.to_string()))
+    }
+}
+
+/// A call to the bus itself.
+fn call_of_bus<'a>(serial: u32, member: &'a str, signature: &'a str) -> Call<'a> {
+    Call {
+        serial,
+        destination: BUS,
+        path: "/org/freedesktop/DBus",
+        interface: BUS,
+        member,
+        signature,
+        descriptors: 0,
     }
 }
 

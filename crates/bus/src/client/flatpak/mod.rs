@@ -153,7 +153,7 @@ impl Host {
     ///
     /// There is no bus, or it does not take us.
     pub fn connect(address: &[u8], greeting: Greeting) -> Result<Host, HostError> {
-        let connection = Connection::open(address, greeting)?;
+        let connection = Connection::open(address, greeting, &owner_rule(SERVICE))?;
         Ok(Host { connection, start: 0, question: 0, running: None, early: Vec::new() })
     }
 
@@ -167,9 +167,6 @@ impl Host {
         command: &Command<'_>,
         options: Option<&Options<'_>>,
     ) -> Result<(), HostError> {
-        if self.start == 0 {
-            self.watch(SERVICE)?;
-        }
         (self.running, self.question) = (None, 0);
         let call = match options {
             None => call("HostCommand", "ayaaya{uh}a{ss}u"),
@@ -248,18 +245,19 @@ impl Host {
     /// Asks whether the service exists although its name is not its own any more.
     fn ask(&mut self) -> Result<(), HostError> {
         let Some((service, _)) = self.running.clone() else { return Ok(()) };
-        self.watch(&service)?;
+        let rule = owner_rule(&service);
+        self.connection.call_bus("AddMatch", "s", |writer| writer.text(&rule))?;
         self.question =
             self.connection.call_bus("NameHasOwner", "s", |writer| writer.text(&service))?;
         Ok(())
     }
+}
 
-    fn watch(&mut self, name: &str) -> Result<(), HostError> {
-        let rule = format!(
-            "type='signal',sender='{BUS}',interface='{BUS}',member='NameOwnerChanged',arg0='{name}'"
-        );
-        self.connection.call_bus("AddMatch", "s", |writer| writer.text(&rule)).map(|_| ())
-    }
+/// The rule for who owns `name`.
+fn owner_rule(name: &str) -> String {
+    format!(
+        "type='signal',sender='{BUS}',interface='{BUS}',member='NameOwnerChanged',arg0='{name}'"
+    )
 }
 
 impl Command<'_> {

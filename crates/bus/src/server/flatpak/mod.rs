@@ -138,7 +138,7 @@ impl Server {
 
     /// Asks which process `sender` is, and to be told when it leaves. [`Incoming::Process`] follows.
     pub fn identify(&mut self, sender: &str) {
-        self.link.ask_bus("AddMatch", &owner_rule(sender));
+        self.link.tell_bus("AddMatch", &owner_rule(sender));
         let serial = self.link.ask_bus("GetConnectionCredentials", &sender);
         let question = Question::Process(sender.to_owned());
         self.questions.extend(serial.map(|serial| (serial, question)));
@@ -146,7 +146,7 @@ impl Server {
 
     /// Wants to hear no more of `sender`.
     pub fn forget(&mut self, sender: &str) {
-        self.link.ask_bus("RemoveMatch", &owner_rule(sender));
+        self.link.tell_bus("RemoveMatch", &owner_rule(sender));
     }
 
     /// Asks the service manager for the environment of the session. [`Incoming::Environment`] follows.

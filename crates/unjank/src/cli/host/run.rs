@@ -58,7 +58,8 @@ pub(super) fn run(order: &Order) -> Outcome {
         return Outcome::NoBus("DBUS_SESSION_BUS_ADDRESS is not set".to_owned());
     };
     // The bus of a Flatpak sandbox is its proxy; others are tried the fast way first.
-    let sandbox = std::path::Path::new("/.flatpak-info").exists();
+    // An empty file is what a sandbox leaves that was made over the host's own files.
+    let sandbox = std::fs::metadata("/.flatpak-info").is_ok_and(|status| status.len() > 0);
     let greeting = if sandbox { Greeting::StepByStep } else { Greeting::AtOnce };
     let host = match Host::connect(&address, greeting).or_else(|error| match error {
         HostError::NoBus(cause) if is_confused(&cause) && !sandbox => {

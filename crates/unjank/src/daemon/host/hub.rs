@@ -157,10 +157,18 @@ impl Hub {
             self.pump();
             let starting = self.keepers.are_starting() || !self.waiting.is_empty();
             let used = self.session.is_used();
-            self.state.set_busy(!self.running.is_empty() || starting || used);
+            let busy = !self.running.is_empty() || starting || used;
+            if busy {
+                self.state.set_busy(true);
+            }
             if let Err(error) = self.server.flush().await {
                 tracing::warn!(%error, "cannot answer");
                 break;
+            }
+            // Other threads are woken only now: on a small machine they would run before whoever waits for the answer.
+            self.log.flush();
+            if !busy {
+                self.state.set_busy(false);
             }
             let event = self.wait(&mut stopped, told).await;
             told |= matches!(event, Event::Stop);

@@ -9,6 +9,8 @@ use session::host::log::{End, Entry, Outcome, Process, Writer};
 #[derive(Debug)]
 pub(super) struct Log {
     lines: Option<Sender<Line>>,
+    /// What the thread was not told yet.
+    held: Vec<Line>,
     next: u64,
     thread: Option<JoinHandle<()>>,
 }
@@ -28,27 +30,30 @@ impl Log {
         if let Err(error) = &thread {
             tracing::warn!(%error, "cannot log host commands");
         }
-        Log { lines: Some(lines), next: 0, thread: thread.ok() }
+        Log { lines: Some(lines), held: Vec::new(), next: 0, thread: thread.ok() }
     }
 
-    /// Writes that a command was asked for and returns its number, which counts from our start.
+    /// Takes it that a command was asked for and returns its number, which counts from our start; [`Log::flush`] writes it.
     pub(super) fn begin(&mut self, mut entry: Entry) -> u64 {
         entry.id = self.next;
         self.next += 1;
         let id = entry.id;
-        self.send(Line::Begin(entry));
+        self.held.push(Line::Begin(entry));
         id
     }
 
-    /// Writes that a command ended.
-    pub(super) fn end(&self, id: u64, end: End) {
-        self.send(Line::End(id, end));
+    /// Takes it that a command ended; [`Log::flush`] writes it.
+    pub(super) fn end(&mut self, id: u64, end: End) {
+        self.held.push(Line::End(id, end));
     }
 
-    fn send(&self, line: Line) {
-        if let Some(lines) = &self.lines {
-            // Without a thread there is no log, which was said.
-            let _ = lines.send(line);
+    /// Has what was taken written.
+    pub(super) fn flush(&mut self) {
+        for line in self.held.drain(..) {
+            if let Some(lines) = &self.lines {
+                // Without a thread there is no log, which was said.
+                let _ = lines.send(line);
+            }
         }
     }
 }
@@ -56,6 +61,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         // What was told is written before we end.
+        self.flush();
         drop(self.lines.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
