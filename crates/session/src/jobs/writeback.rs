@@ -223,7 +223,7 @@ impl Outside {
         let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
         // With an underscore where it was built, with a hyphen where it is installed.
         let name = [b"unjank_writeback.so".as_slice(), b"unjank-writeback.so".as_slice()];
-        if maps.windows(name[0].len()).any(|part| name.iter().any(|name| *name == part)) {
+        if maps.windows(name[0].len()).any(|part| name.contains(&part)) {
             *known = Preload::Loaded;
         }
         *known == Preload::Loaded

@@ -1,6 +1,7 @@
 //! The figures, in the order in which they are measured. Ours and the peer's take turns within each.
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::Command;
@@ -324,7 +325,11 @@ fn seen(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     let (kde, gtk) = (lab.kde()?, lab.gtk()?);
     for round in 0..lab.effort.of(5, 1) {
         let document = format!("docs/seen-{round}");
-        let uri = format!("file://{}", home.at(&document).display());
+        let path = home.at(&document);
+        // KDE lists no document that is not there.
+        let made = OpenOptions::new().create(true).append(true).open(&path);
+        made.map_err(|error| cannot(&path, error))?;
+        let uri = format!("file://{}", path.display());
         let mut waiting = home.command(gtk);
         let mut waiting =
             waiting.args(["wait", &uri, "30"]).spawn().map_err(|error| cannot(gtk, error))?;

@@ -181,8 +181,8 @@ fn is_possible(text: &str) -> bool {
     // Without a way out inside, which keeps a processor from taking many at once.
     let has_control =
         |chunk: &[u8]| chunk.iter().fold(false, |found, byte| found | is_control(*byte));
-    !bytes.chunks(4096).any(has_control)
-        && !(bytes.contains(&0xef) && text.contains(['\u{fffe}', '\u{ffff}']))
+    let has_noncharacter = || bytes.contains(&0xef) && text.contains(['\u{fffe}', '\u{ffff}']);
+    !bytes.chunks(4096).any(has_control) && !has_noncharacter()
 }
 
 /// Makes a text of bytes that are none: each wrong byte is escaped as a URI has it, and what XML cannot have goes.
