@@ -322,7 +322,9 @@ pub(crate) fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, String> {
 /// Reads a regular file, unless it is too large.
 pub(crate) fn read_whole(file: std::fs::File) -> Result<Vec<u8>, String> {
     use std::io::Read;
-    let mut bytes = Vec::new();
+    // Room for all of it and the byte that is not there: one read, and one that says that it was all.
+    let expected = file.metadata().map_or(0, |found| found.len()).min(entries::FILE_MAX);
+    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0) + 1);
     let read = file.take(entries::FILE_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|error| error.to_string())?;
     if bytes.len() as u64 > entries::FILE_MAX {

@@ -76,12 +76,6 @@ impl ArrayBuilder {
         }
     }
 
-    /// Adds an element.
-    pub(super) fn push(&mut self, element: &[u8]) {
-        self.bytes.extend(element);
-        self.close();
-    }
-
     /// Adds an element with a key; it must come after all before it.
     pub(super) fn push_key(&mut self, key: &str, value: impl FnOnce(&mut Vec<u8>)) {
         put(&mut self.bytes, key.as_bytes());
@@ -92,8 +86,34 @@ impl ArrayBuilder {
     /// Returns the bytes of the list.
     pub(super) fn build(self) -> Vec<u8> {
         let count = u32::try_from(self.ends.len() / 4).unwrap_or(0);
-        [&count.to_le_bytes()[..], &self.ends, &self.bytes].concat()
+        let mut list = room(4 + self.ends.len() + self.bytes.len());
+        list.extend(count.to_le_bytes());
+        list.extend(&self.ends);
+        list.extend(&self.bytes);
+        list
     }
+}
+
+/// Makes room for a list and the type that comes behind it in the file.
+fn room(len: usize) -> Vec<u8> {
+    Vec::with_capacity(len + super::TYPE.len())
+}
+
+/// Returns a list of these elements, each copied once; what is behind 4 GiB is left out.
+pub(super) fn list(elements: &[&[u8]]) -> Vec<u8> {
+    let mut end = 0_usize;
+    let ends = elements.iter().map_while(|element| {
+        end = end.checked_add(element.len())?;
+        u32::try_from(end).ok()
+    });
+    let ends: Vec<u32> = ends.collect();
+    let count = u32::try_from(ends.len()).unwrap_or(0);
+    let len = ends.last().map_or(0, |end| *end as usize);
+    let mut list = room(4 + ends.len() * 4 + len);
+    list.extend(count.to_le_bytes());
+    ends.iter().for_each(|end| list.extend(end.to_le_bytes()));
+    elements.iter().take(ends.len()).for_each(|element| list.extend(*element));
+    list
 }
 
 /// Puts a value's length (u32) and its bytes behind others.
@@ -135,6 +155,15 @@ mod tests {
         assert_eq!((found("c"), found("aa")), (None, None));
         assert_eq!(Array::of(&bytes).iter().count(), 4);
         assert_eq!(Array::of(&[]).find("a"), None);
+    }
+
+    #[test]
+    fn elements_are_found_by_their_numbers() {
+        let bytes = list(&[b"one", b"", b"three"]);
+        let found: Vec<_> = Array::of(&bytes).iter().collect();
+        assert_eq!(found, [&b"one"[..], b"", b"three"]);
+        assert_eq!(Array::of(&bytes).get(2), Some(&b"three"[..]));
+        assert_eq!(Array::of(&list(&[])).iter().count(), 0);
     }
 
     #[test]

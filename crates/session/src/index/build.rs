@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use store::table::gvdb::WriteError;
 
 use super::Index;
-use super::entries::Entries;
+use super::entries::{Entries, TypeValues, type_values};
 use super::identity::Identity;
 use super::input::{Input, Part};
 use super::sources::Sources;
@@ -86,11 +86,11 @@ pub fn build(sources: &Sources, old: Option<&Index>, look: Look) -> Result<Built
         // A directory's fault that was taken over may be one of these, and mended.
         let is_one = |path: &Path| types.looked_at.iter().any(|(_, known, _)| known == path);
         faults.retain(|(path, _)| !is_one(path));
-        faults.extend(types.associations.unusable().iter().cloned());
+        faults.extend(types.unusable);
         for (part, path, identity) in types.looked_at {
             look_for(&mut inputs, part, path, identity);
         }
-        entries.add_types(&types.types, &types.associations);
+        entries.add_types(types.values);
     } else if let Some(old) = same_types {
         entries.take_types(old);
         let known = old.inputs().filter(|input| matches!(input.part, Part::Types | Part::Openers));
@@ -114,8 +114,9 @@ pub fn build(sources: &Sources, old: Option<&Index>, look: Look) -> Result<Built
 struct TypesRead {
     /// The files, and what each was before it was read.
     looked_at: Vec<(Part, PathBuf, Identity)>,
-    types: MimeTypes,
-    associations: Associations,
+    values: TypeValues,
+    /// Files that could not be used, with the reason.
+    unusable: Vec<(PathBuf, String)>,
 }
 
 impl TypesRead {
@@ -134,7 +135,8 @@ impl TypesRead {
         let looked_at = relations.chain(lists).map(look).collect();
         let types = MimeTypes::read(sources.places.data());
         let associations = Associations::read(&sources.places, &types);
-        TypesRead { looked_at, types, associations }
+        let unusable = associations.unusable().to_vec();
+        TypesRead { looked_at, values: type_values(&types, &associations), unusable }
     }
 }
 

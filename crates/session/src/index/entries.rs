@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use store::table::gvariant::Variant;
 use store::table::gvdb::{self, Image, WriteError};
 
 use super::array::{self, ArrayBuilder, put};
 use super::input::Input;
 use super::layout::{self, AppKey, PluginKey};
 use super::record::Record;
-use super::{Index, app, plugin};
+use super::{Index, TYPE, app, plugin};
 use crate::apps::associations::{Associations, Claim, Reason};
 use crate::mime_types::MimeTypes;
 
@@ -97,29 +96,8 @@ impl<'a> Entries<'a> {
     }
 
     /// Adds what is said of MIME types.
-    pub(super) fn add_types(&mut self, types: &MimeTypes, associations: &Associations) {
-        let mut open = ArrayBuilder::default();
-        for mime_type in associations.types() {
-            open.push_key(mime_type, |bytes| {
-                associations.claims(mime_type).for_each(|claim| put_claim(bytes, claim));
-            });
-        }
-        self.values.insert(layout::OPEN, open.build());
-        let children = types.children().map(|(child, _)| child);
-        let mut related: Vec<&str> =
-            children.chain(types.aliases().map(|(alias, _)| alias)).collect();
-        related.sort_unstable();
-        related.dedup();
-        let mut lineage = ArrayBuilder::default();
-        for mime_type in related {
-            lineage.push_key(mime_type, |bytes| {
-                types.lineage(mime_type).iter().for_each(|kind| put(bytes, kind.as_bytes()));
-            });
-        }
-        self.values.insert(layout::LINEAGE, lineage.build());
-        let mut files = Vec::new();
-        associations.files().iter().for_each(|path| put(&mut files, path.as_os_str().as_bytes()));
-        self.values.insert(layout::FILES, files);
+    pub(super) fn add_types(&mut self, values: TypeValues) {
+        self.values.extend(values);
     }
 
     /// Takes what is said of MIME types from another index.
@@ -165,9 +143,7 @@ impl<'a> Entries<'a> {
     /// Returns the bytes of the file.
     pub(super) fn write(mut self) -> Result<Vec<u8>, WriteError> {
         for (name, records) in [(layout::PLUGINS, &self.plugins), (layout::APPS, &self.apps)] {
-            let mut list = ArrayBuilder::default();
-            records.iter().for_each(|record| list.push(record));
-            self.values.insert(name, list.build());
+            self.values.insert(name, array::list(records));
         }
         for (key, pairs) in PluginKey::ALL.into_iter().zip(self.by_plugin) {
             self.values.insert(key.name(), array::numbers(pairs));
@@ -180,14 +156,36 @@ impl<'a> Entries<'a> {
             gio.push_key(point, |bytes| bytes.extend(modules));
         }
         self.values.insert(layout::GIO, gio.build());
-        let values: Vec<(&str, Variant)> = self
-            .values
-            .into_iter()
-            .map(|(name, bytes)| (name, Variant::from(&bytes[..])))
-            .collect();
-        let entries = values.iter().map(|(name, value)| (*name, value.as_bytes()));
+        self.values.values_mut().for_each(|value| value.extend(TYPE));
+        let entries = self.values.iter().map(|(name, value)| (*name, &value[..]));
         gvdb::write(entries, &Image { locks: &[], generation: Some(1) })
     }
+}
+
+/// What is said of MIME types, by the names of the values.
+pub(super) type TypeValues = [(&'static str, Vec<u8>); 3];
+
+/// Returns what is said of MIME types, as the file holds it.
+pub(super) fn type_values(types: &MimeTypes, associations: &Associations) -> TypeValues {
+    let mut open = ArrayBuilder::default();
+    for mime_type in associations.types() {
+        open.push_key(mime_type, |bytes| {
+            associations.claims(mime_type).for_each(|claim| put_claim(bytes, claim));
+        });
+    }
+    let children = types.children().map(|(child, _)| child);
+    let mut related: Vec<&str> = children.chain(types.aliases().map(|(alias, _)| alias)).collect();
+    related.sort_unstable();
+    related.dedup();
+    let mut lineage = ArrayBuilder::default();
+    for mime_type in related {
+        lineage.push_key(mime_type, |bytes| {
+            types.lineage(mime_type).iter().for_each(|kind| put(bytes, kind.as_bytes()));
+        });
+    }
+    let mut files = Vec::new();
+    associations.files().iter().for_each(|path| put(&mut files, path.as_os_str().as_bytes()));
+    [(layout::OPEN, open.build()), (layout::LINEAGE, lineage.build()), (layout::FILES, files)]
 }
 
 /// Returns the name of the program that a command runs.

@@ -96,8 +96,7 @@ impl Index {
 
     /// Returns the bytes that are kept under a name.
     fn value(&self, name: &str) -> Option<&[u8]> {
-        // The bytes of a `v` that holds `ay`: a zero and the type stand behind.
-        self.table()?.value(name)?.strip_suffix(b"\0ay")
+        self.table()?.value(name)?.strip_suffix(TYPE)
     }
 
     fn list(&self, name: &str) -> Array<'_> {
@@ -258,6 +257,9 @@ fn claims(mut rest: &[u8]) -> impl Iterator<Item = Claim<'_>> {
         Some(Claim { id, reason, level: (level != u32::MAX).then_some(level), file, line })
     })
 }
+
+/// What stands behind the bytes of a `v` that holds `ay`: a zero and the type.
+const TYPE: &[u8] = b"\0ay";
 
 /// Takes a value with its length before it.
 fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {

@@ -133,7 +133,9 @@ impl Builder {
 
     /// Returns the bytes of the record.
     #[must_use]
-    pub fn build(self) -> Vec<u8> {
+    pub fn build(mut self) -> Vec<u8> {
+        // Hundreds of these are kept for a while: what is left of each is the next one's.
+        self.bytes.shrink_to_fit();
         self.bytes
     }
 }

@@ -19,8 +19,8 @@ pub fn value<'a>(decoder: &mut Decoder<'a>) -> Result<Value<'a>, Error> {
     value_where(decoder, &|_| true)
 }
 
-/// Says of the name of a member whether it is wanted.
-pub type Wanted<'w> = dyn Fn(&str) -> bool + 'w;
+/// Says of the bytes of a member's name whether it is wanted: most are not, and are not looked at as text.
+pub type Wanted<'w> = dyn Fn(&[u8]) -> bool + 'w;
 
 /// Decodes one value at the decoder's place, without the members of objects that are not wanted.
 ///
@@ -39,6 +39,9 @@ fn value_at<'a>(
     is_wanted: &Wanted<'_>,
     depth: usize,
 ) -> Result<Value<'a>, Error> {
+    if let Some(bytes) = text_bytes(decoder) {
+        return utf8(bytes).map(|text| Value::Text(text.into()));
+    }
     let depth = depth.checked_sub(1).ok_or_else(|| Error::message("nested too deep"))?;
     Ok(match decoder.datatype()? {
         Type::Bool => Value::Bool(decoder.bool()?),
@@ -74,11 +77,17 @@ fn value_at<'a>(
             let count = decoder.map()?;
             let (mut members, mut passed) = (Vec::new(), 0);
             while more(decoder, count, members.len() + passed)? {
-                let name = match decoder.datatype()? {
-                    Type::String | Type::StringIndef => text(decoder)?,
-                    _ => Cow::Owned(decoder.int()?.to_string()),
+                let name = match text_bytes(decoder) {
+                    Some(name) if is_wanted(name) => Cow::Borrowed(utf8(name)?),
+                    Some(_) => {
+                        passed += 1;
+                        skip(decoder)?;
+                        continue;
+                    }
+                    None if decoder.datatype()? == Type::StringIndef => text(decoder)?,
+                    None => Cow::Owned(decoder.int()?.to_string()),
                 };
-                if is_wanted(&name) {
+                if is_wanted(name.as_bytes()) {
                     members.push((name, value_at(decoder, is_wanted, depth)?));
                 } else {
                     passed += 1;
@@ -97,20 +106,26 @@ fn value_at<'a>(
 
 /// Passes over one value; a text is not looked at.
 fn skip(decoder: &mut Decoder<'_>) -> Result<(), Error> {
-    if decoder.datatype()? != Type::String {
-        return decoder.skip();
-    }
-    match text_end(decoder.input(), decoder.position()) {
-        Some(end) => {
-            decoder.set_position(end);
-            Ok(())
-        }
-        None => Err(Error::end_of_input()),
-    }
+    if text_bytes(decoder).is_some() { Ok(()) } else { decoder.skip() }
 }
 
-/// Returns where the text that begins at `at` ends: its length is in the low bits of its first byte, or in the bytes after it.
-fn text_end(bytes: &[u8], at: usize) -> Option<usize> {
+/// Returns the bytes of the text at the decoder's place and passes over it; none, and nothing is passed, where there is none that is whole and in one part.
+fn text_bytes<'a>(decoder: &mut Decoder<'a>) -> Option<&'a [u8]> {
+    let (bytes, at) = (decoder.input(), decoder.position());
+    if bytes.get(at)? >> 5 != 3 {
+        return None;
+    }
+    let span = text_span(bytes, at)?;
+    decoder.set_position(span.end);
+    bytes.get(span)
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, Error> {
+    str::from_utf8(bytes).map_err(|_| Error::message("not UTF-8 text"))
+}
+
+/// Returns where the text is whose head is at `at`: its length is in the low bits of its first byte, or in the bytes after it.
+fn text_span(bytes: &[u8], at: usize) -> Option<std::ops::Range<usize>> {
     let rest = bytes.get(at + 1..)?;
     let (head, len) = match bytes.get(at)? & 0x1f {
         len @ 0..24 => (1, u64::from(len)),
@@ -120,8 +135,9 @@ fn text_end(bytes: &[u8], at: usize) -> Option<usize> {
         27 => (9, u64::from_be_bytes(*rest.first_chunk()?)),
         _ => return None,
     };
-    let end = at.checked_add(head)?.checked_add(usize::try_from(len).ok()?)?;
-    (end <= bytes.len()).then_some(end)
+    let start = at.checked_add(head)?;
+    let end = start.checked_add(usize::try_from(len).ok()?)?;
+    (end <= bytes.len()).then_some(start..end)
 }
 
 /// Says whether another item follows in a list or object of `count` items, or of any number until a break.
@@ -168,11 +184,11 @@ mod tests {
             let bytes = map(len);
             let read = |wanted: &Wanted<'_>| value_where(&mut Decoder::new(&bytes), wanted);
             let one = Value::Object(vec![("k".into(), Value::Int(1))]);
-            assert_eq!(read(&|name| !name.contains('[')).unwrap(), one);
+            assert_eq!(read(&|name| !name.contains(&b'[')).unwrap(), one);
             assert_eq!(read(&|_| true).unwrap().members().len(), 2);
             for cut in 0..bytes.len().min(300) {
                 let cut = &bytes[..cut];
-                assert!(value_where(&mut Decoder::new(cut), &|name| name == "k").is_err());
+                assert!(value_where(&mut Decoder::new(cut), &|name| name == b"k").is_err());
             }
         }
     }

@@ -92,10 +92,11 @@ pub fn decode(raw: &Raw) -> Result<Metadata<'_>, MetadataError> {
 /// As [`decode`].
 pub fn decode_in<'a>(raw: &'a Raw, languages: &Languages) -> Result<Metadata<'a>, MetadataError> {
     // A translation is called `Name[de]`.
-    let is_wanted = |name: &str| match name.strip_suffix(']').and_then(|name| name.split_once('['))
-    {
-        Some((_, spelling)) => languages.rank(spelling).is_some(),
-        None => true,
+    let is_wanted = |name: &[u8]| {
+        let Some(name) = name.strip_suffix(b"]") else { return true };
+        let Some(at) = name.iter().position(|byte| *byte == b'[') else { return true };
+        let spelling = str::from_utf8(&name[at + 1..]);
+        spelling.is_ok_and(|spelling| languages.rank(spelling).is_some())
     };
     decode_where(raw, &is_wanted)
 }
