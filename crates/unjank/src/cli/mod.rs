@@ -115,7 +115,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     }
     let alone = host::run_alone(&arguments)
         .or_else(|| ls::run_alone(&arguments))
-        .or_else(|| recent::run_alone(&arguments));
+        .or_else(|| recent::run_alone(&arguments))
+        .or_else(|| plugins::run_alone(&arguments))
+        .or_else(|| apps::run_alone(&arguments));
     if let Some(code) = alone {
         return code;
     }
