@@ -225,6 +225,10 @@ fn killed_at_any_moment_it_leaves_nothing_held() {
                 until(|| command.iter().any(|&process| state(process) == Some('R')));
                 sys::supervise::send(supervisor, 15).unwrap();
                 assert_eq!(child.wait().unwrap().signal(), Some(15));
+                let cgroup = cgroup_of(supervisor);
+                assert!(cgroup.is_none_or(|cgroup| !cgroup.exists()), "its cgroup is left");
+                let trace = format!("/sys/kernel/tracing/instances/unjank-run-{supervisor}");
+                assert!(!Path::new(&trace).exists(), "its trace is left");
             }
             until(|| state(left).is_some_and(|state| state == 'S'));
             sys::supervise::send(left, 9).unwrap();

@@ -144,6 +144,21 @@ impl Cgroup {
         text.lines().any(|line| line == "populated 1")
     }
 
+    /// Moves all processes into the cgroup around it and removes it: for a job that nobody watches any more.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: a process came in meanwhile; the others are outside.
+    pub fn dissolve(&self) -> io::Result<()> {
+        let around = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?.join("cgroup.procs");
+        for process in self.processes() {
+            // The kernel takes one number at a time; one that has ended is refused.
+            let opened = OpenOptions::new().write(true).open(&around);
+            let _ = opened.and_then(|mut file| file.write_all(process.to_string().as_bytes()));
+        }
+        self.remove()
+    }
+
     /// Removes it, with the empty ones below.
     ///
     /// # Errors

@@ -305,8 +305,8 @@ impl Supervisor {
     fn last_words(&mut self) -> Option<Watched> {
         if self.keeper.process == 0 {
             if let Some(cgroup) = &self.cgroup {
-                // Processes that were left behind are in it: nobody is here to wait for them.
-                let _ = cgroup.remove();
+                // Processes that were left behind go on outside: nobody is here to wait for them.
+                let _ = cgroup.dissolve();
             }
             return None;
         }
