@@ -123,7 +123,7 @@ struct Nobody;
 
 impl unjank_session::apps::associations::Apps for Nobody {
     fn is_usable(&self, id: &str) -> bool {
-        id.len() % 2 == 0
+        id.len().is_multiple_of(2)
     }
 
     fn is_masked(&self, _: &str, level: u32) -> bool {

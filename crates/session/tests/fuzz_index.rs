@@ -57,7 +57,8 @@ fn replay(target: &str, body: fn(&[u8])) -> Result<usize, String> {
 
 #[test]
 fn the_corpus_passes() {
-    let targets: [(&str, fn(&[u8])); 5] = [
+    type Body = fn(&[u8]);
+    let targets: [(&str, Body); 5] = [
         ("plugin_elf", catalogue::plugin_elf),
         ("plugin_metadata", catalogue::plugin_metadata),
         ("desktop_file", catalogue::desktop_file),

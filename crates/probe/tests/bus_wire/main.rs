@@ -1,6 +1,11 @@
 //! Messages of every type, in either order of bytes, whole and damaged, decode as libdbus decodes them; and the bodies
 //! of the fuzz targets are replayed.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panics")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "a test fails by panics, and says so if it is skipped"
+)]
 
 #[path = "../../../../fuzz/src/bus.rs"]
 #[expect(unreachable_pub, reason = "the file belongs to another crate")]
