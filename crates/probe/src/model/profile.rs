@@ -7,7 +7,7 @@ use std::time::Duration;
 pub enum Order {
     /// As they came: flash.
     Fifo,
-    /// The nearest first, none later than [`LONGEST_WAIT`]: disks that turn, with a queue of their own.
+    /// The nearest first, none later than `LONGEST_WAIT`: disks that turn, with a queue of their own.
     Nearest,
 }
 

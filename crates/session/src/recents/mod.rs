@@ -1,6 +1,6 @@
 //! Recent documents: a journal that is the truth, and the files that other programs read made of it.
 //!
-//! An addition is one append of one record ([`record`]), whatever the length of the list. Folded, the records are a
+//! An addition is one append of one record (`record`), whatever the length of the list. Folded, the records are a
 //! [`List`]. `recently-used.xbel` and `RecentDocuments` are written of that, off everybody's path.
 
 mod alarm;

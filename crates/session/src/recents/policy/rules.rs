@@ -43,7 +43,7 @@ pub enum Effect {
     Allow,
 }
 
-/// What a rule asks of a document. Patterns are those of [`glob`](super::glob).
+/// What a rule asks of a document. Patterns are those of `glob`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Its path, or a folder above it.
