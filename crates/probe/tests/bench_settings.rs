@@ -8,8 +8,8 @@ use session::clock::SystemClock;
 use sys::mounts::Mounts;
 use unjank_probe::bench::lab::{Effort, Lab};
 use unjank_probe::bench::row::Row;
-use unjank_probe::bench::run::chosen;
 use unjank_probe::bench::session::Program;
+use unjank_probe::bench::settings::chosen;
 use unjank_probe::place::Place;
 
 const PEER: &str = "/usr/libexec/dconf-service";

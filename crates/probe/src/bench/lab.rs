@@ -98,6 +98,31 @@ impl Effort {
     }
 }
 
+/// What measures has a clock, and a user who may want to end.
+pub(super) trait Measuring {
+    /// Measures.
+    fn clock(&self) -> &dyn Clock;
+
+    /// Set when the user wants to end.
+    fn stop(&self) -> &AtomicBool;
+
+    /// Runs `work` and returns how long it took, in nanoseconds.
+    fn time<T>(&self, work: impl FnOnce() -> T) -> (f64, T) {
+        let start = self.clock().monotonic();
+        let result = work();
+        (nanoseconds(self.clock().monotonic().saturating_sub(start)), result)
+    }
+
+    /// Says whether to go on.
+    ///
+    /// # Errors
+    ///
+    /// The user wants to end.
+    fn go_on(&self) -> Result<(), BenchError> {
+        if self.stop().load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
+    }
+}
+
 /// What a benchmark works with.
 #[derive(Clone, Debug)]
 pub struct Lab<'a> {
@@ -115,6 +140,16 @@ pub struct Lab<'a> {
     pub clock: &'a dyn Clock,
     /// Set when the user wants to end.
     pub stop: &'a AtomicBool,
+}
+
+impl Measuring for Lab<'_> {
+    fn clock(&self) -> &dyn Clock {
+        self.clock
+    }
+
+    fn stop(&self) -> &AtomicBool {
+        self.stop
+    }
 }
 
 impl Lab<'_> {
@@ -161,22 +196,6 @@ impl Lab<'_> {
     /// None was given.
     pub fn disk(&self) -> Result<&Place, BenchError> {
         self.disk.as_ref().ok_or(BenchError::NoPlace("needs --dir with a directory on a disk"))
-    }
-
-    /// Runs `work` and returns how long it took, in nanoseconds.
-    pub fn time<T>(&self, work: impl FnOnce() -> T) -> (f64, T) {
-        let start = self.clock.monotonic();
-        let result = work();
-        (nanoseconds(self.clock.monotonic().saturating_sub(start)), result)
-    }
-
-    /// Says whether to go on.
-    ///
-    /// # Errors
-    ///
-    /// The user wants to end.
-    pub fn go_on(&self) -> Result<(), BenchError> {
-        if self.stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use super::lab::{BenchError, Lab};
+use super::lab::BenchError;
 use super::row::{Reached, Row};
-use super::settings::{FIGURES, Figure};
 use crate::report::provenance::Provenance;
 
 /// What a run found, and what is needed to judge it.
@@ -103,44 +103,73 @@ impl Run {
     }
 }
 
-/// Chooses figures by name; all of them if `only` is empty.
-#[must_use]
-pub fn chosen(only: &[String]) -> Vec<&'static Figure> {
-    FIGURES
-        .iter()
-        .filter(|figure| only.is_empty() || only.iter().any(|id| id == figure.id))
-        .collect()
+/// One figure, or a few that are measured together, by `F`: a function of the benchmark's, or what it measures.
+pub struct Figure<F> {
+    /// The name by which `--only` chooses it.
+    pub id: &'static str,
+    /// What is measured.
+    pub about: &'static str,
+    /// How long it takes in a full run, in seconds.
+    pub seconds: u32,
+    /// What it needs that not everybody has.
+    pub needs: Needs,
+    /// Measures it.
+    pub run: F,
 }
 
-/// Measures `figures`; `progress` hears of each before it begins, with the seconds behind and the seconds in all.
-pub fn measure(
-    figures: &[&'static Figure],
-    lab: &Lab<'_>,
-    setting: Setting,
-    provenance: Provenance,
-    progress: &mut dyn FnMut(&str, u32, u32),
-) -> Run {
-    let mut run = Run {
-        rows: Vec::new(),
-        missing: Vec::new(),
-        interrupted: false,
-        setting,
-        provenance,
-        terms: SETTINGS,
+/// What a figure needs that not everybody has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// The right to drop the kernel's caches.
+    Cold,
+    /// A program that the user names.
+    Peers,
+}
+
+impl<F> std::fmt::Debug for Figure<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Figure").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Chooses figures by name; without names, all whose needs are met.
+#[must_use]
+pub fn chosen<F>(
+    figures: &'static [Figure<F>],
+    only: &[String],
+    has: impl Fn(Needs) -> bool,
+) -> Vec<&'static Figure<F>> {
+    let wanted = |figure: &&Figure<F>| match only {
+        [] => figure.needs == Needs::Nothing || has(figure.needs),
+        only => only.iter().any(|id| id == figure.id),
     };
+    figures.iter().filter(wanted).collect()
+}
+
+/// Hears of each figure before it is measured: what it is, the seconds behind and the seconds in all.
+pub type Progress<'p> = &'p mut dyn FnMut(&str, u32, u32);
+
+/// Measures `figures` one after another until the user wants to end.
+pub fn measure<F>(
+    figures: &[&'static Figure<F>],
+    mut rows: impl FnMut(&Figure<F>) -> Result<Vec<Row>, BenchError>,
+    stop: &AtomicBool,
+    (setting, provenance, terms): (Setting, Provenance, Terms),
+    progress: Progress<'_>,
+) -> Run {
+    let (measured, missing) = (Vec::new(), Vec::new());
+    let mut run = Run { rows: measured, missing, interrupted: false, setting, provenance, terms };
     let whole = figures.iter().map(|figure| figure.seconds).sum();
     let mut done = 0;
     for figure in figures {
         progress(figure.about, done, whole);
         done += figure.seconds;
-        match (figure.run)(lab) {
+        match rows(figure) {
             Ok(rows) => run.rows.extend(rows),
-            Err(BenchError::Interrupted) => {
-                run.interrupted = true;
-                break;
-            }
-            // A call that was cut off by the signal that ended the run says nothing about the service.
-            Err(_) if lab.go_on().is_err() => {
+            // A call that was cut off by the signal that ended the run says nothing about the program.
+            Err(_) if stop.load(Ordering::Relaxed) => {
                 run.interrupted = true;
                 break;
             }

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use probe::bench::lab::{Effort, Lab};
-use probe::bench::run::{Run, Setting, chosen, measure, versioned};
+use probe::bench::run::{Progress, Run, Setting, versioned};
 use probe::bench::session::Program;
-use probe::bench::settings::FIGURES;
+use probe::bench::settings::{self, FIGURES};
 use probe::bench::{json, page, text, trace};
 use probe::place::Place;
 use probe::report::provenance::Provenance;
@@ -65,18 +65,11 @@ struct Settings {
     /// Measure only these figures, separated by commas.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = figures(), hide_possible_values = true)]
     only: Vec<String>,
-    /// Make few rounds: to see that it works, not for figures to be shown.
-    #[arg(long)]
-    quick: bool,
     /// List the figures.
     #[arg(long)]
     list: bool,
-    /// Also write a page with pictures into this file; it must not exist.
-    #[arg(short, long, value_name = "FILE.html")]
-    output: Option<PathBuf>,
-    /// Print one JSON document (docs/benchmarks.md has its fields).
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    how: How,
 }
 
 fn figures() -> clap::builder::PossibleValuesParser {
@@ -122,30 +115,21 @@ impl Settings {
             ours: ours.display().to_string(),
             peer: versioned(&self.peer),
             places,
-            quick: self.quick,
+            quick: self.how.quick,
         };
         let lab = Lab {
             ours: Program::unjankd(&ours),
             peer: Program::plain(&self.peer),
             memory,
             disk,
-            effort: if self.quick { Effort::Quick } else { Effort::Full },
+            effort: self.how.effort(),
             clock: &clock,
             stop: &stop,
         };
-        let provenance = Provenance::of_this_machine(super::command_line(), clock.now());
-        let progress = screen::Progress::start();
-        let seconds = |number: u32| Duration::from_secs(number.into());
-        let run =
-            measure(&chosen(&self.only), &lab, setting, provenance, &mut |what, done, whole| {
-                progress.step(what, seconds(done), seconds(whole));
-            });
-        progress.end();
-        if let Some(path) = &self.output {
-            super::write_page(path, &page::render(&run))?;
-        }
-        print(&run, self.json)?;
-        judged(&run)
+        let chosen = settings::chosen(&self.only);
+        self.how.show(|progress| {
+            Ok(settings::measure(&chosen, &lab, setting, provenance(&clock), progress))
+        })
     }
 }
 
@@ -162,15 +146,8 @@ struct Trace {
     /// Measure only these programs, separated by commas.
     #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = workloads())]
     only: Vec<String>,
-    /// Make few rounds: to see that it works, not for figures to be shown.
-    #[arg(long)]
-    quick: bool,
-    /// Also write a page with pictures into this file; it must not exist.
-    #[arg(short, long, value_name = "FILE.html")]
-    output: Option<PathBuf>,
-    /// Print one JSON document (docs/trace.md has its fields).
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    how: How,
 }
 
 fn workloads() -> clap::builder::PossibleValuesParser {
@@ -184,32 +161,68 @@ impl Trace {
             .map_err(|error| Error::new(Kind::Config, "read the mounts").because(error))?;
         let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
         let place = place(&dir, &mounts)?;
-        let unjank = std::env::current_exe()
-            .map_err(|error| Error::new(Kind::Config, "find this program").because(error))?;
+        let unjank = this_program()?;
         let clock = SystemClock::start();
         let stop = interrupt::flag();
         let setting = Setting {
             ours: format!("by {}", unjank.display()),
             peer: "the same program by itself".to_owned(),
             places: vec![format!("files: {}", place.describe())],
-            quick: self.quick,
+            quick: self.how.quick,
         };
-        let effort = if self.quick { Effort::Quick } else { Effort::Full };
+        let effort = self.how.effort();
         let bench = trace::Bench { unjank, dir: place.dir, effort, stop: &stop };
-        let provenance = Provenance::of_this_machine(super::command_line(), clock.now());
-        let progress = screen::Progress::start();
-        let count = |number: usize| Duration::from_secs(u64::try_from(number).unwrap_or(0));
-        let run =
-            trace::measure(&self.only, &bench, setting, provenance, &mut |what, done, whole| {
-                progress.step(what, count(done), count(whole));
-            });
-        progress.end();
+        self.how.show(|progress| {
+            Ok(trace::measure(&self.only, &bench, setting, provenance(&clock), progress))
+        })
+    }
+}
+
+/// What every benchmark is asked.
+#[derive(Debug, Args)]
+struct How {
+    /// Make few rounds: to see that it works, not for figures to be shown.
+    #[arg(long)]
+    quick: bool,
+    /// Also write a page with pictures into this file; it must not exist.
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+    /// Print one JSON document (docs/benchmarks.md has its fields).
+    #[arg(long)]
+    json: bool,
+}
+
+impl How {
+    fn effort(&self) -> Effort {
+        if self.quick { Effort::Quick } else { Effort::Full }
+    }
+
+    /// Has `measure` make a run, shows how far it is, and then what came of it.
+    fn show(
+        &self,
+        measure: impl FnOnce(Progress<'_>) -> Result<Run, Error>,
+    ) -> Result<Verdict, Error> {
+        let shown = screen::Progress::start();
+        let seconds = |number: u32| Duration::from_secs(number.into());
+        let run = measure(&mut |what, done, whole| shown.step(what, seconds(done), seconds(whole)));
+        shown.end();
+        let run = run?;
         if let Some(path) = &self.output {
             super::write_page(path, &page::render(&run))?;
         }
         print(&run, self.json)?;
         judged(&run)
     }
+}
+
+/// Returns this program, which stands for ours in most benchmarks.
+fn this_program() -> Result<PathBuf, Error> {
+    std::env::current_exe()
+        .map_err(|error| Error::new(Kind::Config, "find this program").because(error))
+}
+
+fn provenance(clock: &SystemClock) -> Provenance {
+    Provenance::of_this_machine(super::command_line(), clock.now())
 }
 
 fn print(run: &Run, json: bool) -> Result<(), Error> {

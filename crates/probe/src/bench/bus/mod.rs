@@ -12,7 +12,7 @@ use watcher::Watcher;
 
 use super::lab::{BenchError, Effort};
 use super::row::{Row, Target};
-use super::run::{BUS, Run, Setting, chain};
+use super::run::{self, BUS, Needs, Progress, Run, Setting};
 use super::session::{Program, Session};
 use crate::report::figure::Quantity;
 use crate::report::provenance::Provenance;
@@ -35,12 +35,11 @@ pub struct Lab<'a> {
 }
 
 /// Calls of one kind.
+pub type Figure = run::Figure<Calls>;
+
+/// What is called, and how often.
 #[derive(Clone, Copy, Debug)]
-pub struct Figure {
-    /// The name by which `--only` chooses it.
-    pub id: &'static str,
-    /// What is measured.
-    pub about: &'static str,
+pub struct Calls {
     window: u32,
     size: u32,
     calls: usize,
@@ -51,30 +50,30 @@ pub const FIGURES: &[Figure] = &[
     Figure {
         id: "one-64",
         about: "calls of 64 B, one at a time",
-        window: 1,
-        size: 64,
-        calls: 8000,
+        seconds: 20,
+        needs: Needs::Nothing,
+        run: Calls { window: 1, size: 64, calls: 8000 },
     },
     Figure {
         id: "many-64",
         about: "calls of 64 B, 32 at a time",
-        window: 32,
-        size: 64,
-        calls: 20_000,
+        seconds: 20,
+        needs: Needs::Nothing,
+        run: Calls { window: 32, size: 64, calls: 20_000 },
     },
     Figure {
         id: "many-4k",
         about: "calls of 4 KiB, 32 at a time",
-        window: 32,
-        size: 4096,
-        calls: 8000,
+        seconds: 20,
+        needs: Needs::Nothing,
+        run: Calls { window: 32, size: 4096, calls: 8000 },
     },
     Figure {
         id: "many-64k",
         about: "calls of 64 KiB, 32 at a time",
-        window: 32,
-        size: 65_536,
-        calls: 1500,
+        seconds: 20,
+        needs: Needs::Nothing,
+        run: Calls { window: 32, size: 65_536, calls: 1500 },
     },
 ];
 
@@ -92,37 +91,24 @@ struct Measured {
 /// Chooses figures by name; all of them if `only` is empty.
 #[must_use]
 pub fn chosen(only: &[String]) -> Vec<&'static Figure> {
-    FIGURES.iter().filter(|f| only.is_empty() || only.iter().any(|id| id == f.id)).collect()
+    run::chosen(FIGURES, only, |_| true)
 }
 
-/// Measures `figures`; `progress` hears of each before it begins, with how many lie behind and how many there are.
+/// Measures `figures`.
 pub fn measure(
     figures: &[&'static Figure],
     lab: &Lab<'_>,
     setting: Setting,
     provenance: Provenance,
-    progress: &mut dyn FnMut(&str, usize, usize),
+    progress: Progress<'_>,
 ) -> Run {
-    let mut run = Run {
-        rows: Vec::new(),
-        missing: Vec::new(),
-        interrupted: false,
-        setting,
-        provenance,
-        terms: BUS,
-    };
-    for (done, figure) in figures.iter().enumerate() {
-        progress(figure.about, done, figures.len());
-        match rows(lab, figure) {
-            Ok(rows) => run.rows.extend(rows),
-            Err(_) if lab.stop.load(Ordering::Relaxed) => {
-                run.interrupted = true;
-                break;
-            }
-            Err(error) => run.missing.push((figure.id, chain(&error))),
-        }
-    }
-    run
+    run::measure(
+        figures,
+        |figure| rows(lab, figure),
+        lab.stop,
+        (setting, provenance, BUS),
+        progress,
+    )
 }
 
 fn rows(lab: &Lab<'_>, figure: &Figure) -> Result<Vec<Row>, BenchError> {
@@ -141,8 +127,7 @@ fn rows(lab: &Lab<'_>, figure: &Figure) -> Result<Vec<Row>, BenchError> {
         [None, Some(ours)].into_iter().chain(theirs.map(Some)).collect();
     let mut measured = vec![Measured::default(); watchers.len()];
     // Everything runs once before it counts.
-    let warm = Figure { calls: figure.calls / 8, ..*figure };
-    traffic.calls(&warm)?;
+    traffic.calls(Calls { calls: figure.run.calls / 8, ..figure.run })?;
     for round in 0..lab.effort.of(7, 1) {
         for step in 0..watchers.len() {
             if lab.stop.load(Ordering::Relaxed) {
@@ -152,12 +137,12 @@ fn rows(lab: &Lab<'_>, figure: &Figure) -> Result<Vec<Row>, BenchError> {
             let place = (round + step) % watchers.len();
             let into = &mut measured[place];
             match &watchers[place] {
-                None => into.rate.push(traffic.calls(figure)?),
+                None => into.rate.push(traffic.calls(figure.run)?),
                 Some(watcher) => {
                     let output = scratch.path().join(format!("{round}-{place}"));
                     let watching = watcher.start(session.address(), &output)?;
-                    let rate = traffic.calls(figure)?;
-                    let found = watching.end(u64::try_from(2 * figure.calls).unwrap_or(0))?;
+                    let rate = traffic.calls(figure.run)?;
+                    let found = watching.end(u64::try_from(2 * figure.run.calls).unwrap_or(0))?;
                     into.rate.push(rate);
                     into.cpu.push(found.cpu_ns);
                     into.lost.push(found.lost);
@@ -271,8 +256,8 @@ impl Traffic<'_> {
     }
 
     /// Makes calls and returns how many were answered in a second.
-    fn calls(&self, figure: &Figure) -> Result<f64, BenchError> {
-        let Figure { window, size, calls, .. } = figure;
+    fn calls(&self, calls: Calls) -> Result<f64, BenchError> {
+        let Calls { window, size, calls } = calls;
         let numbers = [calls.to_string(), window.to_string(), size.to_string()];
         let output = self.command().arg("call").args(numbers).output().map_err(Traffic::failed)?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -280,7 +265,7 @@ impl Traffic<'_> {
             Some(whole) if output.status.success() => whole,
             _ => return Err(Traffic::failed(String::from_utf8_lossy(&output.stderr).trim())),
         };
-        let calls = u32::try_from(*calls).unwrap_or(u32::MAX);
+        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
         Ok(f64::from(calls) * 1e9 / whole)
     }
 }

@@ -3,8 +3,9 @@
 use std::process::{Command, Stdio};
 
 use super::{Figure, Lab, Service};
-use crate::bench::lab::{BenchError, Side};
+use crate::bench::lab::{BenchError, Measuring, Side};
 use crate::bench::row::{Row, Target};
+use crate::bench::run::Needs;
 use crate::report::figure::Quantity;
 use crate::report::samples::Samples;
 
@@ -14,22 +15,37 @@ pub const FIGURES: &[Figure] = &[
         id: "spawn",
         about: "flatpak-spawn --host sh -c true, through either service",
         seconds: 6,
+        needs: Needs::Nothing,
         run: spawn,
     },
     Figure {
         id: "client",
         about: "unjank host -- sh -c true, beside sh -c true",
         seconds: 4,
+        needs: Needs::Nothing,
         run: client,
     },
     Figure {
         id: "plain",
         about: "flatpak-spawn --host sh -c true, beside sh -c true",
         seconds: 4,
+        needs: Needs::Nothing,
         run: plain,
     },
-    Figure { id: "bytes", about: "64 MiB through standard output", seconds: 4, run: bytes },
-    Figure { id: "burst", about: "100 commands at once", seconds: 8, run: burst },
+    Figure {
+        id: "bytes",
+        about: "64 MiB through standard output",
+        seconds: 4,
+        needs: Needs::Nothing,
+        run: bytes,
+    },
+    Figure {
+        id: "burst",
+        about: "100 commands at once",
+        seconds: 8,
+        needs: Needs::Nothing,
+        run: burst,
+    },
 ];
 
 /// The command that is run.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::Lab;
-use crate::bench::lab::BenchError;
+use crate::bench::lab::{BenchError, Measuring};
 
 /// A program to compare with, as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,9 @@ use session::listing::Fields;
 use super::client::{Keeps, client};
 use super::{Cold, Corpus, Figure, Lab, Seen, commands, raw};
 use crate::bench::cold::forget;
-use crate::bench::lab::{BenchError, Side};
+use crate::bench::lab::{BenchError, Measuring, Side};
 use crate::bench::row::{Row, Target};
+use crate::bench::run::{Needs, chain};
 use crate::report::figure::{Quantity, nanoseconds};
 use crate::report::samples::Samples;
 
@@ -19,32 +20,72 @@ pub const FIGURES: &[Figure] = &[
         id: "attributes",
         about: "default attributes of all entries, in another process",
         seconds: 12,
+        needs: Needs::Nothing,
         run: attributes,
     },
     Figure {
         id: "names",
         about: "names and types of all entries, in another process",
         seconds: 5,
+        needs: Needs::Nothing,
         run: names,
     },
-    Figure { id: "sorted", about: "the sorted model, complete, by name", seconds: 14, run: sorted },
-    Figure { id: "first", about: "the first screenful in the client", seconds: 6, run: first },
+    Figure {
+        id: "sorted",
+        about: "the sorted model, complete, by name",
+        seconds: 14,
+        needs: Needs::Nothing,
+        run: sorted,
+    },
+    Figure {
+        id: "first",
+        about: "the first screenful in the client",
+        seconds: 6,
+        needs: Needs::Nothing,
+        run: first,
+    },
     Figure {
         id: "ls",
         about: "unjank ls -l --sort none beside ls -lU and find -printf",
         seconds: 30,
+        needs: Needs::Nothing,
         run: ls,
     },
-    Figure { id: "small", about: "ls of a directory with ten files", seconds: 2, run: small },
+    Figure {
+        id: "small",
+        about: "ls of a directory with ten files",
+        seconds: 2,
+        needs: Needs::Nothing,
+        run: small,
+    },
     Figure {
         id: "memory",
         about: "memory of a client with a sorted model",
         seconds: 5,
+        needs: Needs::Nothing,
         run: memory,
     },
-    Figure { id: "growth", about: "from a fifth of the entries to all", seconds: 8, run: growth },
-    Figure { id: "cold", about: "default attributes, nothing in caches", seconds: 40, run: cold },
-    Figure { id: "peers", about: "the programs of --peer", seconds: 20, run: peers },
+    Figure {
+        id: "growth",
+        about: "from a fifth of the entries to all",
+        seconds: 8,
+        needs: Needs::Nothing,
+        run: growth,
+    },
+    Figure {
+        id: "cold",
+        about: "default attributes, nothing in caches",
+        seconds: 40,
+        needs: Needs::Cold,
+        run: cold,
+    },
+    Figure {
+        id: "peers",
+        about: "the programs of --peer",
+        seconds: 20,
+        needs: Needs::Peers,
+        run: peers,
+    },
 ];
 
 /// What the memory of a client may be.
@@ -61,7 +102,7 @@ fn list(lab: &Lab<'_>, corpus: &Corpus, fields: Fields, keeps: Keeps) -> Result<
     lab.go_on()?;
     let ours = |cause: String| BenchError::Peer { program: "our listing".to_owned(), cause };
     let listed = client(corpus.path(), &lab.worker, fields, keeps, lab.clock);
-    let (seen, listing, model) = listed.map_err(|error| ours(super::chain(&error)))?;
+    let (seen, listing, model) = listed.map_err(|error| ours(chain(&error)))?;
     let rows = model.as_ref().map_or(seen.entries as usize, session::listing::model::Model::len);
     if seen.entries != corpus.entries() || rows != corpus.entries() as usize {
         return Err(ours(format!("it found {rows} of {} entries", corpus.entries())));

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::{Figure, Lab, Needs, cannot, kservice};
-use crate::bench::lab::{BenchError, Side};
+use super::{Figure, Lab, cannot, kservice};
+use crate::bench::lab::{BenchError, Measuring, Side};
 use crate::bench::row::{Row, Target};
+use crate::bench::run::Needs;
 use crate::report::figure::Quantity;
 use crate::report::samples::Samples;
 

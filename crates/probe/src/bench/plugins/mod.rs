@@ -6,7 +6,7 @@ mod peer;
 mod world;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use session::clock::Clock;
 
@@ -15,10 +15,9 @@ pub use figures::FIGURES;
 pub use peer::{Peer, PeerError};
 pub use world::{APP, World};
 
-use super::lab::{BenchError, Effort};
+use super::lab::{BenchError, Effort, Measuring};
 use super::row::Row;
-use super::run::{PLUGINS, Run, Setting, chain};
-use crate::report::figure::nanoseconds;
+use super::run::{self, Needs, PLUGINS, Progress, Run, Setting};
 use crate::report::provenance::Provenance;
 
 /// What the figures are measured with.
@@ -47,91 +46,41 @@ pub struct Lab<'a> {
 }
 
 /// One figure, or a few that are measured together.
-pub struct Figure {
-    /// The name by which `--only` chooses it.
-    pub id: &'static str,
-    /// What is measured.
-    pub about: &'static str,
-    /// How long it takes, in seconds.
-    pub seconds: u32,
-    /// Whether it needs the right to drop caches, peers of the user, or nothing.
-    pub needs: Needs,
-    /// Measures it.
-    pub run: fn(&Lab<'_>) -> Result<Vec<Row>, BenchError>,
-}
-
-/// What a figure needs that not everybody has.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Needs {
-    /// Nothing.
-    Nothing,
-    /// The right to drop the kernel's caches.
-    Cold,
-    /// A program that the user names.
-    Peers,
-}
-
-impl std::fmt::Debug for Figure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Figure").field("id", &self.id).finish_non_exhaustive()
-    }
-}
+pub type Figure = run::Figure<fn(&Lab<'_>) -> Result<Vec<Row>, BenchError>>;
 
 /// Chooses figures by name; without names, all that can be measured here.
 #[must_use]
 pub fn chosen(only: &[String], lab: &Lab<'_>) -> Vec<&'static Figure> {
-    let can = |figure: &Figure| match figure.needs {
+    run::chosen(FIGURES, only, |needs| match needs {
         Needs::Nothing => true,
         Needs::Cold => lab.cold == Cold::Measured,
         Needs::Peers => !lab.peers.is_empty(),
-    };
-    let wanted = |figure: &&Figure| match only {
-        [] => can(figure),
-        only => only.iter().any(|id| id == figure.id),
-    };
-    FIGURES.iter().filter(wanted).collect()
+    })
 }
 
-/// Measures `figures`; `progress` hears of each before it begins, with the seconds behind and the seconds in all.
+/// Measures `figures`.
 pub fn measure(
     figures: &[&'static Figure],
     lab: &Lab<'_>,
     setting: Setting,
     provenance: Provenance,
-    progress: &mut dyn FnMut(&str, u32, u32),
+    progress: Progress<'_>,
 ) -> Run {
-    let (rows, missing) = (Vec::new(), Vec::new());
-    let mut run = Run { rows, missing, interrupted: false, setting, provenance, terms: PLUGINS };
-    let whole = figures.iter().map(|figure| figure.seconds).sum();
-    let mut done = 0;
-    for figure in figures {
-        progress(figure.about, done, whole);
-        done += figure.seconds;
-        match (figure.run)(lab) {
-            Ok(rows) => run.rows.extend(rows),
-            Err(_) if lab.stop.load(Ordering::Relaxed) => {
-                run.interrupted = true;
-                break;
-            }
-            Err(error) => run.missing.push((figure.id, chain(&error))),
-        }
+    let about = (setting, provenance, PLUGINS);
+    run::measure(figures, |figure| (figure.run)(lab), lab.stop, about, progress)
+}
+
+impl Measuring for Lab<'_> {
+    fn clock(&self) -> &dyn Clock {
+        self.clock
     }
-    run
+
+    fn stop(&self) -> &AtomicBool {
+        self.stop
+    }
 }
 
 impl Lab<'_> {
-    /// Runs `work` and returns how long it took, in nanoseconds.
-    fn time<T>(&self, work: impl FnOnce() -> T) -> (f64, T) {
-        let start = self.clock.monotonic();
-        let result = work();
-        (nanoseconds(self.clock.monotonic().saturating_sub(start)), result)
-    }
-
-    /// Says whether to go on.
-    fn go_on(&self) -> Result<(), BenchError> {
-        if self.stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
-    }
-
     /// Says so if caches may not be dropped.
     fn forget(&self) -> Result<(), BenchError> {
         if self.cold == Cold::LeftOut {

@@ -12,24 +12,91 @@ use session::recents::{Recents, Timestamp, writer};
 use super::home::Home;
 use super::watched::{output, syncs, written};
 use super::{Figure, Lab, cannot};
-use crate::bench::lab::{BenchError, Side};
+use crate::bench::lab::{BenchError, Measuring, Side};
 use crate::bench::row::{Row, Target};
+use crate::bench::run::{Needs, chain};
 use crate::report::figure::Quantity;
 use crate::report::samples::Samples;
 
 /// All figures.
 pub const FIGURES: &[Figure] = &[
-    Figure { id: "add-0", about: "one addition to an empty list", seconds: 4, run: add_0 },
-    Figure { id: "add-1000", about: "one addition to 1000 entries", seconds: 5, run: add_1000 },
-    Figure { id: "add-5000", about: "one addition to 5000 entries", seconds: 8, run: add_5000 },
-    Figure { id: "process", about: "unjank recent add beside /bin/true", seconds: 3, run: process },
-    Figure { id: "syncs", about: "syncs while the caller waits", seconds: 4, run: sync_count },
-    Figure { id: "kept-0", about: "4 writers, 50 additions each", seconds: 10, run: kept_0 },
-    Figure { id: "kept-1000", about: "the same with 1000 entries", seconds: 15, run: kept_1000 },
-    Figure { id: "mixed", about: "4 writers of ours, 2 of KDE, 2 of GTK", seconds: 20, run: mixed },
-    Figure { id: "seen", about: "until a GTK and a KDE program see it", seconds: 10, run: seen },
-    Figure { id: "bytes", about: "bytes for 40 additions to 5000", seconds: 8, run: bytes },
-    Figure { id: "peers", about: "the programs of --peer", seconds: 5, run: peers },
+    Figure {
+        id: "add-0",
+        about: "one addition to an empty list",
+        seconds: 4,
+        needs: Needs::Nothing,
+        run: add_0,
+    },
+    Figure {
+        id: "add-1000",
+        about: "one addition to 1000 entries",
+        seconds: 5,
+        needs: Needs::Nothing,
+        run: add_1000,
+    },
+    Figure {
+        id: "add-5000",
+        about: "one addition to 5000 entries",
+        seconds: 8,
+        needs: Needs::Nothing,
+        run: add_5000,
+    },
+    Figure {
+        id: "process",
+        about: "unjank recent add beside /bin/true",
+        seconds: 3,
+        needs: Needs::Nothing,
+        run: process,
+    },
+    Figure {
+        id: "syncs",
+        about: "syncs while the caller waits",
+        seconds: 4,
+        needs: Needs::Nothing,
+        run: sync_count,
+    },
+    Figure {
+        id: "kept-0",
+        about: "4 writers, 50 additions each",
+        seconds: 10,
+        needs: Needs::Nothing,
+        run: kept_0,
+    },
+    Figure {
+        id: "kept-1000",
+        about: "the same with 1000 entries",
+        seconds: 15,
+        needs: Needs::Nothing,
+        run: kept_1000,
+    },
+    Figure {
+        id: "mixed",
+        about: "4 writers of ours, 2 of KDE, 2 of GTK",
+        seconds: 20,
+        needs: Needs::Nothing,
+        run: mixed,
+    },
+    Figure {
+        id: "seen",
+        about: "until a GTK and a KDE program see it",
+        seconds: 10,
+        needs: Needs::Nothing,
+        run: seen,
+    },
+    Figure {
+        id: "bytes",
+        about: "bytes for 40 additions to 5000",
+        seconds: 8,
+        needs: Needs::Nothing,
+        run: bytes,
+    },
+    Figure {
+        id: "peers",
+        about: "the programs of --peer",
+        seconds: 5,
+        needs: Needs::Peers,
+        run: peers,
+    },
 ];
 
 /// How long an addition may hold a program up, in nanoseconds.
@@ -48,7 +115,7 @@ fn row(id: &'static str, title: &str, quantity: Quantity, [ours, peer]: [Samples
 }
 
 fn ours(error: impl std::error::Error) -> BenchError {
-    cannot("our list", super::chain(&error))
+    cannot("our list", chain(&error))
 }
 
 /// Adds `count` documents of `dir` as a program does by our library, and returns how long each took.

@@ -7,7 +7,7 @@ mod watched;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use session::clock::Clock;
 
@@ -15,10 +15,9 @@ pub use figures::FIGURES;
 pub use peers::{Display, Peer, PeerError, Programs};
 
 use self::home::Home;
-use super::lab::{BenchError, Effort};
+use super::lab::{BenchError, Effort, Measuring};
 use super::row::Row;
-use super::run::{RECENTS, Run, Setting, chain};
-use crate::report::figure::nanoseconds;
+use super::run::{self, Progress, RECENTS, Run, Setting};
 use crate::report::provenance::Provenance;
 
 /// What the figures are measured with.
@@ -45,73 +44,37 @@ pub struct Lab<'a> {
 }
 
 /// One figure, or a few that are measured together.
-pub struct Figure {
-    /// The name by which `--only` chooses it.
-    pub id: &'static str,
-    /// What is measured.
-    pub about: &'static str,
-    /// How long it takes, in seconds.
-    pub seconds: u32,
-    /// Measures it.
-    pub run: fn(&Lab<'_>) -> Result<Vec<Row>, BenchError>,
-}
-
-impl std::fmt::Debug for Figure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Figure").field("id", &self.id).finish_non_exhaustive()
-    }
-}
+pub type Figure = run::Figure<fn(&Lab<'_>) -> Result<Vec<Row>, BenchError>>;
 
 /// Chooses figures by name; without names all that can be measured.
 #[must_use]
 pub fn chosen(only: &[String], lab: &Lab<'_>) -> Vec<&'static Figure> {
-    let wanted = |figure: &&Figure| match only {
-        [] => figure.id != "peers" || !lab.peers.is_empty(),
-        only => only.iter().any(|id| id == figure.id),
-    };
-    FIGURES.iter().filter(wanted).collect()
+    run::chosen(FIGURES, only, |_| !lab.peers.is_empty())
 }
 
-/// Measures `figures`; `progress` hears of each before it begins, with the seconds behind and the seconds in all.
+/// Measures `figures`.
 pub fn measure(
     figures: &[&'static Figure],
     lab: &Lab<'_>,
     setting: Setting,
     provenance: Provenance,
-    progress: &mut dyn FnMut(&str, u32, u32),
+    progress: Progress<'_>,
 ) -> Run {
-    let (rows, missing) = (Vec::new(), Vec::new());
-    let mut run = Run { rows, missing, interrupted: false, setting, provenance, terms: RECENTS };
-    let whole = figures.iter().map(|figure| figure.seconds).sum();
-    let mut done = 0;
-    for figure in figures {
-        progress(figure.about, done, whole);
-        done += figure.seconds;
-        match (figure.run)(lab) {
-            Ok(rows) => run.rows.extend(rows),
-            Err(_) if lab.stop.load(Ordering::Relaxed) => {
-                run.interrupted = true;
-                break;
-            }
-            Err(error) => run.missing.push((figure.id, chain(&error))),
-        }
+    let about = (setting, provenance, RECENTS);
+    run::measure(figures, |figure| (figure.run)(lab), lab.stop, about, progress)
+}
+
+impl Measuring for Lab<'_> {
+    fn clock(&self) -> &dyn Clock {
+        self.clock
     }
-    run
+
+    fn stop(&self) -> &AtomicBool {
+        self.stop
+    }
 }
 
 impl Lab<'_> {
-    /// Runs `work` and returns how long it took, in nanoseconds.
-    fn time<T>(&self, work: impl FnOnce() -> T) -> (f64, T) {
-        let start = self.clock.monotonic();
-        let result = work();
-        (nanoseconds(self.clock.monotonic().saturating_sub(start)), result)
-    }
-
-    /// Says whether to go on.
-    fn go_on(&self) -> Result<(), BenchError> {
-        if self.stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
-    }
-
     /// Makes a home with so many documents in its lists.
     fn home(&self, entries: u32) -> Result<Home, BenchError> {
         self.go_on()?;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::{Lab, cannot};
-use crate::bench::lab::BenchError;
+use crate::bench::lab::{BenchError, Measuring};
 
 /// The calls that wait for a disk.
 const SYNCS: [&str; 6] = ["fsync", "fdatasync", "sync", "syncfs", "sync_file_range", "msync"];

@@ -11,7 +11,7 @@ use sys::usage::Io;
 use super::latency::{middle_key, ordinary};
 use super::{JOURNAL, WRITER, WRITES_A_CONNECTION, add, change, set};
 use crate::bench::keys;
-use crate::bench::lab::{BenchError, Lab, Side};
+use crate::bench::lab::{BenchError, Lab, Measuring, Side};
 use crate::bench::row::{Row, Target};
 use crate::bench::session::Session;
 use crate::report::figure::Quantity;

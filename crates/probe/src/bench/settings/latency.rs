@@ -4,7 +4,7 @@ use session::settings::database::Table;
 
 use super::{WRITER, WRITES_A_CONNECTION, add, change, set};
 use crate::bench::keys;
-use crate::bench::lab::{BenchError, Lab, Side};
+use crate::bench::lab::{BenchError, Lab, Measuring, Side};
 use crate::bench::row::{Row, Target};
 use crate::place::Place;
 use crate::report::figure::Quantity;

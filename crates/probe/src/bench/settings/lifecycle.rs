@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::latency::{middle_key, ordinary};
 use super::{WRITER, add, change, set};
 use crate::bench::keys;
-use crate::bench::lab::{BenchError, Lab, Side};
+use crate::bench::lab::{BenchError, Lab, Measuring, Side};
 use crate::bench::row::Row;
 use crate::report::figure::Quantity;
 use crate::report::samples::Samples;

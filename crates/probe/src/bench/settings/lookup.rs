@@ -13,7 +13,7 @@ use session::settings::profile::{Environment, Profile};
 
 use super::latency::ordinary;
 use crate::bench::keys;
-use crate::bench::lab::{BenchError, Lab};
+use crate::bench::lab::{BenchError, Lab, Measuring};
 use crate::bench::random::Random;
 use crate::bench::row::{Row, Target};
 use crate::report::figure::Quantity;

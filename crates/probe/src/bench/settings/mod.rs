@@ -13,6 +13,8 @@ use store::table::gvariant::Variant;
 
 use super::lab::{BenchError, Lab, Side};
 use super::row::Row;
+use super::run::{self, Needs, Progress, Run, SETTINGS, Setting};
+use crate::report::provenance::Provenance;
 use crate::report::samples::Samples;
 
 /// The object of the database that everything is measured on.
@@ -24,21 +26,24 @@ const JOURNAL: &str = "/ca/desrt/dconf/journal/user";
 const WRITES_A_CONNECTION: usize = 100;
 
 /// One figure, or a few that are measured together.
-pub struct Figure {
-    /// The name by which `--only` chooses it.
-    pub id: &'static str,
-    /// What is measured.
-    pub about: &'static str,
-    /// How long it takes in a full run, in seconds.
-    pub seconds: u32,
-    /// Measures it.
-    pub run: fn(&Lab<'_>) -> Result<Vec<Row>, BenchError>,
+pub type Figure = run::Figure<fn(&Lab<'_>) -> Result<Vec<Row>, BenchError>>;
+
+/// Chooses figures by name; all of them if `only` is empty.
+#[must_use]
+pub fn chosen(only: &[String]) -> Vec<&'static Figure> {
+    run::chosen(FIGURES, only, |_| true)
 }
 
-impl std::fmt::Debug for Figure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Figure").field("id", &self.id).finish_non_exhaustive()
-    }
+/// Measures `figures`.
+pub fn measure(
+    figures: &[&'static Figure],
+    lab: &Lab<'_>,
+    setting: Setting,
+    provenance: Provenance,
+    progress: Progress<'_>,
+) -> Run {
+    let about = (setting, provenance, SETTINGS);
+    run::measure(figures, |figure| (figure.run)(lab), lab.stop, about, progress)
 }
 
 /// All figures, in the order in which they are measured.
@@ -47,66 +52,77 @@ pub const FIGURES: &[Figure] = &[
         id: "write-tmpfs",
         about: "one key, durable, 4,500 keys, in memory",
         seconds: 4,
+        needs: Needs::Nothing,
         run: latency::write_in_memory,
     },
     Figure {
         id: "write-disk",
         about: "one key, durable, 4,500 keys, on the disk",
         seconds: 5,
+        needs: Needs::Nothing,
         run: latency::write_on_disk,
     },
     Figure {
         id: "flat-tmpfs",
         about: "one key among 20,000 in one directory, in memory",
         seconds: 15,
+        needs: Needs::Nothing,
         run: latency::write_flat,
     },
     Figure {
         id: "noop-tmpfs",
         about: "a write that changes nothing, 4,500 keys, in memory",
         seconds: 2,
+        needs: Needs::Nothing,
         run: latency::write_nothing,
     },
     Figure {
         id: "first-disk",
         about: "the first write of a new user, on the disk",
         seconds: 2,
+        needs: Needs::Nothing,
         run: latency::write_first,
     },
     Figure {
         id: "clients-disk",
         about: "8 clients, 50 writes each, on the disk",
         seconds: 15,
+        needs: Needs::Nothing,
         run: throughput::clients,
     },
     Figure {
         id: "bytes-disk",
         about: "bytes for 1000 changesets, one after another",
         seconds: 20,
+        needs: Needs::Nothing,
         run: bytes::changesets,
     },
     Figure {
         id: "slider-disk",
         about: "bytes for a value that changes for three and for ten seconds",
         seconds: 22,
+        needs: Needs::Nothing,
         run: bytes::slider,
     },
     Figure {
         id: "memory",
         about: "resident memory of the service, 4,500 keys",
         seconds: 2,
+        needs: Needs::Nothing,
         run: memory::resident,
     },
     Figure {
         id: "lookup",
         about: "a look-up by our API, the dconf client and a hash table",
         seconds: 3,
+        needs: Needs::Nothing,
         run: lookup::warm,
     },
     Figure {
         id: "start",
         about: "from the first call to the service's answer",
         seconds: 15,
+        needs: Needs::Nothing,
         run: lifecycle::start_and_exit,
     },
 ];

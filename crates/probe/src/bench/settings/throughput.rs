@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use super::latency::{middle_key, ordinary};
 use super::{WRITER, add, change, set};
 use crate::bench::keys;
-use crate::bench::lab::{BenchError, Lab, Side};
+use crate::bench::lab::{BenchError, Lab, Measuring, Side};
 use crate::bench::row::{Row, Target};
 use crate::bench::session::Session;
 use crate::report::figure::Quantity;

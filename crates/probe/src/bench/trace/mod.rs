@@ -16,7 +16,7 @@ use self::workload::{Tracer, Workload};
 use super::lab::{BenchError, Effort};
 use super::process::Process;
 use super::row::{Row, Target};
-use super::run::{Run, Setting, TRACE, chain};
+use super::run::{Progress, Run, Setting, TRACE, chain};
 use crate::report::figure::Quantity;
 use crate::report::provenance::Provenance;
 use crate::report::samples::Samples;
@@ -57,7 +57,7 @@ pub fn measure(
     bench: &Bench<'_>,
     mut setting: Setting,
     provenance: Provenance,
-    progress: &mut dyn FnMut(&str, usize, usize),
+    progress: Progress<'_>,
 ) -> Run {
     let chosen: Vec<Workload> = Workload::ALL
         .into_iter()
@@ -65,8 +65,10 @@ pub fn measure(
         .collect();
     let mut found = Found::default();
     let mut interrupted = false;
-    for (number, workload) in chosen.iter().enumerate() {
-        progress(workload.about(), number, chosen.len());
+    // Each is a second to the one who counts: they take about as long as one another.
+    let whole = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
+    for (done, workload) in (0..).zip(&chosen) {
+        progress(workload.about(), done, whole);
         match bench.workload(*workload, &mut found) {
             Ok(()) => (),
             Err(_) if bench.stop.load(Ordering::Relaxed) => {

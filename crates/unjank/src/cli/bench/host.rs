@@ -2,18 +2,14 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use probe::bench::host::{self, FIGURES, Lab, Service};
-use probe::bench::lab::Effort;
-use probe::bench::page;
 use probe::bench::run::{Setting, versioned};
-use probe::report::provenance::Provenance;
-use session::clock::{Clock, SystemClock};
+use session::clock::SystemClock;
 
-use super::super::{interrupt, screen, write_page};
-use super::{beside_us, judged, print, runnable};
+use super::super::interrupt;
+use super::{How, beside_us, provenance, runnable, this_program};
 use crate::error::{Error, Kind, Verdict};
 
 /// Measure commands on the host, on private buses.
@@ -38,18 +34,11 @@ pub(super) struct Host {
     /// Measure only these figures, separated by commas.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = figures(), hide_possible_values = true)]
     only: Vec<String>,
-    /// Make few rounds: to see that it works, not for figures to be shown.
-    #[arg(long)]
-    quick: bool,
     /// List the figures.
     #[arg(long)]
     list: bool,
-    /// Also write a page with pictures into this file; it must not exist.
-    #[arg(short, long, value_name = "FILE.html")]
-    output: Option<PathBuf>,
-    /// Print one JSON document (docs/benchmarks.md has its fields).
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    how: How,
 }
 
 fn figures() -> clap::builder::PossibleValuesParser {
@@ -66,8 +55,7 @@ impl Host {
             None => beside_us("unjankd")?,
         };
         [&unjankd, &self.peer, &self.client].into_iter().try_for_each(|path| runnable(path))?;
-        let program = std::env::current_exe()
-            .map_err(|error| Error::new(Kind::Config, "find this program").because(error))?;
+        let program = this_program()?;
         let parent = std::env::temp_dir();
         let start = |command: &[String]| {
             Service::start(command, &parent).map_err(|error: io::Error| {
@@ -89,7 +77,7 @@ impl Host {
             peer: start(&[self.peer.display().to_string()])?,
             program,
             spawn: self.client.clone(),
-            effort: if self.quick { Effort::Quick } else { Effort::Full },
+            effort: self.how.effort(),
             clock: &clock,
             stop: &stop,
         };
@@ -97,21 +85,11 @@ impl Host {
             ours: unjankd.display().to_string(),
             peer: versioned(&self.peer),
             places: vec![format!("client {}", versioned(&self.client))],
-            quick: self.quick,
+            quick: self.how.quick,
         };
-        let provenance = Provenance::of_this_machine(super::super::command_line(), clock.now());
-        let progress = screen::Progress::start();
-        let seconds = |number: u32| Duration::from_secs(number.into());
         let chosen = host::chosen(&self.only);
-        let run = host::measure(&chosen, &lab, setting, provenance, &mut |what, done, whole| {
-            progress.step(what, seconds(done), seconds(whole));
-        });
-        progress.end();
-        drop(lab);
-        if let Some(path) = &self.output {
-            write_page(path, &page::render(&run))?;
-        }
-        print(&run, self.json)?;
-        judged(&run)
+        self.how.show(|progress| {
+            Ok(host::measure(&chosen, &lab, setting, provenance(&clock), progress))
+        })
     }
 }

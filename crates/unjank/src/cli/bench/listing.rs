@@ -1,21 +1,18 @@
 //! `unjank bench listing`: a large directory into another process, beside what a user would run instead.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
-use probe::bench::lab::{BenchError, Effort};
+use probe::bench::lab::BenchError;
 use probe::bench::listing::{self, Cold, ENTRIES, FIGURES, Keeps, Lab, Peer};
-use probe::bench::page;
 use probe::bench::run::{Setting, versioned};
-use probe::report::provenance::Provenance;
-use session::clock::{Clock, SystemClock};
+use session::clock::SystemClock;
 use session::listing::{Fields, WorkerProgram};
 use sys::memory::Memory;
 use sys::mounts::Mounts;
 
-use super::super::{interrupt, listing_worker, screen, write_page};
-use super::{judged, place, print};
+use super::super::{interrupt, listing_worker};
+use super::{How, place, provenance, this_program};
 use crate::error::{Error, Kind, Verdict};
 
 /// Measure listing a large directory, in a directory of its own that is removed again.
@@ -40,18 +37,11 @@ pub(super) struct Listing {
     /// Measure only these figures, separated by commas.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = figures(), hide_possible_values = true)]
     only: Vec<String>,
-    /// Make few rounds: to see that it works, not for figures to be shown.
-    #[arg(long)]
-    quick: bool,
     /// List the figures.
     #[arg(long)]
     list: bool,
-    /// Also write a page with pictures into this file; it must not exist.
-    #[arg(short, long, value_name = "FILE.html")]
-    output: Option<PathBuf>,
-    /// Print one JSON document (docs/benchmarks.md has its fields).
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    how: How,
 }
 
 fn figures() -> clap::builder::PossibleValuesParser {
@@ -68,71 +58,53 @@ impl Listing {
         let place = place(&self.dir, &mounts)?;
         let clock = SystemClock::start();
         let stop = interrupt::flag();
-        let progress = screen::Progress::start();
-        let seconds = |number: u32| Duration::from_secs(number.into());
-        progress.step(&format!("making {} files", self.entries), Duration::ZERO, seconds(60));
-        let made = listing::corpora(&place.dir, self.entries, &stop);
-        let [large, small] = made.map_err(|error| {
-            progress.end();
-            match error {
+        self.how.show(|progress| {
+            progress(&format!("making {} files", self.entries), 0, 60);
+            let made = listing::corpora(&place.dir, self.entries, &stop);
+            let [large, small] = made.map_err(|error| match error {
                 BenchError::Interrupted => Error::new(Kind::User, "finish").because("interrupted"),
                 error => Error::new(Kind::User, "make the files").because(error),
-            }
-        })?;
-        let program = std::env::current_exe()
-            .map_err(|error| Error::new(Kind::Config, "find this program").because(error))?;
-        let is_root = rustix::process::geteuid().is_root();
-        let drops = is_root && !self.warm && !place.mount.is_memory();
-        let peers =
-            self.peer.iter().map(|peer| format!("{} ({})", peer.name, peer.command.join(" ")));
-        let setting = Setting {
-            ours: program.display().to_string(),
-            peer: std::iter::once("the bare system calls".to_owned())
-                .chain([versioned("/bin/ls".as_ref()), versioned("/usr/bin/find".as_ref())])
-                .chain(peers)
-                .collect::<Vec<_>>()
-                .join(", "),
-            places: vec![
-                format!("{} entries in {}", self.entries, place.describe()),
-                if drops { "warm, and cold as said; caches were dropped" } else { "warm" }
-                    .to_owned(),
-            ],
-            quick: self.quick,
-        };
-        let lab = Lab {
-            large,
-            small,
-            worker: worker(program.clone()),
-            client: vec![
-                program.display().to_string(),
-                "bench".to_owned(),
-                "listing-client".to_owned(),
-            ],
-            program,
-            peers: self.peer.clone(),
-            cold: if drops { Cold::Measured } else { Cold::LeftOut },
-            effort: if self.quick { Effort::Quick } else { Effort::Full },
-            clock: &clock,
-            stop: &stop,
-        };
-        let provenance = Provenance::of_this_machine(super::super::command_line(), clock.now());
-        // What cannot be measured here was not asked for, unless it was named.
-        let mut chosen = listing::chosen(&self.only);
-        if self.only.is_empty() {
-            chosen.retain(|figure| figure.id != "cold" || drops);
-            chosen.retain(|figure| figure.id != "peers" || !self.peer.is_empty());
-        }
-        let run = listing::measure(&chosen, &lab, setting, provenance, &mut |what, done, whole| {
-            progress.step(what, seconds(done), seconds(whole));
-        });
-        progress.step("removing the files", seconds(1), seconds(1));
-        drop(lab);
-        progress.end();
-        if let Some(path) = &self.output {
-            write_page(path, &page::render(&run))?;
-        }
-        print(&run, self.json)?;
-        judged(&run)
+            })?;
+            let program = this_program()?;
+            let is_root = rustix::process::geteuid().is_root();
+            let drops = is_root && !self.warm && !place.mount.is_memory();
+            let peers =
+                self.peer.iter().map(|peer| format!("{} ({})", peer.name, peer.command.join(" ")));
+            let setting = Setting {
+                ours: program.display().to_string(),
+                peer: std::iter::once("the bare system calls".to_owned())
+                    .chain([versioned("/bin/ls".as_ref()), versioned("/usr/bin/find".as_ref())])
+                    .chain(peers)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                places: vec![
+                    format!("{} entries in {}", self.entries, place.describe()),
+                    if drops { "warm, and cold as said; caches were dropped" } else { "warm" }
+                        .to_owned(),
+                ],
+                quick: self.how.quick,
+            };
+            let lab = Lab {
+                large,
+                small,
+                worker: worker(program.clone()),
+                client: vec![
+                    program.display().to_string(),
+                    "bench".to_owned(),
+                    "listing-client".to_owned(),
+                ],
+                program,
+                peers: self.peer.clone(),
+                cold: if drops { Cold::Measured } else { Cold::LeftOut },
+                effort: self.how.effort(),
+                clock: &clock,
+                stop: &stop,
+            };
+            let chosen = listing::chosen(&self.only, &lab);
+            let run = listing::measure(&chosen, &lab, setting, provenance(&clock), progress);
+            progress("removing the files", 1, 1);
+            Ok(run)
+        })
     }
 }
 

@@ -2,14 +2,10 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use probe::bench::lab::Effort;
-use probe::bench::page;
 use probe::bench::plugins::{self, APP, Cold, FIGURES, Lab, Peer, World};
 use probe::bench::run::{Setting, versioned};
-use probe::report::provenance::Provenance;
 use session::clock::{Clock, SystemClock};
 use session::index::Index;
 use session::index::build::Look;
@@ -18,8 +14,8 @@ use session::index::layout::{AppKey, PluginKey};
 use session::index::opener::Openers;
 use sys::mounts::Mounts;
 
-use super::super::{catalogue, interrupt, screen, write_page};
-use super::{judged, place, print};
+use super::super::{catalogue, interrupt};
+use super::{How, place, provenance, this_program};
 use crate::error::{Error, Kind, Verdict};
 
 /// Measure the index of plugins and applications on this machine's own, with caches in a directory that is removed again.
@@ -50,18 +46,11 @@ pub(super) struct Plugins {
     /// Measure only these figures, separated by commas.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = figures(), hide_possible_values = true)]
     only: Vec<String>,
-    /// Make few rounds: to see that it works, not for figures to be shown.
-    #[arg(long)]
-    quick: bool,
     /// List the figures.
     #[arg(long)]
     list: bool,
-    /// Also write a page with pictures into this file; it must not exist.
-    #[arg(short, long, value_name = "FILE.html")]
-    output: Option<PathBuf>,
-    /// Print one JSON document (docs/benchmarks.md has its fields).
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    how: How,
 }
 
 fn figures() -> clap::builder::PossibleValuesParser {
@@ -76,8 +65,7 @@ impl Plugins {
         let mounts = Mounts::read()
             .map_err(|error| Error::new(Kind::Config, "read the mounts").because(error))?;
         let place = place(&self.dir, &mounts)?;
-        let program = std::env::current_exe()
-            .map_err(|error| Error::new(Kind::Config, "find this program").because(error))?;
+        let program = this_program()?;
         let world = World::make(&place.dir, catalogue::program_path()).map_err(|error| {
             Error::new(Kind::User, format!("measure in {}", place.dir.display())).because(error)
         })?;
@@ -100,7 +88,7 @@ impl Plugins {
                 if drops { "warm, and cold as said; caches were dropped" } else { "warm" }
                     .to_owned(),
             ],
-            quick: self.quick,
+            quick: self.how.quick,
         };
         let lab = Lab {
             world,
@@ -110,24 +98,14 @@ impl Plugins {
             app: self.app,
             mime_type: self.mime_type,
             cold: if drops { Cold::Measured } else { Cold::LeftOut },
-            effort: if self.quick { Effort::Quick } else { Effort::Full },
+            effort: self.how.effort(),
             clock: &clock,
             stop: &stop,
         };
-        let provenance = Provenance::of_this_machine(super::super::command_line(), clock.now());
-        let progress = screen::Progress::start();
-        let seconds = |number: u32| Duration::from_secs(number.into());
         let chosen = plugins::chosen(&self.only, &lab);
-        let run = plugins::measure(&chosen, &lab, setting, provenance, &mut |what, done, whole| {
-            progress.step(what, seconds(done), seconds(whole));
-        });
-        progress.end();
-        drop(lab);
-        if let Some(path) = &self.output {
-            write_page(path, &page::render(&run))?;
-        }
-        print(&run, self.json)?;
-        judged(&run)
+        self.how.show(|progress| {
+            Ok(plugins::measure(&chosen, &lab, setting, provenance(&clock), progress))
+        })
     }
 }
 

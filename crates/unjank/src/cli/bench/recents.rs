@@ -1,20 +1,16 @@
 //! `unjank bench recents`: remembering a document, beside what KDE's and GTK's programs do for it.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
-use probe::bench::lab::Effort;
-use probe::bench::page;
 use probe::bench::recents::{self, Display, FIGURES, Lab, Peer, Programs};
 use probe::bench::run::{Setting, versioned};
-use probe::report::provenance::Provenance;
 use probe::scratch::Scratch;
-use session::clock::{Clock, SystemClock};
+use session::clock::SystemClock;
 use sys::mounts::Mounts;
 
-use super::super::{catalogue, interrupt, screen, write_page};
-use super::{judged, place, print};
+use super::super::{catalogue, interrupt};
+use super::{How, place, provenance, this_program};
 use crate::error::{Error, Kind, Verdict};
 
 /// Measure remembering documents, in homes of its own that are removed again.
@@ -33,18 +29,11 @@ pub(super) struct Recents {
     /// Measure only these figures, separated by commas.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = figures(), hide_possible_values = true)]
     only: Vec<String>,
-    /// Make few rounds: to see that it works, not for figures to be shown.
-    #[arg(long)]
-    quick: bool,
     /// List the figures.
     #[arg(long)]
     list: bool,
-    /// Also write a page with pictures into this file; it must not exist.
-    #[arg(short, long, value_name = "FILE.html")]
-    output: Option<PathBuf>,
-    /// Print one JSON document (docs/benchmarks.md has its fields).
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    how: How,
 }
 
 fn figures() -> clap::builder::PossibleValuesParser {
@@ -59,56 +48,46 @@ impl Recents {
         let mounts = Mounts::read()
             .map_err(|error| Error::new(Kind::Config, "read the mounts").because(error))?;
         let place = place(&self.dir, &mounts)?;
-        let program = std::env::current_exe()
-            .map_err(|error| Error::new(Kind::Config, "find this program").because(error))?;
+        let program = this_program()?;
         let tools = Scratch::within(&place.dir).map_err(|error| {
             Error::new(Kind::User, format!("measure in {}", place.dir.display())).because(error)
         })?;
         let clock = SystemClock::start();
         let stop = interrupt::flag();
-        let progress = screen::Progress::start();
-        let seconds = |number: u32| Duration::from_secs(number.into());
-        progress.step("compiling the peers", Duration::ZERO, seconds(90));
-        let programs = Programs::compile(tools.path());
-        let named = |name: &str, program: &Result<PathBuf, String>, library: &str| match program {
-            Ok(_) => format!("{name} ({})", versioned(library.as_ref())),
-            Err(why) => format!("{name} (not measured: {why})"),
-        };
-        let libraries = "/usr/lib/x86_64-linux-gnu";
-        let own = [
-            named("KRecentDocument", &programs.kde, &format!("{libraries}/libKF5KIOCore.so.5")),
-            named("GtkRecentManager", &programs.gtk, &format!("{libraries}/libgtk-3.so.0")),
-        ];
-        let peers =
-            self.peer.iter().map(|peer| format!("{} ({})", peer.name, peer.command.join(" ")));
-        let setting = Setting {
-            ours: program.display().to_string(),
-            peer: own.into_iter().chain(peers).collect::<Vec<_>>().join(", "),
-            places: vec![format!("homes in {}", place.describe())],
-            quick: self.quick,
-        };
-        let lab = Lab {
-            dir: place.dir.clone(),
-            program_path: catalogue::program_path(),
-            program,
-            programs,
-            display: Display::start(),
-            peers: self.peer,
-            effort: if self.quick { Effort::Quick } else { Effort::Full },
-            clock: &clock,
-            stop: &stop,
-        };
-        let provenance = Provenance::of_this_machine(super::super::command_line(), clock.now());
-        let chosen = recents::chosen(&self.only, &lab);
-        let run = recents::measure(&chosen, &lab, setting, provenance, &mut |what, done, whole| {
-            progress.step(what, seconds(done), seconds(whole));
-        });
-        progress.end();
-        drop((lab, tools));
-        if let Some(path) = &self.output {
-            write_page(path, &page::render(&run))?;
-        }
-        print(&run, self.json)?;
-        judged(&run)
+        self.how.show(|progress| {
+            progress("compiling the peers", 0, 90);
+            let programs = Programs::compile(tools.path());
+            let named = |name: &str, program: &Result<PathBuf, String>, library: &str| match program
+            {
+                Ok(_) => format!("{name} ({})", versioned(library.as_ref())),
+                Err(why) => format!("{name} (not measured: {why})"),
+            };
+            let libraries = "/usr/lib/x86_64-linux-gnu";
+            let own = [
+                named("KRecentDocument", &programs.kde, &format!("{libraries}/libKF5KIOCore.so.5")),
+                named("GtkRecentManager", &programs.gtk, &format!("{libraries}/libgtk-3.so.0")),
+            ];
+            let peers =
+                self.peer.iter().map(|peer| format!("{} ({})", peer.name, peer.command.join(" ")));
+            let setting = Setting {
+                ours: program.display().to_string(),
+                peer: own.into_iter().chain(peers).collect::<Vec<_>>().join(", "),
+                places: vec![format!("homes in {}", place.describe())],
+                quick: self.how.quick,
+            };
+            let lab = Lab {
+                dir: place.dir.clone(),
+                program_path: catalogue::program_path(),
+                program,
+                programs,
+                display: Display::start(),
+                peers: self.peer,
+                effort: self.how.effort(),
+                clock: &clock,
+                stop: &stop,
+            };
+            let chosen = recents::chosen(&self.only, &lab);
+            Ok(recents::measure(&chosen, &lab, setting, provenance(&clock), progress))
+        })
     }
 }
