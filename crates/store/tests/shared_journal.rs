@@ -3,11 +3,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use unjank_store::disk::{self, AppendFile, Disk, DiskFile, LogFile, Stat};
 use unjank_store::journal::shared::{Appender, News, Owner, Reader, salvage};
-use unjank_store::sim::{SimDisk, explore};
+use unjank_store::sim::{SimDisk, explore, interleave};
 
 fn log() -> &'static Path {
     Path::new("/home/log")
@@ -31,26 +32,29 @@ fn seeded() -> SimDisk {
 /// Two appends, the journal replaced by one record for what was there before the second, and another; returns what was
 /// acknowledged.
 fn life(disk: &dyn Disk) -> Vec<&'static str> {
-    let mut acknowledged = vec!["first"];
-    let Ok(mut writer) = Appender::open(disk, log()) else { return acknowledged };
-    if writer.append(disk, b"one").is_ok() {
-        acknowledged.push("one");
-    }
+    let acknowledged = Mutex::new(vec!["first"]);
+    live(disk, &acknowledged);
+    acknowledged.into_inner().unwrap()
+}
+
+fn live(disk: &dyn Disk, acknowledged: &Mutex<Vec<&'static str>>) {
+    let Ok(mut writer) = Appender::open(disk, log()) else { return };
+    let mut append = |record: &'static str| {
+        if writer.append(disk, record.as_bytes()).is_ok() {
+            acknowledged.lock().unwrap().push(record);
+        }
+    };
+    append("one");
     let owner = Owner::of(disk, log());
     let mut owner = owner.ok().flatten();
     let read = owner.as_mut().and_then(|owner| owner.read(disk).ok());
-    if writer.append(disk, b"two").is_ok() {
-        acknowledged.push("two");
-    }
+    append("two");
     if let (Some(owner), Some(records)) = (&mut owner, read) {
         let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
         // Whether it was replaced or not, nothing is lost.
         let _ = owner.replace(disk, &records);
     }
-    if writer.append(disk, b"three").is_ok() {
-        acknowledged.push("three");
-    }
-    acknowledged
+    append("three");
 }
 
 /// Checks that everything promised is there once, and nothing that nobody wrote.
@@ -86,6 +90,35 @@ fn what_was_acknowledged_outlives_its_writer_and_its_owner_and_what_was_durable_
     )
     .unwrap();
     assert!(explored.runs > 500 && explored.images > explored.runs, "{explored:?}");
+}
+
+/// Whoever reads finds what was acknowledged before, and nothing twice, wherever the owner and the writer are.
+#[test]
+fn a_reader_misses_nothing_whatever_happens_between_its_calls() {
+    let follow = |disk: &SimDisk, acknowledged: &Mutex<Vec<&'static str>>| {
+        let (mut reader, mut seen) = (Reader::new(log()), Vec::new());
+        for _ in 0..2 {
+            let promised = acknowledged.lock().unwrap().clone();
+            match reader.read(disk).map_err(|error| format!("{error:?}"))? {
+                News::All(records) => seen = records,
+                News::More(records) => seen.extend(records),
+            }
+            let times = |one: &str| seen.iter().filter(|seen| *seen == one.as_bytes()).count();
+            let wrong = ["first", "one", "two", "three"].iter().any(|one| times(one) > 1);
+            if wrong || promised.iter().any(|one| times(one) == 0) {
+                return Err(format!("{promised:?} were acknowledged, {seen:?} is seen"));
+            }
+        }
+        Ok(())
+    };
+    let orders = interleave(
+        || (seeded(), Mutex::new(vec!["first"])),
+        |disk, acknowledged| live(disk, acknowledged),
+        follow,
+        |_, _, (), seen| seen.clone(),
+    )
+    .unwrap();
+    assert!(orders > 5000, "{orders}");
 }
 
 /// A disk on which files have one name each.

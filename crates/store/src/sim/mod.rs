@@ -7,6 +7,7 @@
 mod disk;
 mod explore;
 mod file;
+mod interleave;
 mod state;
 
 use std::io;
@@ -14,8 +15,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use explore::{Explored, explore};
+pub use interleave::interleave;
 
 use crate::disk::LogFile;
+use interleave::Turn;
 use state::{How, Plan, State};
 
 /// How much of a call takes place although it fails.
@@ -33,6 +36,8 @@ pub enum Effect {
 #[derive(Clone, Debug, Default)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
+    /// Whose calls these are, where the order of calls is planned.
+    turn: Option<Turn>,
 }
 
 impl SimDisk {
@@ -125,7 +130,7 @@ impl SimDisk {
     }
 
     fn of(state: State) -> SimDisk {
-        SimDisk { state: Arc::new(Mutex::new(state)) }
+        SimDisk { state: Arc::new(Mutex::new(state)), turn: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -140,6 +145,8 @@ impl SimDisk {
         path: &Path,
         apply: impl FnOnce(&mut State, How) -> io::Result<T>,
     ) -> io::Result<T> {
+        // Kept until the call is over, so that calls happen in the order of the turns.
+        let _turn = self.turn.as_ref().map(Turn::wait);
         let mut state = self.lock();
         let (how, error) = state.step(format!("{what} {}", path.display()));
         let result = apply(&mut state, how);

@@ -53,7 +53,6 @@ impl Reader {
     pub fn read(&mut self, disk: &dyn Disk) -> Result<News, JournalError> {
         let not_opened = |source| JournalError::NotOpened { path: self.path.clone(), source };
         for _ in 0..ATTEMPTS {
-            let old = read_old(disk, &self.path).map_err(not_opened)?;
             let file = match disk.open_append(&self.path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -74,7 +73,7 @@ impl Reader {
                     more(&*file, at).map(News::More).map_err(not_opened)?
                 }
                 _ => {
-                    let (records, at) = all(&*file, identity, &old, &self.path)?;
+                    let (records, at) = all(disk, &*file, identity, &self.path)?;
                     self.at = Some(at);
                     News::All(records)
                 }
@@ -142,9 +141,9 @@ pub(super) fn read_old(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
 
 /// Reads a whole journal, with what was appended to the one before while it was replaced.
 fn all(
+    disk: &dyn Disk,
     file: &dyn AppendFile,
     identity: (u64, u64),
-    old: &[u8],
     path: &Path,
 ) -> Result<(Vec<Vec<u8>>, Place), JournalError> {
     let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
@@ -165,11 +164,16 @@ fn all(
         },
     };
     let end = format::take(&bytes, header.salt, &mut ids, &mut records);
-    if let Some(tail) = tail_of(old, &header) {
+    // The old file has its second name before the new one is in place, and loses it after the rest of it was carried
+    // over: whoever looks for it between two looks into the new one finds the rest in one of the three.
+    let old = read_old(disk, path).map_err(not_opened)?;
+    if let Some(tail) = tail_of(&old, &header) {
         format::take(tail, header.covered_salt, &mut ids, &mut records);
     }
     let end = (end as u64).max(FRAMES_AT.min(bytes.len() as u64));
-    Ok((records, Place { identity, salt: header.salt, end, ids, is_damaged }))
+    let mut at = Place { identity, salt: header.salt, end, ids, is_damaged };
+    records.extend(more(file, &mut at).map_err(not_opened)?);
+    Ok((records, at))
 }
 
 /// Returns what was appended to an old file behind what the new one stands for.
