@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::panic::catch_unwind;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 
 use peers::{Home, add, peers, printed};
 use unjank_session::recents::projection::{XbelOutcome, damaged_path, project};
@@ -149,33 +149,42 @@ fn many_writers_of_every_kind_lose_none_of_ours() {
             }
         })
         .collect();
-    let is_over = AtomicBool::new(false);
+    let (over, is_over) = mpsc::channel::<()>();
+    let (passed, passes): (Vec<_>, Vec<_>) = (0..4).map(|_| mpsc::channel::<()>()).unzip();
     std::thread::scope(|scope| {
         // What the daemon does while the files change.
-        let projector = scope.spawn(|| {
+        let (home, docs) = (&home, &docs);
+        let projector = scope.spawn(move || {
             let mut recents = home.recents();
-            while !is_over.load(Ordering::Acquire) {
+            // It gathers what comes in a moment; KDE's programs wait no longer than that for the lock.
+            let moment = std::time::Duration::from_millis(200);
+            while is_over.recv_timeout(moment) == Err(mpsc::RecvTimeoutError::Timeout) {
                 assert_eq!(project(&mut recents).unwrap().deleted, 0, "nobody deletes");
-                // It gathers what comes in a moment; KDE's programs wait no longer than that for the lock.
-                std::thread::sleep(std::time::Duration::from_millis(200));
+                for passed in &passed {
+                    // A writer that is done listens no longer.
+                    let _ = passed.send(());
+                }
             }
         });
-        let writers: Vec<_> = (0..4)
-            .map(|writer| {
-                let (home, docs) = (&home, &docs);
+        let writers: Vec<_> = passes
+            .into_iter()
+            .enumerate()
+            .map(|(writer, passes)| {
                 scope.spawn(move || {
                     let mut recents = home.recents();
                     for number in 0..50 {
                         add(&mut recents, &docs.join(format!("ours-{writer}-{number}")));
-                        // Spread over the time in which the others write.
-                        std::thread::sleep(std::time::Duration::from_millis(20));
+                        // Spread over the time in which the others write; a projector that failed sends no more.
+                        if number % 10 == 9 {
+                            let _ = passes.recv();
+                        }
                     }
                 })
             })
             .collect();
         let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         let ended: Vec<_> = others.into_iter().map(|mut other| other.wait().unwrap()).collect();
-        is_over.store(true, Ordering::Release);
+        drop(over);
         projector.join().unwrap();
         assert!(written.iter().all(Result::is_ok), "{written:?}");
         assert!(ended.iter().all(|status| status.success()), "{ended:?}");

@@ -110,18 +110,6 @@ pub fn close_given() -> io::Result<()> {
     Ok(())
 }
 
-/// Lets this process and those that it starts compute and read only when nobody else wants to.
-pub fn be_idle() {
-    const IOPRIO_WHO_PROCESS: libc::c_int = 1;
-    const IOPRIO_CLASS_IDLE: libc::c_int = 3 << 13;
-    // SAFETY: a number is a value of it.
-    let parameters = unsafe { MaybeUninit::<libc::sched_param>::zeroed().assume_init() };
-    // SAFETY: reads parameters of ours. What may not be is not done, and nothing depends on it.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
-    // SAFETY: takes numbers only; as above.
-    unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_CLASS_IDLE) };
-}
-
 /// Starts a program. When this returns it runs, or it never will.
 ///
 /// # Errors

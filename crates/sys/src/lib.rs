@@ -8,7 +8,6 @@ pub mod descriptor;
 pub mod device;
 pub mod dir;
 pub mod disposition;
-pub mod filter;
 pub mod heap;
 pub mod launch;
 pub mod map;

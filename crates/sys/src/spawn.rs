@@ -9,7 +9,7 @@ use std::{fs, ptr};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::seccomp::Filter;
+use crate::seccomp::tracing::Filter;
 
 /// A program to start.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use session::clock::{Clock, SystemClock};
-use sys::filter::{Answer, Handover, Listener, Question};
+use sys::seccomp::deciding::{Answer, Handover, Listener, Question};
 
 use super::change::{Change, matches};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use session::clock::Clock;
-use sys::filter::{Decision, Filter, asking_before_exec, before_exec};
+use sys::seccomp::deciding::{Decision, Filter, asking_before_exec, before_exec};
 
 use super::AbError;
 use super::answer::{Arm, Asked, serve};

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 use session::clock::Clock;
 use sys::ptrace::{self, Orphans, Patience, Status, Waited};
-use sys::seccomp::Filter;
+use sys::seccomp::tracing::Filter;
 use sys::spawn;
 
 use crate::trace::kernel::call_number;

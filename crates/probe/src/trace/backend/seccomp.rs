@@ -9,7 +9,7 @@ use std::thread;
 
 use session::clock::{Clock, SystemClock};
 use sys::ptrace::{self, Orphans};
-use sys::seccomp::Filter;
+use sys::seccomp::tracing::Filter;
 use sys::spawn::{self, Command};
 
 use super::engine::{self, End, Engine, Stops};

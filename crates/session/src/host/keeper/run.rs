@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{getpid, set_child_subreaper};
 use sys::launch::{Child, Launch, Place, launch};
 use sys::pidfd::{self, Change, Ended, Scope, next_change};
+use sys::sched::{CpuClass, IoClass};
 use sys::signals::Signals;
 
 use super::group::Group;
@@ -90,7 +91,9 @@ impl<'a> Keeper<'a> {
             let _ = rustix::process::nice(terms.nice);
         }
         if terms.scheduling == Scheduling::Idle {
-            sys::launch::be_idle();
+            // As above.
+            let _ = CpuClass::Idle.set(0);
+            let _ = IoClass::Idle.set(0);
         }
         let mut terminal = Terminal::of(terms.client);
         let descriptors = match &mut terminal {

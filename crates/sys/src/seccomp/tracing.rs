@@ -1,53 +1,28 @@
-//! A seccomp filter that hands chosen system calls to a tracer and lets all others pass.
+//! A filter that hands chosen system calls to a tracer and lets all others pass.
 
 use std::io;
+use std::mem::offset_of;
+
+use libc::{BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, seccomp_data, sock_filter};
+
+use super::{NATIVE, answer, install, load, statement};
 
 /// What the filter does with calls of another architecture than ours: nothing, as with any call that was not chosen.
 const RET_ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const RET_TRACE: u32 = libc::SECCOMP_RET_TRACE;
 
-/// `AUDIT_ARCH_*` of the calls that this program makes.
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 0xC000_003E;
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 0xC000_00B7;
-
 /// Calls of the x32 convention have this bit; their numbers are not in our table.
 const X32_BIT: u32 = 0x4000_0000;
 
-/// Offsets in `struct seccomp_data`.
-const NUMBER_AT: u32 = 0;
-const ARCHITECTURE_AT: u32 = 4;
-
 /// A classic BPF program, ready to be installed.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Filter {
-    program: Vec<Instruction>,
+    program: Vec<sock_filter>,
 }
 
-/// One instruction, laid out as `struct sock_filter`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[repr(C)]
-struct Instruction {
-    code: u16,
-    if_true: u8,
-    if_false: u8,
-    value: u32,
-}
-
-const LOAD: u16 = 0x20;
-const RETURN: u16 = 0x06;
-const JUMP: u16 = 0x05;
-const JUMP_EQUAL: u16 = 0x15;
-const JUMP_AT_LEAST: u16 = 0x35;
-
-fn load(value: u32) -> Instruction {
-    Instruction { code: LOAD, if_true: 0, if_false: 0, value }
-}
-
-fn answer(value: u32) -> Instruction {
-    Instruction { code: RETURN, if_true: 0, if_false: 0, value }
-}
+const JUMP: u32 = BPF_JMP | BPF_JA;
+const JUMP_EQUAL: u32 = BPF_JMP | BPF_JEQ | BPF_K;
+const JUMP_AT_LEAST: u32 = BPF_JMP | BPF_JGE | BPF_K;
 
 impl Filter {
     /// Builds the filter that hands the calls with these numbers to the tracer, in a few comparisons for each call.
@@ -80,10 +55,10 @@ impl Filter {
 
     fn answering(changes: &[(u32, u32)]) -> Filter {
         let mut program = vec![
-            load(ARCHITECTURE_AT),
-            Instruction { code: JUMP_EQUAL, if_true: 1, if_false: 0, value: ARCHITECTURE },
+            load(offset_of!(seccomp_data, arch)),
+            sock_filter { jt: 1, ..statement(JUMP_EQUAL, NATIVE) },
             answer(RET_ALLOW),
-            load(NUMBER_AT),
+            load(offset_of!(seccomp_data, nr)),
         ];
         search(changes, &mut program);
         Filter { program }
@@ -92,24 +67,26 @@ impl Filter {
     /// Returns what the filter answers for a call, as the kernel would find it.
     #[cfg(test)]
     fn run(&self, architecture: u32, number: u32) -> u32 {
+        const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
         let (mut at, mut accumulator) = (0, 0);
         loop {
-            let Instruction { code, if_true, if_false, value } = self.program[at];
+            let sock_filter { code, jt, jf, k } = self.program[at];
             at += 1;
-            let jump = match code {
+            let is_number = k == load(offset_of!(seccomp_data, nr)).k;
+            let jump = match u32::from(code) {
                 LOAD => {
-                    accumulator = if value == NUMBER_AT { number } else { architecture };
+                    accumulator = if is_number { number } else { architecture };
                     continue;
                 }
                 JUMP => {
-                    at += usize::try_from(value).unwrap();
+                    at += usize::try_from(k).unwrap();
                     continue;
                 }
-                JUMP_EQUAL => accumulator == value,
-                JUMP_AT_LEAST => accumulator >= value,
-                _ => return value,
+                JUMP_EQUAL => accumulator == k,
+                JUMP_AT_LEAST => accumulator >= k,
+                _ => return k,
             };
-            at += usize::from(if jump { if_true } else { if_false });
+            at += usize::from(if jump { jt } else { jf });
         }
     }
 
@@ -122,49 +99,15 @@ impl Filter {
     ///
     /// As `seccomp(2)`: the kernel has no filters, or the program is too long.
     pub fn install(&self) -> io::Result<()> {
-        let program = libc::sock_fprog {
-            len: u16::try_from(self.program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
-            filter: self.program.as_ptr().cast_mut().cast(),
-        };
-        // Without the flag kernels before 5.16 also slow the program's speculation down.
-        let attempts = [libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW, 0];
-        let mut last = io::Error::from_raw_os_error(libc::ENOSYS);
-        for flags in attempts {
-            last = match set_filter(flags, &program) {
-                Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
-                    // SAFETY: this option takes numbers only.
-                    let set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-                    if set != 0 {
-                        return Err(io::Error::last_os_error());
-                    }
-                    match set_filter(flags, &program) {
-                        Ok(()) => return Ok(()),
-                        Err(e) => e,
-                    }
-                }
-                Err(e) => e,
-                Ok(()) => return Ok(()),
-            };
-        }
-        Err(last)
+        // Without the flag kernels before 5.16 also slow the program's speculation down; older ones do not have it.
+        install(&self.program, libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW)
+            .or_else(|_| install(&self.program, 0))
+            .map(drop)
     }
 }
 
-fn set_filter(flags: libc::c_ulong, program: &libc::sock_fprog) -> io::Result<()> {
-    // SAFETY: the kernel reads the program, `len` instructions long, and keeps nothing of ours.
-    let set = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            flags,
-            std::ptr::from_ref(program),
-        )
-    };
-    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Adds a binary search for the last change that is not above the loaded number.
-fn search(changes: &[(u32, u32)], program: &mut Vec<Instruction>) {
+fn search(changes: &[(u32, u32)], program: &mut Vec<sock_filter>) {
     if let [(_, only)] = changes {
         program.push(answer(*only));
         return;
@@ -180,10 +123,10 @@ fn search(changes: &[(u32, u32)], program: &mut Vec<Instruction>) {
         Err(_) => (0, true),
     };
     program[at] =
-        Instruction { code: JUMP_AT_LEAST, if_true, if_false: u8::from(far), value: upper[0].0 };
+        sock_filter { jt: if_true, jf: u8::from(far), ..statement(JUMP_AT_LEAST, upper[0].0) };
     if far {
         let value = u32::try_from(skip).unwrap_or(u32::MAX);
-        program.insert(at + 1, Instruction { code: JUMP, if_true: 0, if_false: 0, value });
+        program.insert(at + 1, statement(JUMP, value));
     }
     search(upper, program);
 }
@@ -200,8 +143,8 @@ mod tests {
             let filter = Filter::tracing(set);
             for number in 0..2000 {
                 let expected = if set.contains(&number) { RET_TRACE } else { RET_ALLOW };
-                assert_eq!(filter.run(ARCHITECTURE, number), expected, "{number} of {set:?}");
-                assert_eq!(filter.run(ARCHITECTURE, number | X32_BIT), RET_ALLOW);
+                assert_eq!(filter.run(NATIVE, number), expected, "{number} of {set:?}");
+                assert_eq!(filter.run(NATIVE, number | X32_BIT), RET_ALLOW);
                 assert_eq!(filter.run(0x4000_0003, number), RET_ALLOW);
             }
         }
@@ -210,8 +153,8 @@ mod tests {
     #[test]
     fn all_means_all_of_our_architecture() {
         let filter = Filter::tracing_all();
-        assert_eq!(filter.run(ARCHITECTURE, 999), RET_TRACE);
-        assert_eq!(filter.run(ARCHITECTURE, X32_BIT | 1), RET_ALLOW);
+        assert_eq!(filter.run(NATIVE, 999), RET_TRACE);
+        assert_eq!(filter.run(NATIVE, X32_BIT | 1), RET_ALLOW);
         assert_eq!(filter.run(0x4000_0003, 1), RET_ALLOW);
     }
 
@@ -221,7 +164,7 @@ mod tests {
         let filter = Filter::tracing(&every_other);
         for number in 0..480 {
             let expected = if number < 240 && number % 2 == 0 { RET_TRACE } else { RET_ALLOW };
-            assert_eq!(filter.run(ARCHITECTURE, number), expected);
+            assert_eq!(filter.run(NATIVE, number), expected);
         }
         assert!(filter.program.len() < 600);
     }

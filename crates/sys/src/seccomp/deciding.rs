@@ -1,6 +1,6 @@
 //! Filters that decide system calls of a program in the place of the kernel: they succeed without being made, or we are asked.
 //!
-//! seccomp(2), seccomp_unotify(2). Only calls of the native architecture are decided; those of others (32-bit code) are made as always.
+//! seccomp_unotify(2).
 
 use std::io::{self, IoSliceMut};
 use std::mem::{MaybeUninit, offset_of};
@@ -9,11 +9,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use libc::{
-    BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_FILTER_FLAG_NEW_LISTENER,
-    SECCOMP_FILTER_FLAG_SPEC_ALLOW, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
-    SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO,
-    SECCOMP_RET_USER_NOTIF, SECCOMP_SET_MODE_FILTER, SECCOMP_USER_NOTIF_FLAG_CONTINUE,
-    seccomp_data, seccomp_notif, seccomp_notif_resp, sock_filter, sock_fprog,
+    BPF_JEQ, BPF_JMP, BPF_K, SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+    SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND,
+    SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_USER_NOTIF, SECCOMP_USER_NOTIF_FLAG_CONTINUE,
+    seccomp_data, seccomp_notif, seccomp_notif_resp, sock_filter,
 };
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{
@@ -21,16 +20,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-/// `AUDIT_ARCH_*` of the architecture that we were built for (linux/audit.h); 0 where we do not know it.
-const NATIVE: u32 = if cfg!(target_arch = "x86_64") {
-    0xc000_003e
-} else if cfg!(all(target_arch = "aarch64", target_endian = "little")) {
-    0xc000_00b7
-} else if cfg!(target_arch = "riscv64") {
-    0xc000_00f3
-} else {
-    0
-};
+use super::{NATIVE, answer, install, load, statement};
 
 /// Jumps in classic BPF reach 255 instructions.
 const MOST_RULES: usize = 120;
@@ -51,15 +41,6 @@ pub enum Decision {
 #[derive(Clone, Debug)]
 pub struct Filter(Vec<sock_filter>);
 
-fn load(offset: usize) -> sock_filter {
-    statement(BPF_LD | BPF_W | BPF_ABS, u32::try_from(offset).unwrap_or(0))
-}
-
-fn statement(code: u32, k: u32) -> sock_filter {
-    // The codes of classic BPF are below 256.
-    sock_filter { code: u16::try_from(code).unwrap_or(0), jt: 0, jf: 0, k }
-}
-
 /// Goes on with the next instruction if the loaded word is `k`, else passes over `skip` of them.
 fn unless_equal(k: u32, skip: u8) -> sock_filter {
     sock_filter { jf: skip, ..statement(BPF_JMP | BPF_JEQ | BPF_K, k) }
@@ -78,7 +59,7 @@ impl Filter {
         if rules.len() > MOST_RULES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let allow = statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+        let allow = answer(SECCOMP_RET_ALLOW);
         let mut code =
             vec![load(offset_of!(seccomp_data, arch)), unless_equal(NATIVE, 1), skip(1), allow];
         code.push(load(offset_of!(seccomp_data, nr)));
@@ -87,7 +68,7 @@ impl Filter {
                 Decision::Succeed => SECCOMP_RET_ERRNO,
                 Decision::Ask => SECCOMP_RET_USER_NOTIF,
             };
-            code.extend([unless_equal(*number, 1), statement(BPF_RET | BPF_K, result)]);
+            code.extend([unless_equal(*number, 1), answer(result)]);
         }
         code.push(allow);
         Ok(Filter(code))
@@ -103,37 +84,11 @@ impl Filter {
             unless_equal(number, 4),
             load(offset_of!(seccomp_data, args) + low),
             unless_equal(u32::try_from(socket).unwrap_or(0), 1),
-            statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+            answer(SECCOMP_RET_ALLOW),
             load(offset_of!(seccomp_data, nr)),
         ];
         code.splice(5..5, spare);
         Filter(code)
-    }
-
-    /// Installs the filter in the calling thread, for good, and in all that it starts; returns the new listener's number with `flags` that ask for one.
-    fn install(&self, flags: libc::c_ulong) -> io::Result<libc::c_long> {
-        let len = u16::try_from(self.0.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let program = sock_fprog { len, filter: self.0.as_ptr().cast_mut() };
-        let set = || {
-            // SAFETY: the kernel reads `len` instructions, which `self` holds, and keeps no pointer.
-            let result = unsafe {
-                libc::syscall(
-                    libc::SYS_seccomp,
-                    SECCOMP_SET_MODE_FILTER,
-                    flags,
-                    std::ptr::from_ref(&program),
-                )
-            };
-            if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-        };
-        match set() {
-            // Without CAP_SYS_ADMIN only a program that can gain no privileges may be filtered.
-            Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-                rustix::thread::set_no_new_privs(true)?;
-                set()
-            }
-            done => done,
-        }
     }
 }
 
@@ -146,9 +101,9 @@ fn skip(count: u32) -> sock_filter {
 ///
 /// Where the caller lacks `CAP_SYS_ADMIN` the program gets `no_new_privs` too: set-user-id programs below it have no privileges.
 pub fn before_exec(command: &mut Command, filter: Filter) {
-    let install = move || filter.install(SECCOMP_FILTER_FLAG_SPEC_ALLOW).map(drop);
+    let arm = move || install(&filter.0, SECCOMP_FILTER_FLAG_SPEC_ALLOW).map(drop);
     // SAFETY: the closure makes system calls only; it neither allocates nor takes locks after the fork.
-    unsafe { command.pre_exec(install) };
+    unsafe { command.pre_exec(arm) };
 }
 
 /// Has `command` install a filter with questions just before it becomes its program, and hand us the listener.
@@ -163,11 +118,11 @@ pub fn asking_before_exec(command: &mut Command, filter: &Filter) -> io::Result<
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let theirs = fcntl_dupfd_cloexec(&theirs, HANDOVER)?;
     let filter = filter.sparing(theirs.as_raw_fd());
-    let install = move || {
+    let arm = move || {
         let flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_SPEC_ALLOW;
         // Since 5.19: a signal does not make a program ask again what we have begun to answer.
-        let number = match filter.install(flags | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => filter.install(flags)?,
+        let number = match install(&filter.0, flags | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => install(&filter.0, flags)?,
             done => done?,
         };
         let number = i32::try_from(number).map_err(|_| io::ErrorKind::InvalidData)?;
@@ -179,7 +134,7 @@ pub fn asking_before_exec(command: &mut Command, filter: &Filter) -> io::Result<
         Ok(())
     };
     // SAFETY: the closure makes system calls only; it neither allocates nor takes locks after the fork.
-    unsafe { command.pre_exec(install) };
+    unsafe { command.pre_exec(arm) };
     Ok(Handover(ours))
 }
 
