@@ -167,32 +167,44 @@ fn introspection(node: &Node, blame: Blame) -> Meaning {
 
 /// Answers `Properties` for an object whose interfaces have none; `None` if it has no such method.
 fn properties(message: &Message, interfaces: &[&str]) -> Option<Result<Meaning, Refusal>> {
-    let header = message.header();
-    let body = message.body();
-    let signature = header.signature().to_string_no_parens();
-    let (interface, property) = match (header.member()?.as_str(), &*signature) {
-        ("GetAll", "s") => (body.deserialize::<&str>(), None),
-        ("Get", "ss") => split(body.deserialize::<(&str, &str)>()),
-        ("Set", "ssv") => split(
-            body.deserialize::<(&str, &str, zbus::Variant<'_>)>()
-                .map(|(interface, property, _)| (interface, property)),
-        ),
-        _ => return None,
-    };
-    let interface = interface.unwrap_or_default();
+    let Asked { interface, property, .. } = Asked::read(message)?;
     Some(match property {
-        _ if !interfaces.contains(&interface) => Err(Refusal::NoProperties(interface.to_owned())),
-        Some(property) => Err(Refusal::NoProperty(property.to_owned())),
+        _ if !interfaces.contains(&&*interface) => Err(Refusal::NoProperties(interface)),
+        Some(property) => Err(Refusal::NoProperty(property)),
         None => Ok(Meaning::Answer(Answer::NoProperties)),
     })
 }
 
-pub(super) fn split<'a>(
-    pair: zbus::Result<(&'a str, &'a str)>,
-) -> (zbus::Result<&'a str>, Option<&'a str>) {
-    match pair {
-        Ok((interface, property)) => (Ok(interface), Some(property)),
-        Err(error) => (Err(error), Some("")),
+/// A call of `org.freedesktop.DBus.Properties`.
+pub(super) struct Asked {
+    pub(super) interface: String,
+    /// None for all of them.
+    pub(super) property: Option<String>,
+    /// Whether it is only to be read.
+    pub(super) reads: bool,
+}
+
+impl Asked {
+    /// Reads a call; `None` if the interface has no such method. What cannot be read names nothing.
+    pub(super) fn read(message: &Message) -> Option<Asked> {
+        let header = message.header();
+        let body = message.body();
+        let signature = header.signature().to_string_no_parens();
+        let member = header.member()?.as_str();
+        let (interface, property) = match (member, &*signature) {
+            ("GetAll", "s") => (body.deserialize::<&str>().unwrap_or_default(), None),
+            ("Get", "ss") => {
+                let (interface, property) = body.deserialize::<(&str, &str)>().unwrap_or_default();
+                (interface, Some(property))
+            }
+            ("Set", "ssv") => match body.deserialize::<(&str, &str, zbus::Variant<'_>)>() {
+                Ok((interface, property, _)) => (interface, Some(property)),
+                Err(_) => ("", Some("")),
+            },
+            _ => return None,
+        };
+        let (interface, property) = (interface.to_owned(), property.map(str::to_owned));
+        Some(Asked { interface, property, reads: member != "Set" })
     }
 }
 

@@ -8,6 +8,7 @@ pub mod host;
 pub mod index;
 pub mod listing;
 mod owner;
+mod part;
 pub mod program;
 pub mod recents;
 mod senders;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::server::{Blame, Server, ServerError, Takeover};
+use part::Part;
 use session::clock::Clock;
 use session::settings::engine::{Engine, Options, Places};
 use store::disk::Disk;
@@ -148,9 +150,9 @@ async fn serve_others(mut config: Config) -> Result<(), DaemonError> {
         tokio::select! {
             name = signals.next() => break name,
             () = listing::left(listings.as_ref()) => {}
-            () = host::left(host.as_ref()) => {}
-            () = recents::left(recents.as_ref()) => {}
-            () = host::ended(host.as_ref()) => break "the name of host commands is lost",
+            () = Part::left(host.as_ref().map(host::Service::part)) => {}
+            () = Part::left(recents.as_ref().map(recents::Service::part)) => {}
+            () = Part::ended(host.as_ref().map(host::Service::part)) => break "the name of host commands is lost",
             () = idle, if is_idle() => if is_idle() { break "idle" },
         }
     };

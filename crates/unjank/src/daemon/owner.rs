@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::DaemonError;
 use super::blame::{self, Record};
 use super::disk::{DiskThread, Done};
+use super::part::Part;
 use super::senders::{self, Senders};
 use super::systemd::Notifier;
 use super::watch::Watch;
@@ -180,8 +181,8 @@ impl Owner {
             // Our own commits stir the watched directory several times; one look after each is enough.
             edited = self.watch.next(), if self.disk.is_idle() => Event::Edited(edited),
             () = listing::left(self.listings.as_ref()) => Event::Left,
-            () = host::left(self.host.as_ref()) => Event::Left,
-            () = recents::left(self.recents.as_ref()) => Event::Left,
+            () = Part::left(self.host.as_ref().map(host::Service::part)) => Event::Left,
+            () = Part::left(self.recents.as_ref().map(recents::Service::part)) => Event::Left,
             () = timer => then,
         }
     }

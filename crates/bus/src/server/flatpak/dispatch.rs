@@ -10,7 +10,7 @@ use super::{DEVELOPMENT, DEVELOPMENT_PATH, HOST1, Incoming, introspect};
 use crate::errors::Refusal;
 use crate::raw::Caller;
 use crate::request::ReplyTo;
-use crate::server::dispatch::{machine_id, split};
+use crate::server::dispatch::{Asked, machine_id};
 
 const SESSION_PATH: &str = "/org/freedesktop/Flatpak/SessionHelper";
 const SESSION: &str = "org.freedesktop.Flatpak.SessionHelper";
@@ -182,24 +182,11 @@ fn decide(message: &Message, header: &Header<'_>) -> Result<Meaning, Refusal> {
 
 /// Answers `Properties`; `None` if there is no such method.
 fn properties(message: &Message, node: Node) -> Option<Result<Meaning, Refusal>> {
-    let header = message.header();
-    let body = message.body();
-    let signature = header.signature().to_string_no_parens();
-    let method = header.member()?.as_str();
-    let (interface, property) = match (method, &*signature) {
-        ("GetAll", "s") => (body.deserialize::<&str>(), None),
-        ("Get", "ss") => split(body.deserialize::<(&str, &str)>()),
-        ("Set", "ssv") => split(
-            body.deserialize::<(&str, &str, zbus::Variant<'_>)>()
-                .map(|(interface, property, _)| (interface, property)),
-        ),
-        _ => return None,
-    };
-    let interface = interface.unwrap_or_default();
-    Some(match property {
-        _ if !node.has(interface) => Err(Refusal::NoProperties(interface.to_owned())),
+    let Asked { interface, property, reads } = Asked::read(message)?;
+    Some(match property.as_deref() {
+        _ if !node.has(&interface) => Err(Refusal::NoProperties(interface)),
         None => Ok(Meaning::Answer(Answer::Properties(VERSION))),
-        Some("version") if method == "Get" => Ok(Meaning::Answer(Answer::Version(VERSION))),
+        Some("version") if reads => Ok(Meaning::Answer(Answer::Version(VERSION))),
         Some("version") => Err(Refusal::ReadOnlyProperty("version".to_owned())),
         Some(property) => Err(Refusal::NoProperty(property.to_owned())),
     })

@@ -21,13 +21,14 @@ use sys::pidfd::{Ended, Scope};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::super::part::State;
+use super::Options;
 use super::journal::Log;
 use super::kept::{Keepers, Starting, watched};
 use super::policy::{self, Followed};
 use super::sandboxes::{Places, Session};
 use super::senders::{Identity, Senders};
 use super::variables::Variables;
-use super::{Options, State};
 
 /// A terminal has another size.
 const SIGWINCH: i32 = 28;

@@ -16,8 +16,6 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 
 use bus::server::flatpak::{NAME, Server};
 use bus::server::{ServerError, Takeover};
@@ -26,9 +24,10 @@ use session::host::environment::Environment;
 use session::host::identity::Host;
 use session::host::keeper;
 use store::disk::Disk;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use super::DaemonError;
+use super::part::{Part, State};
 
 /// What the service depends on.
 #[derive(Debug)]
@@ -57,31 +56,7 @@ pub struct Options {
 
 /// The running service. Dropping it gives the name back; commands of callers that wanted that go on.
 #[derive(Debug)]
-pub struct Service {
-    /// Dropped to end the thread.
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-    state: Arc<State>,
-}
-
-/// What the one who decides when the daemon ends wants to know.
-#[derive(Debug, Default)]
-struct State {
-    busy: AtomicBool,
-    /// A time without work began.
-    left: Notify,
-    /// Nothing is served any more.
-    ended: Notify,
-}
-
-impl State {
-    fn set_busy(&self, busy: bool) {
-        let before = self.busy.swap(busy, Ordering::AcqRel);
-        if before && !busy {
-            self.left.notify_one();
-        }
-    }
-}
+pub struct Service(Part);
 
 impl Service {
     /// Takes the name and starts to serve.
@@ -92,62 +67,23 @@ impl Service {
     pub fn start(options: Options) -> Result<Service, DaemonError> {
         // Whoever started us may have left some open that are no command's business.
         sys::launch::close_on_exec(3).map_err(DaemonError::NotStarted)?;
-        let state = Arc::new(State::default());
-        let (stop, stopped) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::channel();
-        let shared = Arc::clone(&state);
-        let serve = move || {
-            serve(options, &shared, stopped, &tell);
-            shared.set_busy(false);
-            shared.ended.notify_one();
-        };
-        let thread = thread::Builder::new().name("host".to_owned()).spawn(serve);
-        let thread = thread.map_err(DaemonError::NotStarted)?;
+        let serve = move |state: &_, stopped| serve(options, state, stopped, &tell);
+        let part = Part::start("host", serve).map_err(DaemonError::NotStarted)?;
         let gone = || DaemonError::NotStarted(io::ErrorKind::BrokenPipe.into());
         told.recv().map_err(|_| gone())??;
-        Ok(Service { stop: Some(stop), thread: Some(thread), state })
+        Ok(Service(part))
     }
 
     /// Says whether no command runs and nothing that was started by one is left with us.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.state.busy.load(Ordering::Acquire) && !has_company()
+        self.0.is_idle() && !has_company()
     }
 
-    /// Waits until the last command has ended, once for each time.
-    pub async fn left(&self) {
-        self.state.left.notified().await;
-    }
-
-    /// Waits until nothing is served any more: the name or the bus was lost.
-    pub async fn ended(&self) {
-        self.state.ended.notified().await;
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // It has logged why, if it did not end well.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Waits until the last command of a service has ended, for ever without one.
-pub(super) async fn left(service: Option<&Service>) {
-    match service {
-        Some(service) => service.left().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until a service has ended, for ever without one.
-pub(super) async fn ended(service: Option<&Service>) {
-    match service {
-        Some(service) => service.ended().await,
-        None => std::future::pending().await,
+    /// The thread that serves: it is idle while no command runs, and ends when the name or the bus is lost.
+    pub(super) fn part(&self) -> &Part {
+        &self.0
     }
 }
 

@@ -12,10 +12,11 @@ use session::recents::{Added, Addition, Program, Recents, Uri, UriError, Watcher
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::super::part::State;
+use super::Options;
 use super::caller::{Caller, Callers, Confined, Identity};
 use super::watch::Watch;
 use super::work::{self, Done, Job, Seen, Worker};
-use super::{Options, State};
 
 /// How long a writer that runs without us is waited for at the start.
 const PATIENCE: Duration = Duration::from_secs(10);
