@@ -26,6 +26,49 @@ fn syncs(home: &Home, command: &[&str], display: Option<&Display>) -> Vec<String
     text.lines().filter(|line| line.contains("sync")).map(str::to_owned).collect()
 }
 
+/// Runs a command under `unjank trace` and returns the calls of `calls` that succeeded, each with the file it was made on.
+fn traced(
+    home: &Home,
+    command: &[&str],
+    calls: &str,
+    display: Option<&Display>,
+) -> Vec<(String, String)> {
+    let mut trace = home.command(UNJANK);
+    if let Some(display) = display {
+        trace.env("DISPLAY", &display.name);
+    }
+    let all = ["trace", "--json", "--calls", calls, "--threshold", "0ns", "--stacks", "none", "--"];
+    let output = trace.args(all).args(command).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // What the program prints comes first.
+    let said = String::from_utf8(output.stdout).unwrap();
+    let report = said.lines().find(|line| line.starts_with("{\"schema\"")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(report).unwrap();
+    assert_eq!(report["watch"]["lost"], 0);
+    let name = |list: &str, index: &serde_json::Value| {
+        let index = usize::try_from(index.as_u64()?).unwrap();
+        Some(report[list][index]["name"].as_str().unwrap().to_owned())
+    };
+    let slow = report["slow"].as_array().unwrap().iter();
+    let succeeded = slow.filter(|call| call["result"].as_i64().is_some_and(|result| result >= 0));
+    succeeded
+        .filter_map(|call| Some((name("calls", &call["call"])?, name("targets", &call["target"])?)))
+        .collect()
+}
+
+/// The calls that change a file or a directory.
+const CHANGES: &str = "write,writev,pwrite64,pwritev,pwritev2,ftruncate,truncate,fallocate,\
+    copy_file_range,sendfile,mkdir,mkdirat,rename,renameat,renameat2,link,linkat,symlink,symlinkat,\
+    unlink,unlinkat,chmod,fchmod,fchmodat";
+
+/// Runs a command under `unjank trace` and returns what it changed below the home, with the call.
+fn changed(home: &Home, command: &[&str], display: Option<&Display>) -> Vec<(String, String)> {
+    let mut calls = traced(home, command, CHANGES, display);
+    let below = text(&home.at("").canonicalize().unwrap()).to_owned();
+    calls.retain(|(_, path)| path.starts_with(&below));
+    calls
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -42,6 +85,12 @@ fn kde_programs_wait_for_no_sync_of_their_lists_and_record_all_the_same() {
     assert_eq!(plain.len(), 12, "KDE syncs four times a document: {plain:#?}");
     let relaxed = [&[UNJANK, "recent", "relax", "--"], &add[..]].concat();
     assert_eq!(syncs(&home, &relaxed, None), Vec::<String>::new());
+    // `unjank trace` shows the same.
+    assert_eq!(traced(&home, &relaxed, "sync", None), []);
+    let lists = |calls: &[(String, String)]| {
+        calls.iter().filter(|(_, path)| path.contains("/.local/share/")).count()
+    };
+    assert_eq!(lists(&traced(&home, &add, "sync", None)), 12);
     let list = home.command(kde).arg("list").output().unwrap();
     assert_eq!(String::from_utf8(list.stdout).unwrap().lines().count(), 3);
 }
@@ -147,8 +196,12 @@ fn a_private_kde_program_writes_no_byte_of_any_list_and_takes_nothing_away() {
     let private = home.unjank(&["recent", "private", "--", text(kde), "add", text(&others), "12"]);
     assert!(private.status.success(), "{}", String::from_utf8_lossy(&private.stderr));
     assert_eq!(home.contents(), before);
+    // Nor does it write and take back.
+    let add_others = [text(kde), "add", text(&others), "12"];
+    let private = [&[UNJANK, "recent", "private", "--"], &add_others[..]].concat();
+    assert_eq!(changed(&home, &private, None), []);
     // The test sees what is written: without the library there is something.
-    assert!(add(&others).status.success());
+    assert!(!changed(&home, &add_others, None).is_empty());
     assert_ne!(home.contents(), before);
 }
 
@@ -166,7 +219,10 @@ fn a_private_gtk_program_writes_no_byte_of_any_list() {
     let private = burst(&[UNJANK, "recent", "private", "--"]);
     assert!(private.status.success(), "{}", String::from_utf8_lossy(&private.stderr));
     assert_eq!(home.contents(), before);
-    assert!(burst(&["env"]).status.success());
+    let add = [text(gtk), "burst", text(&docs), "3", "10"];
+    let private = [&[UNJANK, "recent", "private", "--"], &add[..]].concat();
+    assert_eq!(changed(&home, &private, Some(&display)), []);
+    assert!(!changed(&home, &add, Some(&display)).is_empty());
     assert_ne!(home.contents(), before);
 }
 
