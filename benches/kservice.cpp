@@ -3,15 +3,13 @@
  * Usage: kservice service NAME ROUNDS     KService::serviceByDesktopName
  *        kservice mime TYPE ROUNDS        KApplicationTrader::queryByMimeType
  *        kservice plugins ROUNDS [DIR...] KPluginMetaData::findPlugins in each directory below Qt's plugin paths
- *        kservice trader TYPE CONSTRAINT  KServiceTypeTrader::query, the desktop files that it offers
  *
- * The first three print one line a round: nanoseconds and how many were found. The first round is the first question of
+ * They print one line a round: nanoseconds and how many were found. The first round is the first question of
  * this process, with opening and checking the cache.
  */
 #include <KApplicationTrader>
 #include <KPluginMetaData>
 #include <KService>
-#include <KServiceTypeTrader>
 
 #include <QCoreApplication>
 #include <QElapsedTimer>
@@ -43,7 +41,7 @@ main (int argc, char **argv)
 
   if (words.size () < 3)
     {
-      std::fprintf (stderr, "usage: kservice service|mime|plugins|trader ...\n");
+      std::fprintf (stderr, "usage: kservice service|mime|plugins ...\n");
       return 2;
     }
   const QString what = words[1];
@@ -65,12 +63,5 @@ main (int argc, char **argv)
     return measure (words[3].toInt (), [&value] { return KService::serviceByDesktopName (value) ? 1 : 0; });
   if (what == QLatin1String ("mime"))
     return measure (words[3].toInt (), [&value] { return KApplicationTrader::queryByMimeType (value).size (); });
-  if (what == QLatin1String ("trader"))
-    {
-      const KService::List offers = KServiceTypeTrader::self ()->query (value, words[3]);
-      for (const KService::Ptr &service : offers)
-        std::printf ("%s\n", qPrintable (service->entryPath ()));
-      return 0;
-    }
   return 2;
 }

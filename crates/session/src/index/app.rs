@@ -30,6 +30,9 @@ const TRUTHS: [&str; 8] = [
     "X-KDE-SubstituteUID",
 ];
 
+/// The key that holds a number: KDE's order of applications.
+const NUMBER: &str = "InitialPreference";
+
 /// Makes the record of the desktop file at `path`.
 #[must_use]
 pub fn record(
@@ -54,6 +57,8 @@ pub fn record(
             record.list(best.key, items.iter().map(|item| &**item));
         } else if TRUTHS.contains(&best.key) {
             record.truth(best.key, best.is_true());
+        } else if let Some(number) = best.text().parse().ok().filter(|_| best.key == NUMBER) {
+            record.whole(best.key, number);
         } else {
             record.text(best.key, &best.text());
         }

@@ -37,6 +37,14 @@ pub enum Value<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct List<'a>(&'a [u8]);
 
+impl<'a> List<'a> {
+    /// Reads a list; it ends where the bytes stop making sense.
+    #[must_use]
+    pub fn of(bytes: &'a [u8]) -> List<'a> {
+        List(bytes)
+    }
+}
+
 impl<'a> Iterator for List<'a> {
     type Item = &'a str;
 

@@ -5,6 +5,7 @@
 
 mod apps;
 mod plugins;
+mod trader;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

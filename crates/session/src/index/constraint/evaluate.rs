@@ -115,7 +115,8 @@ fn share(name: &str, fields: &dyn Fields, extremes: Extremes<'_>) -> Option<f64>
         _ => return None,
     };
     let (least, greatest) = extremes(name)?;
-    Some(if least < greatest { 2.0 * (number - least) / (greatest - least) - 1.0 } else { 1.0 })
+    // Where all are the same this is no number, for KDE as for us: only `!=` is true of it.
+    Some(2.0 * (number - least) / (greatest - least) - 1.0)
 }
 
 fn compare(
@@ -124,30 +125,25 @@ fn compare(
     left: &Known<'_>,
     right: &Known<'_>,
 ) -> Option<bool> {
-    let order = match (left, right) {
+    let (order, has_order) = match (left, right) {
         (Known::Text(a), Known::Text(b)) if case == Case::Folded => {
-            a.to_lowercase().cmp(&b.to_lowercase())
+            (Some(a.to_lowercase().cmp(&b.to_lowercase())), false)
         }
-        (Known::Text(a), Known::Text(b)) => a.cmp(b),
-        (Known::Whole(a), Known::Whole(b)) => a.cmp(b),
-        (Known::Truth(a), Known::Truth(b)) => {
-            // Neither truth is the greater one.
-            let is_about_order = !matches!(comparison, Comparison::Equal | Comparison::NotEqual);
-            if is_about_order {
-                return None;
-            }
-            a.cmp(b)
-        }
-        (a, b) => a.number()?.partial_cmp(&b.number()?)?,
+        (Known::Text(a), Known::Text(b)) => (Some(a.cmp(b)), false),
+        (Known::Truth(a), Known::Truth(b)) => (Some(a.cmp(b)), false),
+        (Known::Whole(a), Known::Whole(b)) => (Some(a.cmp(b)), true),
+        (a, b) => (a.number()?.partial_cmp(&b.number()?), true),
     };
-    Some(match comparison {
-        Comparison::Equal => order == Ordering::Equal,
-        Comparison::NotEqual => order != Ordering::Equal,
-        Comparison::Less => order == Ordering::Less,
-        Comparison::LessOrEqual => order != Ordering::Greater,
-        Comparison::Greater => order == Ordering::Greater,
-        Comparison::GreaterOrEqual => order != Ordering::Less,
-    })
+    match comparison {
+        Comparison::Equal => Some(order == Some(Ordering::Equal)),
+        Comparison::NotEqual => Some(order != Some(Ordering::Equal)),
+        // Only numbers are greater and less: what is said of texts must not depend on a language.
+        _ if !has_order => None,
+        Comparison::Less => Some(order == Some(Ordering::Less)),
+        Comparison::LessOrEqual => Some(order.is_some_and(Ordering::is_le)),
+        Comparison::Greater => Some(order == Some(Ordering::Greater)),
+        Comparison::GreaterOrEqual => Some(order.is_some_and(Ordering::is_ge)),
+    }
 }
 
 fn find(search: Search, case: Case, needle: &Known<'_>, place: &Known<'_>) -> Option<bool> {
@@ -216,7 +212,11 @@ mod tests {
         record.fraction("Weight", 2.5);
         let bytes = record.build();
         let constraint = Constraint::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-        constraint.matches(&Record(&bytes), &|name| (name == "Rank").then_some((5.0, 9.0)))
+        constraint.matches(&Record(&bytes), &|name| match name {
+            "Rank" => Some((5.0, 9.0)),
+            "Weight" => Some((2.5, 2.5)),
+            _ => None,
+        })
     }
 
     #[test]
@@ -240,11 +240,13 @@ mod tests {
             "Rank + 3 == 10 and Rank * 2 > 13 and Rank / 2 == 3 and Rank - 8 == -1",
             "Weight >= 2.5 and Weight < 3 and Rank <= 7.0",
             "max Rank == 0.0 and min Rank == 0.0",
+            "max Weight != 1 and not max Weight == 1",
             "Hidden == FALSE and not Hidden",
             "(Rank > 100 or TRUE) and 'it\\'s' == 'it\\'s'",
         ];
         yes.iter().for_each(|text| assert!(matches(text), "{text}"));
         let no = [
+            "Name < 'Z'",
             "Nothing == 'x'",
             "not (Nothing == 'x')",
             "Name == 7",

@@ -36,10 +36,10 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ConstraintError>
             '\'' => quoted(rest).ok_or_else(|| error("this text has no end"))?,
             '[' => {
                 let end = rest.find(']').ok_or_else(|| error("this name has no end"))?;
-                (Token::Bracketed(rest[1..end].trim().to_owned()), end + 1)
+                (Token::Bracketed(rest[1..end].to_owned()), end + 1)
             }
-            '0'..='9' => number(rest).ok_or_else(|| error("this is no number"))?,
-            _ if first.is_alphabetic() || first == '_' || first == '.' => {
+            '0'..='9' | '.' => number(rest).ok_or_else(|| error("this is no number"))?,
+            _ if first.is_alphabetic() || first == '_' => {
                 let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
                 let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
                 (Token::Word(rest[..end].to_owned()), end)
