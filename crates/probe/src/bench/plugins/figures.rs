@@ -349,7 +349,10 @@ fn unchanged(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
         Some(Target::Within(UNCHANGED)),
     );
     Ok(vec![
-        noted(row("unchanged", "nothing changed", samples, None), ON_PROCESS),
+        noted(
+            row("unchanged", "nothing changed", samples, Some(Target::Within(UNCHANGED))),
+            ON_PROCESS,
+        ),
         noted(in_process, ON_REFRESH),
     ])
 }
@@ -397,7 +400,7 @@ fn added(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     );
     Ok(vec![
         noted(
-            row("added", "one plugin added or removed", samples, None),
+            row("added", "one plugin added or removed", samples, Some(Target::Within(ADDED))),
             "the whole process from outside; the peer after a desktop file was added or removed, because plugins are not in its cache",
         ),
         noted(in_process, ON_REFRESH),
