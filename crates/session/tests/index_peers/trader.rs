@@ -421,9 +421,8 @@ fn differences(told: &Told, constraints: &[&str]) -> Vec<String> {
     };
     let differ = constraints.iter().zip(&told.kept).filter_map(|(constraint, theirs)| {
         let ours = ours(&told.offers, constraint);
-        (ours != *theirs).then(|| {
-            format!("{constraint}: ours {:?}, KDE's {:?}", names(&ours), names(theirs))
-        })
+        (ours != *theirs)
+            .then(|| format!("{constraint}: ours {:?}, KDE's {:?}", names(&ours), names(theirs)))
     });
     differ.collect()
 }
