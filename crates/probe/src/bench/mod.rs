@@ -6,6 +6,7 @@ pub mod host;
 pub mod json;
 pub mod keys;
 pub mod lab;
+pub mod launch;
 pub mod listing;
 pub mod page;
 pub mod plugins;

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +16,7 @@ use session::clock::Clock;
 
 use super::fuse::{Server, Traffic};
 use super::profile::Profile;
+use super::queue::{self, Queue};
 
 /// Why there is no model disk. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -41,15 +42,6 @@ pub enum ModelError {
 
 fn step(step: &'static str) -> impl FnOnce(io::Error) -> ModelError {
     move |source| ModelError::Step { step, source }
-}
-
-/// How the queue of the loop device is set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queue {
-    /// The scheduler.
-    pub scheduler: String,
-    /// The target of write-back throttling in microseconds; 0 is off, `None` leaves what the kernel chooses for the scheduler.
-    pub wbt_lat_usec: Option<u64>,
 }
 
 /// A mounted model disk. Dropping it takes all of it away.
@@ -105,7 +97,8 @@ impl ModelDisk {
         let node = PathBuf::from(made.trim());
         disk.loop_name =
             node.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        disk.put("rotational", if profile.is_rotational() { "1" } else { "0" })?;
+        let rotational = if profile.is_rotational() { "1" } else { "0" };
+        queue::put(&disk.loop_name, "rotational", rotational).map_err(step("set the queue"))?;
         let lazy = "lazy_itable_init=0,lazy_journal_init=0";
         said("mkfs.ext4", &["-q", "-E", lazy], &node)?;
         let mounted = mount(&node, &top, "ext4", MountFlags::empty(), None);
@@ -139,27 +132,7 @@ impl ModelDisk {
     ///
     /// The kernel has not that scheduler.
     pub fn set(&self, queue: &Queue) -> Result<Queue, ModelError> {
-        let throttles = self.queue_file("wbt_lat_usec").exists();
-        if throttles && queue.wbt_lat_usec.is_none() {
-            // The kernel's own choice: bfq then turns it off.
-            self.put("scheduler", "none")?;
-            self.put("wbt_lat_usec", "-1")?;
-        }
-        self.put("scheduler", &queue.scheduler)?;
-        if let Some(usec) = queue.wbt_lat_usec.filter(|_| throttles) {
-            // A value that it has already is not taken up again, though bfq has turned it off.
-            self.put("wbt_lat_usec", &usec.saturating_add(1).to_string())?;
-            self.put("wbt_lat_usec", &usec.to_string())?;
-        }
-        let read = |name: &str| fs::read_to_string(self.queue_file(name)).unwrap_or_default();
-        let scheduler = read("scheduler");
-        let active = scheduler
-            .split_ascii_whitespace()
-            .find_map(|word| word.strip_prefix('[').and_then(|word| word.strip_suffix(']')));
-        Ok(Queue {
-            scheduler: active.unwrap_or_default().to_owned(),
-            wbt_lat_usec: read("wbt_lat_usec").trim().parse().ok(),
-        })
+        queue.set(&self.loop_name).map_err(step("set the queue"))
     }
 
     /// Has requests take their time from now on, or not.
@@ -173,18 +146,6 @@ impl ModelDisk {
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         self.server.as_ref().map(Server::traffic).unwrap_or_default()
-    }
-
-    fn queue_file(&self, name: &str) -> PathBuf {
-        Path::new("/sys/block").join(&self.loop_name).join("queue").join(name)
-    }
-
-    fn put(&self, name: &'static str, text: &str) -> Result<(), ModelError> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .open(self.queue_file(name))
-            .map_err(step("open a setting of the queue"))?;
-        file.write_all(text.as_bytes()).map_err(step("set the queue"))
     }
 }
 

@@ -7,7 +7,9 @@
 mod disk;
 mod fuse;
 mod profile;
+pub(crate) mod queue;
 
-pub use disk::{ModelDisk, ModelError, Queue};
+pub use disk::{ModelDisk, ModelError};
 pub use fuse::Traffic;
 pub use profile::{Order, Profile, Request};
+pub use queue::Queue;

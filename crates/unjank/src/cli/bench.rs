@@ -2,6 +2,8 @@
 
 mod bus;
 mod host;
+mod impact;
+mod launch;
 mod listing;
 mod plugins;
 mod recents;
@@ -40,6 +42,10 @@ enum What {
     Bus(bus::Bus),
     Recents(recents::Recents),
     Host(host::Host),
+    Launch(Box<launch::Launch>),
+    #[command(hide = true)]
+    LaunchGuardian(launch::Watch),
+    Impact(impact::Impact),
     #[command(hide = true)]
     ListingClient(listing::Client),
     Plugins(plugins::Plugins),
@@ -85,6 +91,9 @@ impl Bench {
             What::Bus(bus) => bus.run(),
             What::Recents(recents) => recents.run(),
             What::Host(host) => host.run(),
+            What::Launch(launch) => launch.run(),
+            What::LaunchGuardian(watch) => watch.run(),
+            What::Impact(impact) => impact.run(),
             What::ListingClient(client) => client.run(),
             What::Plugins(plugins) => plugins.run(),
             What::PluginsClient(client) => client.run(),

@@ -16,7 +16,9 @@ pub struct Row<'a> {
     pub samples: &'a Samples,
 }
 
+/// Where the axis begins: as far right as the longest name needs.
 const LEFT: f64 = 70.0;
+const LETTER: f64 = 7.0;
 const RIGHT: f64 = 500.0;
 const ROW: f64 = 62.0;
 const TOP: f64 = 8.0;
@@ -35,12 +37,15 @@ pub fn render(title: &str, quantity: Quantity, rows: &[Row<'_>]) -> String {
     let most = rows.iter().map(|row| row.samples.max()).fold(0.0, f64::max);
     let wide = least > 0.0 && most / least > WIDE;
     let unit = quantity.unit_of(most);
+    let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    #[expect(clippy::cast_precision_loss, reason = "the length of a name")]
+    let left = (14.0 + LETTER * longest as f64).clamp(LEFT, RIGHT / 2.0);
     let axis = if wide {
-        Axis::logarithmic(least, most, quantity.base(), LEFT, RIGHT)
+        Axis::logarithmic(least, most, quantity.base(), left, RIGHT)
     } else {
-        Axis::linear(most, unit.scale(), LEFT, RIGHT)
+        Axis::linear(most, unit.scale(), left, RIGHT)
     };
-    #[expect(clippy::cast_precision_loss, reason = "two rows")]
+    #[expect(clippy::cast_precision_loss, reason = "a few rows")]
     let bottom = TOP + ROW * rows.len() as f64;
     let scale = if wide { "logarithmic axis" } else { "axis from zero" };
     let described: Vec<String> = rows
@@ -55,9 +60,9 @@ pub fn render(title: &str, quantity: Quantity, rows: &[Row<'_>]) -> String {
         svg.push_str(&text(x, bottom + 16.0, Anchor::Middle, "tick", &label));
     }
     let name = if wide { "log" } else { unit.name() };
-    svg.push_str(&text(LEFT - 26.0, bottom + 16.0, Anchor::End, "tick", name));
+    svg.push_str(&text(left - 26.0, bottom + 16.0, Anchor::End, "tick", name));
     for (number, row) in rows.iter().enumerate() {
-        #[expect(clippy::cast_precision_loss, reason = "two rows")]
+        #[expect(clippy::cast_precision_loss, reason = "a few rows")]
         let middle = TOP + ROW * (number as f64 + 0.5);
         svg.push_str(&draw(row, middle, axis, quantity));
     }
@@ -68,7 +73,8 @@ pub fn render(title: &str, quantity: Quantity, rows: &[Row<'_>]) -> String {
 fn draw(row: &Row<'_>, middle: f64, axis: Axis, quantity: Quantity) -> String {
     let samples = row.samples;
     let class = row.class;
-    let mut svg = text(LEFT - 10.0, middle + 4.5, Anchor::End, "strong", row.name);
+    let (left, _) = axis.ends();
+    let mut svg = text(left - 10.0, middle + 4.5, Anchor::End, "strong", row.name);
     if samples.len() >= 5 {
         svg.push_str(&outline(samples, middle, axis, class));
         let at = |share| axis.place(samples.quantile(share));

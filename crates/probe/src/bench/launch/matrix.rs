@@ -1,0 +1,183 @@
+//! The matrix: which cells there are, and the order in which they are measured.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::LaunchError;
+use super::background::{Background, Prepared};
+use super::cell::{Cell, Class, Measure, Throttling};
+use super::foreground::Foreground;
+use super::ground::Site;
+use super::sample::Record;
+pub use super::scene::Lab;
+use super::scene::{Duty, Scene};
+use crate::bench::run::Progress;
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where.
+    pub site: Site,
+    /// What.
+    pub measures: Vec<Measure>,
+    /// With which schedulers; `kept` is the one that is there.
+    pub schedulers: Vec<String>,
+    /// With which throttling.
+    pub throttlings: Vec<Throttling>,
+    /// What works in the background.
+    pub backgrounds: Vec<Background>,
+    /// How it behaves.
+    pub classes: Vec<Class>,
+    /// What is launched.
+    pub foreground: Foreground,
+    /// What it needs of other places: copied to the disk.
+    pub bring: Vec<PathBuf>,
+    /// Samples a cell.
+    pub runs: usize,
+    /// How many of them are taken before the next cell has its turn.
+    pub burst: usize,
+    /// Bytes of what the built-in backgrounds install, unpack and copy.
+    pub size: usize,
+    /// How long a rate is measured.
+    pub window: Duration,
+}
+
+impl Plan {
+    /// Returns all cells: of each queue the unloaded one first.
+    #[must_use]
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for &measure in &self.measures {
+            for scheduler in &self.schedulers {
+                for &wbt in &self.throttlings {
+                    let unloaded = Cell {
+                        measure,
+                        disk: self.site.name(),
+                        scheduler: scheduler.clone(),
+                        wbt,
+                        background: String::new(),
+                        class: Class::Unloaded,
+                        foreground: self.foreground.name().to_owned(),
+                    };
+                    if measure == Measure::Launch {
+                        cells.push(unloaded.clone());
+                    }
+                    for background in &self.backgrounds {
+                        cells.extend(self.classes.iter().map(|&class| {
+                            let background = background.name().to_owned();
+                            Cell { background, class, ..unloaded.clone() }
+                        }));
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    /// Returns about how long a sample of `cell` takes, in seconds.
+    fn seconds(&self, cell: &Cell) -> u32 {
+        match (cell.measure, cell.class) {
+            (Measure::Launch, Class::Unloaded) => 2,
+            (Measure::Launch, _) => 5,
+            (Measure::Whole, _) => 20,
+            (Measure::Alone | Measure::Shared, _) => {
+                u32::try_from(self.window.as_secs()).unwrap_or(u32::MAX).saturating_add(5)
+            }
+        }
+    }
+}
+
+/// Measures what is not in `record` yet.
+///
+/// # Errors
+///
+/// What was measured until then is in `record`.
+pub fn measure(
+    plan: &Plan,
+    record: &mut Record,
+    lab: &Lab<'_>,
+    progress: Progress<'_>,
+) -> Result<(), LaunchError> {
+    let cells = plan.cells();
+    let missing = |record: &Record, cell: &Cell| plan.runs.saturating_sub(record.count(cell));
+    let seconds = |record: &Record| -> u32 {
+        let of = |cell: &Cell| {
+            let count = u32::try_from(missing(record, cell)).unwrap_or(u32::MAX);
+            count.saturating_mul(plan.seconds(cell))
+        };
+        cells.iter().map(of).sum()
+    };
+    let whole = seconds(record);
+    if whole == 0 {
+        return Ok(());
+    }
+    progress("making the disk", 0, whole);
+    let mut scene = Scene::make(&plan.site, lab)?;
+    scene.furnish(&plan.foreground, &plan.bring)?;
+    let mut backgrounds: Vec<Prepared> = Vec::new();
+    for background in &plan.backgrounds {
+        progress(&format!("preparing {}", background.name()), 0, whole);
+        backgrounds.push(background.prepare(&scene.ground, plan.size)?);
+    }
+    loop {
+        let mut is_done = true;
+        for cell in &cells {
+            let count = missing(record, cell).min(plan.burst.max(1));
+            if count == 0 {
+                continue;
+            }
+            is_done = false;
+            let said = match cell.class {
+                Class::Unloaded => format!("{}: unloaded", cell.queue()),
+                class => format!("{}: {} {}", cell.queue(), cell.background, class.name()),
+            };
+            progress(&said, whole.saturating_sub(seconds(record)), whole);
+            let background = backgrounds.iter().find(|one| one.name == cell.background);
+            match (cell.measure, background) {
+                (Measure::Launch, background) => {
+                    scene.launches(cell, background, count, &mut |sample| record.add(sample))?;
+                }
+                (Measure::Whole, Some(job)) => record.add(scene.whole(cell, job)?)?,
+                (Measure::Alone, Some(background)) => {
+                    record.add(scene.rate(cell, background, Duty::Never, plan.window)?)?;
+                }
+                (Measure::Shared, Some(background)) => {
+                    record.add(scene.rate(cell, background, Duty::Half, plan.window)?)?;
+                }
+                (_, None) => (),
+            }
+        }
+        if is_done {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Profile;
+
+    #[test]
+    fn every_queue_has_an_unloaded_cell_and_one_for_each_background_and_class() {
+        let plan = Plan {
+            site: Site::Model(Profile::ALL[0], 1 << 30),
+            measures: vec![Measure::Launch],
+            schedulers: vec!["none".to_owned(), "bfq".to_owned()],
+            throttlings: vec![Throttling::Default, Throttling::Off],
+            backgrounds: vec![Background::Tar, Background::Flatpak],
+            classes: vec![Class::Plain, Class::Idle, Class::Run],
+            foreground: Foreground::Command("true".to_owned()),
+            bring: Vec::new(),
+            runs: 10,
+            burst: 5,
+            size: 1 << 20,
+            window: Duration::from_secs(1),
+        };
+        let cells = plan.cells();
+        assert_eq!(cells.len(), 2 * 2 * (1 + 2 * 3));
+        assert!(cells.iter().all(|cell| cells.contains(&cell.unloaded())));
+        let rates = Plan { measures: vec![Measure::Alone, Measure::Whole], ..plan };
+        assert_eq!(rates.cells().len(), 2 * 2 * 2 * (2 * 3));
+    }
+}

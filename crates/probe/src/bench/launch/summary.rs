@@ -1,0 +1,244 @@
+//! What the samples say: for each cell its median and p95, and how they stand to the cell that it is compared with.
+
+use serde::Serialize;
+
+use super::cell::{Cell, Class, Measure, Throttling};
+use super::sample::Sample;
+use crate::report::samples::Samples;
+use crate::trace::ab::statistics::{Interval, ratio_of_medians};
+
+/// What a ratio must be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Promise {
+    /// The median at most this, the p95 at most that.
+    AtMost(f64, f64),
+    /// The median at least this.
+    AtLeast(f64),
+}
+
+/// One cell.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Which.
+    pub cell: Cell,
+    /// Its samples, times in nanoseconds, rates in bytes a second.
+    pub samples: Samples,
+    /// The phases in which they were taken, one for each.
+    pub phases: Vec<String>,
+    /// The ratio to what it is compared with; NaN without that.
+    pub ratio: Interval,
+    /// The ratio of its p95 to the other's median.
+    pub p95_ratio: f64,
+    /// The share of written bytes that went out in the idle class.
+    pub idle_share: Option<f64>,
+    /// The share that it must be.
+    pub promised_share: Option<f64>,
+    /// What was promised.
+    pub promise: Option<Promise>,
+    /// Launches that did not end with 0.
+    pub failed: usize,
+}
+
+impl Row {
+    /// Says whether what was promised is kept; `None` where nothing was, or nothing to compare with was measured.
+    #[must_use]
+    pub fn keeps(&self) -> Option<bool> {
+        if !self.ratio.ratio.is_finite() {
+            return None;
+        }
+        // A promise is given with two digits after the point, and so kept.
+        let rounded = |ratio: f64| (ratio * 100.0).round() / 100.0;
+        let ratio = self.promise.map(|promise| match promise {
+            Promise::AtMost(median, p95) => {
+                rounded(self.ratio.ratio) <= median && rounded(self.p95_ratio) <= p95
+            }
+            Promise::AtLeast(median) => rounded(self.ratio.ratio) >= median,
+        });
+        let share = self.promised_share.zip(self.idle_share);
+        match (ratio, share.map(|(promised, share)| rounded(share) >= promised)) {
+            (Some(one), Some(two)) => Some(one && two),
+            (one, two) => one.or(two),
+        }
+    }
+}
+
+/// Returns the cell that `cell` is compared with.
+fn reference(cell: &Cell) -> Cell {
+    match cell.measure {
+        Measure::Launch => cell.unloaded(),
+        Measure::Whole => Cell { class: Class::Plain, ..cell.clone() },
+        Measure::Alone | Measure::Shared => Cell { measure: Measure::Alone, ..cell.clone() },
+    }
+}
+
+/// Returns what `unjank run` promises for a cell: the table of this project, for the disk that it was written for.
+fn promise(cell: &Cell) -> Option<Promise> {
+    if cell.class != Class::Run || cell.disk != "model:emmc" {
+        return None;
+    }
+    match (cell.measure, &*cell.scheduler, cell.wbt) {
+        (Measure::Launch, "none" | "mq-deadline", Throttling::Default) => {
+            Some(Promise::AtMost(1.15, 1.5))
+        }
+        (Measure::Launch, "none", Throttling::Off) => Some(Promise::AtMost(1.3, 2.0)),
+        (Measure::Launch, "bfq", Throttling::Default) => Some(Promise::AtMost(1.1, 1.3)),
+        // The median of several is what counts.
+        (Measure::Whole, ..) => Some(Promise::AtMost(1.1, f64::INFINITY)),
+        (Measure::Shared, ..) => Some(Promise::AtLeast(0.4)),
+        _ => None,
+    }
+}
+
+/// Returns the share of written bytes that is promised to go out in the idle class, of a whole job.
+fn promised_share(cell: &Cell) -> Option<f64> {
+    if cell.class != Class::Run || cell.measure != Measure::Whole {
+        return None;
+    }
+    match &*cell.background {
+        "flatpak" => Some(0.9),
+        "tar" | "cp" => Some(0.98),
+        _ => None,
+    }
+}
+
+/// Sums up `samples`: a row for each cell, in the order of its first sample's kind, queue and background.
+#[must_use]
+pub fn rows(samples: &[Sample]) -> Vec<Row> {
+    let mut cells: Vec<&Cell> = Vec::new();
+    for sample in samples {
+        if !cells.contains(&&sample.cell) {
+            cells.push(&sample.cell);
+        }
+    }
+    let place = |cell: &Cell| {
+        let find = |same: &dyn Fn(&Cell) -> bool| cells.iter().position(|other| same(other));
+        (
+            cell.measure,
+            find(&|other| other.disk == cell.disk),
+            find(&|other| other.scheduler == cell.scheduler && other.wbt == cell.wbt),
+            find(&|other| other.background == cell.background),
+            cell.class,
+        )
+    };
+    let mut ordered = cells.clone();
+    ordered.sort_by_key(|cell| place(cell));
+    ordered.into_iter().map(|cell| row(cell, samples)).collect()
+}
+
+fn row(cell: &Cell, all: &[Sample]) -> Row {
+    let of = |cell: &Cell| -> Samples {
+        let scale = match cell.measure {
+            Measure::Launch | Measure::Whole => 1e6,
+            Measure::Alone | Measure::Shared => 1.0,
+        };
+        let own = all.iter().filter(|sample| sample.cell == *cell);
+        own.map(|sample| sample.value * scale).collect()
+    };
+    let own = || all.iter().filter(|sample| sample.cell == *cell);
+    let (samples, other) = (of(cell), of(&reference(cell)));
+    let sum = |of: fn(&Sample) -> Option<u64>| own().filter_map(of).sum::<u64>();
+    let idle = sum(|sample| sample.context.idle_bytes);
+    let written = idle + sum(|sample| sample.context.other_bytes);
+    #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 52 bits")]
+    let idle_share = (written > 0).then(|| idle as f64 / written as f64);
+    let ok = |sample: &&Sample| sample.context.ended.is_empty() || sample.context.ended == "0";
+    Row {
+        cell: cell.clone(),
+        phases: own().map(|sample| sample.context.phase.clone()).collect(),
+        ratio: ratio_of_medians(&samples, &other),
+        p95_ratio: samples.p95() / other.median(),
+        samples,
+        idle_share: idle_share.filter(|_| cell.class != Class::Unloaded),
+        promised_share: promised_share(cell),
+        promise: promise(cell),
+        failed: own().filter(|sample| !ok(sample)).count(),
+    }
+}
+
+/// Says in one sentence what came of it.
+#[must_use]
+pub fn verdict(rows: &[Row]) -> String {
+    let kept = rows.iter().filter(|row| row.keeps() == Some(true)).count();
+    let short: Vec<String> = rows
+        .iter()
+        .filter(|row| row.keeps() == Some(false))
+        .map(|row| {
+            format!("{} of {} ({})", row.cell.measure.name(), row.cell.background, row.cell.queue())
+        })
+        .collect();
+    let worst = |class: Class| {
+        let launches = rows.iter().filter(|row| {
+            row.cell.measure == Measure::Launch
+                && row.cell.class == class
+                && row.ratio.ratio.is_finite()
+        });
+        launches.map(|row| row.ratio.ratio).fold(f64::NAN, f64::max)
+    };
+    let mut sentence = match (worst(Class::Plain), worst(Class::Run)) {
+        (plain, run) if plain.is_finite() && run.is_finite() => format!(
+            "Under load a launch takes up to {plain:.2} times as long, and up to {run:.2} times with unjank run."
+        ),
+        (plain, _) if plain.is_finite() => {
+            format!("Under load a launch takes up to {plain:.2} times as long.")
+        }
+        (_, run) if run.is_finite() => {
+            format!("Beside a job under unjank run a launch takes up to {run:.2} times as long.")
+        }
+        _ => format!("{} measured.", crate::report::paragraph::counted(rows.len(), "cell")),
+    };
+    match (kept, short.len()) {
+        (0, 0) => (),
+        (kept, 0) => sentence.push_str(&format!(" All {kept} promises are kept.")),
+        (kept, broken) => sentence.push_str(&format!(
+            " {broken} of {} promises {} not kept: {}.",
+            kept + broken,
+            if broken == 1 { "is" } else { "are" },
+            short.join("; ")
+        )),
+    }
+    sentence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::tests::sample;
+    use super::*;
+
+    fn samples(run: [f64; 5]) -> Vec<Sample> {
+        let unloaded = [700.0, 690.0, 710.0].map(|ms| sample("none", Class::Unloaded, ms));
+        let plain = [1200.0, 1300.0, 1400.0].map(|ms| sample("none", Class::Plain, ms));
+        let run = run.map(|ms| sample("none", Class::Run, ms));
+        unloaded.into_iter().chain(plain).chain(run).collect()
+    }
+
+    #[test]
+    fn a_cell_is_compared_with_the_unloaded_one_of_its_queue() {
+        let rows = rows(&samples([700.0, 710.0, 720.0, 730.0, 740.0]));
+        let classes: Vec<Class> = rows.iter().map(|row| row.cell.class).collect();
+        assert_eq!(classes, [Class::Unloaded, Class::Plain, Class::Run]);
+        assert!((rows[1].ratio.ratio - 1300.0 / 700.0).abs() < 1e-9);
+        assert!(
+            rows[1].ratio.low <= rows[1].ratio.ratio && rows[1].ratio.ratio <= rows[1].ratio.high
+        );
+        assert_eq!((rows[1].keeps(), rows[2].keeps()), (None, Some(true)));
+        assert!(verdict(&rows).contains("All 1 promises are kept"), "{}", verdict(&rows));
+    }
+
+    #[test]
+    fn a_slow_median_and_a_slow_tail_break_the_promise() {
+        let slow = rows(&samples([900.0; 5]));
+        assert_eq!(slow[2].keeps(), Some(false));
+        let tail = rows(&samples([700.0, 700.0, 700.0, 700.0, 2000.0]));
+        assert!(tail[2].ratio.ratio < 1.01);
+        assert_eq!(tail[2].keeps(), Some(false));
+        assert!(verdict(&tail).contains("not kept: launch of tar (none)"), "{}", verdict(&tail));
+    }
+
+    #[test]
+    fn without_an_unloaded_cell_nothing_is_promised() {
+        let alone = rows(&[sample("none", Class::Run, 5000.0)]);
+        assert_eq!(alone[0].keeps(), None);
+        assert!(alone[0].ratio.ratio.is_nan());
+    }
+}

@@ -1,0 +1,122 @@
+//! `unjank bench impact`: how much a command delays launches beside it, on three kinds of disks.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use probe::bench::launch::cell::Class;
+use probe::bench::launch::impact::{self, DISKS};
+use probe::bench::launch::sample::Record;
+use serde::Serialize;
+use session::clock::SystemClock;
+
+use super::super::{interrupt, screen};
+use super::launch::{SIZE, foreground, lab, on_its_own, refused};
+use super::provenance;
+use crate::error::{Error, Kind, Verdict};
+
+/// Score a command by what launches beside it take, on three model disks.
+///
+/// Needs root. The command is run again and again in an empty directory on the disk, which is also below its $HOME. The score is the p95 of cold launches beside it to their median without it, on the worst disk.
+/// Exits with 0 if the score is within the limit, 1 if not, 2 on an error.
+#[derive(Debug, Args)]
+#[command(before_help = "Example: unjank bench impact --limit 2 -- tar xf /tmp/app.tar")]
+pub(super) struct Impact {
+    /// The highest score that is accepted.
+    #[arg(long, default_value_t = 1.5, value_name = "RATIO")]
+    limit: f64,
+    /// Launches on each disk, with and without the command.
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    runs: usize,
+    /// How the command behaves: plain, idle, run.
+    #[arg(long, default_value = "plain", value_name = "CLASS")]
+    class: Class,
+    /// What is launched: libreoffice, python, or a command.
+    #[arg(long, value_name = "CMD")]
+    foreground: Option<String>,
+    /// A directory or file that it needs: copied to the disk and mounted in its own place. Repeat for more.
+    #[arg(long, value_name = "PATH")]
+    bring: Vec<PathBuf>,
+    /// Keep every sample in this file, and go on with what is in it.
+    #[arg(long, value_name = "FILE.jsonl")]
+    samples: Option<PathBuf>,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// The command.
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Document<'d> {
+    schema: &'static str,
+    command: &'d str,
+    limit: f64,
+    score: f64,
+    within: bool,
+    disks: &'d [impact::Score],
+    provenance: probe::report::provenance::Provenance,
+}
+
+impl Impact {
+    pub(super) fn run(self) -> Result<Verdict, Error> {
+        let clock = SystemClock::start();
+        let words: Vec<String> =
+            self.command.iter().map(|word| probe::doctor::machine::quoted(word)).collect();
+        let command = match &self.command[..] {
+            // One word may be a line for a shell.
+            [line] => line.clone(),
+            _ => words.join(" "),
+        };
+        let mut record = match &self.samples {
+            Some(path) => Record::open(path).map_err(refused)?,
+            None => Record::forgotten(),
+        };
+        let wanted = impact::Impact {
+            command: command.clone(),
+            class: self.class,
+            foreground: foreground(self.foreground.as_deref())?,
+            bring: self.bring,
+            runs: self.runs.max(1),
+            size: SIZE,
+        };
+        let stop = interrupt::flag();
+        let lab = lab(&stop)?;
+        let shown = screen::Progress::start();
+        let seconds = |number: u32| Duration::from_secs(number.into());
+        let scores = on_its_own(|| {
+            let mut say = |what: &str, done, whole| shown.step(what, seconds(done), seconds(whole));
+            wanted.measure(&mut record, &lab, &mut say)
+        });
+        shown.end();
+        let scores = scores.map_err(refused)?;
+        if scores.len() < DISKS.len() {
+            return Err(Error::new(Kind::Internal, "measure on all disks"));
+        }
+        let score = impact::score(&scores);
+        let output = if self.json {
+            let document = Document {
+                schema: "unjank-bench-impact/1",
+                command: &command,
+                limit: self.limit,
+                score,
+                within: score <= self.limit,
+                disks: &scores,
+                provenance: provenance(&clock),
+            };
+            let text = serde_json::to_string_pretty(&document);
+            text.map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?
+                + "\n"
+        } else {
+            let (width, paint) = (screen::width(), screen::paint());
+            impact::render(&command, &scores, self.limit, &provenance(&clock), width, paint)
+        };
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(output.as_bytes())?;
+        stdout.flush()?;
+        Ok(if score <= self.limit { Verdict::Yes } else { Verdict::No })
+    }
+}
