@@ -4,6 +4,7 @@ pub mod blocking;
 mod dconf;
 pub mod flatpak;
 mod probe;
+pub mod socket;
 mod transport;
 
 use std::io;

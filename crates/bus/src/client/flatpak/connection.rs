@@ -6,20 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::stream::{self, Empty};
 
 use super::HostError;
-use super::address;
 use super::wire::{self, Call, Malformed, Writer};
+use crate::client::socket::{self, Descriptors, GreetError, LAST_LINE, LINES};
 
 /// Messages that are longer are skipped: nobody answers us with so much.
 const LONGEST: usize = 1 << 20;
 /// So much is taken from the socket at once.
 const CHUNK: usize = 4096;
-/// What the bus says before the first message is shorter.
-const LONGEST_GREETING: usize = 4096;
-
-/// How a bus is greeted, but for the last line.
-const LINES: &[u8] = b"\0AUTH EXTERNAL\r\nDATA\r\nNEGOTIATE_UNIX_FD\r\n";
-/// Messages follow.
-const LAST_LINE: &[u8] = b"BEGIN\r\n";
 
 /// The bus itself.
 pub(super) const BUS: &str = "org.freedesktop.DBus";
@@ -53,7 +46,7 @@ impl Connection {
         greeting: Greeting,
         rule: &str,
     ) -> Result<Connection, HostError> {
-        let socket = address::connect(address).map_err(HostError::NoBus)?;
+        let socket = socket::connect(address).map_err(HostError::NoBus)?;
         let mut connection = Connection { socket, serial: 0, buffer: Vec::new(), at: 0, skip: 0 };
         let hello = connection.take_number();
         let calls = [
@@ -61,14 +54,13 @@ impl Connection {
             call_of_bus(connection.take_number(), "AddMatch", "s").write(|body| body.text(rule)),
         ]
         .concat();
-        // Who we are, the bus asks the kernel: our own number may be another one where it runs (user namespaces).
         let (first, then) = match greeting {
             // Whoever woke up for the greeting need not be woken for these calls.
             Greeting::AtOnce => ([LINES, LAST_LINE, &calls].concat(), None),
             Greeting::StepByStep => (LINES.to_vec(), Some([LAST_LINE, &calls])),
         };
         stream::send(&connection.socket, &first, &[]).map_err(HostError::NoBus)?;
-        connection.buffer = greeted(&connection.socket)?;
+        connection.buffer = socket::answered(&connection.socket, Descriptors::Needed)?;
         for bytes in then.into_iter().flatten() {
             stream::send(&connection.socket, bytes, &[]).map_err(HostError::NoBus)?;
         }
@@ -169,6 +161,15 @@ impl From<Malformed> for HostError {
     }
 }
 
+impl From<GreetError> for HostError {
+    fn from(error: GreetError) -> HostError {
+        match error {
+            GreetError::Lost(source) => HostError::NoBus(source),
+            GreetError::Rejected(text) => HostError::Rejected(text),
+        }
+    }
+}
+
 /// A call to the bus itself.
 fn call_of_bus<'a>(serial: u32, member: &'a str, signature: &'a str) -> Call<'a> {
     Call {
@@ -180,44 +181,6 @@ fn call_of_bus<'a>(serial: u32, member: &'a str, signature: &'a str) -> Call<'a>
         signature,
         descriptors: 0,
     }
-}
-
-/// Waits for the answers to the greeting, and returns what came behind them.
-fn greeted(socket: &OwnedFd) -> Result<Vec<u8>, HostError> {
-    let mut heard = Vec::new();
-    loop {
-        if let Some(after) = answers(&heard)? {
-            return Ok(heard.split_off(after));
-        }
-        if heard.len() > LONGEST_GREETING {
-            return Err(Malformed.into());
-        }
-        let held = heard.len();
-        heard.resize(held + CHUNK, 0);
-        let came = stream::receive(socket, &mut heard[held..], Empty::Wait);
-        let came = came.map_err(HostError::NoBus)?;
-        heard.truncate(held + came);
-        if came == 0 {
-            return Err(HostError::NoBus(io::ErrorKind::UnexpectedEof.into()));
-        }
-    }
-}
-
-/// Returns where the messages begin, once the bus has agreed to everything.
-fn answers(heard: &[u8]) -> Result<Option<usize>, HostError> {
-    let mut at = 0;
-    for expected in [&b"DATA"[..], b"OK", b"AGREE_UNIX_FD"] {
-        let rest = heard.get(at..).unwrap_or_default();
-        let Some(length) = rest.windows(2).position(|pair| pair == b"\r\n") else {
-            return Ok(None);
-        };
-        let line = &rest[..length];
-        if !line.starts_with(expected) {
-            return Err(HostError::Rejected(String::from_utf8_lossy(line).into_owned()));
-        }
-        at += length + 2;
-    }
-    Ok(Some(at))
 }
 
 #[cfg(test)]
@@ -245,18 +208,6 @@ mod tests {
             descriptors: 0,
         };
         call.write(|writer| writer.text(&"x".repeat(length)))
-    }
-
-    #[test]
-    fn the_answers_are_told_from_what_follows() {
-        let heard = b"DATA\r\nOK 12ab\r\nAGREE_UNIX_FD\r\nl\x02";
-        assert!(matches!(answers(heard), Ok(Some(at)) if &heard[at..] == b"l\x02"));
-        for cut in 0..heard.len() - 2 {
-            assert!(matches!(answers(&heard[..cut]), Ok(None)));
-        }
-        let rejected = answers(b"DATA\r\nREJECTED EXTERNAL\r\n").unwrap_err();
-        assert!(matches!(rejected, HostError::Rejected(text) if text == "REJECTED EXTERNAL"));
-        assert!(matches!(answers(b"DATA\r\nOK 1\r\nERROR\r\n"), Err(HostError::Rejected(_))));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! It speaks D-Bus by itself: the command that is run for somebody takes a millisecond or two, and a runtime with its
 //! connection would double that (docs/decisions/0008).
 
-mod address;
 mod connection;
 #[doc(hidden)]
 pub mod wire;

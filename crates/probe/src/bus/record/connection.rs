@@ -5,14 +5,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::{RecordError, address};
+use bus::client::socket::{self, Descriptors, GreetError};
+
+use super::RecordError;
 use crate::bus::wire::write::{Draft, Marshal};
 use crate::bus::wire::{self, Endian, Kind, body};
 
 /// How long a bus may take to answer.
 const PATIENCE: Duration = Duration::from_secs(25);
-/// What the bus says before the first message is shorter.
-const LONGEST_GREETING: usize = 4096;
 /// So much is read at once at least.
 const PIECE: usize = 1 << 16;
 
@@ -119,14 +119,17 @@ impl Connection {
     /// Connects to the bus at `address` and gets a name.
     pub(in crate::bus) fn open(address: &str) -> Result<Connection, RecordError> {
         let no_bus = |source| RecordError::NoBus { address: address.to_owned(), source };
-        let mut socket = address::connect(address).map_err(no_bus)?;
+        let socket = socket::connect(address.as_bytes()).map_err(no_bus)?;
+        let mut socket = UnixStream::from(socket);
         socket.set_read_timeout(Some(PATIENCE)).map_err(no_bus)?;
-        // Who we are the kernel tells the bus. Descriptors are agreed to, because messages that carry some may
-        // otherwise not be shown to us; plain reads close them at once.
-        socket
-            .write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nNEGOTIATE_UNIX_FD\r\nBEGIN\r\n")
-            .map_err(no_bus)?;
-        let buffer = greeted(&mut socket).map_err(no_bus)?;
+        // Descriptors that come with messages are closed at once by plain reads.
+        let greeting = [socket::LINES, socket::LAST_LINE].concat();
+        socket.write_all(&greeting).map_err(no_bus)?;
+        let buffer = socket::answered(&socket, Descriptors::Welcome);
+        let buffer = buffer.map_err(|error| match error {
+            GreetError::Lost(source) => no_bus(source),
+            other => no_bus(io::Error::new(io::ErrorKind::PermissionDenied, other)),
+        })?;
         let mut connection = Connection {
             socket,
             address: address.to_owned(),
@@ -301,35 +304,4 @@ pub(super) fn first_text(bytes: &[u8]) -> Option<&str> {
         body::Value::Text(text) => Some(text),
         _ => None,
     }
-}
-
-/// Waits until the bus has agreed to everything, and returns what came behind that.
-fn greeted(socket: &mut UnixStream) -> io::Result<Vec<u8>> {
-    let mut heard = Vec::new();
-    let mut at = 0;
-    let mut expected = [&b"DATA"[..], b"OK ", b"AGREE_UNIX_FD"].into_iter().peekable();
-    while let Some(word) = expected.peek() {
-        let Some(length) = heard[at..].windows(2).position(|pair| pair == b"\r\n") else {
-            if heard.len() > LONGEST_GREETING {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            let mut piece = [0; 256];
-            match socket.read(&mut piece)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => heard.extend(&piece[..count]),
-            }
-            continue;
-        };
-        let line: &[u8] = &heard[at..at + length];
-        // A bus that passes no descriptors says an error to that alone.
-        let is_agreed =
-            line.starts_with(word) || *word == b"AGREE_UNIX_FD" && line.starts_with(b"ERROR");
-        if !is_agreed {
-            let said = format!("the bus said {:?}", String::from_utf8_lossy(line));
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, said));
-        }
-        at += length + 2;
-        expected.next();
-    }
-    Ok(heard.split_off(at))
 }

@@ -3,7 +3,6 @@
 //! A thread of its own empties the sockets into a ring of bounded memory ([`Recorder`]); whoever takes from the ring may
 //! be as slow as it likes. What has no room is counted to the message, and the record says so where it is missing.
 
-mod address;
 pub(in crate::bus) mod connection;
 mod follow;
 mod lane;

@@ -13,7 +13,7 @@ use sys::stream::{Address, connect_to};
 /// # Errors
 ///
 /// What the last of them said; `Unsupported` if none is of a Unix socket.
-pub(super) fn connect(text: &[u8]) -> io::Result<OwnedFd> {
+pub fn connect(text: &[u8]) -> io::Result<OwnedFd> {
     let mut last = io::Error::new(io::ErrorKind::Unsupported, "its address is of no Unix socket");
     for one in text.split(|byte| *byte == b';') {
         match target(one) {
