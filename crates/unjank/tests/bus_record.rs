@@ -5,29 +5,39 @@ mod fixture;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use fixture::{Bus, has, in_time, skip};
 use probe::bus::capture::{Capture, Dropped, Event, Format, Peer, Role};
+use probe::bus::model::{Ending, Row, read};
 use probe::bus::record::Monitor;
 use probe::bus::wire;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Action, tcflow};
+use sys::dir::Directory;
+use sys::watch::{Ready, Scope, Watch};
 
 /// Nothing but our own signals.
 const FLOOD: &str = "type='signal',interface='org.unjank.Traffic'";
 const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
 
-/// Waits until something is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(50), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
+/// Waits until something is so of files in a directory; looks again whenever one of them has changed.
+fn until_files(dir: &Path, what: &str, mut are_so: impl FnMut() -> bool) {
+    let watch = Watch::of(&Directory::open(dir).unwrap(), Scope::Attributes).unwrap();
+    let (socket, _other_end) = sys::socket::pair().unwrap();
+    while !are_so() {
+        let ready = watch.wait(&socket, Some(Duration::from_secs(50))).unwrap();
+        assert_eq!(ready, Ready::Changes, "{what}");
+        watch.read(|_| ()).unwrap();
     }
 }
 
@@ -263,17 +273,17 @@ fn records_of_others_hold_the_same() {
                 (path, format, command.stderr(Stdio::null()).spawn().unwrap())
             })
             .collect();
-        let length = |path: &Path| std::fs::metadata(path).unwrap().len();
-        for (path, ..) in &running {
-            // Somebody who connects is a message, so each that watches has something to write.
-            until("the others record", || {
-                drop(bus.client());
-                Capture::open(path)
-                    .is_ok_and(|it| it.events().any(|e| matches!(e, Event::Message(_))))
-            });
-        }
+        // Who is a monitor is heard by those who were before.
+        let monitors = || {
+            let Ok(capture) = Capture::open(&path) else { return 0 };
+            let model = read(capture.events(), |_, _, _| Ending::Continue);
+            let is_one = |row: &Row| model.texts.get(row.member) == "BecomeMonitor";
+            model.rows().filter(|(_, row)| is_one(row) && model.partner(row).is_some()).count()
+        };
+        until_files(bus.dir(), "the others watch", || monitors() == running.len());
         signals(&bus, 25, 6000);
-        until("the others have all", || {
+        let length = |path: &Path| std::fs::metadata(path).unwrap().len();
+        until_files(bus.dir(), "the others have all", || {
             running.iter().all(|(path, _, _)| {
                 let before = length(path);
                 Capture::open(path).is_ok_and(|it| flood_members(&it) == 25)
@@ -318,14 +328,12 @@ fn memory(bus: &Bus) -> u64 {
     sys::memory::Memory::of(pid).unwrap().resident_bytes
 }
 
-/// Sends 64 MiB in 4000 signals. The bus may keep what is under way, which is more while others have the processors.
+/// Sends 64 MiB in 4000 signals. The bus may keep what is under way, and no more.
 fn costs_the_bus_nothing(bus: &Bus) {
     let before = memory(bus);
-    for _ in 0..20 {
-        signals(bus, 200, 16 << 10);
-    }
+    signals(bus, 4000, 16 << 10);
     let grown = memory(bus).saturating_sub(before);
-    assert!(grown < 8 << 20, "the bus grew by {grown} bytes");
+    assert!(grown < 2 << 20, "the bus grew by {grown} bytes");
 }
 
 #[test]
@@ -342,17 +350,28 @@ fn a_blocked_pipe_costs_the_bus_nothing_and_every_loss_is_counted() {
         signals(&bus, 100, 16 << 10);
         costs_the_bus_nothing(&bus);
         // Somebody reads again, and what comes then is recorded.
-        let reader = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            reading.read_to_end(&mut bytes).unwrap();
-            bytes
+        let small_came = Arc::new(AtomicBool::new(false));
+        let reader = std::thread::spawn({
+            let small_came = Arc::clone(&small_came);
+            move || {
+                let (mut bytes, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+                loop {
+                    match reading.read(&mut piece).unwrap() {
+                        0 => break bytes,
+                        count => bytes.extend(&piece[..count]),
+                    }
+                    let so_far = Capture::of(bytes.clone()).map(|it| floods(&it));
+                    let last = so_far.as_ref().and_then(|floods| floods.last());
+                    small_came
+                        .fetch_or(last.is_some_and(|last| last.len() < 1000), Ordering::Relaxed);
+                }
+            }
         });
         let mut sent = 4100;
         // The first of these may still be dropped; each asks again whether there is room.
-        for _ in 0..5 {
+        while !small_came.load(Ordering::Relaxed) {
             signals(&bus, 20, 100);
             sent += 20;
-            std::thread::sleep(Duration::from_millis(100));
         }
         let ended = recorder.end();
         assert!(ended.status.success(), "{}", said(&ended));
@@ -384,12 +403,14 @@ fn a_full_disk_is_waited_for_and_every_loss_is_counted() {
         // There is room again, and what comes then is recorded.
         mounted.grow();
         let mut sent = 4100;
-        until("recording goes on", || {
-            signals(&bus, 20, 100);
-            sent += 20;
+        let goes_on = || {
             Capture::open(&path)
                 .is_ok_and(|it| floods(&it).last().is_some_and(|last| last.len() < 1000))
-        });
+        };
+        while !goes_on() {
+            signals(&bus, 20, 100);
+            sent += 20;
+        }
         let ended = recorder.end();
         assert!(ended.status.success(), "{}", said(&ended));
         let capture = open(&path);
@@ -399,6 +420,81 @@ fn a_full_disk_is_waited_for_and_every_loss_is_counted() {
         assert_eq!(u64::try_from(floods(&capture).len()).unwrap() + dropped, sent);
         drop(capture);
         drop(mounted);
+    });
+}
+
+/// A terminal, and the line to it that programs write on.
+fn terminal() -> (File, OwnedFd) {
+    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&screen).unwrap();
+    unlockpt(&screen).unwrap();
+    let name = ptsname(&screen, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let line = rustix::fs::open(name, flags, Mode::empty()).unwrap();
+    (File::from(screen), line)
+}
+
+#[test]
+fn a_terminal_that_stands_still_costs_the_bus_nothing_and_every_loss_is_counted() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let (screen, line) = terminal();
+        let end = || Stdio::from(line.try_clone().unwrap());
+        // One prints all messages on it, the other how far it is.
+        let mut tail = unjank(&bus);
+        tail.args(["tail", "--json", "--room", "2M", "--match", FLOOD]).stdout(end()).stderr(end());
+        // A command that was started holds the line as long as it is there.
+        let start = |mut command: Command| Recorder(Some(command.spawn().unwrap()));
+        let tail = start(tail);
+        let path = bus.dir().join("a.pcapng");
+        let mut record = unjank(&bus);
+        record.args(["record", "--match", FLOOD, "-o"]).arg(&path).stderr(end());
+        let record = start(record);
+        let mut screen = BufReader::new(screen);
+        let mut began = 0;
+        while began < 2 {
+            let mut seen = String::new();
+            assert!(screen.read_line(&mut seen).unwrap() > 0);
+            began += usize::from(seen.contains(r#""event":"bus""#) || seen.contains("Recording "));
+        }
+        // As Ctrl-S does.
+        tcflow(&line, Action::OOff).unwrap();
+        signals(&bus, 100, 16 << 10);
+        costs_the_bus_nothing(&bus);
+        // Who prints little is not held up at all.
+        let ended = record.end();
+        assert!(ended.status.success());
+        assert_eq!((floods(&open(&path)).len(), drops(&open(&path))), (4100, Vec::new()));
+        tcflow(&line, Action::OOn).unwrap();
+        let small_came = Arc::new(AtomicBool::new(false));
+        let reader = std::thread::spawn({
+            let small_came = Arc::clone(&small_came);
+            move || {
+                let (mut floods, mut dropped) = (0, 0);
+                // The end of a terminal is an error.
+                for text in screen.lines().map_while(Result::ok) {
+                    let Ok(said) = serde_json::from_str::<serde_json::Value>(&text) else {
+                        continue;
+                    };
+                    floods += u64::from(said["member"] == "Flood");
+                    dropped +=
+                        said["count"].as_u64().filter(|_| said["event"] == "dropped").unwrap_or(0);
+                    let is_small = said["length"].as_u64().is_some_and(|length| length < 1000);
+                    small_came.fetch_or(said["member"] == "Flood" && is_small, Ordering::Relaxed);
+                }
+                (floods, dropped)
+            }
+        });
+        let mut sent = 4100;
+        while !small_came.load(Ordering::Relaxed) {
+            signals(&bus, 20, 100);
+            sent += 20;
+        }
+        assert!(tail.end().status.success());
+        drop(line);
+        let (floods, dropped) = reader.join().unwrap();
+        assert!(dropped > 1000, "{dropped}");
+        assert_eq!(floods + dropped, sent);
     });
 }
 
@@ -549,8 +645,7 @@ fn lines_come_as_messages_do() {
         let mut command = unjank(&bus);
         command.args(["tail", "--json", "--match", FLOOD]).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut lines =
-            std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();
         assert!(first.starts_with(r#"{"event":"bus""#), "{first}");
         signals(&bus, 1, 3);
@@ -558,12 +653,16 @@ fn lines_come_as_messages_do() {
         let line: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&line["type"], &line["body"][0]), (&"signal".into(), &"xxx".into()));
         // Nobody reads any more, so the next line ends it.
-        until("it ends", || {
-            signals(&bus, 1, 3);
-            child.try_wait().unwrap().is_some()
-        });
+        signals(&bus, 1, 3);
         assert_eq!(child.wait().unwrap().code(), Some(0));
     });
+}
+
+/// Writes a `pkexec` that ends with this status.
+fn pkexec(programs: &Path, status: u8) {
+    let mut file = File::create(programs.join("pkexec")).unwrap();
+    file.write_all(format!("#!/bin/sh\nexit {status}\n").as_bytes()).unwrap();
+    file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// A bus that lets nobody watch, and a `pkexec` that ends with this status.
@@ -571,11 +670,7 @@ fn refused(status: u8) -> Option<Output> {
     let bus = Bus::start_denying_monitors()?;
     let programs = bus.dir().join("programs");
     std::fs::create_dir(&programs).unwrap();
-    let pkexec = programs.join("pkexec");
-    let mut file = File::create(&pkexec).unwrap();
-    file.write_all(format!("#!/bin/sh\nexit {status}\n").as_bytes()).unwrap();
-    file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
-    drop(file);
+    pkexec(&programs, status);
     let mut command = unjank(&bus);
     command.env("DBUS_SYSTEM_BUS_ADDRESS", bus.address()).env("PATH", &programs);
     Some(command.args(["record", "--system", "-o", "never"]).output().unwrap())
@@ -613,5 +708,51 @@ fn a_helper_passes_a_monitor_on() {
         drop(command);
         assert!(!done.success());
         assert!(Monitor::receive(&ours).unwrap().is_none());
+    });
+}
+
+#[test]
+fn in_a_sandbox_a_program_on_the_host_watches() {
+    if !has(&["bwrap", "dbus-monitor"]) {
+        return;
+    }
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let programs = bus.dir().join("programs");
+        std::fs::create_dir(&programs).unwrap();
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+        let mut service = bus.command(fixture::OURS);
+        let service = service.args(["--names", "flatpak"]).env("PATH", path).spawn().unwrap();
+        let service = Recorder(Some(service));
+        bus.client().wait_for_owner("org.freedesktop.Flatpak").unwrap();
+        let path = bus.dir().join("a.pcapng");
+        let record = |more: &[&str]| {
+            let mut words = vec![UNJANK, "bus", "record", "-o", path.to_str().unwrap()];
+            words.extend(more);
+            fixture::sandbox::run(&bus, "org.vim.Vim", Some("org.vim.Vim"), &words)
+        };
+        let is_done = AtomicBool::new(false);
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    signals(&bus, 20, 1000);
+                }
+            });
+            let ended = record(&["--max-size", "100K"]);
+            is_done.store(true, Ordering::Relaxed);
+            ended
+        });
+        let Some(ended) = ended else { return };
+        assert!(ended.status.success(), "{}", said(&ended));
+        assert!(floods(&open(&path)).len() > 50);
+        std::fs::remove_file(&path).unwrap();
+        // On the system bus somebody is asked outside, and what he says is told here.
+        for (status, text) in [(126, "was dismissed"), (127, "was not given")] {
+            pkexec(&programs, status);
+            let refused = record(&["--system"]).unwrap();
+            assert_eq!(refused.status.code(), Some(2));
+            assert!(said(&refused).contains(text), "{}", said(&refused));
+        }
+        drop(service);
     });
 }

@@ -1,6 +1,5 @@
 //! The service for host commands beside the original: the same cases for both, hostile callers, and who may run what.
 #![expect(
-    clippy::unwrap_used,
     clippy::disallowed_methods,
     reason = "the tests are other programs; what cannot be set up fails"
 )]
@@ -13,7 +12,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use fixture::{Bus, OURS, has, setting, skip};
+use fixture::{Bus, OURS, has, sandbox, setting, skip};
 use host_service::cases::failures;
 use host_service::raw::{Host, SPAWN, Which, shell, until};
 use host_service::wire::{Bytes, Wire, command};
@@ -122,48 +121,9 @@ fn random_and_malformed_calls_are_answered() {
     assert!(until(|| host.descriptors() <= before + 4), "descriptors are left open");
 }
 
-/// Runs the unmodified client in a sandbox whose files say that it is `id`, in an instance that the host knows of as
-/// `known`, if it knows it at all.
+/// Runs the unmodified client in a sandbox; see [`sandbox::run`].
 fn sandboxed(host: &Host, id: &str, known: Option<&str>, words: &[&str]) -> Option<Output> {
-    let dir = host.bus.dir();
-    let info = |id: &str| format!("[Application]\nname={id}\n\n[Instance]\ninstance-id=4711\n");
-    let said = dir.join(format!("info-{id}"));
-    std::fs::write(&said, info(id)).unwrap();
-    let instance = dir.join("run/.flatpak/4711");
-    let _ = std::fs::remove_dir_all(&instance);
-    std::fs::create_dir_all(&instance).unwrap();
-    let (pid, told) = std::io::pipe().unwrap();
-    let mut command = host.bus.command("bwrap");
-    // The client waits on its standard input until the host has written down who it is.
-    // A root of its own: the file's place would be made on the machine's otherwise, where all programs would take it for a sandbox.
-    command.args(["--tmpfs", "/"]);
-    for entry in std::fs::read_dir("/").unwrap() {
-        let path = entry.unwrap().path();
-        if path.file_name().is_some_and(|name| name != ".flatpak-info") {
-            command.arg("--dev-bind").arg(&path).arg(&path);
-        }
-    }
-    command.arg("--ro-bind").arg(&said).arg("/.flatpak-info");
-    command.args(["--unshare-pid", "--info-fd", "1", "sh", "-c"]);
-    command.arg("read go; exec \"$0\" --host \"$@\" >&2").arg(SPAWN).args(words);
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(told).stderr(Stdio::piped()).spawn().unwrap();
-    drop(command);
-    let mut lines = BufReader::new(pid);
-    let mut text = String::new();
-    while !text.contains('}') {
-        if lines.read_line(&mut text).unwrap() == 0 {
-            let output = child.wait_with_output().unwrap();
-            skip(&format!("no sandbox: {}", String::from_utf8_lossy(&output.stderr)));
-            return None;
-        }
-    }
-    if let Some(known) = known {
-        std::fs::write(instance.join("info"), info(known)).unwrap();
-        std::fs::write(instance.join("bwrapinfo.json"), &text).unwrap();
-    }
-    drop(child.stdin.take());
-    Some(child.wait_with_output().unwrap())
+    sandbox::run(&host.bus, id, known, &[&[SPAWN, "--host"], words].concat())
 }
 
 fn text(output: &Output) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use session::clock::Clock;
-use sys::sched::CpuClass;
+use sys::sched::{CpuClass, Hurry};
 
 use super::lane::{Lane, LaneEnd};
 use super::ring::{CHUNK, Ring};
@@ -143,26 +143,27 @@ pub(super) fn yield_to_others() {
 #[derive(Debug)]
 struct Pace {
     /// Until when we do not yield, if we do not.
-    hurry: Option<u64>,
+    until: Option<u64>,
+    hurry: Option<Hurry>,
 }
 
 impl Pace {
     fn start() -> Pace {
         yield_to_others();
-        Pace { hurry: None }
+        Pace { until: None, hurry: None }
     }
 
     /// Notes how many bytes came at once.
     fn keep(&mut self, bytes: usize, now: u64) {
         if bytes >= MUCH {
-            if self.hurry.is_none() {
+            if self.until.is_none() {
                 // Not to be let is no reason not to record.
-                let _ = CpuClass::Normal.set(0);
+                self.hurry = Hurry::begin().ok();
             }
-            self.hurry = Some(now.saturating_add(nanoseconds(HURRY)));
-        } else if self.hurry.is_some_and(|until| until <= now) {
-            yield_to_others();
+            self.until = Some(now.saturating_add(nanoseconds(HURRY)));
+        } else if self.until.is_some_and(|until| until <= now) {
             self.hurry = None;
+            self.until = None;
         }
     }
 }

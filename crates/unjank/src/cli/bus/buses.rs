@@ -144,10 +144,22 @@ impl Buses {
         command.args(["dbus-monitor", &format!("--{name}"), "--binary"]);
         command.args(&self.rules);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        let child = child.map_err(|error| cannot("run a program on the host").because(error))?;
-        // It ends when nobody reads what it writes.
-        let output = child.stdout.map(OwnedFd::from);
-        output.map(Monitor::stream).ok_or_else(|| cannot("read from the host"))
+        let mut child =
+            child.map_err(|error| cannot("run a program on the host").because(error))?;
+        let output = child.stdout.take().map(OwnedFd::from);
+        let output = output.ok_or_else(|| cannot("read from the host"))?;
+        // Who became a monitor is told so at once; who may not ends without a word.
+        while !sys::socket::wait_readable(&output, None)? {}
+        if rustix::io::ioctl_fionread(&output).is_ok_and(|bytes| bytes > 0) {
+            // It ends when nobody reads what it writes.
+            return Ok(Monitor::stream(output));
+        }
+        let status = child.wait().map_err(|error| cannot("wait for the host").because(error))?;
+        Err(match name {
+            "system" => refused(status.code()),
+            name => Error::new(Kind::Config, format!("watch the {name} bus"))
+                .because(format!("dbus-monitor on the host ended at once: {status}")),
+        })
     }
 }
 

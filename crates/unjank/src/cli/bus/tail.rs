@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 use probe::bus::lines;
-use probe::bus::record::{Next, Options, Recorder};
+use probe::bus::record::{Next, Options, ROOM, Recorder};
 use session::clock::SystemClock;
 use tokio::sync::oneshot;
 
 use super::buses::{Asks, Buses, told};
+use super::record::size;
 use super::until::{First, Until};
 use crate::cli::trace::time;
 use crate::error::{Error, Verdict};
@@ -39,13 +40,17 @@ pub(super) struct Tail {
     /// Put the bytes of each message into its JSON, so that it can be converted.
     #[arg(long, requires = "json")]
     bytes: bool,
+    /// Memory for what is not printed yet; what has no room is dropped and counted.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = u64::try_from(ROOM).unwrap_or(0), hide_default_value = true)]
+    room: u64,
 }
 
 impl Tail {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let sources = self.buses.watch(Asks::First)?;
         let mut until = Until::listen()?;
-        let options = Options { linger: LINGER, ..Options::default() };
+        let room = usize::try_from(self.room).unwrap_or(usize::MAX);
+        let options = Options { room, linger: LINGER };
         let clock = Arc::new(SystemClock::start());
         let recorder = Arc::new(Recorder::start(sources, &options, clock).map_err(told)?);
         let (sender, mut done) = oneshot::channel();
