@@ -10,6 +10,7 @@ mod generate;
 mod host;
 mod interrupt;
 mod jobs;
+mod keys;
 mod listing_worker;
 mod ls;
 mod moment;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bus::client::Outcome;
 use bus::client::blocking::BlockingClient;
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent};
 use probe::bus::filter::Filter;
 use probe::bus::introspection::Introspection;
 use probe::bus::live::{Tab, View};
@@ -17,6 +17,7 @@ use probe::report::paint::Paint;
 use ratatui::Frame;
 
 use super::draw::draw;
+use crate::cli::keys::{self, Letters, Pressed};
 use crate::cli::terminal::{Next, Show};
 
 /// How long a service may take to say what its arguments are called.
@@ -130,16 +131,10 @@ impl Browser {
                 self.view.set_filter("");
                 self.mode = Mode::List;
             }
-            KeyCode::Backspace => {
-                let mut typed = self.view.typed().to_owned();
-                typed.pop();
-                self.view.set_filter(&typed);
-            }
-            KeyCode::Char(letter) => {
-                let typed = format!("{}{letter}", self.view.typed());
-                self.view.set_filter(&typed);
-            }
-            code => self.walk(code),
+            code => match keys::typed(self.view.typed(), code) {
+                Some(typed) => self.view.set_filter(&typed),
+                None => self.walk(code),
+            },
         }
     }
 
@@ -150,9 +145,11 @@ impl Browser {
                 self.mode = Mode::List;
             }
             KeyCode::Esc => self.mode = Mode::List,
-            KeyCode::Backspace => drop(self.file.pop()),
-            KeyCode::Char(letter) => self.file.push(letter),
-            _ => (),
+            code => {
+                if let Some(file) = keys::typed(&self.file, code) {
+                    self.file = file;
+                }
+            }
         }
     }
 
@@ -185,34 +182,15 @@ impl Browser {
 
     /// Returns by how many rows a key moves, if it is one that moves.
     fn distance(&self, code: KeyCode) -> Option<isize> {
-        let page = isize::try_from(self.page.max(1)).unwrap_or(isize::MAX);
-        let letters = self.mode != Mode::Filter;
-        match code {
-            KeyCode::Up => Some(-1),
-            KeyCode::Down => Some(1),
-            KeyCode::Char('k') if letters => Some(-1),
-            KeyCode::Char('j') if letters => Some(1),
-            KeyCode::PageUp => Some(-page),
-            KeyCode::PageDown => Some(page),
-            KeyCode::Char(' ') if letters => Some(page),
-            KeyCode::Home => Some(isize::MIN),
-            KeyCode::End => Some(isize::MAX),
-            _ => None,
-        }
+        let letters = if self.mode == Mode::Filter { Letters::Text } else { Letters::Keys };
+        keys::distance(code, self.page, letters)
     }
 
     fn turn(&mut self, code: KeyCode) {
-        let tabs = Tab::ALL;
-        let now = tabs.iter().position(|tab| *tab == self.tab).unwrap_or(0);
-        let at = match code {
-            KeyCode::Tab | KeyCode::Right => (now + 1) % tabs.len(),
-            KeyCode::BackTab | KeyCode::Left => (now + tabs.len() - 1) % tabs.len(),
-            KeyCode::Char('1') => 0,
-            KeyCode::Char('2') => 1,
-            KeyCode::Char('3') => 2,
-            _ => return,
-        };
-        self.tab = tabs[at];
+        let now = Tab::ALL.iter().position(|tab| *tab == self.tab).unwrap_or(0);
+        let at = keys::tab(code, now, Tab::ALL.len());
+        let Some(tab) = at.and_then(|at| Tab::ALL.get(at)) else { return };
+        self.tab = *tab;
         self.top = 0;
         if self.tab != Tab::Messages {
             self.view.count();
@@ -295,18 +273,14 @@ impl Show for Browser {
     }
 
     fn press(&mut self, key: KeyEvent) -> Next {
-        if key.kind == KeyEventKind::Release {
-            return Next::Stay;
-        }
+        let Some(pressed) = keys::pressed(key) else { return Next::Stay };
         self.note.clear();
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        match key.code {
-            KeyCode::Char('c') if control => return Next::Leave,
-            KeyCode::Char('u') if control && self.mode == Mode::Filter => self.view.set_filter(""),
-            KeyCode::Char('u') if control && self.mode == Mode::Save => self.file.clear(),
-            // Other letters with Ctrl or Alt are not the letters.
-            KeyCode::Char(_) if control || key.modifiers.contains(KeyModifiers::ALT) => (),
-            code => match self.mode {
+        match pressed {
+            Pressed::Leave => return Next::Leave,
+            Pressed::Empty if self.mode == Mode::Filter => self.view.set_filter(""),
+            Pressed::Empty if self.mode == Mode::Save => self.file.clear(),
+            Pressed::Empty => (),
+            Pressed::Key(code) => match self.mode {
                 Mode::Filter => self.type_filter(code),
                 Mode::Save => self.type_file(code),
                 Mode::List => return self.list(code),

@@ -1,12 +1,13 @@
 //! What the keys do in the browser of a report.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent};
 use probe::report::paint::Paint;
 use probe::trace::report::schema::Report;
 use probe::trace::report::view::{List, View};
 use ratatui::Frame;
 
 use super::draw::draw;
+use crate::cli::keys::{self, Letters, Pressed};
 use crate::cli::terminal::{Next, Show};
 
 /// What is on the screen below the tabs, and so what keys mean.
@@ -58,16 +59,10 @@ impl<'a> Browser<'a> {
                 self.view.set_filter("");
                 self.mode = Mode::List;
             }
-            KeyCode::Backspace => {
-                let mut word = self.view.filter().to_owned();
-                word.pop();
-                self.view.set_filter(&word);
-            }
-            KeyCode::Char(letter) => {
-                let word = format!("{}{letter}", self.view.filter());
-                self.view.set_filter(&word);
-            }
-            code => self.step(code),
+            code => match keys::typed(self.view.filter(), code) {
+                Some(word) => self.view.set_filter(&word),
+                None => self.step(code),
+            },
         }
     }
 
@@ -123,35 +118,14 @@ impl<'a> Browser<'a> {
 
     /// Returns by how many rows a key moves, if it is one that moves.
     fn distance(&self, code: KeyCode) -> Option<isize> {
-        let page = isize::try_from(self.page.max(1)).unwrap_or(isize::MAX);
-        // A letter is text while the filter is typed.
-        let letters = self.mode != Mode::Filter;
-        match code {
-            KeyCode::Up => Some(-1),
-            KeyCode::Down => Some(1),
-            KeyCode::Char('k') if letters => Some(-1),
-            KeyCode::Char('j') if letters => Some(1),
-            KeyCode::PageUp => Some(-page),
-            KeyCode::PageDown => Some(page),
-            KeyCode::Char(' ') if letters => Some(page),
-            KeyCode::Home => Some(isize::MIN),
-            KeyCode::End => Some(isize::MAX),
-            _ => None,
-        }
+        let letters = if self.mode == Mode::Filter { Letters::Text } else { Letters::Keys };
+        keys::distance(code, self.page, letters)
     }
 
     fn turn(&mut self, code: KeyCode) {
-        let lists = List::ALL;
-        let now = lists.iter().position(|list| *list == self.view.list()).unwrap_or(0);
-        let at = match code {
-            KeyCode::Tab | KeyCode::Right => (now + 1) % lists.len(),
-            KeyCode::BackTab | KeyCode::Left => (now + lists.len() - 1) % lists.len(),
-            KeyCode::Char(digit @ '1'..='5') => {
-                digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok()).unwrap_or(1) - 1
-            }
-            _ => return,
-        };
-        if let Some(list) = lists.get(at) {
+        let now = List::ALL.iter().position(|list| *list == self.view.list()).unwrap_or(0);
+        let at = keys::tab(code, now, List::ALL.len());
+        if let Some(list) = at.and_then(|at| List::ALL.get(at)) {
             self.view.show(*list);
             self.top = 0;
         }
@@ -164,21 +138,23 @@ impl Show for Browser<'_> {
     }
 
     fn press(&mut self, key: KeyEvent) -> Next {
-        if key.kind == KeyEventKind::Release {
-            return Next::Stay;
-        }
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        match key.code {
-            KeyCode::Char('c') if control => return Next::Leave,
-            KeyCode::Char('u') if control && self.mode == Mode::Filter => self.view.set_filter(""),
-            // Other letters with Ctrl or Alt are not the letters.
-            KeyCode::Char(_) if control || key.modifiers.contains(KeyModifiers::ALT) => (),
-            code => match self.mode {
-                Mode::Filter => self.filter(code),
-                Mode::List => return self.list(code),
-                Mode::Details => return self.read(code),
+        match keys::pressed(key) {
+            None => Next::Stay,
+            Some(Pressed::Leave) => Next::Leave,
+            Some(Pressed::Empty) => {
+                if self.mode == Mode::Filter {
+                    self.view.set_filter("");
+                }
+                Next::Stay
+            }
+            Some(Pressed::Key(code)) => match self.mode {
+                Mode::Filter => {
+                    self.filter(code);
+                    Next::Stay
+                }
+                Mode::List => self.list(code),
+                Mode::Details => self.read(code),
             },
         }
-        Next::Stay
     }
 }
