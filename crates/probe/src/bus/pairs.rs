@@ -1,6 +1,6 @@
 //! Which return answers which call: the caller's unique name and the call's serial say it, bus by bus.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use super::model::texts::Text;
 

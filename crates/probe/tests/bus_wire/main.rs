@@ -243,3 +243,19 @@ fn any_record_is_read_or_refused() {
         (0..60).for_each(|_| bus::record(&random.damaged(&seed)));
     }
 }
+
+#[test]
+fn any_text_is_a_filter_a_rule_or_a_description_or_none() {
+    let bodies: [(&str, fn(&[u8])); 3] = [
+        ("bus_filter", bus::filter),
+        ("bus_rules", bus::rules),
+        ("bus_introspection", bus::introspection),
+    ];
+    let mut random = Random::new(3);
+    for (target, body) in bodies {
+        for seed in corpus(target) {
+            body(&seed);
+            (0..200).for_each(|_| body(&random.damaged(&seed)));
+        }
+    }
+}

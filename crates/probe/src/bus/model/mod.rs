@@ -14,15 +14,17 @@ mod state;
 mod tests;
 pub mod texts;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use foldhash::HashMap;
 pub use read::{Ending, read};
 
-use self::peers::{DRIVER, PeerId, Peers};
+use self::peers::{PeerId, Peers};
 use self::portal::Portals;
 use self::rules::Rules;
 use self::texts::{Text, Texts};
 use super::pairs::Pairs;
+use super::wire::known::Numbers;
 use super::wire::{Flags, Header, Kind};
 
 /// No message, where the number of one is expected.
@@ -76,6 +78,20 @@ pub struct Seen<'a> {
     pub length: u32,
     /// The message.
     pub header: &'a Header<'a>,
+    /// The numbers of its texts, the same for all messages of one model.
+    pub numbers: Numbers,
+}
+
+/// The texts of a message.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    sender: Text,
+    destination: Text,
+    path: Text,
+    interface: Text,
+    member: Text,
+    error: Text,
+    signature: Text,
 }
 
 /// A service that was started because a message was sent to its name.
@@ -132,6 +148,8 @@ pub struct Model {
     /// How many places held bytes that were no message.
     pub damaged: u64,
     rows: VecDeque<Row>,
+    /// The texts with numbers, by number.
+    numbered: Vec<Text>,
     /// The number of the first row that is kept.
     first: u32,
     pairs: Pairs,
@@ -236,7 +254,7 @@ impl Model {
     #[must_use]
     pub fn is_from_bus(&self, row: &Row) -> bool {
         let sender = self.peers.get(row.sender);
-        sender.is_some_and(|sender| self.texts.get(sender.unique) == DRIVER)
+        sender.is_some_and(|sender| sender.unique == Text::BUS)
     }
 
     /// Returns whether a message came to whom it was for, as far as the bus says.
@@ -244,7 +262,7 @@ impl Model {
     pub fn is_delivered(&self, row: &Row) -> bool {
         let answer = self.partner(row).filter(|_| row.kind == Kind::Call);
         let is_refused = |answer: &Row| answer.kind == Kind::Error && self.is_from_bus(answer);
-        !answer.is_some_and(is_refused) || self.texts.get(row.destination) == DRIVER
+        !answer.is_some_and(is_refused) || row.destination == Text::BUS
     }
 
     /// Returns the messages that were sent to a name without an owner and started no service, in order.
@@ -276,12 +294,12 @@ impl Model {
         let number = self.end();
         let header = seen.header;
         let bus = seen.bus;
-        let sender_name = self.texts.keep_some(header.sender);
-        let sender = match header.sender {
-            Some(DRIVER) => self.peers.named(bus, sender_name, &self.texts),
-            _ => self.peers.connection(bus, sender_name),
+        let names = self.names(seen);
+        let sender = match names.sender {
+            Text::BUS => self.peers.named(bus, names.sender, &self.texts),
+            _ => self.peers.connection(bus, names.sender),
         };
-        let destination = self.texts.keep_some(header.destination);
+        let destination = names.destination;
         let receiver = match header.destination {
             Some(_) => self.peers.named(bus, destination, &self.texts),
             // Without a bus there are only two, and an answer goes to the other one.
@@ -297,20 +315,20 @@ impl Model {
             sender,
             receiver,
             destination,
-            path: self.texts.keep_some(header.path),
-            interface: self.texts.keep_some(header.interface),
-            member: self.texts.keep_some(header.member),
-            error: self.texts.keep_some(header.error_name),
-            signature: self.texts.keep(header.signature),
+            path: names.path,
+            interface: names.interface,
+            member: names.member,
+            error: names.error,
+            signature: names.signature,
             partner: NONE,
             hearers: 0,
         };
         self.rows.push_back(row);
         match header.kind {
             Kind::Call => {
-                self.pairs.call(bus, sender_name, row.serial, number);
+                self.pairs.call(bus, names.sender, row.serial, number);
                 self.addressed(number, &row);
-                if header.destination == Some(DRIVER) {
+                if destination == Text::BUS {
                     self.ask_bus(number, &row, header);
                 }
             }
@@ -326,14 +344,46 @@ impl Model {
         number
     }
 
+    /// Keeps the texts of a message.
+    fn names(&mut self, seen: &Seen<'_>) -> Named {
+        let (header, numbers) = (seen.header, &seen.numbers);
+        Named {
+            sender: self.keep(header.sender, numbers.sender),
+            destination: self.keep(header.destination, numbers.destination),
+            path: self.keep(header.path, numbers.path),
+            interface: self.keep(header.interface, numbers.interface),
+            member: self.keep(header.member, numbers.member),
+            error: self.keep(header.error_name, numbers.error_name),
+            signature: self.keep(Some(header.signature), numbers.signature),
+        }
+    }
+
+    /// Keeps a text, which is looked for only if its number was not met before.
+    fn keep(&mut self, text: Option<&str>, number: u32) -> Text {
+        let at = number as usize;
+        match (self.numbered.get(at), text) {
+            (_, None | Some("")) => Text::NONE,
+            (Some(kept), Some(_)) if number != 0 && kept.is_some() => *kept,
+            (_, Some(text)) => {
+                let kept = self.texts.keep(text);
+                if at >= self.numbered.len() {
+                    self.numbered.resize(at + 1, Text::NONE);
+                }
+                if let Some(place) = self.numbered.get_mut(at) {
+                    *place = kept;
+                }
+                kept
+            }
+        }
+    }
+
     /// Notes a message to a well-known name that may start its service, or to one that is gone.
     fn addressed(&mut self, number: u32, row: &Row) {
-        let name = self.texts.get(row.destination);
         // What the bus itself says to one who is leaving is lost on nobody.
-        if name.is_empty() || name == DRIVER || self.is_from_bus(row) {
+        if matches!(row.destination, Text::NONE | Text::BUS) || self.is_from_bus(row) {
             return;
         }
-        if peers::is_unique(name) {
+        if peers::is_unique(self.texts.get(row.destination)) {
             if self.peers.get(row.receiver).is_some_and(|peer| peer.has_left) {
                 self.astray.push(number);
             }
@@ -368,10 +418,11 @@ impl Model {
         if let Some(answer) = self.rows.back_mut() {
             answer.partner = call_number;
         }
-        let name = self.texts.get(asked.destination);
-        if is_from_bus && name != DRIVER {
+        let name = asked.destination;
+        if is_from_bus && name != Text::BUS {
             self.not_delivered(call_number, &asked, row);
-        } else if !name.is_empty() && name != DRIVER && !peers::is_unique(name) {
+        } else if !matches!(name, Text::NONE | Text::BUS) && !peers::is_unique(self.texts.get(name))
+        {
             if self.peers.owner(asked.bus, asked.destination).is_none() {
                 self.peers.owns(asked.bus, asked.destination, row.sender, call_number);
             }

@@ -1,6 +1,6 @@
 //! Who is on the bus: connections, the names they own and when, and who they are on the machine.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
 
 use super::texts::{Text, Texts};
 
@@ -68,6 +68,8 @@ pub struct Peers {
     all: Vec<Peer>,
     /// By bus and unique name, or by bus and the well-known name whose owner is not known.
     by_name: HashMap<(u16, Text), PeerId>,
+    /// Who had the name with this number the last time, and on which bus: hardly a name is on two.
+    last: Vec<Option<(u16, PeerId)>>,
     /// Who owns a well-known name now; `None` if it is known that nobody does.
     owners: HashMap<(u16, Text), Option<PeerId>>,
     /// Buses of which all names were told.
@@ -91,6 +93,22 @@ impl Peers {
 
     /// Returns the connection with this unique name, which may be new; an unnamed one without a bus.
     pub fn connection(&mut self, bus: u16, unique: Text) -> PeerId {
+        if let Some(Some((on, peer))) = self.last.get(unique.index())
+            && *on == bus
+        {
+            return *peer;
+        }
+        let peer = self.found(bus, unique);
+        if self.last.len() <= unique.index() {
+            self.last.resize(unique.index() + 1, None);
+        }
+        if let Some(last) = self.last.get_mut(unique.index()) {
+            *last = Some((bus, peer));
+        }
+        peer
+    }
+
+    fn found(&mut self, bus: u16, unique: Text) -> PeerId {
         if let Some(peer) = self.by_name.get(&(bus, unique)) {
             return *peer;
         }
@@ -124,7 +142,7 @@ impl Peers {
         let peer = self.connection(bus, name);
         if let Some(fresh) = self.all.get_mut(peer.index()) {
             // The bus itself is a peer as others are; of others only the name is known.
-            if texts.get(name) != DRIVER {
+            if name != Text::BUS {
                 fresh.unique = Text::NONE;
             }
             fresh.names.push(Owned { name, from: 0, until: u32::MAX });

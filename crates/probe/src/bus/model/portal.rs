@@ -2,7 +2,7 @@
 //!
 //! XDG Desktop Portal documentation, "org.freedesktop.portal.Request".
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use super::texts::Text;
 use super::{NONE, Request};

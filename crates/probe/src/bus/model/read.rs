@@ -1,10 +1,28 @@
 //! Takes a whole capture into a model.
 
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+
 use super::peers::{About, PeerId};
 use super::texts::Text;
 use super::{Loss, Model, Seen};
 use crate::bus::capture::{Bus, Dropped, Event, Peer, Role};
+use crate::bus::wire::known::{Known, Numbers, Read};
 use crate::bus::wire::{self, Header};
+
+/// So many events are handed from one thread to the other at once: few enough for a processor's cache, enough to be worth
+/// waking somebody for.
+const BATCH: usize = 512;
+/// So many batches may wait.
+const WAITING: usize = 4;
+
+/// An event, and what it says if it is a message.
+#[derive(Debug)]
+struct Checked<'c> {
+    event: Event<'c>,
+    message: Read<'c>,
+    /// Whether it is a message that can be read.
+    is_message: bool,
+}
 
 /// Whether reading goes on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -16,40 +34,120 @@ pub enum Ending {
 }
 
 /// Takes in all events; `look` sees each message with its number while its bytes are there.
+///
+/// A second thread reads the file and checks messages meanwhile.
 pub fn read<'c>(
-    events: impl Iterator<Item = Event<'c>>,
+    mut events: impl Iterator<Item = Event<'c>> + Send,
     mut look: impl FnMut(&Model, u32, &Header<'_>) -> Ending,
 ) -> Model {
     let mut model = Model::default();
-    for event in events {
-        if let Some((number, header)) = model.take(&event)
-            && look(&model, number, &header) == Ending::Stop
-        {
-            break;
+    let mut known = Known::default();
+    let began = std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(WAITING);
+        let (giver, taker) = channel();
+        let reader = std::thread::Builder::new().name("bus-file".to_owned());
+        let (events, known) = (&mut events, &mut known);
+        let began =
+            reader.spawn_scoped(scope, move || check(events, known, &sender, &taker)).is_ok();
+        for mut batch in receiver {
+            if model.take_all(&batch, &mut look) == Ending::Stop {
+                break;
+            }
+            batch.clear();
+            // Nobody needs it any more after the last one.
+            let _ = giver.send(batch);
+        }
+        began
+    });
+    if !began {
+        // Without another thread it takes longer, and that is all.
+        for event in events {
+            let mut batch = Vec::new();
+            check_one(event, &mut known, &mut batch);
+            if model.take_all(&batch, &mut look) == Ending::Stop {
+                break;
+            }
         }
     }
     model
 }
 
+/// Checks an event behind others. What it says is written where it stays: copies of it would cost as much as the check.
+fn check_one<'c>(event: Event<'c>, known: &mut Known<'c>, batch: &mut Vec<Checked<'c>>) {
+    batch.push(Checked { event, message: Read::default(), is_message: false });
+    if let Some(Checked { event: Event::Message(raw), message, is_message }) = batch.last_mut() {
+        *is_message = known.read(raw.bytes, message).is_ok();
+    }
+}
+
+/// Reads events and checks messages until there are no more, or nobody wants them.
+fn check<'c>(
+    events: &mut impl Iterator<Item = Event<'c>>,
+    known: &mut Known<'c>,
+    sender: &SyncSender<Vec<Checked<'c>>>,
+    used: &Receiver<Vec<Checked<'c>>>,
+) {
+    loop {
+        // The memory of a batch is used again.
+        let mut batch = used.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
+        for event in events.by_ref().take(BATCH) {
+            check_one(event, known, &mut batch);
+        }
+        if batch.is_empty() || sender.send(batch).is_err() {
+            break;
+        }
+    }
+}
+
 impl Model {
     /// Takes one event in; returns the message and its number if it is one.
     pub fn take<'c>(&mut self, event: &Event<'c>) -> Option<(u32, Header<'c>)> {
+        let header = match event {
+            Event::Message(message) => wire::message(message.bytes).ok(),
+            _ => None,
+        };
+        let number = self.take_checked(event, header.as_ref(), Numbers::default())?;
+        Some((number, header?))
+    }
+
+    fn take_all(
+        &mut self,
+        all: &[Checked<'_>],
+        look: &mut impl FnMut(&Model, u32, &Header<'_>) -> Ending,
+    ) -> Ending {
+        for Checked { event, message, is_message } in all {
+            let header = is_message.then_some(&message.header);
+            let number = self.take_checked(event, header, message.numbers);
+            if let (Some(number), Some(header)) = (number, header)
+                && look(self, number, header) == Ending::Stop
+            {
+                return Ending::Stop;
+            }
+        }
+        Ending::Continue
+    }
+
+    /// Takes one event in, of which a message is checked already; returns its number.
+    fn take_checked(
+        &mut self,
+        event: &Event<'_>,
+        header: Option<&Header<'_>>,
+        numbers: Numbers,
+    ) -> Option<u32> {
         match event {
-            Event::Message(message) => match wire::message(message.bytes) {
-                Ok(header) => {
-                    let seen = Seen {
-                        at_ns: message.at.0,
-                        bus: message.bus,
-                        length: message.length,
-                        header: &header,
-                    };
-                    Some((self.push(&seen), header))
-                }
-                Err(_) => {
+            Event::Message(message) => {
+                let Some(header) = header else {
                     self.damaged += 1;
-                    None
-                }
-            },
+                    return None;
+                };
+                Some(self.push(&Seen {
+                    at_ns: message.at.0,
+                    bus: message.bus,
+                    length: message.length,
+                    header,
+                    numbers,
+                }))
+            }
             Event::Peer(peer) => {
                 self.meet(peer);
                 None

@@ -1,5 +1,6 @@
 //! Messages for tests, and a model that has seen them.
 
+use super::super::wire::known::Numbers;
 use super::super::wire::write::{Draft, Marshal};
 use super::super::wire::{self, Endian, Kind};
 use super::peers::DRIVER;
@@ -167,5 +168,5 @@ pub(crate) fn push_on(model: &mut Model, bus: u16, at_us: u64, sample: &Sample) 
     let header = wire::message(&bytes).unwrap();
     let length = u32::try_from(bytes.len()).unwrap();
     let at_ns = 1_795_271_100_000_000_000 + at_us * 1000;
-    model.push(&Seen { at_ns, bus, length, header: &header })
+    model.push(&Seen { at_ns, bus, length, header: &header, numbers: Numbers::default() })
 }

@@ -181,7 +181,7 @@ impl Model {
             }
             return;
         }
-        if self.texts.get(call.destination) != DRIVER {
+        if call.destination != Text::BUS {
             return;
         }
         let Some(Ok(value)) = body::values(header).next() else { return };
@@ -191,7 +191,7 @@ impl Model {
             ("GetNameOwner", Value::Text(owner), Some(name)) => {
                 let owner = self.texts.keep(owner);
                 let owner = self.peers.connection(bus, owner);
-                if !is_unique(self.texts.get(name)) && self.texts.get(name) != DRIVER {
+                if !is_unique(self.texts.get(name)) && name != Text::BUS {
                     self.peers.owns(bus, name, owner, call_number);
                 }
             }

@@ -1,8 +1,11 @@
 //! Texts kept once: a message holds numbers, and names are compared as numbers.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
+use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+
+use super::peers::DRIVER;
 
 /// A text that is kept; [`Text::NONE`] stands for the lack of one.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -11,6 +14,8 @@ pub struct Text(u32);
 impl Text {
     /// No text; written as the empty one.
     pub const NONE: Text = Text(0);
+    /// The name of the bus itself, which every capture has.
+    pub const BUS: Text = Text(1);
 
     /// Returns whether there is a text.
     #[must_use]
@@ -38,12 +43,14 @@ pub struct Texts {
 
 impl Default for Texts {
     fn default() -> Texts {
-        Texts {
+        let mut texts = Texts {
             all: String::new(),
             ends: vec![0],
             numbers: HashTable::new(),
-            hasher: RandomState::new(),
-        }
+            hasher: RandomState::default(),
+        };
+        texts.keep(DRIVER);
+        texts
     }
 }
 
@@ -88,16 +95,16 @@ impl Texts {
         at_of(&self.all, &self.ends, text.0)
     }
 
-    /// Returns how many there are, with the empty one.
+    /// Returns how many there are, with the empty one and the name of the bus.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Returns whether there is only the empty one.
+    /// Returns whether there is none but those that every capture has.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ends.len() == 1
+        self.ends.len() == 2
     }
 
     /// Returns all texts in the order of their numbers.
@@ -124,11 +131,12 @@ mod tests {
         let kept: Vec<Text> = names.iter().map(|name| texts.keep(name)).collect();
         let again: Vec<Text> = names.iter().map(|name| texts.keep(name)).collect();
         assert_eq!(kept, again);
-        assert_eq!(texts.len(), 5001);
+        assert_eq!(texts.len(), 5002);
+        assert_eq!((texts.keep(DRIVER), texts.get(Text::BUS)), (Text::BUS, DRIVER));
         assert!(kept.iter().zip(&names).all(|(text, name)| texts.get(*text) == name));
         assert_eq!(texts.keep(""), Text::NONE);
         assert_eq!(texts.get(Text::NONE), "");
         assert_eq!(texts.find("org.example.Other"), None);
-        assert!(texts.iter().skip(1).eq(names.iter().map(String::as_str)));
+        assert!(texts.iter().skip(2).eq(names.iter().map(String::as_str)));
     }
 }

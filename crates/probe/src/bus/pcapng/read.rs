@@ -88,8 +88,8 @@ impl<'c> Reader<'c> {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// Takes in what a block says; none if it cannot be read.
-    fn block(&mut self, block: Block<'c>) -> Option<()> {
+    /// Takes in what a block says, and returns the message in it; none if it cannot be read.
+    fn block(&mut self, block: Block<'c>) -> Option<Option<Event<'c>>> {
         match block.kind {
             SECTION => {
                 self.endian = block.endian;
@@ -104,7 +104,13 @@ impl<'c> Reader<'c> {
                     4 => Some(block.endian.u64(value.try_into().ok()?)),
                     _ => None,
                 });
-                self.packet(interface, Some(block.time(4)?), length, bytes, lost.unwrap_or(0))?;
+                return self.packet(
+                    interface,
+                    Some(block.time(4)?),
+                    length,
+                    bytes,
+                    lost.unwrap_or(0),
+                );
             }
             OLD_PACKET => {
                 let (interface, lost) = (usize::from(block.u16(0)?), block.u16(2)?);
@@ -112,19 +118,19 @@ impl<'c> Reader<'c> {
                 let (bytes, _) = block.data(20, stored)?;
                 // All bits set is that nobody counted.
                 let lost = if lost == u16::MAX { 0 } else { lost.into() };
-                self.packet(interface, Some(block.time(4)?), length, bytes, lost)?;
+                return self.packet(interface, Some(block.time(4)?), length, bytes, lost);
             }
             SIMPLE_PACKET => {
                 let length = block.u32(0)?;
                 let most = self.interfaces.first()?.most;
                 let stored = if most == 0 { length } else { length.min(most) };
                 let (bytes, _) = block.data(4, stored)?;
-                self.packet(0, None, length, bytes, 0)?;
+                return self.packet(0, None, length, bytes, 0);
             }
             STATISTICS => self.statistics(block)?,
             _ => {}
         }
-        Some(())
+        Some(None)
     }
 
     fn interface(&mut self, block: Block<'c>) -> Option<()> {
@@ -161,7 +167,7 @@ impl<'c> Reader<'c> {
             self.told.push_back(Event::Bus(Box::new(bus)));
         } else {
             let what = format!("the link type of an interface is {link_type}, not that of D-Bus");
-            self.damaged(self.at, what);
+            self.damaged(self.at - block.length, what);
         }
         self.interfaces.push(interface);
         Some(())
@@ -174,11 +180,11 @@ impl<'c> Reader<'c> {
         length: u32,
         bytes: &'c [u8],
         lost: u64,
-    ) -> Option<()> {
+    ) -> Option<Option<Event<'c>>> {
         let interface = self.interfaces.get_mut(interface)?;
         let from = interface.last;
         let at = time.map_or(from, |time| interface.time(time));
-        let Some(bus) = interface.bus else { return Some(()) };
+        let Some(bus) = interface.bus else { return Some(None) };
         if lost > 0 {
             interface.lost = interface.lost.saturating_add(lost);
             self.told.push_back(Event::Dropped(Dropped {
@@ -189,8 +195,7 @@ impl<'c> Reader<'c> {
                 to: at.0,
             }));
         }
-        self.told.push_back(Event::Message(Message { at, bus, length, bytes }));
-        Some(())
+        Some(Some(Event::Message(Message { at, bus, length, bytes })))
     }
 
     fn statistics(&mut self, block: Block<'c>) -> Option<()> {
@@ -270,10 +275,13 @@ impl<'c> Iterator for Reader<'c> {
             let at = self.at;
             match Block::of(self.rest(), self.endian) {
                 Some(block) => {
-                    if self.block(block).is_none() {
-                        self.damaged(at, "a damaged block".to_owned());
-                    }
                     self.at += block.length;
+                    match self.block(block) {
+                        Some(Some(message)) if self.told.is_empty() => return Some(message),
+                        // What was lost before it comes first.
+                        Some(message) => self.told.extend(message),
+                        None => self.damaged(at, "a damaged block".to_owned()),
+                    }
                 }
                 None => {
                     self.at = self.find_next();

@@ -1,7 +1,9 @@
 //! Counts the messages of a model that a filter chooses.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use foldhash::HashMap;
 
 use super::wakes::Wakes;
 use super::{
@@ -47,6 +49,33 @@ struct Traffic {
     received_bytes: u64,
 }
 
+/// How many messages each second has; those of one come together, but for the clock being set.
+#[derive(Debug, Default)]
+struct Seconds {
+    now: u64,
+    count: u64,
+    before: BTreeMap<u64, u64>,
+}
+
+impl Seconds {
+    fn see(&mut self, second: u64) {
+        if second != self.now {
+            self.turn();
+            self.now = second;
+        }
+        self.count += 1;
+    }
+
+    fn turn(&mut self) {
+        *self.before.entry(self.now).or_default() += std::mem::take(&mut self.count);
+    }
+
+    fn busiest(mut self) -> u64 {
+        self.turn();
+        self.before.into_values().max().unwrap_or(0)
+    }
+}
+
 /// Counts the messages that the filter chooses; those of the recorder itself are left out.
 #[must_use]
 pub fn collect(model: &Model, filter: &Filter) -> Stats {
@@ -55,13 +84,13 @@ pub fn collect(model: &Model, filter: &Filter) -> Stats {
         lost: model.losses.iter().map(|loss| loss.count).sum(),
         ..Stats::default()
     };
-    let mut methods: HashMap<(PeerId, Text, Text), Gathered> = HashMap::new();
-    let mut signals: HashMap<(PeerId, Text, Text), Sent> = HashMap::new();
-    let mut traffic: HashMap<PeerId, Traffic> = HashMap::new();
-    let mut errors: HashMap<(Text, Text, Text), u64> = HashMap::new();
-    let mut refused: HashMap<(PeerId, Text, Text, Text, Text), u64> = HashMap::new();
+    let mut methods: HashMap<(PeerId, Text, Text), Gathered> = HashMap::default();
+    let mut signals: HashMap<(PeerId, Text, Text), Sent> = HashMap::default();
+    let mut traffic = vec![Traffic::default(); model.peers.all().len()];
+    let mut errors: HashMap<(Text, Text, Text), u64> = HashMap::default();
+    let mut refused: HashMap<(PeerId, Text, Text, Text, Text), u64> = HashMap::default();
     let mut wakes = Wakes::default();
-    let mut seconds: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut seconds = Seconds::default();
     let mut last_ns = 0;
     let names = Names { model };
     let end_ns = model.rows().map(|(_, row)| row.at_ns).max().unwrap_or(0);
@@ -81,18 +110,20 @@ pub fn collect(model: &Model, filter: &Filter) -> Stats {
         let bytes = u64::from(row.length);
         stats.messages += 1;
         stats.bytes += bytes;
-        *seconds.entry(row.at_ns / 1_000_000_000).or_default() += 1;
+        seconds.see(row.at_ns / 1_000_000_000);
         wakes.see(model, row);
         let sender = model.peers.identity(row.sender);
-        let from = traffic.entry(sender).or_default();
-        from.sent += 1;
-        from.sent_bytes += bytes;
+        if let Some(from) = traffic.get_mut(sender.index()) {
+            from.sent += 1;
+            from.sent_bytes += bytes;
+        }
         let is_one = row.receiver != PeerId::NONE && model.is_delivered(row);
         let direct = is_one.then_some(row.receiver);
         for peer in direct.iter().chain(model.hearers(row)) {
-            let to = traffic.entry(model.peers.identity(*peer)).or_default();
-            to.received += 1;
-            to.received_bytes += bytes;
+            if let Some(to) = traffic.get_mut(model.peers.identity(*peer).index()) {
+                to.received += 1;
+                to.received_bytes += bytes;
+            }
         }
         match row.kind {
             Kind::Call => {
@@ -138,7 +169,7 @@ pub fn collect(model: &Model, filter: &Filter) -> Stats {
         }
     }
     stats.span_ns = last_ns.saturating_sub(stats.start_ns);
-    stats.busiest_second = seconds.values().copied().max().unwrap_or(0);
+    stats.busiest_second = seconds.busiest();
     stats.methods = names.methods(methods);
     stats.signals = names.signals(&signals);
     stats.services = names.services(&traffic, &wakes);
@@ -238,17 +269,21 @@ impl Names<'_> {
         signals
     }
 
-    fn services(&self, traffic: &HashMap<PeerId, Traffic>, wakes: &Wakes) -> Vec<Service> {
+    fn services(&self, traffic: &[Traffic], wakes: &Wakes) -> Vec<Service> {
         let mut joined: BTreeMap<String, Service> = BTreeMap::new();
         let fresh = |name: &str| Service { service: name.to_owned(), ..Service::default() };
-        for (peer, one) in traffic {
-            let name = self.service(*peer);
+        for (at, one) in traffic.iter().enumerate() {
+            if one.sent + one.received == 0 {
+                continue;
+            }
+            let peer = PeerId::at(at);
+            let name = self.service(peer);
             let all = joined.entry(name.clone()).or_insert_with(|| fresh(&name));
             all.sent += one.sent;
             all.sent_bytes += one.sent_bytes;
             all.received += one.received;
             all.received_bytes += one.received_bytes;
-            all.pids.extend(self.model.peers.get(*peer).and_then(|peer| peer.pid));
+            all.pids.extend(self.model.peers.get(peer).and_then(|peer| peer.pid));
             all.pids.sort_unstable();
             all.pids.dedup();
         }
@@ -297,7 +332,7 @@ impl Names<'_> {
     }
 
     fn wakes(&self, wakes: &Wakes) -> Vec<Wake> {
-        let mut joined: HashMap<(String, String, String), u64> = HashMap::new();
+        let mut joined: HashMap<(String, String, String), u64> = HashMap::default();
         for ((from, to, interface, member), count) in &wakes.counts {
             let key = (self.service(*from), self.service(*to), self.member(*interface, *member));
             *joined.entry(key).or_default() += count;
@@ -327,7 +362,7 @@ impl Names<'_> {
                 });
             }
         }
-        let mut unowned: HashMap<(PeerId, Text, Text, Text, Text), u64> = HashMap::new();
+        let mut unowned: HashMap<(PeerId, Text, Text, Text, Text), u64> = HashMap::default();
         for number in model.astray() {
             let Some(row) = model.row(number).filter(|_| is_chosen(number)) else { continue };
             let error = model.partner(row).map_or(Text::NONE, |answer| answer.error);

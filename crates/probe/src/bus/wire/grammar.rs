@@ -7,20 +7,40 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
+/// Says whether these are two elements or more with dots between them, none of which begins with a digit.
+fn has_elements(text: &str, is_one: impl Fn(u8) -> bool) -> bool {
+    let (mut dots, mut begins) = (0, true);
+    for byte in text.bytes() {
+        if byte == b'.' {
+            if begins {
+                return false;
+            }
+            (dots, begins) = (dots + 1, true);
+        } else if !is_one(byte) || begins && byte.is_ascii_digit() {
+            return false;
+        } else {
+            begins = false;
+        }
+    }
+    dots > 0 && !begins
+}
+
 /// Says whether this is an object path: `/`, or elements each after a `/`.
 pub(super) fn is_path(text: &str) -> bool {
     let Some(elements) = text.strip_prefix('/') else { return false };
-    let is_element = |element: &str| !element.is_empty() && element.bytes().all(is_word);
-    elements.is_empty() || elements.split('/').all(is_element)
+    let mut before = b'/';
+    for byte in elements.bytes() {
+        if !is_word(byte) && (byte != b'/' || before == b'/') {
+            return false;
+        }
+        before = byte;
+    }
+    elements.is_empty() || before != b'/'
 }
 
 /// Says whether this is the name of an interface or an error: two elements or more.
 pub(super) fn is_interface(text: &str) -> bool {
-    let is_element = |element: &str| {
-        element.as_bytes().first().is_some_and(|first| !first.is_ascii_digit())
-            && element.bytes().all(is_word)
-    };
-    text.len() <= LONGEST && text.contains('.') && text.split('.').all(is_element)
+    text.len() <= LONGEST && has_elements(text, is_word)
 }
 
 /// Says whether this is the name of a member: one element.
@@ -41,11 +61,7 @@ pub(super) fn is_bus_name(text: &str) -> bool {
             && !unique.contains("..")
             && unique.bytes().all(|byte| byte == b'.' || is_element_byte(byte));
     }
-    let is_element = |element: &str| {
-        element.as_bytes().first().is_some_and(|first| !first.is_ascii_digit())
-            && element.bytes().all(is_element_byte)
-    };
-    text.contains('.') && text.split('.').all(is_element)
+    has_elements(text, is_element_byte)
 }
 
 #[cfg(test)]

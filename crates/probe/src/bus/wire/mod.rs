@@ -7,6 +7,7 @@
 pub mod body;
 mod cursor;
 mod grammar;
+pub mod known;
 pub mod signature;
 pub mod write;
 
@@ -47,6 +48,17 @@ impl Kind {
             4 => Kind::Signal,
             other => Kind::Other(other),
         })
+    }
+
+    /// Returns the number that stands for it in a message.
+    fn code(self) -> u8 {
+        match self {
+            Kind::Call => 1,
+            Kind::Return => 2,
+            Kind::Error => 3,
+            Kind::Signal => 4,
+            Kind::Other(other) => other,
+        }
     }
 }
 

@@ -69,16 +69,9 @@ impl<'d> Draft<'d> {
     /// Returns its bytes.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
-        let kind = match self.kind {
-            Kind::Call => 1,
-            Kind::Return => 2,
-            Kind::Error => 3,
-            Kind::Signal => 4,
-            Kind::Other(other) => other,
-        };
         let mark = if self.endian == Endian::Little { b'l' } else { b'B' };
         let mut out = Marshal::new(self.endian);
-        out.bytes.extend([mark, kind, self.flags, 1]);
+        out.bytes.extend([mark, self.kind.code(), self.flags, 1]);
         out.u32(u32::try_from(self.body.len()).unwrap_or(u32::MAX));
         out.u32(self.serial);
         out.array(8, |fields| {
