@@ -1,5 +1,6 @@
-//! `bench bus`: what calls on a private bus lose while somebody watches, and what the watcher needs, beside other watchers.
+//! `bench bus`: what calls on a private bus lose while somebody watches, what the watcher needs, and how long a record takes to read, beside others.
 
+mod reading;
 mod watcher;
 
 use std::fs;
@@ -7,10 +8,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use watcher::Peer;
+pub use reading::{NoReader, Reader};
 use watcher::Watcher;
+pub use watcher::{NoPeer, Peer};
 
-use super::lab::{BenchError, Effort};
+use super::lab::{BenchError, Effort, Measuring};
 use super::row::{Row, Target};
 use super::run::{self, BUS, Needs, Progress, Run, Setting};
 use super::session::{Program, Session};
@@ -18,6 +20,7 @@ use crate::report::figure::Quantity;
 use crate::report::provenance::Provenance;
 use crate::report::samples::Samples;
 use crate::scratch::Scratch;
+use session::clock::Clock;
 
 /// What the figures are measured with.
 #[derive(Debug)]
@@ -26,16 +29,39 @@ pub struct Lab<'a> {
     pub unjank: PathBuf,
     /// What is compared with.
     pub peers: Vec<Peer>,
+    /// What reads a record beside us.
+    pub readers: Vec<Reader>,
     /// Where records are written, in a directory of their own.
     pub dir: PathBuf,
     /// How much is measured.
     pub effort: Effort,
     /// Set when the user wants to end.
     pub stop: &'a AtomicBool,
+    /// The time.
+    pub clock: &'a dyn Clock,
 }
 
-/// Calls of one kind.
-pub type Figure = run::Figure<Calls>;
+impl Measuring for Lab<'_> {
+    fn clock(&self) -> &dyn Clock {
+        self.clock
+    }
+
+    fn stop(&self) -> &AtomicBool {
+        self.stop
+    }
+}
+
+/// What is measured at once.
+pub type Figure = run::Figure<Work>;
+
+/// What is done.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// Calls while somebody watches.
+    Calls(Calls),
+    /// The figures of a record with so many messages.
+    Reading(u32),
+}
 
 /// What is called, and how often.
 #[derive(Clone, Copy, Debug)]
@@ -45,35 +71,42 @@ pub struct Calls {
     calls: usize,
 }
 
-/// All kinds of calls.
+/// All figures.
 pub const FIGURES: &[Figure] = &[
     Figure {
         id: "one-64",
         about: "calls of 64 B, one at a time",
         seconds: 20,
         needs: Needs::Nothing,
-        run: Calls { window: 1, size: 64, calls: 8000 },
+        run: Work::Calls(Calls { window: 1, size: 64, calls: 8000 }),
     },
     Figure {
         id: "many-64",
         about: "calls of 64 B, 32 at a time",
         seconds: 20,
         needs: Needs::Nothing,
-        run: Calls { window: 32, size: 64, calls: 20_000 },
+        run: Work::Calls(Calls { window: 32, size: 64, calls: 20_000 }),
     },
     Figure {
         id: "many-4k",
         about: "calls of 4 KiB, 32 at a time",
         seconds: 20,
         needs: Needs::Nothing,
-        run: Calls { window: 32, size: 4096, calls: 8000 },
+        run: Work::Calls(Calls { window: 32, size: 4096, calls: 8000 }),
     },
     Figure {
         id: "many-64k",
         about: "calls of 64 KiB, 32 at a time",
         seconds: 20,
         needs: Needs::Nothing,
-        run: Calls { window: 32, size: 65_536, calls: 1500 },
+        run: Work::Calls(Calls { window: 32, size: 65_536, calls: 1500 }),
+    },
+    Figure {
+        id: "stats-million",
+        about: "figures of 1,000,000 messages",
+        seconds: 60,
+        needs: Needs::Nothing,
+        run: Work::Reading(1_000_000),
     },
 ];
 
@@ -104,14 +137,17 @@ pub fn measure(
 ) -> Run {
     run::measure(
         figures,
-        |figure| rows(lab, figure),
+        |figure| match figure.run {
+            Work::Calls(calls) => rows(lab, figure, calls),
+            Work::Reading(messages) => reading::rows(lab, figure.id, figure.about, messages),
+        },
         lab.stop,
         (setting, provenance, BUS),
         progress,
     )
 }
 
-fn rows(lab: &Lab<'_>, figure: &Figure) -> Result<Vec<Row>, BenchError> {
+fn rows(lab: &Lab<'_>, figure: &Figure, calls: Calls) -> Result<Vec<Row>, BenchError> {
     let scratch = Scratch::within(&lab.dir).map_err(|source| BenchError::Peer {
         program: lab.dir.display().to_string(),
         cause: source.to_string(),
@@ -127,7 +163,7 @@ fn rows(lab: &Lab<'_>, figure: &Figure) -> Result<Vec<Row>, BenchError> {
         [None, Some(ours)].into_iter().chain(theirs.map(Some)).collect();
     let mut measured = vec![Measured::default(); watchers.len()];
     // Everything runs once before it counts.
-    traffic.calls(Calls { calls: figure.run.calls / 8, ..figure.run })?;
+    traffic.calls(Calls { calls: calls.calls / 8, ..calls })?;
     for round in 0..lab.effort.of(7, 1) {
         for step in 0..watchers.len() {
             if lab.stop.load(Ordering::Relaxed) {
@@ -137,12 +173,12 @@ fn rows(lab: &Lab<'_>, figure: &Figure) -> Result<Vec<Row>, BenchError> {
             let place = (round + step) % watchers.len();
             let into = &mut measured[place];
             match &watchers[place] {
-                None => into.rate.push(traffic.calls(figure.run)?),
+                None => into.rate.push(traffic.calls(calls)?),
                 Some(watcher) => {
                     let output = scratch.path().join(format!("{round}-{place}"));
                     let watching = watcher.start(session.address(), &output)?;
-                    let rate = traffic.calls(figure.run)?;
-                    let found = watching.end(u64::try_from(2 * figure.run.calls).unwrap_or(0))?;
+                    let rate = traffic.calls(calls)?;
+                    let found = watching.end(u64::try_from(2 * calls.calls).unwrap_or(0))?;
                     into.rate.push(rate);
                     into.cpu.push(found.cpu_ns);
                     into.lost.push(found.lost);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use probe::bench::bus::{self, FIGURES, Lab, Peer};
+use probe::bench::bus::{self, FIGURES, Lab, Peer, Reader};
 use probe::bench::run::{Setting, versioned};
 use session::clock::SystemClock;
 use sys::mounts::Mounts;
@@ -24,6 +24,9 @@ pub(super) struct Bus {
     /// A program to compare with, which writes a record to its output; {address} is the bus. Repeat for more.
     #[arg(long, value_name = "COMMAND", value_parser = Peer::parse)]
     peer: Vec<Peer>,
+    /// A program that reads a record, to compare its time with that of our figures; {file} is the record. Repeat for more.
+    #[arg(long, value_name = "COMMAND", value_parser = Reader::parse, default_value = "tshark -r {file}")]
+    reader: Vec<Reader>,
     /// Where records are written, in a directory of their own; by default the temporary directory.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -62,7 +65,15 @@ impl Bus {
             quick: self.how.quick,
         };
         let effort = self.how.effort();
-        let lab = Lab { unjank, peers: self.peer, dir: place.dir, effort, stop: &stop };
+        let lab = Lab {
+            unjank,
+            peers: self.peer,
+            readers: self.reader,
+            dir: place.dir,
+            effort,
+            stop: &stop,
+            clock: &clock,
+        };
         let chosen = bus::chosen(&self.only);
         self.how
             .show(|progress| Ok(bus::measure(&chosen, &lab, setting, provenance(&clock), progress)))
