@@ -190,6 +190,17 @@ fn where_files_have_one_name_each_everything_works_but_that() {
 }
 
 #[test]
+fn the_first_owner_may_come_before_the_first_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("deep/er/log");
+    let disk = disk::real();
+    let mut owner = Owner::of(&*disk, &path).unwrap().unwrap();
+    assert_eq!(owner.read(&*disk).unwrap(), Vec::<Vec<u8>>::new());
+    owner.replace(&*disk, &[b"first"]).unwrap();
+    assert_eq!(records_of(&*disk, &path), ["first"]);
+}
+
+#[test]
 fn four_writers_lose_nothing_while_the_journal_is_replaced_under_their_hands() {
     const EACH: usize = 200;
     let dir = tempfile::tempdir().unwrap();

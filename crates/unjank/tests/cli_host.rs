@@ -274,15 +274,18 @@ fn signals_reach_the_command_and_stops_reach_both() {
             (Signal::WINCH, "WINCH"),
         ];
         let traps: String = signals.map(|(_, name)| format!("trap 'echo {name}' {name};")).concat();
-        let script = format!("{traps} trap 'exit 9' PWR; echo ready; while :; do sleep 0.01; done");
+        let script = format!("{traps} trap 'exit 9' PWR; echo $$; while :; do sleep 0.01; done");
         let mut running = host.script(&[], &script);
         for (signal, name) in signals {
             running.signal(signal);
             assert_eq!(running.next_line(), name);
         }
+        let command = running.number();
         running.signal(Signal::KILL);
         let (status, _) = running.end();
         assert_eq!(status.signal(), Some(9));
+        // It goes on without its client, as through the original service.
+        kill_process(command, Signal::POWER).unwrap();
 
         let running = host.script(&[], "echo $$; exec sleep 1000");
         let state = |process: Pid| {

@@ -2,12 +2,17 @@
 //!
 //! Documentation/admin-guide/cgroup-v2.rst. The freezer and the pressure files need no controller, so a directory that we may make is all it takes.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sys::mounts::Mounts;
+
+/// How often processes are moved out of a cgroup in which some are ending, and how long is waited for those.
+const MOVES: usize = 50;
+const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A cgroup and where its file system is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,12 +156,25 @@ impl Cgroup {
     /// `EBUSY`: a process came in meanwhile; the others are outside.
     pub fn dissolve(&self) -> io::Result<()> {
         let around = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?.join("cgroup.procs");
-        for process in self.processes() {
-            // The kernel takes one number at a time; one that has ended is refused.
-            let opened = OpenOptions::new().write(true).open(&around);
-            let _ = opened.and_then(|mut file| file.write_all(process.to_string().as_bytes()));
+        let mut last = Ok(());
+        for _ in 0..MOVES {
+            let events = File::open(self.path.join("cgroup.events"));
+            for process in self.processes() {
+                // The kernel takes one number at a time; one that has ended is refused.
+                let opened = OpenOptions::new().write(true).open(&around);
+                let _ = opened.and_then(|mut file| file.write_all(process.to_string().as_bytes()));
+            }
+            last = self.remove();
+            match (&last, events) {
+                // One that is ending can no longer be moved, and counts until it has ended.
+                (Err(error), Ok(events)) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    let mut changed = [PollFd::new(&events, PollFlags::PRI)];
+                    let _ = poll(&mut changed, Some(&MOMENT));
+                }
+                _ => break,
+            }
         }
-        self.remove()
+        last
     }
 
     /// Removes it, with the empty ones below.

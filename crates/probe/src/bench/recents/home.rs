@@ -54,7 +54,7 @@ impl Home {
 
     fn fill(&self, entries: u32) -> Result<(), BenchError> {
         let now = Timestamp::of(SystemClock::start().now());
-        let (mut recents, mut list) = (self.recents(), Vec::new());
+        let (mut additions, mut list) = (Vec::new(), Vec::new());
         for number in 0..entries {
             let addition = self.addition(&format!("docs/old/{number}.txt"), now)?;
             let Addition { uri, mime, groups, application, exec, at, .. } = addition.clone();
@@ -75,7 +75,7 @@ impl Home {
                 applications,
             };
             list.push(entry);
-            recents.add(&addition).map_err(|error| cannot("our journal", error))?;
+            additions.push(addition);
         }
         let text = Document::new().edit(|_| session::recents::xbel::Change::Keep, &list);
         let mut file = OpenOptions::new();
@@ -83,6 +83,11 @@ impl Home {
             file.write(true).create_new(true).mode(0o600).open(self.at("data/recently-used.xbel"));
         file.and_then(|mut file| file.write_all(text.unwrap_or_default().as_bytes()))
             .map_err(|error| cannot(self.path(), error))?;
+        // After the file: on a slow machine it would be written for others while the journal grows.
+        let mut recents = self.recents();
+        for addition in &additions {
+            recents.add(addition).map_err(|error| cannot("our journal", error))?;
+        }
         // What the files hold is known from now on, as on a machine where it all grew.
         project(&mut recents).map_err(|error| cannot("our projection", error))?;
         Ok(())

@@ -9,7 +9,7 @@ use super::format::{self, Header, KNOWN_IDS, Start, WRITTEN_ONCE};
 use super::read::{News, Reader, read_old, tail_of};
 use super::{beside, cannot_link};
 use crate::disk::{AppendFile, Disk, DiskFile, FileLock};
-use crate::publish::{PublishError, directory_of, overwrite, publish};
+use crate::publish::{Promise, PublishError, directory_of, make_parents, overwrite, publish};
 
 /// The ending of the second name of a file that is being replaced.
 pub(super) const OLD: &str = ".old";
@@ -26,7 +26,7 @@ pub struct Owner {
 
 impl Owner {
     /// Becomes the owner of the journal at `path`; `None` if somebody else is. What an earlier owner left half-done
-    /// is done.
+    /// is done. The directories above it are made (0700); the journal itself need not be there.
     ///
     /// # Errors
     ///
@@ -46,9 +46,15 @@ impl Owner {
         patience: Duration,
     ) -> Result<Option<Owner>, JournalError> {
         let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
-        let Some(lock) = disk.own(&beside(path, LOCK), patience).map_err(not_opened)? else {
-            return Ok(None);
+        let lock = match disk.own(&beside(path, LOCK), patience) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // Before the first record there may be no directory.
+                make_parents(disk, path, Promise::Process).map_err(not_opened)?;
+                disk.own(&beside(path, LOCK), patience)
+            }
+            owned => owned,
         };
+        let Some(lock) = lock.map_err(not_opened)? else { return Ok(None) };
         let owner = Owner { path: path.to_owned(), reader: Reader::new(path), _lock: lock };
         owner.finish(disk).map_err(not_opened)?;
         Ok(Some(owner))

@@ -303,24 +303,31 @@ impl Supervisor {
 
     /// Tells the keeper that the command has ended, and returns what it saw.
     fn last_words(&mut self) -> Option<Watched> {
-        if self.keeper.process == 0 {
-            if let Some(cgroup) = &self.cgroup {
-                // Processes that were left behind go on outside: nobody is here to wait for them.
-                let _ = cgroup.dissolve();
-            }
-            return None;
+        if self.keeper.process != 0 && self.hear_out().is_err() {
+            // It was killed, and the news of that comes behind that of the command's end.
+            self.keeper_gone();
         }
-        keeper::tell(&self.keeper.channel, &Told::Ended).ok()?;
-        while self.watched.is_none() {
-            if !sys::socket::wait_readable(&self.keeper.channel, Some(LAST_WORDS)).ok()? {
-                return None;
-            }
-            match keeper::hear::<Heard>(&self.keeper.channel) {
-                Ok(Some(Heard::Watched(watched))) => self.watched = Some(watched),
-                Ok(Some(_)) => (),
-                Ok(None) | Err(_) => return None,
-            }
+        if self.keeper.process == 0
+            && let Some(cgroup) = &self.cgroup
+        {
+            // Processes that were left behind go on outside: nobody is here to wait for them.
+            let _ = cgroup.dissolve();
         }
         self.watched.take()
+    }
+
+    /// Hears the keeper until it has said what it saw, or for too long.
+    fn hear_out(&mut self) -> io::Result<()> {
+        keeper::tell(&self.keeper.channel, &Told::Ended)?;
+        while self.watched.is_none()
+            && sys::socket::wait_readable(&self.keeper.channel, Some(LAST_WORDS))?
+        {
+            match keeper::hear::<Heard>(&self.keeper.channel)? {
+                Some(Heard::Watched(watched)) => self.watched = Some(watched),
+                Some(_) => (),
+                None => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+        Ok(())
     }
 }
