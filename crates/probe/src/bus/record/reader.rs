@@ -19,6 +19,8 @@ const END: Duration = Duration::from_secs(1);
 const MUCH: usize = 1 << 15;
 /// How long we do not yield after that.
 const HURRY: Duration = Duration::from_secs(1);
+/// So many bytes in that time are a flood still: who hurries finds little at once, however much comes.
+const FLOOD: usize = 4 << 20;
 
 /// The time of day on a clock that nobody sets while it runs.
 #[derive(Clone, Debug)]
@@ -145,26 +147,32 @@ struct Pace {
     /// Until when we do not yield, if we do not.
     until: Option<u64>,
     hurry: Option<Hurry>,
+    /// How many bytes came since that was decided.
+    came: usize,
 }
 
 impl Pace {
     fn start() -> Pace {
-        yield_to_others();
-        Pace { until: None, hurry: None }
+        // Not to be let is no reason not to record.
+        let _ = sys::sched::yield_briefly();
+        Pace { until: None, hurry: None, came: 0 }
     }
 
     /// Notes how many bytes came at once.
     fn keep(&mut self, bytes: usize, now: u64) {
-        if bytes >= MUCH {
-            if self.until.is_none() {
-                // Not to be let is no reason not to record.
-                self.hurry = Hurry::begin().ok();
-            }
-            self.until = Some(now.saturating_add(nanoseconds(HURRY)));
-        } else if self.until.is_some_and(|until| until <= now) {
-            self.hurry = None;
-            self.until = None;
+        self.came = self.came.saturating_add(bytes);
+        let is_late = bytes >= MUCH;
+        if self.until.is_none() && is_late {
+            self.hurry = Hurry::begin().ok();
+        } else if self.until.is_none_or(|until| now < until) {
+            return;
         }
+        if is_late || self.came >= FLOOD {
+            self.until = Some(now.saturating_add(nanoseconds(HURRY)));
+        } else {
+            (self.hurry, self.until) = (None, None);
+        }
+        self.came = 0;
     }
 }
 
