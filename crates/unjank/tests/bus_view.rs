@@ -270,7 +270,7 @@ fn the_page_of_a_diagram_works_in_a_browser() {
     if !has(&["chromium"]) {
         return;
     }
-    in_time(|| {
+    let test = || {
         let dir = tempfile::tempdir().unwrap();
         let (capture, page) = (dir.path().join("x.pcapng"), dir.path().join("x.html"));
         // BUS_PAIRS=420000 is a million messages.
@@ -387,7 +387,9 @@ fn the_page_of_a_diagram_works_in_a_browser() {
         assert_eq!(browser.run("document.documentElement.scrollWidth <= innerWidth"), true);
         assert_eq!(browser.complaints(), Vec::<&Value>::new());
         assert_eq!(browser.requests().len(), 1, "{:?}", browser.requests());
-    });
+    };
+    // A million messages take as long as they take.
+    if setting("BUS_PAIRS").is_some() { test() } else { in_time(test) }
 }
 
 #[test]
