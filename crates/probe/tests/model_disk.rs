@@ -3,11 +3,13 @@
     clippy::unwrap_used,
     clippy::disallowed_methods,
     clippy::print_stderr,
+    clippy::print_stdout,
     reason = "a test that cannot be set up fails"
 )]
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +70,48 @@ fn on_a_model_disk() {
     let ours = directory.path().to_str().unwrap().to_owned();
     let is_ours = || fs::read_to_string(&backing).is_ok_and(|file| file.starts_with(&ours));
     while is_ours() {
+        std::thread::yield_now();
+    }
+}
+
+/// The process that is killed has this in its environment.
+const VICTIM: &str = "UNJANK_TEST_VICTIM";
+
+#[test]
+fn a_maker_that_is_killed_leaves_no_loop_device() {
+    if !rustix::process::geteuid().is_root() {
+        // The other test says so.
+        return;
+    }
+    if let Some(directory) = std::env::var_os(VICTIM) {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let profile = Profile::named("emmc").unwrap();
+        let disk = ModelDisk::make(profile, 64 << 20, directory.as_ref(), clock).unwrap();
+        disk.set_delays(true);
+        // Something is left to be written when the end comes.
+        fs::write(disk.path().join("dirty"), vec![1; 9_000_000]).unwrap();
+        println!("made on {}", disk.name());
+        let _ = std::io::stdin().read(&mut [0]);
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_maker_that_is_killed_leaves_no_loop_device", "--nocapture"])
+        .env(VICTIM, directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+    let name = lines
+        .find_map(|line| line.unwrap().split_once("made on ").map(|(_, name)| name.to_owned()))
+        .unwrap();
+    let backing = format!("/sys/block/{name}/loop/backing_file");
+    assert!(fs::read_to_string(&backing).unwrap().contains("unjank-slowdisk"));
+    let ours = directory.path().to_str().unwrap().to_owned();
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    while fs::read_to_string(&backing).is_ok_and(|file| file.starts_with(&ours)) {
         std::thread::yield_now();
     }
 }

@@ -10,6 +10,7 @@ pub mod dir;
 pub mod disposition;
 pub mod heap;
 pub mod launch;
+pub mod loop_device;
 pub mod map;
 pub mod memfd;
 pub mod memory;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use session::clock::Clock;
 
 use super::profile::{Profile, Request};
@@ -43,7 +44,8 @@ const EIO: i32 = 5;
 const ENOSYS: i32 = 38;
 
 /// What has gone through a model disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Traffic {
     /// Bytes read.
     pub read_bytes: u64,
@@ -51,7 +53,21 @@ pub struct Traffic {
     pub written_bytes: u64,
     /// Flushes.
     pub flushes: u64,
+    /// Requests that read.
+    pub reads: u64,
+    /// Requests that wrote.
+    pub writes: u64,
+    /// Requests that wait or are being worked on now.
+    pub waiting: u64,
+    /// For how long the disk has worked on requests, in microseconds; those of several at a time are added up.
+    pub busy_us: u64,
 }
+
+/// More than this many requests at a time no disk of ours works on.
+pub(super) const MOST_PARALLEL: usize = 64;
+
+/// What the file is called in its file system, which is how a loop device on it is known to be ours.
+pub(super) const NAME: &str = "unjank-slowdisk";
 
 /// What the threads share.
 #[derive(Debug)]
@@ -59,7 +75,6 @@ pub(super) struct Shared {
     device: File,
     memory: File,
     size: u64,
-    profile: Profile,
     clock: Arc<dyn Clock>,
     /// Whether requests take their time; not while a file system is made and filled.
     delays: AtomicBool,
@@ -68,11 +83,17 @@ pub(super) struct Shared {
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
     flushes: AtomicU64,
+    reads: AtomicU64,
+    writes: AtomicU64,
+    busy_us: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiting {
+    profile: Profile,
     jobs: Vec<Job>,
+    /// How many are being worked on.
+    active: usize,
     /// Where the last request ended.
     head: u64,
     ended: bool,
@@ -107,14 +128,22 @@ impl Server {
             device,
             memory,
             size,
-            profile,
             clock,
             delays: AtomicBool::new(false),
-            waiting: Mutex::default(),
+            waiting: Mutex::new(Waiting {
+                profile,
+                jobs: Vec::new(),
+                active: 0,
+                head: 0,
+                ended: false,
+            }),
             arrived: Condvar::new(),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            busy_us: AtomicU64::new(0),
         });
         let mut server = Server { shared: Arc::clone(&shared), threads: Vec::new() };
         let reader = Arc::clone(&shared);
@@ -124,11 +153,36 @@ impl Server {
             reader.lock().ended = true;
             reader.arrived.notify_all();
         })?);
-        for _ in 0..profile.parallel {
-            let worker = Arc::clone(&shared);
-            server.threads.push(builder().spawn(move || worker.work())?);
-        }
+        server.employ(profile.parallel)?;
         Ok(server)
+    }
+
+    /// Sees to it that this many threads work.
+    fn employ(&mut self, workers: usize) -> io::Result<()> {
+        // The first one reads.
+        while self.threads.len() < 1 + workers.min(MOST_PARALLEL) {
+            let worker = Arc::clone(&self.shared);
+            let builder = thread::Builder::new().name("model disk".to_owned());
+            self.threads.push(builder.spawn(move || worker.work())?);
+        }
+        Ok(())
+    }
+
+    /// Has requests that are not yet begun take what `profile` says.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread left; the disk is as before.
+    pub(super) fn set_profile(&mut self, profile: Profile) -> io::Result<()> {
+        self.employ(profile.parallel)?;
+        self.shared.lock().profile = profile;
+        self.shared.arrived.notify_all();
+        Ok(())
+    }
+
+    /// Says whether requests take their time.
+    pub(super) fn delays(&self) -> bool {
+        self.shared.delays.load(Ordering::Relaxed)
     }
 
     /// Says from now on whether requests take their time.
@@ -142,7 +196,19 @@ impl Server {
             read_bytes: self.shared.read_bytes.load(Ordering::Relaxed),
             written_bytes: self.shared.written_bytes.load(Ordering::Relaxed),
             flushes: self.shared.flushes.load(Ordering::Relaxed),
+            reads: self.shared.reads.load(Ordering::Relaxed),
+            writes: self.shared.writes.load(Ordering::Relaxed),
+            waiting: {
+                let waiting = self.shared.lock();
+                (waiting.jobs.len() + waiting.active) as u64
+            },
+            busy_us: self.shared.busy_us.load(Ordering::Relaxed),
         }
+    }
+
+    /// Says whether the file system was unmounted.
+    pub(super) fn is_over(&self) -> bool {
+        self.shared.lock().ended
     }
 
     /// Waits for the threads, after the file system was unmounted.
@@ -206,7 +272,7 @@ impl Shared {
     fn answer(&self, kind: u32, message: Message<'_>) -> Result<Vec<u8>, i32> {
         match kind {
             INIT => Ok(init()),
-            LOOKUP if message.body().starts_with(b"disk\0") => {
+            LOOKUP if message.body().strip_suffix(b"\0") == Some(NAME.as_bytes()) => {
                 // Node, generation, and for how long the kernel may believe both: for ever.
                 let mut entry = Vec::with_capacity(128);
                 for number in [FILE, 0, u64::MAX >> 1, u64::MAX >> 1, 0] {
@@ -260,15 +326,19 @@ impl Shared {
     fn work(&self) {
         loop {
             let mut waiting = self.lock();
-            let (job, head) = loop {
+            let (job, head, profile) = loop {
+                let profile = waiting.profile;
+                let busy = waiting.active >= profile.parallel.min(MOST_PARALLEL);
                 let listed: Vec<(Request, Duration)> =
                     waiting.jobs.iter().map(|job| (job.request, job.arrived)).collect();
                 let now = self.clock.monotonic();
-                if let Some(place) = self.profile.next(&listed, waiting.head, now) {
+                let next = profile.next(&listed, waiting.head, now).filter(|_| !busy);
+                if let Some(place) = next {
                     let job = waiting.jobs.remove(place);
                     let head = waiting.head;
                     waiting.head = end(job.request, head);
-                    break (job, head);
+                    waiting.active += 1;
+                    break (job, head, profile);
                 }
                 if waiting.ended {
                     return;
@@ -279,8 +349,15 @@ impl Shared {
             let begun = self.clock.monotonic();
             let done = self.serve(&job);
             if self.delays.load(Ordering::Relaxed) {
-                let due = begun + self.profile.takes(job.request, head, self.size);
+                let due = begun + profile.takes(job.request, head, self.size);
                 self.wait_until(due);
+            }
+            let took = self.clock.monotonic().saturating_sub(begun).as_micros();
+            self.busy_us.fetch_add(u64::try_from(took).unwrap_or(0), Ordering::Relaxed);
+            self.lock().active -= 1;
+            if profile.parallel > 1 {
+                // Another one may wait for this place; a single worker looks itself.
+                self.arrived.notify_one();
             }
             let replied = match done {
                 Ok(body) => self.reply(job.unique, 0, &body),
@@ -300,11 +377,13 @@ impl Shared {
                 let mut bytes = vec![0; len];
                 self.memory.read_exact_at(&mut bytes, at)?;
                 self.read_bytes.fetch_add(len as u64, Ordering::Relaxed);
+                self.reads.fetch_add(1, Ordering::Relaxed);
                 Ok(bytes)
             }
             Request::Write { at, .. } => {
                 self.memory.write_all_at(&job.data, at)?;
                 self.written_bytes.fetch_add(job.data.len() as u64, Ordering::Relaxed);
+                self.writes.fetch_add(1, Ordering::Relaxed);
                 let length = u32::try_from(job.data.len()).unwrap_or(0);
                 Ok([length.to_ne_bytes(), [0; 4]].concat())
             }

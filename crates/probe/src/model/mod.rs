@@ -8,8 +8,11 @@ mod disk;
 mod fuse;
 mod profile;
 pub(crate) mod queue;
+pub mod service;
+mod text;
 
-pub use disk::{ModelDisk, ModelError};
+pub use disk::{ModelDisk, ModelError, mounted, unmount_left};
 pub use fuse::Traffic;
 pub use profile::{Order, Profile, Request};
 pub use queue::Queue;
+pub use text::ProfileError;

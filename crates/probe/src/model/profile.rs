@@ -7,7 +7,7 @@ use std::time::Duration;
 pub enum Order {
     /// As they came: flash.
     Fifo,
-    /// The nearest first, none later than `LONGEST_WAIT`: disks that turn, with a queue of their own.
+    /// The nearest first, none later than [`Profile::longest_wait`]: disks that turn, with a queue of their own.
     Nearest,
 }
 
@@ -20,10 +20,13 @@ impl Order {
             Order::Nearest => "nearest",
         }
     }
-}
 
-/// After this time a request is taken, however far away it is.
-pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(300);
+    /// Finds an order by its name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Order> {
+        [Order::Fifo, Order::Nearest].into_iter().find(|order| order.name() == name)
+    }
+}
 
 /// What is wanted of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,10 @@ pub struct Profile {
     pub order: Order,
     /// How many it works on at a time.
     pub parallel: usize,
+    /// Of how many that wait it chooses the next one.
+    pub depth: usize,
+    /// After this time a request is taken, however far away it is.
+    pub longest_wait: Duration,
 }
 
 impl Profile {
@@ -86,6 +93,8 @@ impl Profile {
             turn: Duration::ZERO,
             order: Order::Fifo,
             parallel: 1,
+            depth: 32,
+            longest_wait: Duration::from_millis(300),
         },
         Profile {
             name: "hdd",
@@ -98,6 +107,8 @@ impl Profile {
             turn: Duration::from_millis(11),
             order: Order::Nearest,
             parallel: 1,
+            depth: 32,
+            longest_wait: Duration::from_millis(300),
         },
         Profile {
             name: "sd",
@@ -110,6 +121,8 @@ impl Profile {
             turn: Duration::ZERO,
             order: Order::Fifo,
             parallel: 1,
+            depth: 32,
+            longest_wait: Duration::from_millis(300),
         },
         Profile {
             name: "ssd",
@@ -122,6 +135,8 @@ impl Profile {
             turn: Duration::ZERO,
             order: Order::Fifo,
             parallel: 8,
+            depth: 32,
+            longest_wait: Duration::from_millis(300),
         },
     ];
 
@@ -165,7 +180,7 @@ impl Profile {
     #[must_use]
     pub fn next(&self, waiting: &[(Request, Duration)], head: u64, now: Duration) -> Option<usize> {
         let (_, oldest) = waiting.first()?;
-        if self.order == Order::Fifo || now.saturating_sub(*oldest) > LONGEST_WAIT {
+        if self.order == Order::Fifo || now.saturating_sub(*oldest) > self.longest_wait {
             return Some(0);
         }
         let distance = |request: &Request| match request {
@@ -173,7 +188,7 @@ impl Profile {
             // A flush waits for what came before it.
             Request::Flush => u64::MAX,
         };
-        let nearest = waiting.iter().enumerate().take(32);
+        let nearest = waiting.iter().enumerate().take(self.depth);
         nearest.min_by_key(|(_, (request, _))| distance(request)).map(|(place, _)| place)
     }
 }

@@ -20,6 +20,7 @@ mod recent;
 mod run;
 mod screen;
 pub(crate) mod settings;
+mod slowdisk;
 mod terminal;
 mod trace;
 
@@ -56,6 +57,7 @@ enum Command {
     Recent(recent::Recent),
     Run(run::Run),
     Settings(settings::Settings),
+    Slowdisk(slowdisk::Slowdisk),
     // Boxed: it has many options.
     Trace(Box<trace::Trace>),
     /// Serve in this process, as unjankd does
@@ -86,6 +88,7 @@ impl Command {
             Command::Recent(command) => command.run(),
             Command::Run(command) => return command.run(),
             Command::Settings(command) => command.run(),
+            Command::Slowdisk(command) => command.run(),
             Command::Trace(command) => return command.run(),
             Command::Exercise(exercise) => return exercise.run(),
             Command::Daemon(arguments) => return program::run(&arguments),

@@ -18,6 +18,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+pub(super) use record::size;
+
 /// Record, understand and check D-Bus traffic, without hurting the bus.
 #[derive(Debug, Args)]
 #[command(

@@ -263,7 +263,7 @@ fn approximate(number: u64) -> f64 {
 }
 
 /// Reads a size: `100M`, `64K`, `4096`.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub(in crate::cli) fn size(text: &str) -> Result<u64, String> {
     let split = text.find(|letter: char| letter.is_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let shift = match unit {

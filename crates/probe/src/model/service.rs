@@ -1,0 +1,270 @@
+//! A model disk that all programs see: who asks how it goes, changes it or ends it, and who cleans up when its server is killed.
+//!
+//! The server holds the disk. A *guard* beside it holds the other end of a socket pair: when that breaks without a word, the server was killed, and the guard unmounts what it left.
+//! Where both were killed at once, the next one who asks finds nobody at the door and does it.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+use session::jobs::keeper::{hear, tell};
+use sys::socket;
+
+use super::disk::{ModelDisk, ModelError, mounted, unmount_left};
+use super::fuse::Traffic;
+use super::profile::Profile;
+use super::queue::Queue;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often the server looks whether it is to end.
+const ROUND: Duration = Duration::from_millis(200);
+/// Visitors at a time.
+const VISITORS: usize = 16;
+
+/// Whether requests take their time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delays {
+    /// They do.
+    On,
+    /// They are answered at once: while a disk is filled.
+    Off,
+}
+
+/// What a server is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Asked {
+    /// How it goes.
+    Status,
+    /// To be another kind of disk: the text of a profile.
+    Profile(String),
+    /// To take its time, or not.
+    Delays(Delays),
+    /// To set its queue.
+    Queue(Queue),
+    /// To unmount it and end, unless somebody uses it.
+    Unmount,
+}
+
+/// How a disk is and what has gone through it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Status {
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// Its loop device in sysfs.
+    pub device: String,
+    /// The process that serves it.
+    pub process: u32,
+    /// Its kind: `emmc`, or `own`.
+    pub model: String,
+    /// The whole profile as a file.
+    pub profile: String,
+    /// How its queue is set.
+    pub queue: Queue,
+    /// Whether requests take their time.
+    pub delays: Delays,
+    /// What has gone through.
+    pub traffic: Traffic,
+}
+
+/// What a server answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// Done; how it is now.
+    Status(Status),
+    /// Not done, and why; it is as before.
+    Refused(String),
+}
+
+/// Returns where the server of the disk on loop device `name` listens, in `folder`.
+#[must_use]
+pub fn door(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.sock"))
+}
+
+/// Asks over a connection and waits for the answer, two seconds at most.
+///
+/// # Errors
+///
+/// The server has ended or does not answer.
+pub fn ask(connection: &OwnedFd, asked: &Asked) -> io::Result<Answer> {
+    tell(connection, asked)?;
+    if !socket::wait_readable(connection, Some(PATIENCE))? {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    hear(connection)?.ok_or_else(|| io::ErrorKind::ConnectionReset.into())
+}
+
+/// Returns connections to all servers that listen in `folder`, and cleans up behind those that were killed together with their guards.
+///
+/// # Errors
+///
+/// The folder is there and cannot be read.
+pub fn servers(folder: &Path) -> io::Result<Vec<(String, OwnedFd)>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries.filter_map(Result::ok) {
+        let path = entry.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.and_then(|name| name.strip_suffix(".sock")) else { continue };
+        match socket::connect_to(&path) {
+            Ok(connection) => found.push((name.to_owned(), connection)),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                for (point, _) in mounted().iter().filter(|(_, device)| device == name) {
+                    unmount_left(point, name);
+                }
+                // Its maker comes back under another name.
+                let _ = fs::remove_file(&path);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// What the guard hears at a clean end.
+#[derive(Serialize, Deserialize)]
+struct Done;
+
+/// Waits until the server behind `channel` has ended, and unmounts its disk if it was killed.
+pub fn guard(channel: &OwnedFd, point: &Path, name: &str, door: &Path) {
+    // An error says that it is gone, too.
+    let _ = socket::wait_readable(channel, None);
+    if let Ok(Some(Done)) = hear(channel) {
+        return;
+    }
+    unmount_left(point, name);
+    let _ = fs::remove_file(door);
+}
+
+/// Serves `disk` until it is unmounted or `stop` is set. `make_guard` starts a guard and returns our end of its socket.
+///
+/// A disk that is in use when it is to end goes on for its users, whom nobody else can see it beside; this returns when the last one is gone.
+pub fn serve(
+    mut disk: ModelDisk,
+    listener: &OwnedFd,
+    stop: &AtomicBool,
+    mut guarding: Option<OwnedFd>,
+    make_guard: impl Fn(&ModelDisk) -> io::Result<OwnedFd>,
+) {
+    let mut visitors: Vec<OwnedFd> = Vec::new();
+    while !stop.load(Ordering::Relaxed) && !disk.is_over() {
+        if guarding.is_none() {
+            // Without one, only a kill of this process leaves something behind; it is tried again.
+            guarding = make_guard(&disk).ok();
+        }
+        let ready = wait(listener, &visitors, guarding.as_ref());
+        if ready.guard {
+            guarding = None;
+        }
+        if ready.listener && visitors.len() < VISITORS {
+            // He is gone again.
+            visitors.extend(socket::accept_at(listener).ok());
+        }
+        let mut unmounted = false;
+        visitors.retain(|visitor| match hear::<Asked>(visitor) {
+            Ok(Some(asked)) => {
+                let is_end = asked == Asked::Unmount;
+                let answer = answer(&mut disk, asked);
+                unmounted |= is_end && matches!(answer, Answer::Status(_));
+                tell(visitor, &answer).is_ok()
+            }
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+            Ok(None) => false,
+        });
+        if unmounted {
+            break;
+        }
+    }
+    drop(disk);
+    if let Some(guarding) = guarding {
+        // It was killed.
+        let _ = tell(&guarding, &Done);
+    }
+}
+
+struct Ready {
+    listener: bool,
+    guard: bool,
+}
+
+fn wait(listener: &OwnedFd, visitors: &[OwnedFd], guarding: Option<&OwnedFd>) -> Ready {
+    let mut polled = vec![PollFd::new(listener, PollFlags::IN)];
+    polled.extend(guarding.map(|guarding| PollFd::new(guarding, PollFlags::IN)));
+    polled.extend(visitors.iter().map(|visitor| PollFd::new(visitor, PollFlags::IN)));
+    let round = Timespec { tv_sec: 0, tv_nsec: i64::from(ROUND.subsec_nanos()) };
+    // A signal ends the wait early, which does no harm.
+    let _ = poll(&mut polled, Some(&round));
+    let is_ready = |at: usize| polled.get(at).is_some_and(|one| !one.revents().is_empty());
+    Ready { listener: is_ready(0), guard: guarding.is_some() && is_ready(1) }
+}
+
+fn answer(disk: &mut ModelDisk, asked: Asked) -> Answer {
+    let done = match asked {
+        Asked::Status => Ok(()),
+        Asked::Profile(text) => Profile::parse(text.as_bytes())
+            .map_err(|error| error.to_string())
+            .and_then(|profile| disk.set_profile(profile).map_err(|error| said(&error))),
+        Asked::Delays(delays) => {
+            disk.set_delays(delays == Delays::On);
+            Ok(())
+        }
+        Asked::Queue(queue) => disk.set(&queue).map(drop).map_err(|error| said(&error)),
+        Asked::Unmount => disk.unmount().map_err(|error| error.to_string()),
+    };
+    match done {
+        Ok(()) => Answer::Status(status(disk)),
+        Err(why) => Answer::Refused(why),
+    }
+}
+
+fn said(error: &ModelError) -> String {
+    use std::error::Error;
+    error.source().map_or(error.to_string(), |source| format!("{error}: {source}"))
+}
+
+/// Returns how a disk is.
+#[must_use]
+pub fn status(disk: &ModelDisk) -> Status {
+    Status {
+        point: disk.path(),
+        device: disk.name().to_owned(),
+        process: std::process::id(),
+        model: disk.profile().name.to_owned(),
+        profile: disk.profile().to_text(),
+        queue: disk.queue(),
+        delays: if disk.delays() { Delays::On } else { Delays::Off },
+        traffic: disk.traffic(),
+    }
+}
+
+/// Starts to listen for those who ask about the disk on loop device `name`.
+///
+/// # Errors
+///
+/// The folder or the socket cannot be made.
+pub fn listen(folder: &Path, name: &str) -> io::Result<OwnedFd> {
+    fs::create_dir_all(folder)?;
+    let path = door(folder, name);
+    // Of one with our device who was killed: the device was free.
+    let _ = fs::remove_file(&path);
+    socket::listen_at(&path)
+}
+
+/// Waits a second, or less if the server at the other end has ended. Says whether it is there.
+pub fn pass(connection: impl AsFd) -> bool {
+    !socket::wait_readable(connection, Some(Duration::from_secs(1))).unwrap_or(true)
+}

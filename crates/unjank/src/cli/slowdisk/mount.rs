@@ -1,0 +1,191 @@
+//! `unjank slowdisk mount`: the server of a disk, which goes on when the command has ended, and its guard.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use clap::Args;
+use probe::model::service::{self, Answer, Status};
+use probe::model::{ModelDisk, Profile, Queue};
+use session::clock::SystemClock;
+use session::jobs::keeper::{hear, tell};
+use sys::supervise::{self, Side};
+
+use super::{FOLDER, KindOfDisk, QueueOptions};
+use crate::cli::{bus, interrupt};
+use crate::error::{Error, Kind, Verdict};
+
+/// Mount one over an empty directory
+///
+/// It stays until `unjank slowdisk umount DIR`, umount(8), or until its server ends.
+#[derive(Debug, Args)]
+#[command(before_help = "Example: unjank slowdisk mount --model emmc --size 2G /mnt/slow")]
+pub(super) struct Mount {
+    #[command(flatten)]
+    kind: KindOfDisk,
+    /// How much it holds; only what is written takes memory.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = bus::size)]
+    size: u64,
+    #[command(flatten)]
+    queue: QueueOptions,
+    /// Serve it in this process, until Ctrl-C.
+    #[arg(long)]
+    foreground: bool,
+    /// An empty directory.
+    #[arg(value_name = "DIR")]
+    point: PathBuf,
+}
+
+/// Unmount a disk when the server at stdin was killed
+#[derive(Debug, Args)]
+pub(super) struct Guard {
+    point: PathBuf,
+    device: String,
+}
+
+/// Less does not hold a file system.
+const LEAST: u64 = 16 << 20;
+
+/// What is to be served.
+struct Wanted {
+    profile: Profile,
+    size: u64,
+    queue: Option<Queue>,
+    point: PathBuf,
+}
+
+impl Mount {
+    pub(super) fn run(self) -> Result<Verdict, Error> {
+        let Mount { kind, size, queue, foreground, point } = self;
+        let profile = kind.profile()?.or_else(|| Profile::named("emmc"));
+        let profile = profile.ok_or_else(|| Error::new(Kind::Internal, "find the model emmc"))?;
+        let what = || format!("mount a slow disk at {}", point.display());
+        if !rustix::process::geteuid().is_root() {
+            return Err(Error::new(Kind::Config, what())
+                .because("it needs root, for a loop device and a mount")
+                .hint("try with sudo"));
+        }
+        if size < LEAST {
+            return Err(Error::new(Kind::User, what()).because("it is under 16 MiB"));
+        }
+        let empty = fs::read_dir(&point).map(|mut entries| entries.next().is_none());
+        match empty {
+            Ok(true) => (),
+            Ok(false) => {
+                return Err(Error::new(Kind::User, what()).because("the directory is not empty"));
+            }
+            Err(error) => return Err(Error::new(Kind::User, what()).because(error)),
+        }
+        let failed = |error: io::Error| Error::new(Kind::Config, what()).because(error);
+        let point = point.canonicalize().map_err(failed)?;
+        let wanted = Wanted { profile, size, queue: queue.queue(), point };
+        if foreground {
+            let mut told = Ok(());
+            let ended = serve(&wanted, |status| {
+                told = say(status);
+                told.is_ok()
+            });
+            ended.map_err(|why| Error::new(Kind::Config, what()).because(why))?;
+            return told.map(|()| Verdict::Yes);
+        }
+        let (ours, theirs) = sys::socket::pair().map_err(failed)?;
+        match supervise::fork().map_err(failed)? {
+            Side::Child => in_background(&wanted, &theirs),
+            Side::Parent(_) => drop(theirs),
+        }
+        // An error says that it is gone, too.
+        let _ = sys::socket::wait_readable(&ours, None);
+        match hear(&ours) {
+            Ok(Some(Answer::Status(status))) => {
+                say(&status)?;
+                Ok(Verdict::Yes)
+            }
+            Ok(Some(Answer::Refused(why))) => Err(Error::new(Kind::Config, what()).because(why)),
+            Ok(None) | Err(_) => {
+                Err(Error::new(Kind::Internal, what()).because("its server ended without a word"))
+            }
+        }
+    }
+}
+
+fn say(status: &Status) -> Result<(), Error> {
+    let mut out = io::stdout().lock();
+    let (point, queue) = (status.point.display(), &status.queue);
+    let wbt = queue.wbt_lat_usec.map_or("no".to_owned(), |usec| format!("{usec} µs"));
+    writeln!(
+        out,
+        "{point}: {} on {}, scheduler {}, {wbt} write-back throttling, served by process {}",
+        status.model, status.device, queue.scheduler, status.process
+    )?;
+    Ok(out.flush()?)
+}
+
+/// Serves in the second process after fork, and tells the first one whether it stands.
+fn in_background(wanted: &Wanted, theirs: &OwnedFd) -> ! {
+    if supervise::detach(&[theirs.as_fd()]).is_err() || std::env::set_current_dir("/").is_err() {
+        supervise::exit_now(1);
+    }
+    let ended = serve(wanted, |status| tell(theirs, &Answer::Status(status.clone())).is_ok());
+    if let Err(why) = ended {
+        // Nobody waits for it any more.
+        let _ = tell(theirs, &Answer::Refused(why));
+        supervise::exit_now(1);
+    }
+    supervise::exit_now(0)
+}
+
+/// Makes the disk and serves it until its end. `ready` hears when it can be used, and says whether anybody still wants it.
+fn serve(wanted: &Wanted, ready: impl FnOnce(&Status) -> bool) -> Result<(), String> {
+    let stop = interrupt::flag();
+    let folder = Path::new(FOLDER);
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let start_guard = |name: &str| guard(&program, &wanted.point, name);
+    let (mut listener, mut guarding) = (None, None);
+    let clock = Arc::new(SystemClock::start());
+    let made = ModelDisk::make_public(wanted.profile, wanted.size, &wanted.point, clock, |name| {
+        listener = Some(service::listen(folder, name));
+        guarding = start_guard(name).ok();
+    });
+    let disk = made.map_err(|error| {
+        use std::error::Error;
+        error.source().map_or(error.to_string(), |source| format!("{error}: {source}"))
+    })?;
+    let listener = listener.ok_or("there is no loop device")?;
+    let listener = listener.map_err(|error| format!("listen in {FOLDER}: {error}"))?;
+    if let Some(queue) = &wanted.queue {
+        disk.set(queue).map_err(|error| format!("{error}, to {}", queue.scheduler))?;
+    }
+    disk.set_delays(true);
+    let door = service::door(folder, disk.name());
+    if ready(&service::status(&disk)) {
+        service::serve(disk, &listener, &stop, guarding, |disk| start_guard(disk.name()));
+    }
+    drop(listener);
+    // Somebody tidied up before us.
+    let _ = fs::remove_file(door);
+    Ok(())
+}
+
+/// Starts a guard and returns our end of its socket.
+fn guard(program: &Path, point: &Path, name: &str) -> io::Result<OwnedFd> {
+    let (ours, theirs) = sys::socket::pair()?;
+    let mut command = Command::new(program);
+    command.args(super::guard_words(point, name)).current_dir("/");
+    command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn()?;
+    Ok(ours)
+}
+
+impl Guard {
+    pub(super) fn run(self) {
+        // Whoever ends the server's session or group does not end the one who cleans up behind it.
+        let _ = rustix::process::setsid();
+        let stdin = io::stdin();
+        let Ok(channel) = stdin.as_fd().try_clone_to_owned() else { return };
+        let door = service::door(Path::new(FOLDER), &self.device);
+        service::guard(&channel, &self.point, &self.device, &door);
+    }
+}
