@@ -284,6 +284,88 @@ print(sorted(os.listdir('/proc/self/fd')), g.fileno())
     });
 }
 
+/// A program without a loader that writes many files into directories that it makes.
+const WRITER: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static char bytes[65536];
+int main(void) {
+    char name[64];
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof name, "d%d", i % 20);
+        mkdir(name, 0755);
+        snprintf(name, sizeof name, "d%d/f%d", i % 20, i);
+        int fd = open(name, O_CREAT | O_WRONLY, 0644);
+        if (fd < 0 || write(fd, bytes, sizeof bytes) != sizeof bytes) return 1;
+        close(fd);
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn files_of_a_static_and_of_a_privileged_program_are_found_from_outside() {
+    if !has(&["gcc", "setpriv"]) {
+        return;
+    }
+    in_time(|| {
+        let place = Place::new();
+        let work = tempfile::tempdir().unwrap();
+        // Files in memory: how fast a disk takes them is not the question.
+        let memory =
+            tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" });
+        let memory = memory.unwrap();
+        fs::set_permissions(memory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(work.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let source = work.path().join("writer.c");
+        fs::write(&source, WRITER).unwrap();
+        let program = work.path().join("writer");
+        let built =
+            Command::new("gcc").arg("-static").arg("-o").arg(&program).arg(&source).output();
+        if !built.as_ref().is_ok_and(|output| output.status.success()) {
+            fixture::skip("no static C library");
+            return;
+        }
+        let is_root = rustix::process::geteuid().is_root();
+        for kind in ["static", "privileged"] {
+            if kind == "privileged" {
+                if !is_root {
+                    fixture::skip("a program that gains privileges is made by root");
+                    continue;
+                }
+                fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+            }
+            let files = memory.path().join(kind);
+            fs::create_dir(&files).unwrap();
+            fs::set_permissions(&files, fs::Permissions::from_mode(0o777)).unwrap();
+            let report = work.path().join(format!("{kind}.json"));
+            let mut command = if kind == "privileged" {
+                // As somebody who gains them.
+                fs::set_permissions(place.runtime.path(), fs::Permissions::from_mode(0o777))
+                    .unwrap();
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid=65534", "--clear-groups", UNJANK]);
+                command.env("XDG_RUNTIME_DIR", place.runtime.path());
+                command
+            } else {
+                place.unjank(&[])
+            };
+            command.args(["run", "--no-pause", "--report"]).arg(&report).arg("--").arg(&program);
+            let output = command.current_dir(&files).output().unwrap();
+            if kind == "privileged" && output.status.code() == Some(126) {
+                fixture::skip("another user cannot run what is built here");
+                return;
+            }
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let told: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+            let started = told["watched"]["started-bytes"].as_u64().unwrap();
+            assert!(started >= 180 * 65536, "{kind}: {started} bytes, {told}");
+        }
+    });
+}
+
 #[test]
 fn a_running_program_is_attached_to_and_let_go() {
     in_time(|| {
@@ -317,6 +399,78 @@ fn a_running_program_is_attached_to_and_let_go() {
         assert_eq!(none.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&none.stderr).contains("no-such.service"));
     });
+}
+
+/// Numbers of processes that have this in their environment, those of ours left out.
+fn marked(marker: &str) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let ours = Path::new(UNJANK).canonicalize().unwrap();
+    let has = |pid: &u32| {
+        if fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == ours) {
+            return false;
+        }
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|text| text.split(|byte| *byte == 0).any(|one| one == marker.as_bytes()))
+    };
+    pids.filter(has).collect()
+}
+
+#[test]
+fn killed_at_random_moments_it_leaves_nothing() {
+    let mut moment = 12_345_u64;
+    for kill in 0..setting("KILLS").unwrap_or(24) {
+        moment =
+            moment.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let after = std::time::Duration::from_micros((moment >> 33) % 60_000);
+        in_time(move || {
+            let place = Place::new();
+            let work = tempfile::tempdir().unwrap();
+            let marker = format!("UNJANK_TEST_MARKER={}", work.path().display());
+            let (name, value) = marker.split_once('=').unwrap();
+            let script = "while :; do sh -c 'echo x > a; cp a b; mv b c'; (sleep 0.01 &); done";
+            let mut command = place.unjank(&["run", "--", "sh", "-c", script]);
+            command.env(name, value).current_dir(work.path()).stdin(Stdio::null());
+            let start = std::time::Instant::now();
+            let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+            let supervisor = child.id();
+            while start.elapsed() < after {
+                std::thread::yield_now();
+            }
+            let keeper = children(supervisor).into_iter().find(|&process| {
+                // It keeps the supervisor's words, in a session of its own.
+                let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+                let session = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(3));
+                session == Some(&process.to_string())
+            });
+            if let (Some(keeper), 1) = (keeper, kill % 2) {
+                // Half of them held by hand, to be killed then.
+                if kill % 4 == 1 {
+                    let _ = place.jobs(&["pause", &supervisor.to_string()]);
+                }
+                sys::supervise::send(keeper, 9).unwrap();
+                // Told as any program that runs: once it has its signals, it ends by them.
+                until(|| {
+                    let _ = sys::supervise::send(supervisor, 15);
+                    child.try_wait().unwrap().is_some()
+                });
+            } else {
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+            // What the command has left may run on, but stands still nowhere, and ends.
+            until(|| {
+                for process in marked(&marker) {
+                    let _ = sys::supervise::send(process, 9);
+                }
+                marked(&marker).is_empty()
+            });
+            let cgroup = cgroup_of(supervisor);
+            until(|| cgroup.as_ref().is_none_or(|cgroup| !cgroup.exists()));
+            let trace = format!("/sys/kernel/tracing/instances/unjank-run-{supervisor}");
+            until(|| !Path::new(&trace).exists());
+        });
+    }
 }
 
 /// What a program left: its output, its end, and all files with what is in them.

@@ -296,3 +296,43 @@ fn an_interrupted_run_tells_what_it_knows_and_leaves_nothing() {
     assert!(rest.last().unwrap().contains("interrupted"), "{rest:?}");
     assert_eq!(home.state(), before);
 }
+
+#[test]
+fn background_units_without_manners_and_settings_that_do_nothing_are_named() {
+    let home = Home::new();
+    let units = home.at("home/.config/systemd/user");
+    let put = |name: &str, text: &str| {
+        let path = units.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    put("borgmatic.service", "[Service]\nExecStart=/usr/bin/borgmatic\n");
+    put("restic-backup.service", "[Service]\nExecStart=/usr/bin/restic\n");
+    put("restic-backup.service.d/idle.conf", "[Service]\nIOSchedulingClass=idle\n");
+    put("mine.service", "[Service]\nIOWeight=10\n");
+    let output = home.doctor(&["--only", "background", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "nothing of it is broken");
+    let document = json(&output);
+    let named = |name: &str| finding(&document, name);
+    let units = named("background units of the user");
+    let text = units["text"].as_str().unwrap();
+    assert!(text.contains("borgmatic.service") && !text.contains("restic"), "{text}");
+    assert_eq!(units["advice"][0]["command"], "unjank run --adopt-units");
+    // Nobody delegates to a user without a manager.
+    let user = rustix::process::geteuid().as_raw();
+    let manager = format!("user.slice/user-{user}.slice/user@{user}.service");
+    if !Path::new("/sys/fs/cgroup").join(manager).exists() {
+        let weights = named("IOWeight= of the user's units");
+        assert!(weights["text"].as_str().unwrap().contains("mine.service"), "{document:#}");
+    }
+    assert!(named("holding a job")["text"].as_str().unwrap().starts_with("by "));
+    // Once adopted it is told no more.
+    let mut adopt = Command::new(PROGRAM);
+    adopt.args(["run", "--adopt-units"]).env_clear().env("HOME", home.at("home"));
+    adopt.env("XDG_CONFIG_HOME", home.at("home/.config"));
+    if !rustix::process::geteuid().is_root() {
+        assert!(adopt.status().unwrap().success());
+        let document = json(&home.doctor(&["--only", "background", "--json"]).output().unwrap());
+        assert!(!document.to_string().contains("do not step back: borgmatic"), "{document:#}");
+    }
+}

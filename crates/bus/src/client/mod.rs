@@ -5,6 +5,7 @@ mod dconf;
 pub mod flatpak;
 mod probe;
 pub mod socket;
+mod systemd;
 mod transport;
 
 use std::io;
@@ -16,6 +17,7 @@ use zbus::{Connection, DynamicType, MatchRule, Message, MessageStream};
 
 pub use dconf::{Signal, Subscription};
 pub use probe::{Argument, Outcome, RawMessages};
+pub use systemd::{Launches, Scope};
 pub use transport::BusTransport;
 
 /// How long the reference client waits for the answer to a change.

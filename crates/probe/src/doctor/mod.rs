@@ -1,6 +1,7 @@
 //! `doctor`: measures this machine's interactive paths against the frame, and changes nothing.
 
 pub mod advice;
+pub mod background;
 pub mod bus;
 pub mod finding;
 pub mod host;
@@ -38,6 +39,7 @@ pub trait Probe: std::fmt::Debug + Sync {
 /// All probes, in the order in which they run. A new one is one line here.
 pub const PROBES: &[&dyn Probe] = &[
     &storage::Storage,
+    &background::Background,
     &settings::Settings,
     &launches::Launches,
     &listing::Listing,

@@ -25,6 +25,9 @@ pub fn verdict(diagnosis: &Diagnosis) -> String {
     let (near, misses) = (count(Grade::Near), count(Grade::Misses));
     let steps = counted(timed.len(), "step");
     let mut sentence = match (timed.first(), misses, near) {
+        (None, ..) if diagnosis.findings.iter().any(is_told) => {
+            "Nothing of this takes time; what was found stands below.".to_owned()
+        }
         (None, ..) => "Nothing could be measured.".to_owned(),
         (_, 0, 0) if timed.len() == 1 => {
             format!("The one step measured fits its frame of {frame}.")
@@ -56,6 +59,11 @@ pub fn verdict(diagnosis: &Diagnosis) -> String {
         sentence.push_str(" Interrupted: the rest was not looked at.");
     }
     sentence
+}
+
+/// Says whether a finding tells something, other than that nothing could be looked at.
+fn is_told(finding: &Finding) -> bool {
+    !matches!(finding.outcome, Outcome::Skipped(_))
 }
 
 /// Writes the whole diagnosis for a screen of `width` columns.

@@ -15,7 +15,7 @@ const MOVES: usize = 50;
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A cgroup and where its file system is mounted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Cgroup {
     root: PathBuf,
     path: PathBuf,
@@ -83,6 +83,13 @@ impl Cgroup {
         }
     }
 
+    /// Returns the cgroup called `name` inside of this one, if it is there.
+    #[must_use]
+    pub fn inside(&self, name: &str) -> Option<Cgroup> {
+        let path = self.path.join(name);
+        path.is_dir().then(|| Cgroup { root: self.root.clone(), path })
+    }
+
     /// Returns the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -99,6 +106,16 @@ impl Cgroup {
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.path == self.root
+    }
+
+    /// Moves process `pid` into it.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`: the cgroup around this one and the process's own is another user's; `ESRCH`: it has ended.
+    pub fn take(&self, pid: u32) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).open(self.path.join("cgroup.procs"))?;
+        file.write_all(pid.to_string().as_bytes())
     }
 
     /// Returns `cgroup.procs`, open: a process that writes `0` moves itself into the cgroup.

@@ -50,6 +50,12 @@ impl Default for Limits {
 /// A stall that comes sooner after a release belongs to what was before it.
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// How long a program that has just been started is given to begin to wait.
+const LAUNCH: Duration = Duration::from_millis(500);
+
+/// A launch that comes sooner after the last one's hold holds nothing: a unit that starts over and over must not hold the job for ever.
+const NEXT_LAUNCH: Duration = Duration::from_secs(1);
+
 /// How long a job runs after a signal: time enough to end by it.
 const AWAKE: Duration = Duration::from_secs(2);
 
@@ -68,7 +74,7 @@ pub enum Decision {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Runs { since: Duration, at_least_until: Duration },
-    Held { since: Duration, calm_since: Duration },
+    Held { since: Duration, calm_since: Duration, at_least_until: Duration },
 }
 
 /// Decides, sample by sample.
@@ -84,6 +90,8 @@ pub struct Controller {
     busy_since: Duration,
     /// Whether there was a hold that has ended.
     has_released: bool,
+    /// When the next launch may hold the job.
+    next_launch: Duration,
 }
 
 impl Controller {
@@ -98,6 +106,7 @@ impl Controller {
             cpu_busy_since: None,
             busy_since: Duration::ZERO,
             has_released: false,
+            next_launch: Duration::ZERO,
         }
     }
 
@@ -125,10 +134,10 @@ impl Controller {
                 if !self.has_released || now.saturating_sub(since) >= AGAIN {
                     self.busy_since = now;
                 }
-                self.state = State::Held { since: now, calm_since: now };
+                self.state = State::Held { since: now, calm_since: now, at_least_until: now };
                 Decision::Hold(cause)
             }
-            State::Held { since, calm_since } => {
+            State::Held { since, calm_since, at_least_until } => {
                 let held = now.saturating_sub(since);
                 if held >= self.longest_hold(now) {
                     // What it has waited, it may now run: as much as the floor says.
@@ -139,12 +148,12 @@ impl Controller {
                     return Decision::Release;
                 }
                 if cause.is_some() {
-                    self.state = State::Held { since, calm_since: now };
+                    self.state = State::Held { since, calm_since: now, at_least_until };
                     return Decision::Stay;
                 }
                 let busy = calm_since.saturating_sub(self.busy_since);
                 let calm = (busy / 5).clamp(self.limits.least_calm, self.limits.most_calm);
-                if now.saturating_sub(calm_since) < calm {
+                if now < at_least_until || now.saturating_sub(calm_since) < calm {
                     return Decision::Stay;
                 }
                 self.state = State::Runs { since: now, at_least_until: now };
@@ -159,14 +168,16 @@ impl Controller {
         self.state = State::Runs { since: now, at_least_until: now + AWAKE };
     }
 
-    /// Holds the job from `now` on for a reason that is no sample: a program is about to start.
+    /// Holds the job from `now` on for a reason that is no sample: a program is about to start. If nobody waits in the first half second, it was none that is felt.
     pub fn expect_launch(&mut self, now: Duration) -> Decision {
         match self.state {
             State::Runs { at_least_until, .. }
-                if now >= at_least_until && self.floor(now) < 1.0 =>
+                if now >= at_least_until.max(self.next_launch) && self.floor(now) < 1.0 =>
             {
                 self.busy_since = now;
-                self.state = State::Held { since: now, calm_since: now };
+                self.next_launch = now + LAUNCH + NEXT_LAUNCH;
+                let at_least_until = now + LAUNCH;
+                self.state = State::Held { since: now, calm_since: now, at_least_until };
                 Decision::Hold(Cause::Launch)
             }
             _ => Decision::Stay,
@@ -259,6 +270,37 @@ mod tests {
         let first = (1..9)
             .find(|&step| controller.sample(STEP * step, stalled) == Decision::Hold(Cause::Cpu));
         assert_eq!(first, Some(6), "150 ms");
+    }
+
+    #[test]
+    fn a_launch_holds_the_job_before_anybody_waits_and_until_it_is_done() {
+        let mut controller = Controller::new(Limits::default());
+        controller.sample(STEP, Stalls::default());
+        assert_eq!(controller.expect_launch(STEP), Decision::Hold(Cause::Launch));
+        assert_eq!(controller.expect_launch(STEP), Decision::Stay, "it is held");
+        let release = |controller: &mut Controller, waits: u32| {
+            (2..80).find(|&step| {
+                let io = if step < waits { STEP } else { Duration::ZERO };
+                let stalled = Stalls { io, ..Stalls::default() };
+                controller.sample(STEP * step, stalled) == Decision::Release
+            })
+        };
+        assert_eq!(release(&mut controller, 0), Some(21), "500 ms");
+        let mut controller = Controller::new(Limits::default());
+        controller.expect_launch(STEP);
+        assert!(release(&mut controller, 60) > Some(60), "as long as it waits");
+    }
+
+    #[test]
+    fn a_unit_that_starts_over_and_over_does_not_hold_the_job_for_ever() {
+        let mut controller = Controller::new(Limits::default());
+        let mut ran = 0_u32;
+        for step in 1..4000_u32 {
+            controller.expect_launch(STEP * step);
+            controller.sample(STEP * step, Stalls::default());
+            ran += u32::from(!controller.is_holding());
+        }
+        assert!(ran > 2000, "{ran} of 4000");
     }
 
     #[test]

@@ -4,7 +4,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -26,8 +25,7 @@ pub struct Written {
 /// A trace of our own, beside all others. Dropping it removes it.
 #[derive(Debug)]
 pub struct Issued {
-    /// `None` when another process is to remove it.
-    instance: Option<PathBuf>,
+    instance: PathBuf,
     pipe: File,
     rest: Vec<u8>,
     written: Written,
@@ -65,22 +63,14 @@ impl Issued {
             OpenOptions::new().read(true).custom_flags(flags).open(instance.join("trace_pipe"))
         };
         match opened() {
-            Ok(pipe) => Ok(Issued {
-                instance: Some(instance),
-                pipe,
-                rest: Vec::new(),
-                written: Written::default(),
-            }),
+            Ok(pipe) => {
+                Ok(Issued { instance, pipe, rest: Vec::new(), written: Written::default() })
+            }
             Err(error) => {
                 remove(&instance);
                 Err(error)
             }
         }
-    }
-
-    /// Leaves it to another process that has it, too, to read and to remove it.
-    pub fn leave(mut self) {
-        self.instance = None;
     }
 
     /// Returns what has been written so far. To be called from time to time: the kernel keeps some tens of thousands of requests.
@@ -133,20 +123,13 @@ impl Written {
     }
 }
 
-impl AsFd for Issued {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.pipe.as_fd()
-    }
-}
-
 impl Drop for Issued {
     fn drop(&mut self) {
-        let Some(instance) = self.instance.take() else { return };
         // The pipe is still open, which holds the directory: it is closed first, by a file in its place.
         if let Ok(null) = File::open("/dev/null") {
             self.pipe = null;
         }
-        remove(&instance);
+        remove(&self.instance);
     }
 }
 

@@ -42,6 +42,8 @@ pub enum Told {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Heard {
+    /// The keeper sees what the command does from now on; the first word.
+    Ready,
     /// The job is about to be stopped by signals, which its parent sees.
     Holding,
     /// It runs again.
@@ -152,8 +154,12 @@ pub struct Options {
     pub disks: Vec<String>,
     /// A trace of what is written in which class, where it may be read.
     pub issued: Option<Issued>,
+    /// Where a program works that does not load our library, if that is known before.
+    pub outside: Option<PathBuf>,
     /// Where files to be written arrive, and where we listen to `unjank jobs`; both are there before the job starts.
     pub mailbox: Option<OwnedFd>,
+    /// Where each launch of a program is a message, if somebody tells.
+    pub launches: Option<OwnedFd>,
     /// The listening socket for `unjank jobs` and its path, to be removed at the end.
     pub door: Option<(OwnedFd, PathBuf)>,
 }
@@ -162,7 +168,18 @@ pub struct Options {
 ///
 /// `channel` is the way to the supervisor. The job is never left held, whatever error there is.
 pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
-    let Options { command, subject, limits, pauses, disks, issued, mailbox, door } = options;
+    let Options {
+        command,
+        subject,
+        limits,
+        pauses,
+        disks,
+        issued,
+        outside,
+        mailbox,
+        launches,
+        door,
+    } = options;
     let processes = subject.processes();
     let others = match &processes {
         Processes::Cgroup(cgroup) if !cgroup.is_root() => {
@@ -171,8 +188,13 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
         Processes::Cgroup(_) | Processes::Below { .. } => None,
     };
     let listed = processes.clone();
-    let writeback =
-        mailbox.and_then(|mailbox| Writeback::start(mailbox, move || listed.list()).ok());
+    let writeback = mailbox.and_then(|mailbox| {
+        Writeback::start(mailbox, outside.as_deref(), move || listed.list()).ok()
+    });
+    if let (Subject::Found(_), Processes::Cgroup(_)) = (&subject, &processes) {
+        // One before us may have been killed together with the process that it kept for.
+        let _ = processes.release();
+    }
     let start = clock.monotonic();
     let mut keeper = Keeper {
         channel: channel.as_fd(),
@@ -191,10 +213,13 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
         watched: Watched::default(),
         writeback: writeback.as_ref(),
         issued,
+        launches,
         last: Duration::ZERO,
         slow: Duration::ZERO,
         visitors: Vec::new(),
     };
+    // It is gone: the loop sees it, too.
+    let _ = tell(channel, &Heard::Ready);
     keeper.run(door.as_ref().map(|(socket, _)| socket.as_fd()));
     keeper.release();
     drop(keeper);
@@ -218,8 +243,17 @@ fn remove(cgroup: &Cgroup) {
         let second = Timespec { tv_sec: 1, tv_nsec: 0 };
         let _ = poll(&mut polled, Some(&second));
     }
-    // It was removed by hand.
-    let _ = cgroup.remove();
+    // The last process may still be on its way out.
+    let step = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+    for _ in 0..100 {
+        match cgroup.remove() {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => (),
+            // Or it was removed by hand.
+            Ok(()) | Err(_) => return,
+        }
+        // A signal ends it early, which does no harm.
+        let _ = rustix::thread::nanosleep(&step);
+    }
 }
 
 struct Keeper<'k> {
@@ -240,6 +274,7 @@ struct Keeper<'k> {
     watched: Watched,
     writeback: Option<&'k Writeback>,
     issued: Option<Issued>,
+    launches: Option<OwnedFd>,
     last: Duration,
     slow: Duration,
     visitors: Vec<OwnedFd>,
@@ -262,6 +297,10 @@ impl Keeper<'_> {
                 }
                 Ok(Some(Told::Ended)) => {
                     self.release();
+                    if let Some(writeback) = self.writeback {
+                        // What was written last counts, too.
+                        writeback.flush();
+                    }
                     self.count();
                     // It is gone, too: nobody wants to know.
                     let _ = tell(self.channel, &Heard::Watched(self.watched.clone()));
@@ -279,6 +318,9 @@ impl Keeper<'_> {
             }
             self.serve();
             self.sample();
+            if ready.launches {
+                self.launch();
+            }
         }
     }
 
@@ -286,12 +328,17 @@ impl Keeper<'_> {
     fn wait(&self, door: Option<BorrowedFd<'_>>) -> Ready {
         let mut polled = vec![PollFd::new(&self.channel, PollFlags::IN)];
         polled.extend(door.as_ref().map(|door| PollFd::new(door, PollFlags::IN)));
+        polled.extend(self.launches.as_ref().map(|told| PollFd::new(told, PollFlags::IN)));
         polled.extend(self.visitors.iter().map(|visitor| PollFd::new(visitor, PollFlags::IN)));
         let period = Timespec { tv_sec: 0, tv_nsec: i64::from(PERIOD.subsec_nanos()) };
         // A signal ends the wait early, which does no harm.
         let _ = poll(&mut polled, Some(&period));
         let is_ready = |at: usize| polled.get(at).is_some_and(|one| !one.revents().is_empty());
-        Ready { door: door.is_some() && is_ready(1) }
+        let launches = 1 + usize::from(door.is_some());
+        Ready {
+            door: door.is_some() && is_ready(1),
+            launches: self.launches.is_some() && is_ready(launches),
+        }
     }
 
     /// Answers visitors, who are gone when they have their answer.
@@ -342,6 +389,29 @@ impl Keeper<'_> {
             age_ms: self.now().as_secs_f64() * 1e3,
             paused: self.paused,
             watched,
+        }
+    }
+
+    /// Holds the job because a program starts.
+    fn launch(&mut self) {
+        let Some(launches) = &self.launches else { return };
+        let mut message = [0; 64];
+        let told = loop {
+            match socket::receive(launches, &mut message) {
+                Ok(received) if received.length > 0 => (),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break true,
+                // Nobody tells any more.
+                Ok(_) | Err(_) => break false,
+            }
+        };
+        if !told {
+            self.launches = None;
+        }
+        if self.pauses == Pauses::WhenAsked || self.paused || self.process == 0 {
+            return;
+        }
+        if let Decision::Hold(cause) = self.controller.expect_launch(self.now()) {
+            self.hold(cause);
         }
     }
 
@@ -434,6 +504,7 @@ fn rate(before: u64, after: u64, seconds: f64) -> f64 {
 
 struct Ready {
     door: bool,
+    launches: bool,
 }
 
 /// What the processes of a job have read and written, ended ones included as far as they were seen.

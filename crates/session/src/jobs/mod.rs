@@ -8,8 +8,10 @@ pub mod controller;
 pub mod issued;
 pub mod keeper;
 pub mod pressure;
+pub mod program;
 pub mod report;
 pub mod tree;
+pub mod units;
 pub mod writeback;
 
 /// The preload library that hands files over: `libunjank-writeback.so`.

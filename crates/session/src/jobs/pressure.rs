@@ -3,6 +3,7 @@
 //! Where the job has a cgroup of its own, the pressure totals of the cgroups beside it tell (Documentation/accounting/psi.rst): reading one brings it up to date,
 //! which the kernel's own averages of two seconds and more are not. Processes beside the job without a cgroup are seen by what the disk reads for others.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -107,6 +108,17 @@ pub struct Others {
 /// Cgroups whose waiting is nobody's who sits at the screen.
 const NOT_FELT: [&str; 3] = ["background.slice", "system.slice", "init.scope"];
 
+/// How the names of cgroups of ours begin: other jobs, and their keepers.
+const OURS: &str = "unjank-";
+
+/// Says whether nobody feels what waits in the cgroup called `name`, or in those below.
+fn is_not_felt(name: Option<&OsStr>) -> bool {
+    name.is_some_and(|name| {
+        NOT_FELT.iter().any(|&one| name == one)
+            || name.as_encoded_bytes().starts_with(OURS.as_bytes())
+    })
+}
+
 impl Others {
     /// Watches all cgroups beside `own` and beside those that it is in, up to `root`, the mount of the cgroup2 file system.
     #[must_use]
@@ -124,10 +136,13 @@ impl Others {
             if inside == self.root || !parent.starts_with(&self.root) {
                 break;
             }
+            if is_not_felt(parent.file_name()) {
+                continue;
+            }
             let Ok(entries) = fs::read_dir(parent) else { continue };
             let groups = entries.filter_map(|entry| {
                 let entry = entry.ok()?;
-                let felt = !NOT_FELT.iter().any(|&name| entry.file_name() == name);
+                let felt = !is_not_felt(Some(&entry.file_name()));
                 let path = entry.path();
                 (felt && path != inside && entry.file_type().ok()?.is_dir()).then_some(path)
             });
@@ -246,10 +261,13 @@ mod tests {
         set("user/background.slice/job", 100);
         set("user/background.slice/other", 100);
         set("system.slice", 100);
+        set("user/unjank-run-7", 100);
         set("rest", 100);
         let mut others = Others::beside(root.path(), &at("user/background.slice/job"));
         assert_eq!(others.stalled(), Stalls::default());
         set("user/background.slice/job", 9_000_000);
+        set("user/background.slice/other", 9_000_000);
+        set("user/unjank-run-7", 9_000_000);
         set("system.slice", 9_000_000);
         assert_eq!(others.stalled(), Stalls::default());
         set("user/app", 5_100);

@@ -1,9 +1,9 @@
 //! Writes what the job has written in the idle class: the kernel's own flusher would do it later in the usual class, in front of everybody's reads.
 //!
 //! Programs with our preload hand over files as they close them, over a mailbox. Files of all others (static programs, those with privileges) are found from outside: open
-//! for writing in `/proc/PID/fd`, or closed in a directory where such a file was seen. Whoever starts write-back gives it its class, so this thread is in the idle class.
+//! for writing in `/proc/PID/fd`, or closed in a directory where such a file was seen, where such a program works, or that was made in one of those. Whoever starts write-back gives it its class, so this thread is in the idle class.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,8 +23,10 @@ use sys::sched::{CpuClass, IoClass, start_writeback};
 const ROUND: Duration = Duration::from_millis(100);
 /// How many files are gathered before their write-back is started: neighbours on the disk go together, and the journal is bothered once.
 const BATCH: usize = 64;
-/// How many directories are watched for files that are closed.
+/// How many directories are watched for files that are closed: the last ones.
 const DIRECTORIES: usize = 512;
+/// How many entries of a new directory are looked at.
+const ENTRIES: usize = 4096;
 
 /// What was done, for the report and for whoever waits.
 #[derive(Debug, Default)]
@@ -37,6 +39,8 @@ pub struct Progress {
     pub bytes: AtomicU64,
     /// Set while the job is held: nothing is started then.
     pub held: AtomicBool,
+    /// How often somebody asked for all that there is and got it.
+    flushed: AtomicU64,
 }
 
 /// The thread that does it. Dropping it starts what is left and ends it.
@@ -48,38 +52,62 @@ pub struct Writeback {
 }
 
 impl Writeback {
-    /// Starts the thread: files arrive at `mailbox`, and `list` tells which processes there are.
+    /// Starts the thread: files arrive at `mailbox`, and `list` tells which processes there are. In `directory`, if it is given, a program without the preload is going to work.
     ///
     /// # Errors
     ///
     /// There is no descriptor or thread left.
     pub fn start(
         mailbox: OwnedFd,
+        directory: Option<&Path>,
         list: impl Fn() -> Vec<u32> + Send + 'static,
     ) -> io::Result<Writeback> {
         let (stop, stopped) = sys::socket::pair()?;
         let progress = Arc::new(Progress::default());
         let mut outside = Outside::new(Arc::clone(&progress))?;
+        if let Some(directory) = directory {
+            outside.watch(directory);
+        }
         let mut queue = Queue { files: BTreeMap::new(), progress: Arc::clone(&progress) };
         let thread = thread::Builder::new().name("writeback".to_owned()).spawn(move || {
             // Refused in some sandboxes: the bytes then go out in the class that the sandbox leaves.
             let _ = IoClass::Idle.set(0);
             let _ = CpuClass::Batch.set(0);
             loop {
-                let ended = wait(&mailbox, &outside, &stopped);
+                let word = wait(&mailbox, &outside, &stopped);
                 drain(&mailbox, &mut queue);
                 outside.closed(&mut queue);
                 outside.scan(&list(), &mut queue);
-                if ended {
+                if word == Word::End {
                     queue.start();
                     return;
                 }
                 if !queue.progress.held.load(Ordering::Relaxed) {
                     queue.start();
                 }
+                if word == Word::Flush {
+                    queue.progress.flushed.fetch_add(1, Ordering::Release);
+                }
             }
         })?;
         Ok(Writeback { stop: Some(stop), thread: Some(thread), progress })
+    }
+
+    /// Starts all that there is to be started, unless the job is held; waits for it a second at most.
+    pub fn flush(&self) {
+        let before = self.progress.flushed.load(Ordering::Acquire);
+        let Some(stop) = &self.stop else { return };
+        if sys::socket::send(stop, b"f", None, sys::socket::Full::Fail).is_err() {
+            return;
+        }
+        let step = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        for _ in 0..1000 {
+            if self.progress.flushed.load(Ordering::Acquire) != before {
+                return;
+            }
+            // A signal ends it early, which does no harm.
+            let _ = rustix::thread::nanosleep(&step);
+        }
     }
 
     /// Returns what has been done so far.
@@ -99,17 +127,30 @@ impl Drop for Writeback {
     }
 }
 
-/// Waits for a file, a closed one, the end of a round or of all. Says whether it is the end.
-fn wait(mailbox: &OwnedFd, outside: &Outside, stopped: &OwnedFd) -> bool {
+/// What the thread is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    None,
+    Flush,
+    End,
+}
+
+/// Waits for a file, a closed one, the end of a round or a word.
+fn wait(mailbox: &OwnedFd, outside: &Outside, stopped: &OwnedFd) -> Word {
     let mut polled = [
         PollFd::new(mailbox, PollFlags::IN),
         PollFd::new(&outside.inotify, PollFlags::IN),
-        PollFd::new(stopped, PollFlags::empty()),
+        PollFd::new(stopped, PollFlags::IN),
     ];
     let round = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(ROUND.subsec_nanos()) };
     // A signal ends a round early, which does no harm.
     let _ = poll(&mut polled, Some(&round));
-    !polled[2].revents().is_empty()
+    let mut word = [0; 1];
+    match sys::socket::receive(stopped, &mut word) {
+        Ok(received) if received.length > 0 => Word::Flush,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Word::None,
+        Ok(_) | Err(_) => Word::End,
+    }
 }
 
 /// Takes all files that wait in the mailbox.
@@ -166,6 +207,8 @@ struct Outside {
     inotify: OwnedFd,
     directories: HashMap<i32, PathBuf>,
     watched: HashSet<PathBuf>,
+    /// Their numbers, the oldest first.
+    order: VecDeque<i32>,
     /// Processes that do it themselves, and those that were looked at and do not.
     preloaded: HashMap<u32, Preload>,
     progress: Arc<Progress>,
@@ -186,6 +229,7 @@ impl Outside {
             inotify,
             directories: HashMap::new(),
             watched: HashSet::new(),
+            order: VecDeque::new(),
             preloaded: HashMap::new(),
             progress,
         })
@@ -198,6 +242,7 @@ impl Outside {
             if self.does_it_itself(pid) {
                 continue;
             }
+            self.watch(&working_directory(pid));
             for (path, file) in written(pid) {
                 if let Some(directory) = path.parent() {
                     self.watch(directory);
@@ -230,20 +275,65 @@ impl Outside {
     }
 
     fn watch(&mut self, directory: &Path) {
-        if self.watched.len() >= DIRECTORIES || self.watched.contains(directory) {
+        if self.watched.contains(directory) {
             return;
         }
-        let flags = WatchFlags::CLOSE_WRITE | WatchFlags::ONLYDIR;
+        while self.order.len() >= DIRECTORIES {
+            let Some(oldest) = self.order.pop_front() else { break };
+            // It is gone already.
+            let _ = inotify::remove_watch(&self.inotify, oldest);
+            if let Some(path) = self.directories.remove(&oldest) {
+                self.watched.remove(&path);
+            }
+        }
+        let flags = WatchFlags::CLOSE_WRITE | WatchFlags::CREATE | WatchFlags::ONLYDIR;
         // Without a watch, files that are closed between two rounds are the flusher's.
         if let Ok(number) = inotify::add_watch(&self.inotify, directory, flags) {
-            self.directories.insert(number, directory.to_owned());
+            if self.directories.insert(number, directory.to_owned()).is_none() {
+                self.order.push_back(number);
+            }
+            self.watched.insert(directory.to_owned());
         }
-        self.watched.insert(directory.to_owned());
+    }
+
+    /// Watches a directory that has just been made, and takes on what came into it before.
+    fn enter(&mut self, directory: PathBuf, queue: &mut Queue) {
+        let mut new = vec![directory];
+        let mut left = ENTRIES;
+        while let Some(directory) = new.pop() {
+            self.watch(&directory);
+            let Ok(entries) = fs::read_dir(&directory) else { continue };
+            for entry in entries.filter_map(Result::ok) {
+                if left == 0 {
+                    return;
+                }
+                left -= 1;
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => new.push(entry.path()),
+                    Ok(kind) if kind.is_file() => self.take(&entry.path(), queue),
+                    Ok(_) | Err(_) => (),
+                }
+            }
+        }
+    }
+
+    /// Takes a file on that was closed.
+    fn take(&self, path: &Path, queue: &mut Queue) {
+        // Neither a link is followed nor a pipe waited for: somebody may have put one there meanwhile.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        if let Ok(file) = options.open(path)
+            && queue.add(file)
+        {
+            self.progress.found.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Takes on files that were closed in watched directories.
     fn closed(&mut self, queue: &mut Queue) {
         let mut space = [std::mem::MaybeUninit::uninit(); 8192];
+        let mut told = Vec::new();
         let mut reader = inotify::Reader::new(&self.inotify, &mut space);
         while let Ok(event) = reader.next() {
             if event.events().contains(ReadFlags::IGNORED) {
@@ -259,17 +349,35 @@ impl Outside {
             };
             use std::os::unix::ffi::OsStrExt;
             let path = directory.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
-            // Neither a link is followed nor a pipe waited for: somebody may have put one there meanwhile.
-            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-            let mut options = OpenOptions::new();
-            options.read(true).custom_flags(flags.bits().cast_signed());
-            if let Ok(file) = options.open(path)
-                && queue.add(file)
-            {
-                self.progress.found.fetch_add(1, Ordering::Relaxed);
+            if !event.events().contains(ReadFlags::CREATE) {
+                told.push(Told::Closed(path));
+            } else if event.events().contains(ReadFlags::ISDIR) {
+                told.push(Told::Made(path));
+            }
+        }
+        for one in told {
+            match one {
+                Told::Closed(path) => self.take(&path, queue),
+                Told::Made(path) => self.enter(path, queue),
+            }
+            // As many as may be open: a big tree comes all at once.
+            if queue.files.len() >= BATCH && !queue.progress.held.load(Ordering::Relaxed) {
+                queue.start();
             }
         }
     }
+}
+
+/// What happened in a watched directory.
+enum Told {
+    Closed(PathBuf),
+    Made(PathBuf),
+}
+
+/// Returns where process `pid` works; where that is not shown, because it has gained privileges, where its job was started.
+fn working_directory(pid: u32) -> PathBuf {
+    let link = fs::read_link(format!("/proc/{pid}/cwd"));
+    link.or_else(|_| fs::read_link("/proc/self/cwd")).unwrap_or_default()
 }
 
 /// Returns the regular files that process `pid` has open for writing, as far as they may be opened by us.
@@ -322,7 +430,7 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = shell.id();
-        let writeback = Writeback::start(mailbox().1, move || vec![pid]).unwrap();
+        let writeback = Writeback::start(mailbox().1, None, move || vec![pid]).unwrap();
         let found = || writeback.progress().found.load(Ordering::Relaxed);
         while found() == 0 {
             thread::yield_now();
@@ -342,7 +450,7 @@ mod tests {
     #[test]
     fn a_file_that_is_handed_over_is_started_also_at_the_end() {
         let (name, mailbox) = mailbox();
-        let writeback = Writeback::start(mailbox, Vec::new).unwrap();
+        let writeback = Writeback::start(mailbox, None, Vec::new).unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"something").unwrap();
         let sender = sys::socket::mailbox(format!("{name}-sender").as_bytes()).unwrap();

@@ -193,6 +193,7 @@ impl Ground {
             read_bytes: field(2).saturating_mul(512),
             written_bytes: field(6).saturating_mul(512),
             flushes: field(15),
+            ..Traffic::default()
         }
     }
 

@@ -15,8 +15,8 @@ use sys::mounts::Mounts;
 use sys::sched::{CpuClass, IoClass};
 use sys::supervise::{self, Side};
 
-use super::place;
 use super::supervisor::How;
+use super::{launches, place};
 use crate::cli::interrupt;
 use crate::error::{Error, Kind, Verdict};
 
@@ -32,15 +32,16 @@ pub(super) fn run(how: &How, target: &str) -> Result<Verdict, Error> {
     let clock = SystemClock::start();
     let name = format!("unjank-writeback-{}", std::process::id());
     let mailbox = sys::socket::mailbox(name.as_bytes()).ok();
-    let door = place::door();
+    let supervisor = std::process::id();
     let keeper = match supervise::fork()? {
         Side::Parent(keeper) => keeper,
         Side::Child => {
             drop(ours);
             let mut kept = vec![theirs.as_fd()];
             kept.extend(mailbox.as_ref().map(AsFd::as_fd));
-            kept.extend(door.as_ref().map(|(socket, _)| socket.as_fd()));
             if supervise::detach(&kept).is_ok() {
+                let _ignored = place::ignore_requests_to_end();
+                let door = place::door(supervisor);
                 let options = Options {
                     command: vec![target.to_owned()],
                     subject: Subject::Found(processes),
@@ -48,7 +49,9 @@ pub(super) fn run(how: &How, target: &str) -> Result<Verdict, Error> {
                     pauses: how.pauses,
                     disks: disks.into_iter().map(|disk| disk.name).collect(),
                     issued: None,
+                    outside: None,
                     mailbox,
+                    launches: launches::watch(),
                     door,
                 };
                 keeper::keep(options, &theirs, &clock);
@@ -56,7 +59,7 @@ pub(super) fn run(how: &How, target: &str) -> Result<Verdict, Error> {
             supervise::exit_now(0);
         }
     };
-    drop((theirs, mailbox, door));
+    drop((theirs, mailbox));
     // Before anything is changed that would have to be put back.
     let stop = interrupt::flag();
     let changed = Changed::to(how.class, &processes);

@@ -1,8 +1,10 @@
 //! `unjank run`: a command that nobody feels, as if it ran plainly.
 
 mod attach;
+mod launches;
 mod place;
 mod report;
+mod start;
 mod supervisor;
 mod units;
 

@@ -1,21 +1,107 @@
 //! Where a job runs, and what it needs around it: a cgroup, the preload library, its disks, the folder of all jobs.
 
 use std::env;
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use bus::client::{Client, Scope};
+use rustix::process::Signal;
 use session::jobs::cgroup::Cgroup;
 use session::jobs::issued::{self, Issued};
 use session::jobs::keeper;
+use session::jobs::program::Preloads;
 use session::jobs::report::Disk;
 use sys::device::Device;
 use sys::mounts::Mounts;
+use sys::signals::Signals;
 
-/// Makes a cgroup for this process's job, where this user may.
-pub(super) fn cgroup(mounts: &Mounts) -> Option<Cgroup> {
+use super::launches;
+
+/// Returns the directory in which `program` will work, if it will not load our `library`: its files are looked for from the first one on.
+pub(super) fn outside(library: Option<&Path>, program: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(program);
+    #[expect(clippy::disallowed_methods, reason = "the environment is read in this crate")]
+    let found = if path.components().count() > 1 {
+        Some(path.to_owned())
+    } else {
+        let places = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&places).map(|place| place.join(path)).find(|path| path.is_file())
+    };
+    let loads = library.is_some() && found.is_none_or(|path| Preloads::of(&path) == Preloads::Yes);
+    if loads { None } else { env::current_dir().ok() }
+}
+
+/// How long systemd may take to make a scope: a command that waits longer is better off without.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Puts `process`, which waits for its command, into a cgroup: in a scope of `background.slice` if there is a systemd of this user, else inside of the one that we are in, where this user may.
+pub(super) fn find(mounts: &Mounts, process: u32, keeper: u32, command: &str) -> Option<Cgroup> {
+    if let Some(cgroup) = scope(mounts, process, keeper, command) {
+        return Some(cgroup);
+    }
     let own = Cgroup::of(mounts, std::process::id())?;
-    own.make(&format!("unjank-run-{}", std::process::id())).ok()
+    let made = own.make(&name(std::process::id())).ok()?;
+    if made.take(process).is_ok() {
+        return Some(made);
+    }
+    // Nobody is in it.
+    let _ = made.remove();
+    None
+}
+
+/// Has this process, a keeper, outlive what asks all processes around it to end: it ends when its job is let go.
+pub(super) fn ignore_requests_to_end() -> Option<Signals> {
+    let signals = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+    Signals::collect(&signals.map(Signal::as_raw)).ok()
+}
+
+/// Returns the cgroup that the supervisor with number `supervisor` has made, if it could not say so any more.
+pub(super) fn left(mounts: &Mounts, supervisor: u32) -> Option<Cgroup> {
+    Cgroup::of(mounts, std::process::id())?.inside(&name(supervisor))
+}
+
+/// Returns what the cgroup and the trace of a job are called.
+fn name(supervisor: u32) -> String {
+    format!("unjank-run-{supervisor}")
+}
+
+/// Asks the user's systemd for a scope. In it the job and its keeper have a cgroup each: whatever ends the session that we are in leaves the one who lets the job run.
+fn scope(mounts: &Mounts, process: u32, keeper: u32, command: &str) -> Option<Cgroup> {
+    let address = launches::address()?;
+    Cgroup::of(mounts, process)?;
+    let name = format!("unjank-run-{}.scope", std::process::id());
+    let description = format!("{command}, by unjank run");
+    let asked = async {
+        let client = Client::connect(Some(&address)).await.ok()?;
+        let processes = [process, keeper];
+        let slice = "background.slice";
+        let scope = Scope { name: &name, slice, description: &description, processes: &processes };
+        client.start_scope(&scope).await.ok()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let moved = async {
+        asked.await?;
+        // The answer comes before the processes are there.
+        loop {
+            let inside =
+                |one| Cgroup::of(mounts, one).filter(|cgroup| cgroup.path().ends_with(&name));
+            if let (Some(scope), Some(_)) = (inside(process), inside(keeper)) {
+                return Some(scope);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let scope = runtime.block_on(async { tokio::time::timeout(PATIENCE, moved).await.ok()? })?;
+    let beside = scope.make("unjank-keeper").ok()?;
+    let made = scope.make("unjank-job").ok()?;
+    // In one cgroup with the job the keeper would freeze itself.
+    if beside.take(keeper).is_err() || made.take(process).is_err() {
+        return None;
+    }
+    Some(made)
 }
 
 /// Returns the folder in which jobs can be reached, made if it is not there; `None` without a runtime directory.
@@ -34,20 +120,20 @@ pub(super) fn jobs() -> Option<PathBuf> {
 const TRACEFS: &str = "/sys/kernel/tracing";
 
 /// Traces in which class the first of `disks` is written, where this user may.
-pub(super) fn issued(disks: &[Disk]) -> Option<Issued> {
-    let name = format!("unjank-run-{}", std::process::id());
+pub(super) fn issued(disks: &[Disk], supervisor: u32) -> Option<Issued> {
+    let name = name(supervisor);
     Issued::start(Path::new(TRACEFS), &name, disks.first()?.number?).ok()
 }
 
 /// Removes the trace of a keeper that was killed.
 pub(super) fn remove_trace() {
-    let name = format!("unjank-run-{}", std::process::id());
+    let name = name(std::process::id());
     issued::remove(&issued::instance(Path::new(TRACEFS), &name));
 }
 
-/// Listens for `unjank jobs`; `None` where nobody could find us.
-pub(super) fn door() -> Option<(OwnedFd, PathBuf)> {
-    let path = keeper::door(&jobs()?, std::process::id());
+/// Listens for `unjank jobs` about the job of `supervisor`; `None` where nobody could find us.
+pub(super) fn door(supervisor: u32) -> Option<(OwnedFd, PathBuf)> {
+    let path = keeper::door(&jobs()?, supervisor);
     // Of somebody with our number who was killed.
     let _ = std::fs::remove_file(&path);
     Some((sys::socket::listen_at(&path).ok()?, path))

@@ -222,7 +222,16 @@ impl Report {
                 (false, Pauses::WhileOthersWait) => "has no classes: only holding acts",
                 (false, Pauses::WhenAsked) => "has no classes: nothing acts",
             };
-            let _ = write!(text, "\nunjank: {}: scheduler {scheduler} {acts}", disk.name);
+            let throttling = match disk.wbt_lat_usec {
+                Some(0) => ", write-back throttling off".to_owned(),
+                Some(usec) => {
+                    let target = figure::duration(Duration::from_micros(usec));
+                    format!(", write-back throttling at {target}")
+                }
+                None => String::new(),
+            };
+            let name = &disk.name;
+            let _ = write!(text, "\nunjank: {name}: scheduler {scheduler} {acts}{throttling}");
         }
         text.push('\n');
         text

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 use session::clock::{Clock, SystemClock};
 use session::jobs::cgroup::{Cgroup, Freezer};
 use session::jobs::controller::Limits;
-use session::jobs::issued::Issued;
 use session::jobs::keeper::{self, Heard, Options, Pauses, Subject, Told};
 use session::jobs::report::Watched;
 use session::jobs::tree::{Counted, Processes};
@@ -24,8 +24,9 @@ use sys::sched::{Manners, Orphaned, before_exec};
 use sys::signals::{Caught, Mask, Signals};
 use sys::supervise::{self, Side};
 
-use super::place;
 use super::report::{Report, Where};
+use super::start::Waiting;
+use super::{launches, place};
 
 /// How long the keeper may take for its last words.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -47,28 +48,32 @@ pub(super) fn run(how: How, command: Vec<OsString>) -> ExitCode {
     #[expect(clippy::disallowed_methods, reason = "the environment is read in this crate")]
     let home = env::var_os("HOME").map(PathBuf::from);
     let disks = place::disks(&mounts, home.as_deref());
-    let cgroup = place::cgroup(&mounts);
     let texts: Vec<String> =
         command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
 
+    let outside =
+        command.first().and_then(|program| place::outside(how.preload.as_deref(), program));
     // Orphans of the command stay below us, so that a hold and its end reach them.
     let _ = supervise::adopt_orphans();
-    let keeper = Beside::start(&how, &texts, cgroup.as_ref(), &disks, &clock);
-    let (keeper, mailbox) = match keeper {
+    let (keeper, mailbox) = match Beside::start(&how, &texts, outside, &disks, &clock) {
         Ok(started) => started,
-        Err(error) => {
-            if let Some(cgroup) = &cgroup {
-                let _ = cgroup.remove();
-            }
-            return failed(&texts[0], &error);
-        }
+        Err(error) => return failed(&texts[0], &error),
     };
     let mut signals = match Signals::collect(&forwarded()) {
         Ok(signals) => signals,
         Err(error) => return failed(&texts[0], &error),
     };
-    let started = start_command(&how, &command, cgroup.as_ref(), mailbox, signals.before());
-    let process = match started {
+    let waiting = prepare(&how, &command, mailbox, signals.before()).and_then(Waiting::new);
+    let waiting = match waiting {
+        Ok(waiting) => waiting,
+        Err(error) => return failed(&texts[0], &error),
+    };
+    let cgroup = place::find(&mounts, waiting.process(), keeper.process, &texts[0]);
+    // It is gone: the job then runs without holds.
+    let _ = keeper::tell(&keeper.channel, &Placed { cgroup: cgroup.clone() });
+    // What the command does first is seen, too; one that is not ready by then sees the rest.
+    let _ = sys::socket::wait_readable(&keeper.channel, Some(LAST_WORDS));
+    let process = match waiting.go() {
         Ok(process) => process,
         Err(error) => return failed(&texts[0], &error),
     };
@@ -127,14 +132,13 @@ fn forwarded() -> Vec<i32> {
     (1..=64).filter(|&number| !is_ours(number) && !(32..=33).contains(&number)).collect()
 }
 
-/// Starts the command in its class, its cgroup and with its preload.
-fn start_command(
+/// Prepares the command in its class and with its preload.
+fn prepare(
     how: &How,
     words: &[OsString],
-    cgroup: Option<&Cgroup>,
     mailbox: Option<String>,
     mask: Mask,
-) -> io::Result<u32> {
+) -> io::Result<Command> {
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(arguments);
@@ -151,12 +155,19 @@ fn start_command(
     let manners = Manners {
         io: how.class.io(),
         cpu: how.class.cpu(),
-        cgroup: cgroup.map(Cgroup::entrance).transpose()?,
+        // It is put there from outside.
+        cgroup: None,
         mask: Some(mask),
         orphaned: Orphaned::Killed,
     };
     before_exec(&mut command, manners);
-    Ok(command.spawn()?.id())
+    Ok(command)
+}
+
+/// Where the command will be, for the keeper.
+#[derive(Serialize, Deserialize)]
+struct Placed {
+    cgroup: Option<Cgroup>,
 }
 
 /// The keeper, seen from here.
@@ -170,7 +181,7 @@ impl Beside {
     fn start(
         how: &How,
         command: &[String],
-        cgroup: Option<&Cgroup>,
+        outside: Option<PathBuf>,
         disks: &[session::jobs::report::Disk],
         clock: &SystemClock,
     ) -> io::Result<(Beside, Option<String>)> {
@@ -181,13 +192,8 @@ impl Beside {
             clock.now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos())
         );
         let mailbox = sys::socket::mailbox(name.as_bytes()).ok();
-        let door = place::door();
-        let issued = place::issued(disks);
         match supervise::fork()? {
             Side::Parent(process) => {
-                if let Some(issued) = issued {
-                    issued.leave();
-                }
                 let named = mailbox.is_some().then_some(name);
                 Ok((Beside { process, channel: ours }, named))
             }
@@ -195,19 +201,28 @@ impl Beside {
                 drop(ours);
                 let mut kept = vec![theirs.as_fd()];
                 kept.extend(mailbox.as_ref().map(AsFd::as_fd));
-                kept.extend(issued.as_ref().map(Issued::as_fd));
-                kept.extend(door.as_ref().map(|(socket, _)| socket.as_fd()));
                 if supervise::detach(&kept).is_err() {
                     supervise::exit_now(1);
                 }
+                let _ignored = place::ignore_requests_to_end();
+                // Made here, they have an owner from their first moment.
+                let door = place::door(supervisor);
+                let issued = place::issued(disks, supervisor);
+                // The command is not there yet. If it never comes, what was made is removed at once.
+                let _ = sys::socket::wait_readable(&theirs, None);
+                let placed = keeper::hear::<Placed>(&theirs).ok().flatten();
+                let left = || Mounts::read().ok().and_then(|all| place::left(&all, supervisor));
+                let cgroup = placed.map_or_else(left, |placed| placed.cgroup);
                 let options = Options {
                     command: command.to_vec(),
-                    subject: cgroup.cloned().map_or(Subject::Supervised(supervisor), Subject::Made),
+                    subject: cgroup.map_or(Subject::Supervised(supervisor), Subject::Made),
                     limits: how.limits,
                     pauses: how.pauses,
                     disks: disks.iter().map(|disk| disk.name.clone()).collect(),
                     issued,
+                    outside,
                     mailbox,
+                    launches: launches::watch(),
                     door,
                 };
                 keeper::keep(options, &theirs, clock);
@@ -268,6 +283,7 @@ impl Supervisor {
                 Heard::Holding => self.holding = true,
                 Heard::Released => self.holding = false,
                 Heard::Watched(watched) => self.watched = Some(watched),
+                Heard::Ready => (),
             }
         }
     }

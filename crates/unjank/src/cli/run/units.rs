@@ -8,40 +8,14 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use session::jobs::units::{KNOWN, Manager};
+
 use crate::error::{Error, Kind, Verdict};
 
 /// The first line of what we write: nothing without it is removed.
 const OURS: &str = "# made by unjank run --adopt-units; unjank run --adopt-units --undo removes it";
 const DROP_IN: &str = "60-unjank.conf";
 const TEMPLATE: &str = "unjank-run@.service";
-
-/// Units that update, index or back up, and that nobody waits for.
-const KNOWN: [&str; 24] = [
-    "apt-daily-upgrade.service",
-    "apt-daily.service",
-    "bees.service",
-    "borgbackup.service",
-    "borgmatic.service",
-    "btrfs-scrub@.service",
-    "dpkg-db-backup.service",
-    "flatpak-system-helper.service",
-    "flatpak-update.service",
-    "fstrim.service",
-    "fwupd-refresh.service",
-    "kde-baloo.service",
-    "localsearch-3.service",
-    "man-db.service",
-    "mlocate-updatedb.service",
-    "packagekit.service",
-    "plocate-updatedb.service",
-    "restic-backup.service",
-    "rpm-ostreed-automatic.service",
-    "snapd.service",
-    "snapper-cleanup.service",
-    "snapper-timeline.service",
-    "tracker-extract-3.service",
-    "tracker-miner-fs-3.service",
-];
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +30,10 @@ pub(super) enum Way {
 pub(super) fn run(way: Way) -> Result<Verdict, Error> {
     let is_root = rustix::process::geteuid().is_root();
     let (target, sources) = if is_root {
-        (PathBuf::from("/etc/systemd/system"), places("system", None))
+        (PathBuf::from("/etc/systemd/system"), Manager::System.places(None))
     } else {
         let configuration = configuration()?;
-        (configuration.join("systemd/user"), places("user", Some(&configuration)))
+        (configuration.join("systemd/user"), Manager::User.places(Some(&configuration)))
     };
     let mut out = io::stdout().lock();
     let done = match way {
@@ -90,19 +64,6 @@ fn configuration() -> Result<PathBuf, Error> {
             .because("there is no home directory")
             .hint("set HOME")
     })
-}
-
-/// Returns the directories in which a manager finds units.
-fn places(manager: &str, configuration: Option<&Path>) -> Vec<PathBuf> {
-    let fixed = [
-        "/etc/systemd",
-        "/run/systemd",
-        "/usr/local/lib/systemd",
-        "/usr/lib/systemd",
-        "/lib/systemd",
-    ];
-    let own = configuration.map(|path| path.join("systemd"));
-    own.into_iter().chain(fixed.map(PathBuf::from)).map(|path| path.join(manager)).collect()
 }
 
 fn adopt(target: &Path, sources: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {

@@ -1,0 +1,140 @@
+//! The user's systemd, `org.freedesktop.systemd1`: scopes for processes that run already, and programs that it is about to start.
+//!
+//! org.freedesktop.systemd1(5). Nobody is started to answer: where there is no systemd on the bus, there is none.
+
+use futures_util::StreamExt;
+use zbus::{MatchRule, Message, MessageStream, Variant};
+
+use super::{Client, ClientError, refused};
+
+const NAME: &str = "org.freedesktop.systemd1";
+const PATH: &str = "/org/freedesktop/systemd1";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+
+/// A scope to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'s> {
+    /// Its name, with `.scope`.
+    pub name: &'s str,
+    /// The slice that it belongs to: `background.slice`.
+    pub slice: &'s str,
+    /// What people are shown.
+    pub description: &'s str,
+    /// Processes that run already.
+    pub processes: &'s [u32],
+}
+
+impl Client {
+    /// Asks for a scope, in which the processes may make cgroups of their own. It is there some time after the answer, and gone with the last process.
+    ///
+    /// # Errors
+    ///
+    /// There is no systemd on this bus, or it refused: nothing has changed. Without an answer in time it may come later.
+    pub async fn start_scope(&self, scope: &Scope<'_>) -> Result<(), ClientError> {
+        if self.name_owner(NAME).await?.is_none() {
+            let destination = NAME.to_owned();
+            return Err(ClientError::Unexpected { destination });
+        }
+        let properties = vec![
+            ("Description", Variant::from(scope.description)),
+            ("Slice", Variant::from(scope.slice)),
+            ("PIDs", Variant::from(scope.processes.to_vec())),
+            ("Delegate", Variant::from(true)),
+            ("CollectMode", Variant::from("inactive-or-failed")),
+        ];
+        let none: Vec<(&str, Vec<(&str, Variant<'_>)>)> = Vec::new();
+        let body = (scope.name, "fail", properties, none);
+        self.call(NAME, PATH, MANAGER, "StartTransientUnit", &body).await.map(drop)
+    }
+
+    /// Shows the programs that systemd starts from now on.
+    ///
+    /// # Errors
+    ///
+    /// There is no systemd on this bus.
+    pub async fn launches(&self) -> Result<Launches, ClientError> {
+        if self.name_owner(NAME).await?.is_none() {
+            return Err(ClientError::Unexpected { destination: NAME.to_owned() });
+        }
+        let rule = MatchRule::builder()
+            .msg_type(zbus::message::Type::Signal)
+            .interface(MANAGER)
+            .path(PATH)
+            .build()
+            .map_err(refused)?;
+        let stream = MessageStream::for_match_rule(rule, &self.connection, None);
+        let stream = stream.await.map_err(refused)?;
+        // Without it the manager says nothing.
+        self.call(NAME, PATH, MANAGER, "Subscribe", &()).await?;
+        Ok(Launches { stream })
+    }
+}
+
+/// Units of programs as they are started.
+#[derive(Debug)]
+pub struct Launches {
+    stream: MessageStream,
+}
+
+impl Launches {
+    /// Waits for the next one and returns the unit's name; `None` when the connection is gone.
+    pub async fn next(&mut self) -> Option<String> {
+        loop {
+            let message = self.stream.next().await?.ok()?;
+            if let Some(unit) = launched(&message).filter(|unit| is_program(unit)) {
+                return Some(unit);
+            }
+        }
+    }
+}
+
+/// Returns the unit that a signal tells of: one that was loaded, or that has something to do.
+fn launched(message: &Message) -> Option<String> {
+    let header = message.header();
+    if header.message_type() != zbus::message::Type::Signal {
+        return None;
+    }
+    let body = message.body();
+    match header.member()?.as_str() {
+        "UnitNew" => {
+            let (unit, _): (String, zbus::OwnedObjectPath) = body.deserialize().ok()?;
+            Some(unit)
+        }
+        "JobNew" => {
+            let (_, _, unit): (u32, zbus::OwnedObjectPath, String) = body.deserialize().ok()?;
+            Some(unit)
+        }
+        _ => None,
+    }
+}
+
+/// Says whether a unit is a program that a person starts: `app-…` by the desktop's convention (systemd.io/DESKTOP_ENVIRONMENTS), `dbus-…` for one that is started by a call.
+fn is_program(unit: &str) -> bool {
+    let kind = unit.ends_with(".scope") || unit.ends_with(".service");
+    kind && (unit.starts_with("app-") || unit.starts_with("dbus-:"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_told_from_other_units() {
+        for program in [
+            "app-gnome-firefox-12.scope",
+            "app-org.kde.dolphin@1f.service",
+            "dbus-:1.2-org.gnome.Nautilus@0.service",
+        ] {
+            assert!(is_program(program), "{program}");
+        }
+        for other in [
+            "unjank-run-7.scope",
+            "background.slice",
+            "app-x.slice",
+            "pulseaudio.service",
+            "dbus.service",
+        ] {
+            assert!(!is_program(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! `unjank run` beside a real systemd of a user: its jobs in scopes of `background.slice`, held before a program that it starts, and nothing left of them.
+//!
+//! The manager runs in process, mount and cgroup namespaces of its own, in a cgroup of the test's: it sees and moves no process but those that are started there.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "a test that cannot be set up fails; it stands for a user"
+)]
+
+mod fixture;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use fixture::{has, in_time, skip};
+use session::jobs::cgroup::Cgroup;
+
+/// A cgroup that is removed with all below it.
+struct Group(Cgroup);
+
+impl Group {
+    fn make() -> Option<Group> {
+        let mounts = sys::mounts::Mounts::read().unwrap();
+        let own = Cgroup::of(&mounts, std::process::id())?;
+        let directory = tempfile::tempdir().unwrap();
+        let name = directory.path().file_name().unwrap().to_str().unwrap().replace('.', "scope-");
+        own.make(&name).ok().map(Group)
+    }
+
+    fn procs(&self) -> PathBuf {
+        self.0.path().join("cgroup.procs")
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let kill = self.0.path().join("cgroup.kill");
+        let _ = std::fs::write(kill, "1");
+        while self.0.is_populated() {
+            std::thread::yield_now();
+        }
+        let _ = self.0.remove();
+    }
+}
+
+/// What is there before the script: mounts, a bus, a manager.
+const SET_UP: &str = r#"
+set -eu
+umount -lR /sys/fs/cgroup 2>/dev/null || umount -l /sys/fs/cgroup
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/system /sys/fs/cgroup/session /sys/fs/cgroup/manager
+echo $$ > /sys/fs/cgroup/session/cgroup.procs
+export XDG_RUNTIME_DIR=/run/user HOME=/run/home LC_ALL=C
+export DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/bus
+mkdir -p /run/user /run/home
+dbus-daemon --session --address=$DBUS_SESSION_BUS_ADDRESS --nofork --nopidfile >/dev/null 2>&1 &
+until [ -S /run/user/bus ]; do :; done
+sh -c 'echo $$ > /sys/fs/cgroup/manager/cgroup.procs; exec /lib/systemd/systemd --user' >/run/log 2>&1 &
+until systemctl --user is-system-running >/dev/null 2>&1 || systemctl --user is-system-running 2>/dev/null | grep -q degraded; do :; done
+has='--session --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.NameHasOwner string:org.freedesktop.systemd1'
+until dbus-send $has | grep -q true; do :; done
+slice=/sys/fs/cgroup/manager/background.slice
+# On a busy machine the answer may come too late for one job.
+until $UNJANK run -- grep -q background.slice /proc/self/cgroup; do :; done
+jobs() { $UNJANK jobs --json | tr -d ' \n'; }
+job() { $UNJANK jobs --json | sed -n 's/.*"job": \([0-9]*\).*/\1/p'; }
+"#;
+
+/// Runs a script beside a manager, where there can be one.
+fn beside_systemd(script: &str) -> Option<Output> {
+    if !rustix::process::geteuid().is_root() {
+        skip("namespaces need root");
+        return None;
+    }
+    if !has(&["systemd-run", "systemctl", "dbus-daemon", "unshare"]) {
+        return None;
+    }
+    let Some(group) = Group::make() else {
+        skip("no cgroup can be made here");
+        return None;
+    };
+    let whole = format!("{SET_UP}{script}");
+    let enter = r#"echo $$ > "$0" && exec unshare --mount --cgroup --pid --fork --mount-proc --kill-child sh -c "$1""#;
+    let output = Command::new("sh")
+        .args(["-c", enter])
+        .arg(group.procs())
+        .arg(whole)
+        .env("UNJANK", env!("CARGO_BIN_EXE_unjank"))
+        .env_remove("XDG_CONFIG_HOME")
+        .output()
+        .unwrap();
+    Some(output)
+}
+
+fn check(output: &Output, wanted: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said: Vec<&str> = text.lines().collect();
+    assert_eq!(said, wanted, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_job_is_in_a_scope_of_the_background_and_its_keeper_beside_it() {
+    in_time(|| {
+        let script = r#"
+$UNJANK run -- sed -n 's/^0:://p' /proc/self/cgroup | sed 's/run-[0-9]*/run-N/'
+$UNJANK run -- sh -c 'exit 7' || echo "ended with $?"
+$UNJANK run -- /no/such/program 2>/dev/null || echo "ended with $?"
+$UNJANK run -- sh -c 'job=$(sed -n s/^0:://p /proc/self/cgroup); cat /sys/fs/cgroup${job%/unjank-job}/unjank-keeper/cgroup.procs | wc -l'
+# Each scope is gone with its job.
+until [ -z "$(ls -d $slice/*.scope 2>/dev/null)" ]; do :; done
+echo clean
+"#;
+        let Some(output) = beside_systemd(script) else { return };
+        let scope = "/manager/background.slice/unjank-run-N.scope/unjank-job";
+        check(&output, &[scope, "ended with 7", "ended with 127", "1", "clean"]);
+    });
+}
+
+#[test]
+fn a_frozen_job_goes_on_or_ends_when_one_of_ours_is_killed() {
+    in_time(|| {
+        let script = r#"
+mkfifo /run/pipe
+start() {
+    $UNJANK run -- sh -c 'echo up > /run/pipe; sleep 1000 & sleep 1000' &
+    supervisor=$!
+    read line < /run/pipe
+    scope=$slice/unjank-run-$supervisor.scope
+    [ -d $scope/unjank-job ] || { kill $supervisor; wait $supervisor || start; return; }
+    until [ -n "$(job)" ]; do :; done
+    $UNJANK jobs pause $supervisor
+    grep -q 1 $scope/unjank-job/cgroup.freeze
+    keeper=$(cat $scope/unjank-keeper/cgroup.procs)
+}
+start
+kill -9 $supervisor
+until ! grep -q 1 $scope/unjank-job/cgroup.freeze 2>/dev/null; do :; done
+echo thawed
+# Its descendants may run on, as without us; the command itself was killed.
+systemctl --user stop unjank-run-$supervisor.scope
+until [ ! -d $scope ]; do :; done
+start
+kill -9 $keeper
+until ! grep -q 1 $scope/unjank-job/cgroup.freeze 2>/dev/null; do :; done
+kill -TERM $supervisor
+wait $supervisor || echo "ended with $?"
+systemctl --user stop unjank-run-$supervisor.scope 2>/dev/null || true
+until [ ! -d $scope ]; do :; done
+# Systemd ends the job itself.
+start
+$UNJANK jobs resume $supervisor
+systemctl --user stop unjank-run-$supervisor.scope
+wait $supervisor || echo "ended with $?"
+until [ -z "$(ls -d $slice/*.scope 2>/dev/null)" ]; do :; done
+echo clean
+"#;
+        let Some(output) = beside_systemd(script) else { return };
+        check(&output, &["thawed", "ended with 143", "ended with 143", "clean"]);
+    });
+}
+
+#[test]
+fn a_job_is_held_before_a_program_that_systemd_starts() {
+    in_time(|| {
+        let script = r#"
+$UNJANK run -- sleep 1000 &
+supervisor=$!
+until [ "$(job)" = $supervisor ]; do :; done
+# The keeper listens some time after it has started; units that are no programs hold nothing.
+for other in 1 2 3; do systemd-run --user --scope --quiet true; done
+jobs | grep -q launch && echo "held for another unit"
+until jobs | grep -q '"cause":"launch"'; do
+    systemd-run --user --scope --quiet --unit app-test-$(date +%N).scope true
+done
+echo held
+# Nobody waits: it runs again.
+until jobs | grep -q '"held":false'; do :; done
+echo released
+kill $supervisor
+wait $supervisor || echo "ended with $?"
+# As a service, too.
+$UNJANK run -- sleep 1000 &
+supervisor=$!
+until [ "$(job)" = $supervisor ]; do :; done
+until jobs | grep -q '"cause":"launch"'; do
+    systemd-run --user --quiet --wait --unit app-test@$(date +%N).service true
+done
+echo held
+kill $supervisor
+wait $supervisor || echo "ended with $?"
+"#;
+        let Some(output) = beside_systemd(script) else { return };
+        let ended = "ended with 143";
+        check(&output, &["held", "released", ended, "held", ended]);
+    });
+}
+
+#[test]
+fn an_adopted_unit_runs_in_the_idle_class_and_is_attached_to() {
+    in_time(|| {
+        // What an ordinary user gets; the manager here is root's.
+        let script = r#"
+units=/run/adopt/systemd/user
+mkdir -p $units
+cat > $units/borgmatic.service <<END
+[Service]
+ExecStart=/bin/sleep 1000
+END
+chown -R 65534 /run/adopt
+setpriv --reuid=65534 --clear-groups env HOME=/run/adopt XDG_CONFIG_HOME=/run/adopt $UNJANK run --adopt-units >/dev/null
+mkdir -p /run/home/.config/systemd
+cp -r $units /run/home/.config/systemd/
+systemd-analyze --user verify borgmatic.service unjank-run@borgmatic.service.service 2>&1
+systemctl --user daemon-reload
+systemctl --user start borgmatic.service
+pid=$(systemctl --user show --value -p MainPID borgmatic.service)
+ionice -p $pid
+until [ -n "$(job)" ]; do :; done
+$UNJANK jobs --json | grep -o '"borgmatic.service"'
+$UNJANK jobs pause $(job)
+grep -q 1 /sys/fs/cgroup/manager/app.slice/borgmatic.service/cgroup.freeze && echo held
+systemctl --user kill --kill-whom=main -s KILL 'unjank-run@borgmatic.service.service'
+until grep -q 0 /sys/fs/cgroup/manager/app.slice/borgmatic.service/cgroup.freeze; do :; done
+echo "goes on"
+systemctl --user stop borgmatic.service
+until [ -z "$(job)" ]; do :; done
+setpriv --reuid=65534 --clear-groups env HOME=/run/adopt XDG_CONFIG_HOME=/run/adopt $UNJANK run --adopt-units --undo >/dev/null
+ls $units
+"#;
+        let Some(output) = beside_systemd(script) else { return };
+        let unit = "\"borgmatic.service\"";
+        check(&output, &["idle", unit, "held", "goes on", "borgmatic.service"]);
+    });
+}
