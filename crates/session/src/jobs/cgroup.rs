@@ -194,6 +194,25 @@ impl Cgroup {
         last
     }
 
+    /// Removes it when the last process has left, which may be on its way out for some milliseconds after it was seen last.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: processes are in it.
+    pub fn remove_soon(&self) -> io::Result<()> {
+        for _ in 0..MOVES {
+            match self.remove() {
+                Ok(()) => return Ok(()),
+                // Somebody was quicker.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) if self.is_populated() => return Err(error),
+                // A signal ends it early, which does no harm.
+                Err(_) => drop(rustix::thread::nanosleep(&MOMENT)),
+            }
+        }
+        self.remove()
+    }
+
     /// Removes it, with the empty ones below.
     ///
     /// # Errors

@@ -237,22 +237,17 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
 /// Removes a cgroup as soon as it is empty: a job may have left processes that run on, as it may without us.
 fn remove(cgroup: &Cgroup) {
     let Ok(events) = std::fs::File::open(cgroup.path().join("cgroup.events")) else { return };
-    while cgroup.is_populated() {
-        // The kernel marks the file when its text changes.
-        let mut polled = [PollFd::new(&events, PollFlags::PRI)];
-        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-        let _ = poll(&mut polled, Some(&second));
-    }
-    // The last process may still be on its way out.
-    let step = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+    // Somebody may come in again behind the last one.
     for _ in 0..100 {
-        match cgroup.remove() {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => (),
-            // Or it was removed by hand.
-            Ok(()) | Err(_) => return,
+        while cgroup.is_populated() {
+            // The kernel marks the file when its text changes.
+            let mut polled = [PollFd::new(&events, PollFlags::PRI)];
+            let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+            let _ = poll(&mut polled, Some(&second));
         }
-        // A signal ends it early, which does no harm.
-        let _ = rustix::thread::nanosleep(&step);
+        if cgroup.remove_soon().is_ok() {
+            return;
+        }
     }
 }
 
