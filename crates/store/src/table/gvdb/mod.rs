@@ -19,4 +19,4 @@ pub use patch::patch;
 pub use read::{Layout, OpenError, Table};
 pub use salvage::{Salvaged, salvage};
 pub use stamp::{Stamp, stamp};
-pub use write::{Image, WriteError, write};
+pub use write::{Image, WriteError, write, write_in};

@@ -58,7 +58,20 @@ pub fn write<'a>(
     entries: impl Iterator<Item = (&'a str, &'a [u8])>,
     image: &Image<'_>,
 ) -> Result<Vec<u8>, WriteError> {
-    let mut root = tree(entries)?;
+    write_in(entries, image, 0)
+}
+
+/// Writes as [`write`] does, for one who knows how large the file will be about: memory that grows is copied.
+///
+/// # Errors
+///
+/// As [`write`].
+pub fn write_in<'a>(
+    entries: impl Iterator<Item = (&'a str, &'a [u8])>,
+    image: &Image<'_>,
+    expected_bytes: usize,
+) -> Result<Vec<u8>, WriteError> {
+    let mut root = tree(entries, expected_bytes)?;
     let lists_len = root.count_children()?;
     let locks = lock_table(image.locks)?;
     if locks.is_some() {
@@ -312,12 +325,15 @@ struct Open {
 const MAX_EXPECTED: usize = 1 << 16;
 
 /// Makes the items of all entries and of their directories.
-fn tree<'a>(entries: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Part, WriteError> {
+fn tree<'a>(
+    entries: impl Iterator<Item = (&'a str, &'a [u8])>,
+    expected_bytes: usize,
+) -> Result<Part, WriteError> {
     let mut part = Part::default();
     // Too much is only addresses, not memory; growing would copy.
     let expected = entries.size_hint().0.min(MAX_EXPECTED);
     part.items.reserve(expected * 2);
-    part.data.reserve(expected * 128);
+    part.data.reserve(expected_bytes.max(expected * 128));
     let mut open: Vec<Open> = Vec::new();
     let mut last = "";
     for (name, value) in entries {
