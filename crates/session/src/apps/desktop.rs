@@ -1,6 +1,7 @@
 //! One desktop file: what an application is called, what it runs, and what it opens.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::languages::Languages;
@@ -17,6 +18,8 @@ const ACTION: &str = "Desktop Action ";
 #[derive(Clone, Debug)]
 pub struct DesktopFile<'a> {
     groups: Vec<Group<'a>>,
+    /// Where the group of a name is: a file may have hundreds of thousands.
+    by_name: HashMap<&'a str, usize>,
 }
 
 /// A group of entries.
@@ -45,6 +48,24 @@ impl<'a> Group<'a> {
                 Some((rank, entry))
             });
         ranked.min_by_key(|(rank, _)| *rank).map(|(_, entry)| entry)
+    }
+
+    /// Returns of each key the entry in the best of the user's languages, in the order in which the keys come first.
+    #[must_use]
+    pub fn best(&self, languages: &Languages) -> Vec<&Entry<'a>> {
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        let mut best: Vec<(usize, &Entry<'a>)> = Vec::new();
+        for entry in &self.entries {
+            let rank = entry.locale.map_or(Some(usize::MAX), |locale| languages.rank(locale));
+            let Some(rank) = rank else { continue };
+            let place = *places.entry(entry.key).or_insert(best.len());
+            match best.get_mut(place) {
+                Some(known) if rank <= known.0 => *known = (rank, entry),
+                Some(_) => {}
+                None => best.push((rank, entry)),
+            }
+        }
+        best.into_iter().map(|(_, entry)| entry).collect()
     }
 
     /// Returns a text.
@@ -84,27 +105,48 @@ impl<'a> DesktopFile<'a> {
     ///
     /// It is not text, or has no main group.
     pub fn parse(bytes: &'a [u8]) -> Result<DesktopFile<'a>, DesktopError> {
+        DesktopFile::parse_where(bytes, |_| true)
+    }
+
+    /// Reads a desktop file without the translations into other languages, which are most of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`DesktopFile::parse`].
+    pub fn parse_in(
+        bytes: &'a [u8],
+        languages: &Languages,
+    ) -> Result<DesktopFile<'a>, DesktopError> {
+        DesktopFile::parse_where(bytes, |locale| languages.rank(locale).is_some())
+    }
+
+    fn parse_where(
+        bytes: &'a [u8],
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<DesktopFile<'a>, DesktopError> {
         let text = str::from_utf8(bytes).map_err(|_| DesktopError::NotText)?;
         let mut groups: Vec<Group<'a>> = Vec::new();
+        let mut by_name = HashMap::new();
         let mut current = None;
         for line in entries::lines(text) {
             match line {
                 Line::Group(name) => {
-                    let known = groups.iter().position(|group| group.name == name);
-                    current = Some(known.unwrap_or_else(|| {
+                    let at = *by_name.entry(name).or_insert(groups.len());
+                    if at == groups.len() {
                         groups.push(Group { name, entries: Vec::new() });
-                        groups.len() - 1
-                    }));
+                    }
+                    current = Some(at);
                 }
                 // An entry before the first group belongs to none.
-                Line::Entry(entry) => {
+                Line::Entry(entry) if entry.locale.is_none_or(&is_wanted) => {
                     if let Some(group) = current.and_then(|at: usize| groups.get_mut(at)) {
                         group.entries.push(entry);
                     }
                 }
+                Line::Entry(_) => {}
             }
         }
-        let file = DesktopFile { groups };
+        let file = DesktopFile { groups, by_name };
         if file.group(MAIN).is_none() {
             return Err(DesktopError::NoEntry);
         }
@@ -120,7 +162,7 @@ impl<'a> DesktopFile<'a> {
     /// Returns a group.
     #[must_use]
     pub fn group(&self, name: &str) -> Option<&Group<'a>> {
-        self.groups.iter().find(|group| group.name == name)
+        self.groups.get(*self.by_name.get(name)?)
     }
 
     /// Returns the group with the application itself.
@@ -130,12 +172,13 @@ impl<'a> DesktopFile<'a> {
         self.group(MAIN).unwrap_or(&self.groups[0])
     }
 
-    /// Returns the actions that the file lists and has, in the order of the list.
+    /// Returns the actions that the file lists and has, each once, in the order of the list.
     pub fn actions(&self) -> impl Iterator<Item = (Cow<'a, str>, &Group<'a>)> {
-        self.main().list("Actions").filter_map(|id| {
-            let found =
-                self.groups.iter().find(|group| group.name.strip_prefix(ACTION) == Some(&*id));
-            found.map(|group| (id, group))
+        // A short list may name a long group again and again.
+        let mut listed = HashSet::new();
+        self.main().list("Actions").filter_map(move |id| {
+            let group = self.group(&format!("{ACTION}{id}"))?;
+            listed.insert(id.clone()).then_some((id, group))
         })
     }
 }
@@ -165,11 +208,24 @@ mod tests {
         assert_eq!(name("de_DE.UTF-8"), "Dateien");
         assert_eq!(name("sv_SE"), "Files");
         assert_eq!(name("C"), "Files");
+        for locale in ["de_AT.UTF-8", "de_DE", "sv_SE", "C"] {
+            let languages = Languages::of_locale(locale);
+            let best = file.main().best(&languages);
+            let keys: Vec<_> = best.iter().map(|entry| entry.key).collect();
+            assert_eq!(keys, ["Type", "Name", "MimeType", "Actions"]);
+            assert_eq!(best[1].text(), name(locale));
+        }
+        let austrian = Languages::of_locale("de_AT");
+        let file = DesktopFile::parse_in(FILE, &Languages::of_locale("de")).unwrap();
+        assert_eq!(file.main().translated("Name", &austrian).unwrap().text(), "Dateien");
     }
 
     #[test]
     fn actions_are_those_listed_that_are_there() {
         let file = DesktopFile::parse(FILE).unwrap();
+        let twice = String::from_utf8(FILE.to_vec()).unwrap().replace("new;gone", "new;gone;new");
+        let file_twice = DesktopFile::parse(twice.as_bytes()).unwrap();
+        assert_eq!(file_twice.actions().count(), 1);
         let actions: Vec<_> = file.actions().map(|(id, group)| (id, group.text("Exec"))).collect();
         assert_eq!(actions, [("new".into(), Some("files --new".into()))]);
     }
