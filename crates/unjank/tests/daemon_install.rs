@@ -4,6 +4,9 @@
 mod fixture;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use session::index::Index;
 
 use fixture::{Bus, NAME, OURS, REAL, has, in_time};
 
@@ -75,5 +78,78 @@ fn a_service_of_somebody_else_is_left_alone() {
         assert_eq!(output.status.code(), Some(1));
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(text.contains("belongs to something else"), "{text}");
+    });
+}
+
+#[test]
+fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
+    in_time(|| {
+        if !has(&["/usr/bin/dpkg", "/usr/bin/dpkg-deb"]) {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let done = |command: &mut Command| {
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let built = Path::new(OURS).parent().unwrap();
+        let package = at("unjank.deb");
+        done(Command::new(packaging("deb")).arg("--from").arg(built).arg(&package));
+
+        // A system of its own: dpkg's lists, and files below it; scripts see the machine's own programs.
+        let root = at("root");
+        for name in ["var/lib/dpkg/updates", "var/lib/dpkg/info", "etc/default", "var/cache"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        let architecture = done(Command::new("dpkg").arg("--print-architecture"));
+        // What the package depends on; dpkg triggers nothing that misses something.
+        let installed = ["libc6", "libgcc-s1"].map(|name| {
+            format!("Package: {name}\nStatus: install ok installed\nMaintainer: x <x@localhost>\nArchitecture: {architecture}Version: 99\nDescription: x\n\n")
+        });
+        std::fs::write(root.join("var/lib/dpkg/status"), installed.concat()).unwrap();
+        std::fs::write(root.join("etc/default/locale"), "LANG=\"de_DE.UTF-8\"\n").unwrap();
+        let install = |package: &Path| {
+            let mut command = Command::new("dpkg");
+            command.arg("--root").arg(&root).args(["--log=/dev/null", "--install"]);
+            command.args(["--force-not-root", "--force-script-chrootless", "--force-bad-path"]);
+            command.arg(package);
+            // A package manager has no home.
+            command.env_remove("HOME").env("XDG_DATA_DIRS", root.join("usr/share"));
+            done(&mut command);
+        };
+        let indexes = || {
+            let entries = std::fs::read_dir(root.join("var/cache/unjank")).unwrap();
+            let paths = entries.map(|entry| entry.unwrap().path());
+            let mut paths: Vec<PathBuf> =
+                paths.filter(|path| path.extension().is_some_and(|end| end == "gvdb")).collect();
+            paths.sort();
+            paths
+        };
+        let knows = |path: &Path| Index::open(path).unwrap().apps().count() == 1;
+        install(&package);
+        assert_eq!(indexes().len(), 2, "one without a language, and the machine's");
+        assert!(!indexes().iter().any(|path| knows(path)));
+
+        let tree = at("other");
+        std::fs::create_dir_all(tree.join("DEBIAN")).unwrap();
+        std::fs::create_dir_all(tree.join("usr/share/applications")).unwrap();
+        std::fs::write(
+            tree.join("DEBIAN/control"),
+            "Package: other\nVersion: 1\nArchitecture: all\nMaintainer: x <x@localhost>\nDescription: x\n",
+        )
+        .unwrap();
+        std::fs::write(
+            tree.join("usr/share/applications/other.desktop"),
+            "[Desktop Entry]\nType=Application\nName=Other\nExec=true\n",
+        )
+        .unwrap();
+        let other = at("other.deb");
+        let mut build = Command::new("dpkg-deb");
+        done(build.arg("--root-owner-group").arg("--build").arg(&tree).arg(&other));
+        install(&other);
+        assert_eq!(indexes().len(), 2);
+        assert!(indexes().iter().all(|path| knows(path)));
     });
 }
