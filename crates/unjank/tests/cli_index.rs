@@ -169,12 +169,39 @@ fn applications_are_found_by_words() {
 }
 
 #[test]
-fn without_a_home_it_says_what_is_missing() {
-    let output = Command::new(UNJANK).args(["plugins", "list"]).env_clear().output().unwrap();
+fn without_a_home_it_answers_and_says_what_an_index_needs() {
+    let home = Home::new();
+    let homeless = |words: &[&str]| {
+        let mut command = home.command(UNJANK);
+        for name in ["HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+            command.env_remove(name);
+        }
+        command.args(words).output().unwrap()
+    };
+    assert_eq!(homeless(&["plugins", "find", "--id", "one"]).status.code(), Some(0));
+    assert_eq!(homeless(&["apps", "default", "text/x-none"]).status.code(), Some(1));
+    let output = homeless(&["plugins", "index"]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("XDG_CACHE_HOME") && said.contains("hint: set HOME"), "{said}");
     assert!(!Path::new("unjank").exists());
+}
+
+#[test]
+fn where_nothing_can_be_stored_questions_are_answered_all_the_same() {
+    let home = Home::new();
+    // Not even root can make a directory in a file.
+    let nowhere = home.path("plugin.s");
+    let asked = |words: &[&str]| {
+        home.command(UNJANK).env("XDG_CACHE_HOME", &nowhere).args(words).output().unwrap()
+    };
+    let found = asked(&["apps", "default", "text/plain"]);
+    assert!(String::from_utf8(found.stdout).unwrap().contains("writer.desktop"));
+    assert_eq!(asked(&["plugins", "find", "--id", "one"]).status.code(), Some(0));
+    let output = asked(&["plugins", "index"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("cannot lock"), "{said}");
 }
 
 #[test]

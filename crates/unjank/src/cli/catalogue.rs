@@ -10,7 +10,8 @@ use session::index::build::Look;
 use session::index::constraint::{Constraint, Fields};
 use session::index::input::Part;
 use session::index::record::{Record, Value};
-use session::index::refresh::Location;
+use session::index::refresh::{self, Location, RefreshError};
+use session::index::sources::Sources;
 
 use unjank::daemon::index::places;
 pub(super) use unjank::daemon::index::places::program_path;
@@ -59,27 +60,45 @@ pub(super) fn location(locale: Option<&str>) -> Result<Location, Error> {
 }
 
 /// Makes the index current and opens it.
-pub(super) fn refresh(
+pub(super) fn make_current(
     location: &Location,
     look: Look,
-) -> Result<(Index, session::index::refresh::Done), Error> {
-    location.refresh(&*store::disk::real(), look).map_err(|error| {
-        Error::new(Kind::Config, "make the index of plugins and applications").because(error)
-    })
+) -> Result<(Index, refresh::Done), Error> {
+    location.refresh(&*store::disk::real(), look).map_err(not_made)
+}
+
+fn not_made(error: RefreshError) -> Error {
+    Error::new(Kind::Config, "make the index of plugins and applications").because(error)
 }
 
 impl Question {
+    /// Returns what an index is made of; a package manager may have no home.
+    pub(super) fn sources(&self) -> Sources {
+        places::sources(self.locale.as_deref())
+    }
+
+    /// Returns where the index of this question is.
     pub(super) fn location(&self) -> Result<Location, Error> {
         location(self.locale.as_deref())
     }
 
-    /// Opens the index, these parts of it current unless the user wants it as it is.
-    pub(super) fn index(&self, location: &Location, parts: &[Part]) -> Result<Index, Error> {
+    /// Opens the index, these parts of it current unless the user wants it as it is; what it was made of comes with it.
+    pub(super) fn index(&self, parts: &[Part]) -> Result<(Index, Sources), Error> {
+        let Some(location) = places::location(self.locale.as_deref()) else {
+            let sources = self.sources();
+            let index = refresh::make_unstored(&sources, None).map_err(not_made)?;
+            return Ok((index, sources));
+        };
         let is_fine = |index: &Index| index.is_of_this_boot() && index.stale(parts).is_none();
-        match location.open() {
-            Ok(index) if self.stale == Stale::Use || is_fine(&index) => Ok(index),
-            _ => refresh(location, Look::Directories).map(|(index, _)| index),
-        }
+        let index = match location.open() {
+            Ok(index) if self.stale == Stale::Use || is_fine(&index) => index,
+            // Who asks gets an answer, also where nothing can be stored; `unjank plugins index` says why it cannot.
+            _ => match location.refresh(&*store::disk::real(), Look::Directories) {
+                Ok((index, _)) => index,
+                Err(error) => location.make_unstored().map_err(|_| not_made(error))?,
+            },
+        };
+        Ok((index, location.sources().clone()))
     }
 }
 

@@ -144,9 +144,8 @@ impl Command {
 
     fn run(&self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let question = self.question();
-        let location = question.location()?;
-        let index = question.index(&location, &Part::OF_OPENERS)?;
-        let openers = Openers::new(&index, &location.sources().places.path);
+        let (index, sources) = question.index(&Part::OF_OPENERS)?;
+        let openers = Openers::new(&index, &sources.places.path);
         match self {
             Command::List { all: true, selection, .. } => {
                 print(out, selection, index.apps().collect())
@@ -166,7 +165,7 @@ impl Command {
                 print_defaults(out, *json, &openers, mime_types)
             }
             Command::SetDefault { app, mime_types, .. } => {
-                set_default(&openers, &location.sources().places, app, mime_types)
+                set_default(&openers, &sources.places, app, mime_types)
             }
             Command::Explain { mime_type, json, .. } => {
                 explain(out, *json, &index, &openers, mime_type)

@@ -140,8 +140,9 @@ impl Client {
         let mut times = Vec::new();
         let start = clock.monotonic();
         let location = catalogue::location(None)?;
+
         let index = match self.what {
-            Question::Refresh => catalogue::refresh(&location, Look::Directories)?.0,
+            Question::Refresh => catalogue::make_current(&location, Look::Directories)?.0,
             _ => {
                 let index = location
                     .open()

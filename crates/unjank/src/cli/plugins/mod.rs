@@ -138,6 +138,10 @@ pub(crate) fn run_alone(arguments: &[OsString]) -> Option<ExitCode> {
     if arguments.get(1)? != "plugins" {
         return None;
     }
+    // Login and packages wait for this one, which takes less time than a table of options.
+    if arguments.len() == 3 && arguments[2] == "index" {
+        return Some(Plugins::index().map_or_else(|error| error.report(), ExitCode::from));
+    }
     let command = Plugins::augment_args(clap::Command::new("plugins").no_binary_name(true));
     let matches = command.try_get_matches_from(&arguments[2..]).ok()?;
     let done = Plugins::from_arg_matches(&matches).ok()?.run();
@@ -145,27 +149,32 @@ pub(crate) fn run_alone(arguments: &[OsString]) -> Option<ExitCode> {
 }
 
 impl Plugins {
+    /// Runs `unjank plugins index` as it is without options.
+    fn index() -> Result<Verdict, Error> {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let verdict = make(&mut out, &catalogue::location(None)?, Look::Directories, false)?;
+        out.flush()?;
+        Ok(verdict)
+    }
+
     pub(crate) fn run(self) -> Result<Verdict, Error> {
         let mut out = BufWriter::new(io::stdout().lock());
         let verdict = match self.command {
             Command::List { selection, question } => {
-                let index = question.index(&question.location()?, &Part::OF_PLUGINS)?;
+                let (index, _) = question.index(&Part::OF_PLUGINS)?;
                 print(&mut out, &selection, index.plugins().collect())
             }
             Command::Find { by, selection, question } => {
                 let parts =
                     if by.mime.is_some() { &Part::OF_PLUGINS[..] } else { &[Part::Plugins] };
-                let index = question.index(&question.location()?, parts)?;
+                let (index, _) = question.index(parts)?;
                 print(&mut out, &selection, by.find(&index))
             }
             Command::Show { plugin, question } => show(&mut out, &question, &plugin),
             Command::Index { full, check, system, json, question } => {
-                let location = question.location()?;
                 let location = match system {
-                    Some(directory) => {
-                        Location::new(directory, location.sources().of_system(), None)
-                    }
-                    None => location,
+                    Some(directory) => Location::of_system(directory, &question.sources()),
+                    None => question.location()?,
                 };
                 if check {
                     return check_index(&mut out, &location);
@@ -209,7 +218,7 @@ fn show(out: &mut dyn Write, question: &Question, plugin: &str) -> Result<Verdic
     let path = if plugin.contains('/') {
         PathBuf::from(plugin)
     } else {
-        let index = question.index(&question.location()?, &Part::OF_PLUGINS)?;
+        let (index, _) = question.index(&Part::OF_PLUGINS)?;
         let record = index.plugin(plugin).and_then(|record| Some(record.path()?.to_owned()));
         record.ok_or_else(|| {
             Error::new(Kind::User, format!("show the plugin {plugin}"))
@@ -268,7 +277,7 @@ fn make(
     look: Look,
     as_json: bool,
 ) -> Result<Verdict, Error> {
-    let (index, done) = catalogue::refresh(location, look)?;
+    let (index, done) = catalogue::make_current(location, look)?;
     let faults: Vec<(String, &str)> = index
         .faults()
         .map(|(path, reason)| (path.to_string_lossy().into_owned(), reason))
