@@ -5,6 +5,7 @@
 use std::fs::{self, File, FileTimes};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -20,6 +21,9 @@ use unjank_session::index::opener::Openers;
 use unjank_session::index::refresh::{Done, Location};
 use unjank_session::index::sources::Sources;
 use unjank_session::mime_types::MimeTypes;
+
+/// How many read while the index is made again and again.
+const READERS: usize = 200;
 
 /// A directory of our own with plugins made by the compiler.
 struct Machine {
@@ -273,11 +277,14 @@ fn readers_see_whole_indexes_only() {
     machine.plugin("one.so", 1);
     machine.refresh();
     let (is_over, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let begin = Barrier::new(READERS + 1);
     std::thread::scope(|scope| {
-        for _ in 0..200 {
+        for _ in 0..READERS {
             scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
+                begin.wait();
+                loop {
                     let index = machine.location().open().unwrap();
+                    assert!(index.is_whole());
                     let ids: Vec<_> =
                         index.plugins().filter_map(|plugin| plugin.text("Id")).collect();
                     assert!(
@@ -285,10 +292,14 @@ fn readers_see_whole_indexes_only() {
                         "{ids:?}"
                     );
                     reads.fetch_add(1, Ordering::Relaxed);
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
                     std::thread::yield_now();
                 }
             });
         }
+        begin.wait();
         for _ in 0..rebuilds {
             let other = machine.root.path().join("plugins/two.so");
             if other.exists() {
@@ -300,7 +311,74 @@ fn readers_see_whole_indexes_only() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    assert!(reads.into_inner() >= 200);
+    assert!(reads.into_inner() >= READERS);
+}
+
+#[test]
+fn a_directory_that_leads_to_itself_and_what_is_no_file_are_left_out() {
+    let machine = Machine::new();
+    machine.plugin("kf5/one.so", 1);
+    let at = |name: &str| machine.root.path().join(name);
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, at(name)).unwrap();
+    link("/", "plugins/kf5/everything");
+    link("..", "plugins/kf5/above");
+    link("/dev/zero", "plugins/kf5/zero.so");
+    link("/dev/null", "share/applications/null.desktop");
+    link("nowhere", "share/applications/gone.desktop");
+    // One that leads elsewhere is followed.
+    fs::create_dir(at("elsewhere")).unwrap();
+    fs::rename(machine.plugin("two.so", 2), at("elsewhere/two.so")).unwrap();
+    link("../elsewhere", "plugins/linked");
+    assert_eq!(machine.ids(), ["plugin-0001", "plugin-0002"]);
+    let (index, done) = machine.refresh();
+    assert_eq!(done, Done::Current);
+    let mut faults: Vec<_> = index
+        .faults()
+        .map(|(path, why)| (path.strip_prefix(machine.root.path()).unwrap(), why))
+        .collect();
+    faults.sort_unstable();
+    assert_eq!(
+        faults,
+        [
+            (Path::new("plugins/kf5/above"), "a link to a directory that it is in"),
+            (Path::new("plugins/kf5/everything"), "a link to a directory that it is in"),
+            (Path::new("plugins/kf5/zero.so"), "not a regular file"),
+            (Path::new("share/applications/gone.desktop"), "not a regular file"),
+            (Path::new("share/applications/null.desktop"), "not a regular file"),
+        ]
+    );
+}
+
+#[test]
+fn large_files_of_nothing_but_groups_keys_or_actions_take_no_longer_than_reading_them() {
+    let machine = Machine::new();
+    let many = |text: &dyn Fn(usize) -> String| (0..100_000).map(text).collect::<String>();
+    machine.app("groups.desktop", &many(&|number| format!("[Group {number}]\n")));
+    machine.app("keys.desktop", &many(&|number| format!("X-Key{number}=1\n")));
+    let actions = many(&|number| format!("a{number};"));
+    let groups = many(&|number| format!("[Desktop Action a{number}]\nName=x\n"));
+    machine.app("actions.desktop", &format!("Actions={actions}\n{groups}"));
+    let again = format!("Actions={}\n[Desktop Action a]\nExec=", "a;".repeat(500_000));
+    machine.app("again.desktop", &format!("{again}{}\n", "x".repeat(1_000_000)));
+    let start = std::time::Instant::now();
+    let (index, _) = machine.refresh();
+    assert_eq!(index.apps().count(), 4);
+    // Squares of these numbers take minutes, even where everything else is quick.
+    assert!(start.elapsed() < Duration::from_secs(60));
+    assert!(index.len_bytes() < 40_000_000, "{}", index.len_bytes());
+}
+
+#[test]
+fn who_can_store_nothing_has_a_current_index_all_the_same() {
+    let machine = Machine::new();
+    machine.plugin("one.so", 1);
+    let sources = machine.location().sources().clone();
+    // A file where a directory has to be: not even root can make one there.
+    let file = machine.root.path().join("file");
+    fs::write(&file, "").unwrap();
+    let location = Location::new(file.join("cache"), sources, None);
+    assert!(location.refresh(&*store::disk::real(), Look::Directories).is_err());
+    assert!(location.make_unstored().unwrap().plugin("plugin-0001").is_some());
 }
 
 #[test]
@@ -310,6 +388,10 @@ fn a_damaged_index_is_made_again() {
     machine.refresh();
     let path = machine.location().path();
     let whole = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(machine.location().open().is_err(), "a pipe that nobody writes to");
+    machine.refresh();
     for damage in 0..40 {
         let mut bytes = whole.clone();
         let at = bytes.len() * damage / 40;
@@ -423,4 +505,33 @@ fn an_index_on_the_systems_one_is_the_same_as_one_from_nothing() {
     let index = Index::from_bytes(on_base.image).unwrap();
     let openers = Openers::new(&index, &user.places.path);
     assert_eq!(openers.default_for("text/plain").unwrap().1.id, "a.desktop");
+}
+
+#[test]
+fn a_sessions_first_index_takes_over_the_systems_whatever_its_desktop_and_its_own_directories() {
+    use std::os::unix::fs::PermissionsExt;
+    let machine = Machine::new();
+    machine.plugin("kf5/one.so", 1);
+    let at = |name: &str| machine.root.path().join(name);
+    // As a package manager: no desktop, no home, a spelling of its own of the same language.
+    let mut sources = machine.location().sources().clone();
+    sources.locale = "de_DE".into();
+    let system = Location::of_system(at("system"), &sources);
+    system.refresh(&*store::disk::real(), Look::Directories).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&system.path()), mode(&at("system"))), (0o644, 0o755));
+    let session = |locale: &str| {
+        let mut sources = sources.clone();
+        sources.places.desktops = vec!["kde".into()];
+        sources.places.data_home = Some(at("home"));
+        sources.places.data_dirs.insert(0, at("flatpak"));
+        sources.locale = locale.into();
+        let location = Location::new(at("cache"), sources, Some(at("system")));
+        location.refresh(&*store::disk::real(), Look::Directories).unwrap()
+    };
+    let (index, done) = session("de_DE.UTF-8");
+    assert!(matches!(done, Done::Made { opened: 0, plugins: 1, .. }), "{done:?}");
+    assert!(index.plugin("plugin-0001").is_some());
+    // Its texts are of no use to another language.
+    assert!(matches!(session("sv_SE.UTF-8").1, Done::Made { opened: 1, .. }));
 }

@@ -47,11 +47,10 @@ pub fn record(
     let mut record = Builder::new(path, identity);
     record.text(ID, id);
     record.whole(LEVEL, level.into());
-    for entry in &main.entries {
-        if entry.key.is_empty() || entry.key.starts_with('.') || record.has(entry.key) {
+    for best in main.best(languages) {
+        if best.key.is_empty() || best.key.starts_with('.') {
             continue;
         }
-        let Some(best) = main.translated(entry.key, languages) else { continue };
         if LISTS.contains(&best.key) {
             let items: Vec<_> = best.list().collect();
             record.list(best.key, items.iter().map(|item| &**item));

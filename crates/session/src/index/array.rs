@@ -124,17 +124,37 @@ pub(super) fn put(bytes: &mut Vec<u8>, value: &[u8]) {
 }
 
 /// Returns a list of numbers by key.
-pub(super) fn numbers<K: AsRef<str> + Ord>(mut pairs: Vec<(K, u32)>) -> Vec<u8> {
-    pairs.sort_unstable();
-    pairs.dedup();
+pub(super) fn numbers<K: AsRef<str>>(pairs: &[(K, u32)]) -> Vec<u8> {
+    // Neighbours often have the same key, and are sorted as one; of the others the first bytes decide most.
+    let runs = pairs.chunk_by(|one, other| one.0.as_ref() == other.0.as_ref());
+    let runs = runs.filter_map(|run| {
+        let (key, number) = run.first()?;
+        let key = key.as_ref();
+        Some((first_bytes(key), key, *number, run))
+    });
+    let mut runs: Vec<_> = runs.collect();
+    runs.sort_unstable_by_key(|(first, key, number, _)| (*first, *key, *number));
     let mut list = ArrayBuilder::default();
-    for same in pairs.chunk_by(|one, other| one.0 == other.0) {
-        let Some((key, _)) = same.first() else { continue };
-        list.push_key(key.as_ref(), |bytes| {
-            same.iter().for_each(|(_, number)| bytes.extend(number.to_le_bytes()));
+    for same in runs.chunk_by(|one, other| one.1 == other.1) {
+        let Some((_, key, ..)) = same.first() else { continue };
+        list.push_key(key, |bytes| {
+            let mut last = None;
+            for (_, number) in same.iter().flat_map(|(.., run)| *run) {
+                if last.replace(*number) != Some(*number) {
+                    bytes.extend(number.to_le_bytes());
+                }
+            }
         });
     }
     list.build()
+}
+
+/// Returns the first eight bytes of a text as a number, which has the order of the texts where it differs.
+fn first_bytes(text: &str) -> u64 {
+    let mut first = [0; 8];
+    let len = text.len().min(8);
+    first[..len].copy_from_slice(&text.as_bytes()[..len]);
+    u64::from_be_bytes(first)
 }
 
 #[cfg(test)]
@@ -143,7 +163,7 @@ mod tests {
 
     #[test]
     fn numbers_are_found_by_their_keys() {
-        let bytes = numbers(vec![("b", 7), ("a", 2), ("b", 3), ("", 9), ("a", 2), ("bb", 1)]);
+        let bytes = numbers(&[("b", 7), ("a", 2), ("b", 3), ("", 9), ("a", 2), ("bb", 1)]);
         let found = |key: &str| {
             let numbers = Array::of(&bytes).find(key)?.as_chunks().0;
             Some(numbers.iter().map(|four| u32::from_le_bytes(*four)).collect::<Vec<_>>())
@@ -158,6 +178,21 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_in_the_order_of_their_bytes_however_they_begin() {
+        let keys =
+            ["application/b", "application/a", "", "a", "applicati", "applicatio", "é", "a\0"];
+        let bytes = numbers(&keys.map(|key| (key, 0)));
+        let found: Vec<_> = Array::of(&bytes)
+            .iter()
+            .map(|mut element| str::from_utf8(super::super::take(&mut element).unwrap()).unwrap())
+            .collect();
+        let mut sorted = keys;
+        sorted.sort_unstable();
+        assert_eq!(found, sorted);
+        assert!(keys.iter().all(|key| Array::of(&bytes).find(key).is_some()));
+    }
+
+    #[test]
     fn elements_are_found_by_their_numbers() {
         let bytes = list(&[b"one", b"", b"three"]);
         let found: Vec<_> = Array::of(&bytes).iter().collect();
@@ -168,7 +203,7 @@ mod tests {
 
     #[test]
     fn damaged_lists_end_where_they_stop_making_sense() {
-        let whole = numbers(vec![("one", 1), ("two", 2), ("three", 3)]);
+        let whole = numbers(&[("one", 1), ("two", 2), ("three", 3)]);
         for at in 0..whole.len() {
             for flip in [1, 0x80, 0xff] {
                 let mut bytes = whole.clone();

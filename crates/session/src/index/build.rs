@@ -107,6 +107,7 @@ pub fn build(sources: &Sources, old: Option<&Index>, look: Look) -> Result<Built
     }
     entries.add_lists(sources.file_name(), &inputs, &faults);
     let image = entries.write()?;
+
     Ok(Built { image, plugins, applications, opened, faults })
 }
 

@@ -10,10 +10,13 @@ use store::table::gvdb::{self, Image, WriteError};
 use super::array::{self, ArrayBuilder, put};
 use super::input::Input;
 use super::layout::{self, AppKey, PluginKey};
-use super::record::Record;
-use super::{Index, TYPE, app, plugin};
+use super::record::{Record, Value};
+use super::{Index, TYPE, app};
 use crate::apps::associations::{Associations, Claim, Reason};
 use crate::mime_types::MimeTypes;
+
+/// How much room a value takes in the file besides its bytes, about.
+const VALUE_ROOM: usize = 128;
 
 /// Texts with the numbers of the records that they lead to.
 type Pairs<'a> = Vec<(Cow<'a, str>, u32)>;
@@ -39,21 +42,14 @@ impl<'a> Entries<'a> {
     pub(super) fn add_plugin(&mut self, bytes: &'a [u8]) {
         let number = number(self.plugins.len());
         self.plugins.push(bytes);
-        let record = Record(bytes);
-        for (key, pairs) in PluginKey::ALL.into_iter().zip(&mut self.by_plugin) {
-            let mut add = |value: &'a str| pairs.push((value.into(), number));
-            match key {
-                PluginKey::Id => record.text(plugin::ID).into_iter().for_each(&mut add),
-                PluginKey::Interface => {
-                    record.text(plugin::INTERFACE).into_iter().for_each(&mut add);
-                }
-                PluginKey::Namespace => {
-                    record.text(plugin::NAMESPACE).into_iter().for_each(&mut add);
-                }
-                PluginKey::MimeType => record.list(plugin::MIME_TYPES).for_each(&mut add),
-                PluginKey::ServiceType => record.list(plugin::SERVICE_TYPES).for_each(&mut add),
-                PluginKey::Protocol => record.list(plugin::PROTOCOLS).for_each(&mut add),
-                PluginKey::Key => record.list(plugin::KEYS).for_each(&mut add),
+        // All members are passed once; there are more names than members of a record.
+        for (name, value) in Record(bytes).members() {
+            let mut lists = PluginKey::ALL.into_iter().zip(&mut self.by_plugin);
+            let Some((_, pairs)) = lists.find(|(key, _)| key.member() == name) else { continue };
+            match value {
+                Value::Text(text) => pairs.push((text.into(), number)),
+                Value::List(list) => pairs.extend(list.map(|text| (text.into(), number))),
+                _ => {}
             }
         }
     }
@@ -146,10 +142,10 @@ impl<'a> Entries<'a> {
             self.values.insert(name, array::list(records));
         }
         for (key, pairs) in PluginKey::ALL.into_iter().zip(self.by_plugin) {
-            self.values.insert(key.name(), array::numbers(pairs));
+            self.values.insert(key.name(), array::numbers(&pairs));
         }
         for (key, pairs) in AppKey::ALL.into_iter().zip(self.by_app) {
-            self.values.insert(key.name(), array::numbers(pairs));
+            self.values.insert(key.name(), array::numbers(&pairs));
         }
         let mut gio = ArrayBuilder::default();
         for (point, modules) in &self.gio {
@@ -157,8 +153,10 @@ impl<'a> Entries<'a> {
         }
         self.values.insert(layout::GIO, gio.build());
         self.values.values_mut().for_each(|value| value.extend(TYPE));
+        // Some thirty values, each with a name, an item, a sum and what its beginning leaves free.
+        let expected = self.values.values().map(|value| value.len() + VALUE_ROOM).sum();
         let entries = self.values.iter().map(|(name, value)| (*name, &value[..]));
-        gvdb::write(entries, &Image { locks: &[], generation: Some(1) })
+        gvdb::write_in(entries, &Image { locks: &[], generation: Some(1) }, expected)
     }
 }
 

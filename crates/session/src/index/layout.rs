@@ -1,5 +1,7 @@
 //! The names under which an index keeps what; docs/index.md describes each.
 
+use super::plugin;
+
 /// The version of the layout: an index of another one is not read.
 pub const VERSION: u32 = 3;
 
@@ -69,6 +71,20 @@ impl PluginKey {
             PluginKey::ServiceType => "/p/service",
             PluginKey::Protocol => "/p/protocol",
             PluginKey::Key => "/p/key",
+        }
+    }
+
+    /// Returns the name of the records' member that has the values.
+    #[must_use]
+    pub fn member(self) -> &'static str {
+        match self {
+            PluginKey::Id => plugin::ID,
+            PluginKey::Interface => plugin::INTERFACE,
+            PluginKey::Namespace => plugin::NAMESPACE,
+            PluginKey::MimeType => plugin::MIME_TYPES,
+            PluginKey::ServiceType => plugin::SERVICE_TYPES,
+            PluginKey::Protocol => plugin::PROTOCOLS,
+            PluginKey::Key => plugin::KEYS,
         }
     }
 }

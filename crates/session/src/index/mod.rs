@@ -18,9 +18,10 @@ pub mod sources;
 mod walk;
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use store::table::gvdb::{Layout, Stamp, Table, stamp};
@@ -65,7 +66,10 @@ impl Index {
     ///
     /// It is not there, or not one.
     pub fn open(path: &Path) -> Result<Index, IndexError> {
-        let file = File::open(path).map_err(IndexError::Unreadable)?;
+        // A pipe in its place does not make us wait.
+        let options = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(options).open(path);
+        let file = file.map_err(IndexError::Unreadable)?;
         let map = Map::of(&file).map_err(IndexError::Unreadable)?;
         Index::over(Bytes::Mapped(map))
     }

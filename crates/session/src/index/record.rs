@@ -16,6 +16,9 @@ pub const IDENTITY: &str = ".identity";
 
 const HEAD: usize = 7;
 
+/// The most members: a name is looked for among all of them. Real ones have some twenty.
+const MEMBERS_MAX: usize = 2000;
+
 /// A member's value, borrowed from the index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
@@ -60,25 +63,27 @@ impl<'a> Iterator for List<'a> {
 #[derive(Debug, Default)]
 pub struct Builder {
     bytes: Vec<u8>,
+    members: usize,
 }
 
 impl Builder {
     /// Begins the record of a file.
     #[must_use]
     pub fn new(path: &Path, identity: Identity) -> Builder {
-        let mut record = Builder { bytes: Vec::with_capacity(1024) };
+        let mut record = Builder { bytes: Vec::with_capacity(1024), members: 0 };
         record.member(b'y', FILE, path.as_os_str().as_bytes());
         record.member(b'y', IDENTITY, &identity.to_bytes());
         record
     }
 
     fn member(&mut self, kind: u8, name: &str, value: &[u8]) {
-        // What is too long for the format is left out; no real member is.
+        // What is too long for the format, or too much, is left out; no real member is.
         let (Ok(name_len), Ok(value_len)) = (u16::try_from(name.len()), u32::try_from(value.len()))
         else {
             return;
         };
-        if !self.has(name) {
+        if self.members < MEMBERS_MAX && !self.has(name) {
+            self.members += 1;
             self.bytes.push(kind);
             self.bytes.extend(name_len.to_le_bytes());
             self.bytes.extend(value_len.to_le_bytes());

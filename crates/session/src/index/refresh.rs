@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 use store::disk::Disk;
@@ -32,6 +32,14 @@ pub enum RefreshError {
     /// It was made and could not be put in its place.
     #[error("cannot store the index")]
     NotStored(#[from] PublishError),
+    /// It was stored, and only its owner may read it.
+    #[error("cannot let everybody read {path:?}")]
+    NotShared {
+        /// The index's path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// It was stored and cannot be read back.
     #[error("cannot use the index that was made")]
     NotUsable(#[from] IndexError),
@@ -57,16 +65,34 @@ pub enum Done {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Location {
     directory: PathBuf,
+    /// The name of the index's file.
+    name: String,
     sources: Sources,
+    readers: Readers,
     /// The directory with the index that came with the system.
     system: Option<PathBuf>,
+}
+
+/// Who reads an index.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Readers {
+    Owner,
+    Everyone,
 }
 
 impl Location {
     /// Keeps the index of `sources` in `directory`; `system` is where a package manager may have made one.
     #[must_use]
     pub fn new(directory: PathBuf, sources: Sources, system: Option<PathBuf>) -> Location {
-        Location { directory, sources, system }
+        let name = sources.file_name();
+        Location { directory, name, sources, readers: Readers::Owner, system }
+    }
+
+    /// Keeps the system's part of `sources` in `directory`, for everybody to begin with.
+    #[must_use]
+    pub fn of_system(directory: PathBuf, sources: &Sources) -> Location {
+        let (name, sources) = (sources.system_file_name(), sources.of_system());
+        Location { directory, name, sources, readers: Readers::Everyone, system: None }
     }
 
     /// Returns the sources.
@@ -78,7 +104,7 @@ impl Location {
     /// Returns the path of the index's file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        self.directory.join(self.sources.file_name())
+        self.directory.join(&self.name)
     }
 
     /// Opens the index, stale or not; one that was made before the machine was started is verified.
@@ -91,10 +117,10 @@ impl Location {
         if index.is_of_this_boot() { Ok(index) } else { whole(index) }
     }
 
-    /// Opens the index that came with the system, whose directories are the same.
+    /// Opens the index that came with the system: what it knows of directories that are ours, too, need not be read.
     fn system(&self) -> Option<Index> {
-        let name = self.sources.of_system().file_name();
-        Index::open(&self.system.as_ref()?.join(name)).and_then(whole).ok()
+        let path = self.system.as_ref()?.join(self.sources.system_file_name());
+        Index::open(&path).and_then(whole).ok()
     }
 
     /// Makes the index current and returns it.
@@ -107,6 +133,7 @@ impl Location {
     pub fn refresh(&self, disk: &dyn Disk, look: Look) -> Result<(Index, Done), RefreshError> {
         let path = self.path();
         let _lock = self.lock()?;
+
         let mut own = Index::open(&path).and_then(whole).ok();
         let current = own.take_if(|index| {
             look == Look::Directories
@@ -120,6 +147,11 @@ impl Location {
         let built = build(&self.sources, base.as_ref(), look)?;
         // Nobody waits for the disk: a file that a power cut took is noticed by its checksum and made again.
         publish::publish_volatile(disk, &path, &built.image)?;
+        if self.readers == Readers::Everyone {
+            let everyone = std::fs::Permissions::from_mode(0o644);
+            let shared = std::fs::set_permissions(&path, everyone);
+            shared.map_err(|source| RefreshError::NotShared { path, source })?;
+        }
         let done = Done::Made {
             plugins: built.plugins,
             applications: built.applications,
@@ -128,13 +160,24 @@ impl Location {
         Ok((Index::from_bytes(built.image)?, done))
     }
 
+    /// Makes a current index for one who asks where none can be stored: without a home, on a full or read-only disk.
+    ///
+    /// # Errors
+    ///
+    /// There is more than one file can hold.
+    pub fn make_unstored(&self) -> Result<Index, RefreshError> {
+        let own = Index::open(&self.path()).and_then(whole).ok();
+        let base = own.or_else(|| self.system());
+        make_unstored(&self.sources, base.as_ref())
+    }
+
     /// Waits for the right to make the index; it ends with the file that is returned, also when the process is killed.
     fn lock(&self) -> Result<File, RefreshError> {
         let path = self.directory.join("index.lock");
         let not_locked = |source| RefreshError::NotLocked { path: path.clone(), source };
         std::fs::DirBuilder::new()
             .recursive(true)
-            .mode(0o700)
+            .mode(if self.readers == Readers::Everyone { 0o755 } else { 0o700 })
             .create(&self.directory)
             .map_err(not_locked)?;
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path);
@@ -142,6 +185,16 @@ impl Location {
         file.lock().map_err(not_locked)?;
         Ok(file)
     }
+}
+
+/// Makes the index of `sources` in memory; what `base` has and did not change is taken from there.
+///
+/// # Errors
+///
+/// There is more than one file can hold.
+pub fn make_unstored(sources: &Sources, base: Option<&Index>) -> Result<Index, RefreshError> {
+    let built = build(sources, base, Look::Directories)?;
+    Ok(Index::from_bytes(built.image)?)
 }
 
 /// Verifies an index: one pass over it.

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::apps::place::Places;
+use crate::languages::Languages;
 
 /// The places that an index is made of, as the environment says them; two programs with the same ones share an index.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -22,6 +23,18 @@ pub struct Sources {
 /// A hash that is the same in every program and version (FNV-1a).
 struct Fnv(u64);
 
+impl Fnv {
+    fn new() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn part(&mut self, part: &[u8]) {
+        // Lengths first, so that no two lists of parts look alike.
+        self.write(&(part.len() as u64).to_le_bytes());
+        self.write(part);
+    }
+}
+
 impl Hasher for Fnv {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
@@ -38,13 +51,18 @@ impl Sources {
     /// Returns the name of the index's file: other sources have another one.
     #[must_use]
     pub fn file_name(&self) -> String {
-        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-        for part in self.parts() {
-            // Lengths first, so that no two lists of parts look alike.
-            hash.write(&(part.len() as u64).to_le_bytes());
-            hash.write(part);
-        }
+        let mut hash = Fnv::new();
+        self.parts().into_iter().for_each(|part| hash.part(part));
         format!("index-{:016x}.gvdb", hash.finish())
+    }
+
+    /// Returns the name of the file of the system's index: one for each language, because a package manager knows no session's desktop and directories.
+    #[must_use]
+    pub fn system_file_name(&self) -> String {
+        let mut hash = Fnv::new();
+        let languages = Languages::of_locale(&self.locale);
+        languages.spellings().for_each(|spelling| hash.part(spelling.as_bytes()));
+        format!("system-{:016x}.gvdb", hash.finish())
     }
 
     /// Returns everything that tells these sources from others.

@@ -1,14 +1,15 @@
 //! The walk through the directories: what did not change is taken over from the old index, what is new is read, by several threads where that pays.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{DirEntry, File};
+use std::fs::{DirEntry, File, FileType};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{self, AtomicUsize};
 
 use super::build::Look;
 use super::identity::Identity;
@@ -27,6 +28,9 @@ const DEPTH: usize = 8;
 
 /// The most files of one kind: somebody's data directory may be anything.
 const FILES_MAX: usize = 50_000;
+
+/// The most directories of one kind; a machine with everything installed has some hundred.
+const DIRECTORIES_MAX: usize = 4_000;
 
 /// From how many files on a second thread pays.
 const SHARED_FROM: usize = 24;
@@ -77,6 +81,11 @@ pub(super) struct New {
     pub(super) made: Result<Option<Vec<u8>>, String>,
 }
 
+/// Why a file or a directory is left out that was not looked into.
+const NOT_REGULAR: &str = "not a regular file";
+const IN_ITSELF: &str = "a link to a directory that it is in";
+const TOO_MANY: &str = "too many files or directories before it";
+
 /// What the walk found.
 #[derive(Debug)]
 pub(super) struct Walked<'a> {
@@ -92,12 +101,13 @@ pub(super) struct Walked<'a> {
 pub(super) fn walk<'a>(sources: &Sources, old: Option<&'a Index>, look: Look) -> Walked<'a> {
     let old = old.map(Old::new).unwrap_or_default();
     let walked = Walked { items: Vec::new(), inputs: Vec::new(), faults: Vec::new(), opened: 0 };
-    let mut gathering = Gathering { old: &old, look, walked };
+    let mut gathering = Gathering { old: &old, look, walked, files: 0, directories: 0 };
     // A directory that is named twice would be in the index twice.
     let mut seen = HashSet::new();
     for root in sources.plugin_roots.iter().filter(|root| seen.insert(root.as_os_str())) {
         gathering.root(Kind::Plugin, root, 0);
     }
+    (gathering.files, gathering.directories) = (0, 0);
     let mut seen = HashSet::new();
     for (place, level) in sources.places.application_directories().zip(0_u32..) {
         if seen.insert(place.path.clone()) {
@@ -140,10 +150,15 @@ impl<'a> Old<'a> {
             }
         }
         let plugins = index.plugins().map(|record| (Kind::Plugin, record));
-        for (kind, record) in plugins.chain(index.apps().map(|record| (Kind::App, record))) {
-            if let Some(path) = record.path() {
-                old.of(directory_of(path)).records.push((kind, record));
-            }
+        let apps = index.apps().map(|record| (Kind::App, record));
+        let records = plugins
+            .chain(apps)
+            .filter_map(|(kind, record)| Some((directory_of(record.path()?), (kind, record))));
+        let records: Vec<_> = records.collect();
+        // Those of one directory are neighbours.
+        for same in records.chunk_by(|one, other| one.0 == other.0) {
+            let Some((directory, _)) = same.first() else { continue };
+            old.of(directory).records.extend(same.iter().map(|(_, record)| *record));
         }
         for (path, reason) in index.faults() {
             old.of(directory_of(path)).faults.push((path, reason));
@@ -194,6 +209,9 @@ struct Gathering<'w, 'a> {
     old: &'w Old<'a>,
     look: Look,
     walked: Walked<'a>,
+    /// How many there are of this kind.
+    files: usize,
+    directories: usize,
 }
 
 impl<'w, 'a> Gathering<'w, 'a> {
@@ -212,6 +230,13 @@ impl<'w, 'a> Gathering<'w, 'a> {
         };
         // Looked at before it is read: what changes in between makes the index stale, not wrong.
         let identity = Identity::of(&path);
+        self.directories += 1;
+        match self.directories.cmp(&DIRECTORIES_MAX) {
+            Ordering::Less => {}
+            // Said once.
+            Ordering::Equal => return self.leave_out(place, path, TOO_MANY),
+            Ordering::Greater => return,
+        }
         self.walked.inputs.push(Input::new(place.kind.part(), path.clone(), identity));
         if !identity.is_there() {
             return;
@@ -267,14 +292,28 @@ impl<'w, 'a> Gathering<'w, 'a> {
         names.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (name, entry) in names {
             let relative = place.below.join(&name);
-            if is_directory(&entry) {
-                self.directory(Place { below: &relative, ..place }, depth);
-            } else if let Some(name) = place.name_of(&relative) {
-                let path = entry.path();
-                let known = records.get(path.as_os_str()).copied();
-                self.file(place, path, name, known);
+            match Found::of(&entry) {
+                Found::Directory => self.directory(Place { below: &relative, ..place }, depth),
+                Found::Around => self.leave_out(place, entry.path(), IN_ITSELF),
+                found => {
+                    let Some(name) = place.name_of(&relative) else { continue };
+                    let path = entry.path();
+                    if found == Found::File {
+                        let known = records.get(path.as_os_str()).copied();
+                        self.file(place, path, name, known);
+                    } else {
+                        // Not even opened: that is enough to arm a watchdog, or to rewind a tape.
+                        self.leave_out(place, path, NOT_REGULAR);
+                    }
+                }
             }
         }
+    }
+
+    fn leave_out(&mut self, place: Place<'_>, path: PathBuf, reason: &str) {
+        let made = Err(reason.to_owned());
+        let new = New { path, name: String::new(), level: place.level, made };
+        self.walked.items.push(Item { kind: place.kind, what: What::New(new) });
     }
 
     /// Says whether the old records of a directory are what would be made of its files now: the index that we begin with may be one of other directories, in which this one had another place.
@@ -294,8 +333,11 @@ impl<'w, 'a> Gathering<'w, 'a> {
     }
 
     fn file(&mut self, place: Place<'_>, path: PathBuf, name: String, known: Option<Record<'a>>) {
-        if self.walked.items.len() >= FILES_MAX {
-            return;
+        self.files += 1;
+        match self.files.cmp(&FILES_MAX) {
+            Ordering::Less => {}
+            Ordering::Equal => return self.leave_out(place, path, TOO_MANY),
+            Ordering::Greater => return,
         }
         let known = known.filter(|record| {
             place.has(*record, &name) && record.identity() == Some(Identity::of(&path))
@@ -308,22 +350,47 @@ impl<'w, 'a> Gathering<'w, 'a> {
     }
 }
 
-/// Says whether an entry of a directory is one itself, or a link to one.
-fn is_directory(entry: &DirEntry) -> bool {
-    match entry.file_type() {
-        Ok(kind) if kind.is_symlink() => {
-            std::fs::metadata(entry.path()).is_ok_and(|found| found.is_dir())
+/// What an entry of a directory is, or what it leads to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Found {
+    Directory,
+    /// A link to a directory that the entry itself is in: who follows it never comes to an end.
+    Around,
+    File,
+    /// A pipe, a device, or a link that leads nowhere.
+    Other,
+}
+
+impl Found {
+    fn of(entry: &DirEntry) -> Found {
+        let of_kind = |kind: FileType| match (kind.is_dir(), kind.is_file()) {
+            (true, _) => Found::Directory,
+            (_, true) => Found::File,
+            _ => Found::Other,
+        };
+        match entry.file_type() {
+            Ok(kind) if kind.is_symlink() => {
+                let path = entry.path();
+                let Ok(found) = std::fs::metadata(&path) else { return Found::Other };
+                let is_same = |above: &Path| {
+                    let above = std::fs::metadata(above);
+                    above
+                        .is_ok_and(|above| (above.dev(), above.ino()) == (found.dev(), found.ino()))
+                };
+                let is_around = found.is_dir() && path.ancestors().skip(1).any(is_same);
+                if is_around { Found::Around } else { of_kind(found.file_type()) }
+            }
+            Ok(kind) => of_kind(kind),
+            Err(_) => Found::Other,
         }
-        Ok(kind) => kind.is_dir(),
-        Err(_) => false,
     }
 }
 
 /// Reads the files that are new, on several threads where that pays; returns how many there were.
 fn read_new(items: &mut [Item<'_>], languages: &Languages) -> usize {
     let new = items.iter_mut().filter_map(|item| match &mut item.what {
-        What::New(new) => Some((item.kind, new)),
-        What::Kept(_) => None,
+        What::New(new) if new.made.is_ok() => Some((item.kind, new)),
+        What::New(_) | What::Kept(_) => None,
     });
     let mut new: Vec<(Kind, &mut New)> = new.collect();
     let opened = new.len();
@@ -337,7 +404,7 @@ fn read_new(items: &mut [Item<'_>], languages: &Languages) -> usize {
     let next = AtomicUsize::new(0);
     let slots: Vec<_> = new.into_iter().map(Mutex::new).collect();
     let work = || {
-        while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(slot) = slots.get(next.fetch_add(1, atomic::Ordering::Relaxed)) {
             if let Ok(mut slot) = slot.lock() {
                 let (kind, new) = &mut *slot;
                 new.read(*kind, languages);
@@ -373,7 +440,8 @@ impl New {
             }
             Kind::App => {
                 let bytes = read_whole(file)?;
-                let file = DesktopFile::parse(&bytes).map_err(|error| error.to_string())?;
+                let file =
+                    DesktopFile::parse_in(&bytes, languages).map_err(|error| error.to_string())?;
                 let record =
                     app::record(&self.path, &self.name, self.level, identity, &file, languages);
                 Ok(Some(record))
@@ -392,6 +460,6 @@ fn open(path: &Path) -> Result<(File, Identity), String> {
             let identity = Identity::of_metadata(&found);
             Ok((file, identity))
         }
-        _ => Err("not a regular file".to_owned()),
+        _ => Err(NOT_REGULAR.to_owned()),
     }
 }
