@@ -171,20 +171,6 @@ impl Drop for Hurry {
     }
 }
 
-/// Has the calling thread yield as [`CpuClass::Batch`] does, but not for long: when others are chosen anew, it is in turn
-/// before those with longer slices (Linux 6.12).
-///
-/// # Errors
-///
-/// As sched_setattr(2); the thread is as it was.
-pub fn yield_briefly() -> io::Result<()> {
-    set_attributes(&libc::sched_attr {
-        sched_policy: libc::SCHED_BATCH.cast_unsigned(),
-        sched_runtime: SHORTEST_NS,
-        ..attributes()?
-    })
-}
-
 /// How the calling thread is scheduled.
 fn attributes() -> io::Result<libc::sched_attr> {
     // SAFETY: all fields are numbers, of which each may be 0.
@@ -318,8 +304,7 @@ mod tests {
         std::thread::spawn(|| {
             let numbers =
                 |all: &libc::sched_attr| (all.sched_policy, all.sched_nice, all.sched_runtime);
-            yield_briefly().unwrap();
-            assert_eq!(CpuClass::of(0).unwrap(), CpuClass::Batch);
+            CpuClass::Batch.set(0).unwrap();
             let before = numbers(&attributes().unwrap());
             let hurry = Hurry::begin().unwrap();
             let meanwhile = attributes().unwrap();

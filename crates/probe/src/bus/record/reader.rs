@@ -153,8 +153,7 @@ struct Pace {
 
 impl Pace {
     fn start() -> Pace {
-        // Not to be let is no reason not to record.
-        let _ = sys::sched::yield_briefly();
+        yield_to_others();
         Pace { until: None, hurry: None, came: 0 }
     }
 
