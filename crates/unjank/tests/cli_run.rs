@@ -48,12 +48,13 @@ impl Place {
         self.unjank(&[&["jobs"], arguments].concat()).output().unwrap()
     }
 
-    /// What is said of the job of `supervisor`, as soon as it can be reached.
+    /// What is said of the job of `supervisor`, as soon as it can be reached and runs.
     fn status(&self, supervisor: &Child) -> Value {
         loop {
             let listed: Value = serde_json::from_slice(&self.jobs(&["--json"]).stdout).unwrap();
             let jobs = listed.as_array().unwrap();
-            if let Some(job) = jobs.iter().find(|job| job["job"] == supervisor.id()) {
+            let runs = |job: &&Value| job["job"] == supervisor.id() && job["process"] != 0;
+            if let Some(job) = jobs.iter().find(runs) {
                 return job.clone();
             }
             std::thread::yield_now();

@@ -41,7 +41,16 @@ pub fn instance(tracefs: &Path, name: &str) -> PathBuf {
 pub fn remove(instance: &Path) {
     // It is not there: nothing was left.
     let _ = put(&instance.join("events/block/block_rq_issue/enable"), "0");
-    let _ = fs::remove_dir(instance);
+    let step = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+    for _ in 0..100 {
+        match fs::remove_dir(instance) {
+            // Its reader is on its way out.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                let _ = rustix::thread::nanosleep(&step);
+            }
+            Ok(()) | Err(_) => return,
+        }
+    }
 }
 
 impl Issued {

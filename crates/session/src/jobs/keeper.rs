@@ -285,7 +285,12 @@ impl Keeper<'_> {
         loop {
             let ready = self.wait(door);
             match hear::<Told>(self.channel) {
-                Ok(Some(Told::Started(process))) => self.process = process,
+                Ok(Some(Told::Started(process))) => {
+                    self.process = process;
+                    if self.paused {
+                        self.hold(Cause::Asked);
+                    }
+                }
                 Ok(Some(Told::Wake)) => {
                     self.release();
                     self.controller.wake(self.now());
@@ -363,7 +368,10 @@ impl Keeper<'_> {
             Asked::Pause => {
                 self.paused = true;
                 self.release();
-                self.hold(Cause::Asked);
+                // Before it is the command, it is not held: its maker waits for it.
+                if self.process != 0 {
+                    self.hold(Cause::Asked);
+                }
             }
             Asked::Resume => {
                 self.paused = false;
