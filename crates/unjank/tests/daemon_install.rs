@@ -1,5 +1,6 @@
 //! What `packaging/install` puts in place is what the bus starts, and what it removes is gone.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+#![expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
 
 mod fixture;
 
