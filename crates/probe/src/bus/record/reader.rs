@@ -15,8 +15,9 @@ use super::ring::{CHUNK, Ring};
 const LAST: Duration = Duration::from_millis(50);
 /// How long what is left is read at most, of a bus that sends without a pause.
 const END: Duration = Duration::from_secs(1);
-/// So many bytes at once are more than a socket holds for long: the bus begins to keep what we do not fetch.
-const MUCH: usize = 1 << 15;
+/// So many bytes at once are what a socket holds of long messages: the bus keeps what comes next. Short ones fill it with
+/// less, and so slowly that nothing is gained by waking for each.
+const MUCH: usize = 1 << 17;
 /// How long we do not yield after that.
 const HURRY: Duration = Duration::from_secs(1);
 /// So many bytes in that time are a flood still: who hurries finds little at once, however much comes.
