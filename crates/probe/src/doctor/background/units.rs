@@ -100,7 +100,8 @@ fn void(manager: Manager, units: &[(String, Settings)], acts: &Acts) -> Vec<Find
     let mut findings = Vec::new();
     let weighted = with(&|settings| settings.io_weight.is_some());
     let reaches = manager == Manager::System || acts.delegated;
-    if !weighted.is_empty() && !(acts.weight && reaches) {
+    let weight_acts = acts.weight && reaches;
+    if !weighted.is_empty() && !weight_acts {
         let why = if reaches {
             format!("a weight acts under bfq or with a cost model, and {disk} has neither")
         } else {
