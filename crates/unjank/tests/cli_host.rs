@@ -75,7 +75,8 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        let _ = self.service.kill();
+        // The original leaves a server of certificates behind when it is killed.
+        let _ = kill_process(Pid::from_child(&self.service), Signal::TERM);
         let _ = self.service.wait();
     }
 }

@@ -246,7 +246,8 @@ fn any_record_is_read_or_refused() {
 
 #[test]
 fn any_text_is_a_filter_a_rule_or_a_description_or_none() {
-    let bodies: [(&str, fn(&[u8])); 3] = [
+    type Body = fn(&[u8]);
+    let bodies: [(&str, Body); 3] = [
         ("bus_filter", bus::filter),
         ("bus_rules", bus::rules),
         ("bus_introspection", bus::introspection),

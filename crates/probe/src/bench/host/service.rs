@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use bus::client::blocking::BlockingClient;
 use bus::client::flatpak::SERVICE;
@@ -24,6 +25,9 @@ const CONFIG: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bu
   </policy>
 </busconfig>
 "#;
+
+/// How long a service is waited for that was told to end.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A running service and its bus.
 #[derive(Debug)]
@@ -84,9 +88,19 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         for process in self.processes.iter_mut().rev() {
-            // An error says that it has ended, which is what is wanted.
-            let _ = process.kill();
+            // The original service leaves a server of certificates behind when it is killed. An error says that it has
+            // ended, which is what is wanted.
+            let _ = sys::supervise::send(process.id(), 15);
+            if !matches!(ended_within(process), Ok(true)) {
+                let _ = process.kill();
+            }
             let _ = process.wait();
         }
     }
+}
+
+/// Waits for the end of a process that was told to end, but not for long.
+fn ended_within(process: &Child) -> io::Result<bool> {
+    let handle = sys::pidfd::open(process.id())?;
+    sys::socket::wait_readable(&handle, Some(PATIENCE))
 }
