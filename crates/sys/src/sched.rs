@@ -254,6 +254,18 @@ pub fn start_writeback(file: &impl AsRawFd, offset: i64, len: i64) -> io::Result
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Waits until what is being written of `file` between `offset` and `offset + len` (0 is the end) has been written; what is only dirty is left.
+///
+/// # Errors
+///
+/// As [`start_writeback`].
+pub fn wait_for_writeback(file: &impl AsRawFd, offset: i64, len: i64) -> io::Result<()> {
+    let fd = file.as_raw_fd();
+    // SAFETY: the call takes numbers only, and the descriptor is open while it is borrowed.
+    let done = unsafe { libc::sync_file_range(fd, offset, len, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,7 +333,9 @@ mod tests {
     fn writeback_is_started_for_files_only() {
         let file = tempfile::tempfile().unwrap();
         start_writeback(&file, 0, 0).unwrap();
+        wait_for_writeback(&file, 0, 0).unwrap();
         let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(start_writeback(&end, 0, 0).is_err());
+        assert!(wait_for_writeback(&end, 0, 0).is_err());
     }
 }

@@ -11,6 +11,12 @@ use crate::sandbox;
 /// The longest name of a mailbox: what an address holds behind its first NUL.
 const LONGEST: usize = 107;
 
+/// How long is waited for a place in the mailbox.
+static PATIENCE: libc::timeval = libc::timeval { tv_sec: 1, tv_usec: 0 };
+/// Its size, as wide as the call has it.
+const PATIENCE_SIZE: libc::socklen_t = 16;
+const _: () = assert!(size_of::<libc::timeval>() == 16);
+
 /// `AF_UNIX`, as wide as an address has it.
 const FAMILY: libc::sa_family_t = 1;
 
@@ -86,10 +92,10 @@ pub(crate) fn hand_over_own(own: c_int) {
     close(own);
 }
 
-/// Starts write-back of a whole file in the class of this thread, and waits for nothing.
+/// Starts write-back of a whole file in the class of this thread, after what of it was started before has been written: no more of it is on its way than was written in between.
 pub(crate) fn start(descriptor: c_int) {
     let _kept = Errno::keep();
-    let flags = libc::SYNC_FILE_RANGE_WRITE;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE;
     // SAFETY: the call takes numbers only. The bare one, because `sync_file_range` may be somebody's.
     unsafe { libc::syscall(libc::SYS_sync_file_range, descriptor, 0_i64, 0_i64, flags) };
 }
@@ -111,7 +117,7 @@ pub(crate) fn close(descriptor: c_int) {
     unsafe { libc::syscall(libc::SYS_close, descriptor) };
 }
 
-/// Sends a descriptor to the mailbox, without waiting. Says whether it is there.
+/// Sends a descriptor to the mailbox. A full one is waited for, a while: the keeper is behind, and nobody is to get further ahead of the disk. Says whether it is there.
 fn send(descriptor: c_int) -> bool {
     let length = LENGTH.load(Ordering::Relaxed);
     if length == 0 {
@@ -129,6 +135,16 @@ fn send(descriptor: c_int) -> bool {
     if socket < 0 {
         return false;
     }
+    // SAFETY: the pointer is to a value of this size, which lives until the call has returned. Without the limit the wait has none, and the keeper's end ends it.
+    unsafe {
+        libc::setsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_SNDTIMEO,
+            (&raw const PATIENCE).cast::<c_void>(),
+            PATIENCE_SIZE,
+        )
+    };
     let sent = send_by(socket, &mut address, length, descriptor);
     close(socket);
     sent
@@ -168,7 +184,7 @@ fn send_by(
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = size_of::<Control>();
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let flags = libc::MSG_NOSIGNAL;
     // SAFETY: all pointers of the message are to values of this function, which live until the call has returned.
     unsafe { libc::sendmsg(socket, &raw const message, flags) == 1 }
 }

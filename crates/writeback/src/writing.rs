@@ -1,4 +1,4 @@
-//! Big files: their write-back is started while they are written, so that never more than a few MiB wait for the flusher.
+//! Big files: their write-back is started while they are written, so that never more than two MiB wait for the flusher or are on their way.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,8 +7,8 @@ use preload::Next;
 
 use crate::{handover, sandbox};
 
-/// After how many bytes write-back is started.
-const STEP: u32 = 4 << 20;
+/// After how many bytes write-back is started; as many are on their way at a time.
+const STEP: u32 = 1 << 20;
 /// Descriptors above have no counter: their files are started when they are closed.
 const COUNTED: usize = 1024;
 

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -17,12 +18,26 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use sys::sched::{CpuClass, IoClass, start_writeback};
+use sys::sched::{CpuClass, IoClass, start_writeback, wait_for_writeback};
+
+use crate::clock::{Clock, SystemClock};
 
 /// How often open files are looked for from outside.
 const ROUND: Duration = Duration::from_millis(100);
-/// How many files are gathered before their write-back is started: neighbours on the disk go together, and the journal is bothered once.
-const BATCH: usize = 64;
+/// When no file has come for so long, those that were gathered are started.
+const QUIET: Duration = Duration::from_millis(20);
+/// File systems keep files up to this size apart from larger ones (ext4: `mb_stream_req`): small ones are gathered and started together, or the disk would go to and fro.
+const SMALL: u64 = 64 << 10;
+/// How many bytes of small files are gathered.
+const BATCH: u64 = 1 << 20;
+/// How many bytes of large files wait here at most. Further files wait in the mailbox, and their program with them.
+const LARGE: u64 = 2 << 20;
+/// How many small files wait here at most.
+const MOST: usize = 256;
+/// How many bytes are on their way to the disk at a time. Whoever wants to read waits behind them, on a disk that takes requests as they come.
+const WINDOW: i64 = 1 << 20;
+/// How many bytes are started at a time: the disk has something to do while the next are made ready.
+const PART: i64 = WINDOW / 2;
 /// How many directories are watched for files that are closed: the last ones.
 const DIRECTORIES: usize = 512;
 /// How many entries of a new directory are looked at.
@@ -68,25 +83,38 @@ impl Writeback {
         if let Some(directory) = directory {
             outside.watch(directory);
         }
-        let mut queue = Queue { files: BTreeMap::new(), progress: Arc::clone(&progress) };
+        let shared = Arc::clone(&progress);
         let thread = thread::Builder::new().name("writeback".to_owned()).spawn(move || {
             // Refused in some sandboxes: the bytes then go out in the class that the sandbox leaves.
             let _ = IoClass::Idle.set(0);
             let _ = CpuClass::Batch.set(0);
+            let clock = SystemClock::start();
+            let mut queue = Queue::new(shared);
+            let mut round = Duration::ZERO;
             loop {
-                let word = wait(&mailbox, &outside, &stopped);
+                let (word, woken) = wait(&mailbox, &outside, &stopped, &queue);
                 drain(&mailbox, &mut queue);
                 outside.closed(&mut queue);
-                outside.scan(&list(), &mut queue);
-                if word == Word::End {
-                    queue.start();
-                    return;
+                if word != Word::None || clock.monotonic() >= round {
+                    outside.scan(&list(), &mut queue);
+                    round = clock.monotonic() + ROUND;
                 }
-                if !queue.progress.held.load(Ordering::Relaxed) {
-                    queue.start();
+                if word == Word::End || (word == Word::Flush && !queue.is_held()) {
+                    // Twice: what did not fit the first time came before the word, too.
+                    for _ in 0..2 {
+                        drain(&mailbox, &mut queue);
+                        queue.finish();
+                    }
                 }
-                if word == Word::Flush {
-                    queue.progress.flushed.fetch_add(1, Ordering::Release);
+                match word {
+                    Word::End => return,
+                    Word::Flush => {
+                        queue.progress.flushed.fetch_add(1, Ordering::Release);
+                    }
+                    Word::None => (),
+                }
+                if !queue.is_held() {
+                    queue.step(woken);
                 }
             }
         })?;
@@ -135,28 +163,45 @@ enum Word {
     End,
 }
 
-/// Waits for a file, a closed one, the end of a round or a word.
-fn wait(mailbox: &OwnedFd, outside: &Outside, stopped: &OwnedFd) -> Word {
+/// Why the thread goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    /// A file came, or a word.
+    ToWork,
+    /// Nothing came.
+    ByTime,
+}
+
+/// Waits for a file, a closed one, the end of a round or a word; not at all while there is something to do.
+fn wait(mailbox: &OwnedFd, outside: &Outside, stopped: &OwnedFd, queue: &Queue) -> (Word, Woken) {
+    // While the queue is full the mailbox is not looked at.
+    let wanted = if queue.is_full() { PollFlags::empty() } else { PollFlags::IN };
     let mut polled = [
-        PollFd::new(mailbox, PollFlags::IN),
+        PollFd::new(mailbox, wanted),
         PollFd::new(&outside.inotify, PollFlags::IN),
         PollFd::new(stopped, PollFlags::IN),
     ];
-    let round = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(ROUND.subsec_nanos()) };
-    // A signal ends a round early, which does no harm.
-    let _ = poll(&mut polled, Some(&round));
+    let time = match (queue.is_held(), queue.is_busy(), queue.is_empty()) {
+        (false, true, _) => Duration::ZERO,
+        (false, false, false) => QUIET,
+        (true, ..) | (_, _, true) => ROUND,
+    };
+    let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+    // A signal ends a wait early, which does no harm.
+    let ready = poll(&mut polled, Some(&time)).unwrap_or(0);
     let mut word = [0; 1];
-    match sys::socket::receive(stopped, &mut word) {
+    let word = match sys::socket::receive(stopped, &mut word) {
         Ok(received) if received.length > 0 => Word::Flush,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Word::None,
         Ok(_) | Err(_) => Word::End,
-    }
+    };
+    (word, if ready > 0 { Woken::ToWork } else { Woken::ByTime })
 }
 
-/// Takes all files that wait in the mailbox.
+/// Takes files that wait in the mailbox, until the queue is full.
 fn drain(mailbox: &OwnedFd, queue: &mut Queue) {
     let mut nothing = [0; 16];
-    loop {
+    while !queue.is_full() {
         match sys::socket::receive(mailbox.as_fd(), &mut nothing) {
             Ok(received) => {
                 let Some(file) = received.descriptor else { continue };
@@ -167,37 +212,151 @@ fn drain(mailbox: &OwnedFd, queue: &mut Queue) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => (),
             Err(_) => return,
         }
-        if queue.files.len() >= BATCH && !queue.progress.held.load(Ordering::Relaxed) {
-            queue.start();
-        }
     }
 }
 
-/// Files whose write-back is to be started, by device and inode: the order in which most file systems lay out files that were made together.
+/// A part of a file, from one place to another.
+#[derive(Debug)]
+struct Part {
+    file: Rc<File>,
+    from: i64,
+    to: i64,
+}
+
+/// Files whose write-back is to be started: part by part, never more than a window on the way.
 struct Queue {
-    files: BTreeMap<(u64, u64), File>,
+    /// Small files by device and inode: in the order in which most file systems lay out files that were made together.
+    small: BTreeMap<(u64, u64), (File, u64)>,
+    small_bytes: u64,
+    /// Large files as they came.
+    large: VecDeque<(File, u64)>,
+    large_bytes: u64,
+    /// What has its turn.
+    begun: VecDeque<Part>,
+    /// What is on its way.
+    on_the_way: VecDeque<Part>,
+    bytes_on_the_way: i64,
     progress: Arc<Progress>,
 }
 
 impl Queue {
+    fn new(progress: Arc<Progress>) -> Queue {
+        Queue {
+            small: BTreeMap::new(),
+            small_bytes: 0,
+            large: VecDeque::new(),
+            large_bytes: 0,
+            begun: VecDeque::new(),
+            on_the_way: VecDeque::new(),
+            bytes_on_the_way: 0,
+            progress,
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        self.progress.held.load(Ordering::Relaxed)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.small.is_empty() && !self.is_busy()
+    }
+
+    /// Says whether there is something to do at once.
+    fn is_busy(&self) -> bool {
+        !self.begun.is_empty() || !self.large.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.small.len() >= MOST || self.large_bytes >= LARGE
+    }
+
     /// Takes a file on, if it is a regular one with something in it. Says so.
     fn add(&mut self, file: File) -> bool {
         let Ok(metadata) = file.metadata() else { return false };
-        let fits = metadata.is_file() && metadata.len() > 0;
-        // As many as one may have open: the rest is the flusher's.
-        if fits && self.files.len() < 4 * BATCH {
-            self.files.insert((metadata.dev(), metadata.ino()), file);
+        let length = metadata.len();
+        if !metadata.is_file() || length == 0 {
+            return false;
         }
-        fits
+        if length <= SMALL {
+            // As many as one may have open, of those found from outside too: the rest is the flusher's.
+            if self.small.len() < 2 * MOST
+                && self.small.insert((metadata.dev(), metadata.ino()), (file, length)).is_none()
+            {
+                self.small_bytes += length;
+            }
+        } else if self.large.len() < MOST {
+            self.large.push_back((file, length));
+            self.large_bytes = self.large_bytes.saturating_add(length);
+        }
+        true
     }
 
-    fn start(&mut self) {
-        while let Some((_, file)) = self.files.pop_first() {
-            let length = file.metadata().map_or(0, |metadata| metadata.len());
-            // On a file system that cannot (FUSE, network) the flusher does it as always.
-            if start_writeback(&file, 0, 0).is_ok() {
-                self.progress.bytes.fetch_add(length, Ordering::Relaxed);
+    /// Does the next part of the work: starts one part of a file, after it has waited for as much as that is too much.
+    fn step(&mut self, woken: Woken) {
+        if self.begun.is_empty() {
+            let gathered = self.small_bytes >= BATCH || self.small.len() >= MOST;
+            // While large files are there nothing is waited for, so that no time says that no more small ones come.
+            if gathered || (self.large.is_empty() && woken == Woken::ByTime) {
+                self.begin_small();
+            } else {
+                self.begin_large();
             }
+        }
+        let Some(whole) = self.begun.pop_front() else { return };
+        let (from, to) = (whole.from, whole.to.min(whole.from.saturating_add(PART)));
+        while self.bytes_on_the_way > 0 && self.bytes_on_the_way + (to - from) > WINDOW {
+            let Some(Part { file, from, to }) = self.on_the_way.pop_front() else { break };
+            // It cannot be written: its program is told when it asks.
+            let _ = wait_for_writeback(&*file, from, to - from);
+            self.bytes_on_the_way -= to - from;
+        }
+        if self.start(&whole.file, from, to) {
+            self.bytes_on_the_way += to - from;
+            self.on_the_way.push_back(Part { file: Rc::clone(&whole.file), from, to });
+        }
+        if to < whole.to {
+            self.begun.push_front(Part { from: to, ..whole });
+        }
+    }
+
+    /// Starts a part; says whether the file system can.
+    fn start(&self, file: &File, from: i64, to: i64) -> bool {
+        // On one that cannot (FUSE, network) the flusher does it as always.
+        let started = start_writeback(file, from, to - from).is_ok();
+        if started {
+            self.progress.bytes.fetch_add((to - from).unsigned_abs(), Ordering::Relaxed);
+        }
+        started
+    }
+
+    /// Gives all small files their turn.
+    fn begin_small(&mut self) {
+        self.small_bytes = 0;
+        for (file, length) in std::mem::take(&mut self.small).into_values() {
+            self.give_turn(file, length);
+        }
+    }
+
+    /// Gives the next large file its turn.
+    fn begin_large(&mut self) {
+        let Some((file, length)) = self.large.pop_front() else { return };
+        self.large_bytes = self.large_bytes.saturating_sub(length);
+        self.give_turn(file, length);
+    }
+
+    fn give_turn(&mut self, file: File, length: u64) {
+        let to = i64::try_from(length).unwrap_or(i64::MAX);
+        self.begun.push_back(Part { file: Rc::new(file), from: 0, to });
+    }
+
+    /// Starts all that is left, and waits for nothing more.
+    fn finish(&mut self) {
+        self.begin_small();
+        while !self.large.is_empty() {
+            self.begin_large();
+        }
+        for part in std::mem::take(&mut self.begun) {
+            self.start(&part.file, part.from, part.to);
         }
     }
 }
@@ -361,8 +520,8 @@ impl Outside {
                 Told::Made(path) => self.enter(path, queue),
             }
             // As many as may be open: a big tree comes all at once.
-            if queue.files.len() >= BATCH && !queue.progress.held.load(Ordering::Relaxed) {
-                queue.start();
+            if queue.is_full() && !queue.is_held() {
+                queue.step(Woken::ToWork);
             }
         }
     }
@@ -465,5 +624,26 @@ mod tests {
         let progress = Arc::clone(&writeback.progress);
         drop(writeback);
         assert_eq!(progress.bytes.load(Ordering::Relaxed), 9);
+    }
+
+    #[test]
+    fn small_and_large_files_are_started_while_the_job_runs() {
+        let (name, mailbox) = mailbox();
+        let writeback = Writeback::start(mailbox, None, Vec::new).unwrap();
+        let sender = sys::socket::mailbox(format!("{name}-sender").as_bytes()).unwrap();
+        let to = rustix::net::SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        rustix::net::connect(&sender, &to).unwrap();
+        let mut whole = 0;
+        for size in [3_000_000_usize, 9, 100_000, 65_536, 65_537, 2_100_000, 1].repeat(8) {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&vec![b'x'; size]).unwrap();
+            sys::socket::send(&sender, b"f", Some(file.as_fd()), sys::socket::Full::Wait).unwrap();
+            whole += u64::try_from(size).unwrap();
+        }
+        while writeback.progress().bytes.load(Ordering::Relaxed) < whole {
+            thread::yield_now();
+        }
+        assert_eq!(writeback.progress().bytes.load(Ordering::Relaxed), whole);
+        assert_eq!(writeback.progress().handed_over.load(Ordering::Relaxed), 56);
     }
 }

@@ -7,7 +7,7 @@ use super::summary::{Row, verdict};
 use crate::report::provenance::Provenance;
 
 /// The name and version of the document.
-pub const SCHEMA: &str = "unjank-bench-launch/1";
+pub const SCHEMA: &str = "unjank.bench.launch/1";
 
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -99,7 +99,7 @@ impl Impact {
         let score = impact::score(&scores);
         let output = if self.json {
             let document = Document {
-                schema: "unjank-bench-impact/1",
+                schema: "unjank.bench.impact/1",
                 command: &command,
                 limit: self.limit,
                 score,
