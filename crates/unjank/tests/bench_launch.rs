@@ -130,13 +130,17 @@ fn a_measurement_that_is_killed_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let temporary = tempfile::tempdir().unwrap();
         let samples = directory.path().join("samples.jsonl");
-        let arguments = ["--background", "fsync", "--classes", "run", "--runs", "1000"];
-        let mut command = launch(&samples, &arguments);
+        let mut command = Command::new(UNJANK);
+        command
+            .args(["bench", "launch", "--foreground", TRUE, "--background", "fsync"])
+            .args(["--schedulers", "none", "--wbt", "default", "--classes", "run"])
+            .args(["--runs", "1000", "--samples"])
+            .arg(&samples);
         command.env("TMPDIR", temporary.path()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        // The second line was taken beside the background.
-        let lines = || fs::read_to_string(&samples).unwrap_or_default().lines().count();
-        until(|| lines() >= 2 || child.try_wait().unwrap().is_some());
+        let is_beside =
+            || fs::read_to_string(&samples).is_ok_and(|lines| lines.contains("\"class\":\"run\""));
+        until(|| is_beside() || child.try_wait().unwrap().is_some());
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         child.kill().unwrap();
         child.wait().unwrap();
