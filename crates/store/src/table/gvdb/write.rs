@@ -61,11 +61,11 @@ pub fn write<'a>(
     write_in(entries, image, 0)
 }
 
-/// Writes as [`write`] does, for one who knows how large the file will be about: memory that grows is copied.
+/// Writes as [`write()`] does, for one who knows how large the file will be about: memory that grows is copied.
 ///
 /// # Errors
 ///
-/// As [`write`].
+/// As [`write()`].
 pub fn write_in<'a>(
     entries: impl Iterator<Item = (&'a str, &'a [u8])>,
     image: &Image<'_>,
