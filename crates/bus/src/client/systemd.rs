@@ -25,16 +25,14 @@ pub struct Scope<'s> {
 }
 
 impl Client {
-    /// Asks for a scope, in which the processes may make cgroups of their own. It is there some time after the answer, and gone with the last process.
+    /// Asks for a scope, in which the processes may make cgroups of their own, and waits until they are in it. It is gone with the last of them.
     ///
     /// # Errors
     ///
     /// There is no systemd on this bus, or it refused: nothing has changed. Without an answer in time it may come later.
     pub async fn start_scope(&self, scope: &Scope<'_>) -> Result<(), ClientError> {
-        if self.name_owner(NAME).await?.is_none() {
-            let destination = NAME.to_owned();
-            return Err(ClientError::Unexpected { destination });
-        }
+        // The answer to the call comes before the processes are there.
+        let mut signals = self.signals().await?;
         let properties = vec![
             ("Description", Variant::from(scope.description)),
             ("Slice", Variant::from(scope.slice)),
@@ -44,7 +42,15 @@ impl Client {
         ];
         let none: Vec<(&str, Vec<(&str, Variant<'_>)>)> = Vec::new();
         let body = (scope.name, "fail", properties, none);
-        self.call(NAME, PATH, MANAGER, "StartTransientUnit", &body).await.map(drop)
+        let answer = self.call(NAME, PATH, MANAGER, "StartTransientUnit", &body).await?;
+        let unexpected = || ClientError::Unexpected { destination: NAME.to_owned() };
+        let job: zbus::OwnedObjectPath = answer.body().deserialize().map_err(|_| unexpected())?;
+        while let Some(Ok(message)) = signals.next().await {
+            if let Some(result) = removed(&message, &job) {
+                return if result == "done" { Ok(()) } else { Err(unexpected()) };
+            }
+        }
+        Err(unexpected())
     }
 
     /// Shows the programs that systemd starts from now on.
@@ -53,6 +59,11 @@ impl Client {
     ///
     /// There is no systemd on this bus.
     pub async fn launches(&self) -> Result<Launches, ClientError> {
+        Ok(Launches { stream: self.signals().await? })
+    }
+
+    /// Has the manager tell what it does.
+    async fn signals(&self) -> Result<MessageStream, ClientError> {
         if self.name_owner(NAME).await?.is_none() {
             return Err(ClientError::Unexpected { destination: NAME.to_owned() });
         }
@@ -66,7 +77,7 @@ impl Client {
         let stream = stream.await.map_err(refused)?;
         // Without it the manager says nothing.
         self.call(NAME, PATH, MANAGER, "Subscribe", &()).await?;
-        Ok(Launches { stream })
+        Ok(stream)
     }
 }
 
@@ -86,6 +97,18 @@ impl Launches {
             }
         }
     }
+}
+
+/// Returns how `job` ended, if a signal tells of that.
+fn removed(message: &Message, job: &zbus::OwnedObjectPath) -> Option<String> {
+    let header = message.header();
+    if header.message_type() != zbus::message::Type::Signal || header.member()? != "JobRemoved" {
+        return None;
+    }
+    let body = message.body();
+    let (_, of, _, result): (u32, zbus::OwnedObjectPath, String, String) =
+        body.deserialize().ok()?;
+    (of == *job).then_some(result)
 }
 
 /// Returns the unit that a signal tells of: one that was loaded, or that has something to do.

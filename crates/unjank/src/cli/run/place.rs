@@ -82,19 +82,9 @@ fn scope(mounts: &Mounts, process: u32, keeper: u32, command: &str) -> Option<Cg
         client.start_scope(&scope).await.ok()
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let moved = async {
-        asked.await?;
-        // The answer comes before the processes are there.
-        loop {
-            let inside =
-                |one| Cgroup::of(mounts, one).filter(|cgroup| cgroup.path().ends_with(&name));
-            if let (Some(scope), Some(_)) = (inside(process), inside(keeper)) {
-                return Some(scope);
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let scope = runtime.block_on(async { tokio::time::timeout(PATIENCE, moved).await.ok()? })?;
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await.ok()? })?;
+    let inside = |one| Cgroup::of(mounts, one).filter(|cgroup| cgroup.path().ends_with(&name));
+    let (scope, _) = inside(process).zip(inside(keeper))?;
     let beside = scope.make("unjank-keeper").ok()?;
     let made = scope.make("unjank-job").ok()?;
     // In one cgroup with the job the keeper would freeze itself.
