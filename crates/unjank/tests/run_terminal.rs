@@ -8,15 +8,11 @@
 
 mod fixture;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 
-use fixture::{has, in_time};
-use rustix::fs::OFlags;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use fixture::{has, in_time, terminal};
 
 /// A shell and its screen.
 struct Shell {
@@ -29,16 +25,7 @@ struct Shell {
 impl Shell {
     fn open() -> Shell {
         let home = tempfile::tempdir().unwrap();
-        let pty = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&pty).unwrap();
-        unlockpt(&pty).unwrap();
-        let name = ptsname(&pty, Vec::new()).unwrap();
-        let line = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(i32::try_from(OFlags::NOCTTY.bits()).unwrap())
-            .open(std::ffi::OsStr::from_bytes(name.to_bytes()))
-            .unwrap();
+        let (pty, line) = terminal::open();
         let end = || Stdio::from(line.try_clone().unwrap());
         let shell = Command::new("setsid")
             .args(["--ctty", "bash", "--norc", "--noprofile", "-i"])

@@ -7,10 +7,8 @@
 
 mod fixture;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +16,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fixture::{has, in_time};
-use rustix::fs::OFlags;
+use fixture::{has, in_time, terminal};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_unjank");
@@ -49,16 +45,7 @@ impl Terminal {
     }
 
     fn open_by(program: &[&str], arguments: &[&str], environment: &[(&str, &str)]) -> Terminal {
-        let pty = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&pty).unwrap();
-        unlockpt(&pty).unwrap();
-        let name = ptsname(&pty, Vec::new()).unwrap();
-        let line = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(i32::try_from(OFlags::NOCTTY.bits()).unwrap())
-            .open(std::ffi::OsStr::from_bytes(name.to_bytes()))
-            .unwrap();
+        let (pty, line) = terminal::open();
         resize(&line, 80, 24);
         let end = || Stdio::from(line.try_clone().unwrap());
         let child = Command::new(program[0])

@@ -35,6 +35,7 @@ pub(crate) struct Bench {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum What {
     Settings(Settings),
     Trace(Trace),

@@ -27,7 +27,7 @@ mod trace;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use unjank::daemon::{host as served, program};
 
@@ -42,7 +42,9 @@ struct Cli {
     command: Command,
 }
 
+// Only the command that is called makes its table of options: all of them together take longer than most commands.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Command {
     Apps(apps::Apps),
     Doctor(doctor::Doctor),
@@ -117,15 +119,16 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     if let Some(code) = host::run_shim(&arguments) {
         return code;
     }
-    let alone = host::run_alone(&arguments)
-        .or_else(|| ls::run_alone(&arguments))
-        .or_else(|| recent::run_alone(&arguments))
-        .or_else(|| plugins::run_alone(&arguments))
-        .or_else(|| apps::run_alone(&arguments));
-    if let Some(code) = alone {
+    if let Some(code) = host::run_alone(&arguments) {
         return code;
     }
-    match Cli::try_parse_from(arguments) {
+    // Help lists what commands do, so their tables are needed then.
+    let read = Cli::try_parse_from(&arguments).or_else(|_| {
+        let mut whole = Cli::command();
+        whole.build();
+        whole.try_get_matches_from(&arguments).and_then(|found| Cli::from_arg_matches(&found))
+    });
+    match read {
         Ok(cli) => cli.command.run(),
         Err(error) => {
             // Help goes to stdout with 0, a mistake to stderr with 2; a closed pipe is no error.

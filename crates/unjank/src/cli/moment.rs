@@ -1,6 +1,6 @@
-//! Moments as people write them: `2h`, `3 days ago`, `yesterday`, `10:30`, `2026-11-21`, `2026-11-21T10:30`.
+//! Times as people write them: moments (`3 days ago`, `yesterday`, `10:30`, `2026-11-21T10:30`) and durations (`50ms`, `2h`).
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
@@ -33,6 +33,26 @@ pub(crate) fn parse(text: &str, now: &Zoned) -> Result<SystemTime, String> {
     moment.map(|moment| moment.timestamp().into()).ok_or_else(|| {
         "say how long ago (2h, 3 days) or when (yesterday, 10:30, 2026-11-21T10:30)".to_owned()
     })
+}
+
+/// Reads a duration with its unit: `50ms`, `100 us`, `2s`, `1m`, `3h`, `1d`. Nothing is `0`, of any unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let split = text.find(char::is_alphabetic).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds: f64 = number.trim().parse().map_err(|_| format!("{number:?} is no number"))?;
+    let scale = match unit {
+        "d" => 86400.0,
+        "h" => 3600.0,
+        "m" | "min" => 60.0,
+        "s" => 1.0,
+        "ms" => 1e-3,
+        "us" | "µs" => 1e-6,
+        "ns" => 1e-9,
+        "" if seconds == 0.0 => 1.0,
+        _ => return Err("say a number and d, h, m, s, ms or us, for example 100us".to_owned()),
+    };
+    Duration::try_from_secs_f64(seconds * scale).map_err(|_| format!("{text} is no time"))
 }
 
 /// Returns the moment where the user is.
@@ -77,5 +97,18 @@ mod tests {
 
     fn local_utc(time: SystemTime) -> String {
         Timestamp::try_from(time).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_duration_has_a_unit_unless_it_is_nothing() {
+        assert_eq!(duration("100us"), Ok(Duration::from_micros(100)));
+        assert_eq!(duration("0.5 ms"), Ok(Duration::from_micros(500)));
+        assert_eq!(duration("20 µs"), Ok(Duration::from_micros(20)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        for wrong in ["100", "", "soon", "-1ms", "1e400s", "NaNs"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -1,10 +1,8 @@
 //! `unjank apps`: which applications there are and which of them opens what, from one mapped index.
 
-use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
-use std::process::ExitCode;
 
-use clap::{Args, FromArgMatches, Subcommand};
+use clap::{Args, Subcommand};
 use probe::report::table::{Align, Table};
 use serde_json::{Value as Json, json};
 use session::apps::associations::{Reason, Step, Verdict as Fate};
@@ -105,19 +103,6 @@ enum Command {
 /// Returns an identifier with its ending.
 fn with_ending(id: &str) -> String {
     if id.ends_with(".desktop") { id.to_owned() } else { format!("{id}.desktop") }
-}
-
-/// Runs `unjank apps …` without the table of all other commands: the answer takes less time than that.
-///
-/// Returns nothing if the command line cannot be read; whoever reads it whole then says why.
-pub(crate) fn run_alone(arguments: &[OsString]) -> Option<ExitCode> {
-    if arguments.get(1)? != "apps" {
-        return None;
-    }
-    let command = Apps::augment_args(clap::Command::new("apps").no_binary_name(true));
-    let matches = command.try_get_matches_from(&arguments[2..]).ok()?;
-    let done = Apps::from_arg_matches(&matches).ok()?.run();
-    Some(done.map_or_else(|error| error.report(), ExitCode::from))
 }
 
 impl Apps {

@@ -32,6 +32,7 @@ pub(crate) struct Bus {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Command {
     Record(record::Record),
     Live(live::Live),

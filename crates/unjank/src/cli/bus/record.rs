@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::buses::{Asks, Buses, told};
 use super::until::{First, Until};
-use crate::cli::trace::time;
+use crate::cli::moment::duration;
 use crate::error::{Error, Kind, Verdict};
 
 /// How often the line on the screen changes.
@@ -40,7 +40,7 @@ pub(super) struct Record {
     #[command(flatten)]
     buses: Buses,
     /// End after this time, for example 10s.
-    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// End before the file is longer, for example 100M.
     #[arg(long, value_name = "SIZE", value_parser = size)]

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::buses::{Asks, Buses, told};
 use super::record::size;
 use super::until::{First, Until};
-use crate::cli::trace::time;
+use crate::cli::moment::duration;
 use crate::error::{Error, Verdict};
 
 /// How long a line may wait for others.
@@ -32,7 +32,7 @@ pub(super) struct Tail {
     #[command(flatten)]
     buses: Buses,
     /// End after this time, for example 10s.
-    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Print a line of JSON for each, also for connections that come and go (docs/bus-files.md has the fields).
     #[arg(long)]

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bus::client::flatpak::{Inherits, WithoutUs};
 use clap::builder::ValueParser;
-use clap::{Args, Command, FromArgMatches, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
 use self::order::Order;
 use self::run::Outcome;
@@ -111,33 +111,25 @@ enum Tty {
     Never,
 }
 
-/// Runs `unjank host …` without the table of all other commands: the command that is waited for takes less time than that.
+/// Runs `unjank host COMMAND…` where there are no options, without a parser: a plugin that runs git at every key waits for it.
 ///
-/// Returns nothing if the command line is not of a command to run; whoever reads it whole then says why.
+/// Returns nothing for any other command line.
 pub(crate) fn run_alone(arguments: &[OsString]) -> Option<ExitCode> {
     if arguments.get(1)? != "host" {
         return None;
     }
     // Others of our commands begin with one of these words.
     let others = ["shim", "policy", "log", "help"];
-    if arguments.get(2).is_none_or(|word| others.iter().any(|other| word == other)) {
-        return None;
-    }
-    // Without options there is nothing to take apart, and a plugin that runs git at every key waits for less.
-    let words = match arguments[2..].split_first() {
-        Some((dashes, words)) if dashes == "--" => words,
-        Some((first, _)) if !first.as_encoded_bytes().starts_with(b"-") => &arguments[2..],
-        _ => &[],
+    let first = arguments.get(2).filter(|word| others.iter().all(|other| word != other))?;
+    let words = match first.as_encoded_bytes() {
+        b"--" => arguments.get(3..).filter(|words| !words.is_empty())?,
+        option if option.starts_with(b"-") => return None,
+        _ => &arguments[2..],
     };
-    if !words.is_empty() {
-        return Some(match Order::of(words) {
-            Ok(order) => finish(&order, run::run(&order), Dies::WithStatus),
-            Err(error) => trouble(&error),
-        });
-    }
-    let command = Command::new("host").no_binary_name(true).disable_help_flag(true);
-    let matches = Run::augment_args(command).try_get_matches_from(&arguments[2..]).ok()?;
-    Some(Run::from_arg_matches(&matches).ok()?.run())
+    Some(match Order::of(words) {
+        Ok(order) => finish(&order, run::run(&order), Dies::WithStatus),
+        Err(error) => trouble(&error),
+    })
 }
 
 impl Host {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bus::client::flatpak::{Inherits, WithoutUs};
 
 use super::Tty;
+use crate::cli::moment::duration;
 use crate::error::{Error, Kind};
 
 /// Variables take no more room than this: the kernel would not take them either.
@@ -135,23 +136,12 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Reads a time with its unit, as `timeout` does: `1.5s`, `10m`, `2h`, `1d`; without a unit, seconds.
+/// Reads a time as `timeout` does: `1.5s`, `10m`, `2h`, `1d`; without a unit, seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let text = text.trim();
-    let split = text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let scale = match unit {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86400.0,
-        _ => return Err("say a number and s, m, h or d, for example 10m".to_owned()),
-    };
-    let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number"))?;
-    match Duration::try_from_secs_f64(number * scale) {
-        Ok(time) if time > Duration::ZERO => Ok(time),
-        _ => Err("the time must be longer than nothing".to_owned()),
+    let seconds = text.parse().ok().and_then(|number| Duration::try_from_secs_f64(number).ok());
+    match seconds.map_or_else(|| duration(text), Ok)? {
+        Duration::ZERO => Err("the time must be longer than nothing".to_owned()),
+        time => Ok(time),
     }
 }
 

@@ -73,18 +73,6 @@ impl FromArgMatches for Ls {
     }
 }
 
-/// Runs `unjank ls …` without the table of all other commands: a small directory takes less time than that.
-///
-/// Returns nothing if the command line cannot be read; whoever reads it whole then says why.
-pub(crate) fn run_alone(arguments: &[OsString]) -> Option<ExitCode> {
-    if arguments.get(1)?.as_bytes() != b"ls" {
-        return None;
-    }
-    let command = Ls::augment_args(Command::new("ls").no_binary_name(true));
-    let matches = command.try_get_matches_from(&arguments[2..]).ok()?;
-    Some(Ls::from_arg_matches(&matches).ok()?.run())
-}
-
 impl Ls {
     /// Lists, and returns the exit code of ls: 0, 1 for minor trouble, 2 for serious trouble.
     pub(crate) fn run(self) -> ExitCode {

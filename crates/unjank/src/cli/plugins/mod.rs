@@ -1,12 +1,10 @@
 //! `unjank plugins`: which plugins there are, from one mapped index.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use clap::{Args, FromArgMatches, Subcommand};
+use clap::{Args, Subcommand};
 use probe::report::table::{Align, Table};
 use serde_json::{Value as Json, json};
 use session::index::Index;
@@ -131,32 +129,7 @@ impl By {
     }
 }
 
-/// Runs `unjank plugins …` without the table of all other commands: making an index current takes less time than that.
-///
-/// Returns nothing if the command line cannot be read; whoever reads it whole then says why.
-pub(crate) fn run_alone(arguments: &[OsString]) -> Option<ExitCode> {
-    if arguments.get(1)? != "plugins" {
-        return None;
-    }
-    // Login and packages wait for this one, which takes less time than a table of options.
-    if arguments.len() == 3 && arguments[2] == "index" {
-        return Some(Plugins::index().map_or_else(|error| error.report(), ExitCode::from));
-    }
-    let command = Plugins::augment_args(clap::Command::new("plugins").no_binary_name(true));
-    let matches = command.try_get_matches_from(&arguments[2..]).ok()?;
-    let done = Plugins::from_arg_matches(&matches).ok()?.run();
-    Some(done.map_or_else(|error| error.report(), ExitCode::from))
-}
-
 impl Plugins {
-    /// Runs `unjank plugins index` as it is without options.
-    fn index() -> Result<Verdict, Error> {
-        let mut out = BufWriter::new(io::stdout().lock());
-        let verdict = make(&mut out, &catalogue::location(None)?, Look::Directories, false)?;
-        out.flush()?;
-        Ok(verdict)
-    }
-
     pub(crate) fn run(self) -> Result<Verdict, Error> {
         let mut out = BufWriter::new(io::stdout().lock());
         let verdict = match self.command {

@@ -15,10 +15,9 @@ use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Args, FromArgMatches, Subcommand};
+use clap::{Args, Subcommand};
 use session::clock::SystemClock;
 use session::recents::{Recents, Uri};
 use unjank::daemon::recents::places;
@@ -34,6 +33,7 @@ pub(crate) struct Recent {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Command {
     Add(add::Add),
     List(list::List),
@@ -59,20 +59,6 @@ impl Recent {
         out.flush()?;
         Ok(verdict)
     }
-}
-
-/// Runs `unjank recent add …` without the table of all other commands: a file is being opened meanwhile.
-///
-/// Returns nothing if the command line cannot be read; whoever reads it whole then says why.
-pub(crate) fn run_alone(arguments: &[OsString]) -> Option<ExitCode> {
-    if arguments.get(1)?.as_bytes() != b"recent" || arguments.get(2)?.as_bytes() != b"add" {
-        return None;
-    }
-    let command = add::Add::augment_args(clap::Command::new("add").no_binary_name(true));
-    let matches = command.try_get_matches_from(&arguments[3..]).ok()?;
-    let add = add::Add::from_arg_matches(&matches).ok()?;
-    let done = Recent { command: Command::Add(add) }.run();
-    Some(done.map_or_else(|error| error.report(), ExitCode::from))
 }
 
 /// Returns this user's recent documents.

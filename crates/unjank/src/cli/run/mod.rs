@@ -33,7 +33,7 @@ pub(crate) struct Run {
     #[arg(long, value_enum, default_value = "idle", value_name = "CLASS")]
     class: Class,
     /// Hold it less and less, and from this time on never: 30m, 2h.
-    #[arg(long, value_name = "TIME", value_parser = super::trace::time)]
+    #[arg(long, value_name = "TIME", value_parser = super::moment::duration)]
     deadline: Option<Duration>,
     /// Leave the command's libraries alone; its files are found from outside.
     #[arg(long)]

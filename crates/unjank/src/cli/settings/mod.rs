@@ -34,6 +34,7 @@ pub(crate) struct Settings {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Command {
     /// Print the value of a key.
     ///

@@ -10,7 +10,7 @@ use probe::report::provenance::Provenance;
 use probe::trace::ab::{self, AbError, Change, Comparison, Plan, Stake};
 use session::clock::{Clock, SystemClock};
 
-use super::time;
+use crate::cli::moment::duration;
 use crate::cli::{interrupt, screen};
 use crate::error::{Error, Kind, Verdict};
 
@@ -192,5 +192,5 @@ fn assignment(text: &OsString) -> Result<(OsString, OsString), Error> {
 /// Reads `CALL=TIME`.
 fn delay(text: &str) -> Result<(String, Duration), String> {
     let (call, by) = text.split_once('=').ok_or("say a call and a time: openat=50ms")?;
-    Ok((call.to_owned(), time(by)?))
+    Ok((call.to_owned(), duration(by)?))
 }

@@ -16,7 +16,7 @@ use probe::trace::report::{self, Report, data, page, text};
 use probe::trace::stack::names::Sources;
 use session::clock::{Clock, SystemClock};
 
-use super::time;
+use crate::cli::moment::duration;
 use crate::cli::screen;
 use crate::error::{Error, Kind};
 
@@ -27,7 +27,7 @@ pub(super) struct How {
     #[arg(long, value_name = "CALLS", default_value = "blocking", value_parser = calls)]
     calls: Set,
     /// Calls at least this long are kept one by one.
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
     threshold: Duration,
     /// Of which calls the callers are found: slow, all or none.
     #[arg(long, value_name = "WHICH", default_value = "slow", value_parser = stacks)]

@@ -14,8 +14,9 @@ use probe::trace::recording::Exit;
 use probe::trace::report::Report;
 
 use super::options::{How, Output, report_of, told};
-use super::{signals, time};
+use super::signals;
 use crate::cli::interrupt;
+use crate::cli::moment::duration;
 use crate::error::{Error, Kind, Verdict};
 
 /// A program that was recorded.
@@ -81,7 +82,7 @@ fn status(exit: Option<Exit>) -> ExitCode {
 #[command(before_help = "Example: unjank trace attach --for 10s -o report.html 4711")]
 pub(super) struct Attach {
     /// How long.
-    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     length: Option<Duration>,
     #[command(flatten)]
     how: How,

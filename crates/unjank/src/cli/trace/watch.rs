@@ -11,7 +11,7 @@ use probe::trace::report::spelling::spell;
 use probe::trace::watch::{self, Block, Event, Kind as Stay, Options, Subject};
 
 use super::options::{backend, sources, told};
-use super::time;
+use crate::cli::moment;
 use crate::cli::{interrupt, screen};
 use crate::error::{Error, Verdict};
 
@@ -23,7 +23,7 @@ use crate::error::{Error, Verdict};
 #[command(before_help = "Example: unjank trace watch plasmashell")]
 pub(super) struct Watch {
     /// Tell of blocks at least this long.
-    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = moment::duration)]
     threshold: Duration,
     /// How to watch: bpf or peek.
     #[arg(long, value_name = "BACKEND", value_parser = backend)]

@@ -15,7 +15,7 @@ use probe::trace::{compare, import};
 
 use self::browser::Browser;
 use super::options::{Output, provenance, read, report_options};
-use super::time;
+use crate::cli::moment::duration;
 use crate::cli::screen;
 use crate::cli::terminal::Screen;
 use crate::error::{Error, Kind, Verdict};
@@ -103,7 +103,7 @@ impl Compare {
 #[command(before_help = "Example: unjank trace import -o report.html strace.log")]
 pub(super) struct Import {
     /// Calls at least this long are kept one by one.
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
     threshold: Duration,
     #[command(flatten)]
     output: Output,
