@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use unjank_store::commit::Commit;
 use unjank_store::disk::Disk;
-use unjank_store::publish::{PublishError, publish, remove_stale};
+use unjank_store::publish::{PublishError, publish, publish_cache, remove_stale};
 use unjank_store::sim::{Explored, SimDisk, explore};
 
 const OLD: &[u8] = b"the old settings";
@@ -85,6 +85,38 @@ fn every_crash_and_every_failure_leaves_old_or_new_and_the_error_says_which() {
     assert!(explored.runs > 50 && explored.images > 250, "{explored:?}");
 }
 
+/// Checks what readers see of a cache that is published over `OLD`; a power cut may leave anything.
+fn explore_cache(publish: impl Fn(&SimDisk, &Path) -> Outcome) -> Result<Explored, String> {
+    explore(
+        seeded,
+        |disk| publish(disk, path()),
+        |disk, outcome| {
+            let seen = read(disk, path());
+            let right = match outcome {
+                Outcome::Acknowledged => seen.as_deref() == Some(NEW),
+                Outcome::NotReplaced => seen.as_deref() == Some(OLD),
+                Outcome::Unknown | Outcome::NotDurable => {
+                    seen.as_deref().is_some_and(|seen| seen == NEW || seen == OLD)
+                }
+            };
+            if right { Ok(()) } else { Err(format!("{outcome:?}, but readers see {seen:?}")) }
+        },
+        |_, _| Ok(()),
+    )
+}
+
+#[test]
+fn readers_of_a_cache_see_old_or_new_and_the_error_says_which() {
+    explore_cache(|disk, path| outcome(publish_cache(disk, path, NEW))).unwrap();
+}
+
+#[test]
+fn the_explorer_catches_a_rename_after_an_exchange() {
+    let steps = &["write", "exchange", "rename"];
+    let fault = explore_cache(faulty(steps));
+    assert!(fault.unwrap_err().contains("Acknowledged, but readers see"));
+}
+
 #[test]
 fn a_first_publish_into_missing_directories_is_nothing_or_whole() {
     let explored = explore_publish(|| SimDisk::new().with_dir("/home"), None, real).unwrap();
@@ -129,6 +161,7 @@ fn faulty(steps: &'static [&'static str]) -> impl Fn(&SimDisk, &Path) -> Outcome
             let done = match *step {
                 "write" => file.write_at(0, NEW),
                 "sync" => file.sync(),
+                "exchange" => disk.exchange(&temp, path),
                 "rename" => disk.rename(&temp, path).inspect(|()| replaced = true),
                 "sync_dir" => disk.sync_dir(path.parent().unwrap()),
                 "acknowledge" => return Outcome::Acknowledged,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use unjank_store::disk;
 use unjank_store::publish::{
-    InPlace, PublishError, publish, publish_private, publish_volatile, remove_stale,
+    InPlace, PublishError, publish, publish_cache, publish_private, publish_volatile, remove_stale,
 };
 
 fn names(dir: &Path) -> Vec<String> {
@@ -105,25 +105,42 @@ fn a_private_file_is_its_owners_alone_and_replaces_only_what_was_read() {
 }
 
 #[test]
-fn a_reader_never_sees_half_a_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("user");
-    let disk = disk::real();
-    publish_volatile(&*disk, &path, &[0; 100_000]).unwrap();
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            for round in 1..=100_u8 {
-                let image = vec![round; 100_000 + usize::from(round)];
-                publish_volatile(&*disk, &path, &image).unwrap();
+fn a_reader_never_sees_half_a_file_and_nothing_is_left_behind() {
+    for publish in [publish_volatile, publish_cache] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("user");
+        let disk = disk::real();
+        publish(&*disk, &path, &[0; 100_000]).unwrap();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for round in 1..=100_u8 {
+                    let image = vec![round; 100_000 + usize::from(round)];
+                    publish(&*disk, &path, &image).unwrap();
+                }
+            });
+            while !writer.is_finished() {
+                let bytes = fs::read(&path).unwrap();
+                assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+                assert_eq!(bytes.len(), 100_000 + usize::from(bytes[0]));
             }
         });
-        while !writer.is_finished() {
-            let bytes = fs::read(&path).unwrap();
-            assert!(bytes.iter().all(|byte| *byte == bytes[0]));
-            assert_eq!(bytes.len(), 100_000 + usize::from(bytes[0]));
-        }
-    });
-    assert_eq!(names(dir.path()), ["user"]);
+        assert_eq!(names(dir.path()), ["user"]);
+    }
+}
+
+#[test]
+fn a_cache_is_its_owners_alone_and_an_open_one_stays_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache");
+    let disk = disk::real();
+    publish_cache(&*disk, &path, b"one").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let open = fs::File::open(&path).unwrap();
+    let stat = publish_cache(&*disk, &path, b"two").unwrap();
+    assert_eq!(stat, disk.stat(&path).unwrap());
+    assert_eq!(stat.mode & 0o7777, 0o600);
+    assert_eq!(std::io::read_to_string(open).unwrap(), "one");
+    assert_eq!(fs::read(&path).unwrap(), b"two");
 }
 
 #[test]

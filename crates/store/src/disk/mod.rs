@@ -269,6 +269,16 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// As `rename(2)`.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives two files each other's names, in one step.
+    ///
+    /// # Errors
+    ///
+    /// As `renameat2(2)` with `RENAME_EXCHANGE`; [`io::ErrorKind::Unsupported`] or [`io::ErrorKind::InvalidInput`] of a
+    /// disk that cannot.
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        let _ = (one, other);
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Removes a file.
     ///
     /// # Errors

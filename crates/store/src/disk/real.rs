@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{
@@ -111,6 +111,10 @@ impl Disk for RealDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         Ok(fs::rename(from, to)?)
+    }
+
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        Ok(fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -95,6 +95,21 @@ pub fn publish_volatile(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<St
     replace(disk, path, Contents::Image(image), Promise::Process)
 }
 
+/// Replaces the file at `path`, which only its owner may read, with one that can be made again: a cache.
+///
+/// Where the file system can, the two files exchange their names and the old one is removed. A rename over the old file
+/// has ext4 write the new one's data out first (`auto_da_alloc`), which takes longer than all the rest. A power cut may
+/// therefore leave an empty or damaged file: readers must see that by its checksum.
+///
+/// # Errors
+///
+/// As [`publish_volatile`].
+pub fn publish_cache(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<Stat, PublishError> {
+    let terms =
+        Terms { promise: Promise::Readers, manner: Manner::Private, expected: InPlace::Anything };
+    replace_on(disk, path, Contents::Image(image), terms)
+}
+
 /// What must be in place when a file is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InPlace {
@@ -164,8 +179,10 @@ pub(crate) enum Contents<'a> {
 pub(crate) enum Promise {
     /// A power cut.
     PowerCut,
-    /// The end of this process.
+    /// The end of this process, and on common file systems a power cut but for the last moments.
     Process,
+    /// The end of this process; what a power cut leaves may be neither the old file nor the new one.
+    Readers,
 }
 
 /// Replaces the file at `path`: temporary file, sync, rename, sync of the directory.
@@ -285,14 +302,16 @@ impl Attempt<'_> {
             let source = io::Error::other("it is another file now");
             return Err(PublishError::Overtaken { path: self.target.to_owned(), source });
         }
-        if let Err(source) = self.disk.rename(temp, self.target) {
+        if let Err(source) = self.rename(temp) {
             // A network file system may have renamed and lost the answer.
             match self.disk.stat(self.target) {
-                Ok(stat) if stat.identity == new.identity => {}
-                // A temporary file that is still there to be removed was not renamed.
+                // After an exchange the old file is left.
+                Ok(stat) if stat.identity == new.identity => self.discard(temp),
+                // A temporary file that is still there to be removed was not renamed, unless it is the old one.
                 Err(error)
                     if error.kind() != io::ErrorKind::NotFound
-                        && self.disk.remove(temp).is_err() =>
+                        && (self.terms.promise == Promise::Readers
+                            || self.disk.remove(temp).is_err()) =>
                 {
                     return Err(PublishError::Unknown { path: self.target.to_owned(), source });
                 }
@@ -310,6 +329,29 @@ impl Attempt<'_> {
         // The rename changes the inode's ctime. Without the later look a caller that compares takes its own
         // file for an outside edit once, and reads it again: no harm.
         Ok(file.stat().unwrap_or(new))
+    }
+
+    /// Gives the new file the old one's name, in one step.
+    fn rename(&self, temp: &Path) -> io::Result<()> {
+        if self.terms.promise == Promise::Readers {
+            match self.disk.exchange(temp, self.target) {
+                Ok(()) => {
+                    // What has the temporary name now is the old file.
+                    self.discard(temp);
+                    return Ok(());
+                }
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::Unsupported
+                            | io::ErrorKind::InvalidInput
+                            | io::ErrorKind::NotFound
+                    ) => {}
+                // It may have happened: a rename would put the old file back.
+                Err(error) => return Err(error),
+            }
+        }
+        self.disk.rename(temp, self.target)
     }
 
     /// Removes the temporary file of a failed attempt. One that stays is found by [`remove_stale`] later.

@@ -65,7 +65,7 @@ pub(crate) fn make_parents(disk: &dyn Disk, target: &Path, promise: Promise) -> 
     }
     match promise {
         Promise::PowerCut => sync_above(disk, directory_of(target)),
-        Promise::Process => Ok(()),
+        Promise::Process | Promise::Readers => Ok(()),
     }
 }
 

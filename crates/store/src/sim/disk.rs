@@ -124,6 +124,27 @@ impl Disk for SimDisk {
         })
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.call("exchange", other, |state, how| {
+            let (dir, one, first) = state.place(one)?;
+            let (other_dir, other, second) = state.place(other)?;
+            let (Some(first), Some(second)) = (first, second) else {
+                return Err(Errno::NOENT.into());
+            };
+            if dir != other_dir {
+                return Err(Errno::XDEV.into());
+            }
+            state.dir(dir)?.change(Change::Exchange([(one, second), (other, first)]), how);
+            if matches!(how, How::Partial | How::Whole) {
+                let ticks = state.ticks;
+                for number in [first, second] {
+                    state.file(number)?.ctime = ticks;
+                }
+            }
+            Ok(())
+        })
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.call("remove", path, |state, how| unlink(state, path, how))
     }

@@ -66,6 +66,8 @@ pub(super) enum Change {
     Link(OsString, u64),
     Unlink(OsString),
     Rename(OsString, OsString, u64),
+    /// Two names with what each stands for from now on.
+    Exchange([(OsString, u64); 2]),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -274,6 +276,9 @@ impl State {
                             Change::Link(_, named) | Change::Rename(_, _, named) => {
                                 *named == number
                             }
+                            Change::Exchange(both) => {
+                                both.iter().any(|(_, named)| *named == number)
+                            }
                             Change::Unlink(_) => false,
                         })
                 }
@@ -339,6 +344,7 @@ impl Change {
                 names.remove(from);
                 names.insert(to.clone(), *number);
             }
+            Change::Exchange(both) => names.extend(both.iter().cloned()),
         }
     }
 }
