@@ -77,6 +77,7 @@ impl Machine {
 
     fn plugin(&self, name: &str, number: usize) -> PathBuf {
         let path = self.root.path().join("plugins").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, self.plugin_bytes(number)).unwrap();
         path
     }
@@ -382,6 +383,22 @@ fn who_can_store_nothing_has_a_current_index_all_the_same() {
 }
 
 #[test]
+fn what_a_killed_process_left_goes_with_the_next_change() {
+    let machine = Machine::new();
+    machine.plugin("one.so", 1);
+    machine.refresh();
+    let path = machine.location().path();
+    let name = format!(".{}.unjank-0123456789abcdef", path.file_name().unwrap().display());
+    fs::write(path.with_file_name(&name), "half of an index").unwrap();
+    machine.plugin("two.so", 2);
+    machine.refresh();
+    let left = fs::read_dir(path.parent().unwrap()).unwrap();
+    let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, [path.file_name().unwrap(), "index.lock".as_ref()]);
+}
+
+#[test]
 fn a_damaged_index_is_made_again() {
     let machine = Machine::new();
     machine.plugin("one.so", 1);
@@ -466,6 +483,36 @@ fn who_asks_for_a_namespace_is_told_of_what_is_on_the_way_to_it() {
     assert!(index.stale_namespace("kf5/new").unwrap().ends_with("kf5"));
     fs::create_dir(machine.root.path().join("plugins/none")).unwrap();
     assert!(index.stale_namespace("none").unwrap().ends_with("plugins"));
+}
+
+#[test]
+fn who_asks_for_a_plugin_is_told_of_what_counts_as_much_or_more() {
+    let machine = Machine::new();
+    machine.plugin("a/early.so", 1);
+    machine.plugin("b/below/deep.so", 2);
+    machine.plugin("b/one.so", 3);
+    machine.plugin("c/late.so", 4);
+    let (index, _) = machine.refresh();
+    let id = |name: &str| {
+        let mut all = index.plugins();
+        let record = all.find(|record| record.path().unwrap().ends_with(name)).unwrap();
+        record.text("Id").unwrap().to_owned()
+    };
+    let one = id("b/one.so");
+    assert_eq!(index.stale_plugin(&one), None);
+    machine.plugin("c/later.so", 5);
+    assert_eq!(index.stale_plugin(&one), None, "it does not change which one is the first");
+    assert!(index.stale_plugin("nobody").unwrap().ends_with("c"));
+    assert!(index.stale_plugin(&id("c/late.so")).unwrap().ends_with("c"));
+    let (index, _) = machine.refresh();
+    machine.plugin("b/below/deeper.so", 6);
+    assert!(index.stale_plugin(&one).unwrap().ends_with("below"), "it is walked through before");
+    let (index, _) = machine.refresh();
+    machine.plugin("b/another.so", 7);
+    assert!(index.stale_plugin(&one).unwrap().ends_with("b"));
+    let (index, _) = machine.refresh();
+    machine.plugin("a/earlier.so", 8);
+    assert!(index.stale_plugin(&one).unwrap().ends_with("a"));
 }
 
 #[test]

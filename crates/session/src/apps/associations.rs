@@ -313,18 +313,18 @@ pub(crate) fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, String> {
         }
         Err(error) => return Err(error.to_string()),
     };
-    if !file.metadata().is_ok_and(|found| found.is_file()) {
-        return Err("not a regular file".to_owned());
+    match file.metadata() {
+        Ok(found) if found.is_file() => read_whole(file, found.len()).map(Some),
+        _ => Err("not a regular file".to_owned()),
     }
-    read_whole(file).map(Some)
 }
 
-/// Reads a regular file, unless it is too large.
-pub(crate) fn read_whole(file: std::fs::File) -> Result<Vec<u8>, String> {
+/// Reads a regular file that had `len_bytes` a moment ago, unless it is too large.
+pub(crate) fn read_whole(file: std::fs::File, len_bytes: u64) -> Result<Vec<u8>, String> {
     use std::io::Read;
     // Room for all of it and the byte that is not there: one read, and one that says that it was all.
-    let expected = file.metadata().map_or(0, |found| found.len()).min(entries::FILE_MAX);
-    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0) + 1);
+    let expected = usize::try_from(len_bytes.min(entries::FILE_MAX)).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(expected + 1);
     let read = file.take(entries::FILE_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|error| error.to_string())?;
     if bytes.len() as u64 > entries::FILE_MAX {

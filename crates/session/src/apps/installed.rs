@@ -165,6 +165,9 @@ impl Start<'_> {
     }
 }
 
+/// Where most programs are.
+const USUAL: &str = "/usr/bin";
+
 /// Says whether `program` is a file that can be run: as a path, else in the directories of `program_path`.
 fn is_program(program: &str, directory: Option<&Path>, program_path: &[PathBuf]) -> bool {
     let runs = |path: &Path| {
@@ -175,5 +178,10 @@ fn is_program(program: &str, directory: Option<&Path>, program_path: &[PathBuf])
         let path = Path::new(OsStr::new(program));
         return runs(&directory.map_or_else(|| path.to_owned(), |directory| directory.join(path)));
     }
-    program_path.iter().any(|dir| runs(&dir.join(program)))
+    // Whether it is anywhere has nothing to do with the order, and each directory costs a look.
+    let is_usual = |dir: &&PathBuf| dir.as_os_str() == USUAL;
+    let usual = program_path.iter().filter(is_usual);
+    usual
+        .chain(program_path.iter().filter(|dir| !is_usual(dir)))
+        .any(|dir| runs(&dir.join(program)))
 }

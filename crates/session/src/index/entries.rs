@@ -43,9 +43,10 @@ impl<'a> Entries<'a> {
         let number = number(self.plugins.len());
         self.plugins.push(bytes);
         // All members are passed once; there are more names than members of a record.
-        for (name, value) in Record(bytes).members() {
-            let mut lists = PluginKey::ALL.into_iter().zip(&mut self.by_plugin);
-            let Some((_, pairs)) = lists.find(|(key, _)| key.member() == name) else { continue };
+        let place =
+            |name: &[u8]| PluginKey::ALL.iter().position(|key| key.member().as_bytes() == name);
+        for (place, value) in Record(bytes).chosen(place) {
+            let pairs = &mut self.by_plugin[place];
             match value {
                 Value::Text(text) => pairs.push((text.into(), number)),
                 Value::List(list) => pairs.extend(list.map(|text| (text.into(), number))),

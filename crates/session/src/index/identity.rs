@@ -69,6 +69,12 @@ impl Identity {
         identity
     }
 
+    /// Returns how long the file is.
+    #[must_use]
+    pub fn len_bytes(self) -> u64 {
+        self.0[2]
+    }
+
     /// Says whether there is something.
     #[must_use]
     pub fn is_there(self) -> bool {

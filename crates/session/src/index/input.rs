@@ -134,7 +134,7 @@ pub(super) fn of_namespace<'a>(
     namespace: &str,
 ) -> impl Iterator<Item = Known<'a>> {
     let mut root: Option<(&CStr, u32)> = None;
-    inputs.filter(move |input| {
+    let wanted = inputs.filter(move |input| {
         if input.part != Part::Plugins {
             return false;
         }
@@ -150,6 +150,25 @@ pub(super) fn of_namespace<'a>(
                 true
             }
         }
+    });
+    // One or two below a root: to open it would take longer.
+    wanted.map(|input| Known { below: 0, ..input })
+}
+
+/// Returns the directories of plugins that count more than `last`, it, and what is below it; all of them where there is none.
+pub(super) fn up_to<'a>(
+    inputs: Inputs<'a>,
+    last: Option<&Path>,
+) -> impl Iterator<Item = Known<'a>> {
+    let mut is_passed = false;
+    let plugins = inputs.filter(|input| input.part == Part::Plugins);
+    plugins.take_while(move |input| {
+        // What is below it comes right behind it; of that, too, some counts more than the files beside it.
+        let last = last.map(|last| last.as_os_str().as_bytes());
+        let rest = last.and_then(|last| input.path.to_bytes().strip_prefix(last));
+        let is_in = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
+        is_passed |= is_in;
+        is_in || !is_passed
     })
 }
 

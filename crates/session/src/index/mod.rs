@@ -5,6 +5,7 @@
 pub mod app;
 mod array;
 pub mod build;
+mod cold;
 pub mod constraint;
 mod entries;
 pub mod identity;
@@ -23,6 +24,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use store::table::gvdb::{Layout, Stamp, Table, stamp};
 use sys::map::Map;
@@ -51,6 +53,8 @@ pub enum IndexError {
 pub struct Index {
     bytes: Bytes,
     layout: Layout,
+    /// Whether it is of this boot, once somebody asked.
+    is_of_this_boot: OnceLock<bool>,
 }
 
 #[derive(Debug)]
@@ -69,8 +73,12 @@ impl Index {
         // A pipe in its place does not make us wait.
         let options = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(options).open(path);
-        let file = file.map_err(IndexError::Unreadable)?;
-        let map = Map::of(&file).map_err(IndexError::Unreadable)?;
+        Index::of(&file.map_err(IndexError::Unreadable)?)
+    }
+
+    /// Maps an index.
+    fn of(file: &File) -> Result<Index, IndexError> {
+        let map = Map::of(file).map_err(IndexError::Unreadable)?;
         Index::over(Bytes::Mapped(map))
     }
 
@@ -87,7 +95,7 @@ impl Index {
         let slice = bytes.slice();
         let table = Table::open(slice).map_err(|_| IndexError::NotAnIndex)?;
         let layout = table.layout();
-        let index = Index { bytes, layout };
+        let index = Index { bytes, layout, is_of_this_boot: OnceLock::new() };
         if index.value(layout::VERSION_AT) != Some(&layout::VERSION.to_le_bytes()[..]) {
             return Err(IndexError::NotAnIndex);
         }
@@ -132,7 +140,9 @@ impl Index {
     /// Says whether it was made since the machine was started: then no power cut came between, and what is read is what was written.
     #[must_use]
     pub fn is_of_this_boot(&self) -> bool {
-        boot_id().is_some_and(|id| self.value(layout::BOOT) == Some(&id))
+        *self
+            .is_of_this_boot
+            .get_or_init(|| boot_id().is_some_and(|id| self.value(layout::BOOT) == Some(&id)))
     }
 
     /// Returns what the index was made of, with what each was then.
@@ -153,6 +163,14 @@ impl Index {
     pub fn stale_namespace(&self, namespace: &str) -> Option<&Path> {
         let inputs = Inputs(self.value(layout::INPUTS).unwrap_or_default());
         input::changed(input::of_namespace(inputs, namespace))
+    }
+
+    /// Returns the first directory that decides which plugin has this identifier, as [`Index::plugin`] returns it, and is no longer what it was: those that count less than the one it is in do not.
+    #[must_use]
+    pub fn stale_plugin(&self, id: &str) -> Option<&Path> {
+        let inputs = Inputs(self.value(layout::INPUTS).unwrap_or_default());
+        let found = self.plugin(id).and_then(Record::path).and_then(Path::parent);
+        input::changed(input::up_to(inputs, found))
     }
 
     /// Returns the paths that could not be used, with the reason.

@@ -1,7 +1,7 @@
 //! Which application opens what, asked of an index.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::layout::AppKey;
@@ -15,7 +15,8 @@ use crate::apps::installed::{Start, Usable};
 pub struct Openers<'a> {
     index: &'a Index,
     program_path: &'a [PathBuf],
-    known: RefCell<HashMap<Box<str>, Known<'a>>>,
+    // A type has a handful of applications, and a hash would have to be seeded first.
+    known: RefCell<BTreeMap<Box<str>, Known<'a>>>,
 }
 
 /// What is known of an identifier.

@@ -186,6 +186,15 @@ impl<'a> Record<'a> {
         })
     }
 
+    /// Returns the members that are chosen by their names; the others are not decoded.
+    pub(super) fn chosen<T>(
+        self,
+        choose: impl Fn(&[u8]) -> Option<T>,
+    ) -> impl Iterator<Item = (T, Value<'a>)> {
+        self.raw()
+            .filter_map(move |(kind, name, value)| Some((choose(name)?, value_of(kind, value)?)))
+    }
+
     /// Returns a text.
     #[must_use]
     pub fn text(self, name: &str) -> Option<&'a str> {

@@ -10,6 +10,8 @@ use store::publish::{self, PublishError};
 use store::table::gvdb::WriteError;
 
 use super::build::{Look, build};
+use super::cold::open_ahead;
+use super::identity::Identity;
 use super::input::Part;
 use super::sources::Sources;
 use super::{Index, IndexError};
@@ -113,7 +115,10 @@ impl Location {
     ///
     /// There is none, or it is damaged.
     pub fn open(&self) -> Result<Index, IndexError> {
-        let index = Index::open(&self.path())?;
+        let next =
+            || self.sources.places.application_directories().map(|place| place.path).collect();
+        let file = open_ahead(&self.path(), next).map_err(IndexError::Unreadable)?;
+        let index = Index::of(&file)?;
         if index.is_of_this_boot() { Ok(index) } else { whole(index) }
     }
 
@@ -132,26 +137,24 @@ impl Location {
     /// See [`RefreshError`]; the old index is still there.
     pub fn refresh(&self, disk: &dyn Disk, look: Look) -> Result<(Index, Done), RefreshError> {
         let path = self.path();
+        let seen = Identity::of(&path);
+        let mut own = match self.current(look) {
+            Ok(index) => return Ok((index, Done::Current)),
+            Err(old) => old,
+        };
         let _lock = self.lock()?;
-
-        let mut own = Index::open(&path).and_then(whole).ok();
-        let current = own.take_if(|index| {
-            look == Look::Directories
-                && index.is_of_this_boot()
-                && index.stale(&Part::ALL).is_none()
-        });
-        if let Some(index) = current {
-            return Ok((index, Done::Current));
+        // Who had the lock before may have made what we want.
+        if Identity::of(&path) != seen {
+            own = match self.current(look) {
+                Ok(index) => return Ok((index, Done::Current)),
+                Err(old) => old,
+            };
         }
         let base = own.or_else(|| self.system());
         let built = build(&self.sources, base.as_ref(), look)?;
-        // Nobody waits for the disk: a file that a power cut took is noticed by its checksum and made again.
-        publish::publish_volatile(disk, &path, &built.image)?;
-        if self.readers == Readers::Everyone {
-            let everyone = std::fs::Permissions::from_mode(0o644);
-            let shared = std::fs::set_permissions(&path, everyone);
-            shared.map_err(|source| RefreshError::NotShared { path, source })?;
-        }
+        // What a killed process left: we hold the lock, so nobody is writing. It is in nobody's way if it stays.
+        let _ = publish::remove_stale(disk, &path, i128::MAX);
+        self.publish(disk, &built.image)?;
         let done = Done::Made {
             plugins: built.plugins,
             applications: built.applications,
@@ -160,14 +163,40 @@ impl Location {
         Ok((Index::from_bytes(built.image)?, done))
     }
 
+    /// Opens the index if it is whole and there is nothing to do; else returns what a new one can begin with.
+    fn current(&self, look: Look) -> Result<Index, Option<Index>> {
+        let index = self.whole().ok_or(None)?;
+        if look == Look::Directories && is_current(&index) { Ok(index) } else { Err(Some(index)) }
+    }
+
+    /// Opens the index and verifies it.
+    fn whole(&self) -> Option<Index> {
+        Index::open(&self.path()).and_then(whole).ok()
+    }
+
+    /// Puts an index in its place. Nobody waits for the disk: a file that a power cut took is noticed by its checksum and made again.
+    fn publish(&self, disk: &dyn Disk, image: &[u8]) -> Result<(), RefreshError> {
+        let path = self.path();
+        match self.readers {
+            Readers::Owner => publish::publish_cache(disk, &path, image)?,
+            // This one keeps the mode of the old file: others may read it at any time.
+            Readers::Everyone => publish::publish_volatile(disk, &path, image)?,
+        };
+        if self.readers == Readers::Everyone {
+            let everyone = std::fs::Permissions::from_mode(0o644);
+            let shared = std::fs::set_permissions(&path, everyone);
+            shared.map_err(|source| RefreshError::NotShared { path, source })?;
+        }
+        Ok(())
+    }
+
     /// Makes a current index for one who asks where none can be stored: without a home, on a full or read-only disk.
     ///
     /// # Errors
     ///
     /// There is more than one file can hold.
     pub fn make_unstored(&self) -> Result<Index, RefreshError> {
-        let own = Index::open(&self.path()).and_then(whole).ok();
-        let base = own.or_else(|| self.system());
+        let base = self.whole().or_else(|| self.system());
         make_unstored(&self.sources, base.as_ref())
     }
 
@@ -195,6 +224,11 @@ impl Location {
 pub fn make_unstored(sources: &Sources, base: Option<&Index>) -> Result<Index, RefreshError> {
     let built = build(sources, base, Look::Directories)?;
     Ok(Index::from_bytes(built.image)?)
+}
+
+/// Says whether nothing has changed since an index was made; one of another boot is made again, so that the next reader need not verify it.
+fn is_current(index: &Index) -> bool {
+    index.is_of_this_boot() && index.stale(&Part::ALL).is_none()
 }
 
 /// Verifies an index: one pass over it.

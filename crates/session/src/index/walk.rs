@@ -2,14 +2,18 @@
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
-use std::fs::{DirEntry, File, FileType};
-use std::io::ErrorKind;
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{self, AtomicUsize};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
+use sys::dir::Directory;
 
 use super::build::Look;
 use super::identity::Identity;
@@ -37,6 +41,17 @@ const SHARED_FROM: usize = 24;
 
 /// How many threads read at least where many files are new: a disk that is slow to answer answers several at once.
 const READERS: usize = 2;
+
+/// How many directories stay open until their files were read; others' files are opened by their whole path, which takes longer.
+///
+/// A process with threads that opens its 65th file waits for all processors (`synchronize_rcu` in the kernel's `expand_fdtable`), which takes longer than all files.
+const HELD_MAX: usize = 40;
+
+/// From how many names on it pays to keep a directory open.
+const HELD_FROM: usize = 4;
+
+/// How many bytes of names are read at once.
+const NAMES_LEN: usize = 32 << 10;
 
 /// What kind of file a record is made of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -77,6 +92,8 @@ pub(super) struct New {
     /// The namespace of a plugin, the identifier of an application.
     name: String,
     level: u32,
+    /// Its directory, while it is open.
+    directory: Option<Arc<Directory>>,
     /// Its record, none for a library that is no plugin, or why it cannot be used.
     pub(super) made: Result<Option<Vec<u8>>, String>,
 }
@@ -101,7 +118,8 @@ pub(super) struct Walked<'a> {
 pub(super) fn walk<'a>(sources: &Sources, old: Option<&'a Index>, look: Look) -> Walked<'a> {
     let old = old.map(Old::new).unwrap_or_default();
     let walked = Walked { items: Vec::new(), inputs: Vec::new(), faults: Vec::new(), opened: 0 };
-    let mut gathering = Gathering { old: &old, look, walked, files: 0, directories: 0 };
+    let mut gathering =
+        Gathering { old: &old, look, walked, files: 0, directories: 0, held: 0, names: Vec::new() };
     // A directory that is named twice would be in the index twice.
     let mut seen = HashSet::new();
     for root in sources.plugin_roots.iter().filter(|root| seen.insert(root.as_os_str())) {
@@ -182,12 +200,12 @@ struct Place<'p> {
 }
 
 impl Place<'_> {
-    /// Returns the namespace or the identifier of the file at `relative`, a path below the root; none for a file that does not belong in the index.
-    fn name_of(&self, relative: &Path) -> Option<String> {
+    /// Returns the namespace or the identifier of the file of this name; none for a file that does not belong in the index.
+    fn name_of(&self, name: &OsStr) -> Option<String> {
         if self.kind == Kind::App {
-            return id_of(relative);
+            return id_of(&self.below.join(name));
         }
-        let name = relative.file_name()?.to_str()?;
+        let name = name.to_str()?;
         let is_plugin = name.ends_with(".so") || name.contains(".so.");
         is_plugin.then(|| self.below.to_string_lossy().into_owned())
     }
@@ -212,6 +230,10 @@ struct Gathering<'w, 'a> {
     /// How many there are of this kind.
     files: usize,
     directories: usize,
+    /// How many directories are open.
+    held: usize,
+    /// Names as they are read.
+    names: Vec<MaybeUninit<u8>>,
 }
 
 impl<'w, 'a> Gathering<'w, 'a> {
@@ -270,13 +292,15 @@ impl<'w, 'a> Gathering<'w, 'a> {
 
     /// Reads the names in a directory.
     fn read(&mut self, place: Place<'_>, path: &Path, known: Option<&'w Known<'a>>, depth: usize) {
-        let entries = match std::fs::read_dir(path) {
-            Ok(entries) => entries,
+        let directory = match Directory::open(path) {
+            Ok(directory) => directory,
             // A link that led to a directory may lead to a file now.
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                let directory = place.below.parent().unwrap_or(place.below);
-                if let Some(name) = (Place { below: directory, ..place }).name_of(place.below) {
-                    self.file(place, path.to_owned(), name, None);
+                let above = place.below.parent().unwrap_or(place.below);
+                let name = place.below.file_name();
+                let name = name.and_then(|name| Place { below: above, ..place }.name_of(name));
+                if let Some(name) = name {
+                    self.file(place, path.to_owned(), name, None, None);
                 }
                 return;
             }
@@ -287,20 +311,24 @@ impl<'w, 'a> Gathering<'w, 'a> {
             .filter(|(kind, _)| *kind == place.kind)
             .filter_map(|(_, record)| Some((record.path()?.as_os_str(), *record)))
             .collect();
-        let mut names: Vec<_> = entries.flatten().map(|entry| (entry.file_name(), entry)).collect();
-        // The same directory gives the same index, whatever order the file system has.
-        names.sort_by(|(one, _), (other, _)| one.cmp(other));
-        for (name, entry) in names {
-            let relative = place.below.join(&name);
-            match Found::of(&entry) {
-                Found::Directory => self.directory(Place { below: &relative, ..place }, depth),
-                Found::Around => self.leave_out(place, entry.path(), IN_ITSELF),
+        let names = self.names_in(&directory);
+        let is_held = self.held < HELD_MAX && names.len() >= HELD_FROM;
+        self.held += usize::from(is_held);
+        let directory = is_held.then(|| Arc::new(directory));
+        for (name, kind) in names {
+            let name = OsStr::from_bytes(name.as_bytes());
+            match Found::of(kind, || path.join(name)) {
+                Found::Directory => {
+                    let below = place.below.join(name);
+                    self.directory(Place { below: &below, ..place }, depth);
+                }
+                Found::Around => self.leave_out(place, path.join(name), IN_ITSELF),
                 found => {
-                    let Some(name) = place.name_of(&relative) else { continue };
-                    let path = entry.path();
+                    let Some(id) = place.name_of(name) else { continue };
+                    let path = path.join(name);
                     if found == Found::File {
                         let known = records.get(path.as_os_str()).copied();
-                        self.file(place, path, name, known);
+                        self.file(place, path, id, known, directory.as_ref());
                     } else {
                         // Not even opened: that is enough to arm a watchdog, or to rewind a tape.
                         self.leave_out(place, path, NOT_REGULAR);
@@ -308,11 +336,26 @@ impl<'w, 'a> Gathering<'w, 'a> {
                 }
             }
         }
+        // One whose files are all known, or not ours, is closed again.
+        self.held -=
+            directory.map_or(0, |directory| usize::from(Arc::strong_count(&directory) == 1));
+    }
+
+    /// Returns the names in a directory with their types, as far as it can be read: sorted, because the same directory gives the same index, whatever order the file system has.
+    fn names_in(&mut self, directory: &Directory) -> Vec<(CString, u8)> {
+        self.names.resize(NAMES_LEN, MaybeUninit::uninit());
+        let mut names = Vec::new();
+        let mut read = || {
+            directory.read(&mut self.names, |name| names.push((name.name.to_owned(), name.kind)))
+        };
+        while matches!(read(), Ok(true)) {}
+        names.sort_unstable();
+        names
     }
 
     fn leave_out(&mut self, place: Place<'_>, path: PathBuf, reason: &str) {
         let made = Err(reason.to_owned());
-        let new = New { path, name: String::new(), level: place.level, made };
+        let new = New { path, name: String::new(), level: place.level, directory: None, made };
         self.walked.items.push(Item { kind: place.kind, what: What::New(new) });
     }
 
@@ -326,13 +369,20 @@ impl<'w, 'a> Gathering<'w, 'a> {
             }
             Kind::App => records.all(|(_, record)| {
                 let name = record.path().and_then(Path::file_name);
-                let id = name.and_then(|name| place.name_of(&place.below.join(name)));
+                let id = name.and_then(|name| place.name_of(name));
                 id.is_some_and(|id| place.has(*record, &id))
             }),
         }
     }
 
-    fn file(&mut self, place: Place<'_>, path: PathBuf, name: String, known: Option<Record<'a>>) {
+    fn file(
+        &mut self,
+        place: Place<'_>,
+        path: PathBuf,
+        name: String,
+        known: Option<Record<'a>>,
+        directory: Option<&Arc<Directory>>,
+    ) {
         self.files += 1;
         match self.files.cmp(&FILES_MAX) {
             Ordering::Less => {}
@@ -344,7 +394,10 @@ impl<'w, 'a> Gathering<'w, 'a> {
         });
         let what = match known {
             Some(record) => What::Kept(record.as_bytes()),
-            None => What::New(New { path, name, level: place.level, made: Ok(None) }),
+            None => {
+                let directory = directory.cloned();
+                What::New(New { path, name, level: place.level, directory, made: Ok(None) })
+            }
         };
         self.walked.items.push(Item { kind: place.kind, what });
     }
@@ -362,29 +415,34 @@ enum Found {
 }
 
 impl Found {
-    fn of(entry: &DirEntry) -> Found {
-        let of_kind = |kind: FileType| match (kind.is_dir(), kind.is_file()) {
-            (true, _) => Found::Directory,
-            (_, true) => Found::File,
+    /// Says what an entry of this type is; its path is asked for only where that does not do.
+    fn of(kind: u8, path: impl Fn() -> PathBuf) -> Found {
+        match kind {
+            DIRECTORY => Found::Directory,
+            FILE => Found::File,
+            LINK | UNKNOWN => Found::at(&path()),
             _ => Found::Other,
-        };
-        match entry.file_type() {
-            Ok(kind) if kind.is_symlink() => {
-                let path = entry.path();
-                let Ok(found) = std::fs::metadata(&path) else { return Found::Other };
-                let is_same = |above: &Path| {
-                    let above = std::fs::metadata(above);
-                    above
-                        .is_ok_and(|above| (above.dev(), above.ino()) == (found.dev(), found.ino()))
-                };
-                let is_around = found.is_dir() && path.ancestors().skip(1).any(is_same);
-                if is_around { Found::Around } else { of_kind(found.file_type()) }
-            }
-            Ok(kind) => of_kind(kind),
-            Err(_) => Found::Other,
         }
     }
+
+    fn at(path: &Path) -> Found {
+        let Ok(found) = std::fs::metadata(path) else { return Found::Other };
+        if !found.is_dir() {
+            return if found.is_file() { Found::File } else { Found::Other };
+        }
+        let is_same = |above: &Path| {
+            let above = std::fs::metadata(above);
+            above.is_ok_and(|above| (above.dev(), above.ino()) == (found.dev(), found.ino()))
+        };
+        if path.ancestors().skip(1).any(is_same) { Found::Around } else { Found::Directory }
+    }
 }
+
+/// Types as directories keep them (`readdir(3)`): an unknown one is asked of the file.
+const UNKNOWN: u8 = 0;
+const DIRECTORY: u8 = 4;
+const FILE: u8 = 8;
+const LINK: u8 = 10;
 
 /// Reads the files that are new, on several threads where that pays; returns how many there were.
 fn read_new(items: &mut [Item<'_>], languages: &Languages) -> usize {
@@ -423,10 +481,11 @@ fn read_new(items: &mut [Item<'_>], languages: &Languages) -> usize {
 impl New {
     fn read(&mut self, kind: Kind, languages: &Languages) {
         self.made = self.made(kind, languages);
+        self.directory = None;
     }
 
     fn made(&self, kind: Kind, languages: &Languages) -> Result<Option<Vec<u8>>, String> {
-        let (file, identity) = open(&self.path)?;
+        let (file, identity) = self.open()?;
         match kind {
             Kind::Plugin => {
                 let raw = match metadata::read(&file) {
@@ -439,7 +498,7 @@ impl New {
                 Ok(Some(plugin::record(&self.path, &self.name, identity, &metadata, languages)))
             }
             Kind::App => {
-                let bytes = read_whole(file)?;
+                let bytes = read_whole(file, identity.len_bytes())?;
                 let file =
                     DesktopFile::parse_in(&bytes, languages).map_err(|error| error.to_string())?;
                 let record =
@@ -448,18 +507,20 @@ impl New {
             }
         }
     }
-}
 
-/// Opens a regular file; a pipe of that name does not make us wait.
-fn open(path: &Path) -> Result<(File, Identity), String> {
-    let options = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(options).open(path);
-    let file = file.map_err(|error| error.to_string())?;
-    match file.metadata() {
-        Ok(found) if found.is_file() => {
-            let identity = Identity::of_metadata(&found);
-            Ok((file, identity))
+    /// Opens a regular file; a pipe of that name does not make us wait.
+    fn open(&self) -> Result<(File, Identity), String> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match (&self.directory, self.path.file_name()) {
+            (Some(directory), Some(name)) => openat(directory, name, flags, Mode::empty()),
+            _ => openat(CWD, &self.path, flags, Mode::empty()),
+        };
+        let file = file.map_err(|error| io::Error::from(error).to_string())?;
+        match rustix::fs::fstat(&file) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile => {
+                Ok((File::from(file), Identity::of_stat(&found)))
+            }
+            _ => Err(NOT_REGULAR.to_owned()),
         }
-        _ => Err(NOT_REGULAR.to_owned()),
     }
 }

@@ -95,8 +95,7 @@ pub fn decode_in<'a>(raw: &'a Raw, languages: &Languages) -> Result<Metadata<'a>
     let is_wanted = |name: &[u8]| {
         let Some(name) = name.strip_suffix(b"]") else { return true };
         let Some(at) = name.iter().position(|byte| *byte == b'[') else { return true };
-        let spelling = str::from_utf8(&name[at + 1..]);
-        spelling.is_ok_and(|spelling| languages.rank(spelling).is_some())
+        languages.spellings().any(|spelling| spelling.as_bytes() == &name[at + 1..])
     };
     decode_where(raw, &is_wanted)
 }

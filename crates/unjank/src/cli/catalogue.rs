@@ -1,6 +1,7 @@
 //! The index of plugins and applications for this user, from the environment; `plugins` and `apps` ask it.
 
 use std::io;
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use probe::report::paint::Paint;
@@ -84,12 +85,20 @@ impl Question {
 
     /// Opens the index, these parts of it current unless the user wants it as it is; what it was made of comes with it.
     pub(super) fn index(&self, parts: &[Part]) -> Result<(Index, Sources), Error> {
+        self.index_unless(|index| index.stale(parts))
+    }
+
+    /// Opens the index, made current first if `changed` finds a change that matters, unless the user wants it as it is; what it was made of comes with it.
+    pub(super) fn index_unless(
+        &self,
+        changed: impl Fn(&Index) -> Option<&Path>,
+    ) -> Result<(Index, Sources), Error> {
         let Some(location) = places::location(self.locale.as_deref()) else {
             let sources = self.sources();
             let index = refresh::make_unstored(&sources, None).map_err(not_made)?;
             return Ok((index, sources));
         };
-        let is_fine = |index: &Index| index.is_of_this_boot() && index.stale(parts).is_none();
+        let is_fine = |index: &Index| index.is_of_this_boot() && changed(index).is_none();
         let index = match location.open() {
             Ok(index) if self.stale == Stale::Use || is_fine(&index) => index,
             // Who asks gets an answer, also where nothing can be stored; `unjank plugins index` says why it cannot.

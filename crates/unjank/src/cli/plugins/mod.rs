@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use probe::report::table::{Align, Table};
@@ -103,6 +103,15 @@ struct By {
 }
 
 impl By {
+    /// Returns the first directory or file that matters for the answer and has changed.
+    fn changed<'a>(&self, index: &'a Index) -> Option<&'a Path> {
+        match (&self.namespace, &self.mime) {
+            (Some(namespace), _) => index.stale_namespace(namespace),
+            (_, Some(_)) => index.stale(&Part::OF_PLUGINS),
+            _ => index.stale(&[Part::Plugins]),
+        }
+    }
+
     /// Returns the plugins, each once, the best first.
     fn find<'a>(&self, index: &'a Index) -> Vec<Record<'a>> {
         if let Some(mime_type) = &self.mime {
@@ -138,9 +147,7 @@ impl Plugins {
                 print(&mut out, &selection, index.plugins().collect())
             }
             Command::Find { by, selection, question } => {
-                let parts =
-                    if by.mime.is_some() { &Part::OF_PLUGINS[..] } else { &[Part::Plugins] };
-                let (index, _) = question.index(parts)?;
+                let (index, _) = question.index_unless(|index| by.changed(index))?;
                 print(&mut out, &selection, by.find(&index))
             }
             Command::Show { plugin, question } => show(&mut out, &question, &plugin),
@@ -191,7 +198,7 @@ fn show(out: &mut dyn Write, question: &Question, plugin: &str) -> Result<Verdic
     let path = if plugin.contains('/') {
         PathBuf::from(plugin)
     } else {
-        let (index, _) = question.index(&Part::OF_PLUGINS)?;
+        let (index, _) = question.index_unless(|index| index.stale_plugin(plugin))?;
         let record = index.plugin(plugin).and_then(|record| Some(record.path()?.to_owned()));
         record.ok_or_else(|| {
             Error::new(Kind::User, format!("show the plugin {plugin}"))
