@@ -228,6 +228,7 @@ fn every_figure_of_the_benchmark_is_measured_and_nothing_is_left() {
         "first-mime",
         "plugins",
         "plugin",
+        "plugin-last",
         "again",
         "again-mime",
         "build",

@@ -214,7 +214,7 @@ fn first(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     Ok(vec![
         noted(row("first", "first question, by id", by_id, target), ON_FIRST),
         noted(
-            row("first-mime", "first question, by MIME type", by_type, None),
+            row("first-mime", "first question, by MIME type", by_type, target),
             "all applications that open it; ours also looks whether their programs are there",
         ),
     ])
@@ -256,12 +256,12 @@ fn plugins(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
         |_| first_of(ask_ours(lab, "plugins", "kf5", 1)?),
         |_| find_plugins(lab),
     )?;
-    let by_id = in_turn(
-        lab,
-        rounds,
-        |_| first_of(ask_ours(lab, "plugin", "unjank_bench", 1)?),
-        |_| find_plugins(lab),
-    )?;
+    let [middle, last] = two_plugins(lab)?;
+    let by_id = |id: &str| {
+        let ours = |_| first_of(ask_ours(lab, "plugin", id, 1)?);
+        in_turn(lab, rounds, ours, |_| find_plugins(lab))
+    };
+    let (by_id, by_last_id) = (by_id(&middle)?, by_id(&last)?);
     lab.world.switch_plugin(1, &bytes)?;
     let target = Some(Target::Within(FIRST));
     let on_peer = "the peer KPluginMetaData::findPlugins over all of Qt 5's directories, which reads every file";
@@ -272,9 +272,41 @@ fn plugins(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
         ),
         noted(
             row("plugin", "first question for a plugin, by id", by_id, target),
-            &format!("ours checks every directory of plugins; {on_peer}"),
+            &format!(
+                "ours checks the directories that count as much or more, half of them: {middle}; {on_peer}"
+            ),
+        ),
+        noted(
+            row(
+                "plugin-last",
+                "first question for the plugin that counts least",
+                by_last_id,
+                target,
+            ),
+            &format!("ours checks every directory of plugins: {last}; {on_peer}"),
         ),
     ])
+}
+
+/// Returns the identifiers of the plugin in the middle and of the last one, in the order in which they count.
+fn two_plugins(lab: &Lab<'_>) -> Result<[String; 2], BenchError> {
+    let output = lab.world.command(&lab.program).args(["plugins", "list", "--json"]).output();
+    let output = output.map_err(|error| cannot(&lab.program, error))?;
+    let told = kservice::succeeded("plugins list", output)?;
+    let told: serde_json::Value =
+        serde_json::from_str(&told).map_err(|error| cannot(&lab.program, error))?;
+    let listed = told["plugins"].as_array().into_iter().flatten();
+    let mut ids: Vec<&str> = Vec::new();
+    for id in listed.filter_map(|plugin| plugin["properties"]["Id"].as_str()) {
+        // Another one of the same identifier is not the one that is used.
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    match (ids.get(ids.len() / 2), ids.last()) {
+        (Some(middle), Some(last)) => Ok([(*middle).to_owned(), (*last).to_owned()]),
+        _ => Err(cannot(&lab.program, "it lists no plugins")),
+    }
 }
 
 /// Returns the bytes of a plugin of this machine.

@@ -150,7 +150,8 @@ impl Client {
                 let changed = match self.what {
                     Question::App => index.stale(&[Part::Applications]),
                     Question::Mime => index.stale(&Part::OF_OPENERS),
-                    Question::Plugin | Question::Refresh => index.stale(&[Part::Plugins]),
+                    Question::Plugin => index.stale_plugin(&self.value),
+                    Question::Refresh => None,
                     Question::Plugins => index.stale_namespace(&self.value),
                 };
                 if let Some(path) = changed {
@@ -189,7 +190,7 @@ impl Client {
                 openers.all_for(value).iter().filter_map(|app| app.text("Name")).count()
             }
             Question::Plugin => {
-                index.plugins_by(PluginKey::Id, value).filter_map(|plugin| plugin.path()).count()
+                index.plugin(value).into_iter().filter_map(|plugin| plugin.path()).count()
             }
             Question::Plugins => index
                 .plugins_by(PluginKey::Namespace, value)
