@@ -8,6 +8,7 @@ pub mod descriptor;
 pub mod device;
 pub mod dir;
 pub mod disposition;
+pub mod extents;
 pub mod heap;
 pub mod launch;
 pub mod loop_device;

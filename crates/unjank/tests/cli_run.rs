@@ -91,6 +91,15 @@ fn state(process: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
+/// The keeper is the one of its children that is not the command.
+fn keeper_of(supervisor: u32) -> u32 {
+    let is_ours = |process: &u32| {
+        fs::read_link(format!("/proc/{process}/exe"))
+            .is_ok_and(|exe| exe == Path::new(UNJANK).canonicalize().unwrap())
+    };
+    children(supervisor).into_iter().find(is_ours).unwrap()
+}
+
 fn children(process: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
@@ -206,15 +215,8 @@ fn killed_at_any_moment_it_leaves_nothing_held() {
             if kill % 3 != 0 {
                 assert!(place.jobs(&["pause", &child.id().to_string()]).status.success());
             }
-            // The keeper is the one of its children that is not the command.
             let supervisor = child.id();
-            let keeper = children(supervisor)
-                .into_iter()
-                .find(|process| {
-                    fs::read_link(format!("/proc/{process}/exe"))
-                        .is_ok_and(|exe| exe == Path::new(UNJANK).canonicalize().unwrap())
-                })
-                .unwrap();
+            let keeper = keeper_of(supervisor);
             if kill % 2 == 0 {
                 child.kill().unwrap();
                 child.wait().unwrap();
@@ -415,6 +417,49 @@ fn marked(marker: &str) -> Vec<u32> {
             .is_ok_and(|text| text.split(|byte| *byte == 0).any(|one| one == marker.as_bytes()))
     };
     pids.filter(has).collect()
+}
+
+#[test]
+fn what_two_that_were_killed_at_once_have_left_is_taken_away_by_the_next() {
+    in_time(|| {
+        let place = Place::new();
+        let mut child = place.start("sleep 1000 & echo $!; while :; do :; done");
+        let left: u32 = read_line(&mut child).parse().unwrap();
+        place.status(&child);
+        let mut beside = place.start("echo $$; read line");
+        read_line(&mut beside);
+        place.status(&beside);
+        let kept = cgroup_of(beside.id()).filter(|cgroup| cgroup.exists());
+        assert!(place.jobs(&["pause", &child.id().to_string()]).status.success());
+        let supervisor = child.id();
+        let keeper = keeper_of(supervisor);
+        let cgroup = cgroup_of(supervisor).filter(|cgroup| cgroup.exists());
+        // Stopped first, so that neither sees the end of the other.
+        for process in [supervisor, keeper] {
+            sys::supervise::send(process, 19).unwrap();
+            until(|| state(process) == Some('T'));
+        }
+        for process in [supervisor, keeper] {
+            sys::supervise::send(process, 9).unwrap();
+        }
+        child.wait().unwrap();
+        until(|| state(keeper).is_none_or(|state| state == 'Z'));
+        // Here it can be seen that something is left.
+        assert!(cgroup.as_ref().is_none_or(|cgroup| cgroup.exists()));
+        assert!(place.jobs(&[]).status.success());
+        place.is_clean(supervisor);
+        if cgroup.is_some() {
+            until(|| state(left) == Some('S'));
+        }
+        sys::supervise::send(left, 9).unwrap();
+        until(|| state(left).is_none_or(|state| state == 'Z'));
+        // Who lives keeps what is his.
+        place.status(&beside);
+        assert!(kept.is_none_or(|cgroup| cgroup.exists()));
+        drop(beside.stdin.take());
+        beside.wait().unwrap();
+        place.is_clean(beside.id());
+    });
 }
 
 #[test]

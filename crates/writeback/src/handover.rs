@@ -17,6 +17,14 @@ static PATIENCE: libc::timeval = libc::timeval { tv_sec: 1, tv_usec: 0 };
 const PATIENCE_SIZE: libc::socklen_t = 16;
 const _: () = assert!(size_of::<libc::timeval>() == 16);
 
+/// What a message is for: a file to be written, or a socket to be told when all before it is on its way.
+const FILE: u8 = b'f';
+const TELL: u8 = b's';
+
+/// How often, and for how long each time, an answer of the keeper is waited for: as long as a job is held at most.
+const PATIENT_TURNS: u32 = 100;
+const TURN_MS: c_int = 100;
+
 /// `AF_UNIX`, as wide as an address has it.
 const FAMILY: libc::sa_family_t = 1;
 
@@ -74,7 +82,7 @@ pub(crate) fn hand_over(descriptor: c_int) {
     // A lock that the program holds by this description would last until the keeper is done with it: he gets one of his own.
     let own = reopen(descriptor);
     if own >= 0 {
-        let sent = send(own);
+        let sent = send(own, FILE);
         close(own);
         if sent {
             return;
@@ -86,7 +94,7 @@ pub(crate) fn hand_over(descriptor: c_int) {
 /// Has the file of a descriptor of ours written, and closes it.
 pub(crate) fn hand_over_own(own: c_int) {
     let _kept = Errno::keep();
-    if is_filled(own) && !send(own) {
+    if is_filled(own) && !send(own, FILE) {
         start(own);
     }
     close(own);
@@ -117,8 +125,35 @@ pub(crate) fn close(descriptor: c_int) {
     unsafe { libc::syscall(libc::SYS_close, descriptor) };
 }
 
-/// Sends a descriptor to the mailbox. A full one is waited for, a while: the keeper is behind, and nobody is to get further ahead of the disk. Says whether it is there.
-fn send(descriptor: c_int) -> bool {
+/// Has the keeper start all that was handed over before, and waits until it has, or for too long: so that the flusher finds little when it is asked for everything.
+pub(crate) fn wait_for_all() {
+    if LENGTH.load(Ordering::Relaxed) == 0 || sandbox::is_closed() {
+        return;
+    }
+    let _kept = Errno::keep();
+    let mut ends = [-1; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: the pointer is to room for two descriptors.
+    if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
+        return;
+    }
+    let [own, told] = ends;
+    let sent = send(told, TELL);
+    close(told);
+    if sent {
+        let mut polled = libc::pollfd { fd: own, events: libc::POLLIN, revents: 0 };
+        for _ in 0..PATIENT_TURNS {
+            // SAFETY: the pointer is to one value of ours. A signal ends one turn early.
+            if unsafe { libc::poll(&raw mut polled, 1, TURN_MS) } > 0 {
+                break;
+            }
+        }
+    }
+    close(own);
+}
+
+/// Sends a descriptor to the mailbox, with a word that says what for. A full one is waited for, a while: the keeper is behind, and nobody is to get further ahead of the disk. Says whether it is there.
+fn send(descriptor: c_int, word: u8) -> bool {
     let length = LENGTH.load(Ordering::Relaxed);
     if length == 0 {
         return false;
@@ -145,7 +180,7 @@ fn send(descriptor: c_int) -> bool {
             PATIENCE_SIZE,
         )
     };
-    let sent = send_by(socket, &mut address, length, descriptor);
+    let sent = send_by(socket, &mut address, length, descriptor, word);
     close(socket);
     sent
 }
@@ -163,6 +198,7 @@ fn send_by(
     address: &mut libc::sockaddr_un,
     length: usize,
     descriptor: c_int,
+    mut word: u8,
 ) -> bool {
     let mut control = Control {
         header: libc::cmsghdr {
@@ -173,8 +209,7 @@ fn send_by(
         descriptor,
         padding: 0,
     };
-    let mut byte = b'f';
-    let mut part = libc::iovec { iov_base: (&raw mut byte).cast::<c_void>(), iov_len: 1 };
+    let mut part = libc::iovec { iov_base: (&raw mut word).cast::<c_void>(), iov_len: 1 };
     // SAFETY: zeros are a valid message: nothing at all.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_name = std::ptr::from_mut(address).cast();

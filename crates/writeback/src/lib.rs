@@ -2,12 +2,13 @@
 //!
 //! Written pages usually wait for the kernel's flusher, which writes them in the usual class whoever made them. Whoever starts write-back gives it its class, so it is started here:
 //! every few MiB of a big file by the writer itself, and when a file is closed by the keeper of the job, to whom it is handed over (`UNJANK_WRITEBACK` names its mailbox), or by the writer
-//! where there is none. No result, no `errno` and no descriptor of the program is changed; docs/run.md says what is covered.
+//! where there is none; who asks for everything to be written waits until that is so. No result, no `errno` and no descriptor of the program is changed; docs/run.md says what is covered.
 #![expect(unsafe_code, reason = "C programs call these functions in place of the C library's")]
 
 mod closing;
 mod handover;
 mod sandbox;
+mod syncing;
 mod writing;
 
 /// Runs before the program: what needs `getenv` or `dlsym` is done here, where that is allowed.
@@ -20,4 +21,5 @@ extern "C" fn prepare() {
     closing::prepare();
     writing::prepare();
     sandbox::prepare();
+    syncing::prepare();
 }

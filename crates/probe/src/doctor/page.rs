@@ -44,18 +44,25 @@ pub fn render(diagnosis: &Diagnosis, provenance: &Provenance) -> String {
             .collect();
         page.advice(&todo);
     }
-    page.heading("Figures");
     let headings = ["step", "median", "p95", "least", "most", "n", "frames", "verdict"];
     let rows: Vec<Vec<String>> =
         slowest.iter().filter_map(|finding| row(finding, diagnosis)).collect();
-    page.table(&headings, &rows);
-    page.fold("What else was seen");
-    page.list(&pick(&|finding| match &finding.outcome {
+    let seen = pick(&|finding| match &finding.outcome {
         Outcome::Note(text) => Some(format!("{}: {text}", finding.name)),
         Outcome::Skipped(why) => Some(format!("{}: not measured: {why}", finding.name)),
         _ => None,
-    }));
-    page.unfold();
+    });
+    if rows.is_empty() {
+        // It is all that there is.
+        page.heading("What was seen");
+        page.list(&seen);
+    } else {
+        page.heading("Figures");
+        page.table(&headings, &rows);
+        page.fold("What else was seen");
+        page.list(&seen);
+        page.unfold();
+    }
     page.fold("How it was measured");
     page.list(&pick(&|finding| Some(format!("{}: {}", finding.name, finding.measured))));
     page.unfold();

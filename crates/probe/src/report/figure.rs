@@ -40,7 +40,9 @@ impl Quantity {
 
     /// Writes a value that is round in itself: `10 ms`, `64 KiB`.
     pub(super) fn show_round(self, value: f64) -> String {
-        let unit = self.unit_of(value);
+        // Tens of seconds are no round number of minutes.
+        let shown = if self == Quantity::Time { value.min(SECOND) } else { value };
+        let unit = self.unit_of(shown);
         unit.join(&unit.round(value))
     }
 
@@ -65,6 +67,9 @@ impl Quantity {
         *largest.unwrap_or(&units[0])
     }
 }
+
+/// A second in the unit of [`Quantity::Time`].
+const SECOND: f64 = 1e9;
 
 /// A name for a multiple of what a [`Quantity`] counts.
 #[derive(Clone, Copy, Debug)]

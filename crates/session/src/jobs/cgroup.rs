@@ -43,6 +43,13 @@ impl Cgroup {
         (seen && path.is_dir()).then_some(Cgroup { root, path })
     }
 
+    /// Returns the one that holds all others, in the cgroup2 hierarchy of `mounts`.
+    #[must_use]
+    pub fn top(mounts: &Mounts) -> Option<Cgroup> {
+        let root = mounts.iter().find(|mount| mount.fs_type == "cgroup2")?.point.clone();
+        Some(Cgroup { path: root.clone(), root })
+    }
+
     /// Returns the cgroup of the unit `name`, as systemd calls its directory: `flatpak-update.service`. The first one is taken where several managers have one.
     #[must_use]
     pub fn of_unit(mounts: &Mounts, name: &str) -> Option<Cgroup> {

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use super::claim::Claim;
+
 /// Bytes written to disks, by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -26,6 +28,7 @@ pub struct Written {
 #[derive(Debug)]
 pub struct Issued {
     instance: PathBuf,
+    _claim: Option<Claim>,
     pipe: File,
     rest: Vec<u8>,
     written: Written,
@@ -61,7 +64,10 @@ impl Issued {
     /// `EACCES`, `ENOENT`: the kernel's traces cannot be read here; nothing is left behind.
     pub fn start(tracefs: &Path, name: &str, number: (u32, u32)) -> io::Result<Issued> {
         let instance = instance(tracefs, name);
+        let making = instance.parent().and_then(Claim::while_making_in);
         fs::create_dir(&instance)?;
+        let claim = Claim::of(&instance);
+        drop(making);
         let opened = || {
             let event = instance.join("events/block/block_rq_issue");
             // The kernel's own number of a device: 20 bits for the minor one.
@@ -72,9 +78,13 @@ impl Issued {
             OpenOptions::new().read(true).custom_flags(flags).open(instance.join("trace_pipe"))
         };
         match opened() {
-            Ok(pipe) => {
-                Ok(Issued { instance, pipe, rest: Vec::new(), written: Written::default() })
-            }
+            Ok(pipe) => Ok(Issued {
+                instance,
+                _claim: claim,
+                pipe,
+                rest: Vec::new(),
+                written: Written::default(),
+            }),
             Err(error) => {
                 remove(&instance);
                 Err(error)

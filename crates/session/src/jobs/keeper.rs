@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sys::socket::{self, Full};
 
 use super::cgroup::Cgroup;
+use super::claim::Claim;
 use super::controller::{Controller, Decision, Limits};
 use super::issued::Issued;
 use super::pressure::{Cause, Others, Reads, Stalls};
@@ -181,6 +182,10 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
         door,
     } = options;
     let processes = subject.processes();
+    let _claim = match &subject {
+        Subject::Made(cgroup) => Claim::of(cgroup.path()),
+        Subject::Supervised(_) | Subject::Found(_) => None,
+    };
     let others = match &processes {
         Processes::Cgroup(cgroup) if !cgroup.is_root() => {
             Some(Others::beside(cgroup.root(), cgroup.path()))

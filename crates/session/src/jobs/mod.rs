@@ -4,6 +4,7 @@
 //! The *keeper* watches the others' waiting and holds the job. Each lets the job run when the other one is gone, so that no end of ours, not even `kill -9`, leaves it frozen.
 
 pub mod cgroup;
+pub mod claim;
 pub mod controller;
 pub mod issued;
 pub mod keeper;

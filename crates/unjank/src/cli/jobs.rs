@@ -76,6 +76,7 @@ fn folder() -> Result<PathBuf, Error> {
 }
 
 fn list(json: bool) -> Result<Verdict, Error> {
+    run::sweep();
     let mut jobs = found(&folder()?)?;
     jobs.sort_by(|one, other| other.status.age_ms.total_cmp(&one.status.age_ms));
     let mut out = io::stdout().lock();
@@ -138,9 +139,16 @@ fn found(folder: &std::path::Path) -> Result<Vec<Job>, Error> {
         let job = path.file_name()?.to_str()?.strip_suffix(".sock")?.parse::<u32>().ok()?;
         Some((job, path))
     });
-    Ok(doors
-        .filter_map(|(job, path)| Some(Job { job, status: ask(&path, Asked::Status).ok()? }))
-        .collect())
+    let asked = doors.filter_map(|(job, path)| match ask(&path, Asked::Status) {
+        Ok(status) => Some(Job { job, status }),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            // Its keeper was killed. If it cannot be removed, it is asked in vain the next time, too.
+            let _ = std::fs::remove_file(path);
+            None
+        }
+        Err(_) => None,
+    });
+    Ok(asked.collect())
 }
 
 fn tell(job: u32, asked: Asked) -> Result<Verdict, Error> {

@@ -17,6 +17,8 @@ enum Scale {
     Linear(f64),
     /// By powers of this base.
     Logarithmic(f64),
+    /// By powers of ten, with two and five times each between them.
+    Halves,
 }
 
 /// An axis has at most so many ticks.
@@ -33,6 +35,10 @@ impl Axis {
 
     /// Makes an axis of powers of `base` around `least` and `most`, both above zero.
     pub(super) fn logarithmic(least: f64, most: f64, base: f64, left: f64, right: f64) -> Axis {
+        if base.to_bits() == 10_f64.to_bits() && least > 0.0 && most / least < HALVES {
+            let (from, to) = (below(least), above(most.max(least * 1.5)));
+            return Axis { from, to, left, right, scale: Scale::Halves };
+        }
         // A hair's breadth of tolerance: the logarithm of a power is not always whole.
         let from = base.powf((least.log(base) + 1e-9).floor());
         let to = base.powf((most.log(base) - 1e-9).ceil());
@@ -43,7 +49,7 @@ impl Axis {
     /// Returns the place of `value`, never outside the axis.
     pub(super) fn place(self, value: f64) -> f64 {
         let share = match self.scale {
-            Scale::Logarithmic(_) => {
+            Scale::Logarithmic(_) | Scale::Halves => {
                 (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
             }
             Scale::Linear(_) => (value - self.from) / (self.to - self.from),
@@ -67,6 +73,9 @@ impl Axis {
                 let steps = (self.to / self.from).log(base).round();
                 count(steps).map(|power| self.from * base.powf(power)).collect()
             }
+            Scale::Halves => std::iter::successors(Some(self.from), |tick| Some(above(tick * 1.5)))
+                .take_while(|tick| *tick <= self.to * 1.01)
+                .collect(),
             Scale::Linear(step) => {
                 count((self.to / step).round()).map(|number| number * step).collect()
             }
@@ -74,6 +83,23 @@ impl Axis {
         let every = all.len().div_ceil(MOST_TICKS);
         all.into_iter().step_by(every.max(1)).collect()
     }
+}
+
+/// Below this ratio a logarithmic axis of powers of ten has ticks between them, and does not end at a power only.
+const HALVES: f64 = 60.0;
+
+/// Returns the next of 1, 2 and 5 times a power of ten at or above `value`.
+fn above(value: f64) -> f64 {
+    let power = 10_f64.powf(value.log10().floor());
+    let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= value * 0.999);
+    factor.unwrap_or(10.0) * power
+}
+
+/// Returns the next of them at or below `value`.
+fn below(value: f64) -> f64 {
+    let power = 10_f64.powf(value.log10().floor());
+    let factor = [5.0, 2.0].into_iter().find(|factor| factor * power <= value * 1.001);
+    factor.unwrap_or(1.0) * power
 }
 
 /// Returns 0, 1, … `last`, for a small whole `last`.
@@ -108,10 +134,23 @@ mod tests {
 
     #[test]
     fn a_logarithmic_axis_has_powers_of_ten() {
-        let axis = Axis::logarithmic(0.3, 40.0, 10.0, 0.0, 300.0);
+        let axis = Axis::logarithmic(0.3, 90.0, 10.0, 0.0, 300.0);
         let ticks: Vec<String> = axis.ticks().iter().map(|tick| format!("{tick:.1}")).collect();
         assert_eq!(ticks, ["0.1", "1.0", "10.0", "100.0"]);
         assert!((axis.place(1.0) - 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_short_logarithmic_axis_ends_near_its_values() {
+        let axis = |least, most| Axis::logarithmic(least, most, 10.0, 0.0, 1.0);
+        assert_eq!(axis(930.0, 17_600.0).ticks(), [500.0, 1e3, 2e3, 5e3, 1e4, 2e4]);
+        assert_eq!(axis(1.0, 10.0).ticks(), [1.0, 2.0, 5.0, 10.0]);
+        for (least, most) in [(0.021, 1.19), (5.0, 299.0), (0.5, 0.5), (2.0, 2.1), (9.99, 10.01)] {
+            let axis = axis(least, most);
+            let (from, to) = axis.values();
+            assert!(from <= least * 1.002 && most <= to * 1.002, "{least} {most}");
+            assert!((2..=MOST_TICKS).contains(&axis.ticks().len()), "{:?}", axis.ticks());
+        }
     }
 
     #[test]

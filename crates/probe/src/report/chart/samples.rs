@@ -60,7 +60,7 @@ pub fn render(title: &str, quantity: Quantity, rows: &[Row<'_>]) -> String {
         svg.push_str(&text(x, bottom + 16.0, Anchor::Middle, "tick", &label));
     }
     let name = if wide { "log" } else { unit.name() };
-    svg.push_str(&text(left - 26.0, bottom + 16.0, Anchor::End, "tick", name));
+    svg.push_str(&text(left - 34.0, bottom + 16.0, Anchor::End, "tick", name));
     for (number, row) in rows.iter().enumerate() {
         #[expect(clippy::cast_precision_loss, reason = "a few rows")]
         let middle = TOP + ROW * (number as f64 + 0.5);

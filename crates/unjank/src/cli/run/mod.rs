@@ -63,6 +63,11 @@ pub(super) fn jobs_folder() -> Option<PathBuf> {
     place::jobs()
 }
 
+/// Takes away what jobs have left whose supervisor and keeper were killed at once.
+pub(super) fn sweep() {
+    place::sweep_everywhere();
+}
+
 /// How far a command steps back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Class {

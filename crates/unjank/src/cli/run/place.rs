@@ -10,6 +10,7 @@ use std::time::Duration;
 use bus::client::{Client, Scope};
 use rustix::process::Signal;
 use session::jobs::cgroup::Cgroup;
+use session::jobs::claim::{self, Claim};
 use session::jobs::issued::{self, Issued};
 use session::jobs::keeper;
 use session::jobs::program::Preloads;
@@ -38,14 +39,23 @@ pub(super) fn outside(library: Option<&Path>, program: &OsStr) -> Option<PathBuf
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Puts `process`, which waits for its command, into a cgroup: in a scope of `background.slice` if there is a systemd of this user, else inside of the one that we are in, where this user may.
-pub(super) fn find(mounts: &Mounts, process: u32, keeper: u32, command: &str) -> Option<Cgroup> {
+pub(super) fn find(
+    mounts: &Mounts,
+    process: u32,
+    keeper: u32,
+    command: &str,
+) -> Option<(Cgroup, Option<Claim>)> {
     if let Some(cgroup) = scope(mounts, process, keeper, command) {
-        return Some(cgroup);
+        // It is systemd's, who removes it.
+        return Some((cgroup, None));
     }
     let own = Cgroup::of(mounts, std::process::id())?;
+    let making = Claim::while_making_in(own.path());
     let made = own.make(&name(std::process::id())).ok()?;
+    let claim = Claim::of(made.path());
+    drop(making);
     if made.take(process).is_ok() {
-        return Some(made);
+        return Some((made, claim));
     }
     // Nobody is in it.
     let _ = made.remove();
@@ -65,7 +75,7 @@ pub(super) fn left(mounts: &Mounts, supervisor: u32) -> Option<Cgroup> {
 
 /// Returns what the cgroup and the trace of a job are called.
 fn name(supervisor: u32) -> String {
-    format!("unjank-run-{supervisor}")
+    format!("{}{supervisor}", claim::PREFIX)
 }
 
 /// Asks the user's systemd for a scope. In it the job and its keeper have a cgroup each: whatever ends the session that we are in leaves the one who lets the job run.
@@ -104,6 +114,22 @@ pub(super) fn jobs() -> Option<PathBuf> {
     let folder = runtime.join("unjank/jobs");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     Some(folder)
+}
+
+/// Takes away what jobs have left here whose supervisor and keeper were killed at once.
+pub(super) fn sweep(mounts: &Mounts) {
+    claim::sweep_traces(Path::new(TRACEFS));
+    if let Some(own) = Cgroup::of(mounts, std::process::id()) {
+        claim::sweep_cgroups(&own);
+    }
+}
+
+/// Does so everywhere.
+pub(super) fn sweep_everywhere() {
+    claim::sweep_traces(Path::new(TRACEFS));
+    if let Some(top) = Mounts::read().ok().and_then(|mounts| Cgroup::top(&mounts)) {
+        claim::sweep_all_cgroups(&top);
+    }
 }
 
 /// Where the kernel's traces are, and what ours is called there.

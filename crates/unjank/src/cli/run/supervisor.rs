@@ -48,6 +48,7 @@ pub(super) fn run(how: How, command: Vec<OsString>) -> ExitCode {
     #[expect(clippy::disallowed_methods, reason = "the environment is read in this crate")]
     let home = env::var_os("HOME").map(PathBuf::from);
     let disks = place::disks(&mounts, home.as_deref());
+    place::sweep(&mounts);
     let texts: Vec<String> =
         command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
 
@@ -68,7 +69,8 @@ pub(super) fn run(how: How, command: Vec<OsString>) -> ExitCode {
         Ok(waiting) => waiting,
         Err(error) => return failed(&texts[0], &error),
     };
-    let cgroup = place::find(&mounts, waiting.process(), keeper.process, &texts[0]);
+    let found = place::find(&mounts, waiting.process(), keeper.process, &texts[0]);
+    let (cgroup, _claim) = found.map_or((None, None), |(cgroup, claim)| (Some(cgroup), claim));
     // It is gone: the job then runs without holds.
     let _ = keeper::tell(&keeper.channel, &Placed { cgroup: cgroup.clone() });
     // What the command does first is seen, too; one that is not ready by then sees the rest.

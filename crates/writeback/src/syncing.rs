@@ -1,0 +1,46 @@
+//! Everything is to be written: what the keeper has gathered goes first, in his class, or the flusher would find it.
+
+use std::ffi::c_int;
+
+use preload::{Next, fail};
+
+use crate::handover;
+
+type Sync = unsafe extern "C" fn();
+type Syncfs = unsafe extern "C" fn(c_int) -> c_int;
+
+// SAFETY: the type is that of `unistd.h`.
+static SYNC: Next<Sync> = unsafe { Next::named(c"sync") };
+// SAFETY: the type is that of `unistd.h`.
+static SYNCFS: Next<Syncfs> = unsafe { Next::named(c"syncfs") };
+
+pub(crate) fn prepare() {
+    SYNC.prepare();
+    SYNCFS.prepare();
+}
+
+/// Writes all file systems, what was handed over first.
+///
+/// # Safety
+///
+/// As of `sync(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sync() {
+    handover::wait_for_all();
+    if let Some(next) = SYNC.get() {
+        // SAFETY: it has no arguments.
+        unsafe { next() };
+    }
+}
+
+/// Writes the file system that `descriptor` is on, what was handed over first.
+///
+/// # Safety
+///
+/// As of `syncfs(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syncfs(descriptor: c_int) -> c_int {
+    handover::wait_for_all();
+    // SAFETY: the caller's own argument goes to the function it called.
+    SYNCFS.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(descriptor) })
+}
