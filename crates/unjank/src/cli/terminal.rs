@@ -170,13 +170,28 @@ fn hung_up() -> i32 {
 
 /// Returns whether the terminal has gone away.
 fn is_gone() -> bool {
+    is_so(PollFlags::empty(), 0)
+}
+
+/// Returns whether the terminal takes what is written. One that stands still, as after Ctrl-S, does not.
+fn takes() -> bool {
+    is_so(PollFlags::OUT, 1)
+}
+
+/// Waits until something is so of the terminal, or it has gone away.
+fn is_so(flags: PollFlags, seconds: i64) -> bool {
     let stdout = io::stdout();
-    let mut ends = [PollFd::new(&stdout, PollFlags::empty())];
-    poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    let mut ends = [PollFd::new(&stdout, flags)];
+    poll(&mut ends, Some(&Timespec { tv_sec: seconds, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
 /// Gives the terminal back and ends the program.
 fn end(writing: &Mutex<()>, status: i32) -> ! {
+    if !takes() {
+        // Whoever draws may wait for ever, and so would what gives the screen back; the keys at least are as they were.
+        let _ = disable_raw_mode();
+        std::process::exit(status);
+    }
     // Nothing may be drawn behind what gives the screen back, so this is never let go.
     let _writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
     leave();

@@ -3,14 +3,13 @@
 mod reading;
 mod watcher;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use reading::{NoReader, Reader};
-use watcher::Watcher;
 pub use watcher::{NoPeer, Peer};
+use watcher::{Paper, Watcher};
 
 use super::lab::{BenchError, Effort, Measuring};
 use super::row::{Row, Target};
@@ -162,9 +161,14 @@ fn rows(lab: &Lab<'_>, figure: &Figure, calls: Calls) -> Result<Vec<Row>, BenchE
     let watchers: Vec<Option<Watcher>> =
         [None, Some(ours)].into_iter().chain(theirs.map(Some)).collect();
     let mut measured = vec![Measured::default(); watchers.len()];
+    // What stands around a message is less than a KiB.
+    let length = 2 * calls.calls * (usize::try_from(calls.size).unwrap_or(0) + 1024);
+    let paper = Paper::new(&scratch.path().join("record"), length).map_err(|source| {
+        BenchError::Peer { program: lab.dir.display().to_string(), cause: source.to_string() }
+    })?;
     // Everything runs once before it counts.
     traffic.calls(Calls { calls: calls.calls / 8, ..calls })?;
-    for round in 0..lab.effort.of(7, 1) {
+    for round in 0..lab.effort.of(11, 1) {
         for step in 0..watchers.len() {
             if lab.stop.load(Ordering::Relaxed) {
                 return Err(BenchError::Interrupted);
@@ -175,15 +179,12 @@ fn rows(lab: &Lab<'_>, figure: &Figure, calls: Calls) -> Result<Vec<Row>, BenchE
             match &watchers[place] {
                 None => into.rate.push(traffic.calls(calls)?),
                 Some(watcher) => {
-                    let output = scratch.path().join(format!("{round}-{place}"));
-                    let watching = watcher.start(session.address(), &output)?;
+                    let watching = watcher.start(session.address(), &paper)?;
                     let rate = traffic.calls(calls)?;
                     let found = watching.end(u64::try_from(2 * calls.calls).unwrap_or(0))?;
                     into.rate.push(rate);
                     into.cpu.push(found.cpu_ns);
                     into.lost.push(found.lost);
-                    // Records of many calls would fill the disk; what cannot be removed goes with its directory.
-                    let _ = fs::remove_file(&output);
                 }
             }
         }
@@ -239,7 +240,7 @@ fn described(lab: &Lab<'_>, figure: &Figure, measured: &[Measured]) -> Vec<Row> 
             &ours.cpu,
             &theirs.cpu,
             half,
-            "of all threads of who watches, as the scheduler counts it",
+            "of all threads of who watches, as the scheduler counts it; the record goes over one that is in memory",
         ));
         rows.push(row(
             format!("messages lost by {name}, {about}"),

@@ -1,6 +1,8 @@
 //! A program that records a bus into a file: started, waited for until it sees traffic, and held against what was sent.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -15,6 +17,8 @@ use crate::bus::wire::{self, Kind};
 const STEP: Duration = Duration::from_millis(20);
 /// So often, before it is taken not to happen.
 const STEPS: u32 = 1000;
+/// So much of the file is written at once when it is made.
+const PIECE: usize = 1 << 20;
 /// A record that has not grown in so many looks is taken to be whole.
 const STILL: u32 = 8;
 
@@ -72,6 +76,47 @@ impl Peer {
     }
 }
 
+/// The file that all records are written into, one over the other, so that its pages are in memory before anybody writes.
+///
+/// A virtual machine may have given free memory back to its host: who writes into new pages then waits up to ten times as
+/// long as for the copy alone, and the processor time of that is counted as his.
+#[derive(Debug)]
+pub(super) struct Paper(File);
+
+impl Paper {
+    /// Makes the file at `path`, which must not exist, with `length` bytes.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub(super) fn new(path: &Path, length: usize) -> io::Result<Paper> {
+        let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        let piece = vec![0; PIECE];
+        for _ in 0..length.div_ceil(PIECE) {
+            file.write_all(&piece)?;
+        }
+        Ok(Paper(file))
+    }
+
+    /// Goes back to its begin, and returns it for somebody to write on.
+    fn sheet(&self) -> io::Result<File> {
+        (&self.0).rewind()?;
+        self.0.try_clone()
+    }
+
+    /// Returns how much was written since then: whoever writes shares the place.
+    fn length(&self) -> io::Result<u64> {
+        (&self.0).stream_position()
+    }
+
+    /// Returns what was written since then, if it is a record.
+    fn capture(&self) -> io::Result<Option<Capture>> {
+        let mut bytes = vec![0; usize::try_from(self.length()?).unwrap_or(usize::MAX)];
+        self.0.read_exact_at(&mut bytes, 0)?;
+        Ok(Capture::of(bytes))
+    }
+}
+
 /// A program that can watch.
 #[derive(Debug)]
 pub(super) enum Watcher {
@@ -81,10 +126,10 @@ pub(super) enum Watcher {
 
 /// A program that watches.
 #[derive(Debug)]
-pub(super) struct Watching {
+pub(super) struct Watching<'a> {
     child: Child,
     process: Process,
-    output: PathBuf,
+    paper: &'a Paper,
     /// What it had used when it was ready.
     used_ns: u64,
 }
@@ -119,11 +164,14 @@ impl Watcher {
     }
 
     /// Starts it, and waits until it has recorded something.
-    pub(super) fn start(&self, address: &str, output: &Path) -> Result<Watching, BenchError> {
+    pub(super) fn start<'a>(
+        &self,
+        address: &str,
+        paper: &'a Paper,
+    ) -> Result<Watching<'a>, BenchError> {
         let words = self.words(address);
         let failed = |cause: String| BenchError::Peer { program: words.join(" "), cause };
-        let file = fs::OpenOptions::new().write(true).create_new(true).open(output);
-        let file: File = file.map_err(|error| failed(error.to_string()))?;
+        let file = paper.sheet().map_err(|error| failed(error.to_string()))?;
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(file).stderr(Stdio::null());
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
@@ -136,7 +184,7 @@ impl Watcher {
                 return Err(failed(error.to_string()));
             }
         };
-        let mut watching = Watching { child, process, output: output.to_owned(), used_ns: 0 };
+        let mut watching = Watching { child, process, paper, used_ns: 0 };
         for _ in 0..STEPS {
             // Somebody who connects and asks is a message or two.
             let asked = bus::client::blocking::BlockingClient::connect(Some(address));
@@ -154,10 +202,10 @@ impl Watcher {
     }
 }
 
-impl Watching {
+impl Watching<'_> {
     /// Returns how many messages its record has by now.
     fn seen(&self) -> usize {
-        let Ok(capture) = Capture::open(&self.output) else { return 0 };
+        let Ok(Some(capture)) = self.paper.capture() else { return 0 };
         capture.events().filter(|event| matches!(event, Event::Message(_))).count()
     }
 
@@ -170,7 +218,7 @@ impl Watching {
         let mut last = 0;
         let mut still = 0;
         for _ in 0..STEPS {
-            let length = fs::metadata(&self.output).map_or(0, |metadata| metadata.len());
+            let length = self.paper.length().map_err(Watching::counters)?;
             still = if length == last { still + 1 } else { 0 };
             last = length;
             if still >= STILL || self.process.wait(STEP).map_err(Watching::counters)? {
@@ -199,10 +247,9 @@ impl Watching {
         // It has ended already if it cannot be ended.
         let _ = self.process.terminate();
         let _ = self.child.wait();
-        let capture = Capture::open(&self.output).map_err(|error| BenchError::Peer {
-            program: self.output.display().to_string(),
-            cause: crate::bench::run::chain(&error),
-        })?;
+        let not_read = |cause: String| BenchError::Peer { program: "its record".to_owned(), cause };
+        let capture = self.paper.capture().map_err(|error| not_read(error.to_string()))?;
+        let capture = capture.ok_or_else(|| not_read("it is no record".to_owned()))?;
         let mut ours = 0;
         for event in capture.events() {
             let Event::Message(message) = event else { continue };
@@ -222,7 +269,7 @@ impl Watching {
     }
 }
 
-impl Drop for Watching {
+impl Drop for Watching<'_> {
     fn drop(&mut self) {
         // It has ended already if it cannot be killed.
         let _ = self.process.kill();
@@ -233,6 +280,22 @@ impl Drop for Watching {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bus::capture::{Encoder, Format};
+
+    #[test]
+    fn a_file_holds_the_last_record_and_nothing_of_those_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let paper = Paper::new(&dir.path().join("x"), PIECE + 1).unwrap();
+        for record in ["a long record", "short"] {
+            paper.sheet().unwrap().write_all(record.as_bytes()).unwrap();
+            assert_eq!(paper.length().unwrap(), u64::try_from(record.len()).unwrap());
+        }
+        assert!(paper.capture().unwrap().is_none());
+        let mut record = Vec::new();
+        Encoder::new(Format::Pcapng).begin(&mut record);
+        paper.sheet().unwrap().write_all(&record).unwrap();
+        assert_eq!(paper.capture().unwrap().unwrap().events().count(), 0);
+    }
 
     #[test]
     fn a_peer_is_told_which_bus_in_its_own_way() {

@@ -4,7 +4,7 @@ mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::capture::{Bus, Encoder, Event, Format, Message, Peer, Timestamp, Unwritable};
+use super::capture::{Bus, Dropped, Encoder, Event, Format, Message, Peer, Timestamp, Unwritable};
 use super::introspection::Introspection;
 use super::model::Model;
 use super::model::peers::PeerId;
@@ -28,6 +28,8 @@ pub struct Live {
     held: usize,
     buses: Vec<Bus>,
     peers: BTreeMap<(u16, String), Peer>,
+    /// What is missing, and before which message.
+    losses: VecDeque<(u32, Dropped)>,
 }
 
 impl Live {
@@ -49,6 +51,7 @@ impl Live {
                     self.peers.insert(key, (**peer).clone());
                 }
             }
+            Event::Dropped(dropped) => self.losses.push_back((self.model.end(), *dropped)),
             _ => (),
         }
         let (number, _) = self.model.take(event)?;
@@ -66,6 +69,8 @@ impl Live {
     fn forget(&mut self, keep: usize) {
         self.model.forget(keep);
         let gone = self.bytes.len().saturating_sub(keep);
+        let first = self.model.first();
+        self.losses.retain(|(before, _)| *before > first);
         self.held -= self.bytes.drain(..gone).map(|bytes| bytes.len()).sum::<usize>();
     }
 
@@ -152,7 +157,7 @@ impl Live {
         lines
     }
 
-    /// Returns a record of these messages, as pcapng.
+    /// Returns a record of these messages, in this order, and of what is missing before and behind them, as pcapng.
     ///
     /// # Errors
     ///
@@ -172,13 +177,20 @@ impl Live {
         for peer in self.peers.values() {
             encoder.event(&mut out, &Event::Peer(Box::new(peer.clone())))?;
         }
+        let mut losses = self.losses.iter().peekable();
         for number in numbers {
+            while let Some((_, dropped)) = losses.next_if(|(before, _)| *before <= number) {
+                encoder.event(&mut out, &Event::Dropped(*dropped))?;
+            }
             let at = number.checked_sub(self.model.first()).and_then(|at| usize::try_from(at).ok());
             let bytes = at.and_then(|at| self.bytes.get(at));
             let Some((row, bytes)) = self.model.row(number).zip(bytes) else { continue };
             let message =
                 Message { at: Timestamp(row.at_ns), bus: row.bus, length: row.length, bytes };
             encoder.event(&mut out, &Event::Message(message))?;
+        }
+        for (_, dropped) in losses {
+            encoder.event(&mut out, &Event::Dropped(*dropped))?;
         }
         Ok(out)
     }
@@ -229,9 +241,14 @@ mod tests {
         live.take(&Event::Bus(Box::new(Bus { name: "session".to_owned(), ..Bus::default() })));
         let peer = Peer { unique: ":1.1".to_owned(), pid: Some(7), ..Peer::default() };
         live.take(&Event::Peer(Box::new(peer)));
+        let dropped = |count| Event::Dropped(Dropped { count, ..Dropped::default() });
         for serial in 1..=5 {
+            if serial == 3 {
+                live.take(&dropped(30));
+            }
             take(&mut live, 10, &Sample::signal(serial, ":1.1", "org.example.I.Tick"));
         }
+        live.take(&dropped(50));
         let bytes = live.record([1, 3, 77].into_iter()).unwrap();
         let capture = Capture::of(bytes).unwrap();
         let mut again = Live::default();
@@ -239,6 +256,8 @@ mod tests {
             again.take(&event);
         }
         assert_eq!(again.model().len(), 2);
+        let losses = again.model().losses.iter().map(|loss| (loss.before, loss.count));
+        assert_eq!(losses.collect::<Vec<_>>(), [(1, 30), (2, 50)]);
         assert_eq!(again.model().row(1).unwrap().serial, 4);
         assert_eq!(again.model().peers.all()[0].pid, Some(7));
     }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 
 use super::connection::Monitor;
+use super::pace::Came;
 use super::ring::{CHUNK, Chunk, Item, Ring};
 use crate::bus::capture::Dropped;
 use crate::bus::wire;
@@ -29,8 +30,7 @@ pub(super) struct Lane {
 /// What one read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// How many bytes came.
-    pub(super) bytes: usize,
+    pub(super) came: Came,
     /// Whether there may be more.
     pub(super) more: bool,
 }
@@ -98,7 +98,7 @@ impl Lane {
             let wanted = self.skip.min(scratch.len());
             let count = receive(&self.source, &mut scratch[..wanted])?;
             self.skip -= count;
-            return Ok(Found { bytes: count, more: count == wanted });
+            return Ok(Found { came: Came { bytes: count, messages: 0 }, more: count == wanted });
         }
         if self.chunk.is_none() {
             self.chunk = ring.chunk(self.bus, wire::FIXED);
@@ -117,24 +117,22 @@ impl Lane {
             let now = now();
             let more = held + count == scratch.len();
             self.begun.clear();
-            self.count(&scratch[..held + count], ring, now)?;
-            return Ok(Found { bytes: count, more });
+            let messages = self.count(&scratch[..held + count], ring, now)?;
+            return Ok(Found { came: Came { bytes: count, messages }, more });
         };
         let room = &mut chunk.bytes[chunk.filled..];
         let size = room.len();
         let count = receive(&self.source, room)?;
         chunk.filled += count;
-        if count > 0 {
-            self.frame(ring, now())?;
-        }
-        Ok(Found { bytes: count, more: count == size })
+        let messages = if count > 0 { self.frame(ring, now())? } else { 0 };
+        Ok(Found { came: Came { bytes: count, messages }, more: count == size })
     }
 
-    /// Finds the messages that are whole now, and goes on in another chunk if the next does not fit.
-    fn frame(&mut self, ring: &Ring, now: u64) -> Result<(), LaneEnd> {
-        let Some(chunk) = &mut self.chunk else { return Ok(()) };
+    /// Finds the messages that are whole now, and goes on in another chunk if the next does not fit; returns how many.
+    fn frame(&mut self, ring: &Ring, now: u64) -> Result<usize, LaneEnd> {
+        let Some(chunk) = &mut self.chunk else { return Ok(0) };
+        let before = chunk.marks.len();
         let mut at = chunk.whole();
-        let first = chunk.marks.is_empty();
         let need = loop {
             let rest = &chunk.bytes[at..chunk.filled];
             if rest.len() < wire::FIXED {
@@ -147,10 +145,14 @@ impl Lane {
             at += length;
             chunk.marks.push((now, at));
         };
-        if first && !chunk.marks.is_empty() {
+        let messages = chunk.marks.len() - before;
+        if before == 0 && messages > 0 {
             self.since = now;
         }
-        if at + need > chunk.bytes.len() { self.turn(need, ring, now) } else { Ok(()) }
+        if at + need > chunk.bytes.len() {
+            self.turn(need, ring, now)?;
+        }
+        Ok(messages)
     }
 
     /// Hands the chunk over and goes on in another with room for `need` bytes.
@@ -175,7 +177,7 @@ impl Lane {
             }
             None => {
                 self.dropped = dropped;
-                self.count(&rest, ring, now)
+                self.count(&rest, ring, now).map(|_| ())
             }
         }
     }
@@ -216,8 +218,8 @@ impl Lane {
         }
     }
 
-    /// Counts messages for which there is no room.
-    fn count(&mut self, mut bytes: &[u8], ring: &Ring, now: u64) -> Result<(), LaneEnd> {
+    /// Counts messages for which there is no room, and returns how many.
+    fn count(&mut self, mut bytes: &[u8], ring: &Ring, now: u64) -> Result<usize, LaneEnd> {
         let mut count = 0;
         while bytes.len() >= wire::FIXED {
             let length = length(bytes)?;
@@ -235,9 +237,9 @@ impl Lane {
         }
         self.begun = bytes.to_vec();
         if count > 0 {
-            ring.missed(count);
+            ring.missed(u64::try_from(count).unwrap_or(u64::MAX));
         }
-        Ok(())
+        Ok(count)
     }
 }
 

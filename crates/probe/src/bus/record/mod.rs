@@ -6,6 +6,7 @@
 pub(in crate::bus) mod connection;
 mod follow;
 mod lane;
+mod pace;
 mod process;
 mod reader;
 mod ring;
@@ -28,7 +29,7 @@ pub use writer::{Ended, Limits, Output, Why, WriteError, write};
 
 use super::capture::{Bus, Event, Message, Peer, Timestamp};
 use lane::Lane;
-use reader::{Reader, Times};
+use reader::{Linger, Reader, Times};
 use ring::{Chunk, Item, Ring, Taken};
 
 /// How much memory the ring has if nobody says otherwise, in bytes.
@@ -146,6 +147,7 @@ impl Recorder {
         let stop = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
             .map_err(|error| RecordError::NotBegun(error.into()))?;
         let stop = Arc::new(stop);
+        let linger = Linger::new(options.linger).map_err(RecordError::NotBegun)?;
         for source in &sources {
             ring.put(Item::Bus(source.bus.clone()));
         }
@@ -170,7 +172,7 @@ impl Recorder {
             lanes,
             ring: Arc::clone(&ring),
             times: times.clone(),
-            linger: options.linger,
+            linger,
             stop: Arc::clone(&stop),
         };
         let reader = std::thread::Builder::new()

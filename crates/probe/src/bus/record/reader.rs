@@ -1,28 +1,24 @@
 //! The thread that empties the sockets: it waits for nothing but them, so that a bus never has to keep messages for us.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use session::clock::Clock;
-use sys::sched::{CpuClass, Hurry};
 
 use super::lane::{Lane, LaneEnd};
+use super::pace::{Came, Pace};
 use super::ring::{CHUNK, Ring};
 
 /// How long nothing may come before nothing is taken to be left, when the recording is to end.
 const LAST: Duration = Duration::from_millis(50);
 /// How long what is left is read at most, of a bus that sends without a pause.
 const END: Duration = Duration::from_secs(1);
-/// So many bytes at once are what a socket holds of long messages: the bus keeps what comes next. Short ones fill it with
-/// less, and so slowly that nothing is gained by waking for each.
-const MUCH: usize = 1 << 17;
-/// How long we do not yield after that.
-const HURRY: Duration = Duration::from_secs(1);
-/// So many bytes in that time are a flood still: who hurries finds little at once, however much comes.
-const FLOOD: usize = 4 << 20;
-
 /// The time of day on a clock that nobody sets while it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Times {
@@ -44,7 +40,7 @@ impl Times {
     }
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -54,32 +50,73 @@ pub(super) struct Reader {
     pub(super) lanes: Vec<Lane>,
     pub(super) ring: Arc<Ring>,
     pub(super) times: Times,
-    /// How long a message may wait for others before it is handed over.
-    pub(super) linger: Duration,
+    pub(super) linger: Linger,
     /// Readable when the recording is to end.
     pub(super) stop: Arc<OwnedFd>,
+}
+
+/// Tells when a message has waited for others as long as it may. A timer of its own costs a wait for each message nothing.
+#[derive(Debug)]
+pub(super) struct Linger {
+    timer: OwnedFd,
+    time: Duration,
+    is_set: bool,
+}
+
+impl Linger {
+    /// Makes a timer for waits of `time`.
+    pub(super) fn new(time: Duration) -> io::Result<Linger> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        // No time at all would be none that is set.
+        Ok(Linger { timer, time: time.max(Duration::from_micros(1)), is_set: false })
+    }
+
+    /// Makes the timer readable after `time`.
+    fn set(&mut self, time: Duration) {
+        let it_value = Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let set = Itimerspec { it_interval, it_value };
+        // The descriptor is a timer and the times are right, so nothing can go wrong.
+        self.is_set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &set).is_ok();
+    }
+
+    /// Takes note that the time has come.
+    fn clear(&mut self) {
+        // It is readable still if it cannot be read, and is asked again.
+        let _ = rustix::io::read(&self.timer, &mut [0; 8]);
+        self.is_set = false;
+    }
 }
 
 impl Reader {
     /// Reads until it is told to stop or no bus is left; returns why those that ended by themselves did.
     pub(super) fn run(mut self) -> Vec<(u16, LaneEnd)> {
-        let mut pace = Pace::start();
+        let mut pace = Pace::start(self.times.now());
         let mut scratch = vec![0; CHUNK];
         let mut ends = Vec::new();
         while !self.lanes.is_empty() {
-            let ready = self.wait();
-            let stop = ready.last() != Some(&false);
+            if let Some(nap) = pace.nap() {
+                // Whoever stops us ends it; nothing else can.
+                let _ = sys::socket::wait_readable(&*self.stop, Some(nap));
+            }
+            let mut ready = self.wait();
+            let stop = ready.pop() != Some(false);
+            let is_time = ready.pop() == Some(true);
             let until = stop.then(|| self.times.now().saturating_add(nanoseconds(END)));
             let mut ready = ready.into_iter();
-            let mut bytes = 0;
+            let mut came = Came::default();
             // Whoever stops us wants what had come by then, so all are read once more.
             self.lanes.retain_mut(|lane| {
                 if !ready.next().unwrap_or(false) && !stop {
                     return true;
                 }
                 match empty(lane, &self.ring, &mut scratch, &self.times, until) {
-                    Ok(count) => {
-                        bytes += count;
+                    Ok(more) => {
+                        came += more;
                         true
                     }
                     Err(end) => {
@@ -92,104 +129,68 @@ impl Reader {
             if stop {
                 break;
             }
-            pace.keep(bytes, self.times.now());
-            self.hand_over();
+            let now = self.times.now();
+            pace.keep(came, now);
+            if is_time {
+                self.linger.clear();
+                self.hand_over(now);
+            }
+            if !self.linger.is_set {
+                self.set(now);
+            }
         }
         self.lanes.iter_mut().for_each(|lane| lane.finish(&self.ring));
         self.ring.end();
         ends
     }
 
-    /// Waits until something can be read, and says of each lane whether it can, and last whether to stop.
+    /// Waits until something can be read, and says of each lane whether it can, then whether a message has waited long
+    /// enough, and last whether to stop.
     fn wait(&self) -> Vec<bool> {
-        let waiting = self.lanes.iter().filter_map(Lane::waiting_since).min();
-        let timeout = waiting.map(|since| {
-            let now = self.times.now();
-            let end = since.saturating_add(nanoseconds(self.linger));
-            // What cannot be handed over when its time has come is tried again after as long.
-            let rest = match end.saturating_sub(now) {
-                0 => self.linger,
-                rest => Duration::from_nanos(rest),
-            };
-            Timespec {
-                tv_sec: i64::try_from(rest.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: rest.subsec_nanos().into(),
-            }
-        });
-        let mut polled: Vec<PollFd<'_>> =
-            self.lanes.iter().map(|lane| PollFd::new(lane.source(), PollFlags::IN)).collect();
-        polled.push(PollFd::new(&self.stop, PollFlags::IN));
+        let sources = self.lanes.iter().map(Lane::source);
+        let all = sources.chain([&self.linger.timer, &*self.stop]);
+        let mut polled: Vec<PollFd<'_>> = all.map(|it| PollFd::new(it, PollFlags::IN)).collect();
         // A signal ends the wait early, which is no more than that; nothing else can go wrong with these.
-        let _ = poll(&mut polled, timeout.as_ref());
+        let _ = poll(&mut polled, None);
         polled.iter().map(|polled| !polled.revents().is_empty()).collect()
     }
 
     /// Hands over what has waited long enough, if nobody is busy with what came before.
-    fn hand_over(&mut self) {
-        let limit = self.times.now().saturating_sub(nanoseconds(self.linger));
+    fn hand_over(&mut self, now: u64) {
+        let limit = now.saturating_sub(nanoseconds(self.linger.time));
         for lane in &mut self.lanes {
             if lane.waiting_since().is_some_and(|since| since <= limit) && self.ring.is_empty() {
                 lane.hand_over(&self.ring);
             }
         }
     }
-}
 
-/// Lets whoever is being watched finish what it does before the calling thread runs: more is then read at once, and
-/// nobody is stopped midway for our sake. Where a processor is idle nothing changes.
-pub(super) fn yield_to_others() {
-    // Not to be let is no reason not to record.
-    let _ = CpuClass::Batch.set(0);
-}
-
-/// How the thread that reads shares the processor. It yields, unless the bus sends so much that it had to keep it for us.
-#[derive(Debug)]
-struct Pace {
-    /// Until when we do not yield, if we do not.
-    until: Option<u64>,
-    hurry: Option<Hurry>,
-    /// How many bytes came since that was decided.
-    came: usize,
-}
-
-impl Pace {
-    fn start() -> Pace {
-        yield_to_others();
-        Pace { until: None, hurry: None, came: 0 }
-    }
-
-    /// Notes how many bytes came at once.
-    fn keep(&mut self, bytes: usize, now: u64) {
-        self.came = self.came.saturating_add(bytes);
-        let is_late = bytes >= MUCH;
-        if self.until.is_none() && is_late {
-            self.hurry = Hurry::begin().ok();
-        } else if self.until.is_none_or(|until| now < until) {
-            return;
-        }
-        if is_late || self.came >= FLOOD {
-            self.until = Some(now.saturating_add(nanoseconds(HURRY)));
-        } else {
-            (self.hurry, self.until) = (None, None);
-        }
-        self.came = 0;
+    /// Sets the timer, if a message waits.
+    fn set(&mut self, now: u64) {
+        let Some(since) = self.lanes.iter().filter_map(Lane::waiting_since).min() else { return };
+        let end = since.saturating_add(nanoseconds(self.linger.time));
+        // What cannot be handed over when its time has come is tried again after as long.
+        self.linger.set(match end.saturating_sub(now) {
+            0 => self.linger.time,
+            rest => Duration::from_nanos(rest),
+        });
     }
 }
 
-/// Reads what there is in one lane and returns how many bytes that was; with `until`, waits for what the bus still holds.
+/// Reads what there is in one lane and returns how much that was; with `until`, waits for what the bus still holds.
 fn empty(
     lane: &mut Lane,
     ring: &Ring,
     scratch: &mut [u8],
     times: &Times,
     until: Option<u64>,
-) -> Result<usize, LaneEnd> {
-    let mut bytes = 0;
+) -> Result<Came, LaneEnd> {
+    let mut came = Came::default();
     // A bus that sends without a pause must not keep us from the others, or from stopping.
     let mut rounds = 16_u32;
     loop {
         let found = lane.read(ring, scratch, || times.now())?;
-        bytes += found.bytes;
+        came += found.came;
         rounds = rounds.saturating_sub(1);
         let goes_on = match until {
             None => found.more && rounds > 0,
@@ -201,7 +202,7 @@ fn empty(
             }
         };
         if !goes_on {
-            return Ok(bytes);
+            return Ok(came);
         }
     }
 }

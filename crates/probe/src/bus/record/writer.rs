@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::reader::yield_to_others;
+use super::pace::yield_to_others;
 use super::{Next, Recorder};
 use crate::bus::capture::{Encoder, Event, Format, Unwritable};
 

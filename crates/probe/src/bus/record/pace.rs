@@ -1,0 +1,180 @@
+//! How the thread that reads shares the processor with those who are watched, and how often it looks in a flood.
+
+use std::time::Duration;
+
+use sys::sched::{CpuClass, Hurry};
+
+use super::reader::nanoseconds;
+
+/// So many bytes at once are what a socket holds of long messages: the bus keeps what comes next. Short ones fill it with
+/// less, and so slowly that nothing is gained by waking for each.
+const MUCH: usize = 160 << 10;
+/// How long we do not yield after that.
+const HURRY: Duration = Duration::from_secs(1);
+/// So many bytes in that time are a flood still: who hurries finds little at once, however much comes.
+const FLOOD: usize = 4 << 20;
+/// How long is counted before it is said how much comes.
+const WINDOW: Duration = Duration::from_millis(4);
+/// From so many messages in a second on, nobody is woken for each: one call at a time makes fewer.
+const MESSAGES: u64 = 40_000;
+/// From so many bytes in a second on, too.
+const BYTES: u64 = 80 << 20;
+/// So many messages may come between two looks: a third of what a socket holds.
+const FEW: u64 = 64;
+/// So many bytes may, likewise; they come in bursts of more.
+const LITTLE: u64 = 48 << 10;
+/// The longest time between two looks; a message's time is as exact as that in a flood.
+const LONGEST: Duration = Duration::from_micros(250);
+/// By so much the time between two looks grows, after it was too long.
+const STEP: Duration = Duration::from_micros(50);
+/// To sleep for less costs more than it spares.
+const SHORTEST: Duration = Duration::from_micros(40);
+
+/// How much came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Came {
+    pub(super) bytes: usize,
+    pub(super) messages: usize,
+}
+
+impl std::ops::AddAssign for Came {
+    fn add_assign(&mut self, more: Came) {
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.messages = self.messages.saturating_add(more.messages);
+    }
+}
+
+/// Lets whoever is being watched finish what it does before the calling thread runs: more is then read at once, and
+/// nobody is stopped midway for our sake. Where a processor is idle nothing changes.
+pub(super) fn yield_to_others() {
+    // Not to be let is no reason not to record.
+    let _ = CpuClass::Batch.set(0);
+}
+
+/// How the thread that reads shares the processor. It yields, unless the bus sends so much that it had to keep it for us.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Until when we do not yield, if we do not.
+    until: Option<u64>,
+    hurry: Option<Hurry>,
+    /// How many bytes came since that was decided.
+    came: usize,
+    looks: Looks,
+}
+
+impl Pace {
+    pub(super) fn start(now: u64) -> Pace {
+        yield_to_others();
+        Pace { until: None, hurry: None, came: 0, looks: Looks::start(now) }
+    }
+
+    /// Notes how much came at once.
+    pub(super) fn keep(&mut self, came: Came, now: u64) {
+        self.looks.note(came, now);
+        self.came = self.came.saturating_add(came.bytes);
+        let is_late = came.bytes >= MUCH;
+        if self.until.is_none() && is_late {
+            self.hurry = Hurry::begin().ok();
+        } else if self.until.is_none_or(|until| now < until) {
+            return;
+        }
+        if is_late || self.came >= FLOOD {
+            self.until = Some(now.saturating_add(nanoseconds(HURRY)));
+        } else {
+            (self.hurry, self.until) = (None, None);
+        }
+        self.came = 0;
+    }
+
+    /// Returns how long to sleep before looking again; none is to wait for the next message.
+    pub(super) fn nap(&self) -> Option<Duration> {
+        self.looks.nap
+    }
+}
+
+/// How often to look. Who is woken for each message of a flood does little else, and neither does who wakes him.
+#[derive(Debug)]
+struct Looks {
+    /// When the counting began.
+    begin: u64,
+    bytes: u64,
+    messages: u64,
+    nap: Option<Duration>,
+}
+
+impl Looks {
+    fn start(now: u64) -> Looks {
+        Looks { begin: now, bytes: 0, messages: 0, nap: None }
+    }
+
+    fn note(&mut self, came: Came, now: u64) {
+        self.bytes = self.bytes.saturating_add(u64::try_from(came.bytes).unwrap_or(u64::MAX));
+        self.messages =
+            self.messages.saturating_add(u64::try_from(came.messages).unwrap_or(u64::MAX));
+        let time = now.saturating_sub(self.begin);
+        if came.bytes >= MUCH {
+            // What waits longer is kept by the bus.
+            self.nap = self.nap.map(|nap| nap / 2).filter(|nap| *nap >= SHORTEST);
+        } else if time < nanoseconds(WINDOW) {
+            return;
+        } else {
+            let most = self.nap.unwrap_or_default() + STEP;
+            self.nap = nap(self.bytes, self.messages, time).map(|nap| nap.min(most));
+        }
+        (self.begin, self.bytes, self.messages) = (now, 0, 0);
+    }
+}
+
+/// Returns how long to sleep where so much came in `time` nanoseconds.
+fn nap(bytes: u64, messages: u64, time: u64) -> Option<Duration> {
+    let in_a_second = |count: u64| u128::from(count) * 1_000_000_000 / u128::from(time.max(1));
+    if in_a_second(bytes) < BYTES.into() && in_a_second(messages) < MESSAGES.into() {
+        return None;
+    }
+    let until = |part: u64, count: u64| time.saturating_mul(part) / count.max(1);
+    let nap = Duration::from_nanos(until(LITTLE, bytes).min(until(FEW, messages))).min(LONGEST);
+    (nap >= SHORTEST).then_some(nap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn one_call_at_a_time_is_seen_message_by_message() {
+        assert_eq!(nap(2_000_000, 20_000, SECOND), None);
+        assert_eq!(nap(60 << 20, 15_000, SECOND), None);
+        assert_eq!(nap(0, 0, 0), None);
+    }
+
+    #[test]
+    fn in_a_flood_a_socket_is_emptied_before_it_is_full() {
+        assert_eq!(nap(20 << 20, 100_000, SECOND), Some(LONGEST));
+        assert_eq!(nap(25 << 20, 640_000, SECOND), Some(Duration::from_micros(100)));
+        // 300 MiB in a second are 48 KiB in 156 us.
+        assert_eq!(nap(300 << 20, 50_000, SECOND), Some(Duration::from_nanos(156_250)));
+        // So much fills it before anybody has slept.
+        assert_eq!(nap(4 << 30, 100_000, SECOND), None);
+    }
+
+    #[test]
+    fn who_was_late_looks_twice_as_often_and_who_was_not_less_often_again() {
+        let flood = |looks: &mut Looks, at: u64| {
+            looks.note(Came { bytes: 100 << 10, messages: 500 }, at * 1_000_000);
+            looks.nap
+        };
+        let mut looks = Looks::start(0);
+        assert_eq!(flood(&mut looks, 4), Some(STEP));
+        assert_eq!(flood(&mut looks, 8), Some(2 * STEP));
+        looks.note(Came { bytes: MUCH, messages: 2 }, 8_100_000);
+        assert_eq!(looks.nap, Some(STEP));
+        looks.note(Came { bytes: MUCH, messages: 2 }, 8_200_000);
+        assert_eq!(looks.nap, None);
+        assert_eq!(flood(&mut looks, 13), Some(STEP));
+        // When the flood is over, the next message wakes.
+        looks.note(Came { bytes: 100, messages: 1 }, 2 * SECOND);
+        assert_eq!(looks.nap, None);
+    }
+}
