@@ -202,19 +202,21 @@ fn a_live_view_whose_terminal_stands_still_costs_the_bus_nothing_and_every_loss_
         let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&line, size).unwrap();
         let end = || Stdio::from(line.try_clone().unwrap());
-        let mut live = unjank(&bus);
-        live.args(["live", "--match", FLOOD]).stdin(end()).stdout(end()).stderr(end());
-        let live = live.env("TERM", "xterm").current_dir(bus.dir()).spawn().unwrap();
+        let mut command = unjank(&bus);
+        command.args(["live", "--match", FLOOD]).stdin(end()).stdout(end()).stderr(end());
+        let live = command.env("TERM", "xterm").current_dir(bus.dir()).spawn().unwrap();
         let mut live = Recorder(Some(live));
+        // A command that was started holds the line as long as it is there.
+        drop(command);
         let (began, begin) = std::sync::mpsc::channel();
         let mut keys = screen.try_clone().unwrap();
         // Somebody looks for as long as there is something to see.
         let reader = std::thread::spawn(move || {
-            let (mut screen, mut seen, mut piece) = (screen, Vec::new(), vec![0; 1 << 16]);
+            let (mut screen, mut seen, mut piece) = (screen, Vec::<u8>::new(), vec![0; 1 << 16]);
             // The end of a terminal is an error.
             while let Ok(count @ 1..) = screen.read(&mut piece) {
                 seen.extend(&piece[..count]);
-                if seen.windows(7).any(|word| word == b"Nothing") {
+                if seen.windows(8).any(|word| word == b"messages") {
                     seen.clear();
                     let _ = began.send(());
                 }
