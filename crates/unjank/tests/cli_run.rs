@@ -633,3 +633,47 @@ fn a_report_that_cannot_be_written_is_told_and_the_command_runs() {
     assert_eq!(output.status.code(), Some(4));
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("unjank: sh in "), "{output:?}");
 }
+
+#[test]
+fn a_report_on_a_full_disk_is_told_and_the_end_stands() {
+    let place = Place::new();
+    let run = ["run", "--report", "/dev/full", "--", "sh", "-c", "exit 3"];
+    let output = place.unjank(&run).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("cannot write the report /dev/full"), "{errors}");
+}
+
+#[test]
+fn a_bus_that_never_answers_holds_a_command_up_for_a_while_only() {
+    let place = Place::new();
+    fs::create_dir(place.runtime.path().join("systemd")).unwrap();
+    let bus = place.runtime.path().join("bus");
+    // It accepts whoever comes, and says nothing.
+    let listener = std::os::unix::net::UnixListener::bind(&bus).unwrap();
+    in_time(move || {
+        let mut command = place.unjank(&["run", "--", "sh", "-c", "echo here; exit 5"]);
+        let output = command.env_remove("DBUS_SESSION_BUS_ADDRESS").output().unwrap();
+        assert_eq!((output.status.code(), &*output.stdout), (Some(5), &b"here\n"[..]));
+        drop(listener);
+    });
+}
+
+#[test]
+fn nobody_stands_in_the_commands_directory_when_it_has_ended() {
+    for _ in 0..12 {
+        let place = Place::new();
+        let work = tempfile::tempdir().unwrap();
+        let mut command = place.unjank(&["run", "--", "sh", "-c", "echo x > a; echo y > b"]);
+        assert!(command.current_dir(work.path()).status().unwrap().success());
+        let mut used = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+            let open = fs::read_dir(entry.path().join("fd")).into_iter().flatten();
+            let links = open.filter_map(|open| Some(open.ok()?.path()));
+            for link in links.chain([entry.path().join("cwd")]) {
+                used.extend(fs::read_link(link).ok().filter(|to| to.starts_with(work.path())));
+            }
+        }
+        assert!(used.is_empty(), "{used:?}");
+    }
+}

@@ -307,6 +307,8 @@ impl Keeper<'_> {
                         writeback.flush();
                     }
                     self.count();
+                    // Whoever unmounts the command's directory as soon as it has ended is not to find us there.
+                    let _ = rustix::process::chdir("/");
                     // It is gone, too: nobody wants to know.
                     let _ = tell(self.channel, &Heard::Watched(self.watched.clone()));
                     return;

@@ -211,6 +211,9 @@ impl Queue {
                 Work::Told(waiting) => tell(&waiting),
             }
         }
+        // Nothing comes that would have to wait for them, and an open file keeps its file system mounted.
+        self.on_the_way.clear();
+        self.cost_on_the_way = 0;
     }
 }
 

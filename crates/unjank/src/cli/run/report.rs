@@ -1,10 +1,10 @@
 //! What became of a job, for a person or a program.
 
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use probe::report::figure::{self, Quantity};
@@ -13,6 +13,8 @@ use session::jobs::Class;
 use session::jobs::keeper::Pauses;
 use session::jobs::report::{Disk, Watched};
 use sys::pidfd::Ended;
+
+use crate::error::{Error, Kind};
 
 /// A job that is shorter says nothing by itself.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
@@ -33,10 +35,10 @@ pub(super) enum Where {
 pub(super) enum Opened {
     /// None.
     Nowhere,
-    /// A stream for people; the flag says that a short job is not told of.
-    Text(std::fs::File, Length),
-    /// A stream for programs.
-    Json(std::fs::File),
+    /// Our stderr, for people.
+    Stream(File, Length),
+    /// A file, and our stderr to say that it could not be written.
+    File { file: File, path: PathBuf, stderr: Option<File> },
 }
 
 /// Which jobs are told of.
@@ -59,33 +61,31 @@ impl Where {
 
     /// Opens the place; one that cannot be opened is said on stderr, and the command goes on.
     pub(super) fn open(&self) -> Opened {
-        let stderr = || io::stderr().as_fd().try_clone_to_owned().map(std::fs::File::from);
+        let stderr = || io::stderr().as_fd().try_clone_to_owned().map(File::from);
+        let stream = |length| stderr().map_or(Opened::Nowhere, |file| Opened::Stream(file, length));
         match self {
             Where::Terminal if !io::stderr().is_terminal() => Opened::Nowhere,
-            Where::Terminal => {
-                stderr().map_or(Opened::Nowhere, |file| Opened::Text(file, Length::Long))
-            }
-            Where::Stderr => {
-                stderr().map_or(Opened::Nowhere, |file| Opened::Text(file, Length::Any))
-            }
+            Where::Terminal => stream(Length::Long),
+            Where::Stderr => stream(Length::Any),
             Where::File(path) => {
                 let mut options = OpenOptions::new();
                 match options.write(true).create(true).truncate(true).open(path) {
-                    Ok(file) if path.extension().is_some_and(|end| end == "json") => {
-                        Opened::Json(file)
-                    }
-                    Ok(file) => Opened::Text(file, Length::Any),
+                    Ok(file) => Opened::File { file, path: path.clone(), stderr: stderr().ok() },
                     Err(error) => {
-                        let what = format!("write the report {}", path.display());
-                        let told = crate::error::Error::new(crate::error::Kind::User, what);
-                        // Nobody is left to be told when stderr is gone.
-                        let _ = write!(io::stderr().lock(), "{}", told.because(error));
+                        refuse(&mut io::stderr().lock(), path, error);
                         Opened::Nowhere
                     }
                 }
             }
         }
     }
+}
+
+/// Says on `stderr` that the report at `path` could not be written.
+fn refuse(stderr: &mut dyn Write, path: &Path, error: io::Error) {
+    let told = Error::new(Kind::User, format!("write the report {}", path.display()));
+    // Nobody is left to be told when stderr is gone.
+    let _ = write!(stderr, "{}", told.because(error));
 }
 
 /// What became of a job.
@@ -127,18 +127,29 @@ struct Json<'r> {
 }
 
 impl Opened {
+    /// Writes the report. The command's end stands even where it cannot be written.
     pub(super) fn write(self, report: &Report) {
-        // The command's end stands even where its report cannot be written.
-        let _ = match self {
-            Opened::Nowhere => Ok(()),
-            Opened::Text(_, Length::Long) if report.took < WORTH_TELLING => Ok(()),
-            Opened::Text(mut file, _) => file.write_all(report.text().as_bytes()),
-            Opened::Json(mut file) => {
-                let mut text = serde_json::to_vec_pretty(&report.json()).unwrap_or_default();
-                text.push(b'\n');
-                file.write_all(&text)
+        match self {
+            Opened::Stream(_, Length::Long) if report.took < WORTH_TELLING => (),
+            Opened::Nowhere => (),
+            Opened::Stream(mut stream, _) => {
+                // Nobody reads it any more.
+                let _ = stream.write_all(report.text().as_bytes());
             }
-        };
+            Opened::File { mut file, path, stderr } => {
+                let is_json = path.extension().is_some_and(|end| end == "json");
+                let text = if is_json {
+                    let mut text = serde_json::to_vec_pretty(&report.json()).unwrap_or_default();
+                    text.push(b'\n');
+                    text
+                } else {
+                    report.text().into_bytes()
+                };
+                if let (Err(error), Some(mut stderr)) = (file.write_all(&text), stderr) {
+                    refuse(&mut stderr, &path, error);
+                }
+            }
+        }
     }
 }
 
