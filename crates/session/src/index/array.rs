@@ -86,7 +86,7 @@ impl ArrayBuilder {
     /// Returns the bytes of the list.
     pub(super) fn build(self) -> Vec<u8> {
         let count = u32::try_from(self.ends.len() / 4).unwrap_or(0);
-        let mut list = room(4 + self.ends.len() + self.bytes.len());
+        let mut list = Vec::with_capacity(4 + self.ends.len() + self.bytes.len());
         list.extend(count.to_le_bytes());
         list.extend(&self.ends);
         list.extend(&self.bytes);
@@ -94,25 +94,17 @@ impl ArrayBuilder {
     }
 }
 
-/// Makes room for a list and the type that comes behind it in the file.
-fn room(len: usize) -> Vec<u8> {
-    Vec::with_capacity(len + super::TYPE.len())
-}
-
-/// Returns a list of these elements, each copied once; what is behind 4 GiB is left out.
-pub(super) fn list(elements: &[&[u8]]) -> Vec<u8> {
-    let mut end = 0_usize;
-    let ends = elements.iter().map_while(|element| {
-        end = end.checked_add(element.len())?;
-        u32::try_from(end).ok()
-    });
-    let ends: Vec<u32> = ends.collect();
-    let count = u32::try_from(ends.len()).unwrap_or(0);
-    let len = ends.last().map_or(0, |end| *end as usize);
-    let mut list = room(4 + ends.len() * 4 + len);
+/// Returns what stands before the elements of a list: their number and where each ends.
+pub(super) fn ends(elements: &[&[u8]]) -> Vec<u8> {
+    let mut end = 0_u32;
+    let count = u32::try_from(elements.len()).unwrap_or(0);
+    let mut list = Vec::with_capacity(4 + elements.len() * 4);
     list.extend(count.to_le_bytes());
-    ends.iter().for_each(|end| list.extend(end.to_le_bytes()));
-    elements.iter().take(ends.len()).for_each(|element| list.extend(*element));
+    for element in elements {
+        // The file has an error of its own for what is larger than 4 GiB.
+        end = u32::try_from(element.len()).map_or(end, |len| end.saturating_add(len));
+        list.extend(end.to_le_bytes());
+    }
     list
 }
 
@@ -194,11 +186,12 @@ mod tests {
 
     #[test]
     fn elements_are_found_by_their_numbers() {
-        let bytes = list(&[b"one", b"", b"three"]);
+        let elements = [&b"one"[..], b"", b"three"];
+        let bytes = [ends(&elements), elements.concat()].concat();
         let found: Vec<_> = Array::of(&bytes).iter().collect();
-        assert_eq!(found, [&b"one"[..], b"", b"three"]);
+        assert_eq!(found, elements);
         assert_eq!(Array::of(&bytes).get(2), Some(&b"three"[..]));
-        assert_eq!(Array::of(&list(&[])).iter().count(), 0);
+        assert_eq!(Array::of(&ends(&[])).iter().count(), 0);
     }
 
     #[test]

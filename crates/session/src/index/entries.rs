@@ -139,8 +139,9 @@ impl<'a> Entries<'a> {
 
     /// Returns the bytes of the file.
     pub(super) fn write(mut self) -> Result<Vec<u8>, WriteError> {
-        for (name, records) in [(layout::PLUGINS, &self.plugins), (layout::APPS, &self.apps)] {
-            self.values.insert(name, array::list(records));
+        let lists = [(layout::PLUGINS, &self.plugins), (layout::APPS, &self.apps)];
+        for (name, records) in lists {
+            self.values.insert(name, array::ends(records));
         }
         for (key, pairs) in PluginKey::ALL.into_iter().zip(self.by_plugin) {
             self.values.insert(key.name(), array::numbers(&pairs));
@@ -153,10 +154,20 @@ impl<'a> Entries<'a> {
             gio.push_key(point, |bytes| bytes.extend(modules));
         }
         self.values.insert(layout::GIO, gio.build());
-        self.values.values_mut().for_each(|value| value.extend(TYPE));
+        // Records are most of the file: they are copied once, into it.
+        let records = |name| {
+            let list = lists.iter().find(|(list, _)| *list == name);
+            list.map_or(&[][..], |(_, records)| &records[..])
+        };
         // Some thirty values, each with a name, an item, a sum and what its beginning leaves free.
-        let expected = self.values.values().map(|value| value.len() + VALUE_ROOM).sum();
-        let entries = self.values.iter().map(|(name, value)| (*name, &value[..]));
+        let lists_len: usize =
+            lists.iter().flat_map(|(_, records)| *records).map(|record| record.len()).sum();
+        let values_len: usize = self.values.values().map(|value| value.len() + VALUE_ROOM).sum();
+        let expected = lists_len + values_len;
+        let entries = self.values.iter().map(|(name, value)| {
+            let value = std::iter::once(&value[..]);
+            (*name, value.chain(records(*name).iter().copied()).chain([TYPE]))
+        });
         gvdb::write_in(entries, &Image { locks: &[], generation: Some(1) }, expected)
     }
 }

@@ -26,6 +26,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use rustix::fs::{Mode, OFlags};
 use store::table::gvdb::{Layout, Stamp, Table, stamp};
 use sys::map::Map;
 
@@ -71,7 +72,7 @@ impl Index {
     /// It is not there, or not one.
     pub fn open(path: &Path) -> Result<Index, IndexError> {
         // A pipe in its place does not make us wait.
-        let options = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let options = OFlags::NONBLOCK.bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(options).open(path);
         Index::of(&file.map_err(IndexError::Unreadable)?)
     }
@@ -296,7 +297,8 @@ const BOOT_LEN: usize = 36;
 
 /// Returns the identifier that the kernel gave this boot; none without `/proc`.
 fn boot_id() -> Option<[u8; BOOT_LEN]> {
-    let file = File::open("/proc/sys/kernel/random/boot_id").ok()?;
+    let path = c"/proc/sys/kernel/random/boot_id";
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut id = [0; BOOT_LEN];
     (rustix::io::read(file, &mut id) == Ok(BOOT_LEN)).then_some(id)
 }

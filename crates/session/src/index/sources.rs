@@ -35,6 +35,18 @@ impl Fnv {
     }
 }
 
+impl Fnv {
+    /// Returns the name of a file. Made by hand: to format it is more code to bring into memory than all else of a first question.
+    fn named(&self, kind: &str) -> String {
+        let mut name = String::with_capacity(kind.len() + 21);
+        name.push_str(kind);
+        let digits = self.0.to_be_bytes().into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        name.extend(digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])));
+        name.push_str(".gvdb");
+        name
+    }
+}
+
 impl Hasher for Fnv {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
@@ -53,7 +65,7 @@ impl Sources {
     pub fn file_name(&self) -> String {
         let mut hash = Fnv::new();
         self.parts().into_iter().for_each(|part| hash.part(part));
-        format!("index-{:016x}.gvdb", hash.finish())
+        hash.named("index-")
     }
 
     /// Returns the name of the file of the system's index: one for each language, because a package manager knows no session's desktop and directories.
@@ -62,7 +74,7 @@ impl Sources {
         let mut hash = Fnv::new();
         let languages = Languages::of_locale(&self.locale);
         languages.spellings().for_each(|spelling| hash.part(spelling.as_bytes()));
-        format!("system-{:016x}.gvdb", hash.finish())
+        hash.named("system-")
     }
 
     /// Returns everything that tells these sources from others.
@@ -102,5 +114,16 @@ impl Sources {
             places,
             locale: self.locale.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_written_with_all_its_digits() {
+        assert_eq!(Fnv(0x0123_4567_89ab_cdef).named("index-"), "index-0123456789abcdef.gvdb");
+        assert_eq!(Fnv(0xf).named("system-"), "system-000000000000000f.gvdb");
     }
 }

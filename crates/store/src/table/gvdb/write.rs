@@ -58,16 +58,17 @@ pub fn write<'a>(
     entries: impl Iterator<Item = (&'a str, &'a [u8])>,
     image: &Image<'_>,
 ) -> Result<Vec<u8>, WriteError> {
-    write_in(entries, image, 0)
+    write_in(entries.map(|(name, value)| (name, [value])), image, 0)
 }
 
-/// Writes as [`write()`] does, for one who knows how large the file will be about: memory that grows is copied.
+/// Writes as [`write()`] does, for one who has values in pieces, and knows how large the file will be about: nothing is
+/// copied but into it.
 ///
 /// # Errors
 ///
 /// As [`write()`].
 pub fn write_in<'a>(
-    entries: impl Iterator<Item = (&'a str, &'a [u8])>,
+    entries: impl Iterator<Item = (&'a str, impl IntoIterator<Item = &'a [u8]>)>,
     image: &Image<'_>,
     expected_bytes: usize,
 ) -> Result<Vec<u8>, WriteError> {
@@ -163,17 +164,19 @@ impl Part {
 
     /// Adds an item with a value.
     #[inline]
-    fn add_value(
+    fn add_value<'a>(
         &mut self,
         hash: u32,
         parent: u32,
         part: &str,
-        value: &[u8],
+        value: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(), WriteError> {
         let index = self.add(hash, parent, part, VALUE)?;
         self.align(8);
         let start = self.end()?;
-        self.data.extend_from_slice(value);
+        for piece in value {
+            self.data.extend_from_slice(piece);
+        }
         let end = self.end()?;
         self.items[index as usize].value = Span { start, end };
         Ok(())
@@ -326,7 +329,7 @@ const MAX_EXPECTED: usize = 1 << 16;
 
 /// Makes the items of all entries and of their directories.
 fn tree<'a>(
-    entries: impl Iterator<Item = (&'a str, &'a [u8])>,
+    entries: impl Iterator<Item = (&'a str, impl IntoIterator<Item = &'a [u8]>)>,
     expected_bytes: usize,
 ) -> Result<Part, WriteError> {
     let mut part = Part::default();
@@ -448,7 +451,7 @@ fn lock_table(locks: &[&str]) -> Result<Option<Part>, WriteError> {
     names.dedup();
     let mut part = Part::default();
     for name in names {
-        part.add_value(hash(name.as_bytes()), NO_PARENT, name, b"\0\0s")?;
+        part.add_value(hash(name.as_bytes()), NO_PARENT, name, [&b"\0\0s"[..]])?;
     }
     part.align(8);
     Ok(Some(part))
@@ -458,7 +461,7 @@ fn lock_table(locks: &[&str]) -> Result<Option<Part>, WriteError> {
 fn stamp_table(generation: u64, value_sums: &[u32]) -> Result<Part, WriteError> {
     let mut part = Part::default();
     for (name, value) in stamp::fields(generation, value_sums) {
-        part.add_value(hash(name.as_bytes()), NO_PARENT, name, &value)?;
+        part.add_value(hash(name.as_bytes()), NO_PARENT, name, [&value[..]])?;
     }
     part.align(8);
     Ok(part)

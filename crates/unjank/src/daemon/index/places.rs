@@ -1,6 +1,7 @@
 //! Where plugins and applications are, from the environment of the daemon or of the command.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use session::apps::place::Places;
@@ -38,13 +39,14 @@ fn below_home(name: &str, fallback: &str) -> Option<PathBuf> {
 /// Returns where applications and associations are.
 fn places() -> Places {
     let desktops = variable("XDG_CURRENT_DESKTOP").unwrap_or_default();
-    let desktops = desktops.to_string_lossy().to_lowercase();
+    // A name that is no UTF-8 is nobody's.
+    let desktops = desktops.as_bytes().split(|byte| *byte == b':').flat_map(str::from_utf8);
     Places {
         config_home: below_home("XDG_CONFIG_HOME", ".config"),
         config_dirs: paths("XDG_CONFIG_DIRS", "/etc/xdg"),
         data_home: below_home("XDG_DATA_HOME", ".local/share"),
         data_dirs: paths("XDG_DATA_DIRS", "/usr/local/share:/usr/share"),
-        desktops: desktops.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        desktops: desktops.filter(|name| !name.is_empty()).map(str::to_lowercase).collect(),
         path: paths("PATH", PROGRAM_PATH),
     }
 }
@@ -52,14 +54,14 @@ fn places() -> Places {
 /// Returns what an index is made of: plugins in `QT_PLUGIN_PATH`, then where distributions install them; texts in `locale`, or this session's.
 #[must_use]
 pub fn sources(locale: Option<&str>) -> Sources {
-    let architecture = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let architecture = ["/usr/lib/", std::env::consts::ARCH, "-linux-gnu"].concat();
     let installed = [&architecture[..], "/usr/lib64", "/usr/lib"].into_iter().flat_map(|lib| {
         ["qt6/plugins", "qt5/plugins", "qt/plugins"].map(|below| PathBuf::from(lib).join(below))
     });
     let gio = [&architecture[..], "/usr/lib64", "/usr/lib"]
         .map(|lib| PathBuf::from(lib).join("gio/modules"));
     let session_locale = ["LC_ALL", "LC_MESSAGES", "LANG"].into_iter().find_map(variable);
-    let session_locale = session_locale.map(|value| value.to_string_lossy().into_owned());
+    let session_locale = session_locale.and_then(|value| value.into_string().ok());
     Sources {
         plugin_roots: paths("QT_PLUGIN_PATH", "").into_iter().chain(installed).collect(),
         gio_dirs: paths("GIO_EXTRA_MODULES", "").into_iter().chain(gio).collect(),
