@@ -204,11 +204,17 @@ impl Location {
     fn lock(&self) -> Result<File, RefreshError> {
         let path = self.directory.join("index.lock");
         let not_locked = |source| RefreshError::NotLocked { path: path.clone(), source };
+        let is_new = !self.directory.exists();
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(if self.readers == Readers::Everyone { 0o755 } else { 0o700 })
             .create(&self.directory)
             .map_err(not_locked)?;
+        if is_new && self.readers == Readers::Everyone {
+            // Whatever the mask of a package manager is.
+            let everyone = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(&self.directory, everyone).map_err(not_locked)?;
+        }
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path);
         let file = file.map_err(not_locked)?;
         file.lock().map_err(not_locked)?;
