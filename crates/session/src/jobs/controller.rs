@@ -50,6 +50,9 @@ impl Default for Limits {
 /// A stall that comes sooner after a release belongs to what was before it.
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// After a pause of this length a stall belongs to nothing before it: somebody who works a second and thinks a second is not taken for one long start.
+const PAUSE: Duration = Duration::from_millis(600);
+
 /// How long a program that has just been started is given to begin to wait.
 const LAUNCH: Duration = Duration::from_millis(500);
 
@@ -88,6 +91,8 @@ pub struct Controller {
     cpu_busy_since: Option<Duration>,
     /// Since when they are busy, short pauses included.
     busy_since: Duration,
+    /// When others were seen to wait for the last time.
+    last_stall: Duration,
     /// Whether there was a hold that has ended.
     has_released: bool,
     /// When the next launch may hold the job.
@@ -105,6 +110,7 @@ impl Controller {
             last: Duration::ZERO,
             cpu_busy_since: None,
             busy_since: Duration::ZERO,
+            last_stall: Duration::ZERO,
             has_released: false,
             next_launch: Duration::ZERO,
         }
@@ -124,6 +130,10 @@ impl Controller {
             return Decision::Stay;
         }
         let cause = self.cause(now, elapsed, stalled);
+        let is_new = now.saturating_sub(self.last_stall) >= PAUSE;
+        if cause.is_some() {
+            self.last_stall = now;
+        }
         match self.state {
             State::Runs { since, at_least_until } => {
                 let Some(cause) = cause else { return Decision::Stay };
@@ -131,7 +141,7 @@ impl Controller {
                 if now < at_least_until || floor >= 1.0 {
                     return Decision::Stay;
                 }
-                if !self.has_released || now.saturating_sub(since) >= AGAIN {
+                if !self.has_released || is_new || now.saturating_sub(since) >= AGAIN {
                     self.busy_since = now;
                 }
                 self.state = State::Held { since: now, calm_since: now, at_least_until: now };
@@ -148,6 +158,9 @@ impl Controller {
                     return Decision::Release;
                 }
                 if cause.is_some() {
+                    if is_new {
+                        self.busy_since = now;
+                    }
                     self.state = State::Held { since, calm_since: now, at_least_until };
                     return Decision::Stay;
                 }
@@ -309,6 +322,26 @@ mod tests {
             let busy = (0..40 * period).map(|step| step % period < period / 2);
             let share = share(Limits::default(), busy);
             assert!(share >= 0.4, "{share} with a period of {period} steps");
+        }
+    }
+
+    #[test]
+    fn half_of_the_time_is_half_of_the_time_after_a_long_start_too() {
+        for period in [56_usize, 80, 120] {
+            let mut controller = Controller::new(Limits::default());
+            let (mut ran, mut all) = (0.0, 0.0);
+            for step in 1..4000_u32 {
+                let at = usize::try_from(step).unwrap();
+                // 8 s without a pause, then work and pauses of the same length.
+                let busy = at < 320 || at % period < period / 2;
+                let io = if busy { STEP / 2 } else { Duration::ZERO };
+                controller.sample(STEP * step, Stalls { io, ..Stalls::default() });
+                if at >= 800 {
+                    ran += f64::from(u8::from(!controller.is_holding()));
+                    all += 1.0;
+                }
+            }
+            assert!(ran / all >= 0.35, "{} with a period of {period} steps", ran / all);
         }
     }
 
