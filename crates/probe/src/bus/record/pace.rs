@@ -8,7 +8,7 @@ use super::reader::nanoseconds;
 
 /// So many bytes at once are what a socket holds of long messages: the bus keeps what comes next. Short ones fill it with
 /// less, and so slowly that nothing is gained by waking for each.
-const MUCH: usize = 160 << 10;
+const MUCH: usize = 1 << 17;
 /// How long we do not yield after that.
 const HURRY: Duration = Duration::from_secs(1);
 /// So many bytes in that time are a flood still: who hurries finds little at once, however much comes.
@@ -72,7 +72,8 @@ impl Pace {
     pub(super) fn keep(&mut self, came: Came, now: u64) {
         self.looks.note(came, now);
         self.came = self.came.saturating_add(came.bytes);
-        let is_late = came.bytes >= MUCH;
+        // Where so much comes, the bus has to keep it as soon as anybody else is chosen to run.
+        let is_late = came.bytes >= MUCH || self.looks.is_torrent;
         if self.until.is_none() && is_late {
             self.hurry = Hurry::begin().ok();
         } else if self.until.is_none_or(|until| now < until) {
@@ -100,11 +101,13 @@ struct Looks {
     bytes: u64,
     messages: u64,
     nap: Option<Duration>,
+    /// Whether it was so many bytes that a socket is full soon.
+    is_torrent: bool,
 }
 
 impl Looks {
     fn start(now: u64) -> Looks {
-        Looks { begin: now, bytes: 0, messages: 0, nap: None }
+        Looks { begin: now, bytes: 0, messages: 0, nap: None, is_torrent: false }
     }
 
     fn note(&mut self, came: Came, now: u64) {
@@ -118,6 +121,7 @@ impl Looks {
         } else if time < nanoseconds(WINDOW) {
             return;
         } else {
+            self.is_torrent = in_a_second(self.bytes, time) >= BYTES.into();
             let most = self.nap.unwrap_or_default() + STEP;
             self.nap = nap(self.bytes, self.messages, time).map(|nap| nap.min(most));
         }
@@ -127,13 +131,17 @@ impl Looks {
 
 /// Returns how long to sleep where so much came in `time` nanoseconds.
 fn nap(bytes: u64, messages: u64, time: u64) -> Option<Duration> {
-    let in_a_second = |count: u64| u128::from(count) * 1_000_000_000 / u128::from(time.max(1));
-    if in_a_second(bytes) < BYTES.into() && in_a_second(messages) < MESSAGES.into() {
+    if in_a_second(bytes, time) < BYTES.into() && in_a_second(messages, time) < MESSAGES.into() {
         return None;
     }
     let until = |part: u64, count: u64| time.saturating_mul(part) / count.max(1);
     let nap = Duration::from_nanos(until(LITTLE, bytes).min(until(FEW, messages))).min(LONGEST);
     (nap >= SHORTEST).then_some(nap)
+}
+
+/// Returns how many are in a second if so many come in `time` nanoseconds.
+fn in_a_second(count: u64, time: u64) -> u128 {
+    u128::from(count) * 1_000_000_000 / u128::from(time.max(1))
 }
 
 #[cfg(test)]

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use clap::Args;
 use probe::bus::filter::Filter;
 use probe::bus::introspection::Introspection;
-use probe::bus::record::{Options, Recorder};
+use probe::bus::record::{Options, ROOM, Recorder};
 use session::clock::SystemClock;
 
 use self::browser::Browser;
 use super::buses::{Asks, Buses, told};
 use super::input::filter;
+use super::record::size;
 use crate::cli::screen;
 use crate::cli::terminal::Screen;
 use crate::error::{Error, Kind, Verdict};
@@ -32,6 +33,9 @@ pub(super) struct Live {
     filter: String,
     #[command(flatten)]
     buses: Buses,
+    /// Memory for what is not taken in yet; what has no room is dropped and counted.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = u64::try_from(ROOM).unwrap_or(0), hide_default_value = true)]
+    room: u64,
 }
 
 impl Live {
@@ -46,7 +50,11 @@ impl Live {
         let title = Buses::describe(&sources);
         let addresses = sources.iter().map(|source| source.bus.address.clone()).collect();
         let clock = Arc::new(SystemClock::start());
-        let recorder = Recorder::start(sources, &Options::default(), clock).map_err(told)?;
+        let options = Options {
+            room: usize::try_from(self.room).unwrap_or(usize::MAX),
+            ..Options::default()
+        };
+        let recorder = Recorder::start(sources, &options, clock).map_err(told)?;
         let cannot = |error| Error::new(Kind::Config, "use the terminal").because(error);
         let known = Introspection::installed(&data_dirs());
         let mut browser = Browser::new(chosen, &self.filter, title, screen::paint())
