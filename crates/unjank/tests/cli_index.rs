@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
 const UNJANKD: &str = env!("CARGO_BIN_EXE_unjankd");
+const UNJANK_INDEX: &str = env!("CARGO_BIN_EXE_unjank-index");
 
 struct Home(tempfile::TempDir);
 
@@ -122,6 +123,38 @@ fn a_change_is_noticed_and_said() {
         2
     );
     assert_eq!(home.said(0, &["plugins", "find", "--id", "one"]).lines().count(), 3);
+}
+
+#[test]
+fn the_small_program_makes_the_same_index_without_a_word() {
+    let home = Home::new();
+    let ran = |words: &[&str]| home.command(UNJANK_INDEX).args(words).output().unwrap();
+    let text = |output: Output| String::from_utf8(output.stdout).unwrap();
+    let made = ran(&[]);
+    assert_eq!((made.status.code(), text(made)), (Some(0), String::new()));
+    assert!(home.said(0, &["plugins", "index"]).contains("nothing had changed"));
+    assert!(text(ran(&["--help"])).contains("Usage: unjank-index"));
+    // The machine's own plugins count, too.
+    let found = || -> u32 {
+        let told = text(ran(&["ask", "plugins", "kf5", "1"]));
+        told.split_whitespace().nth(1).map_or(0, |count| count.parse().unwrap())
+    };
+    let before = found();
+    fs::copy(home.path("plugins/kf5/one.so"), home.path("plugins/kf5/two.so")).unwrap();
+    assert_eq!((before > 0, found()), (true, 0), "what has changed gives no answer");
+    assert_eq!(ran(&[]).status.code(), Some(0));
+    assert_eq!(found(), before + 1);
+
+    let homeless =
+        home.command(UNJANK_INDEX).env_remove("XDG_CACHE_HOME").env_remove("HOME").output();
+    for (told, reason) in [
+        (ran(&["now"]), "takes no arguments"),
+        (homeless.unwrap(), "neither XDG_CACHE_HOME nor HOME is set"),
+    ] {
+        assert_eq!(told.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&told.stderr);
+        assert!(said.starts_with("unjank-index: ") && said.contains(reason), "{said}");
+    }
 }
 
 #[test]

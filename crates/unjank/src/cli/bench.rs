@@ -50,8 +50,6 @@ enum What {
     #[command(hide = true)]
     ListingClient(listing::Client),
     Plugins(plugins::Plugins),
-    #[command(hide = true)]
-    PluginsClient(plugins::Client),
 }
 
 /// Measure the settings service, on private buses and in directories of its own.
@@ -97,7 +95,6 @@ impl Bench {
             What::Impact(impact) => impact.run(),
             What::ListingClient(client) => client.run(),
             What::Plugins(plugins) => plugins.run(),
-            What::PluginsClient(client) => client.run(),
         }
     }
 }

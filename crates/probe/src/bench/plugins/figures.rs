@@ -168,9 +168,7 @@ fn ask_ours(lab: &Lab<'_>, what: &str, value: &str, rounds: usize) -> Result<Vec
     // We know an application by the name of its file, KDE without the ending.
     let id = format!("{value}.desktop");
     let value = if what == "app" { &id } else { value };
-    let words: Vec<&str> =
-        lab.client.iter().map(String::as_str).chain([what, value, &rounds]).collect();
-    asked(lab, &lab.program, &words)
+    asked(lab, &lab.index, &["ask", what, value, &rounds])
 }
 
 /// Asks KDE's cache in a process of its own.
@@ -180,7 +178,7 @@ fn ask_kde(lab: &Lab<'_>, what: &str, value: &str, rounds: usize) -> Result<Vec<
 
 /// Makes our index current, as a user would.
 fn index(lab: &Lab<'_>) -> Result<f64, BenchError> {
-    run(lab, &[&lab.program.to_string_lossy(), "plugins", "index"])
+    run(lab, &[&lab.index.to_string_lossy()])
 }
 
 /// Makes both caches current, so that neither is made while we measure.
@@ -349,7 +347,7 @@ fn again(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     Ok(rows)
 }
 
-const ON_PROCESS: &str = "the whole process from outside: ours unjank plugins index, the peer kbuildsycoca5, which reads no plugins";
+const ON_PROCESS: &str = "the whole process from outside: ours unjank-index, the peer kbuildsycoca5, which reads no plugins";
 
 fn build(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     make_current(lab)?;

@@ -27,8 +27,8 @@ pub struct Lab<'a> {
     pub world: World,
     /// This program.
     pub program: PathBuf,
-    /// The arguments with which it asks in a process of its own, before what is asked.
-    pub client: Vec<String>,
+    /// The small program that makes an index current, and asks one in a process of its own.
+    pub index: PathBuf,
     /// More programs to compare with.
     pub peers: Vec<Peer>,
     /// The application that is asked for, as `org.kde.dolphin`.

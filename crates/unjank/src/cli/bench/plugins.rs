@@ -1,21 +1,15 @@
 //! `unjank bench plugins`: the index of plugins and applications, beside what a program would ask instead.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use probe::bench::plugins::{self, APP, Cold, FIGURES, Lab, Peer, World};
 use probe::bench::run::{Setting, versioned};
-use session::clock::{Clock, SystemClock};
-use session::index::Index;
-use session::index::build::Look;
-use session::index::input::Part;
-use session::index::layout::{AppKey, PluginKey};
-use session::index::opener::Openers;
+use session::clock::SystemClock;
 use sys::mounts::Mounts;
 
 use super::super::{catalogue, interrupt};
-use super::{How, place, provenance, this_program};
+use super::{How, beside_us, place, provenance, this_program};
 use crate::error::{Error, Kind, Verdict};
 
 /// Measure the index of plugins and applications on this machine's own, with caches in a directory that is removed again.
@@ -65,7 +59,7 @@ impl Plugins {
         let mounts = Mounts::read()
             .map_err(|error| Error::new(Kind::Config, "read the mounts").because(error))?;
         let place = place(&self.dir, &mounts)?;
-        let program = this_program()?;
+        let (program, index) = (this_program()?, beside_us("unjank-index")?);
         let world = World::make(&place.dir, catalogue::program_path()).map_err(|error| {
             Error::new(Kind::User, format!("measure in {}", place.dir.display())).because(error)
         })?;
@@ -76,7 +70,7 @@ impl Plugins {
         let peers =
             self.peer.iter().map(|peer| format!("{} ({})", peer.name, peer.command.join(" ")));
         let setting = Setting {
-            ours: program.display().to_string(),
+            ours: index.display().to_string(),
             peer: ["/usr/bin/kbuildsycoca5", "/usr/bin/gio"]
                 .map(|program| versioned(program.as_ref()))
                 .into_iter()
@@ -93,7 +87,7 @@ impl Plugins {
         let lab = Lab {
             world,
             program,
-            client: vec!["bench".to_owned(), "plugins-client".to_owned()],
+            index,
             peers: self.peer,
             app: self.app,
             mime_type: self.mime_type,
@@ -106,97 +100,5 @@ impl Plugins {
         self.how.show(|progress| {
             Ok(plugins::measure(&chosen, &lab, setting, provenance(&clock), progress))
         })
-    }
-}
-
-/// Ask the index as a program does, and print how long each question took in nanoseconds and how many were found
-#[derive(Debug, Args)]
-pub(super) struct Client {
-    what: Question,
-    value: String,
-    rounds: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Question {
-    /// An application by identifier
-    App,
-    /// All applications for a MIME type
-    Mime,
-    /// A plugin by identifier
-    Plugin,
-    /// All plugins of a namespace
-    Plugins,
-    /// Nothing: make the index current
-    Refresh,
-}
-
-/// Questions of which a repeated one is the mean: the clock takes as long as one.
-const REPEATED: u32 = 64;
-
-impl Client {
-    pub(super) fn run(self) -> Result<Verdict, Error> {
-        let clock = SystemClock::start();
-        let mut times = Vec::new();
-        let start = clock.monotonic();
-        let location = catalogue::location(None)?;
-
-        let index = match self.what {
-            Question::Refresh => catalogue::make_current(&location, Look::Directories)?.0,
-            _ => {
-                let index = location
-                    .open()
-                    .map_err(|error| Error::new(Kind::Config, "open the index").because(error))?;
-                let changed = match self.what {
-                    Question::App => index.stale(&[Part::Applications]),
-                    Question::Mime => index.stale(&Part::OF_OPENERS),
-                    Question::Plugin => index.stale_plugin(&self.value),
-                    Question::Refresh => None,
-                    Question::Plugins => index.stale_namespace(&self.value),
-                };
-                if let Some(path) = changed {
-                    return Err(Error::new(Kind::Config, "ask the index")
-                        .because(io::Error::other(format!("{} changed", path.display()))));
-                }
-                index
-            }
-        };
-        let openers = Openers::new(&index, &location.sources().places.path);
-        let found = self.ask(&index, &openers);
-        times.push(clock.monotonic().saturating_sub(start).as_nanos());
-        for _ in 1..self.rounds {
-            let start = clock.monotonic();
-            for _ in 0..REPEATED {
-                std::hint::black_box(self.ask(&index, &openers));
-            }
-            let took = clock.monotonic().saturating_sub(start);
-            times.push(took.as_nanos() / u128::from(REPEATED));
-        }
-        let mut out = io::stdout().lock();
-        for time in times {
-            writeln!(out, "{time} {found}")?;
-        }
-        Ok(Verdict::Yes)
-    }
-
-    /// Returns how many were found.
-    fn ask<'a>(&self, index: &'a Index, openers: &Openers<'a>) -> usize {
-        let value = std::hint::black_box(&*self.value);
-        match self.what {
-            Question::App => {
-                index.apps_by(AppKey::Id, value).filter_map(|app| app.text("Name")).count()
-            }
-            Question::Mime => {
-                openers.all_for(value).iter().filter_map(|app| app.text("Name")).count()
-            }
-            Question::Plugin => {
-                index.plugin(value).into_iter().filter_map(|plugin| plugin.path()).count()
-            }
-            Question::Plugins => index
-                .plugins_by(PluginKey::Namespace, value)
-                .filter_map(|plugin| plugin.text("Id"))
-                .count(),
-            Question::Refresh => 1,
-        }
     }
 }

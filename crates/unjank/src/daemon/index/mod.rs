@@ -4,6 +4,7 @@
 //! Who asks does not need it: what it adds is that files which are overwritten in place are noticed, and that nobody waits for a new index.
 
 pub mod places;
+pub mod program;
 
 use std::collections::HashSet;
 use std::io;
