@@ -1,6 +1,8 @@
 //! `unjank doctor` on machines in every state: it measures, changes nothing, and says what it could not do.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stderr, reason = "a test")]
 
+mod fixture;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -182,7 +184,7 @@ fn an_ordinary_user_can_run_it() {
         std::os::unix::fs::chown(home.at(name), Some(65534), Some(65534)).unwrap();
     }
     let program = home.at("unjank");
-    fs::copy(PROGRAM, &program).unwrap();
+    fixture::copy_program(PROGRAM, &program);
     open(&program);
     let mut command = home.doctor(&["--json"]);
     let arguments: Vec<_> = command.get_args().map(std::ffi::OsStr::to_owned).collect();

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use fixture::{has, skip};
+use fixture::{copy_program, has, skip};
 use recent_home::{Home, kde};
 
 /// A part of the names of documents that are forgotten, and of no other.
@@ -242,7 +242,7 @@ fn a_program_that_has_a_list_in_memory_is_named() {
     let home = Home::make();
     let [secret, _] = fill(&home);
     let program = home.at("okular");
-    fs::copy("/bin/sleep", &program).unwrap();
+    copy_program("/bin/sleep", &program);
     let mut running = home.command(&program).arg("1000").spawn().unwrap();
     let comm = format!("/proc/{}/comm", running.id());
     while fs::read_to_string(&comm).unwrap() != "okular\n" {

@@ -13,7 +13,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use fixture::{has, in_time, skip};
+use fixture::{copy_program, has, in_time, skip};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
@@ -341,7 +341,7 @@ fn nobody_may_trace_his_own_programs() {
     let dir = tempfile::tempdir().unwrap();
     // Our own directory may be closed to others.
     let program = dir.path().join("unjank");
-    std::fs::copy(PROGRAM, &program).unwrap();
+    copy_program(PROGRAM, &program);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.path(), open).unwrap();
     let nobody = |arguments: &[&str]| {
