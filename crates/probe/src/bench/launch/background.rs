@@ -79,7 +79,8 @@ impl Background {
         let [job, undo]: [&str; 2] = match self {
             Background::Flatpak => [
                 "flatpak --user install -y --noninteractive bench org.unjank.App",
-                "! test -e \"$FLATPAK_USER_DIR/app/org.unjank.App\" || flatpak --user uninstall -y --noninteractive org.unjank.App",
+                // A job that is ended midway may leave the directory of an application that is not installed.
+                "! flatpak --user info org.unjank.App >/dev/null 2>&1 || flatpak --user uninstall -y --noninteractive org.unjank.App",
             ],
             Background::Tar => {
                 ["mkdir tree && tar xf \"$MEMORY/app.tar\" -C tree && sync -f tree", "rm -rf tree"]
