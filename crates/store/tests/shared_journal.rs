@@ -121,6 +121,32 @@ fn a_reader_misses_nothing_whatever_happens_between_its_calls() {
     assert!(orders > 5000, "{orders}");
 }
 
+/// An owner who comes before the first writer, and replaces what a writer is busy with twice.
+#[test]
+fn what_is_appended_beside_an_owner_is_there_once_also_where_there_was_no_journal() {
+    let replace_twice = |disk: &SimDisk, (): &()| {
+        let mut owner = Owner::of(disk, log()).unwrap().unwrap();
+        for _ in 0..2 {
+            let records = owner.read(disk).unwrap();
+            let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+            owner.replace(disk, &records).unwrap();
+        }
+    };
+    let append = |disk: &SimDisk, (): &()| {
+        let mut writer = Appender::open(disk, log()).unwrap();
+        writer.append(disk, b"one").unwrap();
+    };
+    for seeded in [|| (SimDisk::new().with_dir("/home"), ()), || (seeded(), ())] {
+        let orders = interleave(seeded, append, replace_twice, |disk, (), (), ()| {
+            let found = records_of(disk, log());
+            let times = found.iter().filter(|record| *record == "one").count();
+            if times == 1 { Ok(()) } else { Err(format!("{found:?} are found")) }
+        });
+        let orders = orders.unwrap_or_else(|complaint| panic!("{complaint}"));
+        assert!(orders > 1000, "{orders}");
+    }
+}
+
 /// A disk on which files have one name each.
 #[derive(Debug)]
 struct OneName(SimDisk);

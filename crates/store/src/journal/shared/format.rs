@@ -20,10 +20,10 @@ pub(super) const MAX_RECORD: usize = 16 << 20;
 /// The id of records that nobody writes a second time.
 pub(super) const WRITTEN_ONCE: u64 = 0;
 
-/// The id of the frame that holds the ids of what was appended to the file that this one replaced.
+/// The id of the frame that holds the ids of what was appended to the files that this one replaced.
 pub(super) const KNOWN_IDS: u64 = u64::MAX;
-/// How many of those are kept: more than are ever appended in the time that one append takes.
-const MOST_KNOWN: usize = 4096;
+/// How many of those are kept, the last: more than are appended in the time that one append takes.
+const MOST_KNOWN: usize = 1024;
 
 const VERSION: u32 = 1;
 const HEADER_MAGIC: [u8; 8] = *b"unjankSJ";
@@ -177,10 +177,17 @@ pub(super) fn take(
     end
 }
 
-/// Returns the record of the last ids that were appended to a file.
+/// Returns the record of the last ids that were appended to a file or to those that it replaced: who appended may not
+/// have looked since, however often it was replaced.
 pub(super) fn known_ids(bytes: &[u8], salt: u64) -> Vec<u8> {
-    let appended = |frame: &Frame<'_>| ![WRITTEN_ONCE, KNOWN_IDS].contains(&frame.id);
-    let ids: Vec<u64> = frames(bytes, Some(salt)).filter(appended).map(|frame| frame.id).collect();
+    let mut ids = Vec::new();
+    for frame in frames(bytes, Some(salt)) {
+        match frame.id {
+            KNOWN_IDS => ids.extend(ids_in(frame.record)),
+            WRITTEN_ONCE => {}
+            id => ids.push(id),
+        }
+    }
     let last = &ids[ids.len().saturating_sub(MOST_KNOWN)..];
     last.iter().flat_map(|id| id.to_le_bytes()).collect()
 }

@@ -45,24 +45,36 @@ impl Appender {
     /// what is left; [`JournalError::UnknownVersion`]. What is there stays as it is.
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<Appender, JournalError> {
         let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
-        let file = match disk.open_append(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                create(disk, path).map_err(not_opened)?;
-                disk.open_append(path)
+        for _ in 0..ATTEMPTS {
+            let file = match disk.open_append(path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    create(disk, path).map_err(not_opened)?;
+                    continue;
+                }
+                Err(error) => return Err(not_opened(error)),
+            };
+            let identity = file.stat().map_err(not_opened)?.identity;
+            match Header::decode(&file.read_start(format::FRAMES_AT).map_err(not_opened)?) {
+                Start::Header(Header { salt, .. }) => {
+                    return Ok(Appender { path: path.to_owned(), file, identity, salt });
+                }
+                Start::Foreign(version) => {
+                    return Err(JournalError::UnknownVersion { path: path.to_owned(), version });
+                }
+                Start::Broken => match disk.stat(path) {
+                    Ok(stat) if stat.identity == identity => {
+                        return Err(JournalError::NotAJournal { path: path.to_owned() });
+                    }
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(not_opened(error));
+                    }
+                    // It was replaced since it was opened, and its bytes overwritten.
+                    Ok(_) | Err(_) => {}
+                },
             }
-            opened => opened,
-        };
-        let file = file.map_err(not_opened)?;
-        let identity = file.stat().map_err(not_opened)?.identity;
-        match Header::decode(&file.read_start(format::FRAMES_AT).map_err(not_opened)?) {
-            Start::Header(Header { salt, .. }) => {
-                Ok(Appender { path: path.to_owned(), file, identity, salt })
-            }
-            Start::Foreign(version) => {
-                Err(JournalError::UnknownVersion { path: path.to_owned(), version })
-            }
-            Start::Broken => Err(JournalError::NotAJournal { path: path.to_owned() }),
         }
+        Err(not_opened(io::ErrorKind::ResourceBusy.into()))
     }
 
     /// Appends a record. On `Ok` it is found by every later reader, whatever becomes of this process.

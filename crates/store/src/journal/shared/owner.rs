@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::{JournalError, too_long};
 use super::format::{self, Header, KNOWN_IDS, Start, WRITTEN_ONCE};
 use super::read::{News, Reader, read_old, tail_of};
-use super::{beside, cannot_link};
+use super::{ATTEMPTS, beside, cannot_link, create};
 use crate::disk::{AppendFile, Disk, DiskFile, FileLock};
 use crate::publish::{Promise, PublishError, directory_of, make_parents, overwrite, publish};
 
@@ -60,16 +60,23 @@ impl Owner {
         Ok(Some(owner))
     }
 
-    /// Reads all records, which the next [`Owner::replace`] stands for.
+    /// Reads all records, which the next [`Owner::replace`] stands for. Where there is no journal, an empty one is made:
+    /// what others append from now on is in a file that can be held while it is replaced.
     ///
     /// # Errors
     ///
     /// As [`Reader::read`].
     pub fn read(&mut self, disk: &dyn Disk) -> Result<Vec<Vec<u8>>, JournalError> {
+        let not_opened = |source| JournalError::NotOpened { path: self.path.clone(), source };
         self.reader = Reader::new(&self.path);
-        match self.reader.read(disk)? {
-            News::All(records) | News::More(records) => Ok(records),
+        for _ in 0..ATTEMPTS {
+            let (News::All(records) | News::More(records)) = self.reader.read(disk)?;
+            if self.reader.at().is_some() {
+                return Ok(records);
+            }
+            create(disk, &self.path).map_err(not_opened)?;
         }
+        Err(not_opened(io::ErrorKind::ResourceBusy.into()))
     }
 
     /// Tells whether the start of the journal that was read is damaged.
