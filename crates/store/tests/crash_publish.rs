@@ -37,6 +37,18 @@ fn read(disk: &SimDisk, path: &Path) -> Option<Vec<u8>> {
     disk.read(path).ok()
 }
 
+/// Checks what readers see after a publish of `NEW` over `old`.
+fn readers_see(disk: &SimDisk, outcome: &Outcome, old: &Option<Vec<u8>>) -> Result<(), String> {
+    let seen = read(disk, path());
+    let (is_old, is_new) = (seen == *old, seen.as_deref() == Some(NEW));
+    let right = match outcome {
+        Outcome::Acknowledged | Outcome::NotDurable => is_new,
+        Outcome::NotReplaced => is_old,
+        Outcome::Unknown => is_new || is_old,
+    };
+    if right { Ok(()) } else { Err(format!("{outcome:?}, but readers see {seen:?}")) }
+}
+
 /// Checks a publish of `NEW` over `old`.
 fn explore_publish(
     seeded: impl Fn() -> SimDisk,
@@ -49,15 +61,7 @@ fn explore_publish(
     explore(
         seeded,
         |disk| publish(disk, path()),
-        |disk, outcome| {
-            let seen = read(disk, path());
-            let right = match outcome {
-                Outcome::Acknowledged | Outcome::NotDurable => is_new(&seen),
-                Outcome::NotReplaced => is_old(&seen),
-                Outcome::Unknown => is_new(&seen) || is_old(&seen),
-            };
-            if right { Ok(()) } else { Err(format!("{outcome:?}, but readers see {seen:?}")) }
-        },
+        |disk, outcome| readers_see(disk, outcome, &old),
         |disk, outcome| {
             let found = read(disk, path());
             let right = match outcome {
@@ -90,17 +94,7 @@ fn explore_cache(publish: impl Fn(&SimDisk, &Path) -> Outcome) -> Result<Explore
     explore(
         seeded,
         |disk| publish(disk, path()),
-        |disk, outcome| {
-            let seen = read(disk, path());
-            let right = match outcome {
-                Outcome::Acknowledged => seen.as_deref() == Some(NEW),
-                Outcome::NotReplaced => seen.as_deref() == Some(OLD),
-                Outcome::Unknown | Outcome::NotDurable => {
-                    seen.as_deref().is_some_and(|seen| seen == NEW || seen == OLD)
-                }
-            };
-            if right { Ok(()) } else { Err(format!("{outcome:?}, but readers see {seen:?}")) }
-        },
+        |disk, outcome| readers_see(disk, outcome, &Some(OLD.to_vec())),
         |_, _| Ok(()),
     )
 }

@@ -12,6 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+pub use libc::{DT_DIR, DT_LNK, DT_REG, DT_UNKNOWN};
 pub use rustix::fs::{Statx, StatxFlags, StatxTimestamp};
 
 /// An open directory.

@@ -13,7 +13,7 @@ use std::sync::atomic::{self, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
-use sys::dir::Directory;
+use sys::dir::{DT_DIR, DT_LNK, DT_REG, DT_UNKNOWN, Directory};
 
 use super::build::Look;
 use super::identity::Identity;
@@ -418,9 +418,10 @@ impl Found {
     /// Says what an entry of this type is; its path is asked for only where that does not do.
     fn of(kind: u8, path: impl Fn() -> PathBuf) -> Found {
         match kind {
-            DIRECTORY => Found::Directory,
-            FILE => Found::File,
-            LINK | UNKNOWN => Found::at(&path()),
+            DT_DIR => Found::Directory,
+            DT_REG => Found::File,
+            // A file system need not know the types of what it lists.
+            DT_LNK | DT_UNKNOWN => Found::at(&path()),
             _ => Found::Other,
         }
     }
@@ -437,12 +438,6 @@ impl Found {
         if path.ancestors().skip(1).any(is_same) { Found::Around } else { Found::Directory }
     }
 }
-
-/// Types as directories keep them (`readdir(3)`): an unknown one is asked of the file.
-const UNKNOWN: u8 = 0;
-const DIRECTORY: u8 = 4;
-const FILE: u8 = 8;
-const LINK: u8 = 10;
 
 /// Reads the files that are new, on several threads where that pays; returns how many there were.
 fn read_new(items: &mut [Item<'_>], languages: &Languages) -> usize {

@@ -20,7 +20,7 @@ pub(super) use unjank::daemon::index::places::program_path;
 use super::screen;
 use crate::error::{Error, Kind};
 
-/// What all questions have in common.
+// What all questions have in common; as a doc comment it would stand in the help in place of what a command is for.
 #[derive(Debug, Args)]
 pub(super) struct Question {
     /// Texts in this language, for example de_DE; this session's if it is not given.
@@ -31,7 +31,7 @@ pub(super) struct Question {
     stale: Stale,
 }
 
-/// How what was found is chosen and printed.
+// How what was found is chosen and printed.
 #[derive(Debug, Args)]
 pub(super) struct Selection {
     /// Only those that match, for example "'text/plain' in MimeTypes" (docs/index.md).

@@ -10,12 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use probe::bus::capture::{Capture, Event};
-use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Action, Winsize, tcflow, tcsetwinsize};
 
-use super::fixture::{Bus, in_time, skip};
+use super::fixture::{Bus, in_time, skip, terminal};
 use super::{FLOOD, Recorder, drops, floods, open, said, signals, unjank, until_files};
 
 /// The memory of the daemon behind a bus, in bytes.
@@ -85,13 +83,9 @@ fn a_blocked_pipe_costs_the_bus_nothing_and_every_loss_is_counted() {
 #[test]
 fn a_full_disk_is_waited_for_and_every_loss_is_counted() {
     in_time(|| {
-        if !rustix::process::geteuid().is_root() {
-            return skip("only root may mount");
-        }
         let Some(bus) = Bus::start() else { return };
         let disk = bus.dir().join("disk");
-        std::fs::create_dir(&disk).unwrap();
-        let Some(mounted) = Mounted::small(&disk) else { return skip("nothing may be mounted") };
+        let Some(mounted) = Mounted::small(&disk) else { return };
         let path = disk.join("a.pcapng");
         let recorder = Recorder::of(&bus, &path, &["--room", "2M", "--match", FLOOD]);
         signals(&bus, 100, 16 << 10);
@@ -119,22 +113,12 @@ fn a_full_disk_is_waited_for_and_every_loss_is_counted() {
     });
 }
 
-/// A terminal, and the line to it that programs write on.
-fn terminal() -> (File, OwnedFd) {
-    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&screen).unwrap();
-    unlockpt(&screen).unwrap();
-    let name = ptsname(&screen, Vec::new()).unwrap();
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let line = rustix::fs::open(name, flags, Mode::empty()).unwrap();
-    (File::from(screen), line)
-}
-
 #[test]
 fn a_terminal_that_stands_still_costs_the_bus_nothing_and_every_loss_is_counted() {
     in_time(|| {
         let Some(bus) = Bus::start() else { return };
-        let (screen, line) = terminal();
+        let (screen, line) = terminal::open();
+        let screen = File::from(screen);
         let end = || Stdio::from(line.try_clone().unwrap());
         // One prints all messages on it, the other how far it is.
         let mut tail = unjank(&bus);
@@ -198,7 +182,8 @@ fn a_terminal_that_stands_still_costs_the_bus_nothing_and_every_loss_is_counted(
 fn a_live_view_whose_terminal_stands_still_costs_the_bus_nothing_and_every_loss_is_counted() {
     in_time(|| {
         let Some(bus) = Bus::start() else { return };
-        let (screen, line) = terminal();
+        let (screen, line) = terminal::open();
+        let screen = File::from(screen);
         let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&line, size).unwrap();
         let end = || Stdio::from(line.try_clone().unwrap());
@@ -263,13 +248,9 @@ fn a_live_view_whose_terminal_stands_still_costs_the_bus_nothing_and_every_loss_
 #[test]
 fn a_disk_that_stays_full_is_an_error_and_what_is_there_is_whole() {
     in_time(|| {
-        if !rustix::process::geteuid().is_root() {
-            return skip("only root may mount");
-        }
         let Some(bus) = Bus::start() else { return };
         let disk = bus.dir().join("disk");
-        std::fs::create_dir(&disk).unwrap();
-        let Some(mounted) = Mounted::small(&disk) else { return skip("nothing may be mounted") };
+        let Some(mounted) = Mounted::small(&disk) else { return };
         let path = disk.join("a.pcapng");
         let recorder = Recorder::of(&bus, &path, &["--match", FLOOD]);
         signals(&bus, 300, 16 << 10);
@@ -294,10 +275,20 @@ fn a_disk_that_stays_full_is_an_error_and_what_is_there_is_whole() {
 struct Mounted(PathBuf);
 
 impl Mounted {
+    /// Makes the directory `at` and mounts a small one there; `None`, said, where that is not allowed.
     fn small(at: &Path) -> Option<Mounted> {
+        if !rustix::process::geteuid().is_root() {
+            skip("only root may mount");
+            return None;
+        }
+        std::fs::create_dir(at).unwrap();
         let done =
             Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(at).status();
-        done.is_ok_and(|status| status.success()).then(|| Mounted(at.to_owned()))
+        if !done.is_ok_and(|status| status.success()) {
+            skip("nothing may be mounted");
+            return None;
+        }
+        Some(Mounted(at.to_owned()))
     }
 
     fn grow(&self) {

@@ -399,7 +399,7 @@ fn refreshed(
     for round in 0..rounds {
         lab.go_on()?;
         change(round)?;
-        inside.push(first_of(ask_ours(lab, "refresh", "", 1)?)?);
+        inside.push(first_of(asked(lab, &lab.index, &["ask", "refresh"])?)?);
     }
     Ok(inside)
 }

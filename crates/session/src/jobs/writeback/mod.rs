@@ -26,6 +26,8 @@ use crate::clock::{Clock, SystemClock};
 const ROUND: Duration = Duration::from_millis(100);
 /// When no file has come for so long, those that were gathered are started.
 const QUIET: Duration = Duration::from_millis(20);
+/// How long whoever asks for all that there is waits for it at most.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// What a message begins with that carries no file: its descriptor is told when all files that came before are on their way.
 const TELL: u8 = b's';
 
@@ -40,8 +42,6 @@ pub struct Progress {
     pub bytes: AtomicU64,
     /// Set while the job is held: nothing is started then.
     pub held: AtomicBool,
-    /// How often somebody asked for all that there is and got it.
-    flushed: AtomicU64,
 }
 
 /// The thread that does it. Dropping it starts what is left and ends it.
@@ -81,11 +81,16 @@ impl Writeback {
                 let (word, woken) = wait(&mailbox, &outside, &stopped, &queue);
                 drain(&mailbox, &mut queue);
                 outside.closed(&mut queue);
-                if word != Word::None || clock.monotonic() >= round {
+                if !matches!(word, Word::None) || clock.monotonic() >= round {
                     outside.scan(&list(), &mut queue);
                     round = clock.monotonic() + ROUND;
                 }
-                if word == Word::End || (word == Word::Flush && !queue.is_held()) {
+                let is_asked = match word {
+                    Word::End => true,
+                    Word::Flush(_) => !queue.is_held(),
+                    Word::None => false,
+                };
+                if is_asked {
                     // Twice: what did not fit the first time came before the word, too.
                     for _ in 0..2 {
                         drain(&mailbox, &mut queue);
@@ -94,9 +99,8 @@ impl Writeback {
                 }
                 match word {
                     Word::End => return,
-                    Word::Flush => {
-                        queue.progress().flushed.fetch_add(1, Ordering::Release);
-                    }
+                    // Whoever asked hears that his socket is closed.
+                    Word::Flush(asking) => drop(asking),
                     Word::None => (),
                 }
                 if !queue.is_held() {
@@ -109,18 +113,13 @@ impl Writeback {
 
     /// Starts all that there is to be started, unless the job is held; waits for it a second at most.
     pub fn flush(&self) {
-        let before = self.progress.flushed.load(Ordering::Acquire);
         let Some(stop) = &self.stop else { return };
-        if sys::socket::send(stop, b"f", None, sys::socket::Full::Fail).is_err() {
-            return;
-        }
-        let step = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        for _ in 0..1000 {
-            if self.progress.flushed.load(Ordering::Acquire) != before {
-                return;
-            }
+        let Ok((ours, theirs)) = sys::socket::pair() else { return };
+        let asked = sys::socket::send(stop, b"f", Some(theirs.as_fd()), sys::socket::Full::Fail);
+        drop(theirs);
+        if asked.is_ok() {
             // A signal ends it early, which does no harm.
-            let _ = rustix::thread::nanosleep(&step);
+            let _ = sys::socket::wait_readable(&ours, Some(PATIENCE));
         }
     }
 
@@ -142,10 +141,10 @@ impl Drop for Writeback {
 }
 
 /// What the thread is told.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
     None,
-    Flush,
+    /// To start all that there is; this is closed then.
+    Flush(OwnedFd),
     End,
 }
 
@@ -168,7 +167,7 @@ fn wait(mailbox: &OwnedFd, outside: &Outside, stopped: &OwnedFd, queue: &Queue) 
     let ready = poll(&mut polled, Some(&time)).unwrap_or(0);
     let mut word = [0; 1];
     let word = match sys::socket::receive(stopped, &mut word) {
-        Ok(received) if received.length > 0 => Word::Flush,
+        Ok(received) if received.length > 0 => received.descriptor.map_or(Word::None, Word::Flush),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Word::None,
         Ok(_) | Err(_) => Word::End,
     };

@@ -27,6 +27,7 @@ pub(crate) struct Apps {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Command {
     /// List the applications that a menu would show; --all lists every desktop file.
     List {

@@ -31,6 +31,7 @@ pub(crate) struct Plugins {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Command {
     /// List all plugins.
     List {

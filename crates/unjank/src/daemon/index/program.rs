@@ -38,6 +38,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let done = match *words {
         [] if arguments.is_some() => location().and_then(|location| refresh(&location)),
         ["-h" | "--help"] => io::stdout().write_all(HELP.as_bytes()).map_err(Into::into),
+        ["ask", "refresh"] => time_refresh(),
         ["ask", what, value, rounds] => time(what, value, rounds),
         _ => Err("it takes no arguments; see unjank-index --help".into()),
     };
@@ -65,20 +66,23 @@ fn refresh(location: &Location) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Makes the index current, and prints how long that took in nanoseconds and that it is one.
+fn time_refresh() -> Result<(), Box<dyn Error>> {
+    let clock = SystemClock::start();
+    let start = clock.monotonic();
+    refresh(&location()?)?;
+    writeln!(io::stdout(), "{} 1", clock.monotonic().saturating_sub(start).as_nanos())?;
+    Ok(())
+}
+
 /// Asks as a program does, and prints how long each question took in nanoseconds and how many were found.
 fn time(what: &str, value: &str, rounds: &str) -> Result<(), Box<dyn Error>> {
-    let question =
-        Question::named(what).ok_or("it asks for app, mime, plugin, plugins or refresh")?;
+    let question = Question::named(what).ok_or("it asks for app, mime, plugin or plugins")?;
     let rounds: u32 = rounds.parse()?;
     let clock = SystemClock::start();
     let mut out = io::stdout().lock();
     let start = clock.monotonic();
     let location = location()?;
-    let Some(question) = question else {
-        refresh(&location)?;
-        writeln!(out, "{} 1", clock.monotonic().saturating_sub(start).as_nanos())?;
-        return Ok(());
-    };
     let index = location.open()?;
     if let Some(path) = question.changed(&index, value) {
         return Err(format!("{} changed", path.display()).into());
@@ -112,16 +116,14 @@ enum Question {
 }
 
 impl Question {
-    /// Returns the question of this name; `Some(None)` asks nothing and makes the index current.
-    fn named(name: &str) -> Option<Option<Question>> {
-        Some(match name {
+    fn named(name: &str) -> Option<Question> {
+        match name {
             "app" => Some(Question::App),
             "mime" => Some(Question::Mime),
             "plugin" => Some(Question::Plugin),
             "plugins" => Some(Question::Plugins),
-            "refresh" => None,
-            _ => return None,
-        })
+            _ => None,
+        }
     }
 
     /// Returns what has changed that counts for the answer.
