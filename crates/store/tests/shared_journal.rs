@@ -226,6 +226,17 @@ fn the_first_owner_may_come_before_the_first_writer() {
     assert_eq!(records_of(&*disk, &path), ["first"]);
 }
 
+/// Lets the others end when one of them panics.
+struct Alarm<'a>(&'a AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 #[test]
 fn four_writers_lose_nothing_while_the_journal_is_replaced_under_their_hands() {
     const EACH: usize = 200;
@@ -237,14 +248,17 @@ fn four_writers_lose_nothing_while_the_journal_is_replaced_under_their_hands() {
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
             .map(|writer| {
-                let (disk, path, replaced) = (&*disk, &path, &replaced);
+                let (disk, path, replaced, done) = (&*disk, &path, &replaced, &done);
                 scope.spawn(move || {
+                    let _alarm = Alarm(done);
                     let mut journal = Appender::open(disk, path).unwrap();
                     for number in 0..EACH {
                         let record = format!("{writer}.{number}");
                         journal.append(disk, record.as_bytes()).unwrap();
                         // Nobody gets away before the journal was replaced a few times.
-                        while replaced.load(Ordering::Relaxed) < number / 40 {
+                        while replaced.load(Ordering::Relaxed) < number / 40
+                            && !done.load(Ordering::Relaxed)
+                        {
                             std::thread::yield_now();
                         }
                     }
@@ -255,6 +269,7 @@ fn four_writers_lose_nothing_while_the_journal_is_replaced_under_their_hands() {
         let owners: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
+                    let _alarm = Alarm(&done);
                     while !done.load(Ordering::Relaxed) {
                         let Some(mut owner) = Owner::of(&*disk, &path).unwrap() else { continue };
                         let records = owner.read(&*disk).unwrap();
@@ -266,6 +281,7 @@ fn four_writers_lose_nothing_while_the_journal_is_replaced_under_their_hands() {
             })
             .collect();
         let follower = scope.spawn(|| {
+            let _alarm = Alarm(&done);
             let (mut reader, mut seen) = (Reader::new(&path), Vec::new());
             loop {
                 let is_last = done.load(Ordering::Relaxed);
