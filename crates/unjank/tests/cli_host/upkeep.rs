@@ -1,0 +1,176 @@
+//! Shims, policy and log, the doctor and the benchmark.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Signal, kill_process};
+
+use super::fixture::{Bus, in_time, skip};
+use super::{Host, REAL, SPAWN, UNJANK, through_each, told, wait_until};
+
+#[test]
+fn a_shim_runs_the_hosts_command_and_else_the_sandboxs_own() {
+    through_each(|mut host| {
+        let dir = host.bus.dir().to_owned();
+        let (shims, own) = (dir.join("shims"), dir.join("own"));
+        fs::create_dir(&own).unwrap();
+        let program = |path: &Path, text: &str| {
+            fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        };
+        // The service was started with another PATH: this one is the sandbox's.
+        program(&own.join("nproc"), "echo own \"$@\"; exit 3");
+        let path = format!("{}:{}:/usr/bin:/bin", shims.display(), own.display());
+        let shim = |bus: &Bus, arguments: &[&str]| {
+            let mut command = bus.command(UNJANK);
+            command.args(["host", "shim"]).args(arguments).env("PATH", &path);
+            told(command.output().unwrap())
+        };
+        let at = shims.to_str().unwrap().to_owned();
+        let (status, out, err) = shim(&host.bus, &["add", "nproc", "--dir", &at]);
+        assert_eq!((status, &*err), (Some(0), ""));
+        assert_eq!(out, format!("nproc runs the host's: {at}/nproc\n"));
+        assert_eq!(
+            shim(&host.bus, &["add", "nproc", "--dir", &at]).0,
+            Some(0),
+            "it is there already"
+        );
+        fs::write(shims.join("taken"), "").unwrap();
+        for wrong in ["taken", "a/b", "unjank", ""] {
+            assert_eq!(shim(&host.bus, &["add", "--dir", &at, "--", wrong]).0, Some(2), "{wrong}");
+        }
+        let listed = shim(&host.bus, &["list"]).1;
+        assert!(listed.starts_with("1 shim\n") && listed.contains("(else "), "{listed}");
+        let json: serde_json::Value =
+            serde_json::from_str(&shim(&host.bus, &["list", "--json"]).1).unwrap();
+        assert_eq!(
+            (&json["shims"][0]["name"], &json["shims"][0]["first"]),
+            (&"nproc".into(), &true.into())
+        );
+
+        let run = |bus: &Bus, arguments: &[&str]| {
+            let mut command = bus.command("nproc");
+            // The shell's look-up, as a plugin of an editor does it.
+            command.args(arguments).env("PATH", &path);
+            told(command.output().unwrap())
+        };
+        let (status, out, _) = run(&host.bus, &["--version"]);
+        assert!(status == Some(0) && out.contains("coreutils"), "the host's: {out}");
+        // What is wrong there is wrong here.
+        assert_eq!(run(&host.bus, &["--nonsense"]).0, Some(1));
+        // A shim that the host itself would run again does not run for ever.
+        let mut inside = host.bus.command("nproc");
+        let (status, out, _) =
+            told(inside.env("PATH", &path).env("UNJANK_SHIM", "nproc").output().unwrap());
+        assert_eq!((status, &*out), (Some(3), "own\n"));
+
+        let _ = host.service.kill();
+        let _ = host.service.wait();
+        assert_eq!(run(&host.bus, &["x y"]), (Some(3), "own x y\n".into(), String::new()));
+        host.bus.kill();
+        assert_eq!(run(&host.bus, &[]), (Some(3), "own\n".into(), String::new()));
+        fs::remove_file(own.join("nproc")).unwrap();
+        assert_eq!(shim(&host.bus, &["remove", "taken", "--dir", &at]).0, Some(2));
+        assert_eq!(shim(&host.bus, &["remove", "nproc", "--dir", &at]).0, Some(0));
+        assert_eq!(shim(&host.bus, &["list"]).1, "No command is a shim.\n");
+    });
+}
+
+#[test]
+fn what_the_policy_forbids_is_refused_and_what_ran_is_in_the_log() {
+    in_time(|| {
+        let Some(host) = Host::ours() else { return };
+        let policy = |arguments: &[&str]| {
+            let mut command = host.bus.command(UNJANK);
+            told(command.args(["host", "policy"]).args(arguments).output().unwrap())
+        };
+        assert!(policy(&["show"]).1.starts_with("Every application may run every command"));
+        assert_eq!(policy(&["explain", "org.x.App", "true"]).0, Some(0));
+        assert_eq!(host.run(&["sh", "-c", "exit 4"]).0, Some(4));
+        assert_eq!(policy(&["deny", "host", "true"]).0, Some(0));
+        assert_eq!(policy(&["allow", "org.x.App", "git", "status"]).0, Some(0));
+        let file = host.bus.dir().join("config/unjank/host-policy");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("# Mine.\n{text}")).unwrap();
+        assert_eq!(policy(&["deny", "org.x.App", "*"]).0, Some(0));
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("# Mine.\n[host]\ndeny true\n"), "{text}");
+        let (status, said, _) = policy(&["explain", "host", "true"]);
+        assert!(status == Some(1) && said.contains("may not run"), "{said}");
+        let json: serde_json::Value = serde_json::from_str(&policy(&["show", "--json"]).1).unwrap();
+        assert_eq!(json["sections"][0]["rules"][0]["words"][0], "true");
+
+        let (status, _, said) = host.run(&["true"]);
+        assert!(status == Some(126) && said.contains("cannot run true on the host"), "{said}");
+        assert_eq!(policy(&["remove", "host", "true"]).0, Some(0));
+        assert_eq!(policy(&["remove", "host", "true"]).0, Some(1));
+        wait_until(|| host.run(&["true"]).0 == Some(0));
+        fs::write(&file, "nonsense\n").unwrap();
+        let (status, _, said) = policy(&["show"]);
+        assert!(status == Some(2) && said.contains("line 1"), "{said}");
+
+        let log = |arguments: &[&str]| {
+            let mut command = host.bus.command(UNJANK);
+            told(command.args(["host", "log"]).args(arguments).output().unwrap()).1
+        };
+        // The end of a command is written after it was told.
+        wait_until(|| log(&["--json"]).contains("\"wait_status\": 1024"));
+        let json: serde_json::Value = serde_json::from_str(&log(&["--json"])).unwrap();
+        let commands = json["commands"].as_array().unwrap();
+        assert_eq!(commands[0]["command"], serde_json::json!(["sh", "-c", "exit 4"]));
+        assert_eq!(commands[0]["app"], "host");
+        assert!(commands.iter().any(|command| command["outcome"] == "refused"));
+        let shown = log(&["--failed", "-n", "50"]);
+        assert!(shown.contains("sh -c 'exit 4'") && shown.contains("refused"), "{shown}");
+        assert!(log(&["--app", "org.no.One"]).starts_with("No command of the host"));
+    });
+}
+
+#[test]
+fn the_doctor_says_who_serves_and_what_is_left_behind() {
+    through_each(|host| {
+        let doctor = |display: Option<&str>| {
+            let mut command = host.bus.command(UNJANK);
+            command.args(["doctor", "--only", "host", "--json"]);
+            display.map(|display| command.env("DISPLAY", display));
+            let (status, out, err) = told(command.output().unwrap());
+            assert!(status.is_some_and(|status| status < 2), "{err}");
+            out
+        };
+        let said = doctor(None);
+        let served = format!("(process {})", host.service.id());
+        assert!(said.contains(&served) && said.contains("run a host command"), "{said}");
+        assert!(said.contains("is that of this session"), "{said}");
+        // The service was started without a display.
+        let said = doctor(Some(":7"));
+        assert!(said.contains("is another session's: DISPLAY differ"), "{said}");
+
+        let running = host.script(&[], "echo $$; exec sleep 1000");
+        let orphan = running.number();
+        assert!(!doctor(None).contains("orphaned host commands"));
+        drop(running);
+        // Only ours keeps a log, by which they are known.
+        if host.bus.dir().join("state/unjank/host").exists() {
+            let named = format!("sh ({})", orphan.as_raw_nonzero());
+            wait_until(|| doctor(None).contains(&named));
+        }
+        kill_process(orphan, Signal::KILL).unwrap();
+    });
+}
+
+#[test]
+fn the_benchmark_measures_every_figure() {
+    in_time(|| {
+        if !Path::new(REAL).exists() || !Path::new(SPAWN).exists() {
+            return skip("no flatpak-session-helper or no flatpak-spawn");
+        }
+        let mut command = Command::new(UNJANK);
+        command.args(["bench", "host", "--quick", "--json", "--peer", REAL, "--client", SPAWN]);
+        let unjankd = env!("CARGO_BIN_EXE_unjankd");
+        let (_, out, err) = told(command.args(["--ours", unjankd]).output().unwrap());
+        let run: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{err}"));
+        let ids: Vec<_> = run["figures"].as_array().unwrap().iter().map(|row| &row["id"]).collect();
+        assert_eq!(ids, ["spawn", "client", "plain-ours", "plain-peer", "bytes", "burst"], "{out}");
+    });
+}
