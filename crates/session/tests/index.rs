@@ -399,7 +399,7 @@ fn what_a_killed_process_left_goes_with_the_next_change() {
 }
 
 #[test]
-fn a_damaged_index_is_made_again() {
+fn a_damaged_index_is_made_again_when_every_file_is_looked_at() {
     let machine = Machine::new();
     machine.plugin("one.so", 1);
     machine.refresh();
@@ -423,10 +423,28 @@ fn a_damaged_index_is_made_again() {
             assert!(!index.is_whole(), "damage at {at}");
             assert!(index.plugins().count() <= 1);
         }
-        let (index, done) = machine.refresh();
+        let disk = store::disk::real();
+        let (index, done) = machine.location().refresh(&*disk, Look::Files).unwrap();
         assert!(index.plugin("plugin-0001").is_some());
         assert!(matches!(done, Done::Made { opened: 1, .. }));
+        assert!(machine.location().open().unwrap().is_whole());
     }
+}
+
+#[test]
+fn nothing_of_a_damaged_index_gets_into_a_new_one() {
+    let machine = Machine::new();
+    machine.plugin("one.so", 1);
+    machine.refresh();
+    let path = machine.location().path();
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.windows(11).position(|window| window == b"plugin-0001").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    machine.plugin("kf5/two.so", 2);
+    let (index, done) = machine.refresh();
+    assert!(index.plugin("plugin-0001").is_some());
+    assert!(matches!(done, Done::Made { opened: 2, .. }));
 }
 
 #[test]

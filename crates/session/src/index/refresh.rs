@@ -163,15 +163,15 @@ impl Location {
         Ok((Index::from_bytes(built.image)?, done))
     }
 
-    /// Opens the index if it is whole and there is nothing to do; else returns what a new one can begin with.
+    /// Opens the index if there is nothing to do; else returns what a new one can begin with.
+    ///
+    /// One of this boot that is current is believed, as readers do; what a new one begins with is verified.
     fn current(&self, look: Look) -> Result<Index, Option<Index>> {
-        let index = self.whole().ok_or(None)?;
-        if look == Look::Directories && is_current(&index) { Ok(index) } else { Err(Some(index)) }
-    }
-
-    /// Opens the index and verifies it.
-    fn whole(&self) -> Option<Index> {
-        Index::open(&self.path()).and_then(whole).ok()
+        let index = Index::open(&self.path()).map_err(|_| None)?;
+        if look == Look::Directories && is_current(&index) {
+            return Ok(index);
+        }
+        Err(whole(index).ok())
     }
 
     /// Puts an index in its place. Nobody waits for the disk: a file that a power cut took is noticed by its checksum and made again.
@@ -196,7 +196,8 @@ impl Location {
     ///
     /// There is more than one file can hold.
     pub fn make_unstored(&self) -> Result<Index, RefreshError> {
-        let base = self.whole().or_else(|| self.system());
+        let own = Index::open(&self.path()).and_then(whole).ok();
+        let base = own.or_else(|| self.system());
         make_unstored(&self.sources, base.as_ref())
     }
 
