@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use session::clock::Clock;
+use sys::sched::Hurry;
 
 use super::profile::{Profile, Request};
 
@@ -149,6 +150,7 @@ impl Server {
         let reader = Arc::clone(&shared);
         let builder = || thread::Builder::new().name("model disk".to_owned());
         server.threads.push(builder().spawn(move || {
+            let _hurry = Hurry::begin();
             reader.receive();
             reader.lock().ended = true;
             reader.arrived.notify_all();
@@ -163,7 +165,11 @@ impl Server {
         while self.threads.len() < 1 + workers.min(MOST_PARALLEL) {
             let worker = Arc::clone(&self.shared);
             let builder = thread::Builder::new().name("model disk".to_owned());
-            self.threads.push(builder.spawn(move || worker.work())?);
+            self.threads.push(builder.spawn(move || {
+                // A disk does not wait for a processor; where it is refused, this one does.
+                let _hurry = Hurry::begin();
+                worker.work();
+            })?);
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Foreground {
         }
     }
 
-    /// Brings its files to `ground`, with `more` that it needs, and launches it once without measuring.
+    /// Brings its files to `ground`, with `more` that it needs.
     pub(super) fn prepare(
         &self,
         ground: &mut Ground,
@@ -83,7 +83,7 @@ impl Foreground {
                 let asked = said(Command::new(program).args([
                     "-I",
                     "-c",
-                    "import os, sys, sysconfig; print(os.path.realpath(sys.executable)); print(sysconfig.get_path('stdlib'))",
+                    "import os, sys, sysconfig; print(os.path.realpath(sys.executable)); print(sysconfig.get_path('stdlib')); print(*map(sysconfig.get_config_var, ('LIBDIR', 'INSTSONAME')), sep='/')",
                 ]))?;
                 let mut lines = asked.lines();
                 let (Some(binary), Some(library)) = (lines.next(), lines.next()) else {
@@ -93,6 +93,10 @@ impl Foreground {
                 ground.bring(Path::new(binary), &[])?;
                 let left_out = ["site-packages", "dist-packages", "test", "idlelib", "turtledemo"];
                 ground.bring(Path::new(library), &left_out)?;
+                // Not every Python has one.
+                if let Some(shared) = lines.next().filter(|path| Path::new(path).is_file()) {
+                    ground.bring(Path::new(shared), &[])?;
+                }
                 let files = ground.path().join("files");
                 write(&files).map_err(step("make files to read"))?;
                 let start = ground.path().join("start.py");
@@ -115,10 +119,7 @@ impl Foreground {
                 ["sh", "-c", &format!("exec {command}")].map(str::to_owned).into()
             }
         };
-        let launch = Launch { command, directory: ground.path(), home };
-        // It makes what it keeps for its next start.
-        said(&mut launch.command())?;
-        Ok(launch)
+        Ok(Launch { command, directory: ground.path(), home })
     }
 }
 

@@ -50,6 +50,11 @@ impl Groups {
         total.parse::<f64>().ok().map(|micros| micros / 1e3)
     }
 
+    /// Returns the directory of the cgroup that both are in.
+    pub(super) fn path(&self) -> &Path {
+        self.around.path()
+    }
+
     /// Ends all that runs in the background, and gives those who watch over it time to tidy up.
     pub(super) fn end_background(&self) {
         end(self.background.path(), Duration::from_secs(5));

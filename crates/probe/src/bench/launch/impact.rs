@@ -10,7 +10,7 @@ use super::background::Background;
 use super::cell::{Class, Measure, Throttling};
 use super::foreground::Foreground;
 use super::ground::Site;
-use super::matrix::{Lab, Plan, measure};
+use super::matrix::{Lab, Others, Plan, measure};
 use super::sample::Record;
 use super::summary::{Row, rows};
 use crate::bench::run::Progress;
@@ -39,6 +39,8 @@ pub struct Impact {
     pub runs: usize,
     /// The size of the disks, in bytes.
     pub size: u64,
+    /// What is done about other programs on the machine.
+    pub others: Others,
 }
 
 /// What a disk says.
@@ -89,6 +91,7 @@ impl Impact {
                 burst: self.runs,
                 size: 0,
                 window: Duration::ZERO,
+                others: self.others,
             };
             measure(&plan, record, lab, progress)?;
             let disk = plan.site.name();

@@ -34,6 +34,7 @@ struct Entry<'d> {
     p95_ratio: Option<f64>,
     idle_share: Option<f64>,
     failed: usize,
+    disturbed: usize,
     keeps: Option<bool>,
     samples: Vec<f64>,
 }
@@ -66,6 +67,7 @@ pub fn render(
         p95_ratio: finite(row.p95_ratio),
         idle_share: row.idle_share,
         failed: row.failed,
+        disturbed: row.disturbed,
         keeps: row.keeps(),
         samples: row.samples.values().iter().map(|value| value * entry(row)).collect(),
     });

@@ -40,6 +40,17 @@ pub struct Plan {
     pub size: usize,
     /// How long a rate is measured.
     pub window: Duration,
+    /// What is done about other programs on the machine.
+    pub others: Others,
+}
+
+/// What is done about other programs that work while launches are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// Launches wait a while until it is calm, and those that were disturbed are taken again, once each at most.
+    Avoided,
+    /// Nothing.
+    LetBe,
 }
 
 impl Plan {
@@ -74,6 +85,15 @@ impl Plan {
         cells
     }
 
+    /// Returns how many samples of `cell` are still to be taken.
+    fn missing(&self, record: &Record, cell: &Cell) -> usize {
+        let again = match self.others {
+            Others::Avoided => record.disturbed(cell).min(self.runs),
+            Others::LetBe => 0,
+        };
+        (self.runs + again).saturating_sub(record.count(cell))
+    }
+
     /// Returns about how long a sample of `cell` takes, in seconds.
     fn seconds(&self, cell: &Cell) -> u32 {
         match (cell.measure, cell.class) {
@@ -99,7 +119,7 @@ pub fn measure(
     progress: Progress<'_>,
 ) -> Result<(), LaunchError> {
     let cells = plan.cells();
-    let missing = |record: &Record, cell: &Cell| plan.runs.saturating_sub(record.count(cell));
+    let missing = |record: &Record, cell: &Cell| plan.missing(record, cell);
     let seconds = |record: &Record| -> u32 {
         let of = |cell: &Cell| {
             let count = u32::try_from(missing(record, cell)).unwrap_or(u32::MAX);
@@ -112,7 +132,7 @@ pub fn measure(
         return Ok(());
     }
     progress("making the disk", 0, whole);
-    let mut scene = Scene::make(&plan.site, lab)?;
+    let mut scene = Scene::make(&plan.site, lab, plan.others)?;
     scene.furnish(&plan.foreground, &plan.bring)?;
     let mut backgrounds: Vec<Prepared> = Vec::new();
     for background in &plan.backgrounds {
@@ -155,11 +175,12 @@ pub fn measure(
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample::{Context, Sample};
     use super::*;
     use crate::model::Profile;
 
     #[test]
-    fn every_queue_has_an_unloaded_cell_and_one_for_each_background_and_class() {
+    fn every_queue_has_an_unloaded_cell_and_what_is_disturbed_is_taken_again() {
         let plan = Plan {
             site: Site::Model(Profile::ALL[0], 1 << 30),
             measures: vec![Measure::Launch],
@@ -173,10 +194,24 @@ mod tests {
             burst: 5,
             size: 1 << 20,
             window: Duration::from_secs(1),
+            others: Others::Avoided,
         };
         let cells = plan.cells();
         assert_eq!(cells.len(), 2 * 2 * (1 + 2 * 3));
         assert!(cells.iter().all(|cell| cells.contains(&cell.unloaded())));
+        let mut record = Record::forgotten();
+        for wanted in (0..10).rev() {
+            let mut disturbed = Sample::new(cells[0].clone(), 1.0, Context::default());
+            disturbed.context.others_share = Some(0.5);
+            record.add(disturbed).unwrap();
+            assert_eq!(plan.missing(&record, &cells[0]), 10, "it is taken again");
+            let let_be = Plan { others: Others::LetBe, ..plan.clone() };
+            assert_eq!(let_be.missing(&record, &cells[0]), wanted);
+        }
+        for wanted in (0..10).rev() {
+            record.add(Sample::new(cells[0].clone(), 1.0, Context::default())).unwrap();
+            assert_eq!(plan.missing(&record, &cells[0]), wanted, "once each");
+        }
         let rates = Plan { measures: vec![Measure::Alone, Measure::Whole], ..plan };
         assert_eq!(rates.cells().len(), 2 * 2 * 2 * (2 * 3));
     }

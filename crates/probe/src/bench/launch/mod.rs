@@ -4,6 +4,7 @@
 //! Each launch is a line of a file as soon as it is measured; a run that was cut short goes on where it ended.
 
 pub mod background;
+mod calm;
 pub mod cell;
 pub mod foreground;
 pub mod ground;

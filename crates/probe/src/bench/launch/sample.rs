@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::calm::MOST;
 use super::cell::Cell;
 use super::{LaunchError, step};
 
@@ -56,11 +57,19 @@ pub struct Context {
     pub idle_bytes: Option<u64>,
     /// Bytes that went out in another class since then.
     pub other_bytes: Option<u64>,
+    /// Which share of the processors other programs used meanwhile, or the host of a virtual machine; `None` where it was not looked at.
+    pub others_share: Option<f64>,
     /// How the launched program ended, or `timeout`.
     pub ended: String,
 }
 
 impl Sample {
+    /// Says whether other programs used so much of the processors meanwhile that it tells about them.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        self.context.others_share.is_some_and(|share| share > MOST)
+    }
+
     /// Makes one of the current version.
     #[must_use]
     pub fn new(cell: Cell, value: f64, context: Context) -> Sample {
@@ -124,6 +133,13 @@ impl Record {
     #[must_use]
     pub fn count(&self, cell: &Cell) -> usize {
         self.samples.iter().filter(|sample| sample.cell == *cell).count()
+    }
+
+    /// Returns how many of them others have disturbed.
+    #[must_use]
+    pub fn disturbed(&self, cell: &Cell) -> usize {
+        let own = self.samples.iter().filter(|sample| sample.cell == *cell);
+        own.filter(|sample| sample.is_disturbed()).count()
     }
 
     /// Appends a sample.

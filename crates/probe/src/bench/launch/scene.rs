@@ -13,11 +13,13 @@ use sys::mounts::Mounts;
 use sys::sched::{CpuClass, IoClass, Manners, Orphaned, before_exec};
 
 use super::background::Prepared;
+use super::calm::{self, Elsewhere, Meter};
 use super::cell::{Cell, Class};
 use super::foreground::{Foreground, Launch};
-use super::ground::{Ground, Site};
+use super::ground::{Ground, Site, said};
 use super::group::Groups;
 use super::guardian::{Guardian, put};
+use super::matrix::Others;
 use super::sample::{Context, Sample};
 use super::{LaunchError, step};
 use crate::bench::process::Process;
@@ -30,6 +32,11 @@ const LONGEST: Duration = Duration::from_secs(120);
 const WARM_UP: Duration = Duration::from_secs(15);
 /// How much it has written when it counts as begun.
 const BEGUN: u64 = 1 << 20;
+
+/// How long a calm machine is waited for before a launch.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long is looked each time.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What a measurement needs from the one who wants it.
 #[derive(Debug)]
@@ -80,6 +87,9 @@ pub(super) struct Scene<'s> {
     groups: Groups,
     pub(super) ground: Ground,
     launch: Option<Launch>,
+    elsewhere: Elsewhere,
+    meter: Meter,
+    others: Others,
     random: Random,
     issued: (u64, u64),
     _guardian: Guardian,
@@ -102,7 +112,11 @@ pub(super) enum Duty {
 
 impl<'s> Scene<'s> {
     /// Makes it, with nothing on the disk yet.
-    pub(super) fn make(site: &Site, lab: &'s Lab<'s>) -> Result<Scene<'s>, LaunchError> {
+    pub(super) fn make(
+        site: &Site,
+        lab: &'s Lab<'s>,
+        others: Others,
+    ) -> Result<Scene<'s>, LaunchError> {
         let guardian = Guardian::start(&lab.guardian);
         let mut guardian = guardian.map_err(step("start the guardian"))?;
         let mounts = Mounts::read().map_err(step("read the mounts"))?;
@@ -111,22 +125,43 @@ impl<'s> Scene<'s> {
         let ground = Ground::make(site, &lab.temporary, &lab.tracefs, clock, &mut guardian)?;
         Ok(Scene {
             lab,
+            meter: Meter::new(groups.path()),
             groups,
             ground,
             launch: None,
+            elsewhere: Elsewhere::default(),
+            others,
             random: Random::new(u64::from(std::process::id())),
             issued: (0, 0),
             _guardian: guardian,
         })
     }
 
-    /// Brings what is launched to the disk.
+    /// Brings what is launched to the disk, and launches it once without measuring.
     pub(super) fn furnish(
         &mut self,
         foreground: &Foreground,
         more: &[PathBuf],
     ) -> Result<(), LaunchError> {
-        self.launch = Some(foreground.prepare(&mut self.ground, more)?);
+        let launch = foreground.prepare(&mut self.ground, more)?;
+        // It makes what it keeps for its next start, and shows what it uses of other disks.
+        let mut command = launch.command();
+        self.enter(&mut command)?;
+        let has_ended = AtomicBool::new(false);
+        let (disk, elsewhere) = (self.ground.path(), &mut self.elsewhere);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !has_ended.load(Ordering::Relaxed) {
+                    elsewhere.look(&self.groups.foreground, &disk);
+                    let time = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+                    let _ = poll(&mut [], Some(&time));
+                }
+            });
+            let done = said(&mut command);
+            has_ended.store(true, Ordering::Relaxed);
+            done
+        })?;
+        self.launch = Some(launch);
         Ok(())
     }
 
@@ -174,11 +209,35 @@ impl<'s> Scene<'s> {
             // Launches fall into all phases of the background.
             let most = if running.is_some() { 1800 } else { 300 };
             let pause = 700 + u64::try_from(self.random.below(most)).unwrap_or(0);
-            self.lab.pass(Duration::from_millis(pause))?;
+            self.pause(Duration::from_millis(pause))?;
             let sample = self.launched(cell, queue, running)?;
             self.works(running)?;
             take(sample)?;
         }
+        Ok(())
+    }
+
+    /// Lets time pass, and more of it while others use the processors.
+    fn pause(&self, time: Duration) -> Result<(), LaunchError> {
+        let end = self.lab.clock.monotonic() + time + PATIENCE;
+        let mut before = self.meter.read();
+        self.lab.pass(time)?;
+        while self.others == Others::Avoided && self.lab.clock.monotonic() < end {
+            let now = self.meter.read();
+            let share = now.zip(before).map(|(now, before)| now.share_since(before));
+            if share.is_none_or(|share| share <= calm::MOST) {
+                break;
+            }
+            before = now;
+            self.lab.pass(LOOK)?;
+        }
+        Ok(())
+    }
+
+    /// Has what `command` starts be in the foreground.
+    fn enter(&self, command: &mut Command) -> Result<(), LaunchError> {
+        let entrance = self.groups.foreground.entrance().map_err(step("enter a cgroup"))?;
+        before_exec(command, manners(IoClass::Unset, entrance));
         Ok(())
     }
 
@@ -305,16 +364,20 @@ impl<'s> Scene<'s> {
     ) -> Result<Sample, LaunchError> {
         let Some(launch) = &self.launch else { return Err(LaunchError::Stopped) };
         forget()?;
+        self.elsewhere.read();
+        calm::touch_memory();
         let mut command = launch.command();
         command.stderr(Stdio::null());
-        let entrance = self.groups.foreground.entrance().map_err(step("enter a cgroup"))?;
-        before_exec(&mut command, manners(IoClass::Unset, entrance));
+        self.enter(&mut command)?;
         let before = self.ground.traffic();
         let mut context = self.context(queue, running, before);
         let waited = self.groups.waited_ms();
+        let busy = self.meter.read();
         let start = self.lab.clock.monotonic();
         let (took, ended) = self.run(&mut command, start)?;
         context.ended = ended;
+        let now = self.meter.read();
+        context.others_share = now.zip(busy).map(|(now, before)| now.share_since(before));
         context.waited_ms =
             self.groups.waited_ms().zip(waited).map(|(after, before)| after - before);
         self.complete(&mut context, before);

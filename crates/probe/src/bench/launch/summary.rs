@@ -38,6 +38,8 @@ pub struct Row {
     pub promise: Option<Promise>,
     /// Launches that did not end with 0.
     pub failed: usize,
+    /// Launches that other programs disturbed: none of the samples above, unless there are no others.
+    pub disturbed: usize,
 }
 
 impl Row {
@@ -127,13 +129,17 @@ pub fn rows(samples: &[Sample]) -> Vec<Row> {
 }
 
 fn row(cell: &Cell, all: &[Sample]) -> Row {
+    let counted = |cell: &Cell| -> Vec<&Sample> {
+        let own = || all.iter().filter(|sample| sample.cell == *cell);
+        let calm: Vec<&Sample> = own().filter(|sample| !sample.is_disturbed()).collect();
+        if calm.is_empty() { own().collect() } else { calm }
+    };
     let of = |cell: &Cell| -> Samples {
         let scale = match cell.measure {
             Measure::Launch | Measure::Whole => 1e6,
             Measure::Alone | Measure::Shared => 1.0,
         };
-        let own = all.iter().filter(|sample| sample.cell == *cell);
-        own.map(|sample| sample.value * scale).collect()
+        counted(cell).iter().map(|sample| sample.value * scale).collect()
     };
     let own = || all.iter().filter(|sample| sample.cell == *cell);
     let (samples, other) = (of(cell), of(&reference(cell)));
@@ -145,7 +151,7 @@ fn row(cell: &Cell, all: &[Sample]) -> Row {
     let ok = |sample: &&Sample| sample.context.ended.is_empty() || sample.context.ended == "0";
     Row {
         cell: cell.clone(),
-        phases: own().map(|sample| sample.context.phase.clone()).collect(),
+        phases: counted(cell).iter().map(|sample| sample.context.phase.clone()).collect(),
         ratio: ratio_of_medians(&samples, &other),
         p95_ratio: samples.p95() / other.median(),
         samples,
@@ -153,6 +159,7 @@ fn row(cell: &Cell, all: &[Sample]) -> Row {
         promised_share: promised_share(cell),
         promise: promise(cell),
         failed: own().filter(|sample| !ok(sample)).count(),
+        disturbed: own().filter(|sample| sample.is_disturbed()).count(),
     }
 }
 
@@ -233,6 +240,19 @@ mod tests {
         assert!(tail[2].ratio.ratio < 1.01);
         assert_eq!(tail[2].keeps(), Some(false));
         assert!(verdict(&tail).contains("not kept: launch of tar (none)"), "{}", verdict(&tail));
+    }
+
+    #[test]
+    fn a_disturbed_launch_is_in_no_figure_of_a_cell_with_calm_ones() {
+        let mut samples = samples([700.0, 710.0, 720.0, 730.0, 740.0]);
+        let mut disturbed = sample("none", Class::Run, 9000.0);
+        disturbed.context.others_share = Some(0.5);
+        samples.push(disturbed.clone());
+        let among = &rows(&samples)[2];
+        assert_eq!((among.samples.len(), among.disturbed, among.keeps()), (5, 1, Some(true)));
+        assert_eq!(among.phases.len(), 5);
+        let alone = &rows(&[disturbed])[0];
+        assert_eq!((alone.samples.len(), alone.disturbed), (1, 1));
     }
 
     #[test]

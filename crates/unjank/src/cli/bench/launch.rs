@@ -12,10 +12,12 @@ use probe::bench::launch::background::{Background, NAMES};
 use probe::bench::launch::cell::{Class, Measure, Throttling};
 use probe::bench::launch::foreground::Foreground;
 use probe::bench::launch::ground::Site;
-use probe::bench::launch::matrix::{self, Lab, Plan};
+use probe::bench::launch::matrix::{self, Lab, Others, Plan};
 use probe::bench::launch::sample::Record;
+use probe::bench::launch::summary::Row;
 use probe::bench::launch::{guardian, json, page, summary, text};
 use probe::model::Profile;
+use probe::report::paragraph::counted;
 use session::clock::SystemClock;
 
 use super::super::{catalogue, interrupt, screen};
@@ -135,7 +137,7 @@ impl Launch {
             return Err(Error::new(Kind::User, "show any sample")
                 .because(format!("{} has none of these cells", self.samples.display())));
         }
-        let notes = self.notes(&plan);
+        let notes = self.notes(&plan, &rows);
         let provenance = provenance(&clock);
         if let Some(path) = &self.how.output {
             super::super::write_page(path, &page::render(&rows, &notes, &provenance))?;
@@ -177,16 +179,24 @@ impl Launch {
             burst: 5,
             size: if quick { JOB / 10 } else { JOB },
             window: Duration::from_secs(if quick { 5 } else { 40 }),
+            others: if quick { Others::LetBe } else { Others::Avoided },
         })
     }
 
-    fn notes(&self, plan: &Plan) -> Vec<String> {
+    fn notes(&self, plan: &Plan, rows: &[Row]) -> Vec<String> {
         let mut notes = vec![format!(
             "{} on {}, every sample in {}",
             plan.foreground.name(),
             plan.site.name(),
             self.samples.display()
         )];
+        let disturbed: usize = rows.iter().map(|row| row.disturbed).sum();
+        if disturbed > 0 {
+            notes.push(format!(
+                "other programs used more than a tenth of the processors during {}: kept, but in no figure of a cell that has calm ones",
+                counted(disturbed, "launch")
+            ));
+        }
         if self.how.quick {
             notes.push("a quick run: too few and too small for figures to be shown".to_owned());
         }
