@@ -103,9 +103,11 @@ pub(crate) fn hand_over_own(own: c_int) {
 /// Starts write-back of a whole file in the class of this thread, after what of it was started before has been written: no more of it is on its way than was written in between.
 pub(crate) fn start(descriptor: c_int) {
     let _kept = Errno::keep();
-    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE;
-    // SAFETY: the call takes numbers only. The bare one, because `sync_file_range` may be somebody's.
-    unsafe { libc::syscall(libc::SYS_sync_file_range, descriptor, 0_i64, 0_i64, flags) };
+    // Two calls: who is held while he waits does not begin anything more.
+    for flags in [libc::SYNC_FILE_RANGE_WAIT_BEFORE, libc::SYNC_FILE_RANGE_WRITE] {
+        // SAFETY: the call takes numbers only. The bare one, because `sync_file_range` may be somebody's.
+        unsafe { libc::syscall(libc::SYS_sync_file_range, descriptor, 0_i64, 0_i64, flags) };
+    }
 }
 
 /// Opens the file of `descriptor` again, for reading; -1 where that is not allowed.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
+use sys::sched::Hurry;
 use sys::socket::{self, Full};
 
 use super::cgroup::Cgroup;
@@ -200,6 +201,8 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
         // One before us may have been killed together with the process that it kept for.
         let _ = processes.release();
     }
+    // Who holds the job is not to wait for a processor himself; where it is refused, he does.
+    let _hurry = Hurry::begin();
     let start = clock.monotonic();
     let mut keeper = Keeper {
         channel: channel.as_fd(),

@@ -32,7 +32,7 @@ const WINDOW: i64 = 1 << 20;
 /// How many bytes are started at a time: the disk has something to do while the next are made ready.
 const PART: i64 = WINDOW / 2;
 /// As how many bytes a part counts at least: a request takes its time, however short it is.
-const LEAST_COST: i64 = 32 << 10;
+const LEAST_COST: i64 = 64 << 10;
 /// File systems keep files up to this size apart from larger ones (ext4: `mb_stream_req`), so those that have no place yet are started apart, too.
 const SMALL: u64 = 64 << 10;
 /// How long the last files are given to go out a window at a time.
@@ -62,6 +62,12 @@ struct Part {
 }
 
 impl Part {
+    /// Returns as much of its beginning as is started at a time.
+    fn first(&self) -> Part {
+        let to = self.to.min(self.from.saturating_add(PART));
+        Part { file: Rc::clone(&self.file), from: self.from, to }
+    }
+
     fn cost(&self) -> i64 {
         (self.to - self.from).max(LEAST_COST)
     }
@@ -141,23 +147,34 @@ impl Queue {
         if self.begun.is_empty() && is_due {
             self.begin();
         }
-        self.advance();
+        self.make_room();
+        // Others may have come while it waited.
+        if !self.is_held() {
+            self.advance();
+        }
     }
 
-    fn advance(&mut self) {
-        let whole = match self.begun.pop_front() {
-            Some(Work::Part(part)) => part,
-            Some(Work::Told(waiting)) => return tell(&waiting),
-            None => return,
-        };
-        let to = whole.to.min(whole.from.saturating_add(PART));
-        let part = Part { file: Rc::clone(&whole.file), from: whole.from, to };
-        while self.cost_on_the_way > 0 && self.cost_on_the_way + part.cost() > WINDOW {
+    /// Waits until the next part fits on the way.
+    fn make_room(&mut self) {
+        let Some(Work::Part(next)) = self.begun.front() else { return };
+        let cost = next.first().cost();
+        while self.cost_on_the_way > 0 && self.cost_on_the_way + cost > WINDOW {
             let Some(oldest) = self.on_the_way.pop_front() else { break };
             // It cannot be written: its program is told when it asks.
             let _ = wait_for_writeback(&*oldest.file, oldest.from, oldest.to - oldest.from);
             self.cost_on_the_way -= oldest.cost();
         }
+    }
+
+    fn advance(&mut self) {
+        self.make_room();
+        let whole = match self.begun.pop_front() {
+            Some(Work::Part(part)) => part,
+            Some(Work::Told(waiting)) => return tell(&waiting),
+            None => return,
+        };
+        let part = whole.first();
+        let to = part.to;
         if self.start(&part) {
             self.cost_on_the_way += part.cost();
             self.on_the_way.push_back(part);
