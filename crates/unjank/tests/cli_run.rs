@@ -6,7 +6,11 @@
     reason = "a test that cannot be set up fails; it stands for a user"
 )]
 
+#[path = "cli_run/files.rs"]
+mod files;
 mod fixture;
+#[path = "cli_run/killed.rs"]
+mod killed;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -203,90 +207,6 @@ fn a_signal_reaches_a_paused_job() {
     });
 }
 
-#[test]
-fn killed_at_any_moment_it_leaves_nothing_held() {
-    // A group in the cgroup and, as somebody without one, a tree that is stopped by signals.
-    for kill in 0..setting("KILLS").unwrap_or(6) {
-        in_time(move || {
-            let place = Place::new();
-            let mut child = place.start("sleep 1000 & echo $!; while :; do :; done");
-            let left: u32 = read_line(&mut child).parse().unwrap();
-            place.status(&child);
-            if kill % 3 != 0 {
-                assert!(place.jobs(&["pause", &child.id().to_string()]).status.success());
-            }
-            let supervisor = child.id();
-            let keeper = keeper_of(supervisor);
-            if kill % 2 == 0 {
-                child.kill().unwrap();
-                child.wait().unwrap();
-            } else {
-                sys::supervise::send(keeper, 9).unwrap();
-                // It goes on without a keeper.
-                until(|| state(left).is_some_and(|state| state == 'S'));
-                let command = children(supervisor);
-                until(|| command.iter().any(|&process| state(process) == Some('R')));
-                sys::supervise::send(supervisor, 15).unwrap();
-                assert_eq!(child.wait().unwrap().signal(), Some(15));
-                let cgroup = cgroup_of(supervisor);
-                assert!(cgroup.is_none_or(|cgroup| !cgroup.exists()), "its cgroup is left");
-                let trace = format!("/sys/kernel/tracing/instances/unjank-run-{supervisor}");
-                assert!(!Path::new(&trace).exists(), "its trace is left");
-            }
-            until(|| state(left).is_some_and(|state| state == 'S'));
-            sys::supervise::send(left, 9).unwrap();
-            until(|| state(left).is_none_or(|state| state == 'Z'));
-            if kill % 2 == 0 {
-                place.is_clean(supervisor);
-            }
-        });
-    }
-}
-
-#[test]
-fn files_are_handed_over_and_locks_are_not() {
-    if !has(&["python3"]) {
-        return;
-    }
-    in_time(|| {
-        let place = Place::new();
-        let work = tempfile::tempdir().unwrap();
-        let report = work.path().join("report.json");
-        let script = "\
-import fcntl, os
-for i in range(100):
-    with open(f'file{i}', 'w') as f: f.write('x' * 5000)
-f = open('lock', 'w'); f.write('x'); f.flush(); fcntl.flock(f, fcntl.LOCK_EX); f.close()
-g = open('lock'); fcntl.flock(g, fcntl.LOCK_EX | fcntl.LOCK_NB)
-big = os.open('big', os.O_CREAT | os.O_WRONLY)
-for i in range(20): os.write(big, b'y' * (1 << 20))
-os.close(big)
-print(sorted(os.listdir('/proc/self/fd')), g.fileno())
-";
-        let words = [
-            "run",
-            "--no-pause",
-            "--report",
-            report.to_str().unwrap(),
-            "--",
-            "python3",
-            "-c",
-            script,
-        ];
-        let output = place.unjank(&words).current_dir(work.path()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let other = tempfile::tempdir().unwrap();
-        let mut plain = Command::new("python3");
-        let plain = plain.args(["-c", script]).current_dir(other.path()).output().unwrap();
-        assert_eq!(output.stdout, plain.stdout, "the same descriptors are open");
-        let told: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
-        assert_eq!(told["preload"], true);
-        // The mailbox holds ten at a time: what does not fit is started by the program itself.
-        assert!(told["watched"]["handed-over"].as_u64().unwrap() >= 10, "{told}");
-        assert_eq!(told["exit-status"], 0);
-    });
-}
-
 /// A program without a loader that writes many files into directories that it makes.
 const WRITER: &str = r#"
 #include <fcntl.h>
@@ -307,67 +227,6 @@ int main(void) {
     return 0;
 }
 "#;
-
-#[test]
-fn files_of_a_static_and_of_a_privileged_program_are_found_from_outside() {
-    if !has(&["gcc", "setpriv"]) {
-        return;
-    }
-    in_time(|| {
-        let place = Place::new();
-        let work = tempfile::tempdir().unwrap();
-        // Files in memory: how fast a disk takes them is not the question.
-        let memory =
-            tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" });
-        let memory = memory.unwrap();
-        fs::set_permissions(memory.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        fs::set_permissions(work.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        let source = work.path().join("writer.c");
-        fs::write(&source, WRITER).unwrap();
-        let program = work.path().join("writer");
-        let built =
-            Command::new("gcc").arg("-static").arg("-o").arg(&program).arg(&source).output();
-        if !built.as_ref().is_ok_and(|output| output.status.success()) {
-            fixture::skip("no static C library");
-            return;
-        }
-        let is_root = rustix::process::geteuid().is_root();
-        for kind in ["static", "privileged"] {
-            if kind == "privileged" {
-                if !is_root {
-                    fixture::skip("a program that gains privileges is made by root");
-                    continue;
-                }
-                fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
-            }
-            let files = memory.path().join(kind);
-            fs::create_dir(&files).unwrap();
-            fs::set_permissions(&files, fs::Permissions::from_mode(0o777)).unwrap();
-            let report = work.path().join(format!("{kind}.json"));
-            let mut command = if kind == "privileged" {
-                // As somebody who gains them.
-                fs::set_permissions(place.runtime.path(), fs::Permissions::from_mode(0o777))
-                    .unwrap();
-                let mut command = Command::new("setpriv");
-                command.args(["--reuid=65534", "--clear-groups", UNJANK]);
-                command.env("XDG_RUNTIME_DIR", place.runtime.path());
-                command
-            } else {
-                place.unjank(&[])
-            };
-            command.args(["run", "--no-pause", "--report"]).arg(&report).arg("--").arg(&program);
-            let output = command.current_dir(&files).output().unwrap();
-            if kind == "privileged" && output.status.code() == Some(126) {
-                fixture::skip("another user cannot run what is built here");
-                return;
-            }
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            let told: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
-            let started = told["watched"]["started-bytes"].as_u64().unwrap();
-            assert!(started >= 180 * 65536, "{kind}: {started} bytes, {told}");
-        }
-    });
-}
 
 #[test]
 fn a_running_program_is_attached_to_and_let_go() {
@@ -402,121 +261,6 @@ fn a_running_program_is_attached_to_and_let_go() {
         assert_eq!(none.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&none.stderr).contains("no-such.service"));
     });
-}
-
-/// Numbers of processes that have this in their environment, those of ours left out.
-fn marked(marker: &str) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let ours = Path::new(UNJANK).canonicalize().unwrap();
-    let has = |pid: &u32| {
-        if fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == ours) {
-            return false;
-        }
-        fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|text| text.split(|byte| *byte == 0).any(|one| one == marker.as_bytes()))
-    };
-    pids.filter(has).collect()
-}
-
-#[test]
-fn what_two_that_were_killed_at_once_have_left_is_taken_away_by_the_next() {
-    in_time(|| {
-        let place = Place::new();
-        let mut child = place.start("sleep 1000 & echo $!; while :; do :; done");
-        let left: u32 = read_line(&mut child).parse().unwrap();
-        place.status(&child);
-        let mut beside = place.start("echo $$; read line");
-        read_line(&mut beside);
-        place.status(&beside);
-        let kept = cgroup_of(beside.id()).filter(|cgroup| cgroup.exists());
-        assert!(place.jobs(&["pause", &child.id().to_string()]).status.success());
-        let supervisor = child.id();
-        let keeper = keeper_of(supervisor);
-        let cgroup = cgroup_of(supervisor).filter(|cgroup| cgroup.exists());
-        // Stopped first, so that neither sees the end of the other.
-        for process in [supervisor, keeper] {
-            sys::supervise::send(process, 19).unwrap();
-            until(|| state(process) == Some('T'));
-        }
-        for process in [supervisor, keeper] {
-            sys::supervise::send(process, 9).unwrap();
-        }
-        child.wait().unwrap();
-        until(|| state(keeper).is_none_or(|state| state == 'Z'));
-        // Here it can be seen that something is left.
-        assert!(cgroup.as_ref().is_none_or(|cgroup| cgroup.exists()));
-        assert!(place.jobs(&[]).status.success());
-        place.is_clean(supervisor);
-        if cgroup.is_some() {
-            until(|| state(left) == Some('S'));
-        }
-        sys::supervise::send(left, 9).unwrap();
-        until(|| state(left).is_none_or(|state| state == 'Z'));
-        // Who lives keeps what is his.
-        place.status(&beside);
-        assert!(kept.is_none_or(|cgroup| cgroup.exists()));
-        drop(beside.stdin.take());
-        beside.wait().unwrap();
-        place.is_clean(beside.id());
-    });
-}
-
-#[test]
-fn killed_at_random_moments_it_leaves_nothing() {
-    let mut moment = 12_345_u64;
-    for kill in 0..setting("KILLS").unwrap_or(24) {
-        moment =
-            moment.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let after = std::time::Duration::from_micros((moment >> 33) % 60_000);
-        in_time(move || {
-            let place = Place::new();
-            let work = tempfile::tempdir().unwrap();
-            let marker = format!("UNJANK_TEST_MARKER={}", work.path().display());
-            let (name, value) = marker.split_once('=').unwrap();
-            let script = "while :; do sh -c 'echo x > a; cp a b; mv b c'; (sleep 0.01 &); done";
-            let mut command = place.unjank(&["run", "--", "sh", "-c", script]);
-            command.env(name, value).current_dir(work.path()).stdin(Stdio::null());
-            let start = std::time::Instant::now();
-            let mut child = command.stdout(Stdio::null()).spawn().unwrap();
-            let supervisor = child.id();
-            while start.elapsed() < after {
-                std::thread::yield_now();
-            }
-            let keeper = children(supervisor).into_iter().find(|&process| {
-                // It keeps the supervisor's words, in a session of its own.
-                let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-                let session = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(3));
-                session == Some(&process.to_string())
-            });
-            if let (Some(keeper), 1) = (keeper, kill % 2) {
-                // Half of them held by hand, to be killed then.
-                if kill % 4 == 1 {
-                    let _ = place.jobs(&["pause", &supervisor.to_string()]);
-                }
-                sys::supervise::send(keeper, 9).unwrap();
-                // Told as any program that runs: once it has its signals, it ends by them.
-                until(|| {
-                    let _ = sys::supervise::send(supervisor, 15);
-                    child.try_wait().unwrap().is_some()
-                });
-            } else {
-                child.kill().unwrap();
-                child.wait().unwrap();
-            }
-            // What the command has left may run on, but stands still nowhere, and ends.
-            until(|| {
-                for process in marked(&marker) {
-                    let _ = sys::supervise::send(process, 9);
-                }
-                marked(&marker).is_empty()
-            });
-            let cgroup = cgroup_of(supervisor);
-            until(|| cgroup.as_ref().is_none_or(|cgroup| !cgroup.exists()));
-            let trace = format!("/sys/kernel/tracing/instances/unjank-run-{supervisor}");
-            until(|| !Path::new(&trace).exists());
-        });
-    }
 }
 
 /// What a program left: its output, its end, and all files with what is in them.

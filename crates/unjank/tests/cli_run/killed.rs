@@ -1,0 +1,164 @@
+//! Killed at any moment, alone or both of its processes at once, a job leaves nothing held and nothing behind.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use super::fixture::{in_time, setting};
+use super::{Place, UNJANK, cgroup_of, children, keeper_of, read_line, state, until};
+
+#[test]
+fn killed_at_any_moment_it_leaves_nothing_held() {
+    // A group in the cgroup and, as somebody without one, a tree that is stopped by signals.
+    for kill in 0..setting("KILLS").unwrap_or(6) {
+        in_time(move || {
+            let place = Place::new();
+            let mut child = place.start("sleep 1000 & echo $!; while :; do :; done");
+            let left: u32 = read_line(&mut child).parse().unwrap();
+            place.status(&child);
+            if kill % 3 != 0 {
+                assert!(place.jobs(&["pause", &child.id().to_string()]).status.success());
+            }
+            let supervisor = child.id();
+            let keeper = keeper_of(supervisor);
+            if kill % 2 == 0 {
+                child.kill().unwrap();
+                child.wait().unwrap();
+            } else {
+                sys::supervise::send(keeper, 9).unwrap();
+                // It goes on without a keeper.
+                until(|| state(left).is_some_and(|state| state == 'S'));
+                let command = children(supervisor);
+                until(|| command.iter().any(|&process| state(process) == Some('R')));
+                sys::supervise::send(supervisor, 15).unwrap();
+                assert_eq!(child.wait().unwrap().signal(), Some(15));
+                let cgroup = cgroup_of(supervisor);
+                assert!(cgroup.is_none_or(|cgroup| !cgroup.exists()), "its cgroup is left");
+                let trace = format!("/sys/kernel/tracing/instances/unjank-run-{supervisor}");
+                assert!(!Path::new(&trace).exists(), "its trace is left");
+            }
+            until(|| state(left).is_some_and(|state| state == 'S'));
+            sys::supervise::send(left, 9).unwrap();
+            until(|| state(left).is_none_or(|state| state == 'Z'));
+            if kill % 2 == 0 {
+                place.is_clean(supervisor);
+            }
+        });
+    }
+}
+
+/// Numbers of processes that have this in their environment, those of ours left out.
+fn marked(marker: &str) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let ours = Path::new(UNJANK).canonicalize().unwrap();
+    let has = |pid: &u32| {
+        if fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == ours) {
+            return false;
+        }
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|text| text.split(|byte| *byte == 0).any(|one| one == marker.as_bytes()))
+    };
+    pids.filter(has).collect()
+}
+
+#[test]
+fn what_two_that_were_killed_at_once_have_left_is_taken_away_by_the_next() {
+    in_time(|| {
+        let place = Place::new();
+        let mut child = place.start("sleep 1000 & echo $!; while :; do :; done");
+        let left: u32 = read_line(&mut child).parse().unwrap();
+        place.status(&child);
+        let mut beside = place.start("echo $$; read line");
+        read_line(&mut beside);
+        place.status(&beside);
+        let kept = cgroup_of(beside.id()).filter(|cgroup| cgroup.exists());
+        assert!(place.jobs(&["pause", &child.id().to_string()]).status.success());
+        let supervisor = child.id();
+        let keeper = keeper_of(supervisor);
+        let cgroup = cgroup_of(supervisor).filter(|cgroup| cgroup.exists());
+        // Stopped first, so that neither sees the end of the other.
+        for process in [supervisor, keeper] {
+            sys::supervise::send(process, 19).unwrap();
+            until(|| state(process) == Some('T'));
+        }
+        for process in [supervisor, keeper] {
+            sys::supervise::send(process, 9).unwrap();
+        }
+        child.wait().unwrap();
+        until(|| state(keeper).is_none_or(|state| state == 'Z'));
+        // Here it can be seen that something is left.
+        assert!(cgroup.as_ref().is_none_or(|cgroup| cgroup.exists()));
+        assert!(place.jobs(&[]).status.success());
+        place.is_clean(supervisor);
+        if cgroup.is_some() {
+            until(|| state(left) == Some('S'));
+        }
+        sys::supervise::send(left, 9).unwrap();
+        until(|| state(left).is_none_or(|state| state == 'Z'));
+        // Who lives keeps what is his.
+        place.status(&beside);
+        assert!(kept.is_none_or(|cgroup| cgroup.exists()));
+        drop(beside.stdin.take());
+        beside.wait().unwrap();
+        place.is_clean(beside.id());
+    });
+}
+
+#[test]
+fn killed_at_random_moments_it_leaves_nothing() {
+    let mut moment = 12_345_u64;
+    for kill in 0..setting("KILLS").unwrap_or(24) {
+        moment =
+            moment.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let after = std::time::Duration::from_micros((moment >> 33) % 60_000);
+        in_time(move || {
+            let place = Place::new();
+            let work = tempfile::tempdir().unwrap();
+            let marker = format!("UNJANK_TEST_MARKER={}", work.path().display());
+            let (name, value) = marker.split_once('=').unwrap();
+            let script = "while :; do sh -c 'echo x > a; cp a b; mv b c'; (sleep 0.01 &); done";
+            let mut command = place.unjank(&["run", "--", "sh", "-c", script]);
+            command.env(name, value).current_dir(work.path()).stdin(Stdio::null());
+            let start = std::time::Instant::now();
+            let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+            let supervisor = child.id();
+            while start.elapsed() < after {
+                std::thread::yield_now();
+            }
+            let keeper = children(supervisor).into_iter().find(|&process| {
+                // It keeps the supervisor's words, in a session of its own.
+                let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+                let session = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(3));
+                session == Some(&process.to_string())
+            });
+            if let (Some(keeper), 1) = (keeper, kill % 2) {
+                // Half of them held by hand, to be killed then.
+                if kill % 4 == 1 {
+                    let _ = place.jobs(&["pause", &supervisor.to_string()]);
+                }
+                sys::supervise::send(keeper, 9).unwrap();
+                // Told as any program that runs: once it has its signals, it ends by them.
+                until(|| {
+                    let _ = sys::supervise::send(supervisor, 15);
+                    child.try_wait().unwrap().is_some()
+                });
+            } else {
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+            // What the command has left may run on, but stands still nowhere, and ends.
+            until(|| {
+                for process in marked(&marker) {
+                    let _ = sys::supervise::send(process, 9);
+                }
+                marked(&marker).is_empty()
+            });
+            let cgroup = cgroup_of(supervisor);
+            until(|| cgroup.as_ref().is_none_or(|cgroup| !cgroup.exists()));
+            let trace = format!("/sys/kernel/tracing/instances/unjank-run-{supervisor}");
+            until(|| !Path::new(&trace).exists());
+        });
+    }
+}
