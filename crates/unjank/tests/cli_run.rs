@@ -207,27 +207,6 @@ fn a_signal_reaches_a_paused_job() {
     });
 }
 
-/// A program without a loader that writes many files into directories that it makes.
-const WRITER: &str = r#"
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
-static char bytes[65536];
-int main(void) {
-    char name[64];
-    for (int i = 0; i < 200; i++) {
-        snprintf(name, sizeof name, "d%d", i % 20);
-        mkdir(name, 0755);
-        snprintf(name, sizeof name, "d%d/f%d", i % 20, i);
-        int fd = open(name, O_CREAT | O_WRONLY, 0644);
-        if (fd < 0 || write(fd, bytes, sizeof bytes) != sizeof bytes) return 1;
-        close(fd);
-    }
-    return 0;
-}
-"#;
-
 #[test]
 fn a_running_program_is_attached_to_and_let_go() {
     in_time(|| {

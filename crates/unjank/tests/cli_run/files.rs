@@ -10,6 +10,27 @@ use serde_json::Value;
 use super::fixture::{self, has, in_time};
 use super::{Place, UNJANK};
 
+/// A program without a loader that writes many files into directories that it makes.
+const WRITER: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static char bytes[65536];
+int main(void) {
+    char name[64];
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof name, "d%d", i % 20);
+        mkdir(name, 0755);
+        snprintf(name, sizeof name, "d%d/f%d", i % 20, i);
+        int fd = open(name, O_CREAT | O_WRONLY, 0644);
+        if (fd < 0 || write(fd, bytes, sizeof bytes) != sizeof bytes) return 1;
+        close(fd);
+    }
+    return 0;
+}
+"#;
+
 #[test]
 fn files_are_handed_over_and_locks_are_not() {
     if !has(&["python3"]) {

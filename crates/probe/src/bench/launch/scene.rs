@@ -33,7 +33,7 @@ const WARM_UP: Duration = Duration::from_secs(15);
 /// How much it has written when it counts as begun.
 const BEGUN: u64 = 1 << 20;
 
-/// How long a calm machine is waited for before a launch.
+/// How long a calm machine is waited for in a visit of a cell.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long is looked each time.
 const LOOK: Duration = Duration::from_millis(500);
@@ -205,11 +205,15 @@ impl<'s> Scene<'s> {
         if running.is_some() {
             self.warm_up()?;
         }
+        let mut patience = match self.others {
+            Others::Avoided => PATIENCE,
+            Others::LetBe => Duration::ZERO,
+        };
         for _ in 0..count {
             // Launches fall into all phases of the background.
             let most = if running.is_some() { 1800 } else { 300 };
             let pause = 700 + u64::try_from(self.random.below(most)).unwrap_or(0);
-            self.pause(Duration::from_millis(pause))?;
+            self.pause(Duration::from_millis(pause), &mut patience)?;
             let sample = self.launched(cell, queue, running)?;
             self.works(running)?;
             take(sample)?;
@@ -217,18 +221,18 @@ impl<'s> Scene<'s> {
         Ok(())
     }
 
-    /// Lets time pass, and more of it while others use the processors.
-    fn pause(&self, time: Duration) -> Result<(), LaunchError> {
-        let end = self.lab.clock.monotonic() + time + PATIENCE;
+    /// Lets time pass, and more of it while others use the processors and `patience` lasts.
+    fn pause(&self, time: Duration, patience: &mut Duration) -> Result<(), LaunchError> {
         let mut before = self.meter.read();
         self.lab.pass(time)?;
-        while self.others == Others::Avoided && self.lab.clock.monotonic() < end {
+        while !patience.is_zero() {
             let now = self.meter.read();
             let share = now.zip(before).map(|(now, before)| now.share_since(before));
             if share.is_none_or(|share| share <= calm::MOST) {
                 break;
             }
             before = now;
+            *patience = patience.saturating_sub(LOOK);
             self.lab.pass(LOOK)?;
         }
         Ok(())
