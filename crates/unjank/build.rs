@@ -19,6 +19,10 @@ fn main() -> io::Result<()> {
         if let Some(out) = out.filter(|_| has_static_libc(&linker)) {
             link_statically("unjank-index", &out)?;
         }
+        if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+            // A cold program is read with megabytes of what lies around it in its file, and its own first reads wait behind them.
+            println!("cargo::rustc-link-arg-bin=unjank-index=-Wl,--strip-debug");
+        }
     }
     Ok(())
 }

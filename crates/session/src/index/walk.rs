@@ -81,8 +81,8 @@ pub(super) struct Item<'a> {
 pub(super) enum What<'a> {
     /// The record of the old index.
     Kept(&'a [u8]),
-    /// It is read.
-    New(New),
+    /// It is read. There are few of them among many kept ones, which take little memory so.
+    New(Box<New>),
 }
 
 /// A file that is read.
@@ -356,7 +356,7 @@ impl<'w, 'a> Gathering<'w, 'a> {
     fn leave_out(&mut self, place: Place<'_>, path: PathBuf, reason: &str) {
         let made = Err(reason.to_owned());
         let new = New { path, name: String::new(), level: place.level, directory: None, made };
-        self.walked.items.push(Item { kind: place.kind, what: What::New(new) });
+        self.walked.items.push(Item { kind: place.kind, what: What::New(Box::new(new)) });
     }
 
     /// Says whether the old records of a directory are what would be made of its files now: the index that we begin with may be one of other directories, in which this one had another place.
@@ -396,7 +396,8 @@ impl<'w, 'a> Gathering<'w, 'a> {
             Some(record) => What::Kept(record.as_bytes()),
             None => {
                 let directory = directory.cloned();
-                What::New(New { path, name, level: place.level, directory, made: Ok(None) })
+                let made = Ok(None);
+                What::New(Box::new(New { path, name, level: place.level, directory, made }))
             }
         };
         self.walked.items.push(Item { kind: place.kind, what });
@@ -442,7 +443,7 @@ impl Found {
 /// Reads the files that are new, on several threads where that pays; returns how many there were.
 fn read_new(items: &mut [Item<'_>], languages: &Languages) -> usize {
     let new = items.iter_mut().filter_map(|item| match &mut item.what {
-        What::New(new) if new.made.is_ok() => Some((item.kind, new)),
+        What::New(new) if new.made.is_ok() => Some((item.kind, &mut **new)),
         What::New(_) | What::Kept(_) => None,
     });
     let mut new: Vec<(Kind, &mut New)> = new.collect();
