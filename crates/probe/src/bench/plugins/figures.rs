@@ -1,7 +1,7 @@
 //! The figures, in the order in which they are measured. Ours and the peer's take turns within each.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use super::{Figure, Lab, cannot, kservice};
 use crate::bench::lab::{BenchError, Measuring, Side};
@@ -138,7 +138,12 @@ fn in_turn(
 fn run(lab: &Lab<'_>, words: &[&str]) -> Result<f64, BenchError> {
     let (program, arguments) = words.split_first().ok_or_else(|| cannot("", "it is empty"))?;
     let mut command = lab.world.command(Path::new(program));
-    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    timed(lab, command.args(arguments), words)
+}
+
+/// Runs a command with its output thrown away, and returns how long it took; `words` is what it is called.
+fn timed(lab: &Lab<'_>, command: &mut Command, words: &[&str]) -> Result<f64, BenchError> {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let (time, status) = lab.time(|| command.status());
     match status {
         Ok(status) if status.success() => Ok(time),
@@ -407,6 +412,12 @@ fn refreshed(
 fn added(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     make_current(lab)?;
     let bytes = a_plugin()?;
+    // What is added for the peer is not ours to read, too: each side has one change.
+    let peer = || {
+        let mut command = lab.world.command(Path::new(SYCOCA));
+        timed(lab, command.env("XDG_DATA_DIRS", lab.world.data_dirs_of_peer()), &[SYCOCA])
+    };
+    peer()?;
     // An even number of rounds takes away again what was added.
     let rounds = lab.effort.of(20, 2);
     let samples = in_turn(
@@ -418,7 +429,7 @@ fn added(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
         },
         |round| {
             lab.world.switch_application(round)?;
-            run(lab, &[SYCOCA])
+            peer()
         },
     )?;
     let inside = refreshed(lab, rounds, |round| lab.world.switch_plugin(round, &bytes))?;

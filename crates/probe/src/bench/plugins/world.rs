@@ -32,7 +32,9 @@ impl World {
     /// The directory cannot be written to.
     pub fn make(parent: &Path, program_path: OsString) -> io::Result<World> {
         let world = World { scratch: Scratch::within(parent)?, program_path };
-        for name in ["cache", "config", "data/applications", "plugins/kf5", "runtime"] {
+        for name in
+            ["cache", "config", "data/applications", "peer/applications", "plugins/kf5", "runtime"]
+        {
             DirBuilder::new().recursive(true).mode(0o700).create(world.at(name))?;
         }
         let applications = world.at("data/applications");
@@ -84,9 +86,16 @@ impl World {
         again().map_err(|error| cannot(&cache, error))
     }
 
-    /// Adds a desktop file or takes it away again.
+    /// Returns the directories of data that a peer sees to which applications are added; ours does not see them.
+    pub(super) fn data_dirs_of_peer(&self) -> OsString {
+        let mut dirs = self.at("peer").into_os_string();
+        dirs.push(":/usr/local/share:/usr/share");
+        dirs
+    }
+
+    /// Adds a desktop file for the peer or takes it away again.
     pub(super) fn switch_application(&self, number: usize) -> Result<(), BenchError> {
-        let path = self.at("data/applications/unjank-bench.desktop");
+        let path = self.at("peer/applications/unjank-bench.desktop");
         let text =
             b"[Desktop Entry]\nType=Application\nName=Bench\nExec=true\nMimeType=text/plain;\n";
         if number.is_multiple_of(2) { create(&path, text) } else { std::fs::remove_file(&path) }
