@@ -147,9 +147,13 @@ pub fn measure(
                 continue;
             }
             is_done = false;
+            let place = match &*cell.scheduler {
+                "kept" => cell.disk.clone(),
+                _ => cell.queue(),
+            };
             let said = match cell.class {
-                Class::Unloaded => format!("{}: unloaded", cell.queue()),
-                class => format!("{}: {} {}", cell.queue(), cell.background, class.name()),
+                Class::Unloaded => format!("{place}: unloaded"),
+                class => format!("{place}: {} {}", cell.background, class.name()),
             };
             progress(&said, whole.saturating_sub(seconds(record)), whole);
             let background = backgrounds.iter().find(|one| one.name == cell.background);

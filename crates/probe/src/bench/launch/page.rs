@@ -9,7 +9,8 @@ use crate::report::provenance::Provenance;
 
 /// What is beside the two sides of other pages: cells that are not the point.
 const STYLE: &str = "svg .dots.aside { stroke: var(--aside); fill: none; }\nsvg .outline.aside { stroke: var(--aside); }\n\
-svg .dots.near { stroke: var(--near); fill: none; }\nsvg .outline.near { stroke: var(--near); }\n";
+svg .dots.idle { stroke: #cc79a7; fill: none; }\nsvg .outline.idle { fill: #cc79a7; stroke: #cc79a7; }\n\
+td:first-child { min-width: 11em; }\n";
 
 /// Writes the page, one HTML file.
 #[must_use]
@@ -75,7 +76,7 @@ fn draw(page: &mut Page, rows: &[Row], background: &str) {
             class: match row.cell.class {
                 Class::Unloaded => "aside",
                 Class::Plain => "peer",
-                Class::Idle => "near",
+                Class::Idle => "idle",
                 Class::Run => "ours",
             },
             samples: &row.samples,

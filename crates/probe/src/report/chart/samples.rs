@@ -18,7 +18,7 @@ pub struct Row<'a> {
 
 /// Where the axis begins: as far right as the longest name needs.
 const LEFT: f64 = 70.0;
-const LETTER: f64 = 7.0;
+const LETTER: f64 = 8.2;
 const RIGHT: f64 = 500.0;
 const ROW: f64 = 62.0;
 const TOP: f64 = 8.0;

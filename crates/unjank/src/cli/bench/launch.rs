@@ -17,7 +17,6 @@ use probe::bench::launch::sample::Record;
 use probe::bench::launch::summary::Row;
 use probe::bench::launch::{guardian, json, page, summary, text};
 use probe::model::Profile;
-use probe::report::paragraph::counted;
 use session::clock::SystemClock;
 
 use super::super::{catalogue, interrupt, screen};
@@ -194,7 +193,7 @@ impl Launch {
         if disturbed > 0 {
             notes.push(format!(
                 "other programs used more than a tenth of the processors during {}: kept, but in no figure of a cell that has calm ones",
-                counted(disturbed, "launch")
+                if disturbed == 1 { "1 launch".to_owned() } else { format!("{disturbed} launches") }
             ));
         }
         if self.how.quick {
