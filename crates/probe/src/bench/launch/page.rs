@@ -10,7 +10,7 @@ use crate::report::provenance::Provenance;
 /// What is beside the two sides of other pages: cells that are not the point.
 const STYLE: &str = "svg .dots.aside { stroke: var(--aside); fill: none; }\nsvg .outline.aside { stroke: var(--aside); }\n\
 svg .dots.idle { stroke: #cc79a7; fill: none; }\nsvg .outline.idle { fill: #cc79a7; stroke: #cc79a7; }\n\
-td:first-child { min-width: 11em; }\n";
+th, td { padding-left: 9px; }\ntd:first-child { min-width: 7em; }\n";
 
 /// Writes the page, one HTML file.
 #[must_use]
