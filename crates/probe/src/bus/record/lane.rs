@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::connection::Monitor;
 use super::pace::Came;
-use super::ring::{CHUNK, Chunk, Item, Ring};
+use super::ring::{CHUNK, Chunk, Desk, Item};
 use crate::bus::capture::Dropped;
 use crate::bus::wire;
 
@@ -52,12 +52,17 @@ pub enum LaneEnd {
 
 impl Lane {
     /// Begins with what a monitor has already got.
-    pub(super) fn new(bus: u16, monitor: Monitor, ring: &Ring, now: u64) -> Result<Lane, LaneEnd> {
+    pub(super) fn new(
+        bus: u16,
+        monitor: Monitor,
+        desk: &mut Desk,
+        now: u64,
+    ) -> Result<Lane, LaneEnd> {
         let Monitor { descriptor, begun, .. } = monitor;
         let mut lane = Lane {
             bus,
             source: descriptor,
-            chunk: ring.chunk(bus, begun.len() + wire::FIXED),
+            chunk: desk.chunk(bus, begun.len() + wire::FIXED),
             since: 0,
             begun: Vec::new(),
             skip: 0,
@@ -66,9 +71,9 @@ impl Lane {
         if let Some(chunk) = &mut lane.chunk {
             chunk.bytes[..begun.len()].copy_from_slice(&begun);
             chunk.filled = begun.len();
-            lane.frame(ring, now)?;
+            lane.frame(desk, now)?;
         } else {
-            lane.count(&begun, ring, now)?;
+            lane.count(&begun, desk, now)?;
         }
         Ok(lane)
     }
@@ -90,7 +95,7 @@ impl Lane {
     /// Reads what there is, once.
     pub(super) fn read(
         &mut self,
-        ring: &Ring,
+        desk: &mut Desk,
         scratch: &mut [u8],
         now: impl FnOnce() -> u64,
     ) -> Result<Found, LaneEnd> {
@@ -101,7 +106,7 @@ impl Lane {
             return Ok(Found { came: Came { bytes: count, messages: 0 }, more: count == wanted });
         }
         if self.chunk.is_none() {
-            self.chunk = ring.chunk(self.bus, wire::FIXED);
+            self.chunk = desk.chunk(self.bus, wire::FIXED);
             if let Some(chunk) = &mut self.chunk {
                 chunk.dropped = self.dropped.take();
                 chunk.bytes[..self.begun.len()].copy_from_slice(&self.begun);
@@ -117,19 +122,19 @@ impl Lane {
             let now = now();
             let more = held + count == scratch.len();
             self.begun.clear();
-            let messages = self.count(&scratch[..held + count], ring, now)?;
+            let messages = self.count(&scratch[..held + count], desk, now)?;
             return Ok(Found { came: Came { bytes: count, messages }, more });
         };
         let room = &mut chunk.bytes[chunk.filled..];
         let size = room.len();
         let count = receive(&self.source, room)?;
         chunk.filled += count;
-        let messages = if count > 0 { self.frame(ring, now())? } else { 0 };
+        let messages = if count > 0 { self.frame(desk, now())? } else { 0 };
         Ok(Found { came: Came { bytes: count, messages }, more: count == size })
     }
 
     /// Finds the messages that are whole now, and goes on in another chunk if the next does not fit; returns how many.
-    fn frame(&mut self, ring: &Ring, now: u64) -> Result<usize, LaneEnd> {
+    fn frame(&mut self, desk: &mut Desk, now: u64) -> Result<usize, LaneEnd> {
         let Some(chunk) = &mut self.chunk else { return Ok(0) };
         let before = chunk.marks.len();
         let mut at = chunk.whole();
@@ -150,24 +155,24 @@ impl Lane {
             self.since = now;
         }
         if at + need > chunk.bytes.len() {
-            self.turn(need, ring, now)?;
+            self.turn(need, desk, now)?;
         }
         Ok(messages)
     }
 
     /// Hands the chunk over and goes on in another with room for `need` bytes.
-    fn turn(&mut self, need: usize, ring: &Ring, now: u64) -> Result<(), LaneEnd> {
+    fn turn(&mut self, need: usize, desk: &mut Desk, now: u64) -> Result<(), LaneEnd> {
         let Some(chunk) = self.chunk.take() else { return Ok(()) };
         let rest = chunk.bytes[chunk.whole()..chunk.filled].to_vec();
         // The chunk is put before room is asked for: if it has nothing, its memory is that room.
         let handed_over = !chunk.marks.is_empty();
         let dropped = chunk.dropped.filter(|_| !handed_over);
         if handed_over {
-            ring.put(Item::Chunk(chunk))
+            desk.put(Item::Chunk(chunk))
         } else {
-            ring.give_back(chunk)
+            desk.give_back(chunk)
         }
-        match ring.chunk(self.bus, need) {
+        match desk.chunk(self.bus, need) {
             Some(mut next) => {
                 next.dropped = dropped;
                 next.bytes[..rest.len()].copy_from_slice(&rest);
@@ -177,49 +182,49 @@ impl Lane {
             }
             None => {
                 self.dropped = dropped;
-                self.count(&rest, ring, now).map(|_| ())
+                self.count(&rest, desk, now).map(|_| ())
             }
         }
     }
 
     /// Hands over what waits, if there is room to go on.
-    pub(super) fn hand_over(&mut self, ring: &Ring) {
+    pub(super) fn hand_over(&mut self, desk: &mut Desk) {
         let Some(chunk) = &self.chunk else { return };
         let rest = chunk.filled - chunk.whole();
         // A message that is longer than a chunk has one of its own already.
         if chunk.marks.is_empty() && chunk.dropped.is_none() || rest + wire::FIXED > CHUNK {
             return;
         }
-        let Some(mut next) = ring.chunk(self.bus, CHUNK) else { return };
+        let Some(mut next) = desk.chunk(self.bus, CHUNK) else { return };
         let whole = chunk.whole();
         next.bytes[..rest].copy_from_slice(&chunk.bytes[whole..chunk.filled]);
         next.filled = rest;
         if let Some(done) = self.chunk.replace(next) {
-            ring.put(Item::Chunk(done));
+            desk.put(Item::Chunk(done));
         }
         // What has begun may need more room than the new chunk has.
         let needs = self.chunk.as_ref().and_then(|chunk| length(&chunk.bytes[..rest]).ok());
         if let Some(need) = needs.filter(|need| *need > CHUNK) {
             // It fitted the old one, which was longer; an error would have been seen there.
-            let _ = self.turn(need, ring, self.since);
+            let _ = self.turn(need, desk, self.since);
         }
     }
 
     /// Hands over everything; nothing more is read.
-    pub(super) fn finish(&mut self, ring: &Ring) {
+    pub(super) fn finish(&mut self, desk: &mut Desk) {
         match self.chunk.take() {
             Some(chunk) if !chunk.marks.is_empty() || chunk.dropped.is_some() => {
-                ring.put(Item::Chunk(chunk));
+                desk.put(Item::Chunk(chunk));
             }
             _ => {}
         }
         if let Some(dropped) = self.dropped.take() {
-            ring.put(Item::Dropped(dropped));
+            desk.put(Item::Dropped(dropped));
         }
     }
 
     /// Counts messages for which there is no room, and returns how many.
-    fn count(&mut self, mut bytes: &[u8], ring: &Ring, now: u64) -> Result<usize, LaneEnd> {
+    fn count(&mut self, mut bytes: &[u8], desk: &mut Desk, now: u64) -> Result<usize, LaneEnd> {
         let mut count = 0;
         while bytes.len() >= wire::FIXED {
             let length = length(bytes)?;
@@ -237,7 +242,7 @@ impl Lane {
         }
         self.begun = bytes.to_vec();
         if count > 0 {
-            ring.missed(u64::try_from(count).unwrap_or(u64::MAX));
+            desk.missed(u64::try_from(count).unwrap_or(u64::MAX));
         }
         Ok(count)
     }

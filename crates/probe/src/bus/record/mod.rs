@@ -1,7 +1,7 @@
 //! Records what happens on buses as it happens, and never makes a bus wait.
 //!
-//! A thread of its own empties the sockets into a ring of bounded memory ([`Recorder`]); whoever takes from the ring may
-//! be as slow as it likes. What has no room is counted to the message, and the record says so where it is missing.
+//! A thread of its own empties the sockets into a ring of bounded memory ([`Recorder`]), which another makes ahead of
+//! need; whoever takes from the ring may be as slow as it likes. What has no room is counted to the message, and the record says so where it is missing.
 
 pub(in crate::bus) mod connection;
 mod follow;
@@ -30,7 +30,7 @@ pub use writer::{Ended, Limits, Output, Why, WriteError, write};
 use super::capture::{Bus, Event, Message, Peer, Timestamp};
 use lane::Lane;
 use reader::{Linger, Reader, Times};
-use ring::{Chunk, Item, Ring, Taken};
+use ring::{Chunk, Desk, Item, Ring, Taken};
 
 /// How much memory the ring has if nobody says otherwise, in bytes.
 pub const ROOM: usize = 64 << 20;
@@ -110,6 +110,8 @@ pub struct Recorder {
     ring: Arc<Ring>,
     stop: Arc<OwnedFd>,
     reader: Option<JoinHandle<Vec<(u16, LaneEnd)>>>,
+    /// Who makes the ring's memory.
+    maker: Option<JoinHandle<()>>,
     followers: Vec<(UnixStream, JoinHandle<()>)>,
 }
 
@@ -151,6 +153,7 @@ impl Recorder {
         for source in &sources {
             ring.put(Item::Bus(source.bus.clone()));
         }
+        let mut desk = Desk::of(Arc::clone(&ring));
         let mut lanes = Vec::new();
         let mut followed = Vec::new();
         for source in sources {
@@ -162,24 +165,25 @@ impl Recorder {
             rustix::io::ioctl_fionbio(&source.monitor.descriptor, true)
                 .map_err(|error| RecordError::NotBegun(error.into()))?;
             let address = source.bus.address;
-            let lane = Lane::new(number, source.monitor, &ring, times.now());
+            let lane = Lane::new(number, source.monitor, &mut desk, times.now());
             lanes.push(lane.map_err(|end| RecordError::Broken {
                 address,
                 source: io::Error::new(io::ErrorKind::InvalidData, end.to_string()),
             })?);
         }
-        let reader = Reader {
-            lanes,
-            ring: Arc::clone(&ring),
-            times: times.clone(),
-            linger,
-            stop: Arc::clone(&stop),
-        };
+        let reader = Reader { lanes, desk, times: times.clone(), linger, stop: Arc::clone(&stop) };
         let reader = std::thread::Builder::new()
             .name("bus-reader".to_owned())
             .spawn(move || reader.run())
             .map_err(RecordError::NotBegun)?;
-        let mut recorder = Recorder { ring, stop, reader: Some(reader), followers: Vec::new() };
+        let mut recorder =
+            Recorder { ring, stop, reader: Some(reader), maker: None, followers: Vec::new() };
+        let ring = Arc::clone(&recorder.ring);
+        let maker = std::thread::Builder::new()
+            .name("bus-memory".to_owned())
+            .spawn(move || ring.keep_ready())
+            .map_err(RecordError::NotBegun)?;
+        recorder.maker = Some(maker);
         for (handle, follower) in followed {
             let (ring, times) = (Arc::clone(&recorder.ring), times.clone());
             let thread = std::thread::Builder::new()
@@ -235,7 +239,13 @@ impl Recorder {
             let _ = handle.shutdown(std::net::Shutdown::Both);
             let _ = thread.join();
         }
-        self.reader.take().and_then(|reader| reader.join().ok()).unwrap_or_default()
+        let ends = self.reader.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
+        // A reader that panicked has not said so.
+        self.ring.end();
+        if let Some(maker) = self.maker.take() {
+            let _ = maker.join();
+        }
+        ends
     }
 }
 

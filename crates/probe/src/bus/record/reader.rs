@@ -13,12 +13,15 @@ use session::clock::Clock;
 
 use super::lane::{Lane, LaneEnd};
 use super::pace::{Came, Pace};
-use super::ring::{CHUNK, Ring};
+use super::ring::{CHUNK, Desk};
 
 /// How long nothing may come before nothing is taken to be left, when the recording is to end.
 const LAST: Duration = Duration::from_millis(50);
 /// How long what is left is read at most, of a bus that sends without a pause.
 const END: Duration = Duration::from_secs(1);
+/// How soon is tried again to hand over what came, while somebody has the ring's lock.
+const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
+
 /// The time of day on a clock that nobody sets while it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Times {
@@ -48,7 +51,7 @@ pub(super) fn nanoseconds(time: Duration) -> u64 {
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) lanes: Vec<Lane>,
-    pub(super) ring: Arc<Ring>,
+    pub(super) desk: Desk,
     pub(super) times: Times,
     pub(super) linger: Linger,
     /// Readable when the recording is to end.
@@ -103,7 +106,8 @@ impl Reader {
                 // Whoever stops us ends it; nothing else can.
                 let _ = sys::socket::wait_readable(&*self.stop, Some(nap));
             }
-            let mut ready = self.wait();
+            let patience = (!self.desk.try_exchange()).then_some(SOON);
+            let mut ready = self.wait(patience);
             let stop = ready.pop() != Some(false);
             let is_time = ready.pop() == Some(true);
             let until = stop.then(|| self.times.now().saturating_add(nanoseconds(END)));
@@ -114,13 +118,13 @@ impl Reader {
                 if !ready.next().unwrap_or(false) && !stop {
                     return true;
                 }
-                match empty(lane, &self.ring, &mut scratch, &self.times, until) {
+                match empty(lane, &mut self.desk, &mut scratch, &self.times, until) {
                     Ok(more) => {
                         came += more;
                         true
                     }
                     Err(end) => {
-                        lane.finish(&self.ring);
+                        lane.finish(&mut self.desk);
                         ends.push((lane.bus(), end));
                         false
                     }
@@ -139,19 +143,19 @@ impl Reader {
                 self.set(now);
             }
         }
-        self.lanes.iter_mut().for_each(|lane| lane.finish(&self.ring));
-        self.ring.end();
+        self.lanes.iter_mut().for_each(|lane| lane.finish(&mut self.desk));
+        self.desk.end();
         ends
     }
 
-    /// Waits until something can be read, and says of each lane whether it can, then whether a message has waited long
+    /// Waits until something can be read, but not longer than it may take, and says of each lane whether it can, then whether a message has waited long
     /// enough, and last whether to stop.
-    fn wait(&self) -> Vec<bool> {
+    fn wait(&self, patience: Option<Timespec>) -> Vec<bool> {
         let sources = self.lanes.iter().map(Lane::source);
         let all = sources.chain([&self.linger.timer, &*self.stop]);
         let mut polled: Vec<PollFd<'_>> = all.map(|it| PollFd::new(it, PollFlags::IN)).collect();
         // A signal ends the wait early, which is no more than that; nothing else can go wrong with these.
-        let _ = poll(&mut polled, None);
+        let _ = poll(&mut polled, patience.as_ref());
         polled.iter().map(|polled| !polled.revents().is_empty()).collect()
     }
 
@@ -159,8 +163,8 @@ impl Reader {
     fn hand_over(&mut self, now: u64) {
         let limit = now.saturating_sub(nanoseconds(self.linger.time));
         for lane in &mut self.lanes {
-            if lane.waiting_since().is_some_and(|since| since <= limit) && self.ring.is_empty() {
-                lane.hand_over(&self.ring);
+            if lane.waiting_since().is_some_and(|since| since <= limit) && self.desk.is_taken() {
+                lane.hand_over(&mut self.desk);
             }
         }
     }
@@ -180,7 +184,7 @@ impl Reader {
 /// Reads what there is in one lane and returns how much that was; with `until`, waits for what the bus still holds.
 fn empty(
     lane: &mut Lane,
-    ring: &Ring,
+    desk: &mut Desk,
     scratch: &mut [u8],
     times: &Times,
     until: Option<u64>,
@@ -189,7 +193,7 @@ fn empty(
     // A bus that sends without a pause must not keep us from the others, or from stopping.
     let mut rounds = 16_u32;
     loop {
-        let found = lane.read(ring, scratch, || times.now())?;
+        let found = lane.read(desk, scratch, || times.now())?;
         came += found.came;
         rounds = rounds.saturating_sub(1);
         let goes_on = match until {

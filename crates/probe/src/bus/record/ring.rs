@@ -1,15 +1,23 @@
 //! What came and is not taken yet: memory with a limit between the thread that reads and the one that writes.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
+
+use sys::sched::Hurry;
 
 use crate::bus::capture::{Bus, Dropped, Peer};
 
 /// The usual size of a chunk: it stays in a processor's cache while it is filled and emptied.
 pub(super) const CHUNK: usize = 1 << 18;
-/// How much of the memory is kept for later when nothing needs it.
-const KEPT: usize = 16 * CHUNK;
+/// So many empty chunks are made ahead of need. New memory takes several times as long as the copy into it, and whoever
+/// empties a socket has no time for that.
+const READY: usize = 32;
+/// From so many on, no more are made: what is in use for a moment comes back.
+const ENOUGH: usize = 24;
+/// How many are kept for later when nothing needs them.
+const KEPT: usize = READY;
 /// What a connection is taken to need.
 const PEER: usize = 1024;
 
@@ -27,6 +35,11 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
+    fn clear(&mut self) {
+        self.marks.clear();
+        (self.filled, self.dropped) = (0, None);
+    }
+
     /// Returns where the last whole message ends.
     pub(super) fn whole(&self) -> usize {
         self.marks.last().map_or(0, |(_, end)| *end)
@@ -56,9 +69,10 @@ pub struct Tally {
 #[derive(Debug, Default)]
 struct State {
     items: VecDeque<Item>,
-    spare: Vec<Chunk>,
-    /// How much memory there is, in chunks that are filled, waiting, being taken or spare.
-    used: usize,
+    /// Those that were used last come last, and are used next: a processor may have them in its cache still.
+    spare: VecDeque<Chunk>,
+    /// How many empty chunks the reader has.
+    held: usize,
     tally: Tally,
     over: bool,
 }
@@ -68,6 +82,10 @@ struct State {
 pub(super) struct Ring {
     state: Mutex<State>,
     came: Condvar,
+    /// There are few empty chunks, or it is over.
+    runs_low: Condvar,
+    /// How much memory there is, in chunks that are filled, waiting, being taken or spare.
+    used: AtomicUsize,
     limit: usize,
 }
 
@@ -82,7 +100,13 @@ impl Ring {
     /// Makes one that uses at most about `limit` bytes, but two chunks in any case.
     pub(super) fn new(limit: usize) -> Ring {
         let limit = limit.max(2 * CHUNK);
-        Ring { state: Mutex::default(), came: Condvar::new(), limit }
+        Ring {
+            state: Mutex::default(),
+            came: Condvar::new(),
+            runs_low: Condvar::new(),
+            used: AtomicUsize::new(0),
+            limit,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -90,40 +114,81 @@ impl Ring {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an empty chunk for a message of at least `length` bytes; none if there is no room.
-    pub(super) fn chunk(&self, bus: u16, length: usize) -> Option<Chunk> {
-        let mut state = self.state();
-        let size = length.max(CHUNK);
-        if size == CHUNK
-            && let Some(chunk) = state.spare.pop()
-        {
-            return Some(Chunk { bus, ..chunk });
+    /// Returns the state unless somebody else has it.
+    fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
-        while state.used + size > self.limit {
-            let chunk = state.spare.pop()?;
-            state.used -= chunk.bytes.len();
+    }
+
+    /// Counts memory as used if there is room; says whether there is.
+    fn reserve(&self, size: usize) -> bool {
+        let more = |used: usize| used.checked_add(size).filter(|used| *used <= self.limit);
+        // It is a count alone; chunks are handed on under the lock.
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn release(&self, size: usize) {
+        self.used.fetch_sub(size, Ordering::Relaxed);
+    }
+
+    /// Says whether empty chunks are to be made, and may be.
+    fn is_low(&self, state: &State) -> bool {
+        let used = self.used.load(Ordering::Relaxed);
+        state.spare.len() + state.held < ENOUGH && used + CHUNK <= self.limit
+    }
+
+    /// Makes empty chunks whenever there are few, until it is over.
+    pub(super) fn keep_ready(&self) {
+        let waits = |state: &mut State| !state.over && !self.is_low(state);
+        loop {
+            let waited = self.runs_low.wait_while(self.state(), waits);
+            if waited.unwrap_or_else(PoisonError::into_inner).over {
+                return;
+            }
+            // Who is not allowed to hurry makes them in time all the same, unless the machine is busy.
+            let hurry = Hurry::begin().ok();
+            while self.make_one() {}
+            drop(hurry);
         }
-        state.used += size;
+    }
+
+    /// Makes an empty chunk if there is room and need for it; says whether it did.
+    fn make_one(&self) -> bool {
+        let state = self.state();
+        if state.over || state.spare.len() + state.held >= READY || !self.reserve(CHUNK) {
+            return false;
+        }
         drop(state);
-        Some(Chunk { bus, bytes: vec![0; size], ..Chunk::default() })
+        // Memory is given when something is written into it; zeros are promised without that.
+        let chunk = Chunk { bytes: vec![u8::MAX; CHUNK], ..Chunk::default() };
+        self.state().spare.push_front(chunk);
+        true
     }
 
     /// Takes back a chunk that is not needed any more.
     pub(super) fn give_back(&self, mut chunk: Chunk) {
+        chunk.clear();
         let mut state = self.state();
-        if chunk.bytes.len() != CHUNK || state.spare.len() * CHUNK >= KEPT {
-            state.used -= chunk.bytes.len();
+        if chunk.bytes.len() != CHUNK || state.spare.len() + state.held >= KEPT {
             drop(state);
+            self.release(chunk.bytes.len());
             return;
         }
-        chunk.marks.clear();
-        (chunk.filled, chunk.dropped) = (0, None);
-        state.spare.push(chunk);
+        state.spare.push_back(chunk);
     }
 
     /// Adds something behind all else.
     pub(super) fn put(&self, item: Item) {
         let mut state = self.state();
+        self.add(&mut state, item);
+        drop(state);
+        self.came.notify_one();
+    }
+
+    fn add(&self, state: &mut State, item: Item) {
         match &item {
             Item::Chunk(chunk) => {
                 state.tally.messages += u64::try_from(chunk.marks.len()).unwrap_or(0);
@@ -132,26 +197,13 @@ impl Ring {
             Item::Peers(peers) => {
                 let size = peers.len() * PEER;
                 // Who comes and goes faster than it can be written is not worth losing messages for.
-                if state.used + size > self.limit {
+                if !self.reserve(size) {
                     return;
                 }
-                state.used += size;
             }
             Item::Bus(_) | Item::Dropped(_) => {}
         }
         state.items.push_back(item);
-        drop(state);
-        self.came.notify_one();
-    }
-
-    /// Counts messages that had no room.
-    pub(super) fn missed(&self, count: u64) {
-        self.state().tally.dropped += count;
-    }
-
-    /// Says whether all that was put is taken.
-    pub(super) fn is_empty(&self) -> bool {
-        self.state().items.is_empty()
     }
 
     pub(super) fn tally(&self) -> Tally {
@@ -162,6 +214,7 @@ impl Ring {
     pub(super) fn end(&self) {
         self.state().over = true;
         self.came.notify_all();
+        self.runs_low.notify_all();
     }
 
     /// Takes the next thing; waits for it at most so long.
@@ -172,12 +225,121 @@ impl Ring {
         match state.items.pop_front() {
             Some(item) => {
                 if let Item::Peers(peers) = &item {
-                    state.used -= peers.len() * PEER;
+                    self.release(peers.len() * PEER);
                 }
                 Taken::Item(item)
             }
             None if state.over => Taken::Over,
             None => Taken::Quiet,
+        }
+    }
+}
+
+/// What the thread that reads has of the ring. The ring's lock may be held by a thread that the system has stopped for
+/// others, for as long as they like to run; meanwhile a bus would keep what is not read. So nothing here waits for the
+/// lock, except for room for a message that is longer than a chunk.
+#[derive(Debug)]
+pub(super) struct Desk {
+    ring: Arc<Ring>,
+    /// Those that were used last come last.
+    empty: Vec<Chunk>,
+    /// What is to be put.
+    out: Vec<Item>,
+    missed: u64,
+}
+
+impl Desk {
+    pub(super) fn of(ring: Arc<Ring>) -> Desk {
+        Desk { ring, empty: Vec::new(), out: Vec::new(), missed: 0 }
+    }
+
+    /// Returns an empty chunk for a message of at least `length` bytes; none if there is no room.
+    pub(super) fn chunk(&mut self, bus: u16, length: usize) -> Option<Chunk> {
+        let size = length.max(CHUNK);
+        if size == CHUNK {
+            if self.empty.is_empty() {
+                self.try_exchange();
+            }
+            if let Some(chunk) = self.empty.pop() {
+                return Some(Chunk { bus, ..chunk });
+            }
+        }
+        if !self.ring.reserve(size) {
+            if size == CHUNK {
+                return None;
+            }
+            let mut state = self.ring.state();
+            state.spare.extend(self.empty.drain(..));
+            while !self.ring.reserve(size) {
+                let chunk = state.spare.pop_front()?;
+                self.ring.release(chunk.bytes.len());
+            }
+        }
+        Some(Chunk { bus, bytes: vec![0; size], ..Chunk::default() })
+    }
+
+    /// Takes back a chunk that is not needed any more.
+    pub(super) fn give_back(&mut self, mut chunk: Chunk) {
+        if chunk.bytes.len() == CHUNK {
+            chunk.clear();
+            self.empty.push(chunk);
+        } else {
+            self.ring.give_back(chunk);
+        }
+    }
+
+    /// Adds something behind all else.
+    pub(super) fn put(&mut self, item: Item) {
+        self.out.push(item);
+        self.try_exchange();
+    }
+
+    /// Counts messages that had no room.
+    pub(super) fn missed(&mut self, count: u64) {
+        self.missed += count;
+    }
+
+    /// Says whether all that was put is taken; not that it is, while somebody else has the lock.
+    pub(super) fn is_taken(&self) -> bool {
+        self.out.is_empty() && self.ring.try_state().is_some_and(|state| state.items.is_empty())
+    }
+
+    /// Puts and takes what there is, unless somebody else has the lock; says whether all is done.
+    pub(super) fn try_exchange(&mut self) -> bool {
+        let ring = Arc::clone(&self.ring);
+        let Some(state) = ring.try_state() else { return false };
+        self.exchange_with(&ring, state);
+        true
+    }
+
+    /// Puts what there is, and nothing will be put any more.
+    pub(super) fn end(&mut self) {
+        self.exchange();
+        self.ring.end();
+    }
+
+    /// Puts and takes what there is.
+    fn exchange(&mut self) {
+        let ring = Arc::clone(&self.ring);
+        let state = ring.state();
+        self.exchange_with(&ring, state);
+    }
+
+    fn exchange_with(&mut self, ring: &Ring, mut state: MutexGuard<'_, State>) {
+        let has_news = !self.out.is_empty();
+        self.out.drain(..).for_each(|item| ring.add(&mut state, item));
+        state.tally.dropped += std::mem::take(&mut self.missed);
+        let wanted = READY.saturating_sub(self.empty.len()).min(state.spare.len());
+        let first = state.spare.len() - wanted;
+        self.empty.extend(state.spare.drain(first..));
+        state.held = self.empty.len();
+        let is_low = ring.is_low(&state);
+        drop(state);
+        if has_news {
+            ring.came.notify_one();
+        }
+        if is_low {
+            ring.runs_low.notify_one();
         }
     }
 }
@@ -188,28 +350,89 @@ mod tests {
 
     #[test]
     fn memory_has_a_limit_and_is_used_again() {
-        let ring = Ring::new(3 * CHUNK);
-        let one = ring.chunk(0, 16).unwrap();
-        let _two = ring.chunk(0, 16).unwrap();
-        assert!(ring.chunk(0, 2 * CHUNK).is_none());
-        let _three = ring.chunk(0, 16).unwrap();
-        assert!(ring.chunk(0, 16).is_none());
+        let ring = Arc::new(Ring::new(3 * CHUNK));
+        let mut desk = Desk::of(Arc::clone(&ring));
+        let one = desk.chunk(0, 16).unwrap();
+        let _two = desk.chunk(0, 16).unwrap();
+        assert!(desk.chunk(0, 2 * CHUNK).is_none());
+        let _three = desk.chunk(0, 16).unwrap();
+        assert!(desk.chunk(0, 16).is_none());
         ring.give_back(one);
-        assert!(ring.chunk(0, CHUNK + 1).is_none());
-        assert!(ring.chunk(0, 16).is_some());
+        assert!(desk.chunk(0, CHUNK + 1).is_none());
+        assert!(desk.chunk(0, 16).is_some());
     }
 
     #[test]
     fn a_spare_chunk_makes_room_for_a_longer_one() {
-        let ring = Ring::new(3 * CHUNK);
-        let one = ring.chunk(0, 16).unwrap();
-        let two = ring.chunk(0, 16).unwrap();
+        let ring = Arc::new(Ring::new(3 * CHUNK));
+        let mut desk = Desk::of(Arc::clone(&ring));
+        let one = desk.chunk(0, 16).unwrap();
+        let two = desk.chunk(0, 16).unwrap();
         ring.give_back(one);
-        ring.give_back(two);
-        let long = ring.chunk(0, 3 * CHUNK).unwrap();
+        desk.give_back(two);
+        let long = desk.chunk(0, 3 * CHUNK).unwrap();
         assert_eq!(long.bytes.len(), 3 * CHUNK);
         ring.give_back(long);
-        assert!(ring.chunk(0, 3 * CHUNK).is_some());
+        assert!(desk.chunk(0, 3 * CHUNK).is_some());
+    }
+
+    #[test]
+    fn empty_chunks_are_made_ahead_within_the_limit_and_the_last_used_comes_first() {
+        let ring = Arc::new(Ring::new(4 * CHUNK));
+        let mut desk = Desk::of(Arc::clone(&ring));
+        let mut used = desk.chunk(0, 16).unwrap();
+        used.bytes[0] = 1;
+        ring.give_back(used);
+        while ring.make_one() {}
+        let made: Vec<Chunk> = std::iter::from_fn(|| desk.chunk(0, 16)).collect();
+        assert_eq!(made.iter().map(|it| it.bytes[0]).collect::<Vec<_>>(), [1, 255, 255, 255]);
+        assert!(!ring.make_one());
+    }
+
+    #[test]
+    fn who_makes_empty_chunks_makes_some_again_when_they_run_low_and_ends() {
+        let ring = Arc::new(Ring::new(3 * READY * CHUNK));
+        let mut desk = Desk::of(Arc::clone(&ring));
+        std::thread::scope(|scope| {
+            let maker = scope.spawn(|| ring.keep_ready());
+            let mut taken = Vec::new();
+            while taken.len() < 2 * READY {
+                while desk.empty.is_empty() {
+                    std::thread::yield_now();
+                    desk.exchange();
+                }
+                taken.push(desk.chunk(0, 16).unwrap());
+            }
+            assert!(taken.iter().all(|chunk| chunk.bytes[0] == u8::MAX));
+            ring.end();
+            maker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn who_reads_goes_on_while_somebody_has_the_lock() {
+        let ring = Arc::new(Ring::new(4 * CHUNK));
+        let mut desk = Desk::of(Arc::clone(&ring));
+        while ring.make_one() {}
+        desk.exchange();
+        let state = ring.state();
+        for bus in 0..4 {
+            let mut chunk = desk.chunk(bus, 16).unwrap();
+            chunk.marks.push((1, 16));
+            desk.put(Item::Chunk(chunk));
+        }
+        assert!(desk.chunk(0, 16).is_none());
+        desk.missed(7);
+        assert!(!desk.is_taken() && !desk.try_exchange());
+        assert_eq!(state.tally, Tally::default());
+        drop(state);
+        assert!(desk.try_exchange());
+        assert_eq!(ring.tally(), Tally { messages: 4, bytes: 64, dropped: 7 });
+        for number in 0..4 {
+            let taken = ring.take(Duration::ZERO);
+            assert!(matches!(taken, Taken::Item(Item::Chunk(chunk)) if chunk.bus == number));
+        }
+        assert!(desk.is_taken());
     }
 
     #[test]
