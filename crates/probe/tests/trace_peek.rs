@@ -186,7 +186,8 @@ fn stays_are_told_through_a_restart(backend: Backend) {
     // A name that no other test has, of fifteen bytes at most.
     let unique = dir.path().file_name().unwrap().to_str().unwrap().trim_start_matches('.');
     let program = dir.path().join(format!("w{unique}"));
-    std::fs::copy(built, &program).unwrap();
+    // By another process: what a test beside this one starts would have our descriptor, and that cannot be run.
+    assert!(Command::new("cp").arg(built).arg(&program).status().unwrap().success());
     let name = program.file_name().unwrap().to_str().unwrap().to_owned();
     assert!(name.len() <= 15, "{name}");
 

@@ -175,7 +175,7 @@ fn what_may_not_be_read_is_said_and_the_rest_is_listed() {
     };
     // Where the tests are built may be closed to others.
     let copy = dir.path().join("unjank");
-    std::fs::copy(env!("CARGO_BIN_EXE_unjank"), &copy).unwrap();
+    fixture::copy_program(env!("CARGO_BIN_EXE_unjank"), &copy);
     let ours = run(&[copy.to_str().unwrap(), "ls"]);
     let theirs = run(&["ls"]);
     assert_eq!(ours.stdout.escape_ascii().to_string(), theirs.stdout.escape_ascii().to_string());

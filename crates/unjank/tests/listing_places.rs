@@ -188,7 +188,7 @@ fn a_directory_that_may_not_be_searched_tells_each_name() {
         std::fs::set_permissions(&closed, mode(0o744)).unwrap();
         // A copy that anybody can start, wherever this one is.
         let program = dir.path().join("unjank");
-        std::fs::copy(env!("CARGO_BIN_EXE_unjank"), &program).unwrap();
+        fixture::copy_program(env!("CARGO_BIN_EXE_unjank"), &program);
         let nobody = WorkerProgram {
             path: "/usr/bin/setpriv".into(),
             arguments: ["--reuid=65534", "--regid=65534", "--clear-groups"]

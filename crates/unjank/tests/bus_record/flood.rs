@@ -197,7 +197,7 @@ fn a_live_view_whose_terminal_stands_still_costs_the_bus_nothing_and_every_loss_
         tcsetwinsize(&line, size).unwrap();
         let end = || Stdio::from(line.try_clone().unwrap());
         let mut command = unjank(&bus);
-        command.args(["live", "--room", "2M", "--match", FLOOD]);
+        command.args(["live", "--match", FLOOD]);
         command.stdin(end()).stdout(end()).stderr(end());
         let live = command.env("TERM", "xterm").current_dir(bus.dir()).spawn().unwrap();
         let mut live = Recorder(Some(live));

@@ -14,9 +14,12 @@ dconf write /mark/begin true
 run dconf write /w/a 1
 run dconf write /w/a 1
 run dconf write /w/b "'two'"
+# A watcher reads the value when it is told, so it must have read this one before the next is written.
+ready "$HOME/watch.out" /w/b
 run dconf reset /w/a
 run dconf reset /w/a
 printf '[x]\na=1\nb=2\n[y]\nc=3\n' | run dconf load /w/
+ready "$HOME/watch.out" /w/y/c
 run dconf reset -f /w/x/
 run dconf reset -f /w/x/
 run gsettings set org.gnome.desktop.interface clock-format 12h

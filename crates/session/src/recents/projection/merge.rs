@@ -151,7 +151,7 @@ struct Signs {
     read_after: Option<Timestamp>,
     /// It had not read what was there since this time.
     read_before: Option<Timestamp>,
-    /// When others used documents since, which made them write.
+    /// When others used documents that are not as we knew them, which made them write.
     news: Vec<Timestamp>,
     /// How many entries are in the file still, and the first place of one.
     survivors: usize,
@@ -169,7 +169,8 @@ impl Signs {
         self.first = Some(self.first.map_or(known.order, |first| first.min(known.order)));
         self.oldest = Some(self.oldest.map_or(known.used(), |oldest| oldest.min(known.used())));
         let version = known.compare(entry);
-        if version.is_news() {
+        // An earlier version may have been made by a use of its own, by a writer who knew of no other.
+        if version != Version::Same {
             self.tell(entry);
         }
         match (version, known.author) {

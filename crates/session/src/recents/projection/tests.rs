@@ -618,6 +618,20 @@ proptest! {
     }
 }
 
+/// A program that was busy with a document of which another made a later version, so that its own is no news.
+#[test]
+fn who_writes_an_overtaken_version_was_busy_too() {
+    use Op::{Add, GtkAdds, GtkWrites, Kde, Project};
+    let calm = |times| std::iter::repeat_n(Add(1), times);
+    let mut ops: Vec<Op> = std::iter::repeat_n(Add(0), 14).chain([Project]).collect();
+    ops.extend(calm(5).chain([GtkWrites(0), Add(1), GtkAdds(1, 61), Add(1), GtkWrites(1), Add(1)]));
+    ops.extend(
+        [GtkAdds(0, 60), Project, Add(1), Add(1), GtkAdds(1, 60)].into_iter().chain(calm(3)),
+    );
+    ops.extend([GtkAdds(0, 60)].into_iter().chain(calm(3)).chain([Add(25), Project, Kde(55)]));
+    assert_eq!(play(&ops, Forgetful::No), (BTreeSet::new(), BTreeSet::new()));
+}
+
 #[test]
 fn a_merge_that_takes_every_gap_for_a_deletion_is_noticed() {
     let ops = [Op::GtkAdds(0, 60), Op::Add(1), Op::Project, Op::GtkWrites(0), Op::Project];

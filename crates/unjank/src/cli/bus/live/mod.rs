@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::Args;
 use probe::bus::filter::Filter;
 use probe::bus::introspection::Introspection;
-use probe::bus::record::{Options, ROOM, Recorder};
+use probe::bus::record::{Options, Recorder};
 use session::clock::SystemClock;
 
 use self::browser::Browser;
@@ -21,6 +21,10 @@ use super::record::size;
 use crate::cli::screen;
 use crate::cli::terminal::Screen;
 use crate::error::{Error, Kind, Verdict};
+
+/// How many bytes wait while the terminal stands still. Little, since memory that is new has to be made while the bus waits,
+/// and whoever comes back wants to see what is new.
+const ROOM: u64 = 2 << 20;
 
 /// Watch traffic as it comes: filter, open, count, pause and save it.
 #[derive(Debug, Args)]
@@ -34,7 +38,7 @@ pub(super) struct Live {
     #[command(flatten)]
     buses: Buses,
     /// Memory for what is not taken in yet; what has no room is dropped and counted.
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = u64::try_from(ROOM).unwrap_or(0), hide_default_value = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = ROOM, hide_default_value = true)]
     room: u64,
 }
 
