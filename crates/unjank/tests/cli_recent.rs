@@ -219,6 +219,32 @@ fn daemon(bus: &Bus) -> Service {
     service
 }
 
+#[test]
+fn what_is_added_while_the_daemon_ends_a_round_is_written_by_the_next() {
+    in_time(|| {
+        if !has(&["gdbus", "strace"]) {
+            return;
+        }
+        let Some(bus) = Bus::start() else { return skip("no bus") };
+        // Each new name takes two seconds, in which the round has read all that it will.
+        let mut command = bus.command("strace");
+        // Beside the daemon, so that its end is the end of both.
+        command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=/^rename"]);
+        command.args(["-e", "inject=/^rename:delay_exit=2000000", OURS]);
+        command.args(["--names", "session", "--idle-exit", "0"]).stderr(Stdio::piped());
+        let _service = Service::from(command.spawn().unwrap());
+        wait_until("the daemon has the name", || call(&bus, "Policy", &[]).0);
+        let xbel = bus.dir().join("data/recently-used.xbel");
+        let shown =
+            |name: &str| std::fs::read_to_string(&xbel).is_ok_and(|text| text.contains(name));
+        for name in ["/srv/a", "/srv/b"] {
+            let added = bus.command(UNJANK).args(["recent", "add", name]).status().unwrap();
+            assert!(added.success());
+            wait_until("it is written", || shown(name));
+        }
+    });
+}
+
 /// Calls a method; says whether it was answered, and what.
 fn call(bus: &Bus, method: &str, arguments: &[&str]) -> (bool, String) {
     let mut command = bus.command("gdbus");
