@@ -351,8 +351,6 @@ impl Recents {
             return Ok(());
         }
         let disk = self.disk.clone();
-        // Makes the directory, and an empty journal that is filled under the lock.
-        Appender::open(&*disk, path)?;
         let mut owner = owner_of(&*disk, path)?;
         let there = owner.read(&*disk)?;
         let before = match Reader::new(&durable).read(&*disk)? {
@@ -419,7 +417,6 @@ impl Recents {
                 let bytes = disk.read(&path).unwrap_or_default();
                 fold(&mut list, &salvage(&bytes));
                 self.put_aside(&path)?;
-                Appender::open(&*disk, &path)?;
                 fold(&mut list, &owner.read(&*disk)?);
             }
             Err(error) => return Err(error.into()),

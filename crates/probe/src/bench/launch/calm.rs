@@ -172,8 +172,10 @@ mod tests {
         io::Write::write_all(&mut file.unwrap(), b"usage_usec 0\n").unwrap();
         let meter = Meter::new(empty.path());
         let before = meter.read().unwrap();
-        let mut busy =
-            std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let mut busy = std::process::Command::new("sh")
+            .args(["-c", "while kill -0 $PPID; do :; done"])
+            .spawn()
+            .unwrap();
         while meter.read().unwrap().others.saturating_sub(before.others) < Duration::from_millis(50)
         {
             std::thread::yield_now();

@@ -14,10 +14,6 @@ pub(super) const CHUNK: usize = 1 << 18;
 /// So many empty chunks are made ahead of need. New memory takes several times as long as the copy into it, and whoever
 /// empties a socket has no time for that.
 const READY: usize = 32;
-/// From so many on, no more are made: what is in use for a moment comes back.
-const ENOUGH: usize = 24;
-/// How many are kept for later when nothing needs them.
-const KEPT: usize = READY;
 /// What a connection is taken to need.
 const PEER: usize = 1024;
 
@@ -87,6 +83,8 @@ pub(super) struct Ring {
     /// How much memory there is, in chunks that are filled, waiting, being taken or spare.
     used: AtomicUsize,
     limit: usize,
+    /// How many empty chunks are made, and kept, at most: not all that there may be, which others need, too.
+    ready: usize,
 }
 
 /// What a taker finds.
@@ -106,6 +104,7 @@ impl Ring {
             runs_low: Condvar::new(),
             used: AtomicUsize::new(0),
             limit,
+            ready: READY.min(limit / CHUNK / 2),
         }
     }
 
@@ -130,6 +129,15 @@ impl Ring {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
+    /// Does the same, and gives away empty chunks for it.
+    fn reserve_from(&self, spare: &mut VecDeque<Chunk>, size: usize) -> bool {
+        while !self.reserve(size) {
+            let Some(chunk) = spare.pop_front() else { return false };
+            self.release(chunk.bytes.len());
+        }
+        true
+    }
+
     fn release(&self, size: usize) {
         self.used.fetch_sub(size, Ordering::Relaxed);
     }
@@ -137,7 +145,8 @@ impl Ring {
     /// Says whether empty chunks are to be made, and may be.
     fn is_low(&self, state: &State) -> bool {
         let used = self.used.load(Ordering::Relaxed);
-        state.spare.len() + state.held < ENOUGH && used + CHUNK <= self.limit
+        // What is in use for a moment comes back.
+        state.spare.len() + state.held < self.ready * 3 / 4 && used + CHUNK <= self.limit
     }
 
     /// Makes empty chunks whenever there are few, until it is over.
@@ -158,7 +167,7 @@ impl Ring {
     /// Makes an empty chunk if there is room and need for it; says whether it did.
     fn make_one(&self) -> bool {
         let state = self.state();
-        if state.over || state.spare.len() + state.held >= READY || !self.reserve(CHUNK) {
+        if state.over || state.spare.len() + state.held >= self.ready || !self.reserve(CHUNK) {
             return false;
         }
         drop(state);
@@ -172,7 +181,7 @@ impl Ring {
     pub(super) fn give_back(&self, mut chunk: Chunk) {
         chunk.clear();
         let mut state = self.state();
-        if chunk.bytes.len() != CHUNK || state.spare.len() + state.held >= KEPT {
+        if chunk.bytes.len() != CHUNK || state.spare.len() + state.held >= self.ready {
             drop(state);
             self.release(chunk.bytes.len());
             return;
@@ -197,7 +206,7 @@ impl Ring {
             Item::Peers(peers) => {
                 let size = peers.len() * PEER;
                 // Who comes and goes faster than it can be written is not worth losing messages for.
-                if !self.reserve(size) {
+                if !self.reserve_from(&mut state.spare, size) {
                     return;
                 }
             }
@@ -270,9 +279,8 @@ impl Desk {
             }
             let mut state = self.ring.state();
             state.spare.extend(self.empty.drain(..));
-            while !self.ring.reserve(size) {
-                let chunk = state.spare.pop_front()?;
-                self.ring.release(chunk.bytes.len());
+            if !self.ring.reserve_from(&mut state.spare, size) {
+                return None;
             }
         }
         Some(Chunk { bus, bytes: vec![0; size], ..Chunk::default() })
@@ -329,7 +337,7 @@ impl Desk {
         let has_news = !self.out.is_empty();
         self.out.drain(..).for_each(|item| ring.add(&mut state, item));
         state.tally.dropped += std::mem::take(&mut self.missed);
-        let wanted = READY.saturating_sub(self.empty.len()).min(state.spare.len());
+        let wanted = ring.ready.saturating_sub(self.empty.len()).min(state.spare.len());
         let first = state.spare.len() - wanted;
         self.empty.extend(state.spare.drain(first..));
         state.held = self.empty.len();
@@ -378,15 +386,21 @@ mod tests {
 
     #[test]
     fn empty_chunks_are_made_ahead_within_the_limit_and_the_last_used_comes_first() {
-        let ring = Arc::new(Ring::new(4 * CHUNK));
+        let ring = Arc::new(Ring::new(8 * CHUNK));
         let mut desk = Desk::of(Arc::clone(&ring));
         let mut used = desk.chunk(0, 16).unwrap();
         used.bytes[0] = 1;
         ring.give_back(used);
         while ring.make_one() {}
         let made: Vec<Chunk> = std::iter::from_fn(|| desk.chunk(0, 16)).collect();
-        assert_eq!(made.iter().map(|it| it.bytes[0]).collect::<Vec<_>>(), [1, 255, 255, 255]);
-        assert!(!ring.make_one());
+        assert_eq!(
+            made.iter().map(|it| it.bytes[0]).collect::<Vec<_>>(),
+            [1, 255, 255, 255, 0, 0, 0, 0]
+        );
+        assert!(!ring.make_one() && !ring.reserve(PEER));
+        // After a flood, half of the room is there for what is no chunk.
+        made.into_iter().for_each(|chunk| ring.give_back(chunk));
+        assert!(ring.reserve(4 * CHUNK) && !ring.reserve(1));
     }
 
     #[test]
@@ -403,9 +417,9 @@ mod tests {
                 }
                 taken.push(desk.chunk(0, 16).unwrap());
             }
-            assert!(taken.iter().all(|chunk| chunk.bytes[0] == u8::MAX));
             ring.end();
             maker.join().unwrap();
+            assert!(taken.iter().all(|chunk| chunk.bytes[0] == u8::MAX));
         });
     }
 

@@ -16,7 +16,7 @@ use super::super::part::State;
 use super::Options;
 use super::caller::{Caller, Callers, Confined, Identity};
 use super::watch::Watch;
-use super::work::{self, Done, Job, Round, Seen, Worker};
+use super::work::{self, Done, Job, Seen, Worker};
 
 /// How long a writer that runs without us is waited for at the start.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -266,9 +266,9 @@ impl Hub {
         }
     }
 
-    fn written(&mut self, waiting: Vec<ReplyTo>, result: Result<Round, String>) {
+    fn written(&mut self, waiting: Vec<ReplyTo>, result: Result<Seen, String>) {
         match result {
-            Ok(Round { before, after }) => {
+            Ok(before) => {
                 self.retry = RETRY;
                 if self.watcher.is_some()
                     && let Err(error) = self.follow()
@@ -276,13 +276,14 @@ impl Hub {
                     tracing::warn!(%error, "cannot watch recent documents any more");
                     self.watcher = None;
                 }
-                let is_new = self.seen.as_ref().is_none_or(|known| known.journal != after.journal);
-                // What was added while the round was under way may have come before it had ended and after it had read:
-                // after one that changed something comes another, until one finds all as it should be.
-                if before != after || after != Seen::now(&mut self.recents) {
+                let now = Seen::now(&mut self.recents);
+                let is_new = self.seen.as_ref().is_none_or(|known| known.journal != now.journal);
+                // What was added while the round was under way may have come after it had read. Its own changes cannot be
+                // told from that: after one that wrote comes another, until one finds all as it should be.
+                if now != before {
                     self.touch();
                 }
-                self.seen = Some(after);
+                self.seen = Some(now);
                 if let Some(server) = &mut self.server {
                     waiting.iter().for_each(|reply_to| server.done(reply_to));
                     if is_new {

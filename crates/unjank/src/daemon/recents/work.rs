@@ -24,8 +24,8 @@ pub(super) enum Job {
 /// What was done.
 #[derive(Debug)]
 pub(super) enum Done {
-    /// A round, or why it failed.
-    Written(Vec<ReplyTo>, Result<Round, String>),
+    /// A round, with what the files were before it, or why it failed.
+    Written(Vec<ReplyTo>, Result<Seen, String>),
     /// So many documents were forgotten, or why not all.
     Forgot(ReplyTo, Result<usize, String>),
     /// The copy was made or could not be.
@@ -37,14 +37,6 @@ pub(super) enum Done {
 pub(super) struct Seen {
     pub(super) journal: Option<((u64, u64), u64)>,
     pub(super) xbel: Option<((u64, u64), u64, i128)>,
-}
-
-/// What the files were before a round and after it. If they differ, the round has written, or somebody else has, perhaps
-/// what it had no more looked at.
-#[derive(Debug)]
-pub(super) struct Round {
-    pub(super) before: Seen,
-    pub(super) after: Seen,
 }
 
 /// The running thread.
@@ -110,7 +102,7 @@ fn work_off(recents: &mut Recents, job: Job) -> Done {
         Job::Write(waiting) => {
             let before = Seen::now(recents);
             let result = match writer::write(recents) {
-                Ok(_) => Ok(Round { before, after: Seen::now(recents) }),
+                Ok(_) => Ok(before),
                 Err(error) => Err(text(&error)),
             };
             Done::Written(waiting, result)
