@@ -378,8 +378,9 @@ impl Session {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", output.status);
         let text = String::from_utf8(output.stdout).unwrap();
-        let (offers, kept) = text.split_once("\n\n").unwrap();
-        assert!(!offers.is_empty(), "{service_type}");
+        // Not every machine has offers of every type: then the empty line is the first one.
+        let split = text.strip_prefix('\n').map(|kept| ("", kept));
+        let (offers, kept) = split.or_else(|| text.split_once("\n\n")).unwrap();
         let offers = offers.lines().map(|line| {
             let json: Json = serde_json::from_str(line).unwrap();
             let fields = json["fields"].as_object().unwrap().iter();
@@ -455,6 +456,9 @@ fn constraints_on_the_machines_services_keep_what_kdes_trader_keeps() {
     let Some(session) = Session::new() else { return };
     for service_type in ["Application", "KCModule", "KParts/ReadOnlyPart"] {
         let told = session.ask(service_type, &[], &MACHINE);
+        // What ci/packages installs has applications and modules of the control centre.
+        let has_any = !told.offers.is_empty() || service_type == "KParts/ReadOnlyPart";
+        assert!(has_any, "{service_type}");
         let differ = differences(&told, &MACHINE);
         assert!(differ.is_empty(), "{service_type}\n{}", differ.join("\n"));
     }
