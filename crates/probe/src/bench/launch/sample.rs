@@ -13,6 +13,9 @@ use super::{LaunchError, step};
 /// The version of a line.
 const FORMAT: u32 = 1;
 
+/// How every line begins, whatever its version: what was cut off before this cannot be told from another's text.
+const START: &[u8] = b"{\"format\":";
+
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -97,26 +100,21 @@ impl Record {
         let mut options = OpenOptions::new();
         let file = options.read(true).append(true).create(true).open(path);
         let file = file.map_err(cannot("open"))?;
-        let mut reader = BufReader::new(&file);
-        let (mut samples, mut whole) = (Vec::new(), 0);
-        let mut text = Vec::new();
-        for line in 1.. {
-            text.clear();
-            let length = reader.read_until(b'\n', &mut text).map_err(cannot("read"))?;
-            if length == 0 || text.last() != Some(&b'\n') {
-                break;
-            }
-            let sample: Sample = serde_json::from_slice(&text).map_err(|source| {
-                LaunchError::Line { path: path.display().to_string(), line, source }
-            })?;
-            samples.push(sample);
-            whole += u64::try_from(length).unwrap_or(u64::MAX);
-        }
-        drop(reader);
+        let (samples, whole) = lines(path, &file)?;
         file.set_len(whole).map_err(cannot("cut"))?;
         Ok(Record { path: path.to_owned(), file: Some(file), samples })
     }
 
+    /// Reads the file at `path`, and neither makes nor changes it. A last line that was cut off is left out.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or a line is none of ours.
+    pub fn read(path: &Path) -> Result<Record, LaunchError> {
+        let file = File::open(path).map_err(step(format!("open {}", path.display())))?;
+        let (samples, _) = lines(path, &file)?;
+        Ok(Record { path: path.to_owned(), file: None, samples })
+    }
     /// Makes one that is in memory only.
     #[must_use]
     pub fn forgotten() -> Record {
@@ -161,6 +159,31 @@ impl Record {
     }
 }
 
+/// Reads the samples of an open file, and returns how many bytes their lines take.
+fn lines(path: &Path, file: &File) -> Result<(Vec<Sample>, u64), LaunchError> {
+    let mut reader = BufReader::new(file);
+    let (mut samples, mut whole) = (Vec::new(), 0);
+    let mut text = Vec::new();
+    for line in 1.. {
+        text.clear();
+        let length = reader
+            .read_until(b'\n', &mut text)
+            .map_err(step(format!("read {}", path.display())))?;
+        let is_torn = text.last() != Some(&b'\n');
+        if length == 0 || (is_torn && (text.starts_with(START) || START.starts_with(&text))) {
+            break;
+        }
+        let sample: Sample = serde_json::from_slice(&text).map_err(|source| LaunchError::Line {
+            path: path.display().to_string(),
+            line,
+            source,
+        })?;
+        samples.push(sample);
+        whole += u64::try_from(length).unwrap_or(u64::MAX);
+    }
+    Ok((samples, whole))
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::cell::{Class, Measure, Throttling};
@@ -199,10 +222,22 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn who_only_reads_makes_and_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("samples.jsonl");
+        assert!(matches!(Record::read(&path), Err(LaunchError::Step { .. })) && !path.exists());
+        Record::open(&path).unwrap().add(sample("none", Class::Run, 1.0)).unwrap();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"form").unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(Record::read(&path).unwrap().samples().len(), 1);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    }
+
+    #[test]
     fn somebody_elses_file_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notes.txt");
-        for text in ["dear diary\ntoday", "{}\n", "[1]\n", "\n", "\u{0}\n"] {
+        for text in ["dear diary\ntoday", "dear diary", "{}", "{}\n", "[1]\n", "\n", "\u{0}\n"] {
             let mut options = OpenOptions::new();
             let mut file = options.write(true).create(true).truncate(true).open(&path).unwrap();
             file.write_all(text.as_bytes()).unwrap();

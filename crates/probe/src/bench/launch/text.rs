@@ -52,47 +52,67 @@ pub fn render(
     text
 }
 
+/// The rows of one measure, a line for each queue above its cells.
+///
+/// A narrow screen drops columns from the right: what the verdict rests on stands before it.
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&[
         ("cell", Align::Text),
-        ("n", Align::Text),
         ("median", Align::Point),
-        ("p95", Align::Point),
-        ("ratio", Align::Text),
-        ("p95", Align::Text),
-        ("idle", Align::Text),
+        ("ratio / p95", Align::Text),
         ("must", Align::Text),
         ("", Align::Text),
+        ("idle", Align::Text),
+        ("n", Align::Text),
+        ("p95", Align::Point),
     ]);
-    for row in rows {
-        let [n, median, p95, ratio, p95_ratio, idle, must, word] = figures(row);
-        let tone = match row.keeps() {
-            Some(true) => Tone::Good,
-            Some(false) => Tone::Bad,
-            None => Tone::Plain,
-        };
-        table.row(vec![
-            name(&row.cell).into(),
-            n.into(),
-            median.into(),
-            p95.into(),
-            ratio.into(),
-            p95_ratio.into(),
-            idle.into(),
-            must.into(),
-            Cell::toned(tone, word),
-        ]);
+    table.narrowest_text(NARROWEST_CELL);
+    let queue = |row: &Row| (row.cell.disk.clone(), short_queue(&row.cell));
+    for part in rows.chunk_by(|one, two| queue(one) == queue(two)) {
+        let Some(first) = part.first() else { continue };
+        table.row(vec![Cell::toned(Tone::Strong, short_queue(&first.cell))]);
+        for row in part {
+            let [n, median, p95, ratio, p95_ratio, idle, must, word] = figures(row);
+            let tone = match row.keeps() {
+                Some(true) => Tone::Good,
+                Some(false) => Tone::Bad,
+                None => Tone::Plain,
+            };
+            // Of whole jobs and rates the median alone is promised.
+            let ratio = match row.cell.measure {
+                Measure::Launch if !ratio.is_empty() => format!("{ratio} / {p95_ratio}"),
+                _ => ratio,
+            };
+            table.row(vec![
+                format!("  {}", beside(&row.cell)).into(),
+                median.into(),
+                ratio.into(),
+                must.into(),
+                Cell::toned(tone, word),
+                idle.into(),
+                n.into(),
+                p95.into(),
+            ]);
+        }
     }
     table
+}
+
+/// A command in the background is cut down to this before columns go.
+const NARROWEST_CELL: usize = 24;
+
+/// Returns what a cell is called where its measure and its queue are known.
+fn beside(cell: &Combination) -> String {
+    match cell.class {
+        Class::Unloaded => "unloaded".to_owned(),
+        class => format!("{} {}", cell.background, class.name()),
+    }
 }
 
 /// Returns what a cell is called where its measure is known.
 #[must_use]
 pub(super) fn name(cell: &Combination) -> String {
-    match cell.class {
-        Class::Unloaded => format!("{} · unloaded", short_queue(cell)),
-        class => format!("{} · {} {}", short_queue(cell), cell.background, class.name()),
-    }
+    format!("{} · {}", short_queue(cell), beside(cell))
 }
 
 /// Returns a short name of a cell's queue.
@@ -137,31 +157,80 @@ pub(super) fn figures(row: &Row) -> [String; 8] {
 mod tests {
     use std::time::SystemTime;
 
+    use super::super::cell::Throttling;
     use super::super::sample::tests::sample;
     use super::super::summary::rows;
     use super::*;
 
-    #[test]
-    fn every_cell_is_a_line_that_fits_the_screen() {
+    /// Samples of every class on queues with names of every length, as a whole run has them.
+    fn whole_run() -> Vec<Row> {
         let mut samples = Vec::new();
-        for scheduler in ["none", "mq-deadline"] {
+        for (scheduler, wbt) in [
+            ("none", Throttling::Default),
+            ("mq-deadline", Throttling::Default),
+            ("mq-deadline", Throttling::Off),
+        ] {
             for class in [Class::Unloaded, Class::Plain, Class::Idle, Class::Run] {
-                samples.extend(
-                    (0..4).map(|number| sample(scheduler, class, 700.0 + f64::from(number))),
-                );
+                let scale = if class == Class::Plain { 7.6 } else { 1.0 };
+                samples.extend((0..20).map(|number| {
+                    let mut sample = sample(scheduler, class, scale * (700.0 + f64::from(number)));
+                    sample.cell.wbt = wbt;
+                    if class != Class::Unloaded {
+                        sample.cell.background = "flatpak".to_owned();
+                    }
+                    sample.context.other_bytes = Some(1);
+                    sample
+                }));
             }
         }
+        rows(&samples)
+    }
+
+    fn rendered(rows: &[Row], width: usize) -> String {
         let provenance = Provenance::of_this_machine("unjank".to_owned(), SystemTime::UNIX_EPOCH);
-        let text = render(&rows(&samples), &[], &provenance, 100, Paint::Off);
-        for needed in
-            ["mq-deadline · tar run", "none · unloaded", "<= 1.15 / 1.5", "● pass", "1.00"]
-        {
-            assert!(text.contains(needed), "{needed} in\n{text}");
+        render(rows, &[], &provenance, width, Paint::Off)
+    }
+
+    #[test]
+    fn on_eighty_columns_every_cell_says_what_it_must_be_and_whether_it_is() {
+        let text = rendered(&whole_run(), 80);
+        let table: Vec<&str> =
+            text.lines().skip_while(|line| !line.starts_with("cell")).take(16).collect();
+        insta::assert_snapshot!(table.join("\n"), @r"
+        cell                 median     ratio / p95  must                   idle  n
+        none
+          unloaded           710    ms                                            20
+          flatpak plain        5.39 s   7.60 / 7.69                         75 %  20
+          flatpak idle       710    ms  1.00 / 1.01                         75 %  20
+          flatpak run        710    ms  1.00 / 1.01  <= 1.15 / 1.5  ● pass  75 %  20
+        mq-deadline
+          unloaded           710    ms                                            20
+          flatpak plain        5.39 s   7.60 / 7.69                         75 %  20
+          flatpak idle       710    ms  1.00 / 1.01                         75 %  20
+          flatpak run        710    ms  1.00 / 1.01  <= 1.15 / 1.5  ● pass  75 %  20
+        mq-deadline wbt off
+          unloaded           710    ms                                            20
+          flatpak plain        5.39 s   7.60 / 7.69                         75 %  20
+          flatpak idle       710    ms  1.00 / 1.01                         75 %  20
+          flatpak run        710    ms  1.00 / 1.01                         75 %  20
+        ");
+        assert!(table.iter().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_narrow_screen_cuts_a_long_command_before_it_drops_a_column() {
+        let mut rows = whole_run();
+        for row in &mut rows {
+            if row.cell.class != Class::Unloaded {
+                row.cell.background = "restic backup --one-file-system /home /srv".to_owned();
+            }
         }
-        let table = text.lines().filter(|line| line.contains(" · ") && line.contains(" ms"));
-        assert!(
-            table.clone().count() == 8 && table.clone().all(|line| line.chars().count() <= 100),
-            "{text}"
-        );
+        let text = rendered(&rows, 80);
+        assert!(text.contains("  restic back…home /srv run  "), "{text}");
+        assert!(text.contains("must") && text.contains("● pass"), "{text}");
+        let text = rendered(&rows, 40);
+        let table = text.lines().filter(|line| line.contains(" ms") || line.contains("restic"));
+        assert!(table.clone().count() > 8, "{text}");
+        assert!(table.clone().all(|line| line.chars().count() <= 40), "{text}");
     }
 }
