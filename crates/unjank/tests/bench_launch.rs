@@ -193,7 +193,11 @@ fn nonsense_is_told_before_anything_is_made() {
     let diary = directory.path().join("diary");
     fs::write(&diary, "dear diary\n").unwrap();
     let samples = directory.path().join("samples.jsonl");
-    let cases: [(&Path, &[&str], &str); 6] = [
+    let nowhere = directory.path().join("no/page.html");
+    let cases: [(&Path, &[&str], &str); 9] = [
+        (&samples, &["-o", diary.to_str().unwrap()], "diary: File exists"),
+        (&samples, &["-o", nowhere.to_str().unwrap()], "there is no directory"),
+        (&samples, &["--show"], "samples.jsonl: No such file"),
         (&samples, &["--disk", "model:floppy"], "the models are emmc"),
         (&samples, &["--disk", "/no/such/place"], "No such file"),
         (&samples, &["--classes", "polite"], "one of plain, idle, run"),
@@ -208,6 +212,8 @@ fn nonsense_is_told_before_anything_is_made() {
         assert!(said.contains(told), "{told} in {said}");
     }
     assert_eq!(fs::read_to_string(&diary).unwrap(), "dear diary\n");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing was made");
+    fs::write(&samples, "").unwrap();
     let shown = launch(&samples, &["--show", "--background", "tar"]).output().unwrap();
     assert!(String::from_utf8_lossy(&shown.stderr).contains("has none of these cells"));
 }

@@ -23,6 +23,7 @@ use probe::report::provenance::Provenance;
 use session::clock::{Clock, SystemClock};
 use sys::mounts::Mounts;
 
+use super::new_file::NewFile;
 use super::{interrupt, screen};
 use crate::error::{Error, Kind, Verdict};
 
@@ -204,20 +205,26 @@ impl How {
         if self.quick { Effort::Quick } else { Effort::Full }
     }
 
+    /// Makes the file of the page, before anything is measured.
+    fn page(&self) -> Result<Option<NewFile>, Error> {
+        self.output.as_deref().map(NewFile::make).transpose()
+    }
+
     /// Has `measure` make a run, shows how far it is, and then what came of it.
     fn show(
         &self,
         measure: impl FnOnce(Progress<'_>) -> Result<Run, Error>,
     ) -> Result<Verdict, Error> {
+        let page = self.page()?;
         let shown = screen::Progress::start();
         let seconds = |number: u32| Duration::from_secs(number.into());
         let run = measure(&mut |what, done, whole| shown.step(what, seconds(done), seconds(whole)));
         shown.end();
         let run = run?;
-        if let Some(path) = &self.output {
-            super::write_page(path, &page::render(&run))?;
-        }
+        // What was measured for minutes is not lost with one of the two ways to keep it.
+        let written = page.map(|file| file.write(&page::render(&run)));
         print(&run, self.json)?;
+        written.transpose()?;
         judged(&run)
     }
 }

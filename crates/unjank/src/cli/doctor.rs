@@ -13,6 +13,7 @@ use probe::report::paragraph::wrap;
 use probe::report::provenance::Provenance;
 use session::clock::{Clock, SystemClock};
 
+use super::new_file::NewFile;
 use super::{interrupt, screen};
 use crate::error::{Error, Kind, Verdict};
 
@@ -46,6 +47,7 @@ fn names() -> clap::builder::PossibleValuesParser {
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<Verdict, Error> {
+        let page = self.output.as_deref().map(NewFile::make).transpose()?;
         let machine = machine();
         let clock = SystemClock::start();
         let stop = interrupt::flag();
@@ -63,10 +65,9 @@ impl Doctor {
         });
         progress.end();
         let provenance = Provenance::of_this_machine(super::command_line(), clock.now());
-        if let Some(path) = &self.output {
-            super::write_page(path, &page::render(&diagnosis, &provenance))?;
-        }
+        let written = page.map(|file| file.write(&page::render(&diagnosis, &provenance)));
         self.print(&diagnosis, &provenance)?;
+        written.transpose()?;
         if diagnosis.interrupted {
             return Err(Error::new(Kind::User, "finish").because("interrupted"));
         }

@@ -14,6 +14,7 @@ mod keys;
 mod listing_worker;
 mod ls;
 mod moment;
+mod new_file;
 mod plugins;
 mod preload;
 mod recent;
@@ -31,8 +32,6 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use unjank::daemon::{host as served, program};
 
-use crate::error::Error;
-
 /// Keeps the disk off a Linux desktop's critical path.
 #[derive(Debug, Parser)]
 #[command(name = "unjank", version, max_term_width = 80, disable_help_subcommand = false)]
@@ -46,22 +45,22 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 enum Command {
-    Apps(apps::Apps),
     Doctor(doctor::Doctor),
-    Bench(bench::Bench),
-    Bus(Box<bus::Bus>),
-    Generate(generate::Generate),
-    // Boxed: it has many options.
-    Host(Box<host::Host>),
-    Jobs(jobs::Jobs),
-    Ls(ls::Ls),
-    Plugins(plugins::Plugins),
-    Recent(recent::Recent),
-    Run(run::Run),
-    Settings(settings::Settings),
-    Slowdisk(slowdisk::Slowdisk),
     // Boxed: it has many options.
     Trace(Box<trace::Trace>),
+    Bus(Box<bus::Bus>),
+    Run(run::Run),
+    Jobs(jobs::Jobs),
+    Slowdisk(slowdisk::Slowdisk),
+    Settings(settings::Settings),
+    Recent(recent::Recent),
+    Ls(ls::Ls),
+    Plugins(plugins::Plugins),
+    Apps(apps::Apps),
+    // Boxed: it has many options.
+    Host(Box<host::Host>),
+    Bench(bench::Bench),
+    Generate(generate::Generate),
     /// Serve in this process, as unjankd does
     // Where unjankd was not built or installed, as after `cargo run`, the doctor measures this.
     #[command(hide = true)]
@@ -136,15 +135,6 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
             ExitCode::from(if error.use_stderr() { 2 } else { 0 })
         }
     }
-}
-
-/// Writes a page into a new file: nothing that a person has is replaced.
-fn write_page(path: &std::path::Path, page: &str) -> Result<(), Error> {
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
-    let written = file.and_then(|mut file| std::io::Write::write_all(&mut file, page.as_bytes()));
-    written.map_err(|error| {
-        Error::new(crate::error::Kind::User, format!("write {}", path.display())).because(error)
-    })
 }
 
 /// Returns the command line as it was typed, with the program's plain name, for the record beside figures.

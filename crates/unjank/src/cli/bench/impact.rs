@@ -13,7 +13,7 @@ use serde::Serialize;
 use session::clock::SystemClock;
 
 use super::super::{interrupt, screen};
-use super::launch::{SIZE, foreground, lab, on_its_own, refused};
+use super::launch::{SIZE, foreground, lab, may_measure, on_its_own, refused};
 use super::provenance;
 use crate::error::{Error, Kind, Verdict};
 
@@ -72,6 +72,7 @@ impl Impact {
             [line] => line.clone(),
             _ => words.join(" "),
         };
+        may_measure()?;
         let mut record = match &self.samples {
             Some(path) => Record::open(path).map_err(refused)?,
             None => Record::forgotten(),

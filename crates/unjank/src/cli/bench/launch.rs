@@ -107,8 +107,19 @@ const JOB: usize = 190_000_000;
 impl Launch {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let clock = SystemClock::start();
-        let mut record = Record::open(&self.samples).map_err(refused)?;
+        let page = self.how.page()?;
         let plan = self.plan()?;
+        let mut record = if self.show {
+            Record::read(&self.samples)
+                .map_err(|error| refused(error).hint("--samples FILE.jsonl says where they are"))?
+        } else {
+            // A file of somebody else is told first, and none is made in vain.
+            if self.samples.exists() {
+                Record::read(&self.samples).map_err(refused)?;
+            }
+            may_measure()?;
+            Record::open(&self.samples).map_err(refused)?
+        };
         if !self.show {
             let stop = interrupt::flag();
             let lab = lab(&stop)?;
@@ -138,9 +149,7 @@ impl Launch {
         }
         let notes = self.notes(&plan, &rows);
         let provenance = provenance(&clock);
-        if let Some(path) = &self.how.output {
-            super::super::write_page(path, &page::render(&rows, &notes, &provenance))?;
-        }
+        let written = page.map(|file| file.write(&page::render(&rows, &notes, &provenance)));
         let output = if self.how.json {
             json::render(&rows, &notes, &provenance)
                 .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?
@@ -150,6 +159,7 @@ impl Launch {
         let mut stdout = io::stdout().lock();
         stdout.write_all(output.as_bytes())?;
         stdout.flush()?;
+        written.transpose()?;
         let is_kept = rows.iter().all(|row| row.keeps() != Some(false));
         Ok(if is_kept { Verdict::Yes } else { Verdict::No })
     }
@@ -211,12 +221,18 @@ pub(super) fn on_its_own<T: Send>(measure: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// Says what who measures lacks.
+pub(super) fn may_measure() -> Result<(), Error> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Error::new(Kind::User, "drop the kernel's caches and make a disk")
+        .because("it needs root")
+        .hint("run it as root, for example with sudo"))
+}
+
 /// Returns what a measurement needs.
 pub(super) fn lab(stop: &AtomicBool) -> Result<Lab<'_>, Error> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Error::new(Kind::User, "drop the kernel's caches and make a disk")
-            .because("it needs root"));
-    }
     let unjank = this_program()?.display().to_string();
     let words = |words: &[&str]| {
         std::iter::once(unjank.clone()).chain(words.iter().map(|word| (*word).to_owned())).collect()
@@ -257,9 +273,9 @@ pub(super) fn refused(error: LaunchError) -> Error {
     match error {
         LaunchError::Stopped => Error::new(Kind::User, "finish").because("interrupted"),
         LaunchError::Step { step, source } => Error::new(Kind::Config, step).because(source),
-        error @ LaunchError::Line { .. } => {
-            Error::new(Kind::User, "go on with these samples").because(error)
-        }
+        error @ LaunchError::Line { .. } => Error::new(Kind::User, "go on with these samples")
+            .because(error)
+            .hint("--samples takes another file; this one is left as it is"),
         error => Error::new(Kind::Config, "measure launches").because(error),
     }
 }

@@ -16,6 +16,7 @@ use probe::trace::{compare, import};
 use self::browser::Browser;
 use super::options::{Output, provenance, read, report_options};
 use crate::cli::moment::duration;
+use crate::cli::new_file::NewFile;
 use crate::cli::screen;
 use crate::cli::terminal::Screen;
 use crate::error::{Error, Kind, Verdict};
@@ -80,9 +81,10 @@ pub(super) struct Compare {
 
 impl Compare {
     pub(super) fn run(self) -> Result<Verdict, Error> {
+        let page = self.output.as_deref().map(NewFile::make).transpose()?;
         let comparison = compare::compare(&read(&self.before)?, &read(&self.after)?);
-        if let Some(path) = &self.output {
-            crate::cli::write_page(path, &compare::page(&comparison, &provenance()))?;
+        if let Some(file) = page {
+            file.write(&compare::page(&comparison, &provenance()))?;
         }
         let output = if self.json {
             serde_json::to_string_pretty(&comparison)
