@@ -356,6 +356,44 @@ fn man_pages_and_completions_are_made() {
 }
 
 #[test]
+fn completions_know_every_level_of_help_and_no_command_of_our_own_programs() {
+    let Some(bus) = Bus::start() else { return };
+    let script = bus.command(UNJANK).args(["generate", "completions", "bash"]).output().unwrap();
+    std::fs::write(bus.dir().join("completions"), script.stdout).unwrap();
+    let complete = |words: &str| {
+        let asked = format!(
+            "source ./completions; COMP_WORDS=({words} ''); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _unjank unjank '' x; echo \" ${{COMPREPLY[*]}} \""
+        );
+        let output = bus.command("bash").current_dir(bus.dir()).args(["-c", &asked]).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    for (words, known) in [
+        ("unjank", " slowdisk "),
+        ("unjank help", " slowdisk "),
+        ("unjank help bus", " record "),
+        ("unjank help host policy", " explain "),
+        ("unjank settings help", " salvage "),
+        ("unjank host policy", " explain "),
+        ("unjank trace", " attach "),
+        ("unjank doctor", " --only "),
+    ] {
+        let said = complete(words);
+        assert!(said.contains(known), "{words}: {said}");
+    }
+    for (words, ours) in [
+        ("unjank", ["daemon", "listing-worker", "recent-writer", "exercise"].as_slice()),
+        ("unjank help", &["daemon", "exercise"]),
+        ("unjank bench", &["launch-guardian", "listing-client"]),
+        ("unjank bus", &["hand-monitor", "traffic"]),
+    ] {
+        let said = complete(words);
+        assert!(said.trim().len() > 20, "{words}: {said}");
+        assert!(ours.iter().all(|name| !said.contains(name)), "{words}: {said}");
+    }
+}
+
+#[test]
 fn each_help_fits_a_screen_and_has_an_example() {
     let Some(bus) = Bus::start() else { return };
     let help = |words: &[&str]| {

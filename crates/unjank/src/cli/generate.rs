@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Command, Subcommand};
 use clap_complete::Shell;
 
 use crate::error::{Error, Kind, Verdict};
@@ -34,7 +34,7 @@ enum What {
 }
 
 impl Generate {
-    pub(crate) fn run(self, mut root: clap::Command) -> Result<Verdict, Error> {
+    pub(crate) fn run(self, mut root: Command) -> Result<Verdict, Error> {
         match self.what {
             What::Man { dir } => {
                 std::fs::create_dir_all(&dir).map_err(|error| cannot("make", &dir, error))?;
@@ -42,6 +42,8 @@ impl Generate {
                     .map_err(|error| cannot("write man pages into", &dir, error))?;
             }
             What::Completions { shell } => {
+                root.build();
+                let mut root = completed(&root);
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut root, "unjank", &mut script);
                 io::Write::write_all(&mut io::stdout().lock(), &script)?;
@@ -49,6 +51,44 @@ impl Generate {
         }
         Ok(Verdict::Yes)
     }
+}
+
+/// Returns the tree of commands as a person may type it, made anew from one that is built.
+///
+/// The built tree also has the commands that only our own programs call, and its `help` knows no deeper level of those whose tables are deferred.
+fn completed(built: &Command) -> Command {
+    let shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
+    let mut whole = named(built.get_name())
+        .args(built.get_arguments().filter(|argument| !argument.is_hide_set()).cloned())
+        .subcommands(built.get_subcommands().filter(shown).map(completed));
+    if let Some(about) = built.get_about() {
+        whole = whole.about(about.clone());
+    }
+    if let Some(help) = built.find_subcommand("help").filter(|help| !help.is_hide_set()) {
+        let about = help.get_about().cloned().unwrap_or_default();
+        whole = whole.subcommand(names("help", built).about(about));
+    }
+    whole
+}
+
+/// Returns the commands below `built` without their options: what can follow `help`.
+fn names(name: &str, built: &Command) -> Command {
+    let shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
+    let below = built.get_subcommands().filter(shown).map(|command| {
+        let about = command.get_about().cloned().unwrap_or_default();
+        names(command.get_name(), command).about(about)
+    });
+    named(name).subcommands(below)
+}
+
+/// Starts a command to which nothing is added by itself.
+fn named(name: &str) -> Command {
+    // clap keeps names that live for ever; this program ends when the script is written.
+    Command::new(&*name.to_owned().leak())
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .disable_help_subcommand(true)
 }
 
 fn cannot(verb: &str, path: &Path, error: io::Error) -> Error {
