@@ -5,6 +5,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use probe::report::paragraph::without_error_numbers;
+
 /// The answer of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -93,7 +95,7 @@ impl Error {
         let mut texts = Vec::new();
         let mut cause = self.source.as_deref().map(|source| source as &dyn StdError);
         while let Some(error) = cause {
-            texts.push(without_number(&error.to_string()));
+            texts.push(without_error_numbers(&error.to_string()));
             cause = error.source();
         }
         texts.join(": ")
@@ -109,14 +111,6 @@ impl Error {
             cause = error.source();
         }
         false
-    }
-}
-
-/// Leaves out the number that Rust adds to what the system says.
-fn without_number(text: &str) -> String {
-    match text.strip_suffix(')').and_then(|text| text.rsplit_once(" (os error ")) {
-        Some((said, number)) if number.bytes().all(|b| b.is_ascii_digit()) => said.to_owned(),
-        _ => text.to_owned(),
     }
 }
 

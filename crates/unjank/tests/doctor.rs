@@ -274,6 +274,36 @@ fn a_page_is_written_beside_the_text_and_never_over_a_file() {
     let output = home.doctor(&["--only", "storage", "-o", page]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(fs::read_to_string(&path).unwrap(), html);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("unjank: cannot write "), "before anything is measured: {said}");
+    assert!(said.contains(page) && said.contains("hint: "), "{said}");
+
+    let output =
+        home.doctor(&["--only", "background", "-o", "/no/such/page.html"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_narrow_pipe_gets_the_times_too() {
+    let home = Home::new();
+    let mut command = home.doctor(&["--only", "storage,recents"]);
+    let text = String::from_utf8(command.env("COLUMNS", "40").output().unwrap().stdout).unwrap();
+    let table = text.split("\n\n").nth(1).unwrap();
+    assert!(table.contains("median") && table.contains(" ms"), "{text}");
+    assert!(table.lines().all(|line| line.chars().count() <= 40), "{text}");
+}
+
+#[test]
+fn a_home_without_a_data_directory_is_measured_too() {
+    let home = Home::new();
+    let document = json(&home.doctor(&["--json", "--only", "recents"]).output().unwrap());
+    assert!(!home.at("home/.local").exists());
+    assert_eq!(finding(&document, "one add as KDE's")["kind"], "time", "{document:#}");
+    // No document in the temporary directory is remembered, nor one in a hidden folder.
+    let text = finding(&document, "one add by unjank")["text"].as_str().unwrap();
+    assert!(text.starts_with("the rules leave it out: "), "{document:#}");
+    assert_eq!(finding(&document, "the off switch of unjank")["kind"], "note");
 }
 
 #[test]

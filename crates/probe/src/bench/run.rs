@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::lab::BenchError;
 use super::row::{Reached, Row};
+use crate::report::paragraph::without_error_numbers;
 use crate::report::provenance::Provenance;
 
 /// What a run found, and what is needed to judge it.
@@ -203,5 +204,5 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         text.push_str(&format!(": {error}"));
         cause = error.source();
     }
-    text
+    without_error_numbers(&text)
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 pub use crate::report::advice::Advice;
 use crate::report::grade::Grade;
+use crate::report::paragraph::without_error_numbers;
 use crate::report::samples::Samples;
 
 /// One thing that a probe found.
@@ -37,7 +38,7 @@ pub enum Outcome {
 }
 
 impl Finding {
-    /// Starts a finding without a cause.
+    /// Starts a finding without a cause. What the system said stays without its numbers.
     #[must_use]
     pub fn new(
         probe: &'static str,
@@ -45,6 +46,11 @@ impl Finding {
         measured: impl Into<String>,
         outcome: Outcome,
     ) -> Finding {
+        let outcome = match outcome {
+            Outcome::Wrong(text) => Outcome::Wrong(without_error_numbers(&text)),
+            Outcome::Skipped(text) => Outcome::Skipped(without_error_numbers(&text)),
+            outcome => outcome,
+        };
         Finding {
             probe,
             name: name.into(),

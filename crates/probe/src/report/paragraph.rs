@@ -32,6 +32,27 @@ pub fn counted(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
+/// Leaves out the numbers that Rust adds to what the system says: ` (os error 2)`.
+#[must_use]
+pub fn without_error_numbers(text: &str) -> String {
+    const BEFORE: &str = " (os error ";
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(BEFORE) {
+        plain.push_str(before);
+        match after.split_once(')') {
+            Some((number, after)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                rest = after;
+            }
+            _ => {
+                plain.push_str(BEFORE);
+                rest = after;
+            }
+        }
+    }
+    plain + rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,5 +68,14 @@ mod tests {
         "
         );
         assert_eq!(wrap("", 20, "- "), "- \n");
+    }
+
+    #[test]
+    fn the_numbers_of_errors_are_left_out_wherever_they_stand() {
+        let said = "/a: No such file or directory (os error 2); try (os error x) or (os error 13)";
+        assert_eq!(
+            without_error_numbers(said),
+            "/a: No such file or directory; try (os error x) or"
+        );
     }
 }

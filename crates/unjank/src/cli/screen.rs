@@ -9,8 +9,10 @@ use probe::report::paint::Paint;
 
 /// Lines are no longer than this however wide the screen is.
 const WIDEST: usize = 110;
-/// The width of a screen that does not say, and of a pipe.
+/// The width of a screen that does not say, and of a pipe without `COLUMNS`.
 const USUAL: usize = 80;
+/// Nothing is written for a narrower screen than this.
+const NARROWEST: usize = 20;
 
 /// Returns the number of columns to write in on stdout.
 pub(crate) fn width() -> usize {
@@ -22,10 +24,13 @@ pub(crate) fn error_width() -> usize {
     columns(io::stderr())
 }
 
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
 fn columns(stream: impl AsFd) -> usize {
-    let columns =
-        rustix::termios::tcgetwinsize(stream).map_or(USUAL, |size| usize::from(size.ws_col));
-    if columns == 0 { USUAL } else { columns.min(WIDEST) }
+    let asked = || std::env::var("COLUMNS").ok()?.parse().ok();
+    // Only a terminal has a size; what it says counts before what a shell exported once.
+    let screen = rustix::termios::tcgetwinsize(stream).ok().map(|size| usize::from(size.ws_col));
+    let known = screen.filter(|&columns| columns > 0).or_else(asked);
+    known.filter(|&columns| columns > 0).map_or(USUAL, |columns| columns.clamp(NARROWEST, WIDEST))
 }
 
 /// Returns whether stdout shows colours: a terminal, and no `NO_COLOR`.

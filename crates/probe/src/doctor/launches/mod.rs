@@ -119,7 +119,7 @@ fn launch(
     }
     match last {
         Some(report) if !times.is_empty() => {
-            explained(finding(Outcome::Time(times)), &report, name)
+            explained(finding(Outcome::Time(times)), &report, &as_typed(name, arguments))
         }
         _ => finding(Outcome::Skipped("interrupted".to_owned())),
     }
@@ -139,9 +139,15 @@ fn waited_ns(report: &Report) -> f64 {
     stalls(report).map(|path| path.wall_ns).sum::<u64>() as f64
 }
 
+/// Returns how a person calls a launcher: our own program is none of theirs.
+fn as_typed(name: &str, arguments: &[&str]) -> String {
+    let word = |word: &&str| if *word == stage::VIEWER { "APPLICATION" } else { *word }.to_owned();
+    std::iter::once(name.to_owned()).chain(arguments.iter().map(word)).collect::<Vec<_>>().join(" ")
+}
+
 /// Adds what it waited for most, and how to see the rest.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-fn explained(finding: Finding, report: &Report, name: &str) -> Finding {
+fn explained(finding: Finding, report: &Report, launcher: &str) -> Finding {
     let most: Vec<String> = stalls(report)
         .take(3)
         .map(|path| {
@@ -154,7 +160,7 @@ fn explained(finding: Finding, report: &Report, name: &str) -> Finding {
     }
     finding.because(most.join("; ")).advise_command(
         "shows every wait with its stack",
-        format!("unjank trace -o launch.html -- {name} FILE"),
+        format!("unjank trace -o launch.html -- {launcher} FILE"),
     )
 }
 

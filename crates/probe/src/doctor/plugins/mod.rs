@@ -16,6 +16,7 @@ use super::finding::{Finding, Outcome};
 use super::machine::Machine;
 use super::{Probe, Step, Tools};
 use crate::report::figure::duration;
+use crate::report::grade::Grade;
 use crate::report::samples::Samples;
 use crate::scratch::Scratch;
 
@@ -123,6 +124,7 @@ fn ask(machine: &Machine, tools: &Tools<'_>) -> Vec<Finding> {
         ),
         (Path::new("/usr/bin/xdg-mime").to_owned(), vec!["query", "default", mime_type]),
     ];
+    let has_ours = ours.as_ref().is_some_and(|ours| ours.exists());
     if let Some(ours) = ours {
         programs.insert(0, (ours, vec!["apps", "default", mime_type]));
     }
@@ -132,7 +134,19 @@ fn ask(machine: &Machine, tools: &Tools<'_>) -> Vec<Finding> {
         if tools.stopped() || tools.spent(start, BUDGET) {
             break;
         }
-        findings.push(asked(program, arguments, &scratch, tools));
+        let finding = asked(program, arguments, &scratch, tools);
+        let is_ours = program.file_name() == Some("unjank".as_ref());
+        let fits = finding.grade(tools.frame).is_none_or(|grade| grade == Grade::Fits);
+        findings.push(if is_ours || !has_ours || fits {
+            finding
+        } else {
+            finding
+                .because("a process for each question, which reads everything anew")
+                .advise_command(
+                    "The same answer from an index that all programs share",
+                    format!("unjank apps default {mime_type}"),
+                )
+        });
     }
     findings
 }

@@ -69,6 +69,12 @@ fn places(machine: &Machine) -> Option<Places> {
     })
 }
 
+/// Returns the directory of the lists, or the one above it in which the first program would make it.
+fn existing(places: &Places) -> &Path {
+    let below_home = places.data.ancestors().take_while(|dir| dir.starts_with(&places.home));
+    below_home.into_iter().find(|dir| dir.is_dir()).unwrap_or(&places.data)
+}
+
 /// Says how large each store is, and who else may read it.
 fn stores(machine: &Machine, places: &Places) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -115,9 +121,10 @@ fn add(places: &Places, tools: &Tools<'_>) -> Vec<Finding> {
     let skipped = |why: String| {
         vec![Finding::new(NAME, "one add", "in a directory of our own", Outcome::Skipped(why))]
     };
-    let scratch = match Scratch::within(&places.data) {
+    let dir = existing(places);
+    let scratch = match Scratch::within(dir) {
         Ok(scratch) => scratch,
-        Err(error) => return skipped(format!("{}: {error}", places.data.display())),
+        Err(error) => return skipped(format!("{}: {error}", dir.display())),
     };
     let list = std::fs::read(&places.xbel).unwrap_or_default();
     let entries = Document::parse(list.clone()).map_or(0, |list| list.bookmarks().len());
@@ -206,7 +213,7 @@ fn ours(scratch: &Scratch, places: &Places, tools: &Tools<'_>) -> Finding {
         let (took, done) = tools.time(|| list.add(&addition));
         match done {
             Ok(Added::Remembered) => samples.push(took),
-            Ok(Added::Left(_)) => failed = Some("the rules leave it out".to_owned()),
+            Ok(Added::Left(reason)) => failed = Some(format!("the rules leave it out: {reason}")),
             Err(error) => failed = Some(error.to_string()),
         }
     }
@@ -271,7 +278,8 @@ fn obeyed(places: &Places, name: &str, file: &Path, is_off: fn(&str) -> bool) ->
 fn ours_off(places: &Places) -> Finding {
     let title = "the off switch of unjank";
     let measured = "added a document with UseRecent=false in a directory of our own";
-    let tried = Scratch::within(&places.data).and_then(|scratch| {
+    let dir = existing(places);
+    let tried = Scratch::within(dir).and_then(|scratch| {
         let config = scratch.path().join("config");
         std::fs::create_dir(&config)?;
         let file =
@@ -287,7 +295,7 @@ fn ours_off(places: &Places) -> Finding {
     let outcome = match tried {
         Ok((Added::Left(_), false)) => Outcome::Note("works: nothing was written".to_owned()),
         Ok(_) => Outcome::Wrong("it is not obeyed".to_owned()),
-        Err(error) => Outcome::Skipped(error.to_string()),
+        Err(error) => Outcome::Skipped(format!("{}: {error}", dir.display())),
     };
     Finding::new(NAME, title, measured, outcome)
 }
