@@ -31,15 +31,15 @@ pub fn render(rows: &[Row], notes: &[String], provenance: &Provenance) -> String
         }
         let headings = [
             "cell",
-            "n",
             "median",
-            "p95",
             "ratio",
-            "95 % interval",
             "p95 ratio",
-            "idle",
             "must",
             "",
+            "95 % interval",
+            "idle",
+            "n",
+            "p95",
         ];
         let cells = |row: &Row| {
             let [n, median, p95, ratio, p95_ratio, idle, must, word] = figures(row);
@@ -48,7 +48,8 @@ pub fn render(rows: &[Row], notes: &[String], provenance: &Provenance) -> String
             } else {
                 format!("{:.2} … {:.2}", row.ratio.low, row.ratio.high)
             };
-            vec![name(&row.cell), n, median, p95, ratio, interval, p95_ratio, idle, must, word]
+            // What the verdict rests on stands before it, and both where a narrow screen shows them.
+            vec![name(&row.cell), median, ratio, p95_ratio, must, word, interval, idle, n, p95]
         };
         page.table(&headings, &part.iter().map(cells).collect::<Vec<_>>());
     }

@@ -196,10 +196,11 @@ pub fn verdict(rows: &[Row]) -> String {
     };
     match (kept, short.len()) {
         (0, 0) => (),
+        (1, 0) => sentence.push_str(" The one promise is kept."),
         (kept, 0) => sentence.push_str(&format!(" All {kept} promises are kept.")),
         (kept, broken) => sentence.push_str(&format!(
-            " {broken} of {} promises {} not kept: {}.",
-            kept + broken,
+            " {broken} of {} {} not kept: {}.",
+            crate::report::paragraph::counted(kept + broken, "promise"),
             if broken == 1 { "is" } else { "are" },
             short.join("; ")
         )),
@@ -229,7 +230,7 @@ mod tests {
             rows[1].ratio.low <= rows[1].ratio.ratio && rows[1].ratio.ratio <= rows[1].ratio.high
         );
         assert_eq!((rows[1].keeps(), rows[2].keeps()), (None, Some(true)));
-        assert!(verdict(&rows).contains("All 1 promises are kept"), "{}", verdict(&rows));
+        assert!(verdict(&rows).ends_with(" The one promise is kept."), "{}", verdict(&rows));
     }
 
     #[test]
