@@ -256,6 +256,18 @@ fn a_program_that_has_a_list_in_memory_is_named() {
 }
 
 #[test]
+fn this_program_is_none_that_has_a_list_in_memory() {
+    let home = Home::make();
+    let document = home.write("Documents/plan.txt", "plan");
+    // Without `--app` it is remembered as opened by unjank, and the one who forgets is one, too.
+    let added = home.unjank(&["recent", "add", text(&document)]);
+    assert!(added.status.success(), "{added:?}");
+    let done = said(&forget(&home, &["--dry-run", text(&document)]));
+    assert!(done.starts_with("1 document would be forgotten."), "{done}");
+    assert!(!done.contains("running: "), "{done}");
+}
+
+#[test]
 fn what_a_kde_program_wrote_is_forgotten_by_folder() {
     let Some(kde) = kde() else { return };
     let home = Home::make();

@@ -155,7 +155,7 @@ impl Policy {
         };
         let is_new = change(&recents, |rules| {
             rules.add(&line).map_err(|error| {
-                Error::new(Kind::User, format!("add the rule {line:?}")).because(error)
+                Error::new(Kind::User, format!("add the rule {line:?}")).because(error).hint(FORMS)
             })
         })?;
         let done = if is_new { "Added" } else { "Already there" };
@@ -164,10 +164,15 @@ impl Policy {
     }
 }
 
+/// What a rule looks like, for somebody who typed another one.
+const FORMS: &str = "for example: deny path '~/Secret/**', deny type 'video/*', allow application okular, deny hidden";
+
 fn remove(recents: &Recents, line: &str, out: &mut dyn Write) -> Result<Verdict, Error> {
     let was_there = change(recents, |rules| {
         rules.remove(line).map_err(|error| {
-            Error::new(Kind::User, format!("remove the rule {line:?}")).because(error)
+            Error::new(Kind::User, format!("remove the rule {line:?}"))
+                .because(error)
+                .hint("`unjank recent policy` lists the rules")
         })
     })?;
     match was_there {
