@@ -212,7 +212,12 @@ fn without_a_home_it_answers_and_says_what_an_index_needs() {
         command.args(words).output().unwrap()
     };
     assert_eq!(homeless(&["plugins", "find", "--id", "one"]).status.code(), Some(0));
-    assert_eq!(homeless(&["apps", "default", "text/x-none"]).status.code(), Some(1));
+    let none = homeless(&["apps", "default", "text/x-none"]);
+    assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
+    assert_eq!(none.stderr, b"unjank: no application is known that this asks for\n");
+    let none = homeless(&["plugins", "find", "--id", "nobody"]);
+    assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
+    assert!(none.stderr.starts_with(b"unjank: no plugin "));
     let output = homeless(&["plugins", "index"]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();

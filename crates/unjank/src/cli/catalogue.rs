@@ -1,6 +1,6 @@
 //! The index of plugins and applications for this user, from the environment; `plugins` and `apps` ask it.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -172,6 +172,12 @@ pub(super) fn print_json(out: &mut dyn io::Write, document: &Json) -> Result<(),
     serde_json::to_writer_pretty(&mut *out, document).map_err(io::Error::from)?;
     writeln!(out)?;
     Ok(())
+}
+
+/// Says on stderr that nothing was found; stdout stays empty for who reads it.
+pub(super) fn nothing(what: &str) {
+    // Nobody is left to be told when stderr is gone; the exit status tells the same.
+    let _ = writeln!(io::stderr().lock(), "unjank: no {what} is known that this asks for");
 }
 
 /// Writes a table as wide as the screen; a pipe gets whole lines.

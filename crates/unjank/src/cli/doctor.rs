@@ -100,13 +100,14 @@ pub(crate) fn frame(text: &str) -> Result<Duration, String> {
     let split =
         text.find(|letter: char| letter.is_alphabetic() || letter == 'µ').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
+    let said = "say a number and s, ms or us, for example 8.3ms";
     let scale = match unit {
         "s" => 1.0,
         "ms" => 1e-3,
         "us" | "µs" => 1e-6,
-        _ => return Err("say a number and s, ms or us, for example 8.3ms".to_owned()),
+        _ => return Err(said.to_owned()),
     };
-    let seconds: f64 = number.trim().parse().map_err(|_| format!("{number:?} is no number"))?;
+    let seconds: f64 = number.trim().parse().map_err(|_| said.to_owned())?;
     match Duration::try_from_secs_f64(seconds * scale) {
         Ok(time) if time >= Duration::from_micros(1) => Ok(time),
         _ => Err("a frame is longer than a microsecond".to_owned()),

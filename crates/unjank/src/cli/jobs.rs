@@ -37,15 +37,19 @@ enum Command {
     /// Hold one until it is resumed
     Pause {
         /// The number that `unjank jobs` shows.
-        #[arg(value_name = "JOB")]
+        #[arg(value_name = "JOB", value_parser = number)]
         job: u32,
     },
     /// Let one run, to be held as usual while others wait
     Resume {
         /// The number that `unjank jobs` shows.
-        #[arg(value_name = "JOB")]
+        #[arg(value_name = "JOB", value_parser = number)]
         job: u32,
     },
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "a job has a number, which `unjank jobs` shows".to_owned())
 }
 
 #[derive(Serialize)]

@@ -40,7 +40,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let split = text.find(char::is_alphabetic).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let seconds: f64 = number.trim().parse().map_err(|_| format!("{number:?} is no number"))?;
+    let said = "say a number and d, h, m, s, ms or us, for example 2h or 100us";
+    let seconds: f64 = number.trim().parse().map_err(|_| said.to_owned())?;
     let scale = match unit {
         "d" => 86400.0,
         "h" => 3600.0,
@@ -50,7 +51,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "us" | "µs" => 1e-6,
         "ns" => 1e-9,
         "" if seconds == 0.0 => 1.0,
-        _ => return Err("say a number and d, h, m, s, ms or us, for example 100us".to_owned()),
+        _ => return Err(said.to_owned()),
     };
     Duration::try_from_secs_f64(seconds * scale).map_err(|_| format!("{text} is no time"))
 }
@@ -101,6 +102,7 @@ mod tests {
 
     #[test]
     fn a_duration_has_a_unit_unless_it_is_nothing() {
+        assert!(duration("soon").unwrap_err().contains("for example 2h"));
         assert_eq!(duration("100us"), Ok(Duration::from_micros(100)));
         assert_eq!(duration("0.5 ms"), Ok(Duration::from_micros(500)));
         assert_eq!(duration("20 µs"), Ok(Duration::from_micros(20)));

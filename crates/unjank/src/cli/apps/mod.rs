@@ -216,6 +216,8 @@ fn print(
             table.row(vec![text(".id"), text("Name"), text("Exec")]);
         }
         catalogue::print_table(out, &table)?;
+    } else {
+        catalogue::nothing("application");
     }
     Ok(if records.is_empty() { Verdict::No } else { Verdict::Yes })
 }
@@ -251,7 +253,7 @@ fn print_defaults(
             match (id, mime_types.len()) {
                 (Some(id), 1) => writeln!(out, "{id}")?,
                 (Some(id), _) => writeln!(out, "{mime_type}: {id}")?,
-                (None, 1) => {}
+                (None, 1) => catalogue::nothing("application"),
                 (None, _) => writeln!(out, "{mime_type}: none")?,
             }
         }

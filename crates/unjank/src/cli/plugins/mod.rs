@@ -190,6 +190,8 @@ fn print(
             table.row(vec![text("Id"), text("Name"), path.unwrap_or_default().into()]);
         }
         catalogue::print_table(out, &table)?;
+    } else {
+        catalogue::nothing("plugin");
     }
     Ok(if records.is_empty() { Verdict::No } else { Verdict::Yes })
 }

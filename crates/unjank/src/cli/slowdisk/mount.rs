@@ -69,7 +69,9 @@ impl Mount {
                 .hint("try with sudo"));
         }
         if size < LEAST {
-            return Err(Error::new(Kind::User, what()).because("it is under 16 MiB"));
+            return Err(Error::new(Kind::User, what())
+                .because("a disk has 16 MiB at least")
+                .hint("--size takes bytes, or a number with K, M or G"));
         }
         let empty = fs::read_dir(&point).map(|mut entries| entries.next().is_none());
         match empty {

@@ -89,8 +89,13 @@ pub(super) struct Attach {
     #[command(flatten)]
     output: Output,
     /// The number of the process.
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_name = "PID", value_parser = number)]
     process: u32,
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|&number| number > 0);
+    number.ok_or_else(|| "a process has a number; `pidof NAME` finds it".to_owned())
 }
 
 impl Attach {

@@ -105,7 +105,7 @@ fn a_narrow_screen_keeps_name_figure_and_the_way_out() {
     execve                            500 µs
     access                            500 µs
     openat                            120 µs
-    poll                             0.00 ns
+    poll                                0 ns
     q leave   Enter details   / filter
     ");
 }
