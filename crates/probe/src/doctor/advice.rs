@@ -3,6 +3,7 @@
 use super::Diagnosis;
 use super::finding::Finding;
 use crate::report::advice::Advice;
+use crate::report::grade::Grade;
 
 /// A cause, the steps that it slows down, and what helps.
 #[derive(Clone, Debug)]
@@ -13,14 +14,19 @@ pub struct Entry<'a> {
     pub advice: &'a [Advice],
 }
 
-/// Returns what to do: first what is broken, then the slowest step, and so on.
+/// Returns what to do: first what is broken, then the slowest step, and so on. A step that fits needs nothing done.
 #[must_use]
 pub fn entries(diagnosis: &Diagnosis) -> Vec<Entry<'_>> {
     let frame = diagnosis.frame;
     let untimed = || diagnosis.findings.iter().filter(|finding| finding.grade(frame).is_none());
     let order = untimed()
         .filter(|finding| finding.is_bad(frame))
-        .chain(diagnosis.slowest_first())
+        .chain(
+            diagnosis
+                .slowest_first()
+                .into_iter()
+                .filter(|finding| finding.grade(frame) != Some(Grade::Fits)),
+        )
         .chain(untimed().filter(|finding| !finding.is_bad(frame)));
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     for finding in order.filter(|finding| finding.cause.is_some() || !finding.advice.is_empty()) {

@@ -9,10 +9,14 @@ use crate::report::figure::{Quantity, frame_count};
 use crate::report::page::{Page, Todo};
 use crate::report::provenance::Provenance;
 
+/// On a telephone the name of a step takes two lines, not five.
+const STYLE: &str = "td:first-child { min-width: 9em; }\n";
+
 /// Writes the page, one HTML file.
 #[must_use]
 pub fn render(diagnosis: &Diagnosis, provenance: &Provenance) -> String {
     let mut page = Page::new("unjank doctor", &verdict(diagnosis));
+    page.style(STYLE);
     let slowest = diagnosis.slowest_first();
     let bars: Vec<Bar<'_>> = slowest
         .iter()
@@ -44,7 +48,7 @@ pub fn render(diagnosis: &Diagnosis, provenance: &Provenance) -> String {
             .collect();
         page.advice(&todo);
     }
-    let headings = ["step", "median", "p95", "least", "most", "n", "frames", "verdict"];
+    let headings = ["step", "median", "frames", "verdict", "p95", "least", "most", "n"];
     let rows: Vec<Vec<String>> =
         slowest.iter().filter_map(|finding| row(finding, diagnosis)).collect();
     let seen = pick(&|finding| match &finding.outcome {
@@ -76,12 +80,12 @@ fn row(finding: &Finding, diagnosis: &Diagnosis) -> Option<Vec<String>> {
     Some(vec![
         finding.name.clone(),
         show(samples.median()),
+        frame_count(samples.median(), diagnosis.frame),
+        format!("{} {}", grade.shape(), grade.word()),
         show(samples.p95()),
         show(samples.min()),
         show(samples.max()),
         samples.len().to_string(),
-        frame_count(samples.median(), diagnosis.frame),
-        format!("{} {}", grade.shape(), grade.word()),
     ])
 }
 

@@ -7,7 +7,7 @@ use super::finding::{Finding, Outcome};
 use crate::report::figure::{Quantity, duration, frame_count, nanoseconds};
 use crate::report::grade::{Grade, feeling};
 use crate::report::paint::{Paint, Tone};
-use crate::report::paragraph::{counted, wrap};
+use crate::report::paragraph::{capital, counted, wrap};
 use crate::report::samples::Samples;
 use crate::report::table::{Align, Cell, Table};
 
@@ -168,7 +168,7 @@ fn advice(diagnosis: &Diagnosis, width: usize, paint: Paint) -> Vec<String> {
             let mut lines = wrap(&entry.reason, width, &format!("{number:>3}. "));
             for advice in entry.advice {
                 let end = if advice.command.is_some() { ":" } else { "" };
-                lines.push_str(&wrap(&format!("{}{end}", advice.text), width, "     "));
+                lines.push_str(&wrap(&format!("{}{end}", capital(&advice.text)), width, "     "));
                 if let Some(command) = &advice.command {
                     lines.push_str(&format!("       {}\n", paint.set(Tone::Strong, command)));
                 }
@@ -196,7 +196,7 @@ pub(super) mod tests {
             frame: Duration::from_micros(16_667),
             findings: vec![
                 Finding::new("storage", "file system (home, temp)", "statvfs", Outcome::Note("ext4 on /, disk vda (does not rotate, scheduler none, no throttling), rw".to_owned())),
-                Finding::new("storage", "sync (home, temp)", "write 4 KiB, fsync in ~", times(&[0.31, 0.30, 0.42])),
+                Finding::new("storage", "sync (home, temp)", "write 4 KiB, fsync in ~", times(&[0.31, 0.30, 0.42])).because("it fits: of no advice is there need"),
                 Finding::new("storage", "sync beside a copy (home, temp)", "the same beside a copy", times(&[24.0, 26.2, 190.0]))
                     .because("the copy fills the queue of vda (scheduler none); there is no write-back throttling")
                     .advise_command("let the scheduler put a waiting program before a copy, until the next start", "echo bfq | sudo tee /sys/block/vda/queue/scheduler"),
@@ -231,11 +231,11 @@ pub(super) mod tests {
 
         What to do
           1. flag of readers: a program ran as root with your XDG_RUNTIME_DIR
-             remove it; the next reader makes a new one:
+             Remove it; the next reader makes a new one:
                sudo rm /run/user/1000/dconf/user
           2. sync beside a copy (home, temp): the copy fills the queue of vda (scheduler
              none); there is no write-back throttling
-             let the scheduler put a waiting program before a copy, until the next
+             Let the scheduler put a waiting program before a copy, until the next
              start:
                echo bfq | sudo tee /sys/block/vda/queue/scheduler
 

@@ -20,9 +20,31 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
+/// Returns text for a page in which what stands between two backticks is set as code.
+#[must_use]
+pub fn prose(text: &str) -> String {
+    let escaped = escape(text);
+    let parts: Vec<&str> = escaped.split('`').collect();
+    // One backtick more than pairs is one that somebody wrote: a name may hold it.
+    if parts.len().is_multiple_of(2) {
+        return escaped;
+    }
+    let set = |(at, part): (usize, &&str)| {
+        if at % 2 == 1 { format!("<code>{part}</code>") } else { (*part).to_owned() }
+    };
+    parts.iter().enumerate().map(set).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_between_backticks_is_code_and_still_no_markup() {
+        assert_eq!(prose("as `a <b>` does"), "as <code>a &lt;b&gt;</code> does");
+        assert_eq!(prose("`a` or `b`"), "<code>a</code> or <code>b</code>");
+        assert_eq!(prose("a ` alone"), "a ` alone");
+    }
 
     #[test]
     fn a_name_cannot_become_markup() {

@@ -170,11 +170,13 @@ pub fn nanoseconds(duration: Duration) -> f64 {
     duration.as_nanos() as f64
 }
 
-/// Writes `430`, `11.4`, `2.17`, `0.31`.
+/// Writes `430`, `11.4`, `2.17`, `0.31`, `0`.
 pub(super) fn three_digits(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
         size if size >= 9.995 => format!("{value:.1}"),
+        // Nothing at all has no digits that could be wrong.
+        size if size <= 0.0 => "0".to_owned(),
         _ => format!("{value:.2}"),
     }
 }
@@ -196,7 +198,7 @@ mod tests {
     fn a_duration_leaves_two_or_three_digits() {
         assert_eq!(
             all(Quantity::Time, &[0.0, 4.31, 87.0, 430.0, 999.4, 999.6, 8_305.0, 11_390_000.0]),
-            "0.00 ns | 4.31 ns | 87.0 ns | 430 ns | 999 ns | 1.00 µs | 8.30 µs | 11.4 ms"
+            "0 ns | 4.31 ns | 87.0 ns | 430 ns | 999 ns | 1.00 µs | 8.30 µs | 11.4 ms"
         );
         assert_eq!(
             all(Quantity::Time, &[99_960_000.0, 999_600_000.0, 2.17e9, 59.98e9, 3.6e12]),

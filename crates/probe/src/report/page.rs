@@ -1,7 +1,8 @@
 //! A page: one HTML file without network or fonts of its own; dark, light and on paper, and whole without scripts.
 
 use super::advice::Advice;
-use super::escape::escape;
+use super::escape::{escape, prose};
+use super::paragraph::capital;
 use super::provenance::Provenance;
 
 /// One thing to do.
@@ -64,16 +65,16 @@ impl Page {
 
     /// Adds a paragraph.
     pub fn paragraph(&mut self, text: &str) {
-        self.body.push_str(&format!("<p>{}</p>\n", escape(text)));
+        self.body.push_str(&format!("<p>{}</p>\n", prose(text)));
     }
 
     /// Adds a numbered list of what to do.
     pub fn advice(&mut self, entries: &[Todo<'_>]) {
         self.body.push_str("<ol>\n");
         for entry in entries {
-            self.body.push_str(&format!("<li>{}", escape(entry.reason)));
+            self.body.push_str(&format!("<li>{}", prose(entry.reason)));
             for advice in entry.advice {
-                self.body.push_str(&format!("<br>→ {}", escape(&advice.text)));
+                self.body.push_str(&format!("<br>→ {}", prose(&capital(&advice.text))));
                 if let Some(command) = &advice.command {
                     self.body.push_str(&format!("<pre tabindex=\"0\">{}</pre>", escape(command)));
                 }
@@ -87,7 +88,7 @@ impl Page {
     pub fn list(&mut self, entries: &[String]) {
         self.body.push_str("<ul>\n");
         for entry in entries {
-            self.body.push_str(&format!("<li>{}</li>\n", escape(entry)));
+            self.body.push_str(&format!("<li>{}</li>\n", prose(entry)));
         }
         self.body.push_str("</ul>\n");
     }

@@ -53,6 +53,13 @@ pub fn without_error_numbers(text: &str) -> String {
     plain + rest
 }
 
+/// Returns a sentence that begins with a capital letter.
+#[must_use]
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -213,7 +213,7 @@ mod tests {
         insta::assert_snapshot!(check(Rule::count("fsync=0").unwrap()), @"false fsync was called 1 times, 0 allowed");
         insta::assert_snapshot!(check(Rule::count("syncfs=0").unwrap()), @"true syncfs was called 0 times, 0 allowed");
         insta::assert_snapshot!(check(Rule::errors("access=1375").unwrap()), @"true access failed 1375 times, 1375 allowed");
-        insta::assert_snapshot!(check(Rule::wall("ppoll=1us").unwrap()), @"true ppoll took 0.00 ns in all, 1.00 µs allowed");
+        insta::assert_snapshot!(check(Rule::wall("ppoll=1us").unwrap()), @"true ppoll took 0 ns in all, 1.00 µs allowed");
         insta::assert_snapshot!(check(Rule::FramesMissed(11)), @"false the main thread missed 12 frames, 11 allowed");
     }
 

@@ -112,9 +112,12 @@ fn advise(finding: Finding, device: &Device) -> Finding {
         );
         if scheduler == "bfq" && device.wbt_lat_usec == Some(0) {
             return finding
-                .advise("bfq turns write-back throttling off, which is what it needs as a rule");
+                .advise("as a rule bfq needs write-back throttling off, and turns it off by itself: leave it so");
         }
-        return finding;
+        return finding.advise_command(
+            "Start what can wait so that its writes are in the idle class, too",
+            "unjank run -- COMMAND",
+        );
     }
     let finding = finding.because(format!("the scheduler {scheduler} of {disk} knows no classes"));
     let has_bfq = device.schedulers.iter().any(|name| name == "bfq");

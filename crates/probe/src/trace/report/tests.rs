@@ -251,21 +251,21 @@ fn the_screen_has_the_verdict_first_and_fits() {
       1. 3 syncs took 174 ms, of ~/.local/share/RecentDocuments/x.desktop and 1
          more, by KRecentDocument::add(QUrl const&), on the main thread: the file is
          a cache or a history and need not survive a power cut
-         write it beside itself and rename it, without a sync: after a power cut it
+         Write it beside itself and rename it, without a sync: after a power cut it
          is made again (QSaveFile always syncs, a QFile that is renamed does not;
          KConfig can write in a worker)
-         see what it costs, on memory instead of the disk, until the next start
+         See what it costs, on memory instead of the disk, until the next start
          (sudo umount undoes it):
            sudo mount -t tmpfs -o mode=0700,uid=$(id -u) tmpfs /home/ana/.local/share/RecentDocuments
-         prove what would be won:
+         Prove what would be won:
            unjank trace ab --skip fsync,fdatasync --yes -- kde-open5 'a file.html'
       2. 1 wait took 50.0 ms, on the main thread: a program that shows something
          waits for another to end
-         be told when it ends instead of waiting: g_child_watch_add,
+         Be told when it ends instead of waiting: g_child_watch_add,
          QProcess::finished, pidfd_open and poll
       3. 1375 look-ups found nothing, about 3.69 ms of them, most below
          /usr/share/icons: somebody asks in every place instead of knowing the one
-         give the icon themes their caches; without them every size and every theme
+         Give the icon themes their caches; without them every size and every theme
          is looked into:
            for dir in /usr/share/icons/*/; do sudo gtk-update-icon-cache -qf "$dir"; done
 

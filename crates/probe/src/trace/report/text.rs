@@ -3,7 +3,7 @@
 use super::schema::{CallKind, How, Report};
 use super::verdict::{frames_of, time};
 use crate::report::paint::{Paint, Tone};
-use crate::report::paragraph::wrap;
+use crate::report::paragraph::{capital, wrap};
 use crate::report::table::{Align, Cell, Table};
 
 /// How many lines a table has.
@@ -82,7 +82,7 @@ fn advice(report: &Report, width: usize, paint: Paint) -> String {
         text.push_str(&wrap(&pattern.reason, width, &format!("{number:>3}. ")));
         for advice in &pattern.advice {
             let end = if advice.command.is_some() { ":" } else { "" };
-            text.push_str(&wrap(&format!("{}{end}", advice.text), width, "     "));
+            text.push_str(&wrap(&format!("{}{end}", capital(&advice.text)), width, "     "));
             if let Some(command) = &advice.command {
                 text.push_str(&format!("       {}\n", paint.set(Tone::Strong, command)));
             }

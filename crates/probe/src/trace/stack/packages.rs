@@ -43,7 +43,7 @@ pub fn command(package: &str) -> String {
         "libc6" | "libc-bin" => "libc6-dbg".to_owned(),
         _ => format!("{package}-dbgsym"),
     };
-    format!("apt install {symbols}")
+    format!("sudo apt install {symbols}")
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_command_names_the_package_that_exists() {
-        assert_eq!(command("libkf5configcore5"), "apt install libkf5configcore5-dbgsym");
-        assert_eq!(command("libc6"), "apt install libc6-dbg");
+        assert_eq!(command("libkf5configcore5"), "sudo apt install libkf5configcore5-dbgsym");
+        assert_eq!(command("libc6"), "sudo apt install libc6-dbg");
     }
 }
