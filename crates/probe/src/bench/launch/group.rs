@@ -15,6 +15,9 @@ use super::{LaunchError, step};
 /// How often is looked whether the processes of a cgroup have ended.
 const ROUND: Duration = Duration::from_millis(10);
 
+/// How the name of the cgroup that both are in begins. `unjank run` looks into none of those whose name begins with its own: they are jobs.
+const NAME: &str = "bench-launch";
+
 /// Both cgroups, in one.
 #[derive(Debug)]
 pub(super) struct Groups {
@@ -30,7 +33,7 @@ impl Groups {
         let own = Cgroup::of(mounts, process)
             .ok_or(io::ErrorKind::NotFound.into())
             .map_err(step("find a cgroup2 file system"))?;
-        let name = format!("unjank-bench-{process}");
+        let name = format!("{NAME}-{process}");
         let told = guardian.tell(&Thing::Cgroup(own.path().join(&name)));
         told.map_err(step("talk to the guardian"))?;
         let cannot = || step(format!("make a cgroup in {}", own.path().display()));
@@ -125,4 +128,24 @@ fn remove(path: &Path) {
     }
     // It is gone, or somebody is in it whom even the kernel cannot end.
     let _ = fs::remove_dir(path);
+}
+
+#[cfg(test)]
+mod tests {
+    use session::jobs::pressure::Others;
+
+    use super::*;
+
+    #[test]
+    fn a_job_in_the_background_watches_what_is_launched() {
+        let mounts = Mounts::read().unwrap();
+        let mut guardian = Guardian::start(&["cat".to_owned()]).unwrap();
+        let Ok(groups) = Groups::make(&mounts, &mut guardian) else {
+            assert!(std::env::var_os("REQUIRE_ALL").is_none(), "no cgroup can be made");
+            println!("SKIPPED: no cgroup can be made");
+            return;
+        };
+        let job = groups.background.path().join("unjank-run-1");
+        assert!(!Others::beside(groups.background.root(), &job).is_empty());
+    }
 }
