@@ -42,7 +42,7 @@ fn the_bus_of_the_user_starts_what_was_installed() {
         }
         let Some(bus) = Bus::start_like_a_session() else { return };
         let said = run(&bus, "install");
-        assert!(said.contains("--undo"), "{said}");
+        assert!(said.contains("--undo") && said.contains("not on your PATH"), "{said}");
         let installed = bus.dir().join("home/.local/bin/unjankd");
         let bus = bus.restart();
         assert_eq!(started(&bus), installed);
@@ -58,6 +58,7 @@ fn the_bus_of_the_user_starts_what_was_installed() {
 
         run(&bus, "uninstall");
         assert!(!installed.exists() && !library.exists());
+        assert!(run(&bus, "uninstall").starts_with("Nothing of unjank was installed in "));
         let bus = bus.restart();
         assert_eq!(started(&bus), Path::new(REAL));
     });
