@@ -138,7 +138,9 @@ pub(super) fn add_to(command: Command) -> Command {
         [("What is listed", WHAT), ("Order", ORDER), ("What is shown", HOW), ("Quoting", QUOTING)]
     {
         for (id, letter, long, help) in switches {
-            let mut arg = Arg::new(*id).action(ArgAction::Count).help(*help).help_heading(heading);
+            // A switch may be given again; a counter would say so behind each name in the help.
+            let arg = Arg::new(*id).action(ArgAction::SetTrue);
+            let mut arg = arg.help(*help).help_heading(heading);
             if let Some(letter) = letter {
                 arg = arg.short(*letter);
             }
@@ -275,6 +277,14 @@ pub(super) fn in_order(matches: &ArgMatches) -> Vec<Given> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_names_switches_as_they_are_typed() {
+        let help = add_to(Command::new("ls")).render_help().to_string();
+        let mut switches = help.lines().filter(|line| line.trim_start().starts_with('-'));
+        assert!(switches.clone().any(|line| line.trim() == "-a, --all"), "{help}");
+        assert!(switches.all(|line| !line.contains("...")), "{help}");
+    }
 
     fn parse(arguments: &[&str]) -> Vec<String> {
         let command = add_to(Command::new("ls"));
