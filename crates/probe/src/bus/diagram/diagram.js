@@ -39,6 +39,7 @@
     kind, iface: text(iface), member: text(member), path: text(path), error: text(error), signature: text(signature), flags }));
   const peers = data.peers;
   const time = ns => {
+    if (ns === 0) return '0\u00a0ns';
     const units = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
     const [scale, unit] = units.find(([scale]) => ns >= scale * 0.9995) || units[3];
     const value = ns / scale;
@@ -161,10 +162,15 @@
   const y = row => NAMES + (row - top + 0.5) * rowHeight;
   const letters = room => Math.floor(room / 6.3);
   const cut = (text, room, keepEnd) => {
-    const most = letters(room);
-    if (text.length <= most) return text;
-    if (most < 2) return '';
-    return keepEnd ? '…' + text.slice(1 - most) : text.slice(0, most - 1) + '…';
+    const keep = most => {
+      if (text.length <= most) return text;
+      if (most < 2) return '';
+      return keepEnd ? '…' + text.slice(1 - most) : text.slice(0, most - 1) + '…';
+    };
+    let most = Math.min(letters(room), text.length), said = keep(most);
+    // Letters are not equally wide, those of a name set bold least of all.
+    while (said && paint.measureText(said).width > room) said = keep(--most);
+    return said;
   };
   const head = (tip, direction, isFull) => {
     const size = Math.min(6, rowHeight / 3);
@@ -293,8 +299,8 @@
         const mark = ['→', '←', '▲', to[i] === NONE ? '◉' : '⇢'][kind.kind] || '·';
         const wait = partner[i] === NONE ? (kind.kind === CALL && !(kind.flags & 1) ? 'no answer' : '') : time(latency(i));
         paint.fillText(mark, TIMES, line);
+        const taken = wait && kind.kind !== RETURN && kind.kind !== ERROR ? paint.measureText(wait).width + 8 : 0;
         paint.font = (kind.kind === RETURN ? '' : '600 ') + '12px system-ui, sans-serif';
-        const taken = wait && kind.kind !== RETURN && kind.kind !== ERROR ? 66 : 0;
         const title = kind.kind === ERROR ? kind.error.split('.').pop() + ' of ' + kind.member : kind.member || '(reply)';
         const room = listWidth - TIMES - 26 - taken;
         const said = cut(title, room);

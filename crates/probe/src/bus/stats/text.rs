@@ -115,6 +115,11 @@ pub fn render(stats: &Stats, width: usize, paint: Paint) -> String {
         );
         text.push_str(&format!("\n{}", paint.set(Tone::Dim, &wrap(&note, width, ""))));
     }
+    if stats.own > 0 {
+        let own = counted(usize::try_from(stats.own).unwrap_or(usize::MAX), "message");
+        let note = format!("Not counted: {own} of the recorder itself, which the record has, too.");
+        text.push_str(&format!("\n{}", paint.set(Tone::Dim, &wrap(&note, width, ""))));
+    }
     text
 }
 
@@ -314,4 +319,19 @@ fn portals(stats: &Stats) -> Option<Table> {
             (&*portal.from).into(),
         ]
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_recorder_said_itself_is_told_and_not_counted() {
+        let stats = Stats { messages: 1, own: 2, ..Stats::default() };
+        let text = render(&stats, 80, Paint::Off);
+        assert!(text.starts_with("1 message in "), "{text}");
+        assert!(text.contains("Not counted: 2 messages of the recorder itself"), "{text}");
+        let text = render(&Stats { own: 0, ..stats }, 80, Paint::Off);
+        assert!(!text.contains("Not counted"), "{text}");
+    }
 }

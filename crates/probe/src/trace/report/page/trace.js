@@ -9,6 +9,7 @@
     return element;
   };
   const time = ns => {
+    if (ns === 0) return '0\u00a0ns';
     const units = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
     const [scale, unit] = units.find(([scale]) => ns >= scale * 0.9995) || units[3];
     const value = ns / scale;
