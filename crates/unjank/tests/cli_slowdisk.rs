@@ -135,6 +135,16 @@ fn other_programs_see_a_disk_that_takes_its_time_and_can_become_another() {
         assert!(shown.contains("flush-us=700000"), "{shown}");
         let faster = unjank(&["slowdisk", "change", disk.at(), "--delays", "off"]);
         assert!(String::from_utf8(faster.stdout).unwrap().contains("no delays"));
+        // What is there already and what changes nothing is told.
+        let again = unjank(&["slowdisk", "mount", disk.at()]);
+        assert_eq!(again.status.code(), Some(2));
+        assert!(
+            String::from_utf8_lossy(&again.stderr).contains("one is mounted there"),
+            "{again:?}"
+        );
+        let nothing = unjank(&["slowdisk", "change", disk.at()]);
+        assert_eq!(nothing.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&nothing.stderr).contains("--delays"), "{nothing:?}");
         // It is not taken away from under somebody.
         let device = status["device"].as_str().unwrap().to_owned();
         let open = fs::File::open(at.join("slow")).unwrap();
@@ -231,6 +241,9 @@ fn what_cannot_be_mounted_is_told_and_leaves_nothing() {
         };
         let (code, text) = said(&["mount", "--model", "tape", at]);
         assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("emmc, hdd, sd, ssd"), "{text}");
+        let (code, text) = said(&["profile", "tape"]);
+        assert_eq!(code, Some(1), "{text}");
         assert!(text.contains("emmc, hdd, sd, ssd"), "{text}");
         if !rustix::process::geteuid().is_root() {
             skip("mounting needs root");

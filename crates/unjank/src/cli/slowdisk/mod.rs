@@ -159,7 +159,13 @@ fn print_profile(which: &str) -> Result<Verdict, Error> {
         Some(profile) => profile.to_text(),
         None => match one(Path::new(which))? {
             Some((status, _)) => status.profile,
-            None => return Ok(none(Path::new(which))),
+            None => {
+                let kinds = Profile::ALL.map(|profile| profile.name).join(", ");
+                Error::new(Kind::User, format!("find a slow disk at {which}"))
+                    .hint(format!("it is no kind, either: there are {kinds}"))
+                    .report();
+                return Ok(Verdict::No);
+            }
         },
     };
     write!(io::stdout().lock(), "{text}")?;
@@ -180,6 +186,11 @@ fn change(
         })
     });
     let queue = queue.queue().map(Asked::Queue);
+    if profile.is_none() && queue.is_none() && delays.is_none() {
+        return Err(Error::new(Kind::User, format!("change the disk at {}", point.display()))
+            .because("nothing is said that it should be")
+            .hint("--model, --profile, --scheduler and --delays say it"));
+    }
     let Some((mut status, server)) = one(point)? else { return Ok(none(point)) };
     for asked in [profile, queue, delays].into_iter().flatten() {
         status = asking(point, &server, &asked)?;

@@ -77,7 +77,13 @@ impl Mount {
         match empty {
             Ok(true) => (),
             Ok(false) => {
-                return Err(Error::new(Kind::User, what()).because("the directory is not empty"));
+                let shown = point.display();
+                return Err(match super::one(&point)? {
+                    Some(_) => Error::new(Kind::User, what())
+                        .because("one is mounted there")
+                        .hint(format!("unjank slowdisk change {shown} makes it another one, umount takes it away")),
+                    None => Error::new(Kind::User, what()).because("the directory is not empty"),
+                });
             }
             Err(error) => return Err(Error::new(Kind::User, what()).because(error)),
         }
