@@ -134,8 +134,13 @@ impl Launch {
             shown.end();
             measured.map_err(|error| {
                 let kept = record.samples().len();
+                let shown = if kept > 0 { ", and with --show shows them" } else { "" };
                 refused(error).hint(format!(
-                    "{kept} samples are in {}; the same command goes on",
+                    "{} in {}; the same command goes on{shown}",
+                    match kept {
+                        1 => "1 sample is".to_owned(),
+                        kept => format!("{kept} samples are"),
+                    },
                     self.samples.display()
                 ))
             })?;
