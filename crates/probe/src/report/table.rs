@@ -44,9 +44,12 @@ pub struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<Cell>>,
     narrowest_text: Option<usize>,
+    ends_in_paths: bool,
 }
 
 const GAP: usize = 2;
+/// A path in the last column is cut in the middle down to this before it goes.
+const NARROWEST_LAST: usize = 16;
 /// A text column is never cut below this, nor below half of a narrow screen, unless the table says so; before that the last column goes.
 const NARROWEST_TEXT: usize = 36;
 
@@ -55,12 +58,17 @@ impl Table {
     #[must_use]
     pub fn new(columns: &[(&str, Align)]) -> Table {
         let columns = columns.iter().map(|(title, align)| ((*title).to_owned(), *align)).collect();
-        Table { columns, rows: Vec::new(), narrowest_text: None }
+        Table { columns, rows: Vec::new(), narrowest_text: None, ends_in_paths: false }
     }
 
     /// Has the first text column cut down to `width` columns before another one goes.
     pub fn narrowest_text(&mut self, width: usize) {
         self.narrowest_text = Some(width);
+    }
+
+    /// Has the texts of the last column, which are paths, cut in the middle before the column goes.
+    pub fn ends_in_paths(&mut self) {
+        self.ends_in_paths = true;
     }
 
     /// Adds a row; missing cells are empty.
@@ -88,7 +96,14 @@ impl Table {
                 .map_or(0, |at| widths.get(at).map_or(0, |width| width.saturating_sub(narrowest)))
         };
         while widths.len() > 1 && total(&widths).saturating_sub(spare(&widths)) > width {
-            widths.pop();
+            let over = total(&widths) - spare(&widths) - width;
+            let last = widths.len() - 1;
+            let is_path = self.ends_in_paths && last + 1 == self.columns.len();
+            if is_path && widths[last] >= NARROWEST_LAST + over {
+                widths[last] -= over;
+            } else {
+                widths.pop();
+            }
         }
         let over = total(&widths).saturating_sub(width);
         if let Some(at) = first_text.filter(|&at| at < widths.len()) {
@@ -243,6 +258,21 @@ mod tests {
         write                                     2.17 s   130
         ");
         assert!(table().render(40, Paint::Off).lines().all(|line| line.chars().count() <= 40));
+    }
+
+    #[test]
+    fn a_path_in_the_last_column_is_cut_before_it_goes() {
+        let columns =
+            [("application", Align::Text), ("result", Align::Text), ("where", Align::Text)];
+        let mut table = Table::new(&columns);
+        table.ends_in_paths();
+        let path = "/usr/share/applications/mimeinfo.cache:12";
+        table.row(vec!["chromium.desktop".into(), "decides".into(), path.into()]);
+        insta::assert_snapshot!(table.render(60, Paint::Off), @r"
+        application       result   where
+        chromium.desktop  decides  /usr/share/appli…imeinfo.cache:12
+        ");
+        assert!(!table.render(42, Paint::Off).contains("where"));
     }
 
     #[test]

@@ -180,6 +180,14 @@ pub(super) fn nothing(what: &str) {
     let _ = writeln!(io::stderr().lock(), "unjank: no {what} is known that this asks for");
 }
 
+/// Writes a sentence in lines as wide as the screen; a pipe gets one.
+pub(super) fn print_sentence(out: &mut dyn io::Write, sentence: &str) -> Result<(), Error> {
+    let is_screen = io::IsTerminal::is_terminal(&io::stdout());
+    let width = if is_screen { screen::width() } else { usize::MAX };
+    write!(out, "{}", probe::report::paragraph::wrap(sentence, width, ""))?;
+    Ok(())
+}
+
 /// Writes a table as wide as the screen; a pipe gets whole lines.
 pub(super) fn print_table(
     out: &mut dyn io::Write,

@@ -335,13 +335,13 @@ fn explain<'a>(
             } else {
                 format!(", which {mime_type} is a kind of,")
             };
-            writeln!(
-                out,
+            let sentence = format!(
                 "{} opens {mime_type}: line {line} of {file} makes it {} of {}{parent}.",
                 step.claim.id,
                 says(step.claim.reason),
                 of(step)
-            )?;
+            );
+            catalogue::print_sentence(out, &sentence)?;
         }
         None => writeln!(out, "No application opens {mime_type}.")?,
     }
@@ -354,6 +354,7 @@ fn explain<'a>(
             ("result", Align::Text),
             ("where", Align::Text),
         ]);
+        table.ends_in_paths();
         for step in &steps {
             let (file, line) = place(step);
             let result = match step.verdict {

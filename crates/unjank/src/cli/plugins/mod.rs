@@ -184,6 +184,7 @@ fn print(
             ("name", Align::Text),
             ("file", Align::Text),
         ]);
+        table.ends_in_paths();
         for record in &records {
             let path = record.path().map(|path| path.to_string_lossy().into_owned());
             let text = |name| record.text(name).unwrap_or_default().into();
