@@ -190,7 +190,7 @@ impl Model {
         self.show(source, new)
     }
 
-    /// Takes attributes that have arrived or are others than before.
+    /// Takes attributes that have arrived or are others than before; an entry may be told of more than once.
     pub fn attributes_changed<S: Source + ?Sized>(
         &mut self,
         source: &S,
@@ -216,6 +216,9 @@ impl Model {
                 moving.push((id, key));
             }
         }
+        // Who is told of twice, as in all that happened during a rebuild, still has one row.
+        moving.sort_unstable_by_key(|(id, _)| *id);
+        moving.dedup_by_key(|(id, _)| *id);
         let mut changes = self.reposition(source, moving);
         if stay > FEW {
             changes.push(Step::Updated { row: 0, count: self.len() });

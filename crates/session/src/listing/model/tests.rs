@@ -339,6 +339,36 @@ fn a_wrong_row_in_the_changes_is_noticed() {
 }
 
 #[test]
+fn entries_whose_attributes_change_twice_during_a_rebuild_are_shown_once() {
+    let few = u32::try_from(FEW).unwrap();
+    for count in [few, few + 1, 4 * few] {
+        let arrive = (0..count).map(|n| (format!("{n}").into_bytes(), Kind::File)).collect();
+        let attributes = |size| Op::Attributes { first: 0, step: 1, size, seconds: 0 };
+        let order = Order { by: By::Size, ..Order::default() };
+        let meanwhile = vec![attributes(1), attributes(2)];
+        let ops = [Op::Arrive(arrive), Op::Rebuild(order, Filter::default(), meanwhile)];
+        assert_eq!(difference(&ops, "C", |changes| changes), None, "{count} entries");
+    }
+}
+
+#[test]
+fn entries_that_are_told_of_twice_at_once_are_shown_once() {
+    let count = u32::try_from(FEW).unwrap() + 1;
+    let mut listed = Listed::default();
+    let order = Order { by: By::Size, ..Order::default() };
+    let collation = Arc::new(Collation::new("C", Digits::ByValue));
+    let mut model = Model::new(collation, order, Filter::default());
+    listed.entries.extend((0..count).map(|n| (format!("{n}").into_bytes(), Kind::File, None)));
+    model.arrived(&listed, count);
+    let known = Attributes { fields: Fields::SIZE, size: 7, ..Attributes::default() };
+    listed.entries.iter_mut().for_each(|entry| entry.2 = Some(known));
+    model.attributes_changed(&listed, (0..count).chain(0..count));
+    let mut rows: Vec<EntryId> = model.entries_from(0).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, (0..count).collect::<Vec<_>>());
+}
+
+#[test]
 fn half_a_million_names_take_few_bytes_each() {
     const COUNT: u32 = 500_000;
     let mut listed = Listed::default();
