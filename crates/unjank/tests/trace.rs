@@ -414,6 +414,23 @@ fn the_doctor_says_what_launchers_wait_for_and_leaves_the_home_alone() {
 }
 
 #[test]
+fn a_watch_of_a_name_says_that_it_waits_for_a_process() {
+    in_time(|| {
+        let mut watch = trace(&["watch", "--backend", "peek", "nobody-is-called-so"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = BufReader::new(watch.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let first = told.next().unwrap();
+        assert_eq!(first, "no process is called nobody-is-called-so yet; waiting for one");
+        let pid = rustix::process::Pid::from_child(&watch);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        assert!(told.last().unwrap().starts_with("0 told"));
+        assert_eq!(watch.wait().unwrap().code(), Some(0));
+    });
+}
+
+#[test]
 fn a_watch_tells_of_a_main_thread_that_stands_still_and_ends_with_it() {
     in_time(|| {
         if !has(&["python3"]) {

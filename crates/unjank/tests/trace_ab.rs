@@ -77,6 +77,7 @@ fn skipping_is_refused_on_files_that_matter() {
         (&[], "cannot compare a command with itself"),
         (&["--under", "*", "--env", "A=b"], "cannot narrow down"),
         (&["--env", "A"], "NAME=VALUE"),
+        (&["--runs", "3"], "unexpected argument '--runs'"),
     ] {
         let output = ab(dir.path(), &[arguments, &["--", syncs]].concat());
         let said = String::from_utf8(output.stderr).unwrap();

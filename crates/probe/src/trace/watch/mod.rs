@@ -96,6 +96,8 @@ pub enum Event {
         /// What watches it.
         backend: Backend,
     },
+    /// No process has the name yet: one that comes will be found.
+    NotYet,
     /// Its first thread stayed in a call.
     Block(Box<Block>),
     /// It ended.
@@ -133,6 +135,11 @@ pub fn watch(
     stop: &AtomicBool,
     each: &mut dyn FnMut(Event),
 ) -> Result<Summary, TraceError> {
+    if matches!(options.subject, Subject::Named(_))
+        && find::Finder::new(options.subject.clone()).search(Duration::ZERO).found.is_empty()
+    {
+        each(Event::NotYet);
+    }
     match options.backend {
         Some(Backend::Bpf) => by_bpf::watch(by_bpf::load(options)?, options, stop, each),
         Some(Backend::Peek) => by_peek::watch(options, stop, each),

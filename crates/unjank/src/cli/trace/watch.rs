@@ -52,7 +52,7 @@ impl Watch {
         let paint = screen::paint();
         let mut failed = None;
         let summary = watch::watch(&options, &stop, &mut |event| {
-            let text = tell(&event, paint, self.stacks);
+            let text = tell(&event, &self.subject, paint, self.stacks);
             let mut stdout = io::stdout().lock();
             if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
                 failed = Some(error);
@@ -79,8 +79,12 @@ impl Watch {
 }
 
 /// Writes an event in a line, or in several with its stack.
-fn tell(event: &Event, paint: Paint, stacks: bool) -> String {
+fn tell(event: &Event, subject: &str, paint: Paint, stacks: bool) -> String {
     match event {
+        Event::NotYet => paint.set(
+            Tone::Dim,
+            &format!("no process is called {} yet; waiting for one\n", spell(subject.as_bytes())),
+        ),
         Event::Found { process, executable, backend } => paint.set(
             Tone::Dim,
             &format!("watching {} ({process}) by {}\n", spell(executable), backend.name()),
