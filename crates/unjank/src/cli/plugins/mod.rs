@@ -43,6 +43,9 @@ enum Command {
     /// Find plugins by what they are for.
     ///
     /// Example: unjank plugins find --protocol sftp
+    #[command(
+        override_usage = "unjank plugins find [OPTIONS] --id ID | --interface IID | --namespace DIR |\n                           --mime TYPE | --service-type TYPE | --protocol NAME |\n                           --key KEY"
+    )]
     Find {
         #[command(flatten)]
         by: By,

@@ -29,6 +29,9 @@ const SHOWN: usize = 20;
 /// The exit status is 1 if anything is left.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
+#[command(
+    override_usage = "unjank recent forget [OPTIONS] DOCUMENT…\n       unjank recent forget [OPTIONS] --app NAME | --since TIME | --before TIME | --all"
+)]
 pub(super) struct Forget {
     /// Files, folders with all that is below them, or URIs.
     #[arg(value_name = "DOCUMENT", group = "which")]
