@@ -182,19 +182,17 @@ fn texts(troubles: &[Trouble]) -> Vec<String> {
     troubles.iter().map(text).collect()
 }
 
-/// Returns the processes of this user, with their names; not those of this program, which keep nothing that was forgotten.
+/// Returns the processes of this user, with their names; not those of this program, in whatever version, which keep nothing that was forgotten.
 fn running() -> Vec<(u32, String)> {
     let user = rustix::process::getuid().as_raw();
-    let this = std::fs::read_link("/proc/self/exe").ok();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
         .filter_map(|entry| {
             let number = entry.file_name().to_str()?.parse().ok()?;
             let is_ours = entry.metadata().ok()?.uid() == user;
             let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
-            let program = std::fs::read_link(entry.path().join("exe")).ok();
-            let is_this = program.is_some() && program == this;
-            (is_ours && !is_this).then(|| (number, name.trim_end().to_owned()))
+            let name = name.trim_end();
+            (is_ours && name != env!("CARGO_PKG_NAME")).then(|| (number, name.to_owned()))
         })
         .collect()
 }
