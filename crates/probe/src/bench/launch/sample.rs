@@ -115,6 +115,7 @@ impl Record {
         let (samples, _) = lines(path, &file)?;
         Ok(Record { path: path.to_owned(), file: None, samples })
     }
+
     /// Makes one that is in memory only.
     #[must_use]
     pub fn forgotten() -> Record {
