@@ -211,6 +211,10 @@ impl Launch {
                 if disturbed == 1 { "1 launch".to_owned() } else { format!("{disturbed} launches") }
             ));
         }
+        let is_loaded = |row: &&Row| row.cell.class != Class::Unloaded;
+        if rows.iter().filter(is_loaded).any(|row| row.idle_share.is_none()) {
+            notes.push("in which class bytes went out is told by the kernel's traces, which were not there for some cells: mount -t tracefs tracefs /sys/kernel/tracing".to_owned());
+        }
         if self.how.quick {
             notes.push("a quick run: too few and too small for figures to be shown".to_owned());
         }
