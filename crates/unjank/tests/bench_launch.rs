@@ -49,7 +49,7 @@ fn launch(samples: &Path, more: &[&str]) -> Command {
 fn leaves_nothing(pid: u32, temporary: &Path) {
     let mounts = sys::mounts::Mounts::read().unwrap();
     let own = session::jobs::cgroup::Cgroup::of(&mounts, std::process::id());
-    let cgroup = own.map(|own| own.path().join(format!("bench-launch-{pid}")));
+    let cgroup = own.map(|own| own.path().join(format!("unjank-bench-{pid}")));
     let trace = PathBuf::from(format!("/sys/kernel/tracing/instances/unjank-bench-{pid}"));
     until(|| cgroup.as_ref().is_none_or(|cgroup| !cgroup.exists()));
     until(|| !trace.exists());

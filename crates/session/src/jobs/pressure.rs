@@ -108,14 +108,14 @@ pub struct Others {
 /// Cgroups whose waiting is nobody's who sits at the screen.
 const NOT_FELT: [&str; 3] = ["background.slice", "system.slice", "init.scope"];
 
-/// How the names of cgroups of ours begin: other jobs, and their keepers.
-const OURS: &str = "unjank-";
+/// How the names of cgroups of jobs and of those who attend to them begin: `unjank-run-PID`, `unjank-run-PID.scope`, `unjank-run@UNIT.service`. Other services of ours work for somebody at the screen.
+const JOBS: &str = "unjank-run";
 
 /// Says whether nobody feels what waits in the cgroup called `name`, or in those below.
 fn is_not_felt(name: Option<&OsStr>) -> bool {
     name.is_some_and(|name| {
         NOT_FELT.iter().any(|&one| name == one)
-            || name.as_encoded_bytes().starts_with(OURS.as_bytes())
+            || name.as_encoded_bytes().starts_with(JOBS.as_bytes())
     })
 }
 
@@ -261,18 +261,24 @@ mod tests {
         set("user/background.slice/job", 100);
         set("user/background.slice/other", 100);
         set("system.slice", 100);
-        set("user/unjank-run-7", 100);
+        for job in ["user/unjank-run-7", "user/unjank-run@a.service"] {
+            set(job, 100);
+        }
+        set("user/unjank-host.service", 100);
         set("rest", 100);
         let mut others = Others::beside(root.path(), &at("user/background.slice/job"));
         assert_eq!(others.stalled(), Stalls::default());
         set("user/background.slice/job", 9_000_000);
         set("user/background.slice/other", 9_000_000);
         set("user/unjank-run-7", 9_000_000);
+        set("user/unjank-run@a.service", 9_000_000);
         set("system.slice", 9_000_000);
         assert_eq!(others.stalled(), Stalls::default());
         set("user/app", 5_100);
         set("rest", 2_100);
         assert_eq!(others.stalled().io, Duration::from_millis(5));
+        set("user/unjank-host.service", 3_100);
+        assert_eq!(others.stalled().io, Duration::from_millis(3), "what a sandbox waits for");
         set("user/new", 100);
         others.refresh();
         set("user/new", 1_100);

@@ -68,7 +68,8 @@ impl Watched {
     /// Returns how long the job was held altogether, in milliseconds.
     #[must_use]
     pub fn held_ms(&self) -> f64 {
-        self.holds.iter().map(|holds| holds.total_ms).sum()
+        // From 0.0: the sum of nothing is -0.0.
+        self.holds.iter().fold(0.0, |sum, holds| sum + holds.total_ms)
     }
 }
 

@@ -15,9 +15,6 @@ use super::{LaunchError, step};
 /// How often is looked whether the processes of a cgroup have ended.
 const ROUND: Duration = Duration::from_millis(10);
 
-/// How the name of the cgroup that both are in begins. `unjank run` looks into none of those whose name begins with its own: they are jobs.
-const NAME: &str = "bench-launch";
-
 /// Both cgroups, in one.
 #[derive(Debug)]
 pub(super) struct Groups {
@@ -33,7 +30,7 @@ impl Groups {
         let own = Cgroup::of(mounts, process)
             .ok_or(io::ErrorKind::NotFound.into())
             .map_err(step("find a cgroup2 file system"))?;
-        let name = format!("{NAME}-{process}");
+        let name = format!("unjank-bench-{process}");
         let told = guardian.tell(&Thing::Cgroup(own.path().join(&name)));
         told.map_err(step("talk to the guardian"))?;
         let cannot = || step(format!("make a cgroup in {}", own.path().display()));

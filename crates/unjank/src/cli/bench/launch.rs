@@ -13,7 +13,7 @@ use probe::bench::launch::cell::{Class, Measure, Throttling};
 use probe::bench::launch::foreground::Foreground;
 use probe::bench::launch::ground::Site;
 use probe::bench::launch::matrix::{self, Lab, Others, Plan};
-use probe::bench::launch::sample::Record;
+use probe::bench::launch::sample::{Record, Sample};
 use probe::bench::launch::summary::Row;
 use probe::bench::launch::{guardian, json, page, summary, text};
 use probe::model::Profile;
@@ -113,10 +113,6 @@ impl Launch {
             Record::read(&self.samples)
                 .map_err(|error| refused(error).hint("--samples FILE.jsonl says where they are"))?
         } else {
-            // A file of somebody else is told first, and none is made in vain.
-            if self.samples.exists() {
-                Record::read(&self.samples).map_err(refused)?;
-            }
             may_measure()?;
             Record::open(&self.samples).map_err(refused)?
         };
@@ -152,7 +148,7 @@ impl Launch {
             return Err(Error::new(Kind::User, "show any sample")
                 .because(format!("{} has none of these cells", self.samples.display())));
         }
-        let notes = self.notes(&plan, &rows);
+        let notes = self.notes(&plan, &rows, record.samples());
         let provenance = provenance(&clock);
         let written = page.map(|file| file.write(&page::render(&rows, &notes, &provenance)));
         let output = if self.how.json {
@@ -197,7 +193,7 @@ impl Launch {
         })
     }
 
-    fn notes(&self, plan: &Plan, rows: &[Row]) -> Vec<String> {
+    fn notes(&self, plan: &Plan, rows: &[Row], samples: &[Sample]) -> Vec<String> {
         let mut notes = vec![format!(
             "{} on {}, every sample in {}",
             plan.foreground.name(),
@@ -211,9 +207,8 @@ impl Launch {
                 if disturbed == 1 { "1 launch".to_owned() } else { format!("{disturbed} launches") }
             ));
         }
-        let is_loaded = |row: &&Row| row.cell.class != Class::Unloaded;
-        if rows.iter().filter(is_loaded).any(|row| row.idle_share.is_none()) {
-            notes.push("in which class bytes went out is told by the kernel's traces, which were not there for some cells: mount -t tracefs tracefs /sys/kernel/tracing".to_owned());
+        if samples.iter().any(|sample| sample.context.idle_bytes.is_none()) {
+            notes.push("in which class bytes went out is told by the kernel's traces, which were not there for some samples: mount -t tracefs tracefs /sys/kernel/tracing".to_owned());
         }
         if self.how.quick {
             notes.push("a quick run: too few and too small for figures to be shown".to_owned());

@@ -179,8 +179,7 @@ impl Report {
             written_bytes: self.used.1,
             share_idle_on_disk: self.issued(),
             share_in_class: self.share(),
-            // The sum of no holds is -0.0.
-            held_ms: self.watched.as_ref().map_or(0.0, |watched| watched.held_ms() + 0.0),
+            held_ms: self.watched.as_ref().map_or(0.0, Watched::held_ms),
             own_cgroup: self.cgroup,
             preload: self.preload,
             disks: &self.disks,
