@@ -1,4 +1,5 @@
 //! The backends that stop programs, on programs that are hard to stop, and beside strace.
+#![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
 #![expect(clippy::unwrap_used, reason = "a program that cannot be built or started fails the test")]
 
 use std::collections::BTreeMap;

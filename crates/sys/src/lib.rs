@@ -29,6 +29,7 @@ pub mod sqlite;
 pub mod stream;
 pub mod supervise;
 pub mod terminal;
+pub mod thread;
 pub mod tick;
 pub mod usage;
 pub mod watch;

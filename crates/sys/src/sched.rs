@@ -268,6 +268,8 @@ pub fn wait_for_writeback(file: &impl AsRawFd, offset: i64, len: i64) -> io::Res
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+
     use super::*;
 
     #[test]

@@ -133,6 +133,8 @@ impl AsFd for Signals {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+
     use super::*;
 
     #[test]

@@ -109,6 +109,8 @@ fn parse_ticks(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+
     use super::*;
 
     #[test]

@@ -6,6 +6,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use probe::report::paragraph::without_error_numbers;
+use rustix::io::Errno;
+use sys::thread::CannotStart;
+
+/// What is told where the kernel refused a thread or a process.
+const PROCESS_LIMIT: &str =
+    "the limit on processes and threads may be reached; `ulimit -u` shows this user's";
 
 /// The answer of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,14 +109,23 @@ impl Error {
 
     /// Says whether the reader of our output closed it early.
     pub(crate) fn is_closed_pipe(&self) -> bool {
-        let mut cause = self.source.as_deref().map(|source| source as &(dyn StdError + 'static));
-        while let Some(error) = cause {
-            if let Some(error) = error.downcast_ref::<io::Error>() {
-                return error.kind() == io::ErrorKind::BrokenPipe;
-            }
-            cause = error.source();
-        }
-        false
+        let first = self.io_errors().next();
+        first.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// Says whether the kernel refused a thread or a process.
+    fn is_at_process_limit(&self) -> bool {
+        self.io_errors().any(|error| {
+            let is_thread = error.get_ref().is_some_and(|inner| inner.is::<CannotStart>());
+            is_thread || error.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
+        })
+    }
+
+    /// Returns the errors of the operating system among the causes.
+    fn io_errors(&self) -> impl Iterator<Item = &io::Error> {
+        let first = self.source.as_deref().map(|source| source as &(dyn StdError + 'static));
+        std::iter::successors(first, |&error| error.source())
+            .filter_map(|error| error.downcast_ref::<io::Error>())
     }
 }
 
@@ -121,6 +136,9 @@ impl fmt::Display for Error {
         writeln!(f, "unjank: cannot {}{colon}{cause}", self.what)?;
         for hint in &self.hints {
             writeln!(f, "hint: {hint}")?;
+        }
+        if self.is_at_process_limit() {
+            writeln!(f, "hint: {PROCESS_LIMIT}")?;
         }
         Ok(())
     }
@@ -159,6 +177,13 @@ mod tests {
         let closed = Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(closed.is_closed_pipe());
         assert!(!Error::from(io::Error::from(io::ErrorKind::StorageFull)).is_closed_pipe());
+    }
+
+    #[test]
+    fn a_refused_process_is_explained() {
+        let refused = Error::new(Kind::Busy, "run ls")
+            .because(io::Error::from_raw_os_error(Errno::AGAIN.raw_os_error()));
+        assert!(refused.to_string().contains("hint: the limit on processes"), "{refused}");
     }
 
     #[test]

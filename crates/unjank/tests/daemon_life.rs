@@ -1,4 +1,5 @@
 //! How the daemon begins and ends.
+#![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 mod fixture;

@@ -1,4 +1,5 @@
 //! While the disk is slow, everything that does not need it is answered.
+#![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 mod fixture;

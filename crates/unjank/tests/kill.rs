@@ -1,6 +1,7 @@
 //! kill -9 of the real daemon at random points under four writers: nothing acknowledged is lost and no half state is seen.
 //!
 //! `KILLS` sets how often each kind is killed (the gate does a few, `ci/slow` 500); `KILL_SEED` repeats a run.
+#![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(clippy::print_stderr, reason = "the seed and what was done")]
 

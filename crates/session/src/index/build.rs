@@ -2,8 +2,10 @@
 
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread::ScopedJoinHandle;
 
 use store::table::gvdb::WriteError;
+use sys::thread::spawn_scoped;
 
 use super::Index;
 use super::entries::{Entries, TypeValues, type_values};
@@ -47,9 +49,15 @@ pub fn build(sources: &Sources, old: Option<&Index>, look: Look) -> Result<Built
     let is_same = |old: &&Index| old.is_of(sources) && old.stale(&Part::OF_OPENERS).is_none();
     let same_types = old.filter(is_same);
     let (walked, types) = std::thread::scope(|scope| {
-        let reader = same_types.is_none().then(|| scope.spawn(|| TypesRead::of(sources)));
+        let is_read = same_types.is_none();
+        let reader = is_read.then(|| spawn_scoped(scope, "types", || TypesRead::of(sources)));
         let walked = walk(sources, old, look);
-        let types = reader.map(|reader| reader.join().unwrap_or_else(|why| resume_unwind(why)));
+        let types = reader.map(|reader| match reader.map(ScopedJoinHandle::join) {
+            Ok(Ok(types)) => types,
+            Ok(Err(why)) => resume_unwind(why),
+            // There is no further thread: they are read on this one.
+            Err(_) => TypesRead::of(sources),
+        });
         (walked, types)
     });
     let Walked { items, mut inputs, faults, opened } = walked;

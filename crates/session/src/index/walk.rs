@@ -467,7 +467,8 @@ fn read_new(items: &mut [Item<'_>], languages: &Languages) -> usize {
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(work);
+            // Where there is no further thread, those that there are read all.
+            let _ = sys::thread::spawn_scoped(scope, "index-reader", work);
         }
         work();
     });

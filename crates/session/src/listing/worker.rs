@@ -7,6 +7,7 @@ use std::thread;
 
 use store::stream::Builder;
 use sys::dir::Directory;
+use sys::thread::spawn_scoped;
 
 use super::attributes::{Phase, Reader, Work};
 use super::connection::Connection;
@@ -63,7 +64,7 @@ fn serve_one(connection: &Connection) -> io::Result<()> {
     let clock = SystemClock::start();
     thread::scope(|scope| {
         // It sees first that the client is gone, whatever the others wait for.
-        scope.spawn(|| listen(connection, &work));
+        spawn_scoped(scope, "listing-wants", || listen(connection, &work))?;
         let listed = list(&request, connection, &work, &clock);
         if listed.is_err() {
             work.end();
@@ -137,9 +138,13 @@ fn list(
         let mut help = || {
             if helpers.is_empty() {
                 let (always, when_slow) = threads(request);
-                helpers.extend((1..always).map(|_| scope.spawn(|| reader.run(Phase::First))));
-                let waiting = always..when_slow;
-                helpers.extend(waiting.map(|_| scope.spawn(|| reader.run(Phase::WhenSlow))));
+                let helper = |phase| {
+                    let reader = &reader;
+                    spawn_scoped(scope, "listing-reader", move || reader.run(phase))
+                };
+                // Where there is no further thread, those that there are read all.
+                helpers.extend((1..always).map_while(|_| helper(Phase::First).ok()));
+                helpers.extend((always..when_slow).map_while(|_| helper(Phase::WhenSlow).ok()));
             }
         };
         let scan = Scan { directory: &directory, request, connection, clock };
@@ -174,7 +179,7 @@ fn list(
         connection.send(&builder)?;
         if let Some(watch) = watch {
             let mut follower = Follower::new(reader, request, watch, known, given);
-            scope.spawn(move || follower.run());
+            spawn_scoped(scope, "listing-changes", move || follower.run())?;
         }
         reader.run(Phase::Wanted)
     })

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use sys::thread::spawn_scoped;
+
 use super::SimDisk;
 
 const LONG: usize = 0;
@@ -107,15 +109,16 @@ pub fn interleave<S: Sync, A, B: Send>(
         let turns = [LONG, SHORT].map(|who| Turn { who, plan: Arc::clone(&plan) });
         let disks = turns.clone().map(|turn| SimDisk { turn: Some(turn), ..disk.clone() });
         let (of_long, of_short) = std::thread::scope(|scope| {
-            let of_short = scope.spawn(|| {
+            let of_short = spawn_scoped(scope, "short", || {
                 let _ends = Ends(&turns[SHORT]);
                 short(&disks[SHORT], &shared)
-            });
+            })
+            .map_err(|error| error.to_string())?;
             let ends = Ends(&turns[LONG]);
             let of_long = long(&disks[LONG], &shared);
             drop(ends);
-            (of_long, of_short.join())
-        });
+            Ok::<_, String>((of_long, of_short.join()))
+        })?;
         let of_short = of_short.map_err(|_| format!("a panic with {parts:?}"))?;
         runs += 1;
         check(&disk, &shared, &of_long, &of_short).map_err(|complaint| {

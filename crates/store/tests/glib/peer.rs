@@ -1,5 +1,7 @@
 //! The real GLib, in a process of its own.
 
+#![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -250,6 +250,8 @@ impl Listener {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+
     use super::*;
 
     /// What `mkdir(1)` calls, by architecture.

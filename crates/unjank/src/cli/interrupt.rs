@@ -8,12 +8,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Returns a flag that SIGINT, SIGTERM or SIGHUP sets from now on, instead of ending the program.
 ///
-/// Where signals cannot be caught the flag stays unset and they end the program as always.
+/// Where signals cannot be caught, or there is no thread that waits for them, the flag stays unset and they end the program as always.
 pub(crate) fn flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
     let (ready, wait) = std::sync::mpsc::channel::<()>();
-    std::thread::spawn(move || {
+    let listener = sys::thread::spawn("signals", move || {
         let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
             let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
@@ -31,7 +31,7 @@ pub(crate) fn flag() -> Arc<AtomicBool> {
         std::mem::forget(runtime);
     });
     // An error says that nothing listens: the flag is then never set.
-    let _ = wait.recv();
+    let _ = listener.map(|_| wait.recv());
     flag
 }
 

@@ -66,8 +66,8 @@ impl Screen {
     pub(crate) fn enter() -> io::Result<Screen> {
         enable_raw_mode()?;
         let screen = Screen { writing: Arc::default() };
-        screen.leave_on_signals();
-        screen.leave_on_hangup();
+        screen.leave_on_signals()?;
+        screen.leave_on_hangup()?;
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             // First, so that what the panic says stays on the screen.
@@ -117,10 +117,10 @@ impl Screen {
     }
 
     /// Lets SIGINT, SIGTERM and SIGHUP give the terminal back before they end us.
-    fn leave_on_signals(&self) {
+    fn leave_on_signals(&self) -> io::Result<()> {
         let writing = Arc::clone(&self.writing);
         let (ready, wait) = mpsc::channel::<()>();
-        std::thread::spawn(move || {
+        sys::thread::spawn("signals", move || {
             let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
             let status = runtime.block_on(async {
                 let kinds =
@@ -140,15 +140,16 @@ impl Screen {
             });
             let Some(status) = status else { return };
             end(&writing, status);
-        });
+        })?;
         // An error says that nothing listens: signals then end us as always.
         let _ = wait.recv();
+        Ok(())
     }
 
     /// Ends us when the terminal goes away. One that is not our session's sends no SIGHUP, and crossterm reads on at its end for ever.
-    fn leave_on_hangup(&self) {
+    fn leave_on_hangup(&self) -> io::Result<()> {
         let writing = Arc::clone(&self.writing);
-        std::thread::spawn(move || {
+        sys::thread::spawn("hang-up", move || {
             let stdout = io::stdout();
             // Whatever is asked for, poll(2) tells of hang-ups.
             let mut ends = [PollFd::new(&stdout, PollFlags::empty())];
@@ -159,7 +160,8 @@ impl Screen {
                     Err(_) => return,
                 }
             }
-        });
+        })?;
+        Ok(())
     }
 }
 

@@ -75,6 +75,8 @@ fn same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+
     use super::*;
 
     #[test]

@@ -185,6 +185,8 @@ fn call_of_bus<'a>(serial: u32, member: &'a str, signature: &'a str) -> Call<'a>
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+
     use std::os::unix::net::UnixStream;
 
     use super::*;

@@ -150,13 +150,14 @@ impl<'s> Scene<'s> {
         let has_ended = AtomicBool::new(false);
         let (disk, elsewhere) = (self.ground.path(), &mut self.elsewhere);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let watched = sys::thread::spawn_scoped(scope, "elsewhere", || {
                 while !has_ended.load(Ordering::Relaxed) {
                     elsewhere.look(&self.groups.foreground, &disk);
                     let time = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
                     let _ = poll(&mut [], Some(&time));
                 }
             });
+            watched.map_err(step("watch what a launch reads"))?;
             let done = said(&mut command);
             has_ended.store(true, Ordering::Relaxed);
             done

@@ -5,9 +5,11 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::Command;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use session::recents::{Recents, Timestamp, writer};
+use sys::thread::spawn_scoped;
 
 use super::home::Home;
 use super::watched::{output, syncs, written};
@@ -275,11 +277,12 @@ fn sync_count(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
 fn four(lab: &Lab<'_>, home: &Home) -> Result<(), BenchError> {
     std::thread::scope(|scope| {
         let writer = |writer: usize| {
-            scope.spawn(move || {
+            spawn_scoped(scope, "writer", move || {
                 add(lab, home, &mut home.recents(), &format!("ours-{writer}"), EACH).map(drop)
             })
         };
-        let writers: Vec<_> = (0..WRITERS).map(writer).collect();
+        let writers: Result<Vec<_>, _> = (0..WRITERS).map(writer).collect();
+        let writers = writers.map_err(|error| cannot("our list", chain(&error)))?;
         writers.into_iter().try_for_each(|writer| match writer.join() {
             Ok(done) => done,
             Err(_) => Err(cannot("our list", "a writer ended early")),
@@ -364,13 +367,17 @@ fn mixed(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
     std::thread::scope(|scope| {
         let home = &home;
         let others = [
-            scope.spawn(move || together(lab, home, kde, "kde", 2, &[])),
-            scope.spawn(move || together(lab, home, gtk, "gtk", 2, &["20"])),
+            spawn_scoped(scope, "kde", move || together(lab, home, kde, "kde", 2, &[])),
+            spawn_scoped(scope, "gtk", move || together(lab, home, gtk, "gtk", 2, &["20"])),
         ];
         // Others read what ours write while they write themselves.
         let mut done = four(lab, home).and_then(|()| settle(home));
         for other in others {
-            let other = other.join().unwrap_or_else(|_| Err(cannot("a peer", "it ended early")));
+            let other = match other.map(ScopedJoinHandle::join) {
+                Ok(Ok(other)) => other,
+                Ok(Err(_)) => Err(cannot("a peer", "it ended early")),
+                Err(error) => Err(cannot("a peer", chain(&error))),
+            };
             done = done.and(other);
         }
         done

@@ -1,6 +1,7 @@
 //! How many writes a second several clients get at once.
 
-use std::sync::Barrier;
+use std::io;
+use std::sync::mpsc;
 
 use super::latency::{middle_key, ordinary};
 use super::{WRITER, add, change, set};
@@ -42,23 +43,35 @@ pub(super) fn clients(lab: &Lab<'_>) -> Result<Vec<Row>, BenchError> {
 
 /// Lets all clients write at once and returns the writes a second.
 fn together(lab: &Lab<'_>, session: &Session, side: Side, round: usize) -> Result<f64, BenchError> {
-    let start = Barrier::new(CLIENTS + 1);
     std::thread::scope(|scope| {
+        let (ready, are_ready) = mpsc::channel();
         let client = |number: usize| {
-            let start = &start;
-            move || {
+            let ready = ready.clone();
+            let (start, may_start) = mpsc::channel::<()>();
+            let work = move || {
                 let client = session.connect();
-                start.wait();
+                // An error says that another client has no thread: nothing is measured then.
+                if ready.send(()).is_err() || may_start.recv().is_err() {
+                    return Ok(());
+                }
                 let client = client?;
                 for write in 0..WRITES {
                     let blob = set(&format!("/client{number}/value"), round * WRITES + write);
                     change(&client, side, WRITER, &blob)?;
                 }
                 Ok::<(), BenchError>(())
-            }
+            };
+            Ok((start, sys::thread::spawn_scoped(scope, "client", work)?))
         };
-        let clients: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(client(number))).collect();
-        start.wait();
+        let clients: io::Result<Vec<_>> = (0..CLIENTS).map(client).collect();
+        let refused = |source| BenchError::Counters { side: "clients", source };
+        let (starts, clients): (Vec<_>, Vec<_>) = clients.map_err(refused)?.into_iter().unzip();
+        // Each of them sends once, connected or not.
+        are_ready.iter().take(CLIENTS).for_each(drop);
+        for start in starts {
+            // An error says that the client panicked, which its end tells.
+            let _ = start.send(());
+        }
         let (time, result) = lab.time(|| {
             clients.into_iter().try_for_each(|client| {
                 let lost = |_| BenchError::Peer {

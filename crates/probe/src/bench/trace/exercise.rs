@@ -10,6 +10,7 @@ use std::thread;
 
 use rustix::fs::{Access, CWD, access, fdatasync, renameat, stat};
 use rustix::time::{ClockId, clock_gettime};
+use sys::thread::spawn_scoped;
 
 /// How many files the desktop program saves.
 const SAVES: usize = 20;
@@ -35,8 +36,8 @@ pub fn now_ns() -> u64 {
 /// As `open(2)`, `write(2)`, `fdatasync(2)` and `rename(2)`.
 pub fn desktop(dir: &Path) -> io::Result<()> {
     thread::scope(|scope| {
-        scope.spawn(|| lookups(dir));
-        scope.spawn(compute);
+        spawn_scoped(scope, "lookups", || lookups(dir))?;
+        spawn_scoped(scope, "compute", compute)?;
         (0..SAVES).try_for_each(|number| save(dir, number))
     })
 }

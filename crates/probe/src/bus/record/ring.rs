@@ -408,7 +408,7 @@ mod tests {
         let ring = Arc::new(Ring::new(3 * READY * CHUNK));
         let mut desk = Desk::of(Arc::clone(&ring));
         std::thread::scope(|scope| {
-            let maker = scope.spawn(|| ring.keep_ready());
+            let maker = sys::thread::spawn_scoped(scope, "maker", || ring.keep_ready()).unwrap();
             let mut taken = Vec::new();
             while taken.len() < 2 * READY {
                 while desk.empty.is_empty() {

@@ -173,7 +173,7 @@ fn trace(command: &backend::Command, stage: &Stage, tools: &Tools<'_>) -> Result
     let outcome = std::thread::scope(|scope| {
         let (done, wait) = mpsc::channel::<()>();
         let stop = &stop;
-        scope.spawn(move || {
+        let watched = sys::thread::spawn_scoped(scope, "patience", move || {
             let mut left = PATIENCE;
             // Ends when the sender is dropped, the time is up or the user has had enough.
             while wait.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -183,11 +183,11 @@ fn trace(command: &backend::Command, stage: &Stage, tools: &Tools<'_>) -> Result
                 }
             }
         });
-        let outcome = backend::run(&options, stop);
+        watched.map_err(|error| chain(&error))?;
+        let outcome = backend::run(&options, stop).map_err(|error| chain(&error));
         drop(done);
         outcome
-    });
-    let outcome = outcome.map_err(|error| chain(&error))?;
+    })?;
     let timed_out = stop.load(Ordering::Relaxed);
     if timed_out {
         // An error says that it has ended.

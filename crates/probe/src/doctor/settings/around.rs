@@ -80,7 +80,7 @@ pub(super) fn owner(machine: &Machine) -> Vec<Finding> {
 /// Asks the bus, in a thread of its own: a socket that nobody serves would keep us for ever.
 fn ask(address: String) -> Result<String, String> {
     let (send, receive) = mpsc::channel();
-    std::thread::spawn(move || {
+    let asked = sys::thread::spawn("settings-owner", move || {
         let answer = (|| {
             let client = BlockingClient::connect(Some(&address))?;
             if client.name_owner(SERVICE)?.is_none() {
@@ -94,6 +94,7 @@ fn ask(address: String) -> Result<String, String> {
         // The other end has stopped waiting: the answer is of no use then.
         let _ = send.send(answer.map_err(|error: bus::client::ClientError| chain(&error)));
     });
+    asked.map_err(|error| chain(&error))?;
     receive
         .recv_timeout(PATIENCE)
         .unwrap_or_else(|_| Err("the session bus does not answer".to_owned()))

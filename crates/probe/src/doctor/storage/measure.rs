@@ -73,11 +73,11 @@ pub(super) fn sync_beside_copy(
     write_and_sync(&small)?;
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let copy = scope.spawn(|| {
+        let copy = sys::thread::spawn_scoped(scope, "copy", || {
             let result = copy(&large, &ended);
             ended.store(true, Ordering::Relaxed);
             result
-        });
+        })?;
         let mut samples = Samples::default();
         let start = tools.clock.monotonic();
         let outcome = loop {

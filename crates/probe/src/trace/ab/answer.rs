@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,16 +58,20 @@ impl Tally {
 }
 
 /// Answers in a thread of its own until nobody is left to ask, which may be after the program's own end.
-pub(super) fn serve(handover: Handover, change: Change, arm: Arm) -> Tally {
+///
+/// # Errors
+///
+/// There is no thread; the program must not be started, because nobody would answer it.
+pub(super) fn serve(handover: Handover, change: Change, arm: Arm) -> io::Result<Tally> {
     let tally = Tally::default();
     let kept = tally.clone();
-    std::thread::spawn(move || {
+    sys::thread::spawn("answers", move || {
         // Without a listener there is no program either, and `spawn` says why.
         let Ok(listener) = handover.listener() else { return };
         Desk { listener, change, arm, clock: SystemClock::start(), held: BinaryHeap::new(), tally }
             .work();
-    });
-    kept
+    })?;
+    Ok(kept)
 }
 
 struct Desk {

@@ -110,7 +110,7 @@ fn decide(
         How::Ask => {
             let filter = Filter::new(&rules(Decision::Ask))?;
             let handover = asking_before_exec(command, &filter)?;
-            Ok(Some(serve(handover, change.clone(), arm)))
+            serve(handover, change.clone(), arm).map(Some)
         }
     }
 }

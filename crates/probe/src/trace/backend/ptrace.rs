@@ -9,6 +9,7 @@ use std::thread;
 use rustix::io::Errno;
 use session::clock::{Clock, SystemClock};
 use sys::ptrace::{self, Orphans, Patience, Status, Waited};
+use sys::thread::spawn_scoped;
 
 use super::engine::{End, Engine, Stops};
 use super::placement::Placement;
@@ -35,7 +36,8 @@ pub fn run(
     };
     // A thread of its own, so that no other tracer's or child's news are mixed with ours, and its CPUs are its own affair.
     let recorded = thread::scope(|scope| {
-        let tracer = scope.spawn(|| attach(options, process, choice, stop));
+        let tracer = spawn_scoped(scope, "tracer", || attach(options, process, choice, stop));
+        let tracer = tracer.map_err(|source| TraceError::Attach { process, source })?;
         tracer.join().unwrap_or_else(|_| Err(TraceError::Trace(io::ErrorKind::Other.into())))
     });
     Ok(Outcome { recording: recorded?, process, rest: None })

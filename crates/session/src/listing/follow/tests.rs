@@ -1,5 +1,7 @@
 //! A followed listing ends as a fresh one, whatever happened and however much the kernel forgot.
 
+#![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! The model beside a list that is sorted anew after every step, and a view that applies the changes.
 
+#![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

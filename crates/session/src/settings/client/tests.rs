@@ -1,5 +1,7 @@
 //! A client against a model, over a service that exists only here.
 
+#![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 

@@ -96,7 +96,7 @@ impl Impact {
             wanted.measure(&mut record, &lab, &mut say)
         });
         shown.end();
-        let scores = scores.map_err(refused)?;
+        let scores = scores?.map_err(refused)?;
         if scores.len() < DISKS.len() {
             return Err(Error::new(Kind::Internal, "measure on all disks"));
         }

@@ -128,7 +128,7 @@ impl Launch {
                 matrix::measure(&plan, &mut record, &lab, &mut say)
             });
             shown.end();
-            measured.map_err(|error| {
+            measured?.map_err(|error| {
                 let kept = record.samples().len();
                 let shown = if kept > 0 { ", and with --show shows them" } else { "" };
                 refused(error).hint(format!(
@@ -218,10 +218,11 @@ impl Launch {
 }
 
 /// Runs `measure` on a thread whose mounts are its own.
-pub(super) fn on_its_own<T: Send>(measure: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| match scope.spawn(measure).join() {
-        Ok(done) => done,
-        Err(panic) => std::panic::resume_unwind(panic),
+pub(super) fn on_its_own<T: Send>(measure: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    let refused = |error| Error::new(Kind::Busy, "measure").because(error);
+    std::thread::scope(|scope| {
+        let measured = sys::thread::spawn_scoped(scope, "measurement", measure).map_err(refused)?;
+        measured.join().map_or_else(|panic| std::panic::resume_unwind(panic), Ok)
     })
 }
 

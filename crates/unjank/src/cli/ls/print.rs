@@ -256,7 +256,7 @@ impl<'a> Printer<'a> {
         let mut other_names = self.names.again();
         std::thread::scope(|scope| {
             let odd = parts.iter().skip(1).step_by(2).copied();
-            scope.spawn(move || {
+            let other = sys::thread::spawn_scoped(scope, "ls-writer", move || {
                 for entries in odd {
                     let mut out = Vec::with_capacity(entries.len() * 96);
                     let mut line = Line {
@@ -278,7 +278,8 @@ impl<'a> Printer<'a> {
             });
             let mut odd_next = written.into_iter();
             for (number, entries) in parts.iter().enumerate() {
-                if number % 2 == 1 {
+                // Where there is no further thread, all lines are written here.
+                if number % 2 == 1 && other.is_ok() {
                     if let Some(out) = odd_next.next() {
                         write_all(&out)?;
                     }

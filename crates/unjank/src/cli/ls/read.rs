@@ -224,7 +224,9 @@ fn look(
                     look.part(names, number * PART, part, &mut found);
                 }
             };
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            // Where there is no further thread, those that there are look at all.
+            let other = |_| sys::thread::spawn_scoped(scope, "ls-reader", work).ok();
+            let others: Vec<_> = (1..threads).map_while(other).collect();
             let mut found = vec![work()];
             // A thread that panicked has nothing to give; its panic has been said.
             found.extend(others.into_iter().filter_map(|other| other.join().ok()));

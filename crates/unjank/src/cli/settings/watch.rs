@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Sender};
-use std::thread;
 
 use bus::client::blocking::BlockingClient;
 use bus::client::{ClientError, Signal};
@@ -28,7 +27,9 @@ pub(super) fn watch(session: &mut Session, path: &str, out: &mut dyn Write) -> R
     for (bus, object_path) in objects {
         let (ready, is_ready) = mpsc::channel();
         let (sender, watched) = (sender.clone(), path.to_owned());
-        thread::spawn(move || follow(bus, &object_path, &watched, &ready, &sender));
+        let work = move || follow(bus, &object_path, &watched, &ready, &sender);
+        sys::thread::spawn("watch", work)
+            .map_err(|error| Error::new(Kind::Dconf, format!("watch {path}")).because(error))?;
         match is_ready.recv() {
             Ok(Ok(())) => (),
             // Without a system bus we only miss that the administrator compiled something.

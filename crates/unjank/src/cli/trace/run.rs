@@ -103,7 +103,10 @@ impl Attach {
         let opened = self.output.open()?;
         let stop = interrupt::flag();
         if let Some(length) = self.length {
-            after(length, &stop);
+            let refused = |error| {
+                Error::new(Kind::Busy, format!("trace process {}", self.process)).because(error)
+            };
+            after(length, &stop).map_err(refused)?;
         }
         let options = self.how.options(Subject::Attach(self.process));
         let outcome = backend::run(&options, &stop).map_err(|error| told(&error))?;
@@ -117,12 +120,13 @@ impl Attach {
 }
 
 /// Sets a flag after a time.
-fn after(length: Duration, flag: &Arc<AtomicBool>) {
+fn after(length: Duration, flag: &Arc<AtomicBool>) -> io::Result<()> {
     let flag = Arc::clone(flag);
-    std::thread::spawn(move || {
+    sys::thread::spawn("length", move || {
         let (_sender, never) = mpsc::channel::<()>();
         // Nobody sends: it ends when the time is up.
         let _ = never.recv_timeout(length);
         flag.store(true, Ordering::Relaxed);
-    });
+    })?;
+    Ok(())
 }

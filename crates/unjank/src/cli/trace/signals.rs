@@ -27,7 +27,7 @@ pub(super) fn flag() -> Watched {
     let recorded = Arc::new(AtomicBool::new(false));
     let watched = Watched { stop: Arc::clone(&stop), recorded: Arc::clone(&recorded) };
     let (ready, wait) = std::sync::mpsc::channel::<()>();
-    std::thread::spawn(move || {
+    let listener = sys::thread::spawn("signals", move || {
         let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
             let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
@@ -66,6 +66,6 @@ pub(super) fn flag() -> Watched {
         std::mem::forget(runtime);
     });
     // An error says that nothing listens: signals then end us as always.
-    let _ = wait.recv();
+    let _ = listener.map(|_| wait.recv());
     watched
 }
