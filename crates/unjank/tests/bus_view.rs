@@ -456,58 +456,6 @@ fn files_are_drawn_and_nothing_is_replaced() {
 }
 
 #[test]
-fn rules_are_held_against_a_command_and_against_a_record() {
-    if !has(&["dbus-send"]) {
-        return;
-    }
-    in_time(|| {
-        let Some(bus) = Bus::start() else { return };
-        let rules = bus.dir().join("rules");
-        let expect = |text: &str, command: &[&str]| {
-            std::fs::write(&rules, text).unwrap();
-            let mut ours = unjank(&bus, &["expect", "-f", rules.to_str().unwrap(), "--"]);
-            ours.args(command).output().unwrap()
-        };
-        let names = [
-            "dbus-send",
-            "--print-reply",
-            "--dest=org.freedesktop.DBus",
-            "/",
-            "org.freedesktop.DBus.ListNames",
-        ];
-        let kept = expect(
-            "called org.freedesktop.DBus.ListNames within 10s\nno errors\nno lost\n",
-            &names,
-        );
-        assert_eq!(kept.status.code(), Some(0), "{kept:?}");
-        assert!(text(&kept).contains("● kept"));
-        // Each planted fault is found.
-        let nobody =
-            ["sh", "-c", "dbus-send --print-reply --dest=org.example.Nobody / a.b.C || true"];
-        for rule in ["no errors", "no unowned", "called a.b.D", "at most 0 calls where member:C"] {
-            let broken = expect(rule, &nobody);
-            assert_eq!(broken.status.code(), Some(1), "{rule}: {broken:?}");
-            assert!(text(&broken).contains("▲ broken"));
-        }
-        let failed = expect("no errors", &["false"]);
-        assert_eq!(failed.status.code(), Some(2), "{failed:?}");
-        let missing = expect("no errors", &["/nowhere/program"]);
-        assert_eq!(missing.status.code(), Some(2));
-        assert_eq!(expect("# nothing", &["true"]).status.code(), Some(2));
-
-        let path = bus.dir().join("x.pcapng");
-        record(&path, Format::Pcapng, 60);
-        std::fs::write(&rules, "no errors\nat least 1 signals\n").unwrap();
-        let [rules, path] = [&rules, &path].map(|path| path.to_str().unwrap());
-        let output = run(&["expect", "-f", rules, "--json", path]);
-        assert_eq!(output.status.code(), Some(1));
-        let document: Value = serde_json::from_str(&text(&output)).unwrap();
-        assert_eq!(document["outcomes"][0]["kept"], false);
-        assert_eq!(document["outcomes"][1]["kept"], true);
-    });
-}
-
-#[test]
 fn the_doctor_hears_who_chatters_and_who_was_left_attached() {
     if !has(&["dbus-monitor", "dbus-send"]) {
         return;

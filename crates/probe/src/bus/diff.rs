@@ -1,13 +1,14 @@
 //! Two captures beside one another: members that are new, gone or slower, and signals that come more often.
 //!
 //! A member is slower only where chance is no excuse: both captures have some answers, the median grew by a quarter
-//! and by more than a timer's grain, and the middle halves of the two do not even meet.
+//! and by more than a timer's grain, and the middle halves of the two do not even meet. A call without an answer took as
+//! long as its caller is known to have waited; a method that has such calls only in the second capture is told in any case.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::stats::{Method, SignalKind, Stats, rate, time};
+use super::stats::{Method, SignalKind, Stats, gaps, rate, time};
 use crate::report::figure::ratio;
 use crate::report::paint::{Paint, Tone};
 use crate::report::paragraph::{counted, wrap};
@@ -16,7 +17,7 @@ use crate::report::table::{Align, Cell, Table};
 /// The name and version of the document.
 pub const SCHEMA: &str = "unjank.bus.diff/1";
 
-/// With fewer answers than this in one of them nothing is said of times.
+/// With fewer calls than this in one of them nothing is said of times.
 const FEWEST: u64 = 5;
 /// By how much the median must differ, as a part of it and in nanoseconds.
 const RATIO: f64 = 1.25;
@@ -32,14 +33,18 @@ pub struct Diff {
     pub new: Vec<Member>,
     /// Those that only the first has.
     pub gone: Vec<Member>,
+    /// Methods that both have, and of which calls are unanswered only in the second.
+    pub unanswered: Vec<Member>,
     /// Methods that answer later.
     pub slower: Vec<Change>,
     /// Methods that answer sooner.
     pub faster: Vec<Change>,
     /// Signals that come more often.
     pub louder: Vec<Louder>,
-    /// How many methods both have, with enough answers to compare their times.
+    /// How many methods both have, with enough calls to compare their times.
     pub compared: u64,
+    /// Places that cannot be read and messages without their end, of both captures: what is said is of the rest.
+    pub damaged: u64,
 }
 
 /// A method or a signal of a service.
@@ -82,11 +87,12 @@ pub struct Louder {
 }
 
 impl Diff {
-    /// Returns whether the second capture has something that the first has not: new, slower or louder.
+    /// Returns whether nothing is new, gone, unanswered, slower or louder.
     #[must_use]
     pub fn is_same(&self) -> bool {
         self.new.is_empty()
             && self.gone.is_empty()
+            && self.unanswered.is_empty()
             && self.slower.is_empty()
             && self.louder.is_empty()
     }
@@ -100,19 +106,29 @@ pub fn diff(before: &Stats, after: &Stats) -> Diff {
     let mut diff = Diff {
         new: only(&calls_after, &calls_before, &signals_after, &signals_before),
         gone: only(&calls_before, &calls_after, &signals_before, &signals_after),
+        damaged: before.damaged + before.cut + after.damaged + after.cut,
         ..Diff::default()
     };
     for (key, after) in &calls_after {
         let Some(before) = calls_before.get(key) else { continue };
-        if before.answered < FEWEST || after.answered < FEWEST {
+        if before.unanswered == 0 && after.unanswered > 0 {
+            diff.unanswered.push(Member {
+                kind: "call",
+                member: after.member.clone(),
+                service: after.service.clone(),
+                count: after.unanswered,
+            });
+        }
+        let waited = |method: &Method| method.answered + method.unanswered;
+        if waited(before) < FEWEST || waited(after) < FEWEST {
             continue;
         }
         diff.compared += 1;
         let change = Change {
             member: after.member.clone(),
             service: after.service.clone(),
-            before_ns: before.times.p50_ns,
-            after_ns: after.times.p50_ns,
+            before_ns: before.waits.p50_ns,
+            after_ns: after.waits.p50_ns,
         };
         if is_slower(before, after) {
             diff.slower.push(change);
@@ -171,7 +187,7 @@ fn only(
 }
 
 fn is_slower(before: &Method, after: &Method) -> bool {
-    let (old, new) = (before.times, after.times);
+    let (old, new) = (before.waits, after.waits);
     #[expect(clippy::cast_precision_loss, reason = "compared with a part of it")]
     let grew = new.p50_ns as f64 > old.p50_ns as f64 * RATIO;
     grew && new.p50_ns > old.p50_ns.saturating_add(GRAIN_NS) && new.p25_ns > old.p75_ns
@@ -189,6 +205,7 @@ pub fn render(diff: &Diff, before: &Stats, after: &Stats, width: usize, paint: P
     let parts: Vec<String> = [
         number(diff.new.len(), "new"),
         number(diff.gone.len(), "gone"),
+        number(diff.unanswered.len(), "unanswered"),
         number(diff.slower.len(), "slower"),
         number(diff.faster.len(), "faster"),
         number(diff.louder.len(), "louder"),
@@ -202,6 +219,15 @@ pub fn render(diff: &Diff, before: &Stats, after: &Stats, width: usize, paint: P
         false => format!("{}; the times of {compared} were compared.", parts.join(", ")),
     };
     let mut text = paint.set(Tone::Strong, wrap(&verdict, width, "").trim_end()) + "\n";
+    for (name, stats) in [("before", before), ("after", after)] {
+        let gaps = gaps(stats.damaged, stats.cut);
+        if !gaps.is_empty() {
+            text.push_str(
+                &paint.set(Tone::Bad, wrap(&format!("{name}: {gaps}"), width, "").trim_end()),
+            );
+            text.push('\n');
+        }
+    }
     text.push_str(&format!(
         "before: {} messages, {}; after: {} messages, {}\n",
         before.messages,
@@ -216,7 +242,11 @@ pub fn render(diff: &Diff, before: &Stats, after: &Stats, width: usize, paint: P
             table.render(width, paint)
         ));
     };
-    for (title, members) in [("New", &diff.new), ("Gone", &diff.gone)] {
+    for (title, members) in [
+        ("New", &diff.new),
+        ("Gone", &diff.gone),
+        ("Unanswered only in the second", &diff.unanswered),
+    ] {
         if !members.is_empty() {
             let columns = [
                 ("member", Align::Text),
@@ -316,6 +346,31 @@ mod tests {
         let text = render(&found, &before, &after, 80, Paint::Off);
         assert!(text.starts_with("1 slower; the times of 1 method were compared."), "{text}");
         assert!(text.contains("x 1.80"), "{text}");
+    }
+
+    #[test]
+    fn a_call_that_is_answered_no_more_is_a_difference() {
+        let wait =
+            |at: u64| (at, Sample::call(90, ":1.1", "org.example.Echo", "org.example.I.Say"));
+        let later = |at: u64| (at, Sample::signal(91, ":1.3", "org.example.J.Tick"));
+        let before = stats(&[500, 520, 480, 510, 530, 490], &[later(900_000)]);
+        let after = stats(&[500, 520, 480, 510, 530, 490], &[wait(200_000), later(900_000)]);
+        let found = diff(&before, &after);
+        assert_eq!((found.unanswered[0].count, found.is_same()), (1, false));
+        let text = render(&found, &before, &after, 80, Paint::Off);
+        assert!(text.contains("Unanswered only in the second\n"), "{text}");
+        assert!(diff(&after, &before).is_same());
+        // All of them hang: they are slower, too.
+        let hung: Vec<(u64, Sample)> = (1..=6)
+            .map(|at| {
+                let call = Sample::call(at, ":1.1", "org.example.Echo", "org.example.I.Say");
+                (u64::from(at) * 20_000, call)
+            })
+            .chain([later(900_000)])
+            .collect();
+        let found = diff(&before, &stats(&[], &hung));
+        assert_eq!((found.unanswered.len(), found.slower.len()), (1, 1), "{found:?}");
+        assert!(found.slower[0].after_ns > 700_000_000);
     }
 
     #[test]

@@ -35,6 +35,7 @@ fn time(event: &Event<'_>) -> Option<u64> {
         Event::Message(Message { at: Timestamp(at), .. })
         | Event::Dropped(Dropped { to: at, .. }) => Some(*at),
         Event::Peer(peer) => Some(peer.at),
+        Event::End(end) => Some(end.at),
         Event::Bus(_) | Event::Damaged(_) => None,
     }
 }
@@ -70,6 +71,7 @@ impl<'c> Iterator for Merged<'c> {
             Event::Peer(peer) => peer.bus = self.bus(place, peer.bus),
             Event::Message(message) => message.bus = self.bus(place, message.bus),
             Event::Dropped(dropped) => dropped.bus = self.bus(place, dropped.bus),
+            Event::End(end) => end.bus = self.bus(place, end.bus),
             Event::Damaged(_) => {}
         }
         Some((place, event))

@@ -25,6 +25,11 @@ impl Pairs {
         self.waiting.remove(&(bus, Text::NONE, serial))
     }
 
+    /// Returns the calls without an answer, in no order.
+    pub(super) fn open(&self) -> impl Iterator<Item = u32> {
+        self.waiting.values().copied()
+    }
+
     /// Forgets calls before the message `first`.
     pub(super) fn forget(&mut self, first: u32) {
         self.waiting.retain(|_, number| *number >= first);

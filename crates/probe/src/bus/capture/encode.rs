@@ -68,6 +68,7 @@ impl Encoder {
                     *total = total.saturating_add(dropped.count);
                     pcapng::write_dropped(out, dropped, *total);
                 }
+                Event::End(end) => pcapng::write_end(out, end),
                 Event::Damaged(_) => {}
             }
             return Ok(());

@@ -112,6 +112,15 @@ pub struct Dropped {
     pub to: u64,
 }
 
+/// The end of the recording of a bus: until then, all that came is in the record or was counted as dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RecordingEnd {
+    /// Which bus.
+    pub bus: u16,
+    /// When, in nanoseconds since 1970.
+    pub at: u64,
+}
+
 /// A place in a record that cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damaged {
@@ -132,6 +141,8 @@ pub enum Event<'c> {
     Message(Message<'c>),
     /// Messages are missing.
     Dropped(Dropped),
+    /// The recording of a bus ended.
+    End(RecordingEnd),
     /// Something cannot be read; what follows can, unless it is the end.
     Damaged(Box<Damaged>),
 }

@@ -34,6 +34,8 @@ struct Head<'a> {
     bodies_left_out: u64,
     buses: Vec<String>,
     losses: Vec<Loss>,
+    /// Calls without an answer: their place, how long was waited in nanoseconds, and the place of the last message by then.
+    waits: Vec<(u32, f64, u32)>,
 }
 
 #[derive(Serialize)]
@@ -79,6 +81,7 @@ pub(super) fn data(
     let mut seen = vec![(u32::MAX, 0_u32); diagram.columns.len()];
     let mut times: Vec<u8> = Vec::with_capacity(diagram.len() * 8);
     let mut columns: [Vec<u8>; 8] = Default::default();
+    let mut waits = Vec::new();
     for (at, (number, row)) in (0_u32..).zip(diagram.rows()) {
         let named = model.named(row);
         let mut text = |text: Text| {
@@ -109,6 +112,14 @@ pub(super) fn data(
             whats.push(what);
             next
         });
+        if let Some(waited_ns) = model.waited_ns(row) {
+            let until_ns = row.at_ns.saturating_add(waited_ns);
+            let is_by_then =
+                |number: &u32| model.row(*number).is_some_and(|it| it.at_ns <= until_ns);
+            let end = diagram.numbers.partition_point(is_by_then).saturating_sub(1);
+            let end = u32::try_from(end).unwrap_or(at).max(at);
+            waits.push((at, nanoseconds(Duration::from_nanos(waited_ns)), end));
+        }
         let from = diagram.column(row.sender);
         let to = Some(row.receiver).filter(|peer| *peer != PeerId::NONE);
         let to = to.and_then(|peer| diagram.column(peer));
@@ -157,6 +168,7 @@ pub(super) fn data(
         fans,
         bodies: bodies.texts.iter().collect(),
         bodies_left_out: bodies.left_out,
+        waits,
         buses: model.buses.iter().map(|(_, label)| label.clone()).collect(),
         losses: model
             .losses

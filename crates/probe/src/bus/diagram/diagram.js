@@ -1,6 +1,6 @@
 'use strict';
 (async () => {
-  const NONE = 0xffffffff, NAMES = 46, TIMES = 86, LARGEST = 8e6, BLOCK = 256, SPANNING = 64;
+  const NONE = 0xffffffff, NAMES = 46, TIMES = 86, LARGEST = 8e6, BLOCK = 256, SPANNING = 64, MANY_OPEN = 2000;
   const byId = id => document.getElementById(id);
   const make = (tag, text, parent) => {
     const element = document.createElement(tag);
@@ -46,13 +46,29 @@
     return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2) + '\u00a0' + unit;
   };
   const clock = ns => (ns / 1e9).toFixed(6);
-  const latency = i => partner[i] === NONE ? NaN : Math.abs(at[partner[i]] - at[i]);
+  // Calls that nobody answered: how long was waited, and the last message by then. They took longer than any time.
+  const waits = new Map(data.waits.map(([i, waited, end]) => [i, { waited, end }]));
+  const latency = i => waits.has(i) ? Infinity : partner[i] === NONE ? NaN : Math.abs(at[partner[i]] - at[i]);
+  const noAnswer = i => 'no answer in ' + time(waits.get(i).waited);
   const isError = i => whats[what[i]].kind === ERROR;
 
   // What is shown: all messages, or those that fit; `order` has their numbers, `place` where each stands.
   let order = null, place = null, shown = count;
   const messageAt = row => order ? order[row] : row;
   const rowOf = i => place ? place[i] : i;
+  // The row at which the wait for a call ends.
+  const endOf = i => {
+    if (partner[i] !== NONE) return rowOf(partner[i]);
+    if (!waits.has(i)) return NONE;
+    const end = waits.get(i).end;
+    if (!order) return end;
+    let low = 0, high = shown;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (order[middle] <= end) low = middle + 1; else high = middle;
+    }
+    return low - 1;
+  };
   // Calls that are open at the start of each block of rows: their arcs cross it.
   let spanning = [];
   // Long work is done in slices of a few milliseconds, so that the page stays alive; a newer turn ends an older one.
@@ -73,8 +89,8 @@
     for (let row = 0; row < shown; row++) {
       if (row % 4096 === 4095 && !await slice()) return false;
       const i = messageAt(row);
-      if (whats[what[i]].kind !== CALL || partner[i] === NONE) continue;
-      const end = rowOf(partner[i]);
+      if (whats[what[i]].kind !== CALL || (waits.has(i) && waits.size > MANY_OPEN)) continue;
+      const end = endOf(i);
       if (end === NONE) continue;
       for (let block = Math.floor(row / BLOCK) + 1; block * BLOCK <= end; block++) {
         if (!open[block]) open[block] = [];
@@ -182,10 +198,10 @@
   };
   const arc = i => {
     const j = partner[i];
-    const one = rowOf(i), other = rowOf(j);
+    const one = rowOf(i), other = endOf(i);
     if (one === NONE || other === NONE) return;
     const grade = latency(i);
-    paint.strokeStyle = isError(j) ? colours.misses : grade > data.frame_ns ? colours.misses : grade > data.frame_ns / 2 ? colours.near : colours.reply;
+    paint.strokeStyle = j !== NONE && isError(j) ? colours.misses : grade > data.frame_ns ? colours.misses : grade > data.frame_ns / 2 ? colours.near : colours.reply;
     paint.lineWidth = grade > data.frame_ns ? 2.4 : grade > data.frame_ns / 2 ? 1.8 : 1.1;
     const away = to[i] !== NONE && to[i] < from[i] ? 1 : -1;
     const bulge = away * Math.min(columnWidth * 0.44, 7 + 5 * Math.sqrt(other - one));
@@ -230,11 +246,12 @@
     const arcs = new Set(spanning[Math.floor(first / BLOCK)] || []);
     for (let row = Math.floor(first / BLOCK) * BLOCK; row < end; row++) {
       const i = messageAt(row);
-      if (partner[i] !== NONE) arcs.add(whats[what[i]].kind === CALL ? i : partner[i]);
+      if (waits.has(i)) arcs.add(i);
+      else if (partner[i] !== NONE) arcs.add(whats[what[i]].kind === CALL ? i : partner[i]);
     }
     let drawn = 0;
     for (const i of arcs) {
-      const begin = rowOf(i), stop = rowOf(partner[i]);
+      const begin = rowOf(i), stop = endOf(i);
       if (begin !== NONE && stop !== NONE && stop >= first && begin < end) { arc(i); drawn++; }
     }
     // Arrows.
@@ -297,7 +314,7 @@
         paint.fillText(clock(at[i]), 8, line);
         paint.fillStyle = kind.kind === ERROR ? colours.alarm : kind.kind === RETURN ? colours.soft : colours.ink;
         const mark = ['→', '←', '▲', to[i] === NONE ? '◉' : '⇢'][kind.kind] || '·';
-        const wait = partner[i] === NONE ? (kind.kind === CALL && !(kind.flags & 1) ? 'no answer' : '') : time(latency(i));
+        const wait = waits.has(i) ? noAnswer(i) : partner[i] === NONE ? '' : time(latency(i));
         paint.fillText(mark, TIMES, line);
         const taken = wait && kind.kind !== RETURN && kind.kind !== ERROR ? paint.measureText(wait).width + 8 : 0;
         paint.font = (kind.kind === RETURN ? '' : '600 ') + '12px system-ui, sans-serif';
@@ -312,7 +329,7 @@
           paint.fillText(cut(kind.iface, room - used, true), TIMES + 16 + used, line);
         }
         if (taken) {
-          paint.fillStyle = latency(i) > data.frame_ns || wait === 'no answer' ? colours.alarm : colours.soft;
+          paint.fillStyle = latency(i) > data.frame_ns ? colours.alarm : colours.soft;
           paint.font = '11px system-ui, sans-serif';
           paint.textAlign = 'right';
           paint.fillText(wait, listWidth - 8, line);
@@ -386,8 +403,9 @@
     fact(list, 'kind', ['call', 'return', 'error', 'signal'][kind.kind] || 'other');
     if (kind.error) { make('dt', 'error', list); make('dd', kind.error, list).className = 'alarm'; }
     fact(list, 'at', clock(at[i]) + ' s, ' + new Date(data.start_ms + at[i] / 1e6).toISOString());
-    if (!isNaN(wait)) { make('dt', 'answer', list); make('dd', 'after ' + time(wait) + ' (' + (wait / data.frame_ns).toFixed(wait < data.frame_ns ? 2 : 0) + ' frames)', list).className = wait > data.frame_ns ? 'alarm' : ''; }
-    else if (kind.kind === CALL) fact(list, 'answer', kind.flags & 1 ? 'none wanted' : 'none came');
+    if (waits.has(i)) { make('dt', 'answer', list); make('dd', noAnswer(i), list).className = 'alarm'; }
+    else if (!isNaN(wait)) { make('dt', 'answer', list); make('dd', 'after ' + time(wait) + ' (' + (wait / data.frame_ns).toFixed(wait < data.frame_ns ? 2 : 0) + ' frames)', list).className = wait > data.frame_ns ? 'alarm' : ''; }
+    else if (kind.kind === CALL) fact(list, 'answer', kind.flags & 1 ? 'none wanted' : 'not on this page');
     fact(list, 'from', named(from[i]));
     fact(list, 'to', named(to[i]));
     const ears = data.fans[heard[i]];

@@ -117,9 +117,7 @@ fn tables(page: &mut Page, stats: &Stats) {
         page.table(headings, &rows);
         page.unfold();
     };
-    let times = |method: &stats::Method, ns: u64| {
-        if method.answered > 0 { stats::time(ns) } else { String::new() }
-    };
+    let times = stats::Method::wait;
     put(
         "Methods",
         &["method", "calls", "p50", "p95", "p99", "longest", "in all", "errors", "open", "bytes"],
@@ -131,11 +129,11 @@ fn tables(page: &mut Page, stats: &Stats) {
                 vec![
                     format!("{} of {}", method.member, method.service),
                     method.calls.to_string(),
-                    times(method, method.times.p50_ns),
-                    times(method, method.times.p95_ns),
-                    times(method, method.times.p99_ns),
-                    times(method, method.times.max_ns),
-                    times(method, method.times.total_ns),
+                    times(method, method.waits.p50_ns),
+                    times(method, method.waits.p95_ns),
+                    times(method, method.waits.p99_ns),
+                    times(method, method.waits.max_ns),
+                    times(method, method.waits.total_ns),
                     method.errors.to_string(),
                     method.unanswered.to_string(),
                     stats::size(method.bytes),

@@ -53,6 +53,15 @@ pub(super) fn svg(diagram: &Diagram<'_>, most: usize, frame: Duration) -> String
             let away = diagram.column(row.receiver).is_some_and(|to| to < caller);
             arc(&mut out, x(caller), [y(at), y(partner)], away, took, frame);
         }
+        if let (Some(_), Some(caller)) = (diagram.model.waited_ns(row), diagram.column(row.sender))
+        {
+            // Nothing answers below it, so the arc has no end.
+            let (x, from) = (x(caller), y(at));
+            let down = height - 8;
+            out.push_str(&format!(
+                "<path class=\"arc misses\" d=\"M{x} {from}q10 12 10 24V{down}\"/>\n"
+            ));
+        }
         line(&mut out, diagram, row, y(at), &x, [LEFT, width], start_ns);
     }
     out.push_str("</svg>\n");
@@ -117,7 +126,10 @@ fn line(
     let Some(from) = diagram.column(row.sender).map(x) else { return };
     let member = texts.get(named.member);
     let (class, label) = match row.kind {
-        Kind::Call => ("call", member.to_owned()),
+        Kind::Call => match model.waited_ns(row) {
+            Some(waited) => ("call", format!("{member}, no answer in {}", time(waited))),
+            None => ("call", member.to_owned()),
+        },
         Kind::Return => ("reply", model.latency_ns(row).map_or(String::new(), time)),
         Kind::Error => ("failed", texts.get(row.error).rsplit('.').next().unwrap_or("").to_owned()),
         Kind::Signal => ("signal", member.to_owned()),

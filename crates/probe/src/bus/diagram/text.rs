@@ -2,7 +2,7 @@
 
 use super::Diagram;
 use crate::bus::model::peers::PeerId;
-use crate::bus::stats::time;
+use crate::bus::stats::{gaps, time};
 use crate::bus::wire::Kind;
 use crate::report::table::cut;
 
@@ -25,6 +25,11 @@ pub fn text(diagram: &Diagram<'_>) -> String {
         let title = cut(&title, COLUMN - 1);
         let pad = (COLUMN - 1).saturating_sub(title.chars().count());
         head.push_str(&format!("{}{title}{} ", " ".repeat(pad / 2), " ".repeat(pad - pad / 2)));
+    }
+    let gaps = gaps(model.damaged, model.cut);
+    if !gaps.is_empty() {
+        out.push_str(gaps.trim_end());
+        out.push('\n');
     }
     out.push_str(head.trim_end());
     out.push('\n');
@@ -67,7 +72,14 @@ pub fn text(diagram: &Diagram<'_>) -> String {
         let named = model.named(row);
         let member = model.texts.get(named.member);
         let what = match row.kind {
-            Kind::Call => format!("{}.{member}", model.texts.get(named.interface)),
+            Kind::Call => {
+                let name = format!("{}.{member}", model.texts.get(named.interface));
+                let name = name.trim_matches('.');
+                match model.waited_ns(row) {
+                    Some(waited) => format!("{name}  no answer in {}", time(waited)),
+                    None => name.to_owned(),
+                }
+            }
             Kind::Return => model.latency_ns(row).map_or("reply".to_owned(), time),
             Kind::Error => format!(
                 "{} {}",

@@ -157,6 +157,8 @@ impl Checker<'_> {
                 text.push_str(&format!(": {}", texts.get(row.error)));
             } else if let Some(took) = self.model.latency_ns(row) {
                 text.push_str(&format!(" took {}", time(took)));
+            } else if let Some(waited) = self.model.waited_ns(row) {
+                text.push_str(&format!(" had no answer in {}", time(waited)));
             }
             Some(text)
         };

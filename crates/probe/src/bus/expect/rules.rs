@@ -92,6 +92,20 @@ impl std::str::FromStr for Rules {
     }
 }
 
+impl Rules {
+    /// Returns whether one of them counts what the recorder lost.
+    #[must_use]
+    pub fn are_about_losses(&self) -> bool {
+        let is_about_losses = |rule: &Rule| {
+            matches!(
+                rule.wanted,
+                Wanted::AtMost(_, What::Lost, _) | Wanted::AtLeast(_, What::Lost, _)
+            )
+        };
+        self.0.iter().any(is_about_losses)
+    }
+}
+
 fn rule(line: usize, text: &str) -> Result<Rule, RuleError> {
     let unknown = || RuleError::Unknown { line, text: text.to_owned() };
     let filter =

@@ -92,6 +92,88 @@ fn what_the_recorder_lost_breaks_a_rule() {
 }
 
 #[test]
+fn a_call_without_an_answer_breaks_each_rule_about_slow_calls() {
+    for rule in [
+        "at most 0 calls where slower-than:1s",
+        "no calls where slower-than:50s and member:Wait",
+        "called org.example.I.Wait within 1m",
+        "no messages where slower-than:10m",
+    ] {
+        assert!(!kept(rule), "{rule}");
+    }
+    assert!(kept("at most 1 calls where slower-than:1s"));
+    let rules: Rules = "no calls where slower-than:1s".parse().unwrap();
+    let outcome = &check(&rules, &model())[0];
+    assert!(outcome.examples[0].contains("org.example.I.Wait"), "{outcome:?}");
+    assert!(outcome.examples[0].ends_with(" had no answer in 3.59 s"), "{outcome:?}");
+}
+
+#[test]
+fn a_record_of_which_something_is_missing_is_not_checked() {
+    let rules: Rules = "no refused".parse().unwrap();
+    let whole = Report::of(&rules, &model());
+    assert!(whole.kept && whole.faults.is_empty() && whole.outcomes.len() == 1);
+    for spoil in [|model: &mut Model| model.damaged = 1, |model: &mut Model| model.cut = 1] {
+        let mut model = model();
+        spoil(&mut model);
+        let report = Report::of(&rules, &model);
+        assert!(!report.kept && report.outcomes.is_empty());
+        assert!(matches!(&report.faults[..], [Fault::Damaged { .. }]), "{report:?}");
+    }
+}
+
+#[test]
+fn what_was_lost_leaves_a_verdict_open_unless_a_rule_is_about_it() {
+    let mut model = model();
+    model.losses.push(crate::bus::model::Loss { bus: 0, count: 3, bytes: 100, before: 4 });
+    let report = |rules: &str| Report::of(&rules.parse().unwrap(), &model);
+    let open = report("no refused");
+    assert!(!open.kept && open.outcomes[0].kept, "{open:?}");
+    assert_eq!(open.faults, [Fault::Lost { count: 3 }]);
+    assert_eq!(open.faults[0].to_string(), "3 messages lost by the recorder");
+    let told = report("no refused\nat most 3 lost");
+    assert!(told.kept && told.faults.is_empty(), "{told:?}");
+}
+
+/// Reads a report as programs read XML: elements in order, with their attributes and what is in them.
+fn elements(xml: &str) -> Vec<(String, Vec<(String, String)>)> {
+    use quick_xml::events::Event;
+    let mut reader = quick_xml::reader::Reader::from_str(xml);
+    let mut all = Vec::new();
+    loop {
+        match reader.read_event().unwrap() {
+            Event::Start(tag) | Event::Empty(tag) => {
+                let name = tag.name().as_ref().to_owned();
+                let attributes = tag.attributes().map(|attribute| {
+                    let attribute = attribute.unwrap();
+                    (attribute.key.as_ref().to_owned(), attribute.value.clone().into_owned())
+                });
+                all.push((name, attributes.collect()));
+            }
+            Event::Eof => return all,
+            _ => (),
+        }
+    }
+}
+
+#[test]
+fn junit_has_a_case_for_each_rule_and_one_for_the_run() {
+    let rules: Rules = "no refused\nno errors\nno calls where \"<&\u{1b}\"".parse().unwrap();
+    let mut report = Report::of(&rules, &model());
+    let count =
+        |xml: &str, wanted: &str| elements(xml).iter().filter(|(name, _)| name == wanted).count();
+    let xml = junit(&report, "rules <&>.txt");
+    assert_eq!([count(&xml, "testcase"), count(&xml, "failure"), count(&xml, "error")], [4, 1, 0]);
+    assert!(xml.contains("tests=\"4\" failures=\"1\" errors=\"0\""), "{xml}");
+    assert!(!xml.chars().any(|letter| letter.is_control() && letter != '\n'), "{xml:?}");
+    report.add_fault(Fault::TimeLimit { limit: "10.0 s".to_owned() });
+    report.command = Some(CommandEnd { took_ns: 10_000_000_001, ..CommandEnd::default() });
+    let xml = junit(&report, "rules");
+    assert_eq!([count(&xml, "testcase"), count(&xml, "failure"), count(&xml, "error")], [4, 1, 1]);
+    assert!(xml.contains("time=\"10.000000001\"") && xml.contains("not done in 10.0 s"), "{xml}");
+}
+
+#[test]
 fn what_is_no_rule_says_where() {
     for (text, line) in [
         ("no errors\nsometimes calls", 2),

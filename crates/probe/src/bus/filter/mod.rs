@@ -67,11 +67,28 @@ impl Filter {
         matches!(self.0, Node::Every)
     }
 
+    /// Returns whether what it chooses changes while time goes by, without a message.
+    #[must_use]
+    pub fn depends_on_time(&self) -> bool {
+        self.0.depends_on_time()
+    }
+
     /// Returns whether it chooses this message of the model.
     #[must_use]
     pub fn chooses(&self, model: &Model, number: u32) -> bool {
         let Some(row) = model.row(number) else { return false };
         Subject { model, row, named: model.named(row), number }.fits(&self.0)
+    }
+}
+
+impl Node {
+    fn depends_on_time(&self) -> bool {
+        match self {
+            Node::And(parts) | Node::Or(parts) => parts.iter().any(Node::depends_on_time),
+            Node::Not(part) => part.depends_on_time(),
+            Node::SlowerThan(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -106,9 +123,7 @@ impl Subject<'_> {
                 glob.fits(&self.model.bus_label(self.row.bus))
                     || glob.fits(&self.row.bus.to_string())
             }
-            Node::SlowerThan(ns) => {
-                self.model.latency_ns(self.row).is_some_and(|latency| latency > *ns)
-            }
+            Node::SlowerThan(ns) => self.model.is_slower_than(self.row, *ns),
             Node::Error(glob) => {
                 let error = match self.row.kind {
                     Kind::Call => self.model.partner(self.row).map_or(Text::NONE, |row| row.error),

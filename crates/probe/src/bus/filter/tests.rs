@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bus::model::peers::DRIVER;
-use crate::bus::model::sample::{Sample, seen};
+use crate::bus::model::sample::{Sample, push, seen};
 
 fn model() -> Model {
     let failed = "org.freedesktop.DBus.Error.Failed";
@@ -45,6 +45,29 @@ fn both_ends_of_a_call_are_chosen_together() {
     assert_eq!(chosen("slower-than:5ms"), [3, 4]);
     assert_eq!(chosen("error:*Failed"), [3, 4]);
     assert_eq!(chosen("slower-than:9ms"), [0; 0], "just as slow is not slower");
+}
+
+#[test]
+fn a_call_that_nobody_answered_is_slower_than_any_time() {
+    let slow = |model: &Model, filter: &str| -> Vec<u32> {
+        let filter: Filter = filter.parse().unwrap();
+        (0..model.end()).filter(|number| filter.chooses(model, *number)).collect()
+    };
+    let mut model = Model::default();
+    let say = |serial| Sample::call(serial, ":1.1", ":1.2", "org.example.I.Say");
+    push(&mut model, 0, &say(1));
+    push(&mut model, 10, &say(2).flags(1));
+    push(&mut model, 20, &Sample::signal(1, ":1.2", "org.example.I.Tick"));
+    // While messages still come, it has waited for as long as is known.
+    assert_eq!(slow(&model, "slower-than:10us"), [0]);
+    assert_eq!(slow(&model, "slower-than:1s"), [0; 0]);
+    model.set_now(model.until_ns(0) + 2_000_000_000);
+    assert_eq!(slow(&model, "slower-than:1s"), [0]);
+    assert_eq!(slow(&model, "slower-than:50s"), [0; 0]);
+    // When the record is complete, nothing says that it would ever have been answered.
+    model.complete();
+    assert_eq!(slow(&model, "slower-than:50s"), [0]);
+    assert_eq!(slow(&model, "not slower-than:50s"), [1, 2]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub use text::text;
 
 use serde::Serialize;
 
-use super::capture::{Bus, Damaged, Dropped, Event, Message, Peer};
+use super::capture::{Bus, Damaged, Dropped, Event, Message, Peer, RecordingEnd};
 use super::wire::{self, Endian, Flags, Header, Kind};
 
 /// Whether lines hold the bytes of their messages.
@@ -34,6 +34,7 @@ enum Plain<'e> {
     Bus(&'e Bus),
     Peer(&'e Peer),
     Dropped(&'e Dropped),
+    End(&'e RecordingEnd),
     Damaged { place: u64, what: &'e str },
 }
 
@@ -103,6 +104,7 @@ pub fn write(out: &mut Vec<u8>, event: &Event<'_>, bytes: Bytes) {
         Event::Bus(bus) => plain(out, &Plain::Bus(bus)),
         Event::Peer(peer) => plain(out, &Plain::Peer(peer)),
         Event::Dropped(dropped) => plain(out, &Plain::Dropped(dropped)),
+        Event::End(end) => plain(out, &Plain::End(end)),
         Event::Damaged(damaged) => {
             let Damaged { at, what } = &**damaged;
             plain(out, &Plain::Damaged { place: *at, what });

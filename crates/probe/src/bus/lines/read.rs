@@ -2,7 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::bus::capture::{Bus, Dropped, Encoder, Event, Format, Message, Peer, Timestamp};
+use crate::bus::capture::{
+    Bus, Dropped, Encoder, Event, Format, Message, Peer, RecordingEnd, Timestamp,
+};
 use crate::bus::wire;
 
 /// A line.
@@ -12,6 +14,7 @@ enum Line {
     Bus(Bus),
     Peer(Box<Peer>),
     Dropped(Dropped),
+    End(RecordingEnd),
     Damaged {},
     Message { at: u64, bus: u16, length: u32, bytes: Option<String> },
 }
@@ -36,6 +39,7 @@ pub(in crate::bus) fn rewritten(bytes: &[u8]) -> (Vec<u8>, u64) {
                 Event::Bus(bus) => (bus.bus, true),
                 Event::Peer(peer) => (peer.bus, false),
                 Event::Dropped(dropped) => (dropped.bus, false),
+                Event::End(end) => (end.bus, false),
                 Event::Message(message) => (message.bus, false),
                 Event::Damaged(_) => return Some(()),
             };
@@ -56,6 +60,7 @@ fn event(line: Line, raw: &mut Vec<u8>) -> Option<Event<'_>> {
         Line::Bus(bus) => Event::Bus(Box::new(bus)),
         Line::Peer(peer) => Event::Peer(peer),
         Line::Dropped(dropped) => Event::Dropped(dropped),
+        Line::End(end) => Event::End(end),
         Line::Damaged {} => Event::Damaged(Box::default()),
         Line::Message { at, bus, length, bytes } => {
             *raw = bytes_of(&bytes?)?;

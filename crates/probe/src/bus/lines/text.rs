@@ -20,7 +20,7 @@ pub fn text(event: &Event<'_>) -> Option<String> {
         }),
         Event::Dropped(dropped) => Some(format!("{} messages were dropped", dropped.count)),
         Event::Damaged(damaged) => Some(format!("{} at byte {}", damaged.what, damaged.at)),
-        Event::Bus(_) | Event::Peer(_) => None,
+        Event::Bus(_) | Event::Peer(_) | Event::End(_) => None,
     }
 }
 

@@ -39,6 +39,11 @@ impl Live {
         &self.model
     }
 
+    /// Notes what time it is, in nanoseconds since the epoch.
+    pub fn set_now(&mut self, now_ns: u64) {
+        self.model.set_now(now_ns);
+    }
+
     /// Takes an event in; returns the number of the message if it is one.
     pub fn take(&mut self, event: &Event<'_>) -> Option<u32> {
         match event {
@@ -133,8 +138,8 @@ impl Live {
         }
         if let Some(took) = self.model.latency_ns(row) {
             lines.push(format!("answer  after {}", time(took)));
-        } else if self.model.is_unanswered(row) {
-            lines.push("answer  none yet".to_owned());
+        } else if let Some(waited) = self.model.waited_ns(row) {
+            lines.push(format!("answer  none in {}", time(waited)));
         }
         let types = texts.get(row.signature);
         let types = if types.is_empty() { "" } else { &format!(", types {types}") };

@@ -97,6 +97,11 @@ impl View {
         self.live.take(event);
     }
 
+    /// Notes what time it is, in nanoseconds since the epoch.
+    pub fn set_now(&mut self, now_ns: u64) {
+        self.live.set_now(now_ns);
+    }
+
     /// Brings the rows up to date with what was taken in; nothing while it is paused.
     pub fn refresh(&mut self) {
         let model = self.live.model();
@@ -122,6 +127,17 @@ impl View {
             }
         }
         self.next = model.end();
+        if self.filter.depends_on_time() {
+            // A call that waits becomes a slow one while nothing comes.
+            for call in model.open_calls() {
+                if let Err(at) = self.rows.binary_search(&call)
+                    && self.is_shown(call)
+                {
+                    self.rows.insert(at, call);
+                    self.cursor += usize::from(at <= self.cursor && !self.follows);
+                }
+            }
+        }
         let last = self.rows.len().saturating_sub(1);
         self.cursor = if self.follows { last } else { self.cursor.min(last) };
     }
@@ -297,6 +313,18 @@ mod tests {
         take(&mut view.live, 2001, &Sample::answer(1, ":1.2", ":1.1"));
         view.refresh();
         assert_eq!(view.rows(), &[0, 1]);
+    }
+
+    #[test]
+    fn a_call_appears_when_it_has_waited_for_long() {
+        let mut view = View::new(Filter::default(), "");
+        view.set_filter("slower-than:1s");
+        take(&mut view.live, 0, &call(1));
+        view.refresh();
+        assert!(view.rows().is_empty());
+        view.set_now(2_000_000_000);
+        view.refresh();
+        assert_eq!(view.rows(), &[0]);
     }
 
     #[test]

@@ -147,6 +147,18 @@ pub struct Model {
     pub monitors: Vec<PeerId>,
     /// How many places held bytes that were no message.
     pub damaged: u64,
+    /// What is wrong at the first of them, and where.
+    pub first_damage: Option<String>,
+    /// How many messages were recorded without their end.
+    pub cut: u64,
+    /// When the recording of each bus ended, in nanoseconds since the epoch, where the record says it.
+    ended_ns: HashMap<u16, u64>,
+    /// Whether all of the record was taken in.
+    is_complete: bool,
+    /// What time it is while messages still come.
+    now_ns: u64,
+    /// When the newest message was seen.
+    newest_ns: u64,
     rows: VecDeque<Row>,
     /// The texts with numbers, by number.
     numbered: Vec<Text>,
@@ -229,6 +241,52 @@ impl Model {
         row.kind == Kind::Call && !row.flags.no_reply_expected() && row.partner == NONE
     }
 
+    /// Returns how long the caller is known to have waited for an answer that did not come, in nanoseconds: until it left the
+    /// bus, the recording ended, or now.
+    #[must_use]
+    pub fn waited_ns(&self, row: &Row) -> Option<u64> {
+        if !self.is_unanswered(row) {
+            return None;
+        }
+        let left_ns = self.peers.get(row.sender).and_then(|caller| caller.left_ns);
+        let until_ns = left_ns.unwrap_or_else(|| self.until_ns(row.bus));
+        Some(until_ns.saturating_sub(row.at_ns))
+    }
+
+    /// Returns whether a call took longer than this, in nanoseconds, or the call that a message answers.
+    ///
+    /// A call that has no answer when the record is complete took longer than any time that can be named.
+    #[must_use]
+    pub fn is_slower_than(&self, row: &Row, limit_ns: u64) -> bool {
+        match (self.latency_ns(row), self.waited_ns(row)) {
+            (Some(latency_ns), _) => latency_ns > limit_ns,
+            (None, Some(waited_ns)) => self.is_complete || waited_ns > limit_ns,
+            (None, None) => false,
+        }
+    }
+
+    /// Returns the calls that have no answer yet, in no order.
+    pub fn open_calls(&self) -> impl Iterator<Item = u32> {
+        self.pairs.open()
+    }
+
+    /// Returns up to when it is known what happened on a bus, in nanoseconds since the epoch.
+    #[must_use]
+    pub fn until_ns(&self, bus: u16) -> u64 {
+        let ended_ns = self.ended_ns.get(&bus).copied().unwrap_or(0);
+        ended_ns.max(self.newest_ns).max(self.now_ns)
+    }
+
+    /// Notes that all of the record was taken in: what has no answer by now gets none.
+    pub fn complete(&mut self) {
+        self.is_complete = true;
+    }
+
+    /// Notes what time it is, in nanoseconds since the epoch, so that it is known how long open calls have waited.
+    pub fn set_now(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
     /// Returns who heard a broadcast signal, as far as the capture shows who asked for it.
     #[must_use]
     pub fn hearers(&self, row: &Row) -> &[PeerId] {
@@ -292,7 +350,9 @@ impl Model {
     /// Takes a message in and returns its number.
     pub fn push(&mut self, seen: &Seen<'_>) -> u32 {
         let number = self.end();
+        self.newest_ns = self.newest_ns.max(seen.at_ns);
         let header = seen.header;
+        self.cut += u64::from(header.is_cut());
         let bus = seen.bus;
         let names = self.names(seen);
         let sender = match names.sender {
@@ -384,7 +444,7 @@ impl Model {
             return;
         }
         if peers::is_unique(self.texts.get(row.destination)) {
-            if self.peers.get(row.receiver).is_some_and(|peer| peer.has_left) {
+            if self.peers.get(row.receiver).is_some_and(|peer| peer.left_ns.is_some()) {
                 self.astray.push(number);
             }
             return;

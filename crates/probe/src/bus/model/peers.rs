@@ -56,8 +56,10 @@ pub struct Peer {
     pub executable: Text,
     /// The id of the sandboxed application.
     pub application: Text,
-    /// Whether it has left the bus.
-    pub has_left: bool,
+    /// The first message after it came to the bus; 0 if it was there before the first one.
+    pub came: u32,
+    /// When it left the bus, in nanoseconds since the epoch.
+    pub left_ns: Option<u64>,
     /// Whether it belongs to the recorder.
     pub is_recorder: bool,
 }
@@ -121,7 +123,8 @@ impl Peers {
             uid: None,
             executable: Text::NONE,
             application: Text::NONE,
-            has_left: false,
+            came: 0,
+            left_ns: None,
             is_recorder: false,
         });
         self.by_name.insert((bus, unique), peer);
@@ -172,11 +175,19 @@ impl Peers {
         }
     }
 
-    /// Notes that a connection has left the bus.
-    pub fn leaves(&mut self, bus: u16, unique: Text) -> PeerId {
+    /// Notes that a connection came to the bus with the message `at`.
+    pub fn comes(&mut self, bus: u16, unique: Text, at: u32) {
+        let peer = self.connection(bus, unique);
+        if let Some(fresh) = self.all.get_mut(peer.index()) {
+            fresh.came = at;
+        }
+    }
+
+    /// Notes that a connection left the bus, in nanoseconds since the epoch.
+    pub fn leaves(&mut self, bus: u16, unique: Text, at_ns: u64) -> PeerId {
         let peer = self.connection(bus, unique);
         if let Some(left) = self.all.get_mut(peer.index()) {
-            left.has_left = true;
+            left.left_ns = Some(at_ns);
         }
         peer
     }

@@ -69,6 +69,7 @@ pub fn read<'c>(
             }
         }
     }
+    model.complete();
     model
 }
 
@@ -137,7 +138,9 @@ impl Model {
         match event {
             Event::Message(message) => {
                 let Some(header) = header else {
-                    self.damaged += 1;
+                    let error = wire::message(message.bytes).err();
+                    let what = error.map_or_else(String::new, |error| format!(": {error}"));
+                    self.damage(format!("message {} cannot be read{what}", self.end()));
                     return None;
                 };
                 Some(self.push(&Seen {
@@ -160,11 +163,21 @@ impl Model {
                 self.watch(bus);
                 None
             }
-            Event::Damaged(_) => {
-                self.damaged += 1;
+            Event::End(end) => {
+                let ended_ns = self.ended_ns.entry(end.bus).or_default();
+                *ended_ns = end.at.max(*ended_ns);
+                None
+            }
+            Event::Damaged(damaged) => {
+                self.damage(format!("{} at byte {}", damaged.what, damaged.at));
                 None
             }
         }
+    }
+
+    fn damage(&mut self, what: String) {
+        self.damaged += 1;
+        self.first_damage.get_or_insert(what);
     }
 
     /// Learns who a connection is; the names are all that it owns now.

@@ -148,12 +148,13 @@ impl Sample {
     }
 }
 
-/// Messages in the order in which they were seen, each at a time in microseconds.
+/// A complete record of messages in the order in which they were seen, each at a time in microseconds.
 pub(crate) fn seen(samples: &[(u64, Sample)]) -> Model {
     let mut model = Model::default();
     for (at_us, sample) in samples {
         push(&mut model, *at_us, sample);
     }
+    model.complete();
     model
 }
 

@@ -42,13 +42,13 @@ impl Model {
         let name_text = self.texts.keep(name);
         if is_unique(name) {
             if new.is_empty() {
-                let peer = self.peers.leaves(bus, name_text);
+                let peer = self.peers.leaves(bus, name_text, row.at_ns);
                 if let Some(rules) = self.rules.get_mut(&bus) {
                     rules.forget(peer);
                     self.fan_of.clear();
                 }
             } else if old.is_empty() {
-                self.peers.connection(bus, name_text);
+                self.peers.comes(bus, name_text, number);
             }
             return;
         }

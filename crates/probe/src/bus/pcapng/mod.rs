@@ -11,7 +11,7 @@ mod write;
 
 pub(super) use read::Reader;
 pub(super) use write::{
-    write_around, write_begin, write_bus, write_dropped, write_message, write_peer,
+    write_around, write_begin, write_bus, write_dropped, write_end, write_message, write_peer,
 };
 
 use super::capture::{Dropped, Peer};
@@ -30,6 +30,8 @@ const SIMPLE_PACKET: u32 = 3;
 const STATISTICS: u32 = 5;
 /// A packet.
 const PACKET: u32 = 6;
+/// The option of statistics that says when the recording ended.
+const END_TIME: u16 = 3;
 
 /// The comments that are ours begin with this; JSON follows.
 const NOTE: &str = "unjank ";

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 
 use super::block::Block;
-use super::{INTERFACE, NOTE, Note, OLD_PACKET, PACKET, SECTION, SIMPLE_PACKET, STATISTICS};
-use crate::bus::capture::{Bus, Damaged, Dropped, Event, Message, Timestamp};
+use super::{
+    END_TIME, INTERFACE, NOTE, Note, OLD_PACKET, PACKET, SECTION, SIMPLE_PACKET, STATISTICS,
+};
+use crate::bus::capture::{Bus, Damaged, Dropped, Event, Message, RecordingEnd, Timestamp};
 use crate::bus::pcap::LINK_TYPE;
 use crate::bus::wire::Endian;
 
@@ -203,7 +205,7 @@ impl<'c> Reader<'c> {
         let from = interface.last;
         let at = interface.time(block.time(4)?);
         let Some(bus) = interface.bus else { return Some(()) };
-        let mut lost = None;
+        let (mut lost, mut ended) = (None, None);
         for (code, value) in block.options(12) {
             match code {
                 1 => match note(value) {
@@ -216,6 +218,11 @@ impl<'c> Reader<'c> {
                     }
                     None => {}
                 },
+                END_TIME => {
+                    let ([upper, lower], []) = value.as_chunks::<4>() else { return None };
+                    let half = |bytes: &[u8; 4]| u64::from(block.endian.u32(*bytes));
+                    ended = Some(interface.time(half(upper) << 32 | half(lower)));
+                }
                 5 | 7 => {
                     let count = block.endian.u64(value.try_into().ok()?);
                     lost = Some(lost.unwrap_or(0_u64).saturating_add(count));
@@ -229,6 +236,9 @@ impl<'c> Reader<'c> {
             interface.lost += more;
             let dropped = Dropped { bus, count: more, bytes: 0, from: from.0, to: at.0 };
             self.told.push_back(Event::Dropped(dropped));
+        }
+        if let Some(Timestamp(at)) = ended {
+            self.told.push_back(Event::End(RecordingEnd { bus, at }));
         }
         Some(())
     }

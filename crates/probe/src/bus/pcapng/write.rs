@@ -1,7 +1,7 @@
 //! Writes pcapng with least-first numbers, nanoseconds, and what we know besides in comments.
 
-use super::{INTERFACE, NOTE, Note, ORDER, PACKET, SECTION, STATISTICS};
-use crate::bus::capture::{Bus, Dropped, Message, Peer, Timestamp};
+use super::{END_TIME, INTERFACE, NOTE, Note, ORDER, PACKET, SECTION, STATISTICS};
+use crate::bus::capture::{Bus, Dropped, Message, Peer, RecordingEnd, Timestamp};
 use crate::bus::pcap::LINK_TYPE;
 use crate::bus::wire;
 
@@ -135,6 +135,18 @@ pub(in crate::bus) fn write_peer(out: &mut Vec<u8>, peer: &Peer) {
 pub(in crate::bus) fn write_dropped(out: &mut Vec<u8>, dropped: &Dropped, total: u64) {
     let note = Note::Dropped(*dropped);
     write_note(out, dropped.bus, Timestamp(dropped.to), &note, Some(total));
+}
+
+/// Writes when the recording of a bus ended, as other programs do, too.
+pub(in crate::bus) fn write_end(out: &mut Vec<u8>, end: &RecordingEnd) {
+    let mut block = Writing::begin(out, STATISTICS);
+    block.u32(end.bus.into());
+    block.time(Timestamp(end.at));
+    let [upper, lower] = [end.at >> 32, end.at & u64::from(u32::MAX)];
+    let halves = [upper, lower].map(|half| u32::try_from(half).unwrap_or(u32::MAX).to_le_bytes());
+    block.option(END_TIME, &halves.concat());
+    block.end_of_options();
+    block.end();
 }
 
 fn write_note(out: &mut Vec<u8>, bus: u16, at: Timestamp, note: &Note, lost: Option<u64>) {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::connection::Monitor;
 use super::pace::Came;
 use super::ring::{CHUNK, Chunk, Desk, Item};
-use crate::bus::capture::Dropped;
+use crate::bus::capture::{Dropped, RecordingEnd};
 use crate::bus::wire;
 
 /// Where messages of one bus go.
@@ -210,8 +210,8 @@ impl Lane {
         }
     }
 
-    /// Hands over everything; nothing more is read.
-    pub(super) fn finish(&mut self, desk: &mut Desk) {
+    /// Hands over everything, and that the recording of this bus ended; nothing more is read.
+    pub(super) fn finish(&mut self, desk: &mut Desk, now: u64) {
         match self.chunk.take() {
             Some(chunk) if !chunk.marks.is_empty() || chunk.dropped.is_some() => {
                 desk.put(Item::Chunk(chunk));
@@ -221,6 +221,7 @@ impl Lane {
         if let Some(dropped) = self.dropped.take() {
             desk.put(Item::Dropped(dropped));
         }
+        desk.put(Item::End(RecordingEnd { bus: self.bus, at: now }));
     }
 
     /// Counts messages for which there is no room, and returns how many.

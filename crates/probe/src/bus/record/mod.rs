@@ -113,6 +113,7 @@ pub struct Recorder {
     /// Who makes the ring's memory.
     maker: Option<JoinHandle<()>>,
     followers: Vec<(UnixStream, JoinHandle<()>)>,
+    times: Times,
 }
 
 /// What there is to be taken.
@@ -176,8 +177,14 @@ impl Recorder {
             .name("bus-reader".to_owned())
             .spawn(move || reader.run())
             .map_err(RecordError::NotBegun)?;
-        let mut recorder =
-            Recorder { ring, stop, reader: Some(reader), maker: None, followers: Vec::new() };
+        let mut recorder = Recorder {
+            ring,
+            stop,
+            reader: Some(reader),
+            maker: None,
+            followers: Vec::new(),
+            times: times.clone(),
+        };
         let ring = Arc::clone(&recorder.ring);
         let maker = std::thread::Builder::new()
             .name("bus-memory".to_owned())
@@ -205,6 +212,12 @@ impl Recorder {
             Taken::Quiet => Next::Quiet,
             Taken::Over => Next::Over,
         }
+    }
+
+    /// Returns what time it is for what is recorded, in nanoseconds since the epoch.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.times.now()
     }
 
     /// Returns how much came by now.
@@ -263,6 +276,7 @@ impl Batch {
             Some(Item::Peers(peers)) => (None, &peers[..], None),
             Some(Item::Bus(bus)) => (None, &[][..], Some(Event::Bus(Box::new(bus.clone())))),
             Some(Item::Dropped(dropped)) => (None, &[][..], Some(Event::Dropped(*dropped))),
+            Some(Item::End(end)) => (None, &[][..], Some(Event::End(*end))),
             None => (None, &[][..], None),
         };
         let peers = peers.iter().map(|peer: &Peer| Event::Peer(Box::new(peer.clone())));

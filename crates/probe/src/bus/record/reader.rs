@@ -124,7 +124,7 @@ impl Reader {
                         true
                     }
                     Err(end) => {
-                        lane.finish(&mut self.desk);
+                        lane.finish(&mut self.desk, self.times.now());
                         ends.push((lane.bus(), end));
                         false
                     }
@@ -143,7 +143,8 @@ impl Reader {
                 self.set(now);
             }
         }
-        self.lanes.iter_mut().for_each(|lane| lane.finish(&mut self.desk));
+        let now = self.times.now();
+        self.lanes.iter_mut().for_each(|lane| lane.finish(&mut self.desk, now));
         self.desk.end();
         ends
     }

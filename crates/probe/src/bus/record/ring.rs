@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sys::sched::Hurry;
 
-use crate::bus::capture::{Bus, Dropped, Peer};
+use crate::bus::capture::{Bus, Dropped, Peer, RecordingEnd};
 
 /// The usual size of a chunk: it stays in a processor's cache while it is filled and emptied.
 pub(super) const CHUNK: usize = 1 << 18;
@@ -49,6 +49,7 @@ pub(super) enum Item {
     Peers(Vec<Peer>),
     Chunk(Chunk),
     Dropped(Dropped),
+    End(RecordingEnd),
 }
 
 /// How many things came.
@@ -210,7 +211,7 @@ impl Ring {
                     return;
                 }
             }
-            Item::Bus(_) | Item::Dropped(_) => {}
+            Item::Bus(_) | Item::Dropped(_) | Item::End(_) => {}
         }
         state.items.push_back(item);
     }

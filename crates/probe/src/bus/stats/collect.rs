@@ -29,6 +29,8 @@ struct Gathered {
     no_reply: u64,
     bytes: u64,
     times: Vec<u64>,
+    /// How long the callers of unanswered calls waited.
+    open: Vec<u64>,
 }
 
 /// What is gathered of one signal.
@@ -81,6 +83,7 @@ impl Seconds {
 pub fn collect(model: &Model, filter: &Filter) -> Stats {
     let mut stats = Stats {
         damaged: model.damaged,
+        cut: model.cut,
         lost: model.losses.iter().map(|loss| loss.count).sum(),
         ..Stats::default()
     };
@@ -93,7 +96,6 @@ pub fn collect(model: &Model, filter: &Filter) -> Stats {
     let mut seconds = Seconds::default();
     let mut last_ns = 0;
     let names = Names { model };
-    let end_ns = model.rows().map(|(_, row)| row.at_ns).max().unwrap_or(0);
     let knows_hearers = model.knows_hearers();
     for (number, row) in model.rows() {
         if model.is_recorders(number) {
@@ -140,8 +142,9 @@ pub fn collect(model: &Model, filter: &Filter) -> Stats {
                     method.no_reply += 1;
                 } else {
                     method.unanswered += 1;
+                    method.open.push(model.waited_ns(row).unwrap_or(0));
                     if stats.unanswered.len() < LISTED {
-                        stats.unanswered.push(names.open(row, stats.start_ns, end_ns));
+                        stats.unanswered.push(names.open(row, stats.start_ns));
                     }
                 }
             }
@@ -208,13 +211,15 @@ impl Names<'_> {
         self.model.peers.service(peer, &self.model.texts)
     }
 
-    fn open(&self, row: &Row, start_ns: u64, end_ns: u64) -> Open {
+    fn open(&self, row: &Row, start_ns: u64) -> Open {
+        let caller = self.model.peers.get(row.sender);
         Open {
             from: self.model.peers.label(row.sender, &self.model.texts),
             to: self.model.peers.label(row.receiver, &self.model.texts),
             member: self.member(row.interface, row.member),
             at_ns: row.at_ns.saturating_sub(start_ns),
-            waited_ns: end_ns.saturating_sub(row.at_ns),
+            waited_ns: self.model.waited_ns(row).unwrap_or(0),
+            caller_left: caller.is_some_and(|caller| caller.left_ns.is_some()),
         }
     }
 
@@ -229,20 +234,26 @@ impl Names<'_> {
             all.no_reply += one.no_reply;
             all.bytes += one.bytes;
             all.times.append(&mut one.times);
+            all.open.append(&mut one.open);
         }
-        let method = |((service, member), mut all): ((String, String), Gathered)| Method {
-            service,
-            member,
-            calls: all.calls,
-            answered: all.times.len() as u64,
-            errors: all.errors,
-            unanswered: all.unanswered,
-            no_reply: all.no_reply,
-            bytes: all.bytes,
-            times: Times::of(&mut all.times),
+        let method = |((service, member), mut all): ((String, String), Gathered)| {
+            let mut waits = [&*all.times, &*all.open].concat();
+            Method {
+                service,
+                member,
+                calls: all.calls,
+                answered: all.times.len() as u64,
+                errors: all.errors,
+                unanswered: all.unanswered,
+                no_reply: all.no_reply,
+                bytes: all.bytes,
+                times: Times::of(&mut all.times),
+                waits: Times::of(&mut waits),
+                shortest_open_ns: all.open.iter().copied().min(),
+            }
         };
         let mut methods: Vec<Method> = joined.into_iter().map(method).collect();
-        methods.sort_by_key(|method| Reverse((method.times.total_ns, method.calls)));
+        methods.sort_by_key(|method| Reverse((method.waits.total_ns, method.calls)));
         methods
     }
 

@@ -9,7 +9,7 @@ mod wakes;
 use serde::Serialize;
 
 pub use collect::collect;
-pub use text::{rate, render, size, time, verdict};
+pub use text::{gaps, missing, rate, render, size, time, verdict};
 
 /// The name and version of the document.
 pub const SCHEMA: &str = "unjank.bus.stats/1";
@@ -33,9 +33,11 @@ pub struct Stats {
     pub own: u64,
     /// What the recorder could not keep.
     pub lost: u64,
-    /// Places with bytes that are no message.
+    /// Places of the record that cannot be read.
     pub damaged: u64,
-    /// Methods, the one that took most time in all first.
+    /// Messages that were recorded without their end.
+    pub cut: u64,
+    /// Methods, the one whose callers waited longest in all first.
     pub methods: Vec<Method>,
     /// Signals, the most frequent first.
     pub signals: Vec<SignalKind>,
@@ -140,6 +142,23 @@ pub struct Method {
     pub bytes: u64,
     /// How long answers took.
     pub times: Times,
+    /// How long callers waited: as `times`, and for each unanswered call until its caller left or the record ended.
+    pub waits: Times,
+    /// The shortest wait of an unanswered call.
+    #[serde(skip)]
+    shortest_open_ns: Option<u64>,
+}
+
+impl Method {
+    /// Writes one of the figures of `waits`, with `>` before it if unanswered calls make it the least that it can be.
+    #[must_use]
+    pub fn wait(&self, ns: u64) -> String {
+        if self.waits == Times::default() && self.answered + self.unanswered == 0 {
+            return "-".to_owned();
+        }
+        let is_bound = self.shortest_open_ns.is_some_and(|open_ns| open_ns <= ns);
+        if is_bound { format!("> {}", time(ns)) } else { time(ns) }
+    }
 }
 
 /// A signal of a service.
@@ -203,8 +222,10 @@ pub struct Open {
     pub member: String,
     /// When, after the first message.
     pub at_ns: u64,
-    /// How long the capture went on without an answer.
+    /// How long the caller waited: until it left the bus, or the record ended.
     pub waited_ns: u64,
+    /// Whether the caller left the bus without the answer.
+    pub caller_left: bool,
 }
 
 /// A service that was started for a message.

@@ -54,6 +54,55 @@ fn latencies_are_those_of_the_pairs() {
 }
 
 #[test]
+fn callers_wait_longest_for_what_is_not_answered() {
+    let call = |serial| Sample::call(serial, ":1.1", ":1.2", "org.example.I.Hang");
+    let model = seen(&[
+        (0, Sample::call(1, ":1.1", ":1.3", "org.example.I.Slow")),
+        (900_000, Sample::answer(1, ":1.3", ":1.1")),
+        (1_000_000, call(2)),
+        (1_000_100, Sample::answer(2, ":1.2", ":1.1")),
+        (1_100_000, call(3)),
+        (26_100_000, Sample::owner_changed(":1.1", ":1.1", "")),
+        (60_000_000, Sample::signal(9, ":1.3", "org.example.I.Tick")),
+    ]);
+    let stats = all(&model);
+    let hang = &stats.methods[0];
+    assert_eq!((&*hang.member, hang.times.max_ns), ("org.example.I.Hang", 100_000));
+    // The caller left after 25 s, whatever came then.
+    assert_eq!((hang.waits.max_ns, hang.waits.p50_ns), (25_000_000_000, 100_000));
+    assert_eq!(
+        (hang.wait(hang.waits.max_ns), hang.wait(100_000)),
+        ("> 25.0 s".into(), "100 µs".into())
+    );
+    assert!(stats.unanswered[0].caller_left);
+    assert_eq!(stats.unanswered[0].waited_ns, 25_000_000_000);
+    let verdict = verdict(&stats);
+    assert!(
+        verdict.ends_with("most time in org.example.I.Hang: > 25.0 s in 2 calls."),
+        "{verdict}"
+    );
+}
+
+#[test]
+fn a_record_that_is_cut_is_told_first() {
+    for (damaged, cut, told) in [
+        (1, 0, "The record is cut or damaged: 1 place cannot be read. "),
+        (0, 2, "The record is cut or damaged: 2 messages without the end. "),
+        (
+            2,
+            1,
+            "The record is cut or damaged: 2 places cannot be read, 1 message without the end. ",
+        ),
+    ] {
+        let stats = Stats { damaged, cut, ..all(&busy()) };
+        assert!(verdict(&stats).starts_with(&format!("{told}208 messages")), "{told}");
+        assert!(
+            render(&Stats { damaged, cut, ..Stats::default() }, 200, Paint::Off).starts_with(told)
+        );
+    }
+}
+
+#[test]
 fn percentiles_are_times_that_were_measured() {
     assert_eq!(Times::of(&mut []), Times::default());
     let one = Times::of(&mut [7]);
@@ -106,7 +155,7 @@ fn the_text_says_what_is_wrong_first() {
     ));
     for line in [
         "Methods, by time in all",
-        "org.example.I.Say  103     51.0 µs   96.0 µs  500 µs   1       1       5.55 ms",
+        "org.example.I.Say  103     51.0 µs   97.0 µs  > 302 ms  1       1     > 308 ms",
         "org.example.I.Done  1      org.example.Echo  (a program)",
     ] {
         assert!(text.contains(line), "{line}: {text}");

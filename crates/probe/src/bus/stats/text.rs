@@ -34,15 +34,39 @@ pub fn rate(count: u64, span_ns: u64) -> String {
     }
 }
 
+/// Says what part of a record is missing: a sentence and a space behind it; nothing if it is whole.
+#[must_use]
+pub fn gaps(damaged: u64, cut: u64) -> String {
+    match missing(damaged, cut) {
+        missing if missing.is_empty() => missing,
+        missing => format!("The record is cut or damaged: {missing}. "),
+    }
+}
+
+/// Lists what is missing in a record: places that cannot be read, messages without their end.
+#[must_use]
+pub fn missing(damaged: u64, cut: u64) -> String {
+    let whole = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    let places = counted(whole(damaged), "place") + " cannot be read";
+    let messages = counted(whole(cut), "message") + " without the end";
+    match (damaged, cut) {
+        (0, 0) => String::new(),
+        (0, _) => messages,
+        (_, 0) => places,
+        _ => format!("{places}, {messages}"),
+    }
+}
+
 /// Says in a sentence what is in a capture and what is wrong with it.
 #[must_use]
 pub fn verdict(stats: &Stats) -> String {
     if stats.messages == 0 {
-        return "There is no message.".to_owned();
+        return gaps(stats.damaged, stats.cut) + "There is no message.";
     }
     let messages = counted(usize::try_from(stats.messages).unwrap_or(usize::MAX), "message");
     let mut text = format!(
-        "{messages} in {} ({}, {})",
+        "{}{messages} in {} ({}, {})",
+        gaps(stats.damaged, stats.cut),
         time(stats.span_ns),
         rate(stats.messages, stats.span_ns),
         size(stats.bytes)
@@ -66,12 +90,13 @@ pub fn verdict(stats: &Stats) -> String {
     if !faults.is_empty() {
         text.push_str(&format!("; {}", faults.join(", ")));
     }
-    if let Some(method) = stats.methods.first().filter(|method| method.answered > 0) {
+    let waited = |method: &&super::Method| method.answered + method.unanswered > 0;
+    if let Some(method) = stats.methods.first().filter(waited) {
         text.push_str(&format!(
             "; most time in {}: {} in {}",
             method.member,
-            time(method.times.total_ns),
-            counted(whole(method.answered), "call")
+            method.wait(method.waits.total_ns),
+            counted(whole(method.answered + method.unanswered), "call")
         ));
     }
     text.push('.');
@@ -161,9 +186,7 @@ fn methods(stats: &Stats) -> Option<Table> {
         ("in all", Align::Point),
     ];
     table(&stats.methods, &columns, |method| {
-        let of = |pick: fn(&Times) -> u64| {
-            Cell::from(if method.answered > 0 { time(pick(&method.times)) } else { "-".to_owned() })
-        };
+        let of = |pick: fn(&Times) -> u64| Cell::from(method.wait(pick(&method.waits)));
         vec![
             of_service(&method.member, &method.service),
             count(method.calls),

@@ -99,6 +99,7 @@ fn listen(address: &str, tools: &Tools<'_>) -> Vec<Finding> {
             Next::Over => break,
         }
     }
+    model.set_now(recorder.now_ns());
     let listened = tools.clock.monotonic().saturating_sub(start);
     let stats = collect(&model, &Filter::default());
     let mut findings = judge(&stats, listened);
@@ -186,12 +187,12 @@ fn judge(stats: &Stats, listened: Duration) -> Vec<Finding> {
     findings
 }
 
-/// Grades methods whose answers took more than half a frame.
+/// Grades methods whose callers waited for more than half a frame, for an answer or in vain.
 fn slow(model: &Model, stats: &Stats, frame: Duration) -> Vec<Finding> {
     let half = u64::try_from(frame.as_nanos() / 2).unwrap_or(u64::MAX);
     let mut methods: Vec<&stats::Method> =
-        stats.methods.iter().filter(|method| method.times.p50_ns > half).collect();
-    methods.sort_by_key(|method| std::cmp::Reverse(method.times.p50_ns));
+        stats.methods.iter().filter(|method| method.waits.p50_ns > half).collect();
+    methods.sort_by_key(|method| std::cmp::Reverse(method.waits.p50_ns));
     let finding = |method: &&stats::Method| {
         let of_member = format!("type:call member:{}", method.member);
         let filter: Filter = of_member.parse().unwrap_or_default();
@@ -202,7 +203,7 @@ fn slow(model: &Model, stats: &Stats, frame: Duration) -> Vec<Finding> {
                     && model.peers.service(model.peers.identity(row.receiver), &model.texts)
                         == method.service
             })
-            .filter_map(|(_, row)| model.latency_ns(row))
+            .filter_map(|(_, row)| model.latency_ns(row).or_else(|| model.waited_ns(row)))
             .map(|ns| crate::report::figure::nanoseconds(Duration::from_nanos(ns)))
             .collect();
         let name = format!("{} of {}", method.member, method.service);
@@ -240,6 +241,17 @@ mod tests {
         assert!(text.contains("1 x org.example.I.Rare"), "{text}");
         let calm = judge(&collect(&seen(&messages[..1]), &Filter::default()), LISTEN);
         assert!(calm[0].advice.is_empty() && calm.len() == 1, "{calm:?}");
+    }
+
+    #[test]
+    fn a_method_that_does_not_answer_is_graded_by_how_long_was_waited() {
+        let mut model = seen(&[(0, Sample::call(1, ":1.1", ":1.2", "org.example.I.Hang"))]);
+        model.set_now(model.until_ns(0) + 4_000_000_000);
+        let stats = collect(&model, &Filter::default());
+        let findings = slow(&model, &stats, Duration::from_millis(16));
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
+        let Outcome::Time(times) = &finding.outcome else { panic!("{finding:?}") };
+        assert_eq!((times.len(), times.median()), (1, 4e9));
     }
 
     #[test]

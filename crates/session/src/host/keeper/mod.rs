@@ -9,7 +9,7 @@ mod group;
 mod message;
 mod run;
 mod terminal;
-mod tree;
+pub mod tree;
 
 use std::ffi::{CString, OsString};
 use std::io::{self, Seek, Write};

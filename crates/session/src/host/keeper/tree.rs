@@ -8,8 +8,9 @@ use sys::pidfd::{self, Scope};
 
 /// A process, told from a later one with the same number by its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Member {
-    pub(super) pid: u32,
+pub struct Member {
+    /// Its number.
+    pub pid: u32,
     began: u64,
 }
 
@@ -18,7 +19,7 @@ pub(super) struct Member {
 /// # Errors
 ///
 /// `/proc` cannot be read.
-pub(super) fn below(root: u32) -> io::Result<Vec<Member>> {
+pub fn below(root: u32) -> io::Result<Vec<Member>> {
     let mut children: HashMap<u32, Vec<Member>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
@@ -42,7 +43,7 @@ pub(super) fn below(root: u32) -> io::Result<Vec<Member>> {
 }
 
 /// Returns the process with this number, if it has not ended.
-pub(super) fn member(pid: u32) -> Option<Member> {
+pub fn member(pid: u32) -> Option<Member> {
     stat(pid).map(|(_, member)| member)
 }
 
@@ -60,7 +61,7 @@ fn stat(pid: u32) -> Option<(u32, Member)> {
 }
 
 /// Sends a signal to a process, and to no other that has its number by now.
-pub(super) fn signal(member: Member, signal: i32) {
+pub fn signal(member: Member, signal: i32) {
     let Ok(process) = pidfd::open(member.pid) else { return };
     // The descriptor holds the number; if it is still the same process, it stays so.
     if stat(member.pid).is_some_and(|(_, now)| now == member) {

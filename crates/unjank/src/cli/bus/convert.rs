@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use probe::bus::capture::{Capture, CaptureError, Encoder, Event, Format};
 use probe::bus::lines;
 
-use super::record::create;
+use super::output::create;
 use crate::error::{Error, Kind, Verdict};
 
 /// So much is gathered before it is written.

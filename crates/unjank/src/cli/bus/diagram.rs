@@ -11,6 +11,7 @@ use probe::report::provenance::Provenance;
 use session::clock::{Clock, SystemClock};
 
 use super::input::Input;
+use super::output;
 use crate::cli::doctor::frame;
 use crate::error::{Error, Kind, Verdict};
 
@@ -128,18 +129,16 @@ impl Diagram {
     }
 
     fn create(&self) -> Result<std::fs::File, Error> {
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true);
-        if self.force {
+        let made = if self.force {
             // The record itself may have been named by mistake, and it is mapped while it is read.
             if same_file(&self.output, self.input.file()) {
                 return Err(self.cannot().because("it is the record"));
             }
-            options.create(true).truncate(true);
+            output::replace(&self.output)
         } else {
-            options.create_new(true);
-        }
-        options.open(&self.output).map_err(|error| {
+            output::create_new(&self.output)
+        };
+        made.map_err(|error| {
             let exists = error.kind() == io::ErrorKind::AlreadyExists;
             let told = self.cannot().because(error);
             if exists { told.hint("--force replaces it") } else { told }

@@ -8,7 +8,7 @@ use probe::bus::capture::{Encoder, Event, Format};
 use probe::bus::merged::Merged;
 
 use super::convert::{note, open};
-use super::record::create;
+use super::output::create;
 use crate::error::{Error, Kind, Verdict};
 
 /// So much is gathered before it is written.

@@ -8,6 +8,7 @@ mod expect;
 mod input;
 mod live;
 mod merge;
+mod output;
 mod record;
 mod stats;
 mod tail;

@@ -1,8 +1,6 @@
 //! `unjank bus record`: traffic of one bus or several into a file.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +16,7 @@ use session::clock::SystemClock;
 use tokio::sync::oneshot;
 
 use super::buses::{Asks, Buses, told};
+use super::output::create;
 use super::until::{First, Until};
 use crate::cli::moment::duration;
 use crate::error::{Error, Kind, Verdict};
@@ -173,39 +172,6 @@ impl Record {
         ));
         Ok(Verdict::Yes)
     }
-}
-
-/// Opens the file: a new one, or a pipe or device that is there.
-pub(super) fn create(path: &Path) -> Result<File, Error> {
-    let cannot = |error: io::Error| {
-        Error::new(Kind::User, format!("write {}", path.display())).because(error)
-    };
-    if path == Path::new("-") {
-        let is_terminal = io::stdout().is_terminal();
-        if is_terminal {
-            return Err(Error::new(Kind::User, "write a record on a terminal")
-                .hint("send it into a file or a program, for example | tshark -r -"));
-        }
-        let shared =
-            std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned().map_err(cannot)?;
-        let file = File::from(shared);
-        // A pipe of our own description can be written without waiting, whatever its other holders want.
-        return if file.metadata().map_err(cannot)?.file_type().is_fifo() {
-            let own = OpenOptions::new()
-                .write(true)
-                .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
-                .open("/proc/self/fd/1");
-            Ok(own.unwrap_or(file))
-        } else {
-            Ok(file)
-        };
-    }
-    let exists = path.metadata().is_ok_and(|found| !found.is_file());
-    if exists {
-        // Opening a pipe waits for its reader.
-        return OpenOptions::new().write(true).open(path).map_err(cannot);
-    }
-    OpenOptions::new().write(true).create_new(true).open(path).map_err(cannot)
 }
 
 /// What a person sees meanwhile, on standard error.

@@ -1,7 +1,6 @@
 //! What the keys do in the live view, and how traffic comes into it.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use probe::report::paint::Paint;
 use ratatui::Frame;
 
 use super::draw::draw;
+use crate::cli::bus::output::create_new;
 use crate::cli::keys::{self, Letters, Pressed};
 use crate::cli::terminal::{Next, Show};
 
@@ -259,7 +259,7 @@ impl Browser {
             Err(error) => return format!("{error}"),
         };
         let path = PathBuf::from(&self.file);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = create_new(&path);
         match file.and_then(|mut file| file.write_all(&bytes)) {
             Ok(()) => format!("{count} messages are in {}", path.display()),
             Err(error) => format!("cannot write {}: {error}", path.display()),
@@ -309,6 +309,10 @@ impl Show for Browser {
                     break;
                 }
             }
+        }
+        // When the bus has ended nobody waits any more.
+        if !self.is_over {
+            self.view.set_now(recorder.now_ns());
         }
         self.view.refresh();
         self.pictures = self.pictures.wrapping_add(1);

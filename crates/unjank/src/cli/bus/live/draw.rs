@@ -160,8 +160,11 @@ fn answer(browser: &Browser, row: &Message) -> (String, Tone) {
             let text = if has_failed { format!("▲ {}", time(took)) } else { time(took) };
             (text, tone)
         }
-        _ if model.is_unanswered(row) => ("…".to_owned(), Tone::Warn),
-        _ => (String::new(), Tone::Plain),
+        _ => match model.waited_ns(row) {
+            Some(waited) if waited > late => (format!("… {}", time(waited)), Tone::Bad),
+            Some(_) => ("…".to_owned(), Tone::Warn),
+            None => (String::new(), Tone::Plain),
+        },
     }
 }
 
@@ -170,13 +173,13 @@ fn figures(browser: &mut Browser, frame: &mut Frame<'_>, area: Rect) {
     let figures = browser.view.stats();
     let mut rows: Vec<[String; 6]> = Vec::new();
     for method in &figures.methods {
-        let of = |ns: u64| if method.answered > 0 { time(ns) } else { "-".to_owned() };
+        let of = |ns: u64| method.wait(ns);
         rows.push([
             format!("→ {} of {}", method.member, method.service),
             method.calls.to_string(),
-            of(method.times.p50_ns),
-            of(method.times.p95_ns),
-            of(method.times.max_ns),
+            of(method.waits.p50_ns),
+            of(method.waits.p95_ns),
+            of(method.waits.max_ns),
             if method.errors + method.unanswered == 0 {
                 String::new()
             } else {

@@ -1,0 +1,155 @@
+//! `unjank bus expect`: whether traffic is as rules want it, as an exit status for a test run.
+
+mod watch;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ::report::text::{Charset, visible};
+use clap::Args;
+use probe::bus::expect::{Fault, Report, Rules, SCHEMA, junit};
+use probe::bus::model::{Ending, read};
+use probe::report::paint::Tone;
+use serde::Serialize;
+
+use super::buses::Buses;
+use super::input::open;
+use super::output;
+use crate::cli::moment::duration;
+use crate::cli::screen;
+use crate::error::{Error, Kind, Verdict};
+
+/// Check a command's traffic, or a record, against rules.
+///
+/// Exits with 0 if all are kept, 1 if one is broken, 2 if that cannot be told: an error, a command that failed or took too
+/// long, a record that is cut. What was found is printed in any case.
+#[derive(Debug, Args)]
+#[command(
+    before_help = "Example: unjank bus expect -f rules.txt -- ./tests/start",
+    override_usage = "unjank bus expect -f RULES [OPTIONS] -- CMD…\n       unjank bus expect -f RULES [OPTIONS] FILE"
+)]
+pub(super) struct Expect {
+    /// The rules, a line each (docs/bus-expect.md): "called org.a.B.C within 200ms", "no errors".
+    #[arg(short = 'f', long = "rules", value_name = "RULES")]
+    rule_file: PathBuf,
+    /// Print one JSON document (docs/bus-expect.md has its fields); what the command prints goes to stderr.
+    #[arg(long)]
+    json: bool,
+    /// Write a JUnit report, too, for continuous integration; replaces the file.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// End the command after this time; 0 is never.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    time_limit: Duration,
+    #[command(flatten)]
+    buses: Buses,
+    /// A record; - for stdin.
+    #[arg(value_name = "FILE", required_unless_present = "command")]
+    file: Option<PathBuf>,
+    /// A command whose traffic is checked.
+    #[arg(last = true, value_name = "CMD", conflicts_with = "file")]
+    command: Vec<OsString>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+impl Expect {
+    pub(super) fn run(self) -> Result<Verdict, Error> {
+        let cannot = || Error::new(Kind::User, format!("read {}", self.rule_file.display()));
+        let text =
+            std::fs::read_to_string(&self.rule_file).map_err(|error| cannot().because(error))?;
+        let rules: Rules = text.parse().map_err(|error| cannot().because(error))?;
+        // What cannot be written is told before anything is run for it.
+        let junit_file = match &self.junit {
+            Some(path) => Some(output::replace(path).map_err(|error| unwritable(path, error))?),
+            None => None,
+        };
+        let report = match &self.file {
+            Some(file) => {
+                let capture = open(file)?;
+                Report::of(&rules, &read(capture.events(), |_, _, _| Ending::Continue))
+            }
+            None => {
+                let printing =
+                    if self.json { watch::Printing::Apart } else { watch::Printing::Beside };
+                watch::run(&rules, &self.buses, &self.command, self.time_limit, printing)?
+            }
+        };
+        if let Some(file) = junit_file {
+            self.write_junit(file, &report)?;
+        }
+        self.print(&report)?;
+        if report.faults.is_empty() {
+            return Ok(if report.kept { Verdict::Yes } else { Verdict::No });
+        }
+        Err(self.not_checked(&report))
+    }
+
+    fn write_junit(&self, mut file: File, report: &Report) -> Result<(), Error> {
+        let name = self.rule_file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let path = self.junit.as_deref().unwrap_or(Path::new(""));
+        file.write_all(junit(report, &name).as_bytes()).map_err(|error| unwritable(path, error))
+    }
+
+    fn print(&self, report: &Report) -> Result<(), Error> {
+        let mut stdout = io::stdout().lock();
+        if self.json {
+            let text = serde_json::to_string_pretty(&Document { schema: SCHEMA, report })
+                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?;
+            writeln!(stdout, "{text}")?;
+        } else {
+            let paint = screen::paint();
+            for outcome in &report.outcomes {
+                let (word, tone) = if outcome.kept {
+                    ("● kept  ", Tone::Good)
+                } else {
+                    ("▲ broken", Tone::Bad)
+                };
+                let said = format!("{}: {}", outcome.rule, outcome.found);
+                let said = visible(&said, Charset::Unicode);
+                writeln!(stdout, "{}  {said}", paint.set(tone, word))?;
+                for example in &outcome.examples {
+                    writeln!(stdout, "            {}", visible(example, Charset::Unicode))?;
+                }
+            }
+        }
+        stdout.flush()?;
+        Ok(())
+    }
+
+    /// Says why what was found is no verdict.
+    fn not_checked(&self, report: &Report) -> Error {
+        let what = match (&self.file, self.command.first()) {
+            (Some(file), _) => file.display().to_string(),
+            (None, Some(program)) => program.display().to_string(),
+            (None, None) => String::new(),
+        };
+        let causes: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
+        let mut error = Error::new(Kind::User, format!("check {what}")).because(causes.join("; "));
+        for fault in &report.faults {
+            error = match fault {
+                Fault::Damaged { .. } => {
+                    error.hint("unjank bus record and busctl capture --size=0 keep messages whole")
+                }
+                Fault::Lost { .. } => error.hint(
+                    "\"no lost\" or \"at most N lost\" in the rules says whether that matters",
+                ),
+                Fault::TimeLimit { .. } => error.hint("--time-limit gives it more time"),
+                _ => error,
+            };
+        }
+        error
+    }
+}
+
+fn unwritable(path: &Path, error: io::Error) -> Error {
+    Error::new(Kind::User, format!("write {}", path.display())).because(error)
+}

@@ -1,0 +1,225 @@
+//! Runs a command and takes in what happens on the buses meanwhile.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use probe::bus::expect::{CommandEnd, Fault, Report, Rules};
+use probe::bus::model::Model;
+use probe::bus::record::{Next, Options, Recorder};
+use probe::bus::stats::time;
+use rustix::process::Signal;
+use session::clock::{Clock, SystemClock};
+use session::host::keeper::tree;
+
+use crate::cli::bus::buses::{Asks, Buses, told};
+use crate::cli::interrupt;
+use crate::error::{Error, Kind};
+
+/// How often it is looked whether the command has ended.
+const PACE: Duration = Duration::from_millis(20);
+/// A bus that is quiet for so long has told everything; it is not waited for longer than the second.
+const QUIET: Duration = Duration::from_millis(150);
+const PATIENCE: u32 = 30;
+/// How long a command that is ended may take to end by itself.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long it is tried to end what does not end.
+const LAST: Duration = Duration::from_secs(5);
+
+/// Where the standard output of the command goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Printing {
+    /// To ours.
+    Beside,
+    /// To our standard error: ours holds a document.
+    Apart,
+}
+
+/// Runs `command` for at most `limit`, zero being no limit, and holds what it did on the buses against the rules.
+///
+/// Whatever becomes of the command, what was seen by then is in the report.
+pub(super) fn run(
+    rules: &Rules,
+    buses: &Buses,
+    command: &[OsString],
+    limit: Duration,
+    printing: Printing,
+) -> Result<Report, Error> {
+    let (program, arguments) = command.split_first().ok_or_else(|| {
+        Error::new(Kind::User, "check nothing").hint("name a record, or a command behind --")
+    })?;
+    let sources = buses.watch(Asks::First)?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // Who watches one bus by its address wants the command to be on it.
+    if let [source] = &sources[..]
+        && source.bus.name.is_empty()
+    {
+        command.env("DBUS_SESSION_BUS_ADDRESS", &source.bus.address);
+    }
+    if printing == Printing::Apart {
+        command.stdout(io::stderr().as_fd().try_clone_to_owned()?);
+    }
+    // What the command leaves behind stays ours, so that all of it can be ended.
+    sys::supervise::adopt_orphans()?;
+    let clock = Arc::new(SystemClock::start());
+    let recorder = Recorder::start(sources, &Options::default(), Arc::<SystemClock>::clone(&clock));
+    let mut watch = Watch {
+        recorder: recorder.map_err(told)?,
+        model: Model::default(),
+        clock,
+        interrupted: interrupt::flag(),
+    };
+    let name = program.display();
+    let mut child = command
+        .spawn()
+        .map_err(|error| Error::new(Kind::User, format!("run {name}")).because(error))?;
+    let start = watch.clock.monotonic();
+    let limit = Some(limit).filter(|limit| !limit.is_zero());
+    let ended = watch.until_end(&mut child, limit);
+    let took = watch.clock.monotonic().saturating_sub(start);
+    watch.until_quiet();
+    watch.model.complete();
+    let mut report = Report::of(rules, &watch.model);
+    let (status, faults) = match ended {
+        Ok((status, fault)) => (Some(status), fault),
+        Err(error) => {
+            let text = format!("the end of the command is not known: {error}");
+            (None, Some(Fault::Command { text }))
+        }
+    };
+    report.command = Some(CommandEnd {
+        status: status.and_then(|status| status.code()),
+        signal: status.and_then(|status| status.signal()),
+        took_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+    });
+    // A command that was ended did not fail by itself.
+    let fault = faults.or_else(|| status.and_then(failure));
+    if let Some(fault) = fault {
+        report.add_fault(fault);
+    }
+    Ok(report)
+}
+
+/// Says how a command failed; nothing if it did not.
+fn failure(status: ExitStatus) -> Option<Fault> {
+    let text = match (status.code(), status.signal()) {
+        (Some(0), _) => return None,
+        (Some(code), _) => format!("the command failed with status {code}"),
+        (None, signal) => {
+            format!("the command was ended by signal {}", signal.unwrap_or_default())
+        }
+    };
+    Some(Fault::Command { text })
+}
+
+/// What is seen while a command runs.
+struct Watch {
+    recorder: Recorder,
+    model: Model,
+    clock: Arc<SystemClock>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Takes in what came; says whether something did, and nothing if the recording is over.
+    fn take(&mut self, patience: Duration) -> Option<bool> {
+        match self.recorder.next(patience) {
+            Next::Batch(batch) => {
+                for event in batch.events() {
+                    self.model.take(&event);
+                }
+                Some(true)
+            }
+            Next::Quiet => Some(false),
+            Next::Over => None,
+        }
+    }
+
+    /// Waits for the end of the command, and ends it when its time is up or somebody asks for it; says which of them.
+    fn until_end(
+        &mut self,
+        child: &mut Child,
+        limit: Option<Duration>,
+    ) -> io::Result<(ExitStatus, Option<Fault>)> {
+        let start = self.clock.monotonic();
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok((status, self.interruption()));
+            }
+            let fault = match limit {
+                Some(limit) if self.clock.monotonic().saturating_sub(start) >= limit => {
+                    let limit = time(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+                    Some(Fault::TimeLimit { limit })
+                }
+                _ => self.interruption(),
+            };
+            if fault.is_some() {
+                return Ok((self.end(child)?, fault));
+            }
+            if self.take(PACE).is_none() {
+                // The bus has ended, perhaps because the command ends it; the command may go on.
+                let _ = self.recorder.stopped_within(PACE);
+            }
+        }
+    }
+
+    fn interruption(&self) -> Option<Fault> {
+        self.interrupted.load(Ordering::Relaxed).then_some(Fault::Interrupted)
+    }
+
+    /// Ends the command and all that it started, and goes on taking in what they do on the bus.
+    fn end(&mut self, child: &mut Child) -> io::Result<ExitStatus> {
+        let start = self.clock.monotonic();
+        let mut ended = None;
+        let mut asked = false;
+        loop {
+            let spent = self.clock.monotonic().saturating_sub(start);
+            let all = tree::below(std::process::id())?;
+            if ended.is_none() {
+                ended = child.try_wait()?;
+            }
+            match ended {
+                Some(status) if all.is_empty() || spent > LAST => return Ok(status),
+                // It can only be one that the kernel does not let end.
+                None if spent > LAST => return Err(io::ErrorKind::TimedOut.into()),
+                _ => (),
+            }
+            if !asked || spent > GRACE {
+                let signal = if asked { Signal::KILL } else { Signal::TERM };
+                all.iter().for_each(|member| {
+                    tree::signal(*member, signal.as_raw());
+                    // One that was stopped does nothing before it goes on.
+                    tree::signal(*member, Signal::CONT.as_raw());
+                });
+                asked = true;
+            }
+            if self.take(PACE).is_none() {
+                let _ = self.recorder.stopped_within(PACE);
+            }
+        }
+    }
+
+    /// Takes in what is still said on the bus, and ends the recording.
+    fn until_quiet(&mut self) {
+        let mut rounds = 0;
+        while rounds < PATIENCE && self.take(QUIET) == Some(true) {
+            rounds += 1;
+        }
+        self.recorder.stop();
+        // The reader ends within a second of that, and says so.
+        let mut quiet = 0;
+        while quiet < PATIENCE {
+            match self.take(QUIET) {
+                Some(true) => (),
+                Some(false) => quiet += 1,
+                None => return,
+            }
+        }
+    }
+}

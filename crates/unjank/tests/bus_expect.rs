@@ -1,0 +1,332 @@
+//! `unjank bus expect`: rules held against commands and records, what is left of a run that fails or hangs, and records
+//! that cannot be believed.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test drives other programs")]
+
+mod fixture;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use fixture::{Bus, has, in_time};
+use probe::bus::capture::{Encoder, Event, Format, Message, Timestamp};
+use probe::bus::wire::Kind;
+use probe::bus::wire::write::{Draft, Marshal};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
+/// A call that is answered at once.
+const ANSWERED: [&str; 5] = [
+    "dbus-send",
+    "--print-reply",
+    "--dest=org.freedesktop.DBus",
+    "/",
+    "org.freedesktop.DBus.ListNames",
+];
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A bus, and rules for what happens on it.
+struct Bench {
+    bus: Bus,
+    rules: PathBuf,
+}
+
+impl Bench {
+    /// Starts a bus; none where there is no `dbus-daemon` or `dbus-send`.
+    fn start() -> Option<Bench> {
+        if !has(&["dbus-send"]) {
+            return None;
+        }
+        let bus = Bus::start()?;
+        let rules = bus.dir().join("rules.txt");
+        Some(Bench { bus, rules })
+    }
+
+    fn expect(&self, rules: &str, arguments: &[&str]) -> Command {
+        std::fs::write(&self.rules, rules).unwrap();
+        let mut command = self.bus.command(UNJANK);
+        command.args(["bus", "expect", "-f"]).arg(&self.rules).args(arguments);
+        command
+    }
+
+    fn run(&self, rules: &str, arguments: &[&str]) -> Output {
+        self.expect(rules, arguments).output().unwrap()
+    }
+
+    /// Starts a program that owns a name and answers nobody.
+    fn start_hung_service(&self) -> HungService {
+        let mut command = self.bus.command(UNJANK);
+        command.args(["bus", "traffic", "--address", self.bus.address(), "answer"]);
+        let child = command.spawn().unwrap();
+        self.bus.client().wait_for_owner("org.unjank.Traffic").unwrap();
+        kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+        HungService(child)
+    }
+}
+
+/// Ends with the test.
+struct HungService(Child);
+
+impl Drop for HungService {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Writes a record of calls that are answered, and returns its bytes.
+fn record(path: &Path, format: Format) -> Vec<u8> {
+    let mut encoder = Encoder::new(format);
+    let mut out = Vec::new();
+    encoder.event(&mut out, &Event::Bus(Box::default())).unwrap();
+    for serial in 1..=20_u32 {
+        let mut body = Marshal::new(Draft::new(Kind::Call, 1).endian);
+        body.text(&"x".repeat(500));
+        let body = body.bytes();
+        let call = Draft {
+            path: "/o",
+            interface: "org.example.I",
+            member: "Say",
+            sender: ":1.1",
+            destination: ":1.2",
+            signature: "s",
+            body: &body,
+            ..Draft::new(Kind::Call, serial)
+        };
+        let answer = Draft {
+            reply_serial: serial,
+            sender: ":1.2",
+            destination: ":1.1",
+            ..Draft::new(Kind::Return, serial)
+        };
+        for (at, bytes) in [(0, call.bytes()), (500_000, answer.bytes())] {
+            let at = Timestamp(1_795_271_100_000_000_000 + u64::from(serial) * 1_000_000 + at);
+            let length = u32::try_from(bytes.len()).unwrap();
+            let message = Message { at, bus: 0, length, bytes: &bytes };
+            encoder.event(&mut out, &Event::Message(message)).unwrap();
+        }
+    }
+    std::fs::write(path, &out).unwrap();
+    out
+}
+
+#[test]
+fn rules_are_held_against_a_command() {
+    in_time(|| {
+        let Some(bench) = Bench::start() else { return };
+        let expect =
+            |rules: &str, command: &[&str]| bench.run(rules, &[&["--"][..], command].concat());
+        let kept = expect(
+            "called org.freedesktop.DBus.ListNames within 10s\nno errors\nno lost\n",
+            &ANSWERED,
+        );
+        assert_eq!(kept.status.code(), Some(0), "{kept:?}");
+        assert!(text(&kept).contains("● kept"));
+        // Each planted fault is found.
+        let nobody =
+            ["sh", "-c", "dbus-send --print-reply --dest=org.example.Nobody / a.b.C || true"];
+        for rule in ["no errors", "no unowned", "called a.b.D", "at most 0 calls where member:C"] {
+            let broken = expect(rule, &nobody);
+            assert_eq!(broken.status.code(), Some(1), "{rule}: {broken:?}");
+            assert!(text(&broken).contains("▲ broken"));
+        }
+        let missing = expect("no errors", &["/nowhere/program"]);
+        assert_eq!(missing.status.code(), Some(2));
+        assert_eq!(expect("# nothing", &["true"]).status.code(), Some(2));
+    });
+}
+
+#[test]
+fn a_call_that_hangs_breaks_a_rule_about_slow_calls() {
+    in_time(|| {
+        let Some(bench) = Bench::start() else { return };
+        let _service = bench.start_hung_service();
+        let call =
+            "dbus-send --print-reply --reply-timeout=300 --dest=org.unjank.Traffic / a.b.C || true";
+        for rule in [
+            "at most 0 calls where slower-than:1s",
+            "no calls where slower-than:50s",
+            "called a.b.C",
+        ] {
+            let broken = bench.run(rule, &["--", "sh", "-c", call]);
+            assert_eq!(broken.status.code(), Some(1), "{rule}: {broken:?}");
+            assert!(text(&broken).contains("had no answer in "), "{broken:?}");
+        }
+    });
+}
+
+#[test]
+fn what_was_found_is_kept_when_the_command_fails() {
+    in_time(|| {
+        let Some(bench) = Bench::start() else { return };
+        let rules = "called ListNames\nno messages where member:ListNames\n";
+        let fails = [&["--json", "--", "sh", "-c"][..], &[&(ANSWERED.join(" ") + "; exit 3")]];
+        let failed = bench.run(rules, &fails.concat());
+        assert_eq!(failed.status.code(), Some(2));
+        let document: Value = serde_json::from_str(&text(&failed)).unwrap();
+        assert_eq!(document["schema"], "unjank.bus.expect/1");
+        assert_eq!((&document["kept"], &document["command"]["status"]), (&false.into(), &3.into()));
+        let kept = [0, 1].map(|at| document["outcomes"][at]["kept"].as_bool().unwrap());
+        assert_eq!(kept, [true, false], "{document}");
+        assert!(said(&failed).contains("the command failed with status 3"), "{}", said(&failed));
+        let killed = bench.run("called ListNames", &["--", "sh", "-c", "kill -9 $$"]);
+        assert_eq!(killed.status.code(), Some(2));
+        assert!(text(&killed).contains("▲ broken  called ListNames: it was not called"));
+        assert!(said(&killed).contains("ended by signal 9"), "{}", said(&killed));
+    });
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
+    in_time(|| {
+        let Some(bench) = Bench::start() else { return };
+        let pids = bench.bus.dir().join("pids");
+        // One ignores being asked, one has a session of its own, one was stopped.
+        let script = format!(
+            "{}; trap '' TERM; (trap '' TERM; sh -c 'echo $PPID' >> {pids}; while :; do sleep 1; done) & \
+             setsid sh -c 'echo $$ >> {pids}; exec sleep 1000' & \
+             sh -c 'echo $$ >> {pids}; kill -STOP $$; sleep 1000' & echo $$ >> {pids}; wait; sleep 1000",
+            ANSWERED.join(" "),
+            pids = pids.display()
+        );
+        let junit = bench.bus.dir().join("junit.xml");
+        let arguments = [
+            "--time-limit",
+            "1500ms",
+            "--junit",
+            junit.to_str().unwrap(),
+            "--",
+            "sh",
+            "-c",
+            &script,
+        ];
+        let start = Instant::now();
+        let ended = bench.run("called ListNames\n", &arguments);
+        assert!(start.elapsed() < Duration::from_secs(60));
+        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+        assert!(text(&ended).contains("● kept    called ListNames"), "{ended:?}");
+        assert!(said(&ended).contains("not done in 1.50 s"), "{}", said(&ended));
+        let pids = std::fs::read_to_string(pids).unwrap();
+        assert_eq!(pids.lines().count(), 4, "{pids}");
+        for pid in pids.lines() {
+            // Nobody may wait for the end of an orphan here; it has ended all the same.
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            assert!(stat.is_empty() || stat.contains(") Z "), "it goes on: {stat}");
+        }
+        let report = std::fs::read_to_string(&junit).unwrap();
+        assert!(
+            report.contains("errors=\"1\"") && report.contains("not done in 1.50 s"),
+            "{report}"
+        );
+    });
+}
+
+#[test]
+fn a_check_that_is_interrupted_says_what_it_found() {
+    in_time(|| {
+        let Some(bench) = Bench::start() else { return };
+        let script = ANSWERED.join(" ") + " > /dev/null; echo done; exec sleep 1000";
+        let mut command = bench.expect("called ListNames", &["--", "sh", "-c", &script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "done");
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let rest: Vec<String> = lines.map(Result::unwrap).collect();
+        assert!(rest[0].contains("● kept    called ListNames"), "{rest:?}");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(said(&output).contains("interrupted"), "{}", said(&output));
+    });
+}
+
+#[test]
+fn a_record_is_checked_with_options_on_either_side_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, rules] = ["x.pcapng", "rules"].map(|name| dir.path().join(name));
+    record(&path, Format::Pcapng);
+    std::fs::write(&rules, "called Say within 1ms\nat least 1 signals\n").unwrap();
+    let [path, rules] = [&path, &rules].map(|path| path.to_str().unwrap());
+    for arguments in [["-f", rules, path, "--json"], ["--json", "-f", rules, path]] {
+        let output = Command::new(UNJANK).args(["bus", "expect"]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let document: Value = serde_json::from_str(&text(&output)).unwrap();
+        let kept = [0, 1].map(|at| document["outcomes"][at]["kept"].as_bool().unwrap());
+        assert_eq!(kept, [true, false], "{document}");
+    }
+    // Neither a record nor a command, and both.
+    for arguments in [&["-f", rules][..], &["-f", rules, path, "--", "true"]] {
+        let output = Command::new(UNJANK).args(["bus", "expect"]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+}
+
+#[test]
+fn a_record_that_is_cut_is_refused_and_every_command_tells_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = dir.path().join("rules");
+    std::fs::write(&rules, "no errors\nno unanswered\n").unwrap();
+    let check = |path: &Path| {
+        let mut command = Command::new(UNJANK);
+        command.args(["bus", "expect", "-f"]).arg(&rules).arg(path).arg("--json");
+        command.output().unwrap()
+    };
+    for format in [Format::Pcapng, Format::Pcap, Format::Binary] {
+        let path = dir.path().join(format!("{format:?}"));
+        let whole = record(&path, format);
+        assert_eq!(check(&path).status.code(), Some(0), "{format:?}");
+        for cut in [whole.len() - 1, whole.len() - 40, whole.len() / 2 + 1] {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let refused = check(&path);
+            assert_eq!(refused.status.code(), Some(2), "{format:?} {cut}: {refused:?}");
+            assert!(said(&refused).contains("cut or damaged"), "{}", said(&refused));
+            let document: Value = serde_json::from_str(&text(&refused)).unwrap();
+            assert_eq!(document["kept"], false);
+            assert_eq!(document["outcomes"].as_array().unwrap().len(), 0);
+            let run = |arguments: &[&str]| {
+                let mut command = Command::new(UNJANK);
+                command.arg("bus").args(arguments).arg(&path);
+                command.output().unwrap()
+            };
+            for arguments in [&["stats"][..], &["diagram"], &["diff", path.to_str().unwrap()]] {
+                let told = text(&run(arguments));
+                assert!(told.contains("cut or damaged: 1 place cannot be read"), "{told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn records_and_reports_are_for_their_owner_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.pcapng");
+    record(&path, Format::Pcapng);
+    let rules = dir.path().join("rules");
+    std::fs::write(&rules, "no errors\n").unwrap();
+    std::fs::write(dir.path().join("old.html"), "").unwrap();
+    let [input, rules] = [&path, &rules].map(|path| path.to_str().unwrap());
+    for (name, arguments) in [
+        ("a.jsonl", &["convert", input, "-o", "a.jsonl"][..]),
+        ("b.pcapng", &["merge", input, input, "-o", "b.pcapng"]),
+        ("c.html", &["diagram", input, "-o", "c.html"]),
+        ("d.txt", &["diagram", input, "-o", "d.txt"]),
+        ("old.html", &["diagram", input, "-o", "old.html", "--force"]),
+        ("e.xml", &["expect", "-f", rules, "--junit", "e.xml", input]),
+    ] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 000; exec \"$@\"", "sh", UNJANK, "bus"]).args(arguments);
+        let output = command.current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
