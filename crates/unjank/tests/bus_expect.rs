@@ -166,6 +166,46 @@ fn a_call_that_hangs_breaks_a_rule_about_slow_calls() {
 }
 
 #[test]
+fn a_record_says_how_long_a_call_waited_though_nothing_came_after_it() {
+    in_time(|| {
+        let Some(bench) = Bench::start() else { return };
+        let _service = bench.start_hung_service();
+        for format in ["x.pcapng", "x.jsonl"] {
+            let path = bench.bus.dir().join(format);
+            let mut recorder = bench.bus.command(UNJANK);
+            recorder.args(["bus", "record", "--for", "3s", "-o"]).arg(&path);
+            if format == "x.jsonl" {
+                recorder = bench.bus.command(UNJANK);
+                let from = bench.bus.dir().join("x.pcapng");
+                recorder.args(["bus", "convert"]).arg(from).arg("-o").arg(&path);
+            }
+            let mut recorder = recorder.stderr(Stdio::piped()).spawn().unwrap();
+            if format == "x.pcapng" {
+                let mut line = String::new();
+                BufReader::new(recorder.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+                assert!(line.starts_with("Recording "), "{line}");
+                // It waits longer than the recording does.
+                let mut caller = bench.bus.command("dbus-send");
+                caller.args(["--print-reply", "--reply-timeout=60000"]);
+                caller.args(["--dest=org.unjank.Traffic", "/", "a.b.C"]);
+                let mut caller = HungService(caller.spawn().unwrap());
+                assert!(recorder.wait().unwrap().success());
+                assert!(caller.0.try_wait().unwrap().is_none());
+            }
+            assert!(recorder.wait().unwrap().success());
+            let mut stats = bench.bus.command(UNJANK);
+            let stats = stats.args(["bus", "stats", "--json"]).arg(&path).output().unwrap();
+            let stats: Value = serde_json::from_str(&text(&stats)).unwrap();
+            let open = stats["unanswered"].as_array().unwrap();
+            let open = open.iter().find(|open| open["member"] == "a.b.C").unwrap();
+            let waited = open["waited_ns"].as_u64().unwrap();
+            assert!((1_000_000_000..30_000_000_000).contains(&waited), "{open}");
+            assert_eq!(open["caller_left"], false);
+        }
+    });
+}
+
+#[test]
 fn what_was_found_is_kept_when_the_command_fails() {
     in_time(|| {
         let Some(bench) = Bench::start() else { return };
