@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 
 use fixture::{copy_program, has, skip};
 use recent_home::{Home, kde};
+use store::table::gvariant::Variant;
 
 /// A part of the names of documents that are forgotten, and of no other.
 const SECRET: &str = "zebra";
@@ -36,6 +37,11 @@ fn thumbnail(uri: &str) -> Vec<u8> {
     };
     let address = [b"Thumb::URI\0", uri.as_bytes()].concat();
     [b"\x89PNG\r\n\x1a\n".to_vec(), chunk(b"IHDR", &[0; 13]), chunk(b"tEXt", &address)].concat()
+}
+
+/// A document as GLib names it.
+fn uri_of(path: &Path) -> String {
+    format!("file://{}", text(path).replace(' ', "%20"))
 }
 
 /// Names both documents in every store that is a file.
@@ -69,8 +75,45 @@ fn fill(home: &Home) -> [PathBuf; 2] {
     let groups = format!(
         "[Document 0]\nMode=Normal\nURL={secret_uri}\n\n[Document 1]\nURL={open_uri}\n\n[View 0 {secret_uri}]\nx=1\n"
     );
-    home.write(".local/share/kate/anonymous.katesession", &groups);
-    home.write(".config/katemetainfos", &groups);
+    for program in ["kate", "kwrite"] {
+        home.write(&format!(".local/share/{program}/anonymous.katesession"), &groups);
+        home.write(&format!(".config/{program}metainfos"), &groups);
+    }
+    let escaped = |path: &str| path.replace(' ', "%20").replace('&', "%26").replace('/', "%2F");
+    home.write(
+        ".config/geany/geany.conf",
+        format!(
+            "[files]\nrecent_files={secret};{open};\nFILE_NAME_0=1;C;0;EUTF-8;0;1;0;{};0;2\nFILE_NAME_1=2;C;0;EUTF-8;0;1;0;{};0;2\n",
+            escaped(secret),
+            escaped(open)
+        ),
+    );
+    home.write(
+        ".config/featherpad/fp.conf",
+        format!("[text]\nrecentFiles=\"{secret}\", \"{open}\"\n"),
+    );
+    home.write(
+        ".config/totem/session_state.xspf",
+        [&secret_uri, &open_uri]
+            .map(|uri| {
+                format!("<track>\n<location>{}</location>\n</track>\n", uri.replace('&', "&amp;"))
+            })
+            .concat(),
+    );
+    home.write(
+        ".local/share/gedit/gedit-metadata.xml",
+        [&secret_uri, &open_uri]
+            .map(|uri| format!(" <document uri=\"{}\" atime=\"1\"/>\n", uri.replace('&', "&amp;")))
+            .concat(),
+    );
+    let session = format!(
+        "{{'drafts': <@aa{{sv}} []>, 'windows': <[{{'pages': <[{{'uri': <'{secret_uri}'>}}, {{'uri': <'{open_uri}'>}}]>}}]>}}"
+    );
+    let session = Variant::parse(None, &session).unwrap();
+    home.write(".local/share/org.gnome.TextEditor/session.gvariant", session.view().bytes());
+    let list = format!("[org/gnome/editor]\nrecent-files=['{secret_uri}', '{open_uri}']\n");
+    home.write(".var/app/org.example.Editor/config/glib-2.0/settings/keyfile", list);
+    home.write(".var/app/org.example.Editor/data/recently-used.xbel", &xbel);
     home.write(
         ".config/QtProject.conf",
         format!("[FileDialog]\nhistory={}, {}\nlastVisited={}\n", secret_uri, open_uri, secret_uri),
@@ -146,8 +189,13 @@ fn fill(home: &Home) -> [PathBuf; 2] {
 fn every_store_forgets_and_keeps_the_rest() {
     let home = Home::make();
     let [secret, _] = fill(&home);
+    // One that does not name its document; KDE's pack the name.
+    let hash = Command::new("md5sum").arg(home.write("uri", uri_of(&secret))).output().unwrap();
+    let hash = String::from_utf8(hash.stdout).unwrap()[..32].to_owned();
+    let hashed = format!(".cache/thumbnails/large/{hash}.png");
+    home.write(&hashed, &thumbnail("")[..33]);
     let stores = home.naming(SECRET.as_bytes());
-    assert!(stores.len() >= 17, "{stores:#?}");
+    assert!(stores.len() >= 25, "{stores:#?}");
     let before = home.contents();
     let dry = forget(&home, &[text(&secret), "--dry-run"]);
     assert_eq!(dry.status.code(), Some(0), "{}", said(&dry));
@@ -156,7 +204,11 @@ fn every_store_forgets_and_keeps_the_rest() {
     assert!(stores.iter().all(|store| still.contains(store)), "a dry run takes nothing out");
     let done = forget(&home, &[text(&secret)]);
     assert_eq!(done.status.code(), Some(0), "{}", said(&done));
-    assert!(said(&done).contains("Forgot 1 document; a search of every list finds nothing."));
+    assert!(said(&done).starts_with("Forgot 1 document; a search of "), "{}", said(&done));
+    assert!(said(&done).contains(" finds nothing."), "{}", said(&done));
+    let documents = "not searched: ~ (";
+    assert!(said(&done).contains(documents), "the documents are: {}", said(&done));
+    assert!(!home.at(&hashed).exists(), "it is known by its name alone");
     assert_eq!(home.naming(SECRET.as_bytes()), Vec::<PathBuf>::new());
     // What names the other one does still, but for the copies of the shared list, which are nobody's.
     let open = home.naming(OPEN.as_bytes());
@@ -169,7 +221,8 @@ fn every_store_forgets_and_keeps_the_rest() {
         .collect();
     assert_eq!(gone, Vec::<&str>::new());
     let again = forget(&home, &[text(&secret)]);
-    assert_eq!(said(&again), "No list on this machine has such a document.\n");
+    let wanted = "No list on this machine has such a document; a search of ";
+    assert!(said(&again).starts_with(wanted), "{}", said(&again));
 }
 
 #[test]
@@ -185,7 +238,8 @@ fn documents_are_chosen_by_folder_program_and_time() {
     assert_eq!(chosen(&[text(&home.at("doc"))]), 0);
     assert_eq!(chosen(&["--all"]), 2);
     assert_eq!(chosen(&["--app", "okular"]), 2);
-    assert_eq!(chosen(&["--app", "kate"]), 0);
+    assert_eq!(chosen(&["--app", "kwrite"]), 2);
+    assert_eq!(chosen(&["--app", "mousepad"]), 0);
     assert_eq!(chosen(&["--since", "1h"]), 2);
     assert_eq!(chosen(&["--before", "2026-10-01"]), 0);
     assert_eq!(forget(&home, &[]).status.code(), Some(2));
@@ -194,6 +248,42 @@ fn documents_are_chosen_by_folder_program_and_time() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done));
     assert_eq!(home.naming(b" & co.pdf"), Vec::<PathBuf>::new());
     assert_eq!(home.naming(b"%20&"), Vec::<PathBuf>::new());
+}
+
+/// Remembers documents `name0` and so on, opened by a program.
+fn add_many(home: &Home, name: &str, count: usize, app: &str) {
+    let paths: Vec<PathBuf> = (0..count).map(|n| home.at(&format!("docs/{name}{n}"))).collect();
+    let mut arguments = vec!["recent", "add", "--app", app];
+    arguments.extend(paths.iter().map(|path| text(path)));
+    let added = home.unjank(&arguments);
+    assert!(added.status.success(), "{}", said(&added));
+}
+
+#[test]
+fn what_the_limits_hide_is_forgotten_and_does_not_come_back() {
+    for selection in [&["--app", "okular"][..], &["--since", "1h"], &["--all"]] {
+        let home = Home::make();
+        home.write(".config/unjank/recent.rules", "keep entries 5\n");
+        add_many(&home, SECRET, 20, "okular");
+        let done = forget(&home, selection);
+        assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+        // Neither now, nor when more may be shown, nor after the lists were written again.
+        home.write(".config/unjank/recent.rules", "keep entries 100\n");
+        assert!(home.unjank(&["recent", "sync"]).status.success());
+        let list = said(&home.unjank(&["recent", "list", "--uris"]));
+        assert!(!list.contains(SECRET), "{selection:?}: {list}");
+        assert_eq!(home.naming(SECRET.as_bytes()), Vec::<PathBuf>::new(), "{selection:?}");
+        assert!(said(&done).starts_with("Forgot 20 documents"), "{selection:?}: {}", said(&done));
+    }
+    // Of a program whose documents are all hidden by those of another.
+    let home = Home::make();
+    home.write(".config/unjank/recent.rules", "keep entries 5\n");
+    add_many(&home, SECRET, 3, "okular");
+    add_many(&home, OPEN, 9, "org.kde.kate");
+    let done = forget(&home, &["--app", "okular"]);
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    assert!(said(&done).starts_with("Forgot 3 documents"), "{}", said(&done));
+    assert_eq!(home.naming(SECRET.as_bytes()), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -342,4 +432,63 @@ fn the_database_of_kdes_service_forgets_while_the_service_runs() {
     assert!(said.contains("KDE's activities"), "{said}");
     assert_eq!(home.naming(SECRET.as_bytes()), Vec::<PathBuf>::new());
     assert!(!home.naming(OPEN.as_bytes()).is_empty());
+}
+
+/// Starts a settings service on a bus of its own, writes lists and a picture into dconf, forgets, and says what is there.
+const SETTINGS: &str = r#"
+set -eu
+$SERVICE 2>/dev/null &
+service=$!
+trap 'kill $service 2>/dev/null || true' EXIT
+gdbus wait --session --timeout 60 ca.desrt.dconf
+dconf write /org/xfce/mousepad/state/application/session "[';;+file://$HOME/docs/zebra.txt', ';;file://$HOME/docs/giraffe.txt']"
+dconf write /org/gnome/editor/last-file "'file://$HOME/docs/zebra.txt'"
+dconf write /org/gnome/viewer/recent "[('file://$HOME/docs/zebra.txt', 3), ('file://$HOME/docs/giraffe.txt', 4)]"
+test -z "${PICTURE:-}" || dconf write /org/gnome/desktop/background/picture-uri "'file://$HOME/docs/zebra.txt'"
+code=0
+"$UNJANK" recent forget "$HOME/docs/zebra.txt" || code=$?
+echo "code $code"
+dconf dump /
+"#;
+
+#[test]
+fn lists_in_dconf_are_forgotten_through_their_service() {
+    if !has(&["dbus-run-session", "gdbus", "dconf"]) {
+        return;
+    }
+    let ours = format!("{} --names dconf", env!("CARGO_BIN_EXE_unjankd"));
+    for (service, picture) in
+        [("/usr/libexec/dconf-service", ""), ("/usr/libexec/dconf-service", "yes"), (&ours, "")]
+    {
+        if !Path::new(service.split(' ').next().unwrap()).exists() {
+            skip("dconf-service is not installed");
+            continue;
+        }
+        let home = Home::make();
+        home.write("docs/zebra.txt", "x");
+        let script = home.write("settings.sh", SETTINGS);
+        let bus = home.write("bus.conf", "<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen><policy context=\"default\"><allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/></policy></busconfig>");
+        let mut command = home.command("dbus-run-session");
+        command.env_remove("DBUS_SESSION_BUS_ADDRESS").arg("--config-file").arg(bus);
+        command.args(["--", "sh"]).arg(script).env("SERVICE", service).env("PICTURE", picture);
+        let output = command.env("UNJANK", recent_home::UNJANK).output().unwrap();
+        let said = said(&output);
+        assert!(said.contains("session=[';;file://"), "{service}: {said}");
+        assert!(said.contains("giraffe.txt', 4)]"), "{service}: {said}");
+        assert!(!said.contains("last-file="), "{service}: {said}");
+        let naming = home.naming(SECRET.as_bytes());
+        if picture.is_empty() {
+            assert_eq!(naming, Vec::<PathBuf>::new(), "{service}: {said}");
+            assert!(said.contains("code 0\n"), "{service}: {said}");
+        } else {
+            assert_eq!(naming, [home.at(".config/dconf/user")], "{said}");
+            assert!(said.contains("code 1\n"), "{said}");
+            assert!(
+                said.contains(
+                    "left: ~/.config/dconf/user (1)\n  at /org/gnome/desktop/background/picture-uri"
+                ),
+                "{said}"
+            );
+        }
+    }
 }

@@ -157,6 +157,19 @@ impl Recents {
         Ok(&self.list)
     }
 
+    /// Returns every entry that the records of the journal lead to, also those beyond the limits, which a list shows
+    /// again as soon as there is room.
+    ///
+    /// # Errors
+    ///
+    /// As [`Recents::list`].
+    pub fn records(&mut self) -> Result<List, RecentsError> {
+        // What was read so far has had the limits applied.
+        self.reader = None;
+        self.refresh()?;
+        Ok(self.list.clone())
+    }
+
     /// Writes what another store told: entries and forgettings that are not in the journal yet.
     ///
     /// # Errors

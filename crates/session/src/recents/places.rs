@@ -1,6 +1,6 @@
 //! Where the stores of recent documents are. Everything is given from above; nothing is looked up here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The directories and files of one user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,5 +34,42 @@ impl Places {
     #[must_use]
     pub fn rules(&self) -> PathBuf {
         self.config.join("unjank/recent.rules")
+    }
+
+    /// Returns where programs keep their state (`$XDG_STATE_HOME`), in which ours has a folder of its own.
+    #[must_use]
+    pub fn state_home(&self) -> PathBuf {
+        let is_usual = self.state.ends_with("unjank/recents");
+        let above = self.state.ancestors().nth(2).filter(|_| is_usual);
+        above.map_or_else(|| self.home.join(".local/state"), Path::to_owned)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Returns the places of a user with this home, and no variables set.
+    pub(crate) fn below(home: &str) -> Places {
+        let home = PathBuf::from(home);
+        let data = home.join(".local/share");
+        Places {
+            state: home.join(".local/state/unjank/recents"),
+            runtime: None,
+            xbel: data.join("recently-used.xbel"),
+            links: data.join("RecentDocuments"),
+            data,
+            config: home.join(".config"),
+            config_dirs: Vec::new(),
+            cache: home.join(".cache"),
+            temporary: PathBuf::from("/tmp"),
+            dconf: Vec::new(),
+            home,
+        }
+    }
+
+    #[test]
+    fn the_state_of_programs_is_above_ours() {
+        assert_eq!(below("/h").state_home(), Path::new("/h/.local/state"));
     }
 }

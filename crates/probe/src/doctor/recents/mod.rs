@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use session::clock::SystemClock;
-use session::recents::forget::{self, Kind};
+use session::recents::forget::{self, StoreKind};
 use session::recents::xbel::Document;
 use session::recents::{
     Added, Addition, Places, Privacy, Program, Recents as List, Timestamp, Uri,
@@ -94,7 +94,7 @@ fn stores(machine: &Machine, places: &Places) -> Vec<Finding> {
             }
             None => Finding::new(NAME, title, measured, Outcome::Note(note)),
         };
-        if store.kind == Kind::Xbel && store.bytes >= LARGE {
+        if store.kind == StoreKind::Xbel && store.bytes >= LARGE {
             finding = finding
                 .because("KDE's programs write all of it for each document that is opened")
                 .advise_command(

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use store::disk::Disk;
-use sys::sqlite::{self, Access, Database, Row, SqliteError};
+use sys::sqlite::{Access, Database, SqliteError};
 
 use super::super::{Places, Timestamp};
 use super::name::Name;
-use super::{Item, Kind, Survey, Trouble, files};
+use super::{Item, StoreKind, Survey, Trouble, files, sql};
 
 /// A table that names documents.
 struct Table {
@@ -35,15 +35,8 @@ fn databases(places: &Places) -> Vec<PathBuf> {
     let dir = places.data.join("kactivitymanagerd/resources");
     let dirs = [dir.clone(), dir.join("working-backup"), dir.join("test-backup")];
     let mut found: Vec<_> = dirs.iter().flat_map(|dir| files::regular(dir)).collect();
-    found.retain(|path| is_database(path));
+    found.retain(|path| sql::is_database(path));
     found
-}
-
-fn is_database(path: &Path) -> bool {
-    let mut start = [0; 16];
-    let file = std::fs::File::open(path);
-    let read = file.and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start));
-    read.is_ok() && sqlite::is_database(&start)
 }
 
 /// Returns all files of the service, so that a log of a database that is gone is searched too.
@@ -56,14 +49,9 @@ pub(super) fn files(places: &Places) -> Vec<PathBuf> {
 /// Opens a database, with the tables of ours that it has.
 fn open(path: &Path, access: Access) -> Result<(Database, Vec<&'static Table>), SqliteError> {
     let database = Database::open(path, access)?;
-    let rows = database.rows("SELECT name FROM sqlite_master WHERE type = 'table'", &[])?;
-    let has = |table: &&Table| rows.iter().any(|row| text(row, 0) == Some(table.name.as_bytes()));
-    let tables = TABLES.iter().filter(has).collect();
+    let names = sql::tables(&database)?;
+    let tables = TABLES.iter().filter(|table| names.iter().any(|n| n == table.name)).collect();
     Ok((database, tables))
-}
-
-fn text(row: &Row, at: usize) -> Option<&[u8]> {
-    row.get(at)?.as_deref()
 }
 
 pub(super) fn look(places: &Places, survey: &mut Survey) {
@@ -81,13 +69,13 @@ fn items(path: &Path, places: &Places) -> Result<Vec<Item>, SqliteError> {
     for Table { name: table, agent, time } in tables {
         let query = format!("SELECT targettedResource, {agent}, {time} FROM {table}");
         for row in database.rows(&query, &[])? {
-            let name = text(&row, 0).and_then(|name| Name::read(name, &places.home));
+            let name = sql::text(&row, 0).and_then(|name| Name::read(name, &places.home));
             let seconds =
-                text(&row, 2).and_then(|time| std::str::from_utf8(time).ok()?.parse().ok());
-            let by = text(&row, 1).map(|by| String::from_utf8_lossy(by).into_owned());
+                sql::text(&row, 2).and_then(|time| std::str::from_utf8(time).ok()?.parse().ok());
+            let by = sql::text(&row, 1).map(|by| String::from_utf8_lossy(by).into_owned());
             items.extend(name.map(|name| Item {
                 name,
-                kind: Kind::Activities,
+                kind: StoreKind::Activities,
                 file: path.to_owned(),
                 applications: by.into_iter().collect(),
                 uri: None,
@@ -113,32 +101,11 @@ pub(super) fn remove(
 /// Takes the rows out and has SQLite write the database anew, so that no free page and no log holds them.
 fn remove_from(path: &Path, places: &Places, chosen: &BTreeSet<Name>) -> Result<(), SqliteError> {
     let (database, tables) = open(path, Access::Write)?;
-    database.rows("PRAGMA secure_delete = ON", &[])?;
-    database.rows("PRAGMA temp_store = MEMORY", &[])?;
-    let mut is_changed = false;
-    database.rows("BEGIN IMMEDIATE", &[])?;
-    for Table { name: table, .. } in tables {
-        let query = format!("SELECT DISTINCT targettedResource FROM {table}");
-        for row in database.rows(&query, &[])? {
-            let Some(written) = text(&row, 0) else { continue };
-            if Name::read(written, &places.home).is_some_and(|name| chosen.contains(&name)) {
-                let delete = format!("DELETE FROM {table} WHERE targettedResource = ?");
-                database.rows(&delete, &[written])?;
-                is_changed = true;
-            }
+    sql::clean(path, &database, places, chosen, |database| {
+        let mut is_changed = false;
+        for Table { name: table, .. } in tables {
+            is_changed |= sql::delete(database, table, "targettedResource", places, chosen)?;
         }
-    }
-    database.rows("COMMIT", &[])?;
-    // Free pages of earlier deletions, by whoever, are only seen in the bytes.
-    let home = std::os::unix::ffi::OsStrExt::as_bytes(places.home.as_os_str());
-    let search = super::Search::new(chosen, [], home);
-    let is_left = || {
-        let mut files = sqlite::files(path).into_iter();
-        files.any(|file| files::read(&file).is_ok_and(|bytes| !search.found(&bytes).is_empty()))
-    };
-    if is_changed || is_left() {
-        database.rows("VACUUM", &[])?;
-        database.rows("PRAGMA wal_checkpoint(TRUNCATE)", &[])?;
-    }
-    Ok(())
+        Ok(is_changed)
+    })
 }

@@ -18,6 +18,11 @@ const MOST_NAMES: usize = 1_000_000;
 
 /// Reads a regular file; nothing if there is none.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, Trouble> {
+    read_within(path, MOST_BYTES)
+}
+
+/// Reads a regular file of at most so many bytes; nothing if there is none.
+pub(super) fn read_within(path: &Path, most: u64) -> Result<Vec<u8>, Trouble> {
     let unread = |source| Trouble::Unread { path: path.to_owned(), source };
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = match File::options().read(true).custom_flags(flags).open(path) {
@@ -28,11 +33,11 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, Trouble> {
     if !about.is_file() {
         return Ok(Vec::new());
     }
-    if about.len() > MOST_BYTES {
+    if about.len() > most {
         return Err(Trouble::TooLarge { path: path.to_owned(), len: about.len() });
     }
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(unread)?;
+    file.take(most).read_to_end(&mut bytes).map_err(unread)?;
     Ok(bytes)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::super::Places;
-use super::{Kind, Survey, files, office, settings};
+use super::{StoreKind, Survey, files, office, settings};
 
 /// Settings in which programs keep lists of what they opened, whether the list is there yet or not.
 const SETTINGS: [&str; 14] = [
@@ -42,7 +42,7 @@ const DATA: [&str; 7] = [
 pub fn guarded(places: &Places) -> BTreeSet<PathBuf> {
     let mut found: BTreeSet<PathBuf> = [places.xbel.clone(), places.links.clone()].into();
     found.insert(places.cache.join("thumbnails"));
-    let state = places.home.join(".local/state");
+    let state = places.state_home();
     for name in SETTINGS {
         found.insert(places.config.join(name));
         if let Some(program) = name.strip_suffix("rc") {
@@ -54,7 +54,7 @@ pub fn guarded(places: &Places) -> BTreeSet<PathBuf> {
     let mut survey = Survey::default();
     settings::look(places, &mut survey);
     office::look(places, &mut survey);
-    let listed = survey.items.into_iter().filter(|item| item.kind != Kind::Xbel);
+    let listed = survey.items.into_iter().filter(|item| item.kind != StoreKind::Xbel);
     found.extend(listed.map(|item| item.file));
     for program in files::directories(&places.data) {
         found.insert(program.join("recently-used.xbel"));

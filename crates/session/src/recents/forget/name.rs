@@ -50,6 +50,21 @@ impl Name {
             .then(|| Name::of_bytes(&unescaped(text)))
     }
 
+    /// Reads the names in one element of a list: the whole of it is one, or it has one behind other fields, as in
+    /// Mousepad's `;;+file:///a` and Geany's `22;None;0;%2Fa;0`.
+    pub(super) fn in_element(text: &[u8], home: &Path) -> Vec<Name> {
+        if let Some(name) = Name::read(text, home) {
+            return vec![name];
+        }
+        let mut names = Vec::new();
+        if let Some(start) = text.windows(6).position(|part| part == b"file:/") {
+            names.extend(Name::read(&text[start..], home));
+        }
+        let fields = text.split(|b| *b == b';').filter(|field| field.starts_with(b"%2"));
+        names.extend(fields.filter_map(|field| Name::read(&unescaped(field), home)));
+        names
+    }
+
     /// Returns the URI that GLib and Qt write for it; `None` if there is none.
     #[must_use]
     pub fn to_uri(&self) -> Option<Uri> {
@@ -178,6 +193,22 @@ mod tests {
         assert_eq!(remote.written(), b"//host/a b");
         for none in ["", "true", "10", "a, b", "://x", "~u/x", "$HOMER/x"] {
             assert_eq!(Name::read(none.as_bytes(), home), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_found_among_other_fields() {
+        let home = Path::new("/home/u");
+        let wanted = Name::of_path(Path::new("/a;b c"));
+        for text in ["/a;b c", ";;+file:///a;b%20c", "22;None;0;EUTF-8;0;1;0;%2Fa%3Bb%20c;0;2"] {
+            assert_eq!(
+                Name::in_element(text.as_bytes(), home),
+                std::slice::from_ref(&wanted),
+                "{text}"
+            );
+        }
+        for none in ["", ";", "1;2", "%2", "file"] {
+            assert_eq!(Name::in_element(none.as_bytes(), home), [], "{none}");
         }
     }
 

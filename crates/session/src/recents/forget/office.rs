@@ -7,7 +7,7 @@ use store::disk::Disk;
 
 use super::super::Places;
 use super::name::Name;
-use super::{Item, Kind, Survey, files};
+use super::{Item, StoreKind, Survey, files};
 
 const FILE: &str = "user/registrymodifications.xcu";
 const HISTORIES: &str = "org.openoffice.Office.Histories/";
@@ -29,7 +29,7 @@ pub(super) fn look(places: &Places, survey: &mut Survey) {
         survey.items.extend(names.into_iter().map(|name| Item {
             name,
             uri: None,
-            kind: Kind::Office,
+            kind: StoreKind::Office,
             file: file.clone(),
             applications: vec!["libreoffice".into(), "soffice.bin".into()],
             at: None,

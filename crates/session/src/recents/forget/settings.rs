@@ -10,31 +10,47 @@ use store::disk::Disk;
 use super::super::Places;
 use super::name::Name;
 use super::search::plain;
-use super::{Item, Kind, Survey, files, owner};
+use super::{Item, StoreKind, Survey, files, owner};
 
 /// A file of settings is no larger than this.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Returns the files of settings: in the configuration and one folder below, and what KDE keeps as state.
+/// How many folders below the configuration files of settings may lie: `GIMP/2.10/gimprc`.
+const DEPTH: usize = 3;
+
+/// Returns the files of settings: below the configuration, what KDE keeps as state, and the sessions of its editors.
 pub(super) fn files(places: &Places) -> Vec<PathBuf> {
-    let state = places.home.join(".local/state");
     let mut found = Vec::new();
-    for dir in [places.config.clone(), state] {
-        found.extend(files::regular(&dir));
-        found.extend(files::directories(&dir).iter().flat_map(|dir| files::regular(dir)));
+    let mut folders = vec![places.config.clone(), places.state_home()];
+    for _ in 0..DEPTH {
+        found.extend(folders.iter().flat_map(|dir| files::regular(dir)));
+        folders = folders.iter().flat_map(|dir| files::directories(dir)).collect();
     }
-    let kate = places.data.join("kate");
-    found.extend([kate.clone(), kate.join("sessions")].iter().flat_map(|dir| files::regular(dir)));
+    for program in files::directories(&places.data) {
+        found.extend(files::regular(&program.join("sessions")));
+        found.extend(files::regular(&program));
+    }
+    // The session manager of KDE's has a file for each program, under any name.
+    let of_session = places.config.join("session");
     found.retain(|path| {
         let name = files::file_name(path);
-        let endings = [".conf", "rc", ".ini", ".katesession"];
-        ["kdeglobals", METADATA].contains(&&*name) || endings.iter().any(|end| name.ends_with(end))
+        let endings = [".conf", "rc", ".ini", SESSION, METADATA];
+        name == "kdeglobals"
+            || endings.iter().any(|end| name.ends_with(end))
+            || path.parent() == Some(&*of_session)
     });
+    found.sort();
+    found.dedup();
     found
 }
 
-/// What KDE's editor keeps of each document: a group each.
-const METADATA: &str = "katemetainfos";
+/// The end of the names of files in which KDE's editors keep something of each document: a group each.
+const METADATA: &str = "metainfos";
+/// The end of the names of files with the documents that were open in KDE's editors.
+const SESSION: &str = ".katesession";
+
+/// The beginning of the keys of Geany's session.
+const FROM_ZERO: &[u8] = b"FILE_NAME_";
 
 /// What the groups of a file are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,22 +63,23 @@ enum Groups {
 
 fn groups_of(file: &Path) -> Groups {
     let name = files::file_name(file);
-    let is_kates = name == METADATA || name.ends_with(".katesession");
+    let is_kates = name.ends_with(METADATA) || name.ends_with(SESSION);
     if is_kates { Groups::Documents } else { Groups::Settings }
 }
 
 pub(super) fn look(places: &Places, survey: &mut Survey) {
     for file in files(places) {
         let Some(bytes) = survey.read(files::read(&file)) else { continue };
-        let applications: Vec<String> = owner(&file).into_iter().collect();
         let groups = groups_of(&file);
+        let folder = file.parent().map(files::file_name).filter(|_| groups == Groups::Documents);
+        let applications: Vec<String> = owner(&file).into_iter().chain(folder).collect();
         for line in lines(&bytes).iter().filter(|line| line.names_documents(groups)) {
             let names =
-                line.elements().into_iter().filter_map(|e| Name::read(&plain(e), &places.home));
+                line.elements().into_iter().flat_map(|e| Name::in_element(&plain(e), &places.home));
             survey.items.extend(names.map(|name| Item {
                 name,
                 uri: None,
-                kind: Kind::Settings,
+                kind: StoreKind::Settings,
                 file: file.clone(),
                 applications: applications.clone(),
                 at: None,
@@ -78,7 +95,7 @@ pub(super) fn remove(
     survey: &mut Survey,
 ) {
     let is_chosen = |element: &[u8]| {
-        Name::read(&plain(element), &places.home).is_some_and(|name| chosen.contains(&name))
+        Name::in_element(&plain(element), &places.home).iter().any(|name| chosen.contains(name))
     };
     for file in files(places) {
         let Some(bytes) = survey.read(files::read(&file)) else { continue };
@@ -90,16 +107,16 @@ pub(super) fn remove(
 
 /// A line, and the group in which it is.
 #[derive(Clone, Copy, Debug)]
-struct Line<'a> {
+pub(super) struct Line<'a> {
     /// With what ends it.
-    whole: &'a [u8],
-    group: &'a [u8],
+    pub(super) whole: &'a [u8],
+    pub(super) group: &'a [u8],
     /// Without blanks around; empty for a line that is no entry.
-    key: &'a [u8],
-    value: &'a [u8],
+    pub(super) key: &'a [u8],
+    pub(super) value: &'a [u8],
 }
 
-fn lines(bytes: &[u8]) -> Vec<Line<'_>> {
+pub(super) fn lines(bytes: &[u8]) -> Vec<Line<'_>> {
     if bytes.len() > MOST_BYTES {
         return Vec::new();
     }
@@ -128,8 +145,15 @@ impl<'a> Line<'a> {
         };
         let of_dialog =
             self.group == b"FileDialog" && [&b"history"[..], b"lastVisited"].contains(&self.key);
-        !self.key.is_empty()
-            && (says(self.group, b"recent") || says(self.key, b"recent") || of_dialog)
+        // Geany's session, and what FeatherPad, and others of its kind, open again.
+        let of_session = self.is_numbered_from_zero() || says(self.key, b"lastfile");
+        let is_recent = says(self.group, b"recent") || says(self.key, b"recent");
+        !self.key.is_empty() && (is_recent || of_dialog || of_session)
+    }
+
+    /// Whether the entry is one of Geany's session, which is read up to the first number that is missing.
+    fn is_numbered_from_zero(&self) -> bool {
+        self.key.starts_with(FROM_ZERO)
     }
 
     /// Whether the entry says which document its group is about.
@@ -162,14 +186,16 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Splits a value at its commas; not at `\,`, nor inside of quotes.
+/// Splits a value at its commas, or at its semicolons where one ends it, as GLib writes lists; not at `\,`, nor inside of
+/// quotes.
 fn split(value: &[u8]) -> Vec<&[u8]> {
+    let separator = separator_of(value);
     let (mut parts, mut start, mut is_quoted, mut at) = (Vec::new(), 0, false, 0);
     while at < value.len() {
         match value[at] {
             b'\\' => at += 1,
             b'"' => is_quoted = !is_quoted,
-            b',' if !is_quoted => {
+            byte if byte == separator && !is_quoted => {
                 parts.push(value[start..at].trim_ascii());
                 start = at + 1;
             }
@@ -179,6 +205,11 @@ fn split(value: &[u8]) -> Vec<&[u8]> {
     }
     parts.push(value[start..].trim_ascii());
     parts
+}
+
+/// Returns what stands between the elements of a value.
+fn separator_of(value: &[u8]) -> u8 {
+    if value.ends_with(b";") { b';' } else { b',' }
 }
 
 /// Returns the file without what is chosen of its lists; `None` if nothing is.
@@ -214,12 +245,21 @@ fn without(bytes: &[u8], groups: Groups, is_chosen: impl Fn(&[u8]) -> bool) -> O
         return None;
     }
     let mut out = Vec::with_capacity(bytes.len());
+    let mut next_from_zero = 0;
     for line in lines.iter().filter(|line| !of_documents.contains(line.group)) {
         if line.key.is_empty() {
             out.extend_from_slice(line.whole);
             continue;
         }
         if line.number().is_some_and(|number| numbers.contains(&(line.group, number))) {
+            continue;
+        }
+        if line.is_numbered_from_zero() {
+            let equals = line.whole.iter().position(|b| *b == b'=').unwrap_or_default();
+            out.extend_from_slice(FROM_ZERO);
+            out.extend_from_slice(next_from_zero.to_string().as_bytes());
+            out.extend_from_slice(&line.whole[equals..]);
+            next_from_zero += 1;
             continue;
         }
         let elements = line.elements();
@@ -235,11 +275,14 @@ fn without(bytes: &[u8], groups: Groups, is_chosen: impl Fn(&[u8]) -> bool) -> O
         };
         let kept: Vec<&[u8]> =
             (0..elements.len()).filter(|at| !removed.contains(at)).map(|at| elements[at]).collect();
-        if kept.is_empty() {
+        if kept.iter().all(|element| element.is_empty()) {
             continue;
         }
-        let separator: &[u8] =
-            if line.value.windows(2).any(|two| two == b", ") { b", " } else { b"," };
+        let separator: &[u8] = match separator_of(line.value) {
+            b',' if line.value.windows(2).any(|two| two == b", ") => b", ",
+            b',' => b",",
+            _ => b";",
+        };
         let start = line.whole.iter().position(|b| *b == b'=').map_or(0, |equals| equals + 1);
         out.extend_from_slice(&line.whole[..start]);
         out.extend_from_slice(&kept.join(separator));
@@ -261,7 +304,8 @@ mod tests {
     fn forget_in(groups: Groups, text: &str, paths: &[&str]) -> Option<String> {
         let chosen: Vec<Name> = paths.iter().map(|path| Name::of_path(Path::new(path))).collect();
         let is_chosen = |element: &[u8]| {
-            Name::read(&plain(element), Path::new("/home/u")).is_some_and(|n| chosen.contains(&n))
+            let names = Name::in_element(&plain(element), Path::new("/home/u"));
+            names.iter().any(|name| chosen.contains(name))
         };
         without(text.as_bytes(), groups, is_chosen).map(|bytes| String::from_utf8(bytes).unwrap())
     }
@@ -291,6 +335,17 @@ mod tests {
         assert_eq!(
             forget(kde, &["/y,z"]).unwrap(),
             "[KFileDialog Settings]\nRecent URLs[$e]=file:$HOME/x\nOther=file:///y,z\n"
+        );
+    }
+
+    #[test]
+    fn geanys_lists_forget_and_stay_readable() {
+        let text = "[files]\nrecent_files=/a b;/c,d;\nrecent_projects=\ncurrent_page=0\nFILE_NAME_0=22;None;0;EUTF-8;0;1;0;%2Fa%20b;0;2\nFILE_NAME_1=0;C;0;EUTF-8;0;1;0;%2Fc%2Cd;0;2\n";
+        let wanted = "[files]\nrecent_files=/c,d;\nrecent_projects=\ncurrent_page=0\nFILE_NAME_0=0;C;0;EUTF-8;0;1;0;%2Fc%2Cd;0;2\n";
+        assert_eq!(forget(text, &["/a b"]).unwrap(), wanted);
+        assert_eq!(
+            forget(wanted, &["/c,d"]).unwrap(),
+            "[files]\nrecent_projects=\ncurrent_page=0\n"
         );
     }
 

@@ -9,34 +9,38 @@ use store::disk::Disk;
 use super::super::{Places, Timestamp};
 use super::name::Name;
 use super::search::plain;
-use super::{Item, Kind, Survey, files};
-
-/// A thumbnail that is larger is none.
-const MOST_THUMBNAIL: usize = 16 << 20;
+use super::{Item, StoreKind, Survey, files, thumbnail};
 
 /// Returns the files with what they are.
-pub(super) fn files(places: &Places) -> Vec<(PathBuf, Kind)> {
-    let mut found: Vec<(PathBuf, Kind)> = Vec::new();
+pub(super) fn files(places: &Places) -> Vec<(PathBuf, StoreKind)> {
+    let mut found: Vec<(PathBuf, StoreKind)> = Vec::new();
     let mut add =
         |dir: &Path, kind| found.extend(files::regular(dir).into_iter().map(|file| (file, kind)));
-    add(&places.links, Kind::Links);
+    add(&places.links, StoreKind::Links);
     for program in files::directories(&places.data) {
         // Gwenview's `recentfolders` and `recenturls`.
         for dir in files::directories(&program) {
             if files::file_name(&dir).starts_with("recent") {
-                add(&dir, Kind::Reading);
+                add(&dir, StoreKind::Reading);
             }
         }
-        add(&program.join("docdata"), Kind::Reading);
+        add(&program.join("docdata"), StoreKind::Reading);
     }
-    for size in files::directories(&places.cache.join("thumbnails")) {
-        add(&size, Kind::Thumbnails);
+    // The second is where they were before the specification said the first.
+    let roots = [places.cache.join("thumbnails"), places.home.join(".thumbnails")];
+    for size in roots.iter().flat_map(|root| files::directories(root)) {
+        add(&size, StoreKind::Thumbnails);
         // Below `fail` there is a folder a program.
         for program in files::directories(&size) {
-            add(&program, Kind::Thumbnails);
+            add(&program, StoreKind::Thumbnails);
         }
     }
     found
+}
+
+/// Returns the files alone.
+pub(super) fn all_files(places: &Places) -> Vec<PathBuf> {
+    files(places).into_iter().map(|(file, _)| file).collect()
 }
 
 pub(super) fn look(places: &Places, survey: &mut Survey) {
@@ -45,7 +49,7 @@ pub(super) fn look(places: &Places, survey: &mut Survey) {
         let Some(found) = document_of(&bytes, kind, places) else { continue };
         let modified = || file.metadata().map(|about| about.mtime()).ok();
         // The time of a link is when the document was opened; that of a thumbnail is not.
-        let at = (kind == Kind::Links).then(modified).flatten();
+        let at = (kind == StoreKind::Links).then(modified).flatten();
         survey.items.push(Item {
             name: found.0,
             uri: None,
@@ -63,24 +67,27 @@ pub(super) fn remove(
     chosen: &BTreeSet<Name>,
     survey: &mut Survey,
 ) {
+    let thumbnails = thumbnail::file_names(chosen);
     for (file, kind) in files(places) {
+        let is_named = || kind == StoreKind::Thumbnails && thumbnail::is_named(&file, &thumbnails);
         let Some(bytes) = survey.read(files::read(&file)) else { continue };
-        if document_of(&bytes, kind, places).is_some_and(|(name, _)| chosen.contains(&name)) {
+        let found = document_of(&bytes, kind, places);
+        if found.is_some_and(|(name, _)| chosen.contains(&name)) || is_named() {
             survey.read(files::remove(disk, &file));
         }
     }
 }
 
 /// Returns the program in whose folder the file is.
-fn owner(file: &Path, kind: Kind) -> Option<String> {
+fn owner(file: &Path, kind: StoreKind) -> Option<String> {
     let program = file.parent()?.parent()?;
-    (kind == Kind::Reading).then(|| files::file_name(program))
+    (kind == StoreKind::Reading).then(|| files::file_name(program))
 }
 
 /// Returns the document that a file is about, and the program that it names.
-fn document_of(bytes: &[u8], kind: Kind, places: &Places) -> Option<(Name, Option<String>)> {
-    if kind == Kind::Thumbnails {
-        return Some((Name::read(thumbnail_of(bytes)?, &places.home)?, None));
+fn document_of(bytes: &[u8], kind: StoreKind, places: &Places) -> Option<(Name, Option<String>)> {
+    if kind == StoreKind::Thumbnails {
+        return Some((Name::read(&thumbnail::uri_of(bytes)?, &places.home)?, None));
     }
     if bytes.starts_with(b"<") {
         let text = String::from_utf8_lossy(bytes);
@@ -106,50 +113,4 @@ fn document_of(bytes: &[u8], kind: Kind, places: &Places) -> Option<(Name, Optio
     }
     let by = value(b"X-KDE-LastOpenedWith").map(|by| String::from_utf8_lossy(&by).into_owned());
     Some((Name::read(&single, &places.home)?, by))
-}
-
-/// Returns the address that a thumbnail is of: the text `Thumb::URI` of its PNG file.
-fn thumbnail_of(bytes: &[u8]) -> Option<&[u8]> {
-    let mut rest = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n")?;
-    if bytes.len() > MOST_THUMBNAIL {
-        return None;
-    }
-    loop {
-        let len = u32::from_be_bytes(rest.get(..4)?.try_into().ok()?);
-        let len = usize::try_from(len).ok()?;
-        let (kind, data) = (rest.get(4..8)?, rest.get(8..)?.get(..len)?);
-        if kind == b"tEXt"
-            && let Some(uri) = data.strip_prefix(b"Thumb::URI\0")
-        {
-            return Some(uri);
-        }
-        rest = rest.get(12usize.checked_add(len)?..)?;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn chunk(kind: &[u8], data: &[u8]) -> Vec<u8> {
-        let len = u32::try_from(data.len()).unwrap().to_be_bytes();
-        [&len[..], kind, data, &[0; 4]].concat()
-    }
-
-    #[test]
-    fn a_thumbnail_names_its_document_and_a_damaged_one_none() {
-        let whole = [
-            b"\x89PNG\r\n\x1a\n".to_vec(),
-            chunk(b"IHDR", &[0; 13]),
-            chunk(b"tEXt", b"Software\0x"),
-            chunk(b"tEXt", b"Thumb::URI\0file:///a%20b"),
-        ]
-        .concat();
-        assert_eq!(thumbnail_of(&whole), Some(&b"file:///a%20b"[..]));
-        for len in 0..whole.len() - 4 {
-            assert_eq!(thumbnail_of(&whole[..len]), None, "{len}");
-        }
-        let endless = [&whole[..8], &[0xff; 30]].concat();
-        assert_eq!(thumbnail_of(&endless), None);
-    }
 }

@@ -8,7 +8,7 @@ use store::disk::Disk;
 use super::super::xbel::{Change, Document};
 use super::super::{Places, Timestamp, Uri};
 use super::name::Name;
-use super::{Item, Kind, Search, Survey, files};
+use super::{Item, Search, StoreKind, Survey, files};
 
 const NAME: &str = "recently-used.xbel";
 
@@ -34,7 +34,7 @@ pub(super) fn look(places: &Places, survey: &mut Survey) {
         survey.items.extend(entries.map(|entry| Item {
             name: Name::of_uri(&entry.uri),
             uri: Some(entry.uri.clone()),
-            kind: Kind::Xbel,
+            kind: StoreKind::Xbel,
             file: file.clone(),
             applications: entry.applications.iter().map(|by| by.name.clone()).collect(),
             at: Some(entry.last_used()).filter(|at| *at != Timestamp::default()),

@@ -14,6 +14,10 @@ pub const DEFAULT_DENY: &[&str] = &[
     "*history*",
     "*recent*",
     "*last-*",
+    "*/session",
+    "*opened*",
+    "*open-files*",
+    "*documents*",
     "*search*",
     "*location*",
 ];

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use store::disk::Disk;
-use store::journal::{Journal, JournalError};
+use store::journal::{Journal, JournalError, Replay};
 use store::table::gvariant::Variant;
 
 use super::engine::{DatabaseId, Places};
@@ -111,6 +111,21 @@ pub fn read(disk: &dyn Disk, places: &Places) -> Result<Vec<Entry>, JournalError
             Ok(Vec::new())
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Calls `take` with every value in the bytes of a history.
+pub(crate) fn each_value(bytes: &[u8], take: &mut dyn FnMut(&Variant)) {
+    let Some(replay) = Replay::of(bytes) else { return };
+    let damaged = replay.damage.into_iter().flat_map(|damage| damage.salvaged);
+    for record in replay.records.into_iter().chain(damaged) {
+        for change in record::unpack(&record).iter().flat_map(|entry| &entry.keys) {
+            for value in [&change.old, &change.new] {
+                if let Value::Set(value) = value {
+                    take(value);
+                }
+            }
+        }
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) fn serve(
             let (disk, clock) = (options.disk.clone(), options.clock.clone());
             Recents::new(options.places.clone(), Program::Ordinary, disk, clock)
         };
-        let (recents, worker) = (new(), Worker::start(new())?);
+        let (recents, worker) = (new(), Worker::start(new(), options.address.clone())?);
         let hub = Hub {
             server,
             watcher: None,

@@ -10,6 +10,8 @@ use session::recents::{Recents, Uri, writer};
 use store::disk::Stat;
 use tokio::sync::mpsc as wake;
 
+use super::settings::BusSettings;
+
 /// What is to be done.
 #[derive(Debug)]
 pub(super) enum Job {
@@ -49,12 +51,14 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn start(mut recents: Recents) -> std::io::Result<Worker> {
+    /// Starts it; lists in dconf are changed by the service on the bus at `address`.
+    pub(super) fn start(mut recents: Recents, address: Option<String>) -> std::io::Result<Worker> {
         let (jobs, todo) = mpsc::channel();
         let (results, done) = wake::unbounded_channel();
         let work = move || {
+            let mut settings = BusSettings::new(address);
             for job in todo {
-                if results.send(work_off(&mut recents, job)).is_err() {
+                if results.send(work_off(&mut recents, &mut settings, job)).is_err() {
                     break;
                 }
             }
@@ -97,7 +101,7 @@ impl Seen {
     }
 }
 
-fn work_off(recents: &mut Recents, job: Job) -> Done {
+fn work_off(recents: &mut Recents, settings: &mut BusSettings, job: Job) -> Done {
     match job {
         Job::Write(waiting) => {
             let before = Seen::now(recents);
@@ -107,7 +111,7 @@ fn work_off(recents: &mut Recents, job: Job) -> Done {
             };
             Done::Written(waiting, result)
         }
-        Job::Forget(uris, reply_to) => Done::Forgot(reply_to, forget_all(recents, &uris)),
+        Job::Forget(uris, reply_to) => Done::Forgot(reply_to, forget_all(recents, settings, &uris)),
         Job::Snapshot => {
             if let Err(error) = recents.snapshot() {
                 tracing::warn!(error = text(&error), "cannot copy recent documents to the disk");
@@ -118,7 +122,11 @@ fn work_off(recents: &mut Recents, job: Job) -> Done {
 }
 
 /// Forgets documents, and folders with what is below them, in every store.
-fn forget_all(recents: &mut Recents, uris: &[Uri]) -> Result<usize, String> {
+fn forget_all(
+    recents: &mut Recents,
+    settings: &mut BusSettings,
+    uris: &[Uri],
+) -> Result<usize, String> {
     // A selection of no names is one of all.
     if uris.is_empty() {
         return Ok(0);
@@ -129,7 +137,7 @@ fn forget_all(recents: &mut Recents, uris: &[Uri]) -> Result<usize, String> {
     let chosen = survey.choose(&selection);
     let known = |name: &&Name| survey.items.iter().any(|item| item.name == **name);
     let count = chosen.iter().filter(known).count();
-    let troubles = forget::remove(recents, &survey, &selection, &chosen);
+    let troubles = forget::remove(recents, settings, &survey, &selection, &chosen);
     match troubles.first() {
         None => Ok(count),
         Some(trouble) => Err(text(trouble)),

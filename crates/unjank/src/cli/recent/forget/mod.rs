@@ -1,0 +1,154 @@
+//! `recent forget`: documents go out of every list on this machine, and it is looked whether they did.
+
+mod report;
+mod running;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use session::clock::{Clock, SystemClock};
+use session::recents::forget::{
+    self, Name, SearchLimits, SearchReport, Selection, Survey, Trouble,
+};
+use session::recents::{Recents, Timestamp};
+use unjank::daemon::recents::settings::BusSettings;
+
+use self::report::Report;
+use super::service;
+use crate::cli::{moment, screen};
+use crate::error::{Error, Kind, Verdict};
+
+/// How fast files are searched at least, in bytes a second, to tell how long it takes.
+const SEARCHED_A_SECOND: u64 = 100 << 20;
+
+/// Forget documents in every list on this machine.
+///
+/// Example: unjank recent forget ~/Taxes --dry-run
+///
+/// What fits all that is said is taken out of our journal, recently-used.xbel, KDE's links and activities, lists in
+/// settings of programs and in dconf, sessions of editors, LibreOffice's list, viewers' notes, and thumbnails.
+/// Then the bytes of all these and of what else programs keep are searched; what was not searched is listed.
+/// The exit status is 1 if anything is left.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
+#[command(
+    override_usage = "unjank recent forget [OPTIONS] DOCUMENT…\n       unjank recent forget [OPTIONS] --app NAME | --since TIME | --before TIME | --all"
+)]
+pub(super) struct Forget {
+    /// Files, folders with all that is below them, or URIs.
+    #[arg(value_name = "DOCUMENT", group = "which")]
+    documents: Vec<OsString>,
+    /// Documents that this program opened, such as okular.
+    #[arg(long, value_name = "NAME", group = "which")]
+    app: Vec<String>,
+    /// Documents used from then on: 2h, yesterday, 10:30, 2026-11-21.
+    #[arg(long, value_name = "TIME", group = "which")]
+    since: Option<String>,
+    /// Documents used before then.
+    #[arg(long, value_name = "TIME", group = "which")]
+    before: Option<String>,
+    /// All documents.
+    #[arg(long, group = "which", conflicts_with_all = ["documents", "app", "since", "before"])]
+    all: bool,
+    /// Show what is found and where, and leave it.
+    #[arg(long)]
+    dry_run: bool,
+    /// Search every file of the home and of the runtime directory, however large, and documents too.
+    #[arg(long)]
+    search_all: bool,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Forget {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
+        let clock = SystemClock::start();
+        let selection = self.selection(clock.now())?;
+        let mut recents = super::recents()?;
+        // Searching may take a while where programs keep much: then somebody who watches is told.
+        let progress = std::io::stderr().is_terminal().then(screen::Progress::start);
+        let step = |what: &str, done: u64, all: u64| {
+            let time = |bytes: u64| Duration::from_millis(bytes * 1000 / SEARCHED_A_SECOND);
+            progress.iter().for_each(|progress| progress.step(what, time(done), time(all)));
+        };
+        step("looking into every list", 0, SEARCHED_A_SECOND);
+        let survey = forget::survey(&mut recents);
+        let chosen = survey.choose(&selection);
+        let running = running::programs(&recents.places().home);
+        let mut report = Report::new(&recents, &survey, &chosen, &running);
+        if !self.dry_run {
+            let limits = match self.search_all {
+                true => SearchLimits::everything(),
+                false => SearchLimits::default(),
+            };
+            let mut forget_once = || {
+                step("taking the documents out", 0, SEARCHED_A_SECOND);
+                forget_once(&mut recents, &survey, &selection, &chosen, limits, &step)
+            };
+            let mut searched = forget_once();
+            // Only the service can let go of a log that it reads; its bus starts it again when somebody needs it.
+            let places = super::recents()?.places().clone();
+            let is_held = |search: &SearchReport| {
+                search.remnants.iter().any(|left| forget::is_of_activities(&places, &left.file))
+            };
+            if is_held(&searched) {
+                report.ended = service::end(&forget::activities(&places));
+                if !report.ended.is_empty() {
+                    searched = forget_once();
+                }
+            }
+            report.finish(searched);
+        }
+        if let Some(progress) = progress {
+            progress.end();
+        }
+        if self.json {
+            writeln!(out, "{:#}", report.json())?;
+        } else {
+            report.print(out)?;
+        }
+        Ok(if report.is_done() { Verdict::Yes } else { Verdict::No })
+    }
+
+    fn selection(&self, now: SystemTime) -> Result<Selection, Error> {
+        let zoned = moment::local(now);
+        let read = |text: &Option<String>| -> Result<Option<Timestamp>, Error> {
+            let time = text.as_deref().map(|text| moment::parse(text, &zoned)).transpose();
+            let time = time.map_err(|because| {
+                Error::new(Kind::User, "read the time").because(std::io::Error::other(because))
+            })?;
+            Ok(time.map(Timestamp::of))
+        };
+        let name = |text: &OsString| Ok(Name::of_uri(&super::uri(text)?));
+        Ok(Selection {
+            names: self.documents.iter().map(name).collect::<Result<_, Error>>()?,
+            applications: self.app.clone(),
+            since: read(&self.since)?,
+            before: read(&self.before)?,
+        })
+    }
+}
+
+/// Takes the documents out everywhere, and searches where they are still.
+fn forget_once(
+    recents: &mut Recents,
+    survey: &Survey,
+    selection: &Selection,
+    chosen: &BTreeSet<Name>,
+    limits: SearchLimits,
+    step: &dyn Fn(&str, u64, u64),
+) -> SearchReport {
+    let mut settings = BusSettings::default();
+    let mut troubles: Vec<Trouble> =
+        forget::remove(recents, &mut settings, survey, selection, chosen);
+    let remaining = forget::survey(recents);
+    let staying: BTreeSet<Name> = remaining.items.into_iter().map(|item| item.name).collect();
+    let mut progress = |done, all| step("searching what programs keep", done, all);
+    let mut report = forget::search(recents.places(), chosen, &staying, limits, &mut progress);
+    troubles.append(&mut report.troubles);
+    SearchReport { troubles, ..report }
+}
