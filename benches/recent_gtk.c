@@ -2,6 +2,7 @@
  *
  * Usage: recent_gtk add DIRECTORY COUNT [APPLICATION]   adds DIRECTORY/0 … one after the other, each when the last is on disk
  *        recent_gtk burst DIRECTORY COUNT PAUSE_MS      adds with a pause between, whatever is on disk
+ *        recent_gtk busy DIRECTORY COUNT SECONDS        reads the list, says that it is ready, is busy, then adds as `burst` does
  *        recent_gtk list                                prints the URIs of the list, one a line
  *        recent_gtk wait URI SECONDS                    says when it is ready, then waits until the list has the URI
  *        recent_gtk remove URI | purge                  takes one out, or all
@@ -88,6 +89,17 @@ add (GtkRecentManager *manager, const char *directory, int count, int pause_ms, 
   g_free (calls);
   g_free (written);
   return 0;
+}
+
+/* As a program that opens a large document: it reads no list meanwhile, and writes the one that it has. */
+static int
+be_busy (GtkRecentManager *manager, const char *directory, int count, double seconds)
+{
+  g_list_free_full (gtk_recent_manager_get_items (manager), (GDestroyNotify) gtk_recent_info_unref);
+  printf ("ready\n");
+  fflush (stdout);
+  g_usleep ((gulong) (seconds * G_USEC_PER_SEC));
+  return add (manager, directory, count, 0, "recent_gtk");
 }
 
 static int
@@ -203,6 +215,11 @@ main (int argc, char **argv)
       g_signal_handlers_disconnect_by_func (manager, changed, NULL);
       status = add (manager, argv[2], atoi (argv[3]), atoi (argv[4]), "recent_gtk");
     }
+  else if (strcmp (verb, "busy") == 0 && argc == 5)
+    {
+      g_signal_handlers_disconnect_by_func (manager, changed, NULL);
+      status = be_busy (manager, argv[2], atoi (argv[3]), atof (argv[4]));
+    }
   else if (strcmp (verb, "list") == 0)
     status = list (manager);
   else if (strcmp (verb, "wait") == 0 && argc == 4)
@@ -217,7 +234,8 @@ main (int argc, char **argv)
       status = done ? 0 : 1;
     }
   else
-    fprintf (stderr, "Usage: recent_gtk add DIRECTORY COUNT [APPLICATION] | burst DIRECTORY COUNT PAUSE_MS | list | "
+    fprintf (stderr, "Usage: recent_gtk add DIRECTORY COUNT [APPLICATION] | burst DIRECTORY COUNT PAUSE_MS | "
+                     "busy DIRECTORY COUNT SECONDS | list | "
                      "wait URI SECONDS | remove URI | purge | read FILE\n");
   g_object_unref (manager);
   return status;

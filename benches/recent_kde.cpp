@@ -1,6 +1,6 @@
 // What KDE does with recent documents, measured from inside and shown as text.
 //
-// Usage: recent_kde add DIRECTORY COUNT [DESKTOP-ID]   adds DIRECTORY/0 … one after the other
+// Usage: recent_kde add DIRECTORY COUNT [DESKTOP-ID [PAUSE_MS]]   adds DIRECTORY/0 … one after the other
 //        recent_kde list                               prints the URLs that KRecentDocument reads, one a line
 //        recent_kde links                              prints the link files that it lists, one a line
 //        recent_kde clear                              clears the list
@@ -11,6 +11,7 @@
 #include <KRecentDocument>
 #include <QCoreApplication>
 #include <QElapsedTimer>
+#include <QThread>
 #include <QUrl>
 #include <cstdio>
 #include <cstring>
@@ -24,6 +25,7 @@ int main(int argc, char **argv)
     if (verb == QLatin1String("add") && arguments.size() >= 4) {
         const int count = arguments[3].toInt();
         const QString id = arguments.value(4, QStringLiteral("org.kde.kate"));
+        const unsigned long pause = arguments.value(5).toULong();
         std::vector<double> times;
         for (int i = 0; i < count; i++) {
             const QUrl url = QUrl::fromLocalFile(QStringLiteral("%1/%2").arg(arguments[2]).arg(i));
@@ -31,6 +33,7 @@ int main(int argc, char **argv)
             timer.start();
             KRecentDocument::add(url, id);
             times.push_back(double(timer.nsecsElapsed()) / 1e6);
+            QThread::msleep(pause);
         }
         std::printf("{\"call_ms\":[");
         for (size_t i = 0; i < times.size(); i++) {
@@ -55,6 +58,6 @@ int main(int argc, char **argv)
         KRecentDocument::clear();
         return 0;
     }
-    std::fprintf(stderr, "Usage: recent_kde add DIRECTORY COUNT [DESKTOP-ID] | list | links | clear\n");
+    std::fprintf(stderr, "Usage: recent_kde add DIRECTORY COUNT [DESKTOP-ID [PAUSE_MS]] | list | links | clear\n");
     return 2;
 }

@@ -18,7 +18,9 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use peers::{Home, add, peers, printed};
-use unjank_session::recents::projection::{XbelOutcome, damaged_path, project};
+use unjank_session::recents::projection::{
+    LockError, ProjectionError, XbelOutcome, damaged_path, project,
+};
 use unjank_session::recents::xbel::Document;
 use unjank_session::recents::{Recents, Uri};
 
@@ -159,7 +161,12 @@ fn many_writers_of_every_kind_lose_none_of_ours() {
             // It gathers what comes in a moment; KDE's programs wait no longer than that for the lock.
             let moment = std::time::Duration::from_millis(200);
             while is_over.recv_timeout(moment) == Err(mpsc::RecvTimeoutError::Timeout) {
-                assert_eq!(project(&mut recents).unwrap().deleted, 0, "nobody deletes");
+                match project(&mut recents) {
+                    Ok(done) => assert_eq!(done.deleted, 0, "nobody deletes"),
+                    // On a busy machine KDE's programs hold it for longer than we wait; the daemon tries again, too.
+                    Err(ProjectionError::Lock(LockError::Held { .. })) => {}
+                    Err(error) => panic!("{error}"),
+                }
                 for passed in &passed {
                     // A writer that is done listens no longer.
                     let _ = passed.send(());

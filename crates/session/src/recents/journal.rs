@@ -12,6 +12,7 @@ use store::publish::{copy_aside, move_aside, wipe};
 
 use super::alarm::{Alarm, WriterProgram};
 use super::policy::{Keeping, Limits, Policy, Reason, Subject, Verdict};
+use super::projection::last_version_path;
 use super::record::{Addition, Everything, Forgetting, Record};
 use super::{Entry, List, Places, Salt, Timestamp, Uri};
 use crate::clock::Clock;
@@ -32,8 +33,8 @@ pub enum RecentsError {
     /// The cause says what became of it. What was remembered before is as it was.
     #[error("cannot use the list of recent documents")]
     Journal(#[from] JournalError),
-    /// The damaged journal could not be put aside, or one that was aside not removed; it is as it was.
-    #[error("cannot move the damaged journal {path:?}")]
+    /// The damaged journal could not be put aside, or what names forgotten documents not removed; it is as it was.
+    #[error("cannot move or remove {path:?}")]
     NotAside {
         /// The journal.
         path: PathBuf,
@@ -293,6 +294,11 @@ impl Recents {
         &self.places
     }
 
+    /// Returns the salt of the marks of the list as it was last read.
+    pub(super) fn salt(&self) -> Salt {
+        self.list.salt()
+    }
+
     /// Returns the disk.
     #[must_use]
     pub fn disk(&self) -> &dyn Disk {
@@ -465,6 +471,14 @@ impl Recents {
             journals.push(path);
             // The copy on the disk names it too.
             self.snapshot()?;
+        }
+        // A name of the shared list as it was, whose bytes are others' to replace.
+        let last = last_version_path(&self.places);
+        match self.disk.remove(&last) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(RecentsError::NotAside { path: last, source });
+            }
+            _ => {}
         }
         for journal in journals {
             let Some(dir) = journal.parent() else { continue };

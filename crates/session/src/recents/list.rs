@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::record::{Addition, Everything, Forgetting, Record};
+use super::record::{Addition, Everything, Forgetting, Record, VersionReceipts};
 use super::{Application, Entry, Mark, Privacy, Salt, Timestamp, Uri};
 
 /// An addition that is older than a forgetting by no more than this, and comes after it in the journal, was under way
@@ -21,6 +21,8 @@ pub struct List {
     /// When everything was.
     cleared: Option<Timestamp>,
     salt: Salt,
+    /// Those of the last version of the shared file.
+    receipts: VersionReceipts,
     next: u64,
 }
 
@@ -39,6 +41,7 @@ impl List {
             Record::Put(entry) => self.put(entry),
             Record::Forget(forgetting) => self.forget(&forgetting),
             Record::Salt(salt) => self.salt = salt,
+            Record::Receipts(receipts) => self.move_back(receipts),
         }
     }
 
@@ -95,6 +98,12 @@ impl List {
         self.salt
     }
 
+    /// Returns the receipts of the last version of the shared file that was written, or was to be.
+    #[must_use]
+    pub fn receipts(&self) -> &VersionReceipts {
+        &self.receipts
+    }
+
     /// Returns the fewest records that lead to this list. What was forgotten before `since` is left out: no program
     /// remembers it any more.
     #[must_use]
@@ -115,6 +124,12 @@ impl List {
             records.push(Record::Forget(Forgetting { marks, everything, at }));
         }
         records.extend(self.iter().cloned().map(Record::Put));
+        if self.receipts != VersionReceipts::default() {
+            let mut receipts = self.receipts.clone();
+            // What was forgotten is named nowhere.
+            receipts.added.retain(|(uri, _)| self.places.contains_key(uri));
+            records.push(Record::Receipts(receipts));
+        }
         records
     }
 
@@ -139,6 +154,17 @@ impl List {
             }
             stays
         });
+    }
+
+    /// Returns the time before which a document must have been used that [`List::limit`] would drop at once if it came.
+    #[must_use]
+    pub fn floor(&self, most: usize, since: Option<Timestamp>) -> Option<Timestamp> {
+        let oldest = match most {
+            0 => Some(Timestamp(i64::MAX)),
+            _ if self.entries.len() >= most => self.iter().map(Entry::last_used).min(),
+            _ => None,
+        };
+        since.max(oldest)
     }
 
     fn add(&mut self, addition: Addition) {
@@ -174,6 +200,16 @@ impl List {
     }
 
     fn put(&mut self, other: Entry) {
+        // It was forgotten after it was read in the file that it comes from.
+        if !self.places.contains_key(&other.uri)
+            && !self.forgotten.is_empty()
+            && self
+                .forgotten
+                .get(&self.salt.mark(&other.uri))
+                .is_some_and(|at| other.last_used() <= *at)
+        {
+            return;
+        }
         let entry = self.entry(&other.uri, other.added);
         let is_later = other.modified >= entry.modified;
         let later = |ours: Option<String>, theirs: Option<String>| {
@@ -201,6 +237,18 @@ impl List {
                 None => entry.applications.push(application),
             }
         }
+    }
+
+    /// Takes down earlier times of when documents came; those that are not there any more stay away.
+    fn move_back(&mut self, receipts: VersionReceipts) {
+        for (uri, added) in &receipts.added {
+            if let Some(place) = self.places.get(uri)
+                && let Some(entry) = self.entries.get_mut(place)
+            {
+                entry.added = entry.added.min(*added);
+            }
+        }
+        self.receipts = receipts;
     }
 
     fn forget(&mut self, forgetting: &Forgetting) {

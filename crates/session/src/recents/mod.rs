@@ -26,7 +26,7 @@ pub use journal::{Added, Compacted, Program, REMEMBERED_AS_FORGOTTEN, Recents, R
 pub use list::List;
 pub use mark::{Mark, Salt};
 pub use places::Places;
-pub use record::{Addition, Everything, Forgetting, Record};
+pub use record::{Addition, Everything, Forgetting, Record, VersionReceipts};
 pub use time::Timestamp;
 pub use uri::{Uri, UriError};
 

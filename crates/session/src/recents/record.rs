@@ -5,6 +5,7 @@
 //! [2, uri, mime, [group…], title, description, private, added, modified, visited, [[name, exec, count, modified]…]]   Put
 //! [3, marks, everything, at]                                              Forget
 //! [4, salt]                                                               Salt
+//! [5, publication, [[uri, added]…]]                                       Receipts
 //! ```
 
 use minicbor::data::Type;
@@ -67,6 +68,18 @@ pub enum Record {
     Forget(Forgetting),
     /// The salt of the marks of this journal.
     Salt(Salt),
+    /// The next version of the shared file has other times at which documents came.
+    Receipts(VersionReceipts),
+}
+
+/// Times at which documents came into the list, each earlier by a moment than the one before. They are in one version of
+/// the shared file and in no earlier one, which tells what a program had read (`projection::receipts`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VersionReceipts {
+    /// When the version is written.
+    pub publication: Timestamp,
+    /// The documents with their new times.
+    pub added: Vec<(Uri, Timestamp)>,
 }
 
 impl Record {
@@ -80,6 +93,7 @@ impl Record {
             Record::Put(entry) => write_put(&mut to, entry),
             Record::Forget(forgetting) => write_forget(&mut to, forgetting),
             Record::Salt(salt) => to.array(2).and_then(|to| to.u8(4)?.bytes(&salt.0)).map(|_| ()),
+            Record::Receipts(receipts) => write_receipts(&mut to, receipts),
         };
         to.into_writer()
     }
@@ -96,6 +110,7 @@ impl Record {
             4 => from.bytes().map(|bytes| <[u8; 16]>::try_from(bytes).map(Salt)).and_then(|salt| {
                 salt.map(Record::Salt).map_err(|_| Error::message("a salt has 16 bytes"))
             }),
+            5 => read_receipts(&mut from).map(Record::Receipts),
             _ => return None,
         }
         .ok()
@@ -185,6 +200,24 @@ fn read_forget(from: &mut Decoder<'_>) -> Result<Forgetting, Error> {
     })
 }
 
+fn write_receipts(to: &mut Encoder<Vec<u8>>, receipts: &VersionReceipts) -> Written {
+    to.array(3)?.u8(5)?.i64(receipts.publication.0)?.array(receipts.added.len() as u64)?;
+    for (uri, added) in &receipts.added {
+        to.array(2)?.str(uri.as_str())?.i64(added.0)?;
+    }
+    Ok(())
+}
+
+fn read_receipts(from: &mut Decoder<'_>) -> Result<VersionReceipts, Error> {
+    let publication = Timestamp(from.i64()?);
+    let one = |from: &mut Decoder<'_>| {
+        from.array()?;
+        Ok((read_uri(from)?, Timestamp(from.i64()?)))
+    };
+    let added = (0..read_count(from)?).map(|_| one(from)).collect::<Result<_, Error>>()?;
+    Ok(VersionReceipts { publication, added })
+}
+
 fn write_optional(to: &mut Encoder<Vec<u8>>, text: Option<&str>) -> Written {
     match text {
         Some(text) => to.str(text)?,
@@ -266,6 +299,10 @@ mod tests {
                 at: Timestamp(5),
             }),
             Record::Salt(Salt([3; 16])),
+            Record::Receipts(VersionReceipts {
+                publication: Timestamp(9),
+                added: vec![(Uri::exact("file:///b").unwrap(), Timestamp(7))],
+            }),
         ]
     }
 

@@ -194,6 +194,24 @@ pub trait Disk: Debug + Send + Sync {
     /// As `read(2)`; [`io::ErrorKind::FileTooLarge`], or [`io::ErrorKind::InvalidInput`] for what is no
     /// regular file. Nothing is changed.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Reads as [`Disk::read`] does, and leaves the time of the last access as it is where we may.
+    ///
+    /// # Errors
+    ///
+    /// As [`Disk::read`].
+    fn read_unnoticed(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.read(path)
+    }
+    /// Tells whether anybody has read the file at `path` since it was written; `None` where the file system does not
+    /// keep the time of an access, or it is not known whether it does.
+    ///
+    /// # Errors
+    ///
+    /// As `stat(2)`.
+    fn was_read(&self, path: &Path) -> io::Result<Option<bool>> {
+        let _ = path;
+        Ok(None)
+    }
     /// Describes the file at `path`, following symlinks.
     ///
     /// # Errors

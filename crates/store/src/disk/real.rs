@@ -36,28 +36,27 @@ impl FileLock for RealLock {}
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // O_NONBLOCK, so that a FIFO in the place of a file does not wait for a writer.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let mut file = File::from(fs::open(path, flags, Mode::empty())?);
-        let stat = stat_of(&file)?;
-        if stat.is_dir() {
-            return Err(Errno::ISDIR.into());
+        read(path, OFlags::empty())
+    }
+
+    fn read_unnoticed(&self, path: &Path) -> io::Result<Vec<u8>> {
+        match read(path, OFlags::NOATIME) {
+            // Only a file of our own may be read like that.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                read(path, OFlags::empty())
+            }
+            other => other,
         }
-        if !stat.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+
+    fn was_read(&self, path: &Path) -> io::Result<Option<bool>> {
+        if !keeps_access_times(path)? {
+            return Ok(None);
         }
-        if stat.len > MAX_READ_BYTES {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let mut bytes = Vec::new();
-        // One more than the length, so that the end of the file is seen without growing the buffer.
-        bytes
-            .try_reserve_exact(usize::try_from(stat.len).unwrap_or(usize::MAX).saturating_add(1))?;
-        (&mut file).take(MAX_READ_BYTES + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > MAX_READ_BYTES {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        Ok(bytes)
+        let stat = fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)?;
+        let time = |stamp: &fs::StatxTimestamp| (stamp.tv_sec, stamp.tv_nsec);
+        // A file that is written has the time of its making there, which is no later than that of its last change.
+        Ok(Some(time(&stat.stx_atime) > time(&stat.stx_mtime)))
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
@@ -279,6 +278,42 @@ fn read_exactly(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
 /// Describes an open file.
 pub(super) fn stat_of(file: &File) -> io::Result<Stat> {
     Ok(from_statx(&fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?))
+}
+
+/// Reads a whole regular file.
+fn read(path: &Path, more: OFlags) -> io::Result<Vec<u8>> {
+    // O_NONBLOCK, so that a FIFO in the place of a file does not wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut file = File::from(fs::open(path, flags | more, Mode::empty())?);
+    let stat = stat_of(&file)?;
+    if stat.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
+    if !stat.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    if stat.len > MAX_READ_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut bytes = Vec::new();
+    // One more than the length, so that the end of the file is seen without growing the buffer.
+    bytes.try_reserve_exact(usize::try_from(stat.len).unwrap_or(usize::MAX).saturating_add(1))?;
+    (&mut file).take(MAX_READ_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_READ_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+/// Tells whether the file system of a file is one that writes down when it was read, and is mounted so.
+fn keeps_access_times(path: &Path) -> io::Result<bool> {
+    /// ext4, btrfs, xfs, f2fs and tmpfs. Others answer from a cache, or not at all.
+    const KINDS: [u32; 5] = [0xef53, 0x9123_683e, 0x5846_5342, 0xf2f5_2010, 0x0102_1994];
+    // The type is a number of 32 bits, which some architectures sign.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "32 bits count")]
+    let kind = fs::statfs(path)?.f_type as u32;
+    let flags = fs::statvfs(path)?.f_flag;
+    Ok(KINDS.contains(&kind) && !flags.contains(fs::StatVfsMountFlags::NOATIME))
 }
 
 fn from_statx(stat: &fs::Statx) -> Stat {

@@ -2,20 +2,22 @@
 //!
 //! ```text
 //! "unjankRB" | version u32 | 16 bytes of SHA-256 over the rest | CBOR
-//! CBOR: [salt, linked, [[mark, published, our first, modified, visited, [[tag, count, modified]…]]…]], in the file's order
+//! CBOR: [salt, linked, read through, [[mark, added, publication]…],
+//!        [[mark, kind, since, added, modified, visited, [[tag, count, modified]…]]…]], in the file's order
+//! kind: 1 published by us, 2 by another program, 3 dropped by another program's limit
 //! ```
 
 use std::collections::HashMap;
 
-use minicbor::data::Type;
 use minicbor::decode::{Decoder, Error};
 use minicbor::encode::Encoder;
 use sha2::{Digest, Sha256};
 
-use crate::recents::{Entry, Mark, Salt, Timestamp};
+use super::receipts::{Receipt, Receipts};
+use crate::recents::{Entry, List, Mark, Salt, Timestamp};
 
 const MAGIC: &[u8; 8] = b"unjankRB";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEAD: usize = 8 + 4 + 16;
 
 /// The entries of the shared file, by the marks of their URIs.
@@ -24,6 +26,10 @@ pub(super) struct Base {
     pub(super) salt: Salt,
     /// What was opened until then has its links.
     pub(super) linked: Timestamp,
+    /// A version of the file that had everything which was published until then was read by some program.
+    pub(super) read_through: Timestamp,
+    /// By what the versions that we wrote are told apart.
+    pub(super) receipts: Receipts,
     pub(super) entries: HashMap<Mark, Known>,
 }
 
@@ -32,22 +38,32 @@ pub(super) struct Base {
 pub(super) struct Known {
     /// Its place in the file.
     pub(super) order: usize,
-    /// Since when the file has had it like this.
-    pub(super) published: Timestamp,
-    /// Who wrote it like this.
-    pub(super) author: Author,
+    pub(super) publication: Publication,
+    /// When it came, as the file says.
+    pub(super) added: Timestamp,
     modified: Timestamp,
     visited: Timestamp,
     applications: Vec<KnownApplication>,
 }
 
-/// Who wrote an entry like this.
+/// Since when the file has had an entry like this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Author {
-    /// We, and first at this time: a program that has it must have read the file since.
-    We(Timestamp),
-    /// Another program, which may have it without reading.
-    Another,
+pub(super) enum Publication {
+    /// Since we wrote a version with it, whose receipts tell who has read it.
+    Ours(Timestamp),
+    /// Since another program wrote it. A list without it may be that of a program that has not read it.
+    Others(Timestamp),
+    /// It was there since then, and a program dropped it by a limit of its own: it is not in the file now.
+    Dropped(Timestamp),
+}
+
+impl Publication {
+    /// Returns since when.
+    pub(super) fn since(self) -> Timestamp {
+        match self {
+            Publication::Ours(at) | Publication::Others(at) | Publication::Dropped(at) => at,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,16 +86,9 @@ pub(super) enum Version {
     Apart,
 }
 
-impl Version {
-    /// Tells whether it has something that is not known.
-    pub(super) fn is_news(self) -> bool {
-        matches!(self, Version::Later | Version::Apart)
-    }
-}
-
 impl Known {
     /// Takes down an entry of the file.
-    pub(super) fn of(entry: &Entry, order: usize, published: Timestamp, author: Author) -> Known {
+    pub(super) fn of(entry: &Entry, order: usize, publication: Publication) -> Known {
         let applications = entry.applications.iter().map(|application| KnownApplication {
             tag: tag(&application.name),
             count: application.count,
@@ -87,22 +96,22 @@ impl Known {
         });
         Known {
             order,
-            published,
-            author,
+            publication,
+            added: entry.added,
             modified: entry.modified,
             visited: entry.visited,
             applications: applications.collect(),
         }
     }
 
-    /// Returns the same in another place of the file.
-    pub(super) fn moved_to(&self, order: usize) -> Known {
-        Known { order, ..self.clone() }
+    /// Tells whether it is in the file.
+    pub(super) fn is_in_file(&self) -> bool {
+        !matches!(self.publication, Publication::Dropped(_))
     }
 
     /// Returns when the entry was used last.
     pub(super) fn used(&self) -> Timestamp {
-        self.modified.max(self.visited)
+        self.modified.max(self.visited).max(self.added)
     }
 
     /// Compares an entry of the file to this.
@@ -140,6 +149,14 @@ impl Known {
 }
 
 impl Base {
+    /// Returns the receipts, also those of a version whose writer was killed before it could say so here.
+    pub(super) fn receipts_with(&self, list: &List) -> Receipts {
+        let salt = list.salt();
+        // Marks of another salt are of no use.
+        let before = if self.salt == salt { self.receipts.clone() } else { Receipts::default() };
+        before.with(list.receipts(), salt)
+    }
+
     /// Returns the bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + 80 * self.entries.len() + 64);
@@ -159,15 +176,23 @@ impl Base {
         &self,
         to: &mut Encoder<Vec<u8>>,
     ) -> Result<(), minicbor::encode::Error<std::convert::Infallible>> {
+        to.array(5)?.bytes(&self.salt.0)?.i64(self.linked.0)?.i64(self.read_through.0)?;
+        to.array(self.receipts.iter().len() as u64)?;
+        for Receipt { mark, added, publication } in self.receipts.iter() {
+            to.array(3)?.bytes(&mark.0)?.i64(added.0)?.i64(publication.0)?;
+        }
         let mut entries: Vec<_> = self.entries.iter().collect();
-        entries.sort_unstable_by_key(|(_, known)| known.order);
-        to.array(3)?.bytes(&self.salt.0)?.i64(self.linked.0)?.array(entries.len() as u64)?;
+        // Those that are in no file have the places that they had there.
+        entries.sort_unstable_by_key(|(mark, known)| (known.order, **mark));
+        to.array(entries.len() as u64)?;
         for (mark, known) in entries {
-            to.array(6)?.bytes(&mark.0)?.i64(known.published.0)?;
-            match known.author {
-                Author::We(since) => to.i64(since.0)?,
-                Author::Another => to.null()?,
+            let kind = match known.publication {
+                Publication::Ours(_) => 1,
+                Publication::Others(_) => 2,
+                Publication::Dropped(_) => 3,
             };
+            to.array(8)?.bytes(&mark.0)?.u8(kind)?.i64(known.publication.since().0)?;
+            to.u64(known.order as u64)?.i64(known.added.0)?;
             to.i64(known.modified.0)?.i64(known.visited.0)?;
             to.array(known.applications.len() as u64)?;
             for application in &known.applications {
@@ -194,19 +219,32 @@ fn read(from: &mut Decoder<'_>) -> Result<Base, Error> {
         |bytes: &[u8]| <[u8; 16]>::try_from(bytes).map_err(|_| Error::message("16 bytes"));
     let count = |from: &mut Decoder<'_>| from.array()?.ok_or_else(|| Error::message("no length"));
     count(from)?;
-    let salt = Salt(sixteen(from.bytes()?)?);
-    let linked = Timestamp(from.i64()?);
-    let mut entries = HashMap::new();
-    for order in 0..count(from)? {
+    let mut base = Base {
+        salt: Salt(sixteen(from.bytes()?)?),
+        linked: Timestamp(from.i64()?),
+        read_through: Timestamp(from.i64()?),
+        ..Base::default()
+    };
+    let mut receipts = Vec::new();
+    for _ in 0..count(from)? {
         count(from)?;
         let mark = Mark(sixteen(from.bytes()?)?);
-        let published = Timestamp(from.i64()?);
-        let author = if from.datatype()? == Type::Null {
-            from.null()?;
-            Author::Another
-        } else {
-            Author::We(Timestamp(from.i64()?))
+        let (added, publication) = (Timestamp(from.i64()?), Timestamp(from.i64()?));
+        receipts.push(Receipt { mark, added, publication });
+    }
+    base.receipts = receipts.into_iter().collect();
+    for _ in 0..count(from)? {
+        count(from)?;
+        let mark = Mark(sixteen(from.bytes()?)?);
+        let (kind, since) = (from.u8()?, Timestamp(from.i64()?));
+        let publication = match kind {
+            1 => Publication::Ours(since),
+            2 => Publication::Others(since),
+            3 => Publication::Dropped(since),
+            _ => return Err(Error::message("no such kind")),
         };
+        let order = usize::try_from(from.u64()?).unwrap_or(usize::MAX);
+        let added = Timestamp(from.i64()?);
         let (modified, visited) = (Timestamp(from.i64()?), Timestamp(from.i64()?));
         let mut applications = Vec::new();
         for _ in 0..count(from)? {
@@ -217,11 +255,10 @@ fn read(from: &mut Decoder<'_>) -> Result<Base, Error> {
                 modified: Timestamp(from.i64()?),
             });
         }
-        let order = usize::try_from(order).unwrap_or(usize::MAX);
-        let known = Known { order, published, author, modified, visited, applications };
-        entries.insert(mark, known);
+        let known = Known { order, publication, added, modified, visited, applications };
+        base.entries.insert(mark, known);
     }
-    Ok(Base { salt, linked, entries })
+    Ok(base)
 }
 
 fn checksum(body: &[u8]) -> [u8; 16] {
@@ -263,10 +300,19 @@ mod tests {
 
     #[test]
     fn a_base_is_read_as_it_was_written_or_not_at_all() {
-        let salt = Salt([4; 16]);
-        let mut base = Base { salt, linked: Timestamp(3), entries: HashMap::new() };
-        for (number, author) in [(0_u8, Author::Another), (1, Author::We(Timestamp(4)))] {
-            let known = Known::of(&entry(), number.into(), Timestamp(number.into()), author);
+        let (mark, at) = (Mark([1; 16]), Timestamp(8));
+        let receipts = [Receipt { mark, added: Timestamp(-4), publication: at }];
+        let mut base = Base {
+            salt: Salt([4; 16]),
+            linked: Timestamp(3),
+            read_through: Timestamp(5),
+            receipts: receipts.into_iter().collect(),
+            entries: HashMap::new(),
+        };
+        let publications =
+            [Publication::Ours(at), Publication::Others(at), Publication::Dropped(at)];
+        for (number, publication) in (0_u8..).zip(publications) {
+            let known = Known::of(&entry(), number.into(), publication);
             base.entries.insert(Mark([number; 16]), known);
         }
         let bytes = base.encode();
@@ -281,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_lacks_something_is_earlier() {
-        let known = Known::of(&entry(), 0, Timestamp(9), Author::Another);
+        let known = Known::of(&entry(), 0, Publication::Others(Timestamp(9)));
         assert_eq!(known.compare(&entry()), Version::Same);
         let changed = |change: fn(&mut Entry)| {
             let mut entry = entry();

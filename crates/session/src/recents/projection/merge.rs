@@ -1,11 +1,11 @@
 //! What other programs did to the shared file since we last knew it, and which of it their users meant.
 //!
-//! `docs/decisions/0009-who-deleted-a-recent-document.md` says why; the rules here are its table.
+//! `docs/decisions/0010-receipts-show-what-a-program-had-read.md` says why; the rules here are its table.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::base::{Author, Base, Known, Version};
+use super::base::{Base, Known, Publication, Version};
 use crate::recents::{Entry, List, Mark, Record, Timestamp, Uri};
 
 /// GTK drops what was not used for so long whenever it writes (`gtk-recent-files-max-age`).
@@ -17,12 +17,11 @@ const GTK_ENTRIES: usize = 1000;
 /// KDE Frameworks 6 drop the oldest entries beyond so many (`MaxEntries`).
 const KDE_ENTRIES: usize = 300;
 
-/// A program of GTK's reads what others wrote half a second later, unless it is about to write itself; on a busy machine
-/// it may take this long.
-const UNREAD: Duration = Duration::from_secs(3);
+/// Of a list that somebody emptied: what was published so long before had been read, whoever it was.
+const READ_BY_NOW: Duration = Duration::from_secs(3600);
 
-/// The same for a program that had nothing to write but a removal: it was idle before.
-const UNREAD_WHEN_IDLE: Duration = Duration::from_secs(1);
+/// The same where the file system does not keep when a file was read.
+const READ_UNKNOWN: Duration = Duration::from_secs(3);
 
 /// The file as it is now.
 #[derive(Debug)]
@@ -32,6 +31,8 @@ pub(super) struct Theirs<'a> {
     pub(super) presence: Presence,
     /// When it was written.
     pub(super) written: Timestamp,
+    /// Whether another program has read the version before, which the base describes.
+    pub(super) reading: Reading,
 }
 
 /// Whether what is not in the file was left out.
@@ -39,10 +40,21 @@ pub(super) struct Theirs<'a> {
 pub(super) enum Presence {
     /// It is all there.
     Whole,
+    /// It is all there: there is no bookmark.
+    Empty,
     /// Something was lost by accident.
     Damaged,
     /// There is no file: somebody removed it.
     Removed,
+}
+
+/// Whether another program has read a version of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    Read,
+    Unread,
+    /// The file system does not say.
+    Unknown,
 }
 
 /// What follows from what others did.
@@ -62,39 +74,44 @@ pub(super) struct Merge {
 enum Fate {
     /// Somebody deleted it.
     Deleted,
-    /// A program wrote the list that it had read before the entry was there.
+    /// Nothing shows that a program had read it which wrote the list without it.
     Lost,
     /// A program keeps fewer, or younger, entries.
     Capped,
 }
 
-/// Merges.
-pub(super) fn merge(base: &Base, list: &List, theirs: &Theirs<'_>) -> Merge {
+/// Merges. What was used before `floor` is beyond our own limits.
+pub(super) fn merge(
+    base: &Base,
+    list: &List,
+    theirs: &Theirs<'_>,
+    floor: Option<Timestamp>,
+) -> Merge {
     let mut merge = Merge::default();
     let salt = list.salt();
     let is_ours = base.salt == salt;
     let known = |mark: &Mark| if is_ours { base.entries.get(mark) } else { None };
     let mut signs = Signs { written: theirs.written, ..Signs::default() };
+    let receipts = base.receipts_with(list);
     let mut puts = Vec::new();
     for (uri, entry) in &theirs.entries {
-        let known = known(&salt.mark(uri));
-        signs.see(entry, known);
-        puts.extend(taken_in(entry, known, list));
+        let mark = salt.mark(uri);
+        let known = known(&mark);
+        let put = taken_in(entry, known, list, floor);
+        signs.see(entry, known, put.is_some());
+        signs.read = signs.read.max(receipts.publication(mark, entry.added));
+        puts.extend(put);
     }
+    signs.gone = base.entries.values().filter(|known| known.is_in_file()).count() - signs.survivors;
     // In the order of time; that of a hash table would differ each time.
     puts.sort_by(|a, b| (a.added, &a.uri).cmp(&(b.added, &b.uri)));
     merge.records.extend(puts.into_iter().map(Record::Put));
-    let mut missing: Vec<(&Entry, &Known)> = Vec::new();
-    for entry in list.iter().filter(|entry| !theirs.entries.contains_key(&entry.uri)) {
-        // What was used since is new to the file, whatever became of the old.
-        if let Some(known) = known(&salt.mark(&entry.uri)).filter(|k| k.used() >= entry.last_used())
-        {
-            missing.push((entry, known));
-        }
-    }
-    let judge = Judge::new(&signs, theirs, &missing);
+    let judge = Judge { signs: &signs, theirs, read_through: base.read_through };
     let mut deleted = Vec::new();
-    for (entry, known) in &missing {
+    for entry in list.iter().filter(|entry| !theirs.entries.contains_key(&entry.uri)) {
+        let known = known(&salt.mark(&entry.uri));
+        // What was used since is new to the file, whatever became of the old.
+        let Some(known) = known.filter(|known| known.used() >= entry.last_used()) else { continue };
         match judge.fate(known) {
             Fate::Deleted => deleted.push(&entry.uri),
             Fate::Lost => merge.restored += 1,
@@ -110,15 +127,14 @@ pub(super) fn merge(base: &Base, list: &List, theirs: &Theirs<'_>) -> Merge {
 }
 
 /// Returns what the journal must learn of an entry of the file.
-fn taken_in(entry: &Entry, known: Option<&Known>, list: &List) -> Option<Entry> {
+fn taken_in(
+    entry: &Entry,
+    known: Option<&Known>,
+    list: &List,
+    floor: Option<Timestamp>,
+) -> Option<Entry> {
     let Some(ours) = list.get(&entry.uri) else {
-        let is_old = match (list.forgotten(&entry.uri), known) {
-            (Some(at), _) => entry.last_used() <= at,
-            // We had it and have it no more, by a limit of ours.
-            (None, Some(known)) => !known.compare(entry).is_news(),
-            (None, None) => false,
-        };
-        return (!is_old).then(|| entry.clone());
+        return (!is_unwanted(entry, list, floor)).then(|| entry.clone());
     };
     if ours == entry {
         return None;
@@ -135,6 +151,14 @@ fn taken_in(entry: &Entry, known: Option<&Known>, list: &List) -> Option<Entry> 
     (combined(ours, &put) != *ours).then_some(put)
 }
 
+/// Tells whether an entry of the file that our list lacks shall go: it was forgotten, or is beyond our limits. That the list
+/// lacks it is no reason: what was in a damaged journal comes back from the file.
+pub(super) fn is_unwanted(entry: &Entry, list: &List, floor: Option<Timestamp>) -> bool {
+    let used = entry.last_used();
+    floor.is_some_and(|floor| used < floor)
+        || list.forgotten(&entry.uri).is_some_and(|at| used <= at)
+}
+
 /// Returns what the list would say of a document after `put`.
 pub(super) fn combined(ours: &Entry, put: &Entry) -> Entry {
     let mut list = List::default();
@@ -143,126 +167,83 @@ pub(super) fn combined(ours: &Entry, put: &Entry) -> Entry {
     list.get(&ours.uri).cloned().unwrap_or_else(|| ours.clone())
 }
 
-/// What the file shows of what its writer had read.
+/// What the file shows of what its writer had read, and did.
 #[derive(Debug, Default)]
 struct Signs {
     written: Timestamp,
-    /// It had read what we wrote at this time.
-    read_after: Option<Timestamp>,
-    /// It had not read what was there since this time.
-    read_before: Option<Timestamp>,
-    /// When others used documents that are not as we knew them, which made them write.
-    news: Vec<Timestamp>,
-    /// How many entries are in the file still, and the first place of one.
+    /// The last version of ours that it shows to have been read.
+    read: Option<Timestamp>,
+    /// Whether something in it is not as we knew it.
+    has_news: bool,
+    /// How many entries of the base are in the file still, and the first place of one.
     survivors: usize,
     first: Option<usize>,
     oldest: Option<Timestamp>,
+    /// How many are not.
+    gone: usize,
 }
 
 impl Signs {
-    fn see(&mut self, entry: &Entry, known: Option<&Known>) {
-        let Some(known) = known else {
-            self.tell(entry);
+    fn see(&mut self, entry: &Entry, known: Option<&Known>, is_taken_in: bool) {
+        self.has_news |= is_taken_in;
+        let Some(known) = known.filter(|known| known.is_in_file()) else {
+            self.has_news = true;
             return;
         };
+        self.has_news |= known.compare(entry) != Version::Same || known.added != entry.added;
         self.survivors += 1;
         self.first = Some(self.first.map_or(known.order, |first| first.min(known.order)));
         self.oldest = Some(self.oldest.map_or(known.used(), |oldest| oldest.min(known.used())));
-        let version = known.compare(entry);
-        // An earlier version may have been made by a use of its own, by a writer who knew of no other.
-        if version != Version::Same {
-            self.tell(entry);
-        }
-        match (version, known.author) {
-            (Version::Earlier | Version::Apart, _) => {
-                let before = self.read_before.unwrap_or(known.published);
-                self.read_before = Some(before.min(known.published));
-            }
-            (_, Author::We(since)) => self.read_after = self.read_after.max(Some(since)),
-            (_, Author::Another) => {}
-        }
-    }
-}
-
-impl Signs {
-    /// Takes down when a document was used; each time may have made a program write.
-    fn tell(&mut self, entry: &Entry) {
-        self.news.extend([entry.added, entry.modified, entry.visited]);
-        self.news.extend(entry.applications.iter().map(|application| application.modified));
     }
 }
 
 /// Tells why entries are missing.
 struct Judge<'a> {
     signs: &'a Signs,
-    presence: Presence,
-    entries: usize,
-    missing: usize,
-    /// Nothing of what the file had is left, and it was no limit that took it.
-    is_cleared: bool,
-    /// Nothing of what the file had is left, and its writer was busy since before some of that was there.
-    is_begun_anew: bool,
+    theirs: &'a Theirs<'a>,
+    read_through: Timestamp,
 }
 
-impl<'a> Judge<'a> {
-    fn new(signs: &'a Signs, theirs: &Theirs<'_>, missing: &[(&Entry, &Known)]) -> Judge<'a> {
-        let mut judge = Judge {
-            signs,
-            presence: theirs.presence,
-            entries: theirs.entries.len(),
-            missing: missing.len(),
-            is_cleared: false,
-            is_begun_anew: false,
-        };
-        let by_limit = missing.iter().all(|(_, known)| judge.is_beyond_a_limit(known));
-        judge.is_begun_anew = signs.survivors == 0
-            && !signs.news.is_empty()
-            && missing.iter().any(|(_, known)| judge.may_be_unread(known.published));
-        judge.is_cleared = signs.survivors == 0 && (signs.news.is_empty() || !by_limit);
-        judge
-    }
-
+impl Judge<'_> {
     fn fate(&self, known: &Known) -> Fate {
-        match self.presence {
-            Presence::Damaged => return Fate::Lost,
-            Presence::Removed => return Fate::Deleted,
-            Presence::Whole => {}
+        match (self.theirs.presence, known.publication) {
+            (Presence::Damaged, Publication::Ours(_) | Publication::Others(_)) => Fate::Lost,
+            (Presence::Removed, _) => Fate::Deleted,
+            (Presence::Empty, _) if self.was_read_by_somebody(known) => Fate::Deleted,
+            (Presence::Empty, _) => Fate::Lost,
+            // It is not in the file since it was dropped.
+            (_, Publication::Dropped(_)) => Fate::Capped,
+            (Presence::Whole, _) if self.is_the_only_change() => Fate::Deleted,
+            (Presence::Whole, Publication::Ours(at)) if self.signs.read >= Some(at) => {
+                if self.is_beyond_a_limit(known) { Fate::Capped } else { Fate::Deleted }
+            }
+            (Presence::Whole, _) => Fate::Lost,
         }
-        let Signs { written, read_after, read_before, .. } = self.signs;
-        if self.is_begun_anew
-            || known.published > *written
-            || read_before.is_some_and(|at| known.published >= at)
-        {
-            return Fate::Lost;
-        }
-        let was_read = read_after.is_some_and(|at| known.published <= at);
-        if !was_read && self.may_be_unread(known.published) {
-            return Fate::Lost;
-        }
-        let is_only_one = self.signs.news.is_empty() && self.missing == 1;
-        if !self.is_cleared && !is_only_one && self.is_beyond_a_limit(known) {
-            return Fate::Capped;
-        }
-        Fate::Deleted
     }
 
-    /// Tells whether a program may have written without having read what was published at `since`. It reads when it
-    /// was quiet for a moment: so somebody must have used a document about that time, which made it write instead.
-    fn may_be_unread(&self, since: Timestamp) -> bool {
-        let written = self.signs.written;
-        if self.signs.news.is_empty() {
-            return self.missing > 1 && written <= since.after(UNREAD_WHEN_IDLE);
+    /// Tells whether the file is what the base says but for one entry. Programs write when they changed something, and
+    /// nothing else was changed.
+    fn is_the_only_change(&self) -> bool {
+        !self.signs.has_news && self.signs.gone == 1
+    }
+
+    /// Tells whether some program had read an entry before the list was emptied, which leaves no receipt.
+    fn was_read_by_somebody(&self, known: &Known) -> bool {
+        let since = known.publication.since();
+        let before = |time| since <= self.signs.written.before(time);
+        match self.theirs.reading {
+            Reading::Read => true,
+            Reading::Unread => since <= self.read_through || before(READ_BY_NOW),
+            Reading::Unknown => since <= self.read_through || before(READ_UNKNOWN),
         }
-        let about = since.before(UNREAD)..=since.after(UNREAD);
-        written <= since.after(UNREAD) || self.signs.news.iter().any(|news| about.contains(news))
     }
 
     fn is_beyond_a_limit(&self, known: &Known) -> bool {
         let Signs { written, first, oldest, .. } = self.signs;
+        let entries = self.theirs.entries.len();
         let is_old = known.used() < written.before(GTK_AGE);
-        let is_first = self.entries >= GTK_ENTRIES && first.is_none_or(|first| known.order < first);
-        let is_oldest =
-            self.entries == KDE_ENTRIES && oldest.is_none_or(|oldest| known.used() < oldest);
+        let is_first = entries >= GTK_ENTRIES && first.is_none_or(|first| known.order < first);
+        let is_oldest = entries == KDE_ENTRIES && oldest.is_none_or(|oldest| known.used() < oldest);
         is_old || is_first || is_oldest
     }
 }

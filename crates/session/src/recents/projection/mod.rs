@@ -4,10 +4,15 @@ mod base;
 mod lock;
 mod merge;
 mod plan;
+mod receipts;
+#[cfg(test)]
+mod session;
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,14 +20,14 @@ use std::time::Duration;
 use store::disk::Disk;
 use store::publish::{InPlace, PublishError, publish_private, remove_stale};
 
-use self::base::Base;
+use self::base::{Base, Version};
 use self::lock::Lock;
-use self::merge::{Merge, Presence, merge};
-use self::plan::{Found, Next, next, theirs};
+use self::merge::{Merge, Presence, Reading, merge};
+use self::plan::{Found, Next, NextVersion, Plans, theirs};
 use super::links::{self, LinksError, LinksOutcome};
-use super::policy::{Reason, Verdict};
+use super::policy::{Reason, Rule, Verdict};
 use super::xbel::{Condition, Document, TooLarge};
-use super::{Entry, Places, Recents, RecentsError, Record, Timestamp, Uri};
+use super::{Places, Recents, RecentsError, Record, Timestamp, Uri};
 
 pub use self::lock::LockError;
 
@@ -106,6 +111,13 @@ pub fn base_path(places: &Places) -> PathBuf {
     places.state.join("projection")
 }
 
+/// Returns the second name of the shared file as we last knew it. It tells whether another program has read that version,
+/// also when yet another one has replaced it meanwhile. It names documents, and goes when one is forgotten.
+#[must_use]
+pub fn last_version_path(places: &Places) -> PathBuf {
+    places.state.join("last-version")
+}
+
 /// Returns where a damaged shared file is kept; the last one that was.
 #[must_use]
 pub fn damaged_path(places: &Places) -> PathBuf {
@@ -135,10 +147,8 @@ pub fn project(recents: &mut Recents) -> Result<Projected, ProjectionError> {
         // What dead writers left names documents. What cannot be removed now is tried again the next time.
         let _ = remove_stale(recents.disk(), &places.xbel, i128::from(before.0) * 1000);
         let mut attempts = 1;
-        let mut overtaken = HashMap::new();
         loop {
-            let attempt = Attempt { recents, places: &places, had_dir, overtaken: &mut overtaken };
-            match attempt.run(&mut projected) {
+            match (Attempt { recents, places: &places, had_dir }).run(&mut projected) {
                 Err(ProjectionError::NotWritten(PublishError::Overtaken { .. }))
                     if attempts < ATTEMPTS =>
                 {
@@ -147,6 +157,7 @@ pub fn project(recents: &mut Recents) -> Result<Projected, ProjectionError> {
                 other => break other?,
             }
         }
+        keep_last_version(recents.disk(), &places);
     }
     let most = recents.limits().links;
     let list = recents.list()?.clone();
@@ -172,75 +183,113 @@ fn write_base(disk: &dyn Disk, places: &Places, base: &Base) -> Result<usize, Pu
     Ok(bytes.len())
 }
 
+/// Gives the file that is in place its second name, unless it has it.
+///
+/// Where that cannot be done it is not known what was read, and time has to tell.
+fn keep_last_version(disk: &dyn Disk, places: &Places) {
+    let path = last_version_path(places);
+    let (there, wanted) = (identity_of(disk, &path), identity_of(disk, &places.xbel));
+    if there == wanted {
+        return;
+    }
+    if there.is_some() {
+        let _ = disk.remove(&path);
+    }
+    if wanted.is_some() {
+        let _ = disk.link(&places.xbel, &path);
+    }
+}
+
+fn identity_of(disk: &dyn Disk, path: &Path) -> Option<(u64, u64)> {
+    disk.stat(path).ok().map(|stat| stat.identity)
+}
+
 /// One attempt to write the shared file, which others may overtake.
 struct Attempt<'a> {
     recents: &'a mut Recents,
     places: &'a Places,
     had_dir: bool,
-    /// What attempts before this one took in: it is others' though the file may not have it any more.
-    overtaken: &'a mut HashMap<Uri, Entry>,
 }
 
 impl Attempt<'_> {
     fn run(self, projected: &mut Projected) -> Result<(), ProjectionError> {
-        let Attempt { recents, places, had_dir, overtaken } = self;
+        let Attempt { recents, places, had_dir } = self;
         let base = read_base(recents.disk(), places);
         let found = read(recents.disk(), places, had_dir, recents.now())?;
-        let theirs = theirs(&found);
+        let limits = recents.limits();
+        let oldest = limits.age.map(|age| recents.now().before(age));
         let list = recents.list()?.clone();
-        let Merge { mut records, capped, restored } = merge(&base, &list, &theirs);
+        let floor = list.floor(limits.entries, oldest);
+        let Merge { mut records, capped, restored } = merge(&base, &list, &theirs(&found), floor);
         let refused = refuse(recents, &mut records, &base);
         projected.restored += restored;
         if !records.is_empty() {
             for record in &records {
                 match record {
                     Record::Forget(forgetting) => projected.deleted += forgetting.marks.len(),
-                    Record::Put(entry) => {
-                        projected.taken_in += 1;
-                        overtaken.insert(entry.uri.clone(), entry.clone());
-                    }
                     _ => projected.taken_in += 1,
                 }
             }
             recents.take_in(records)?;
         }
         let list = recents.list()?.clone();
-        let (disk, now) = (recents.disk(), recents.now());
-        let Next { text, base: new } =
-            next(&found, &list, &base, &capped, &refused, overtaken, now);
-        if text.is_none() && new == base {
-            return Ok(());
+        let plans = Plans {
+            list: &list,
+            base: &base,
+            capped: &capped,
+            refused: &refused,
+            floor: list.floor(limits.entries, oldest),
+            now: recents.now(),
+        };
+        let Next { base: as_it_is, version } = plans.next(&found);
+        // First what was taken in: it must not be taken in again if the file cannot be written.
+        let is_replaced = identity_of(recents.disk(), &last_version_path(places))
+            != found.stat.map(|stat| stat.identity);
+        // Who has read the version in place can still be seen at its second name.
+        let before = match is_replaced {
+            true => base.read_through,
+            false => as_it_is.read_through,
+        };
+        if as_it_is != (Base { read_through: before, ..base.clone() }) {
+            projected.written_bytes += write_base(recents.disk(), places, &as_it_is)?;
         }
+        let Some(NextVersion { text, receipts, base: next }) = version else { return Ok(()) };
+        recents.take_in(vec![receipts])?;
+        let disk = recents.disk();
         // Only now: KDE's programs wait a tenth of a second for the lock, and then leave their document out.
         let _lock = Lock::of(&places.xbel, recents.clock(), PATIENCE)?;
-        if let Some(text) = text {
-            if found.presence == Presence::Damaged && found.stat.is_some_and(|stat| stat.len > 0) {
-                projected.kept_aside = keep_damaged(disk, places);
-            }
-            let expected = InPlace::Still(found.stat);
-            publish_private(disk, &places.xbel, text.as_bytes(), expected)?;
-            projected.written_bytes += text.len();
-            projected.xbel = XbelOutcome::Written;
+        if found.presence == Presence::Damaged && found.stat.is_some_and(|stat| stat.len > 0) {
+            projected.kept_aside = keep_damaged(disk, places);
         }
-        projected.written_bytes += write_base(disk, places, &new)?;
+        publish_private(disk, &places.xbel, text.as_bytes(), InPlace::Still(found.stat))?;
+        projected.written_bytes += text.len() + write_base(disk, places, &next)?;
+        projected.xbel = XbelOutcome::Written;
         Ok(())
     }
 }
 
-/// Takes out of the records what the policy does not let in; returns the documents.
+/// Takes out of the records what the policy does not let in; returns the documents that shall go from the file, too.
+///
+/// What was there when we last looked stays, whatever the rules say by now: our list may lack it because the journal was
+/// damaged. So does what was there before we came, unless a rule is about it.
 fn refuse(recents: &mut Recents, records: &mut Vec<Record>, base: &Base) -> HashSet<Uri> {
     let mut refused = HashSet::new();
+    let salt = recents.salt();
     records.retain(|record| {
         let Record::Put(entry) = record else { return true };
-        match recents.decide_foreign(entry) {
-            Verdict::Remember => true,
-            // What was there before we came is nobody's secret.
-            Verdict::Leave(Reason::Private(_)) if base.entries.is_empty() => false,
-            Verdict::Leave(_) => {
-                refused.insert(entry.uri.clone());
-                false
-            }
+        let Verdict::Leave(reason) = recents.decide_foreign(entry) else { return true };
+        let known = base.entries.get(&salt.mark(&entry.uri)).filter(|_| base.salt == salt);
+        let was_there = known.is_some_and(|known| known.compare(entry) == Version::Same);
+        let is_about_all = match &reason {
+            Reason::Rule { line, .. } => Rule::parse(line) == Ok(Some(Rule::Off)),
+            _ => true,
+        };
+        let is_first_look = base.entries.is_empty();
+        let stays = was_there || (is_first_look && is_about_all);
+        if !stays {
+            refused.insert(entry.uri.clone());
         }
+        false
     });
     refused
 }
@@ -261,24 +310,31 @@ fn read(
         // A directory that is gone, or a link whose target is, was not removed to forget something.
         let is_link = disk.read_link(path).is_ok();
         let presence = if is_link || !had_dir { Presence::Damaged } else { Presence::Removed };
-        let document = Document::new();
-        return Ok(Found { stat, document, presence, written: now });
+        let (document, reading) = (Document::new(), Reading::Unknown);
+        return Ok(Found { stat, document, presence, written: now, reading });
     };
-    let bytes = disk.read(path).map_err(unread)?;
+    let bytes = disk.read_unnoticed(path).map_err(unread)?;
     let document = Document::parse(bytes)
         .map_err(|source| ProjectionError::TooLarge { path: path.clone(), source })?;
     let presence = match document.condition() {
+        Condition::Whole if document.bookmarks().is_empty() => Presence::Empty,
         Condition::Whole => Presence::Whole,
         Condition::Damaged => Presence::Damaged,
     };
     let micros = i64::try_from(stat.mtime_ns / 1000).unwrap_or(i64::MAX);
-    Ok(Found { stat: Some(stat), document, presence, written: Timestamp(micros) })
+    let reading = match disk.was_read(&last_version_path(places)) {
+        Ok(Some(true)) => Reading::Read,
+        Ok(Some(false)) => Reading::Unread,
+        Ok(None) | Err(_) => Reading::Unknown,
+    };
+    let written = Timestamp(micros);
+    Ok(Found { stat: Some(stat), document, presence, written, reading })
 }
 
 /// Keeps a copy of the damaged file; `None` if that fails, which is no reason to keep the list from everybody.
 fn keep_damaged(disk: &dyn Disk, places: &Places) -> Option<PathBuf> {
     let path = damaged_path(places);
-    let bytes = disk.read(&places.xbel).ok()?;
+    let bytes = disk.read_unnoticed(&places.xbel).ok()?;
     publish_private(disk, &path, &bytes, InPlace::Anything).ok()?;
     Some(path)
 }

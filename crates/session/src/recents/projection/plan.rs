@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use store::disk::Stat;
 
-use super::base::{Author, Base, Known, Version};
-use super::merge::{Presence, Theirs, combined};
+use super::base::{Base, Known, Publication, Version};
+use super::merge::{Presence, Reading, Theirs, combined, is_unwanted};
+use super::receipts::next_times;
 use crate::recents::xbel::{Change, Document};
-use crate::recents::{Entry, List, Mark, Timestamp, Uri};
+use crate::recents::{Entry, List, Mark, Record, Timestamp, Uri, VersionReceipts};
 
 /// The shared file as it is now.
 pub(super) struct Found {
@@ -15,50 +16,173 @@ pub(super) struct Found {
     pub(super) document: Document,
     pub(super) presence: Presence,
     pub(super) written: Timestamp,
+    pub(super) reading: Reading,
 }
 
 /// What comes next.
 pub(super) struct Next {
-    /// The text of the file; `None` if it is as it should be.
-    pub(super) text: Option<String>,
-    /// What will be known of it when it is written.
+    /// What will be known of the file if it stays as it is.
+    pub(super) base: Base,
+    /// The next version; `None` if the file is as it should be.
+    pub(super) version: Option<NextVersion>,
+}
+
+/// A version of the file that shall replace the one in place.
+pub(super) struct NextVersion {
+    pub(super) text: String,
+    /// What the journal must learn first, so that the times which are receipts are never used again.
+    pub(super) receipts: Record,
+    /// What will be known of the file when it is written.
     pub(super) base: Base,
 }
 
-/// Decides what the file shall hold, when what others did is in the list.
-///
-/// The entries of `capped` are no reason to write; those of `refused` are not for the file as others have them; those of `overtaken` were in the file when
-/// it was read before, and whoever wrote them may have them in memory still.
-pub(super) fn next(
-    found: &Found,
-    list: &List,
-    base: &Base,
-    capped: &HashSet<Uri>,
-    refused: &HashSet<Uri>,
-    overtaken: &HashMap<Uri, Entry>,
-    now: Timestamp,
-) -> Next {
-    let theirs = theirs(found);
-    // Later than anything that was published, whatever the clock says: the order is what counts.
-    let last = base.entries.values().map(|known| known.published).max().unwrap_or_default();
-    let now = now.max(Timestamp(last.0.saturating_add(1)));
-    let plan = Plan::of(found, list, base, refused);
-    let missing = || list.iter().filter(|entry| !theirs.entries.contains_key(&entry.uri));
-    let reasons = missing().filter(|entry| !capped.contains(&entry.uri));
-    let text = match plan.text(&found.document, reasons) {
-        Some(_) if !capped.is_empty() => plan.text(&found.document, missing()),
-        other => other,
-    };
-    let mut entries = plan.known(base, list, found.written, now);
-    if text.is_some() {
-        for entry in missing() {
-            let mark = list.salt().mark(&entry.uri);
-            let author = author(base, list, entry, overtaken.get(&entry.uri), now);
-            let known = Known::of(entry, entries.len(), now, author);
-            entries.insert(mark, known);
+/// What the next version is made of.
+pub(super) struct Plans<'a> {
+    pub(super) list: &'a List,
+    pub(super) base: &'a Base,
+    /// Entries that are no reason to write.
+    pub(super) capped: &'a HashSet<Uri>,
+    /// Entries that are not for the file as others have them.
+    pub(super) refused: &'a HashSet<Uri>,
+    /// What was used before that is beyond our limits.
+    pub(super) floor: Option<Timestamp>,
+    pub(super) now: Timestamp,
+}
+
+impl Plans<'_> {
+    /// Decides what the file shall hold, when what others did is in the list.
+    pub(super) fn next(&self, found: &Found) -> Next {
+        let Plans { list, base, capped, .. } = self;
+        let theirs = theirs(found);
+        let known = self.known_as_it_is(found, &theirs);
+        let plan = self.plan(found, list);
+        let missing = || list.iter().filter(|entry| !theirs.entries.contains_key(&entry.uri));
+        let reasons = missing().filter(|entry| !capped.contains(&entry.uri));
+        let receipts = match found.reading {
+            Reading::Read => self.last_publication(),
+            Reading::Unread | Reading::Unknown => base.read_through,
+        };
+        let as_it_is = Base {
+            salt: list.salt(),
+            linked: base.linked,
+            read_through: base.read_through.max(receipts),
+            receipts: base.receipts_with(list),
+            entries: known,
+        };
+        let version = plan.text(&found.document, reasons).map(|_| self.version(found, &as_it_is));
+        Next { base: as_it_is, version }
+    }
+
+    /// Makes the version of the file that has everything.
+    fn version(&self, found: &Found, as_it_is: &Base) -> NextVersion {
+        // Later than anything that was published, whatever the clock says: the order is what counts.
+        let last = self.last_publication().max(as_it_is.read_through);
+        let now = self.now.max(Timestamp(last.0.saturating_add(1)));
+        let added = next_times(self.list, now);
+        let mut list = self.list.clone();
+        let receipts = Record::Receipts(VersionReceipts { publication: now, added });
+        list.apply(receipts.clone());
+        let theirs = theirs(found);
+        let plan = self.plan(found, &list);
+        let missing: Vec<&Entry> =
+            list.iter().filter(|entry| !theirs.entries.contains_key(&entry.uri)).collect();
+        let text = plan.text(&found.document, missing.iter().copied()).unwrap_or_default();
+        let mut entries = HashMap::with_capacity(plan.order.len() + missing.len());
+        let salt = list.salt();
+        for (order, (entry, change)) in plan.order.iter().enumerate() {
+            let mark = salt.mark(&entry.uri);
+            let written = match change {
+                Change::Set(ours) => *ours,
+                Change::Keep | Change::Remove => *entry,
+            };
+            let before = as_it_is.entries.get(&mark);
+            let publication = match before.filter(|before| before.compare(written) == Version::Same)
+            {
+                // A new time makes it no other version: whoever had it had read it.
+                Some(Known { publication: publication @ Publication::Ours(_), .. }) => *publication,
+                _ => Publication::Ours(now),
+            };
+            entries.insert(mark, Known::of(written, order, publication));
+        }
+        for entry in missing {
+            let known = Known::of(entry, entries.len(), Publication::Ours(now));
+            entries.insert(salt.mark(&entry.uri), known);
+        }
+        let receipts_of_all = as_it_is.receipts.with(list.receipts(), salt);
+        let base = Base { entries, receipts: receipts_of_all, ..as_it_is.clone() };
+        NextVersion { text, receipts, base }
+    }
+
+    /// Returns what is known of the file's entries when nothing is written.
+    fn known_as_it_is(&self, found: &Found, theirs: &Theirs<'_>) -> HashMap<Mark, Known> {
+        let Plans { list, base, .. } = self;
+        let salt = list.salt();
+        let before = |mark: &Mark| base.entries.get(mark).filter(|_| base.salt == salt);
+        let mut known = HashMap::with_capacity(theirs.entries.len());
+        let bookmarks = found.document.bookmarks().iter().filter_map(|bookmark| bookmark.entry());
+        for entry in bookmarks {
+            let mark = salt.mark(&entry.uri);
+            let order = known.len();
+            let same = before(&mark).filter(|before| before.compare(entry) == Version::Same);
+            let same = same.filter(|before| before.is_in_file());
+            let others = Publication::Others(found.written);
+            let publication = same.map_or(others, |before| before.publication);
+            known.entry(mark).or_insert_with(|| Known::of(entry, order, publication));
+        }
+        // In no file, and no reason to write either.
+        for uri in self.capped {
+            let mark = salt.mark(uri);
+            if let (Some(before), Some(entry)) = (before(&mark), list.get(uri)) {
+                let publication = Publication::Dropped(before.publication.since());
+                known.insert(mark, Known::of(entry, before.order, publication));
+            }
+        }
+        known
+    }
+
+    /// Returns the time of the last version that we know of.
+    fn last_publication(&self) -> Timestamp {
+        let entries = self.base.entries.values().map(|known| known.publication.since());
+        let receipts = self.base.receipts.iter().map(|receipt| receipt.publication);
+        entries.chain(receipts).chain([self.list.receipts().publication]).max().unwrap_or_default()
+    }
+
+    fn plan<'a>(&self, found: &'a Found, list: &'a List) -> Plan<'a> {
+        let mut plan = Plan { changes: Vec::new(), order: Vec::new() };
+        let mut seen = HashSet::new();
+        for bookmark in found.document.bookmarks() {
+            let Some(entry) = bookmark.entry() else {
+                plan.changes.push(Change::Keep);
+                continue;
+            };
+            let change = if !seen.insert(&entry.uri) {
+                // The second of one document.
+                Change::Remove
+            } else if self.refused.contains(&entry.uri) {
+                list.get(&entry.uri).map_or(Change::Remove, Change::Set)
+            } else {
+                self.change(entry, list)
+            };
+            plan.changes.push(change);
+            if change != Change::Remove {
+                plan.order.push((entry, change));
+            }
+        }
+        plan
+    }
+
+    /// Returns what shall become of a bookmark that says `entry`.
+    fn change<'a>(&self, entry: &Entry, list: &'a List) -> Change<'a> {
+        match list.get(&entry.uri) {
+            // What lays nothing new over it changes nothing.
+            Some(ours) if ours == entry || combined(entry, ours) == combined(entry, entry) => {
+                Change::Keep
+            }
+            Some(ours) => Change::Set(ours),
+            None if is_unwanted(entry, list, self.floor) => Change::Remove,
+            None => Change::Keep,
         }
     }
-    Next { text, base: Base { salt: list.salt(), linked: base.linked, entries } }
 }
 
 /// Returns what the file says, of a document that it has twice what is later.
@@ -74,7 +198,7 @@ pub(super) fn theirs(found: &Found) -> Theirs<'_> {
             })
             .or_insert(entry);
     }
-    Theirs { entries, presence: found.presence, written: found.written }
+    Theirs { entries, presence: found.presence, written: found.written, reading: found.reading }
 }
 
 /// What shall become of each bookmark of the file, in its order.
@@ -85,30 +209,6 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn of(found: &'a Found, list: &'a List, base: &Base, refused: &HashSet<Uri>) -> Plan<'a> {
-        let mut plan = Plan { changes: Vec::new(), order: Vec::new() };
-        let mut seen = HashSet::new();
-        for bookmark in found.document.bookmarks() {
-            let Some(entry) = bookmark.entry() else {
-                plan.changes.push(Change::Keep);
-                continue;
-            };
-            let change = if !seen.insert(&entry.uri) {
-                // The second of one document.
-                Change::Remove
-            } else if refused.contains(&entry.uri) {
-                list.get(&entry.uri).map_or(Change::Remove, Change::Set)
-            } else {
-                plan_for(entry, list, base)
-            };
-            plan.changes.push(change);
-            if change != Change::Remove {
-                plan.order.push((entry, change));
-            }
-        }
-        plan
-    }
-
     fn text<'b>(
         &self,
         document: &Document,
@@ -119,71 +219,5 @@ impl<'a> Plan<'a> {
     {
         let mut changes = self.changes.iter();
         document.edit(|_| changes.next().copied().unwrap_or(Change::Keep), added)
-    }
-
-    /// Returns what will be known of the file's entries when the plan is carried out.
-    fn known(
-        &self,
-        base: &Base,
-        list: &List,
-        written: Timestamp,
-        now: Timestamp,
-    ) -> HashMap<Mark, Known> {
-        let salt = list.salt();
-        let mut known = HashMap::with_capacity(self.order.len());
-        for (order, (entry, change)) in self.order.iter().enumerate() {
-            let mark = salt.mark(&entry.uri);
-            let before = base.entries.get(&mark).filter(|_| base.salt == salt);
-            let after = match change {
-                Change::Set(ours) => {
-                    Known::of(ours, order, now, author(base, list, ours, Some(entry), now))
-                }
-                _ => match before.filter(|before| before.compare(entry) == Version::Same) {
-                    Some(before) => before.moved_to(order),
-                    None => Known::of(entry, order, written, Author::Another),
-                },
-            };
-            known.insert(mark, after);
-        }
-        known
-    }
-}
-
-/// Returns what shall become of a bookmark that says `entry`.
-fn plan_for<'a>(entry: &Entry, list: &'a List, base: &Base) -> Change<'a> {
-    match list.get(&entry.uri) {
-        // What lays nothing new over it changes nothing.
-        Some(ours) if ours == entry || combined(entry, ours) == combined(entry, entry) => {
-            Change::Keep
-        }
-        Some(ours) => Change::Set(ours),
-        None => {
-            let known = base.entries.get(&list.salt().mark(&entry.uri));
-            let is_forgotten = list.forgotten(&entry.uri).is_some_and(|at| entry.last_used() <= at);
-            let is_limited = known
-                .is_some_and(|known| base.salt == list.salt() && !known.compare(entry).is_news());
-            if is_forgotten || is_limited { Change::Remove } else { Change::Keep }
-        }
-    }
-}
-
-/// Returns who wrote an entry like this that we write now: whoever did when it was lost since, and another where the
-/// difference to what is in the file is none that a writer's reading could be known by.
-fn author(
-    base: &Base,
-    list: &List,
-    entry: &Entry,
-    theirs: Option<&Entry>,
-    now: Timestamp,
-) -> Author {
-    let known =
-        base.entries.get(&list.salt().mark(&entry.uri)).filter(|_| base.salt == list.salt());
-    let new = Known::of(entry, 0, now, Author::We(now));
-    match known.filter(|known| known.compare(entry) == Version::Same) {
-        Some(known) => known.author,
-        None if theirs.is_some_and(|theirs| new.compare(theirs) == Version::Same) => {
-            Author::Another
-        }
-        None => new.author,
     }
 }

@@ -1,193 +1,13 @@
-//! What a model of GTK's and KDE's programs and of their users does to the file, and what becomes of our entries.
+//! What becomes of our entries in sessions of the model.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
 use super::base::Base;
-use super::merge::{Presence, merge};
-use super::plan::{Found, next, theirs};
+use super::session::{DAY, SECOND, Session, entry, uri};
 use crate::recents::xbel::{Condition, Document};
-use crate::recents::{Addition, Application, Entry, List, Privacy, Record, Salt, Timestamp, Uri};
-
-const SECOND: i64 = 1_000_000;
-const DAY: i64 = 86_400 * SECOND;
-
-fn uri(name: &str) -> Uri {
-    Uri::exact(format!("file:///{name}")).unwrap()
-}
-
-fn entry(name: &str, application: &str, at: Timestamp) -> Entry {
-    Entry {
-        uri: uri(name),
-        mime: Some("text/plain".into()),
-        groups: Vec::new(),
-        title: None,
-        description: None,
-        privacy: Privacy::Public,
-        added: at,
-        modified: at,
-        visited: at,
-        applications: vec![Application {
-            name: application.into(),
-            exec: "x %u".into(),
-            count: 1,
-            modified: at,
-        }],
-    }
-}
-
-/// A session: the file, our list, and programs of GTK's that hold the list in memory.
-struct Session {
-    now: Timestamp,
-    file: Option<Document>,
-    written: Timestamp,
-    list: List,
-    base: Base,
-    /// What a program has in memory; `None` before it has read.
-    gtk: Vec<BTreeMap<usize, Entry>>,
-    writes: usize,
-}
-
-impl Session {
-    fn new() -> Session {
-        Session {
-            now: Timestamp(1_795_282_391 * SECOND),
-            file: None,
-            written: Timestamp(0),
-            list: List::new(Salt([7; 16])),
-            base: Base::default(),
-            gtk: vec![BTreeMap::new(), BTreeMap::new()],
-            writes: 0,
-        }
-    }
-
-    fn wait(&mut self, micros: i64) {
-        self.now = Timestamp(self.now.0 + micros);
-    }
-
-    /// A program of ours adds a document.
-    fn add(&mut self, name: &str) {
-        self.wait(1000);
-        self.list.apply(Record::Add(Addition {
-            uri: uri(name),
-            mime: Some("text/plain".into()),
-            groups: Vec::new(),
-            privacy: Privacy::Public,
-            application: "ours".into(),
-            exec: "x %u".into(),
-            at: self.now,
-        }));
-    }
-
-    /// We look at the file, take in, and write; says how many came back and were deleted.
-    fn project(&mut self) -> (usize, usize) {
-        self.wait(1000);
-        let presence = match &self.file {
-            None => Presence::Removed,
-            Some(file) if file.condition() == Condition::Damaged => Presence::Damaged,
-            Some(_) => Presence::Whole,
-        };
-        let document = self.file.clone().unwrap_or_default();
-        let written = if self.file.is_some() { self.written } else { self.now };
-        let found = Found { stat: None, document, presence, written };
-        let merged = merge(&self.base, &self.list, &theirs(&found));
-        let mut deleted = 0;
-        for record in merged.records {
-            if let Record::Forget(forgetting) = &record {
-                deleted += forgetting.marks.len();
-            }
-            self.list.apply(record);
-        }
-        let refused = std::collections::HashSet::new();
-        let next = next(
-            &found,
-            &self.list,
-            &self.base,
-            &merged.capped,
-            &refused,
-            &HashMap::new(),
-            self.now,
-        );
-        if let Some(text) = next.text {
-            self.file = Some(Document::parse(text.into_bytes()).unwrap());
-            self.written = self.now;
-            self.writes += 1;
-        }
-        self.base = next.base;
-        (merged.restored, deleted)
-    }
-
-    fn in_file(&self) -> BTreeSet<String> {
-        let bookmarks = self.file.iter().flat_map(|file| file.bookmarks());
-        bookmarks.filter_map(|one| one.entry()).map(|e| e.uri.as_str()[8..].to_owned()).collect()
-    }
-
-    fn in_list(&self) -> BTreeSet<String> {
-        self.list.iter().map(|entry| entry.uri.as_str()[8..].to_owned()).collect()
-    }
-
-    /// A program of GTK's reads the file into memory, in its order.
-    fn gtk_reads(&mut self, program: usize) {
-        let bookmarks = self.file.iter().flat_map(|file| file.bookmarks());
-        self.gtk[program] = bookmarks.filter_map(|one| one.entry().cloned()).enumerate().collect();
-    }
-
-    /// It adds to what is in memory.
-    fn gtk_adds(&mut self, program: usize, name: &str) {
-        self.wait(1000);
-        let at = self.now;
-        let memory = &mut self.gtk[program];
-        if let Some(known) = memory.values_mut().find(|known| known.uri == uri(name)) {
-            (known.modified, known.visited) = (at, at);
-            match known.applications.iter_mut().find(|application| application.name == "gtk") {
-                Some(application) => {
-                    application.count += 1;
-                    application.modified = at;
-                }
-                None => known.applications.extend(entry(name, "gtk", at).applications),
-            }
-            return;
-        }
-        let place = memory.keys().last().map_or(0, |last| last + 1);
-        memory.insert(place, entry(name, "gtk", at));
-    }
-
-    fn gtk_removes(&mut self, program: usize, name: &str) {
-        self.gtk[program].retain(|_, known| known.uri != uri(name));
-    }
-
-    /// It writes what is in memory, but what is too old for it, and not more than it holds.
-    fn gtk_writes(&mut self, program: usize) {
-        self.wait(1000);
-        let oldest = Timestamp(self.now.0 - 30 * DAY);
-        let memory = &mut self.gtk[program];
-        memory.retain(|_, known| known.modified >= oldest);
-        while memory.len() > 1000 {
-            memory.pop_first();
-        }
-        let text = Document::new().edit(|_| crate::recents::xbel::Change::Keep, memory.values());
-        let text = text.unwrap_or_else(|| "<xbel></xbel>".into());
-        self.file = Some(Document::parse(text.into_bytes()).unwrap());
-        self.written = self.now;
-    }
-
-    /// A program of KDE's reads, adds and writes under the lock.
-    fn kde_adds(&mut self, name: &str) {
-        self.wait(1000);
-        let new = entry(name, "kde", self.now);
-        let document = self.file.clone().unwrap_or_default();
-        let change = |bookmark: &crate::recents::xbel::Bookmark| match bookmark.entry() {
-            Some(known) if known.uri == new.uri => crate::recents::xbel::Change::Set(&new),
-            _ => crate::recents::xbel::Change::Keep,
-        };
-        let is_new =
-            !document.bookmarks().iter().any(|b| b.entry().is_some_and(|e| e.uri == new.uri));
-        let text = document.edit(change, is_new.then_some(&new)).unwrap();
-        self.file = Some(Document::parse(text.into_bytes()).unwrap());
-        self.written = self.now;
-    }
-}
+use crate::recents::{Addition, Privacy, Record, Timestamp};
 
 fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
     names.into_iter().map(String::from).collect()
@@ -470,7 +290,7 @@ fn without_a_base_nothing_was_deleted_and_everything_is_taken_in() {
 #[test]
 fn what_our_own_limits_drop_is_not_taken_in_again() {
     let mut session = settled();
-    session.list.limit(2, None);
+    session.most = 2;
     session.project();
     assert_eq!(session.in_file(), names(["c", "d"]));
     assert_eq!(session.in_list(), names(["c", "d"]));
@@ -541,6 +361,7 @@ impl Pending {
 /// Plays a session in which nobody deletes; returns what of ours is missing in the end, and what was seen of others.
 fn play(ops: &[Op], forgetful: Forgetful) -> (BTreeSet<String>, BTreeSet<String>) {
     let mut session = Session::new();
+    session.every_gap_is_a_deletion = forgetful == Forgetful::Yes;
     let (mut ours, mut seen) = (BTreeSet::new(), BTreeSet::new());
     let mut pending = [Pending::default(); 2];
     let mut changed: Option<Timestamp> = None;
@@ -587,12 +408,6 @@ fn play(ops: &[Op], forgetful: Forgetful) -> (BTreeSet<String>, BTreeSet<String>
         if changed.is_some_and(|at| session.now.0 - at.0 >= LATE) {
             session.project();
             changed = None;
-        }
-        if forgetful == Forgetful::Yes {
-            // The fault: what is gone from the file is taken for deleted.
-            for known in session.base.entries.values_mut() {
-                known.published = Timestamp(i64::MIN);
-            }
         }
         session.wait(SECOND / 10);
     }
