@@ -83,11 +83,14 @@ pub fn mimeapps_list(data: &[u8]) {
     }
 }
 
-/// An index: everything that is asked of one.
+/// An index, as it is and as one whose sums are right: everything that is asked of one.
 pub fn index(data: &[u8]) {
-    let Ok(index) = Index::from_bytes(data.to_vec()) else { return };
-    let _ = index.is_whole();
-    let most = data.len();
+    let opened = [Index::from_bytes(data.to_vec()), Index::from_resealed(data.to_vec())];
+    opened.into_iter().flatten().for_each(|index| asked(&index, data.len()));
+}
+
+fn asked(index: &Index, most: usize) {
+    let _ = (index.is_whole(), index.is_damaged());
     let mut types = vec!["text/plain"];
     for records in [index.plugins().collect::<Vec<_>>(), index.apps().collect()] {
         assert!(records.len() <= most);

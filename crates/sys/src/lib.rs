@@ -9,6 +9,7 @@ pub mod device;
 pub mod dir;
 pub mod disposition;
 pub mod extents;
+pub mod file_clock;
 pub mod heap;
 pub mod launch;
 pub mod loop_device;

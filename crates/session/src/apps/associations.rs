@@ -231,8 +231,9 @@ type Named = (String, &'static [(&'static str, Reason)]);
 fn names(place: &Directory, desktops: &[String]) -> Vec<Named> {
     // A name from the environment must stay in the directory.
     let desktops = desktops.iter().filter(|desktop| !desktop.contains('/'));
-    let mut names: Vec<Named> =
-        desktops.map(|desktop| (format!("{desktop}-mimeapps.list"), &[DEFAULTS][..])).collect();
+    let mut names: Vec<Named> = desktops
+        .map(|desktop| (format!("{}-mimeapps.list", desktop.to_ascii_lowercase()), &[DEFAULTS][..]))
+        .collect();
     names.push(("mimeapps.list".to_owned(), &[ADDED, REMOVED, DEFAULTS]));
     if place.holds == Holds::Applications {
         names.push(("defaults.list".to_owned(), &[DEFAULTS]));
@@ -262,7 +263,7 @@ impl Reading<'_> {
         let file = u32::try_from(self.all.files.len()).unwrap_or(u32::MAX);
         self.all.files.push(path);
         for (group, reason) in groups {
-            for entry in entries::group(text, group).filter(|entry| entry.locale.is_none()) {
+            for entry in entries::last_of_each(text, group) {
                 let mime_type = self.types.canonical(entry.key);
                 let claims = self.all.by_type.entry(mime_type.to_owned()).or_default();
                 for id in entry.list() {

@@ -3,6 +3,7 @@
 //! Desktop Entry Specification 1.5, chapters 3 and 4. What is neither a group, an entry nor a comment is passed over, as GLib and KDE do for the groups that they read.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 /// The largest file that is read: the largest real one has 120 KB, and somebody's program of 207 MB was once named `*.desktop`.
 pub const FILE_MAX: u64 = 4 << 20;
@@ -127,7 +128,7 @@ pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// Reads the entries of one group; a group that comes twice is one.
+/// Reads the entries of one group, each as often as it is there; a group that comes twice is one.
 pub fn group<'a>(text: &'a str, name: &str) -> impl Iterator<Item = Entry<'a>> {
     let mut inside = false;
     lines(text).filter_map(move |line| match line {
@@ -137,6 +138,20 @@ pub fn group<'a>(text: &'a str, name: &str) -> impl Iterator<Item = Entry<'a>> {
         }
         Line::Entry(entry) => inside.then_some(entry),
     })
+}
+
+/// Returns the entries of one group without a locale as GLib and KDE read them: of a key that comes several times the last one counts, at the place of the first.
+pub fn last_of_each<'a>(text: &'a str, name: &str) -> Vec<Entry<'a>> {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut last: Vec<Entry<'a>> = Vec::new();
+    for entry in group(text, name).filter(|entry| entry.locale.is_none()) {
+        let place = *places.entry(entry.key).or_insert(last.len());
+        match last.get_mut(place) {
+            Some(known) => *known = entry,
+            None => last.push(entry),
+        }
+    }
+    last
 }
 
 #[cfg(test)]

@@ -81,10 +81,12 @@ impl Installed {
         self.by_id.iter().map(|(id, found)| (&**id, &**found))
     }
 
-    /// Returns the file that is used for this identifier: the first that can be started.
+    /// Returns the file that is used for this identifier: the first that can be started, unless one before it says that the application is deleted.
     #[must_use]
     pub fn usable(&self, id: &str) -> Option<&Found> {
-        self.all(id).iter().find(|found| self.state(found) == Usable::Yes)
+        let states = self.all(id).iter().map(|found| (found, self.state(found)));
+        let mut left = states.take_while(|(_, state)| *state != Usable::Hidden);
+        left.find(|(_, state)| *state == Usable::Yes).map(|(found, _)| found)
     }
 
     /// Says whether the application in a file can be started.
@@ -145,11 +147,12 @@ impl Start<'_> {
     #[must_use]
     pub fn usable(self, program_path: &[PathBuf]) -> Usable {
         let given = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
-        if self.kind != Some("Application") {
-            return Usable::NotAnApplication;
-        }
+        // What is deleted need not say what it was.
         if self.hidden {
             return Usable::Hidden;
+        }
+        if self.kind != Some("Application") {
+            return Usable::NotAnApplication;
         }
         let directory = given(self.directory).map(PathBuf::from);
         let there = |program: &str| is_program(program, directory.as_deref(), program_path);

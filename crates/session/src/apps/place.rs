@@ -13,7 +13,7 @@ pub struct Places {
     pub data_home: Option<PathBuf>,
     /// `$XDG_DATA_DIRS`, the most important first.
     pub data_dirs: Vec<PathBuf>,
-    /// `$XDG_CURRENT_DESKTOP`, in lower case, the most important first.
+    /// `$XDG_CURRENT_DESKTOP`, the most important first. `OnlyShowIn` has these names; files are called by them in lower case.
     pub desktops: Vec<String>,
     /// `$PATH`, for `TryExec`.
     pub path: Vec<PathBuf>,

@@ -53,7 +53,7 @@ pub fn record(
         }
         if LISTS.contains(&best.key) {
             let items: Vec<_> = best.list().collect();
-            record.list(best.key, items.iter().map(|item| &**item));
+            record.whole_list(best.key, items.iter().map(|item| &**item));
         } else if TRUTHS.contains(&best.key) {
             record.truth(best.key, best.is_true());
         } else if let Some(number) = best.text().parse().ok().filter(|_| best.key == NUMBER) {

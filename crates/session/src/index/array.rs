@@ -4,6 +4,7 @@
 //! An element with a key begins with the key's length (u32) and the key. Whatever the bytes are, nothing panics; what cannot be right is not there.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// A list, borrowed from the index.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,16 +29,25 @@ impl<'a> Array<'a> {
     }
 
     fn at(self, at: usize) -> Option<&'a [u8]> {
+        self.bytes.get(self.range_at(at)?)
+    }
+
+    fn range_at(self, at: usize) -> Option<Range<usize>> {
         let start = match at.checked_sub(1) {
             Some(before) => self.end(before)?,
             None => 0,
         };
-        self.bytes.get(start..self.end(at)?)
+        Some(start..self.end(at)?)
     }
 
-    /// Returns the element of this number.
-    pub(super) fn get(self, number: u32) -> Option<&'a [u8]> {
-        self.at(number as usize)
+    /// Returns where the element of this number is, for a list whose elements are kept elsewhere.
+    pub(super) fn range(self, number: u32) -> Option<Range<usize>> {
+        self.range_at(number as usize)
+    }
+
+    /// Returns how many elements there are.
+    pub(super) fn count(self) -> u32 {
+        u32::try_from(self.ends.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns all elements that make sense, in their order.
@@ -190,8 +200,10 @@ mod tests {
         let bytes = [ends(&elements), elements.concat()].concat();
         let found: Vec<_> = Array::of(&bytes).iter().collect();
         assert_eq!(found, elements);
-        assert_eq!(Array::of(&bytes).get(2), Some(&b"three"[..]));
-        assert_eq!(Array::of(&ends(&[])).iter().count(), 0);
+        let ends_alone = ends(&elements);
+        let places = Array::of(&ends_alone);
+        assert_eq!((places.count(), places.range(2), places.range(3)), (3, Some(3..8), None));
+        assert_eq!(Array::of(&ends(&[])).count(), 0);
     }
 
     #[test]
@@ -204,7 +216,8 @@ mod tests {
                 for bytes in [&bytes[..], &whole[..at]] {
                     let list = Array::of(bytes);
                     assert!(list.iter().count() <= 3);
-                    let _ = (list.find("one"), list.find("two"), list.get(2), list.get(u32::MAX));
+                    let _ =
+                        (list.find("one"), list.find("two"), list.range(2), list.range(u32::MAX));
                 }
             }
         }

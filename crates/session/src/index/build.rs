@@ -2,7 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::thread::ScopedJoinHandle;
+use std::thread::{self, ScopedJoinHandle};
 
 use store::table::gvdb::WriteError;
 use sys::thread::spawn_scoped;
@@ -11,8 +11,9 @@ use super::Index;
 use super::entries::{Entries, TypeValues, type_values};
 use super::identity::Identity;
 use super::input::{Input, Part};
+use super::sections::RecordList;
 use super::sources::Sources;
-use super::walk::{Kind, Walked, What, walk};
+use super::walk::{LeftOut, Walked, What, walk};
 use crate::apps::associations::{Associations, looked_for, read_bounded};
 use crate::mime_types::MimeTypes;
 
@@ -46,55 +47,58 @@ pub struct Built {
 ///
 /// More than a file of 4 GiB can hold. A file that cannot be used is a fault of that file alone.
 pub fn build(sources: &Sources, old: Option<&Index>, look: Look) -> Result<Built, WriteError> {
+    let start = sys::file_clock::now_ns();
     let is_same = |old: &&Index| old.is_of(sources) && old.stale(&Part::OF_OPENERS).is_none();
     let same_types = old.filter(is_same);
-    let (walked, types) = std::thread::scope(|scope| {
+    let (walked, types) = thread::scope(|scope| {
         let is_read = same_types.is_none();
-        let reader = is_read.then(|| spawn_scoped(scope, "types", || TypesRead::of(sources)));
-        let walked = walk(sources, old, look);
+        let reader =
+            is_read.then(|| spawn_scoped(scope, "types", || TypesRead::of(sources, start)));
+        let walked = walk(sources, old, look, start);
         let types = reader.map(|reader| match reader.map(ScopedJoinHandle::join) {
             Ok(Ok(types)) => types,
             Ok(Err(why)) => resume_unwind(why),
             // There is no further thread: they are read on this one.
-            Err(_) => TypesRead::of(sources),
+            Err(_) => TypesRead::of(sources, start),
         });
         (walked, types)
     });
-    let Walked { items, mut inputs, faults, opened } = walked;
-    let mut faults: Vec<(PathBuf, String)> =
-        faults.into_iter().map(|(path, reason)| (path.to_owned(), reason.to_owned())).collect();
+    let Walked { items, mut inputs, mut left_out, opened } = walked;
     let mut entries = Entries::default();
     for item in &items {
         let record = match &item.what {
             What::Kept(record) => *record,
             What::New(new) => match &new.made {
                 Ok(Some(record)) => &record[..],
-                Ok(None) => continue,
-                Err(reason) => {
-                    faults.push((new.path.clone(), reason.clone()));
+                without => {
+                    let reason = without.as_ref().err().cloned().unwrap_or_default();
+                    let (path, identity) = (new.path.clone(), new.identity);
+                    left_out.push(LeftOut { path, identity, reason });
                     continue;
                 }
             },
         };
-        match item.kind {
-            Kind::Plugin => entries.add_plugin(record),
-            Kind::App => entries.add_app(record),
+        match item.list {
+            RecordList::Plugins => entries.add_plugin(record),
+            RecordList::Apps => entries.add_app(record),
         }
     }
     let (plugins, applications) = entries.counts();
+    let leave_out = |(path, reason)| LeftOut { path, identity: Identity::UNWATCHED, reason };
     for directory in &sources.gio_dirs {
         let cache = directory.join("giomodule.cache");
-        inputs.push(Input::new(Part::Gio, cache.clone(), Identity::of(&cache)));
+        let identity = Identity::of(&cache).sure(start);
+        inputs.push(Input::new(Part::Gio, cache.clone(), identity));
         match read_bounded(&cache) {
             Ok(bytes) => entries.add_gio(directory, &bytes.unwrap_or_default()),
-            Err(reason) => faults.push((cache, reason)),
+            Err(reason) => left_out.push(leave_out((cache, reason))),
         }
     }
     if let Some(types) = types {
         // A directory's fault that was taken over may be one of these, and mended.
         let is_one = |path: &Path| types.looked_at.iter().any(|(_, known, _)| known == path);
-        faults.retain(|(path, _)| !is_one(path));
-        faults.extend(types.unusable);
+        left_out.retain(|known| !is_one(&known.path));
+        left_out.extend(types.unusable.into_iter().map(leave_out));
         for (part, path, identity) in types.looked_at {
             look_for(&mut inputs, part, path, identity);
         }
@@ -106,16 +110,20 @@ pub fn build(sources: &Sources, old: Option<&Index>, look: Look) -> Result<Built
             .map(|input| Input::new(input.part, input.path().to_owned(), input.identity))
             .collect();
         for (path, reason) in old.faults() {
-            let is_new = !faults.iter().any(|(other, _)| other == path);
+            let is_new = !left_out.iter().any(|other| other.path == path);
             if is_new && known.iter().any(|input| input.path == path) {
-                faults.push((path.to_owned(), reason.to_owned()));
+                left_out.push(leave_out((path.to_owned(), reason.to_owned())));
             }
         }
         inputs.extend(known);
     }
-    entries.add_lists(sources.file_name(), &inputs, &faults);
+    // In an order that has nothing to do with which of them were known before.
+    left_out.sort_unstable();
+    left_out.dedup();
+    entries.add_lists(sources.file_name(), &inputs, &left_out);
     let image = entries.write()?;
-
+    let faults = left_out.into_iter().filter(|known| !known.reason.is_empty());
+    let faults = faults.map(|known| (known.path, known.reason)).collect();
     Ok(Built { image, plugins, applications, opened, faults })
 }
 
@@ -129,7 +137,7 @@ struct TypesRead {
 }
 
 impl TypesRead {
-    fn of(sources: &Sources) -> TypesRead {
+    fn of(sources: &Sources, start: u64) -> TypesRead {
         let relations = sources
             .places
             .data()
@@ -138,7 +146,7 @@ impl TypesRead {
         let lists = looked_for(&sources.places).into_iter().map(|path| (Part::Openers, path));
         // Looked at before they are read: what changes in between makes the index stale, not wrong.
         let look = |(part, path): (Part, PathBuf)| {
-            let identity = Identity::of(&path);
+            let identity = Identity::of(&path).sure(start);
             (part, path, identity)
         };
         let looked_at = relations.chain(lists).map(look).collect();

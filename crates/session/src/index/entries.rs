@@ -3,15 +3,17 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use store::table::gvdb::{self, Image, WriteError};
 
 use super::array::{self, ArrayBuilder, put};
 use super::input::Input;
-use super::layout::{self, AppKey, PluginKey};
+use super::layout::{self, AppKey, PluginKey, Section};
 use super::record::{Record, Value};
-use super::{Index, TYPE, app};
+use super::sections::RecordList;
+use super::walk::LeftOut;
+use super::{Index, TYPE, app, sum};
 use crate::apps::associations::{Associations, Claim, Reason};
 use crate::mime_types::MimeTypes;
 
@@ -29,7 +31,7 @@ pub(super) struct Entries<'a> {
     by_plugin: [Pairs<'a>; PluginKey::ALL.len()],
     by_app: [Pairs<'a>; AppKey::ALL.len()],
     gio: BTreeMap<String, Vec<u8>>,
-    values: BTreeMap<&'static str, Vec<u8>>,
+    values: Vec<(Section, Vec<u8>)>,
 }
 
 fn number(count: usize) -> u32 {
@@ -99,8 +101,8 @@ impl<'a> Entries<'a> {
 
     /// Takes what is said of MIME types from another index.
     pub(super) fn take_types(&mut self, old: &Index) {
-        for name in [layout::OPEN, layout::LINEAGE, layout::FILES] {
-            self.values.insert(name, old.value(name).unwrap_or_default().to_vec());
+        for section in [layout::OPEN, layout::LINEAGE, layout::FILES] {
+            self.values.push((section, old.section(section).to_vec()));
         }
     }
 
@@ -116,64 +118,61 @@ impl<'a> Entries<'a> {
     }
 
     /// Adds of which sources the index is, what it is made of, and what of it could not be used.
-    pub(super) fn add_lists(
-        &mut self,
-        sources: String,
-        inputs: &[Input],
-        faults: &[(PathBuf, String)],
-    ) {
+    pub(super) fn add_lists(&mut self, sources: String, inputs: &[Input], left_out: &[LeftOut]) {
         let mut bytes = Vec::new();
         inputs.iter().for_each(|input| input.write(&mut bytes));
-        self.values.insert(layout::INPUTS, bytes);
+        self.values.push((layout::INPUTS, bytes));
         let mut bytes = Vec::new();
-        for (path, reason) in faults {
-            put(&mut bytes, path.as_os_str().as_bytes());
-            put(&mut bytes, reason.as_bytes());
+        for file in left_out {
+            put(&mut bytes, file.path.as_os_str().as_bytes());
+            bytes.extend(file.identity.to_bytes());
+            put(&mut bytes, file.reason.as_bytes());
         }
-        self.values.insert(layout::FAULTS, bytes);
-        self.values.insert(layout::SOURCES, sources.into_bytes());
-        let boot = super::boot_id().map(Vec::from).unwrap_or_default();
-        self.values.insert(layout::BOOT, boot);
-        self.values.insert(layout::VERSION_AT, layout::VERSION.to_le_bytes().to_vec());
+        self.values.push((layout::UNUSED, bytes));
+        self.values.push((layout::SOURCES, sources.into_bytes()));
+        self.values.push((layout::VERSION_AT, layout::VERSION.to_le_bytes().to_vec()));
     }
 
     /// Returns the bytes of the file.
     pub(super) fn write(mut self) -> Result<Vec<u8>, WriteError> {
-        let lists = [(layout::PLUGINS, &self.plugins), (layout::APPS, &self.apps)];
-        for (name, records) in lists {
-            self.values.insert(name, array::ends(records));
+        for (key, pairs) in PluginKey::ALL.into_iter().zip(&self.by_plugin) {
+            self.values.push((key.section(), array::numbers(pairs)));
         }
-        for (key, pairs) in PluginKey::ALL.into_iter().zip(self.by_plugin) {
-            self.values.insert(key.name(), array::numbers(&pairs));
-        }
-        for (key, pairs) in AppKey::ALL.into_iter().zip(self.by_app) {
-            self.values.insert(key.name(), array::numbers(&pairs));
+        for (key, pairs) in AppKey::ALL.into_iter().zip(&self.by_app) {
+            self.values.push((key.section(), array::numbers(pairs)));
         }
         let mut gio = ArrayBuilder::default();
         for (point, modules) in &self.gio {
             gio.push_key(point, |bytes| bytes.extend(modules));
         }
-        self.values.insert(layout::GIO, gio.build());
-        // Records are most of the file: they are copied once, into it.
-        let records = |name| {
-            let list = lists.iter().find(|(list, _)| *list == name);
-            list.map_or(&[][..], |(_, records)| &records[..])
-        };
+        self.values.push((layout::GIO, gio.build()));
+        // Records are most of the file: they are copied once, into it, and have their sums already.
+        let lists = [(RecordList::Plugins, &self.plugins), (RecordList::Apps, &self.apps)];
+        for (list, records) in lists {
+            self.values.push((list.sections().0, array::ends(records)));
+        }
+        self.values.iter_mut().for_each(|(section, value)| sum::seal(section.seed(), value));
+        self.values.extend(lists.map(|(list, _)| (list.sections().1, Vec::new())));
+        self.values.sort_unstable_by_key(|(section, _)| section.name);
         // Some thirty values, each with a name, an item, a sum and what its beginning leaves free.
         let lists_len: usize =
             lists.iter().flat_map(|(_, records)| *records).map(|record| record.len()).sum();
-        let values_len: usize = self.values.values().map(|value| value.len() + VALUE_ROOM).sum();
-        let expected = lists_len + values_len;
-        let entries = self.values.iter().map(|(name, value)| {
+        let values_len: usize = self.values.iter().map(|(_, value)| value.len() + VALUE_ROOM).sum();
+        let records = |section: Section| {
+            let list = lists.iter().find(|(list, _)| list.sections().1 == section);
+            list.map_or(&[][..], |(_, records)| &records[..])
+        };
+        let entries = self.values.iter().map(|(section, value)| {
             let value = std::iter::once(&value[..]);
-            (*name, value.chain(records(*name).iter().copied()).chain([TYPE]))
+            (section.name, value.chain(records(*section).iter().copied()).chain([TYPE]))
         });
-        gvdb::write_in(entries, &Image { locks: &[], generation: Some(1) }, expected)
+        // Its parts have sums of their own, which say what was damaged and what was not.
+        gvdb::write_in(entries, &Image { locks: &[], generation: None }, lists_len + values_len)
     }
 }
 
-/// What is said of MIME types, by the names of the values.
-pub(super) type TypeValues = [(&'static str, Vec<u8>); 3];
+/// What is said of MIME types, by section.
+pub(super) type TypeValues = [(Section, Vec<u8>); 3];
 
 /// Returns what is said of MIME types, as the file holds it.
 pub(super) fn type_values(types: &MimeTypes, associations: &Associations) -> TypeValues {

@@ -89,6 +89,11 @@ pub struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
+    /// Returns how many of the inputs that follow are below it.
+    pub(super) fn below(&self) -> u32 {
+        self.below
+    }
+
     /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &'a Path {
@@ -155,7 +160,7 @@ pub(super) fn of_namespace<'a>(
     wanted.map(|input| Known { below: 0, ..input })
 }
 
-/// Returns the directories of plugins that count more than `last`, it, and what is below it; all of them where there is none.
+/// Returns the directories of plugins that count more than `last`, and it; all of them where there is none.
 pub(super) fn up_to<'a>(
     inputs: Inputs<'a>,
     last: Option<&Path>,
@@ -163,12 +168,10 @@ pub(super) fn up_to<'a>(
     let mut is_passed = false;
     let plugins = inputs.filter(|input| input.part == Part::Plugins);
     plugins.take_while(move |input| {
-        // What is below it comes right behind it; of that, too, some counts more than the files beside it.
-        let last = last.map(|last| last.as_os_str().as_bytes());
-        let rest = last.and_then(|last| input.path.to_bytes().strip_prefix(last));
-        let is_in = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
-        is_passed |= is_in;
-        is_in || !is_passed
+        // What is below a directory comes behind it, and counts less than the files beside it.
+        let is_wanted = !is_passed;
+        is_passed |= last == Some(input.path());
+        is_wanted
     })
 }
 

@@ -1,33 +1,80 @@
-//! The names under which an index keeps what; docs/index.md describes each.
+//! The sections of an index: under which name it keeps what; docs/index.md describes each.
 
 use super::plugin;
 
 /// The version of the layout: an index of another one is not read.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
+
+/// A value of the file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Section {
+    /// Its name in the table.
+    pub(super) name: &'static str,
+    /// Its place among all sections.
+    pub(super) at: usize,
+}
+
+/// How many sections there are.
+pub(super) const SECTIONS: usize = 12 + PluginKey::ALL.len() + AppKey::ALL.len();
+
+impl Section {
+    const fn new(name: &'static str, at: usize) -> Section {
+        Section { name, at }
+    }
+
+    /// Returns what its sum begins with, so that no section can be taken for another one.
+    pub(super) fn seed(self) -> u64 {
+        self.at as u64 + 1
+    }
+}
 
 /// The version, a number.
-pub const VERSION_AT: &str = "/version";
-/// The identifier of the boot in which it was made.
-pub const BOOT: &str = "/boot";
+pub(super) const VERSION_AT: Section = Section::new("/version", 0);
 /// What the index was made of: of each path what was read from it, how many after it are below it, its identity, and the path with a zero.
-pub const INPUTS: &str = "/input";
+pub(super) const INPUTS: Section = Section::new("/input", 1);
 /// The files with associations, as claims number them.
-pub const FILES: &str = "/files";
-/// The paths that could not be used, each with the reason.
-pub const FAULTS: &str = "/faults";
-
+pub(super) const FILES: Section = Section::new("/files", 2);
+/// The paths that have no record, each with its identity and the reason.
+pub(super) const UNUSED: Section = Section::new("/unused", 3);
 /// The name of the sources that it was made of.
-pub const SOURCES: &str = "/sources";
-/// What is kept of plugins: a list in the order of precedence.
-pub const PLUGINS: &str = "/plugins";
-/// What is kept of applications.
-pub const APPS: &str = "/apps";
+pub(super) const SOURCES: Section = Section::new("/sources", 4);
+/// Where each plugin's record ends, in the order of precedence.
+pub(super) const PLUGINS: Section = Section::new("/plugins", 5);
+/// Where each application's record ends.
+pub(super) const APPS: Section = Section::new("/apps", 6);
+/// The records of plugins, each with a sum of its own; the section has none.
+pub(super) const PLUGIN_RECORDS: Section = Section::new("/plugin-records", 7);
+/// The records of applications.
+pub(super) const APP_RECORDS: Section = Section::new("/app-records", 8);
 /// Claims on MIME types, by type.
-pub const OPEN: &str = "/open";
+pub(super) const OPEN: Section = Section::new("/open", 9);
 /// What MIME types are a kind of, by type.
-pub const LINEAGE: &str = "/lineage";
+pub(super) const LINEAGE: Section = Section::new("/lineage", 10);
 /// GIO modules by extension point.
-pub const GIO: &str = "/gio";
+pub(super) const GIO: Section = Section::new("/gio", 11);
+
+/// Returns every section, each at its place.
+pub(super) fn all_sections() -> [Section; SECTIONS] {
+    let own = [
+        VERSION_AT,
+        INPUTS,
+        FILES,
+        UNUSED,
+        SOURCES,
+        PLUGINS,
+        APPS,
+        PLUGIN_RECORDS,
+        APP_RECORDS,
+        OPEN,
+        LINEAGE,
+        GIO,
+    ];
+    let mut all = [VERSION_AT; SECTIONS];
+    let keys = PluginKey::ALL.map(PluginKey::section).into_iter();
+    let keys = keys.chain(AppKey::ALL.map(AppKey::section));
+    all.iter_mut().zip(own.into_iter().chain(keys)).for_each(|(place, section)| *place = section);
+    all
+}
 
 /// By what plugins are found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,10 +107,9 @@ impl PluginKey {
         PluginKey::Key,
     ];
 
-    /// Returns the name of the list in which values lead to plugins.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
+    /// Returns the list in which values lead to plugins.
+    pub(super) fn section(self) -> Section {
+        let name = match self {
             PluginKey::Id => "/p/id",
             PluginKey::Interface => "/p/interface",
             PluginKey::Namespace => "/p/namespace",
@@ -71,7 +117,8 @@ impl PluginKey {
             PluginKey::ServiceType => "/p/service",
             PluginKey::Protocol => "/p/protocol",
             PluginKey::Key => "/p/key",
-        }
+        };
+        Section::new(name, GIO.at + 1 + self as usize)
     }
 
     /// Returns the name of the records' member that has the values.
@@ -117,16 +164,28 @@ impl AppKey {
         AppKey::BusName,
     ];
 
-    /// Returns the name of the list in which values lead to applications.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
+    /// Returns the list in which values lead to applications.
+    pub(super) fn section(self) -> Section {
+        let name = match self {
             AppKey::Id => "/a/id",
             AppKey::MimeType => "/a/mime",
             AppKey::Category => "/a/category",
             AppKey::Keyword => "/a/keyword",
             AppKey::Program => "/a/program",
             AppKey::BusName => "/a/bus",
+        };
+        Section::new(name, GIO.at + 1 + PluginKey::ALL.len() + self as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_section_has_a_place_of_its_own() {
+        for (at, section) in all_sections().into_iter().enumerate() {
+            assert_eq!(section.at, at, "{}", section.name);
         }
     }
 }

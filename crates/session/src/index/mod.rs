@@ -4,6 +4,7 @@
 
 pub mod app;
 mod array;
+pub mod ask;
 pub mod build;
 mod cold;
 pub mod constraint;
@@ -11,11 +12,14 @@ mod entries;
 pub mod identity;
 pub mod input;
 pub mod layout;
+mod new_files;
 pub mod opener;
 pub mod plugin;
 pub mod record;
 pub mod refresh;
+mod sections;
 pub mod sources;
+mod sum;
 mod walk;
 
 use std::ffi::OsStr;
@@ -24,16 +28,17 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::OnceLock;
 
-use rustix::fs::{Mode, OFlags};
-use store::table::gvdb::{Layout, Stamp, Table, stamp};
+use rustix::fs::OFlags;
+use store::table::gvdb::Table;
 use sys::map::Map;
 
 use self::array::Array;
+use self::identity::Identity;
 use self::input::{Inputs, Known, Part};
-use self::layout::{AppKey, PluginKey};
+use self::layout::{AppKey, PluginKey, Section};
 use self::record::Record;
+use self::sections::{RecordList, Sections};
 use self::sources::Sources;
 use crate::apps::associations::{Claim, Reason};
 
@@ -44,18 +49,24 @@ pub enum IndexError {
     /// It is not there, or cannot be read.
     #[error("cannot read the index")]
     Unreadable(#[source] io::Error),
-    /// It is damaged, or of another version.
-    #[error("not an index of this version")]
-    NotAnIndex,
+    /// Another version of unjank made it.
+    #[error("an index of another version")]
+    OtherVersion,
+    /// It is not as it was written.
+    #[error("a damaged index")]
+    Damaged,
+    /// Another user owns it or may write to it.
+    #[error("another user could have written the index")]
+    Foreign,
 }
 
 /// An open index.
+///
+/// Whatever its bytes are, asking it does not panic; [`Index::is_damaged`] says afterwards whether an answer rests on damage.
 #[derive(Debug)]
 pub struct Index {
     bytes: Bytes,
-    layout: Layout,
-    /// Whether it is of this boot, once somebody asked.
-    is_of_this_boot: OnceLock<bool>,
+    sections: Sections,
 }
 
 #[derive(Debug)]
@@ -92,44 +103,69 @@ impl Index {
         Index::over(Bytes::Held(bytes))
     }
 
+    /// Takes an index whose parts are given the sums of the bytes that they have: for tests of what reads them.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no index of this version.
+    #[doc(hidden)]
+    pub fn from_resealed(mut bytes: Vec<u8>) -> Result<Index, IndexError> {
+        sections::reseal(&mut bytes);
+        Index::over(Bytes::Held(bytes))
+    }
+
     fn over(bytes: Bytes) -> Result<Index, IndexError> {
         let slice = bytes.slice();
-        let table = Table::open(slice).map_err(|_| IndexError::NotAnIndex)?;
-        let layout = table.layout();
-        let index = Index { bytes, layout, is_of_this_boot: OnceLock::new() };
-        if index.value(layout::VERSION_AT) != Some(&layout::VERSION.to_le_bytes()[..]) {
-            return Err(IndexError::NotAnIndex);
+        let table = Table::open(slice).map_err(|_| IndexError::Damaged)?;
+        let version = table.value(layout::VERSION_AT.name);
+        // The first versions had no sums.
+        let is_unsummed = version.is_some_and(|version| version.len() == VERSION_LEN + TYPE.len());
+        let index = Index { sections: Sections::new(table.layout()), bytes };
+        match index.section(layout::VERSION_AT).try_into().map(u32::from_le_bytes) {
+            Ok(layout::VERSION) => Ok(index),
+            Ok(_) => Err(IndexError::OtherVersion),
+            Err(_) if is_unsummed => Err(IndexError::OtherVersion),
+            Err(_) => Err(IndexError::Damaged),
         }
-        Ok(index)
     }
 
-    fn table(&self) -> Option<Table<'_>> {
-        self.layout.attach(self.bytes.slice())
+    fn section(&self, section: Section) -> &[u8] {
+        self.sections.section(self.bytes.slice(), section)
     }
 
-    /// Returns the bytes that are kept under a name.
-    fn value(&self, name: &str) -> Option<&[u8]> {
-        self.table()?.value(name)?.strip_suffix(TYPE)
+    fn list(&self, section: Section) -> Array<'_> {
+        Array::of(self.section(section))
     }
 
-    fn list(&self, name: &str) -> Array<'_> {
-        Array::of(self.value(name).unwrap_or_default())
+    /// Returns what is kept under `key` in a list; nothing if there is none.
+    fn find(&self, section: Section, key: &str) -> &[u8] {
+        self.list(section).find(key).unwrap_or_default()
     }
 
-    /// Returns what is kept under `key` in the list of this name; nothing if there is none.
-    fn find(&self, name: &str, key: &str) -> &[u8] {
-        self.list(name).find(key).unwrap_or_default()
+    fn record(&self, list: RecordList, number: u32) -> Option<Record<'_>> {
+        self.sections.record(self.bytes.slice(), list, number)
+    }
+
+    fn records(&self, list: RecordList) -> impl Iterator<Item = Record<'_>> {
+        let count = self.sections.count(self.bytes.slice(), list);
+        (0..count).filter_map(move |number| self.record(list, number))
     }
 
     /// Says whether it was made of these sources.
     pub(crate) fn is_of(&self, sources: &Sources) -> bool {
-        self.value(layout::SOURCES) == Some(sources.file_name().as_bytes())
+        self.section(layout::SOURCES) == sources.file_name().as_bytes()
     }
 
-    /// Says whether every byte is as it was written: one pass over the file.
+    /// Says whether anything that was read of it so far was not as it was written: then no answer of it can be believed.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.sections.is_damaged()
+    }
+
+    /// Says whether everything in it is as it was written: one pass over the file.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        matches!(stamp(self.bytes.slice()), Stamp::Good { .. })
+        self.sections.is_whole(self.bytes.slice())
     }
 
     /// Returns how large it is, in bytes.
@@ -138,17 +174,9 @@ impl Index {
         self.bytes.slice().len()
     }
 
-    /// Says whether it was made since the machine was started: then no power cut came between, and what is read is what was written.
-    #[must_use]
-    pub fn is_of_this_boot(&self) -> bool {
-        *self
-            .is_of_this_boot
-            .get_or_init(|| boot_id().is_some_and(|id| self.value(layout::BOOT) == Some(&id)))
-    }
-
     /// Returns what the index was made of, with what each was then.
     pub fn inputs(&self) -> impl Iterator<Item = Known<'_>> {
-        Inputs(self.value(layout::INPUTS).unwrap_or_default())
+        Inputs(self.section(layout::INPUTS))
     }
 
     /// Returns the first file or directory of these parts that is no longer what it was: none means that they are current, but for files that were overwritten in place.
@@ -162,38 +190,76 @@ impl Index {
     /// Returns the first directory that decides which plugins there are in `namespace` and is no longer what it was: fewer system calls than for all plugins.
     #[must_use]
     pub fn stale_namespace(&self, namespace: &str) -> Option<&Path> {
-        let inputs = Inputs(self.value(layout::INPUTS).unwrap_or_default());
+        let inputs = Inputs(self.section(layout::INPUTS));
         input::changed(input::of_namespace(inputs, namespace))
     }
 
     /// Returns the first directory that decides which plugin has this identifier, as [`Index::plugin`] returns it, and is no longer what it was: those that count less than the one it is in do not.
     #[must_use]
     pub fn stale_plugin(&self, id: &str) -> Option<&Path> {
-        let inputs = Inputs(self.value(layout::INPUTS).unwrap_or_default());
+        let inputs = Inputs(self.section(layout::INPUTS));
         let found = self.plugin(id).and_then(Record::path).and_then(Path::parent);
         input::changed(input::up_to(inputs, found))
     }
 
+    /// Returns the first file whose record was read from this index and that is no longer what it was: it was overwritten in place.
+    ///
+    /// One system call for each record; who is about to use an answer asks this first.
+    #[must_use]
+    pub fn overwritten(&self) -> Option<&Path> {
+        let bytes = self.bytes.slice();
+        let read = RecordList::ALL.into_iter().flat_map(|list| {
+            let numbers = self.sections.records_read(list);
+            numbers.filter_map(move |number| self.sections.record(bytes, list, number))
+        });
+        first_changed(read.filter_map(|record| Some((record.path()?, record.identity()?))))
+    }
+
+    /// Returns the first file of a list that is no longer what it was, also of those without a record: what an answer rests on that names all files, or says that there is none.
+    fn overwritten_any(&self, list: RecordList) -> Option<&Path> {
+        let unused = self.unused().filter(|unused| unused.identity != Identity::UNWATCHED);
+        let unused = unused.map(|unused| (unused.path, unused.identity));
+        let all = self.records(list);
+        let all = all.filter_map(|record| Some((record.path()?, record.identity()?)));
+        first_changed(all.chain(unused))
+    }
+
+    /// Returns a file that was overwritten in place, of all that the index knows.
+    #[must_use]
+    pub fn stale_file(&self) -> Option<&Path> {
+        RecordList::ALL.into_iter().find_map(|list| self.overwritten_any(list))
+    }
+
+    /// Returns the files that have no record: no plugins, or not to be used.
+    fn unused(&self) -> impl Iterator<Item = Unused<'_>> {
+        let mut rest = self.section(layout::UNUSED);
+        std::iter::from_fn(move || {
+            let path = path_of(take(&mut rest)?);
+            let (identity, after) = rest.split_first_chunk()?;
+            rest = after;
+            let reason = str::from_utf8(take(&mut rest)?).ok()?;
+            Some(Unused { path, identity: Identity::from_bytes(identity), reason })
+        })
+    }
+
     /// Returns the paths that could not be used, with the reason.
     pub fn faults(&self) -> impl Iterator<Item = (&Path, &str)> {
-        let mut rest = self.value(layout::FAULTS).unwrap_or_default();
-        std::iter::from_fn(move || {
-            Some((path_of(take(&mut rest)?), str::from_utf8(take(&mut rest)?).ok()?))
-        })
+        let faults = self.unused().filter(|unused| !unused.reason.is_empty());
+        faults.map(|unused| (unused.path, unused.reason))
     }
 
     /// Returns all plugins, the ones that count most first.
     pub fn plugins(&self) -> impl Iterator<Item = Record<'_>> {
-        self.list(layout::PLUGINS).iter().map(Record)
+        self.records(RecordList::Plugins)
     }
 
     /// Returns the plugins that are kept under `value`, the one that counts most first.
     pub fn plugins_by(&self, key: PluginKey, value: &str) -> impl Iterator<Item = Record<'_>> {
-        let plugins = self.list(layout::PLUGINS);
-        self.numbers(key.name(), value).filter_map(move |number| plugins.get(number).map(Record))
+        let numbers = self.numbers(key.section(), value);
+        numbers.filter_map(|number| self.record(RecordList::Plugins, number))
     }
 
-    /// Returns the plugin of this identifier; of several the one in the directory that counts most.
+    /// Returns the plugin of this identifier; of several the one that counts most: in the first root that has one, and there in the first directory, whose own files come before those of directories below it.
     #[must_use]
     pub fn plugin(&self, id: &str) -> Option<Record<'_>> {
         self.plugins_by(PluginKey::Id, id).next()
@@ -201,13 +267,13 @@ impl Index {
 
     /// Returns all desktop files, those of the directory that counts most first; masked and hidden ones too.
     pub fn apps(&self) -> impl Iterator<Item = Record<'_>> {
-        self.list(layout::APPS).iter().map(Record)
+        self.records(RecordList::Apps)
     }
 
     /// Returns the desktop files that are kept under `value`.
     pub fn apps_by(&self, key: AppKey, value: &str) -> impl Iterator<Item = Record<'_>> {
-        let apps = self.list(layout::APPS);
-        self.numbers(key.name(), value).filter_map(move |number| apps.get(number).map(Record))
+        let numbers = self.numbers(key.section(), value);
+        numbers.filter_map(|number| self.record(RecordList::Apps, number))
     }
 
     /// Returns a MIME type and all that it is a kind of, nearest first.
@@ -233,7 +299,7 @@ impl Index {
     /// Returns a file with associations, by its number.
     #[must_use]
     pub fn association_file(&self, number: u32) -> Option<&Path> {
-        let mut rest = self.value(layout::FILES)?;
+        let mut rest = self.section(layout::FILES);
         let mut paths = std::iter::from_fn(|| take(&mut rest));
         paths.nth(usize::try_from(number).ok()?).map(path_of)
     }
@@ -244,8 +310,8 @@ impl Index {
         std::iter::from_fn(move || take(&mut rest).map(path_of))
     }
 
-    fn numbers(&self, name: &str, value: &str) -> impl Iterator<Item = u32> + use<'_> {
-        self.find(name, value).as_chunks().0.iter().map(|number| u32::from_le_bytes(*number))
+    fn numbers(&self, section: Section, value: &str) -> impl Iterator<Item = u32> + use<'_> {
+        self.find(section, value).as_chunks().0.iter().map(|number| u32::from_le_bytes(*number))
     }
 }
 
@@ -292,15 +358,21 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(value)
 }
 
-/// The length of the identifier of a boot: a UUID as text.
-const BOOT_LEN: usize = 36;
+/// The length of the version.
+const VERSION_LEN: usize = 4;
 
-/// Returns the identifier that the kernel gave this boot; none without `/proc`.
-fn boot_id() -> Option<[u8; BOOT_LEN]> {
-    let path = c"/proc/sys/kernel/random/boot_id";
-    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let mut id = [0; BOOT_LEN];
-    (rustix::io::read(file, &mut id) == Ok(BOOT_LEN)).then_some(id)
+/// A file that has no record.
+#[derive(Clone, Copy, Debug)]
+struct Unused<'a> {
+    path: &'a Path,
+    identity: Identity,
+    /// Why it cannot be used; empty for a library that is no plugin.
+    reason: &'a str,
+}
+
+/// Returns the first path that is no longer what it was.
+fn first_changed<'a>(files: impl Iterator<Item = (&'a Path, Identity)>) -> Option<&'a Path> {
+    files.into_iter().find(|(path, identity)| Identity::of(path) != *identity).map(|(path, _)| path)
 }
 
 fn texts(list: &[u8]) -> impl Iterator<Item = &str> {

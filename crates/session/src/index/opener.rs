@@ -48,7 +48,20 @@ impl<'a> Openers<'a> {
         start.usable(self.program_path)
     }
 
-    /// Returns the desktop file that is used for an identifier: the first that can be started. Looked at once.
+    /// Says whether a menu of these desktops shows the application of a record.
+    ///
+    /// Of several files of one identifier the first alone counts; it must not be deleted, hidden from menus or meant for other desktops, and its program must be there.
+    /// As GLib does it (`g_app_info_should_show`): the first desktop that either list names decides.
+    #[must_use]
+    pub fn is_in_menu(&self, record: Record<'a>, desktops: &[String]) -> bool {
+        let first = record.text(app::ID).and_then(|id| self.index.apps_by(AppKey::Id, id).next());
+        first.is_some_and(|first| first.path() == record.path())
+            && !record.is_true("NoDisplay")
+            && is_meant_for(record, desktops)
+            && self.state(record) == Usable::Yes
+    }
+
+    /// Returns the desktop file that is used for an identifier: the first that can be started, unless one before it says that the application is deleted. Looked at once.
     #[must_use]
     pub fn app(&self, id: &str) -> Option<Record<'a>> {
         self.known(id).used
@@ -59,8 +72,11 @@ impl<'a> Openers<'a> {
             return *known;
         }
         let all = || self.index.apps_by(AppKey::Id, id);
+        let states = all().map(|record| (record, self.state(record)));
+        let mut left = states.take_while(|(_, state)| *state != Usable::Hidden);
+        let used = left.find(|(_, state)| *state == Usable::Yes);
         let known = Known {
-            used: all().find(|record| self.state(*record) == Usable::Yes),
+            used: used.map(|(record, _)| record),
             level: all().filter_map(|record| record.whole(app::LEVEL)).min(),
         };
         self.known.borrow_mut().insert(id.into(), known);
@@ -100,6 +116,16 @@ impl<'a> Openers<'a> {
     fn claims_of(&self, mime_type: &str) -> impl Iterator<Item = Claim<'a>> + use<'a> {
         self.index.claims(mime_type)
     }
+}
+
+/// Says whether `OnlyShowIn` and `NotShowIn` let an application be shown on these desktops.
+fn is_meant_for(record: Record<'_>, desktops: &[String]) -> bool {
+    let names = |list: &str, desktop: &str| record.list(list).any(|name| name == desktop);
+    let decided = desktops.iter().find_map(|desktop| {
+        let is_meant = names("OnlyShowIn", desktop);
+        (is_meant || names("NotShowIn", desktop)).then_some(is_meant)
+    });
+    decided.unwrap_or_else(|| record.get("OnlyShowIn").is_none())
 }
 
 impl Apps for Openers<'_> {

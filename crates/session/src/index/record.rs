@@ -1,13 +1,14 @@
 //! One plugin or application in an index: members by name, read in place.
 //!
 //! A member is a byte of kind, the length of its name (u16) and of its value (u32), name and value; numbers are little-endian.
-//! The file's path and identity come first, because every check asks for them. Names that begin with a dot are ours, all others the author's.
+//! A checksum stands behind the last member. The file's path and identity come first, because every check asks for them. Names that begin with a dot are ours, all others the author's.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::identity::{Identity, NUMBERS};
+use super::sum;
 
 /// The path of the file.
 pub const FILE: &str = ".file";
@@ -15,6 +16,9 @@ pub const FILE: &str = ".file";
 pub const IDENTITY: &str = ".identity";
 
 const HEAD: usize = 7;
+
+/// What the sum of a record begins with.
+pub(super) const RECORD_SEED: u64 = 0;
 
 /// The most members: a name is looked for among all of them. Real ones have some twenty.
 const MEMBERS_MAX: usize = 2000;
@@ -106,6 +110,14 @@ impl Builder {
 
     /// Adds a list of texts, unless it is empty.
     pub fn list<'a>(&mut self, name: &str, values: impl Iterator<Item = &'a str>) {
+        let mut values = values.peekable();
+        if values.peek().is_some() {
+            self.whole_list(name, values);
+        }
+    }
+
+    /// Adds a list of texts; an empty one says something else than none.
+    pub fn whole_list<'a>(&mut self, name: &str, values: impl Iterator<Item = &'a str>) {
         let mut bytes = Vec::new();
         for value in values {
             if let Ok(len) = u32::try_from(value.len()) {
@@ -113,9 +125,7 @@ impl Builder {
                 bytes.extend(value.as_bytes());
             }
         }
-        if !bytes.is_empty() {
-            self.member(b'l', name, &bytes);
-        }
+        self.member(b'l', name, &bytes);
     }
 
     /// Adds a truth.
@@ -141,35 +151,26 @@ impl Builder {
     /// Says whether there is a member of that name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        Record(&self.bytes).get(name).is_some()
+        members(&self.bytes).any(|(_, known, _)| known == name.as_bytes())
     }
 
     /// Returns the bytes of the record.
     #[must_use]
     pub fn build(mut self) -> Vec<u8> {
         // Hundreds of these are kept for a while: what is left of each is the next one's.
-        self.bytes.shrink_to_fit();
+        self.bytes.shrink_to(self.bytes.len() + sum::LEN);
+        sum::seal(RECORD_SEED, &mut self.bytes);
         self.bytes
     }
 }
 
-/// A record, borrowed from the index. Whatever the bytes are, nothing panics; a record ends where they stop making sense.
+/// A record with its sum, borrowed from the index. Whatever the bytes are, nothing panics; a record ends where they stop making sense.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a>(pub(super) &'a [u8]);
 
 impl<'a> Record<'a> {
     fn raw(self) -> impl Iterator<Item = (u8, &'a [u8], &'a [u8])> {
-        let mut rest = self.0;
-        std::iter::from_fn(move || {
-            let (head, after) = rest.split_first_chunk::<HEAD>()?;
-            let [kind, n0, n1, v0, v1, v2, v3] = *head;
-            let (name, after) =
-                after.split_at_checked(usize::from(u16::from_le_bytes([n0, n1])))?;
-            let value_len = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
-            let (value, after) = after.split_at_checked(value_len)?;
-            rest = after;
-            Some((kind, name, value))
-        })
+        members(&self.0[..self.0.len().saturating_sub(sum::LEN)])
     }
 
     /// Returns a member.
@@ -240,17 +241,31 @@ impl<'a> Record<'a> {
         Some(Identity::from_bytes(bytes))
     }
 
-    /// Says whether its file is still the one that was read: one system call, for one who is about to use it.
+    /// Says whether its file is still the one that was read: one system call.
     #[must_use]
     pub fn is_current(self) -> bool {
         self.path().is_some_and(|path| Some(Identity::of(path)) == self.identity())
     }
 
-    /// Returns the bytes, to be taken over into another index.
+    /// Returns the bytes with their sum, to be taken over into another index.
     #[must_use]
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
+}
+
+/// Returns the kind, the name and the value of each member.
+fn members(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8], &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (head, after) = rest.split_first_chunk::<HEAD>()?;
+        let [kind, n0, n1, v0, v1, v2, v3] = *head;
+        let (name, after) = after.split_at_checked(usize::from(u16::from_le_bytes([n0, n1])))?;
+        let value_len = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
+        let (value, after) = after.split_at_checked(value_len)?;
+        rest = after;
+        Some((kind, name, value))
+    })
 }
 
 fn value_of(kind: u8, value: &[u8]) -> Option<Value<'_>> {

@@ -1,10 +1,12 @@
 //! Making the index current: one process does it for all, readers never wait for it.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::fs::OFlags;
 use store::disk::Disk;
 use store::publish::{self, PublishError};
 use store::table::gvdb::WriteError;
@@ -45,6 +47,14 @@ pub enum RefreshError {
     /// It was stored and cannot be read back.
     #[error("cannot use the index that was made")]
     NotUsable(#[from] IndexError),
+    /// The directory for it belongs to somebody else, or others may write to it: whoever can put files there could change answers, and have a link followed.
+    #[error("cannot keep an index in {path:?}, {why}")]
+    NotOurs {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
 }
 
 /// What was done.
@@ -60,6 +70,8 @@ pub enum Done {
         applications: usize,
         /// How many files were opened for it.
         opened: usize,
+        /// Whether the old one was damaged; nothing of it was used.
+        was_damaged: bool,
     },
 }
 
@@ -109,23 +121,23 @@ impl Location {
         self.directory.join(&self.name)
     }
 
-    /// Opens the index, stale or not; one that was made before the machine was started is verified.
+    /// Opens the index, stale or not.
     ///
     /// # Errors
     ///
-    /// There is none, or it is damaged.
+    /// There is none, it is damaged where it begins, or somebody else could have written it.
     pub fn open(&self) -> Result<Index, IndexError> {
         let next =
             || self.sources.places.application_directories().map(|place| place.path).collect();
         let file = open_ahead(&self.path(), next).map_err(IndexError::Unreadable)?;
-        let index = Index::of(&file)?;
-        if index.is_of_this_boot() { Ok(index) } else { whole(index) }
+        trusted(&file)
     }
 
     /// Opens the index that came with the system: what it knows of directories that are ours, too, need not be read.
     fn system(&self) -> Option<Index> {
         let path = self.system.as_ref()?.join(self.sources.system_file_name());
-        Index::open(&path).and_then(whole).ok()
+        let file = open_ahead(&path, Vec::new).ok()?;
+        trusted(&file).and_then(whole).ok()
     }
 
     /// Makes the index current and returns it.
@@ -150,7 +162,8 @@ impl Location {
                 Err(old) => old,
             };
         }
-        let base = own.or_else(|| self.system());
+        let was_damaged = matches!(own, Err(IndexError::Damaged));
+        let base = own.ok().or_else(|| self.system());
         let built = build(&self.sources, base.as_ref(), look)?;
         // What a killed process left: we hold the lock, so nobody is writing. It is in nobody's way if it stays.
         let _ = publish::remove_stale(disk, &path, i128::MAX);
@@ -159,19 +172,21 @@ impl Location {
             plugins: built.plugins,
             applications: built.applications,
             opened: built.opened,
+            was_damaged,
         };
         Ok((Index::from_bytes(built.image)?, done))
     }
 
-    /// Opens the index if there is nothing to do; else returns what a new one can begin with.
+    /// Opens the index if there is nothing to do; else returns what a new one can begin with, or why with nothing.
     ///
-    /// One of this boot that is current is believed, as readers do; what a new one begins with is verified.
-    fn current(&self, look: Look) -> Result<Index, Option<Index>> {
-        let index = Index::open(&self.path()).map_err(|_| None)?;
-        if look == Look::Directories && is_current(&index) {
+    /// Of one that is current what was read is verified; of what a new one begins with, everything.
+    fn current(&self, look: Look) -> Result<Index, Result<Index, IndexError>> {
+        let index = self.open().map_err(Err)?;
+        let is_current = look == Look::Directories && index.stale(&Part::ALL).is_none();
+        if is_current && !index.is_damaged() {
             return Ok(index);
         }
-        Err(whole(index).ok())
+        Err(whole(index))
     }
 
     /// Puts an index in its place. Nobody waits for the disk: a file that a power cut took is noticed by its checksum and made again.
@@ -195,10 +210,11 @@ impl Location {
     /// # Errors
     ///
     /// There is more than one file can hold.
-    pub fn make_unstored(&self) -> Result<Index, RefreshError> {
-        let own = Index::open(&self.path()).and_then(whole).ok();
+    pub fn make_unstored(&self, look: Look) -> Result<Index, RefreshError> {
+        let own = self.open().and_then(whole).ok();
         let base = own.or_else(|| self.system());
-        make_unstored(&self.sources, base.as_ref())
+        let built = build(&self.sources, base.as_ref(), look)?;
+        Ok(Index::from_bytes(built.image)?)
     }
 
     /// Waits for the right to make the index; it ends with the file that is returned, also when the process is killed.
@@ -206,6 +222,11 @@ impl Location {
         let path = self.directory.join("index.lock");
         let not_locked = |source| RefreshError::NotLocked { path: path.clone(), source };
         let is_new = !self.directory.exists();
+        if is_new {
+            // Who may write above it could put a link in its place.
+            let above = self.directory.ancestors().skip(1).find(|above| above.exists());
+            above.map_or(Ok(()), |above| check_owner(above, not_locked))?;
+        }
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(if self.readers == Readers::Everyone { 0o755 } else { 0o700 })
@@ -216,11 +237,68 @@ impl Location {
             let everyone = std::fs::Permissions::from_mode(0o755);
             std::fs::set_permissions(&self.directory, everyone).map_err(not_locked)?;
         }
-        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path);
-        let file = file.map_err(not_locked)?;
-        file.lock().map_err(not_locked)?;
+        check_owner(&self.directory, not_locked)?;
+        let found = std::fs::metadata(&self.directory).map_err(not_locked)?;
+        if found.mode() & OTHERS_WRITE != 0 {
+            let path = self.directory.clone();
+            return Err(RefreshError::NotOurs { path, why: "to which everybody may write" });
+        }
+        let options = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let mut file = OpenOptions::new();
+        file.read(true).append(true).create(true).mode(0o600).custom_flags(options);
+        let file = file.open(&path).map_err(not_locked)?;
+        wait_for(&file).map_err(not_locked)?;
         Ok(file)
     }
+}
+
+/// The bit of a mode that lets everybody write.
+const OTHERS_WRITE: u32 = 0o002;
+/// The bits of a mode that let anybody but the owner write.
+const OTHER_WRITERS: u32 = 0o022;
+
+/// How long another process may take to make the index; it takes milliseconds, but on a cold or slow disk.
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
+/// How long to wait between two looks at the lock.
+const LOCK_WAIT: Duration = Duration::from_millis(5);
+
+/// Waits until nobody else makes the index; not for ever, because who does may have been stopped.
+fn wait_for(lock: &File) -> io::Result<()> {
+    for _ in 0..LOCK_LIMIT.as_millis() / LOCK_WAIT.as_millis() {
+        match lock.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => std::thread::park_timeout(LOCK_WAIT),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Err(io::Error::new(ErrorKind::TimedOut, "another process has held it for 5 s"))
+}
+
+/// Says whether somebody else could have made something that belongs to this user.
+fn is_others(owner: u32) -> bool {
+    owner != 0 && owner != rustix::process::geteuid().as_raw()
+}
+
+/// Refuses a directory of somebody else's.
+fn check_owner(
+    path: &Path,
+    not_locked: impl Fn(io::Error) -> RefreshError,
+) -> Result<(), RefreshError> {
+    let found = std::fs::metadata(path).map_err(not_locked)?;
+    if is_others(found.uid()) {
+        let path = path.to_owned();
+        return Err(RefreshError::NotOurs { path, why: "which belongs to another user" });
+    }
+    Ok(())
+}
+
+/// Maps an index, unless somebody else could have written it: its records name programs that are started.
+fn trusted(file: &File) -> Result<Index, IndexError> {
+    let found = rustix::fs::fstat(file).map_err(|error| IndexError::Unreadable(error.into()))?;
+    if is_others(found.st_uid) || found.st_mode & OTHER_WRITERS != 0 {
+        return Err(IndexError::Foreign);
+    }
+    Index::of(file)
 }
 
 /// Makes the index of `sources` in memory; what `base` has and did not change is taken from there.
@@ -233,12 +311,7 @@ pub fn make_unstored(sources: &Sources, base: Option<&Index>) -> Result<Index, R
     Ok(Index::from_bytes(built.image)?)
 }
 
-/// Says whether nothing has changed since an index was made; one of another boot is made again, so that the next reader need not verify it.
-fn is_current(index: &Index) -> bool {
-    index.is_of_this_boot() && index.stale(&Part::ALL).is_none()
-}
-
 /// Verifies an index: one pass over it.
 fn whole(index: Index) -> Result<Index, IndexError> {
-    if index.is_whole() { Ok(index) } else { Err(IndexError::NotAnIndex) }
+    if index.is_whole() { Ok(index) } else { Err(IndexError::Damaged) }
 }

@@ -1,5 +1,6 @@
 //! What an index is made of: the directories of plugins and applications, and the language of its texts.
 
+use std::borrow::Cow;
 use std::hash::Hasher;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -64,7 +65,7 @@ impl Sources {
     #[must_use]
     pub fn file_name(&self) -> String {
         let mut hash = Fnv::new();
-        self.parts().into_iter().for_each(|part| hash.part(part));
+        self.parts().iter().for_each(|part| hash.part(part));
         hash.named("index-")
     }
 
@@ -78,19 +79,23 @@ impl Sources {
     }
 
     /// Returns everything that tells these sources from others.
-    pub(super) fn parts(&self) -> Vec<&[u8]> {
-        fn list(paths: &[PathBuf]) -> impl Iterator<Item = &[u8]> {
-            paths.iter().map(|path| path.as_os_str().as_bytes()).chain([&b""[..]])
+    fn parts(&self) -> Vec<Cow<'_, [u8]>> {
+        fn list(paths: &[PathBuf]) -> impl Iterator<Item = Cow<'_, [u8]>> {
+            paths.iter().map(|path| path.as_os_str().as_bytes()).chain([&b""[..]]).map(Cow::from)
         }
-        fn one(path: Option<&PathBuf>) -> &[u8] {
-            path.map_or(&b""[..], |path| path.as_os_str().as_bytes())
+        fn one(path: Option<&PathBuf>) -> Cow<'_, [u8]> {
+            path.map_or(&b""[..], |path| path.as_os_str().as_bytes()).into()
         }
         let places = &self.places;
-        let mut parts: Vec<&[u8]> = list(&self.plugin_roots).chain(list(&self.gio_dirs)).collect();
+        let mut parts: Vec<Cow<'_, [u8]>> =
+            list(&self.plugin_roots).chain(list(&self.gio_dirs)).collect();
         parts.extend([one(places.config_home.as_ref()), one(places.data_home.as_ref())]);
         parts.extend(list(&places.config_dirs).chain(list(&places.data_dirs)));
-        parts.extend(places.desktops.iter().map(|desktop| desktop.as_bytes()));
-        parts.push(self.locale.as_bytes());
+        // Files are called by desktops in lower case.
+        let desktops =
+            places.desktops.iter().map(|desktop| desktop.to_ascii_lowercase().into_bytes());
+        parts.extend(desktops.map(Cow::from));
+        parts.push(self.locale.as_bytes().into());
         parts
     }
 

@@ -41,13 +41,22 @@ impl Dice {
     }
 }
 
+/// How lists of associations are written.
+#[derive(Clone, Copy, PartialEq)]
+enum Lists {
+    /// Each group once, and each key in it.
+    Tidy,
+    /// Groups and keys again, with spaces and line ends as people and programs leave them.
+    Careless,
+}
+
 struct Machine {
     root: tempfile::TempDir,
     places: Places,
 }
 
 impl Machine {
-    fn new(seed: u64) -> Machine {
+    fn new(seed: u64, lists: Lists) -> Machine {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
         let path = std::env::split_paths(&std::env::var_os("PATH").unwrap()).collect();
@@ -71,7 +80,7 @@ impl Machine {
             }
             for (name, tweaks) in [("kde-mimeapps.list", false), ("mimeapps.list", true)] {
                 if dice.below(3) > 0 {
-                    Machine::list(&mut dice, &directory.path.join(name), tweaks);
+                    Machine::list(&mut dice, &directory.path.join(name), tweaks, lists);
                 }
             }
         }
@@ -122,19 +131,35 @@ impl Machine {
         fs::write(directory.join("mimeinfo.cache"), cache).unwrap();
     }
 
-    fn list(dice: &mut Dice, path: &Path, tweaks: bool) {
+    fn list(dice: &mut Dice, path: &Path, tweaks: bool, lists: Lists) {
         let mut text = String::from("# made up\n");
         let groups = ["Default Applications", "Added Associations", "Removed Associations"];
         for group in &groups[..if tweaks { 3 } else { 1 }] {
-            writeln!(text, "[{group}]").unwrap();
-            for name in TYPES.iter().chain(&["text/x-a-old"]) {
-                if dice.below(3) == 0 {
-                    let ids: Vec<&str> = (0..=dice.below(2)).map(|_| dice.of(&APPS)).collect();
-                    writeln!(text, "{name}={};", ids.join(";")).unwrap();
+            let again = if lists == Lists::Careless { dice.below(2) } else { 0 };
+            for _ in 0..=again {
+                let heads = ["[G]", "[G] ", "\n# c\n[G]\r"];
+                let head = if lists == Lists::Careless { dice.of(&heads) } else { "[G]" };
+                writeln!(text, "{}", head.replace('G', group)).unwrap();
+                for name in TYPES.iter().chain(&["text/x-a-old"]) {
+                    Machine::entries(dice, &mut text, name, lists);
                 }
             }
         }
         fs::write(path, text).unwrap();
+    }
+
+    /// Writes what a list says of a type, if anything.
+    fn entries(dice: &mut Dice, text: &mut String, name: &str, lists: Lists) {
+        if dice.below(3) > 0 {
+            return;
+        }
+        let again = if lists == Lists::Careless { dice.below(2) } else { 0 };
+        for _ in 0..=again {
+            let ids: Vec<&str> = (0..=dice.below(2)).map(|_| dice.of(&APPS)).collect();
+            let lines = ["K=V;", "K=V", " K = V;", "K=V;;", "K=;V;", "K[de]=V", "K=V;\r"];
+            let line = if lists == Lists::Careless { dice.of(&lines) } else { "K=V;" };
+            writeln!(text, "{}", line.replace('K', name).replace('V', &ids.join(";"))).unwrap();
+        }
     }
 
     fn command(&self, program: &str, desktops: &str) -> Command {
@@ -225,7 +250,8 @@ fn defaults_are_those_of_glib_on_made_up_machines() {
     }
     let (mut found, mut by_reason) = (0, std::collections::HashMap::new());
     for seed in 0..CONFIGURATIONS {
-        let machine = Machine::new(seed);
+        let lists = if seed % 2 == 0 { Lists::Careless } else { Lists::Tidy };
+        let machine = Machine::new(seed, lists);
         let types = MimeTypes::read(machine.places.data());
         let associations = Associations::read(&machine.places, &types);
         let installed = Installed::scan(&machine.places);
@@ -255,7 +281,7 @@ fn defaults_are_those_of_glib_on_made_up_machines() {
 #[test]
 fn a_deleted_application_is_no_default() {
     // GLib 2.74 takes it: the check is missing in its search for defaults. The specification says that it is as if it were not there.
-    let machine = Machine::new(3);
+    let machine = Machine::new(3, Lists::Tidy);
     let dir = machine.places.data_home.as_ref().unwrap().join("applications");
     let text = "[Desktop Entry]\nType=Application\nName=x\nExec=sh\n";
     fs::write(dir.join("x.desktop"), format!("{text}Hidden=true\n")).unwrap();
@@ -283,7 +309,7 @@ fn plain_defaults_are_those_of_xdg_mime_on_made_up_machines() {
     }
     let mut compared = 0;
     for seed in 0..CONFIGURATIONS {
-        let machine = Machine::new(seed);
+        let machine = Machine::new(seed, Lists::Tidy);
         for mime_type in TYPES {
             let (plain, ours) = machine.with_steps(mime_type, |steps, associations| {
                 (is_plain(mime_type, steps, associations), decided(steps, associations))
@@ -303,7 +329,7 @@ fn xdg_mime_looks_at_the_first_application_of_a_line_alone() {
         return;
     }
     // The specification: the first in the list that is there is used.
-    let machine = Machine::new(3);
+    let machine = Machine::new(3, Lists::Tidy);
     let applications = machine.places.data_home.as_ref().unwrap().join("applications");
     let text = "[Desktop Entry]\nType=Application\nName=y\nExec=sh\n";
     fs::write(applications.join("y.desktop"), text).unwrap();

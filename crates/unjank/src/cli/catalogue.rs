@@ -1,15 +1,18 @@
 //! The index of plugins and applications for this user, from the environment; `plugins` and `apps` ask it.
 
+use std::borrow::Cow;
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use probe::report::paint::Paint;
+use report::text::{Charset, visible, visible_bytes};
 use serde_json::{Map, Value as Json, json};
 use session::index::Index;
+use session::index::ask::Answer;
 use session::index::build::Look;
 use session::index::constraint::{Constraint, Fields};
-use session::index::input::Part;
 use session::index::record::{Record, Value};
 use session::index::refresh::{self, Location, RefreshError};
 use session::index::sources::Sources;
@@ -78,37 +81,53 @@ impl Question {
         places::sources(self.locale.as_deref())
     }
 
+    /// Returns the question as it is asked after something was changed: an old answer is of no use then.
+    pub(super) fn current(&self) -> Question {
+        Question { locale: self.locale.clone(), stale: Stale::Refresh }
+    }
+
     /// Returns where the index of this question is.
     pub(super) fn location(&self) -> Result<Location, Error> {
         location(self.locale.as_deref())
     }
 
-    /// Opens the index, these parts of it current unless the user wants it as it is; what it was made of comes with it.
-    pub(super) fn index(&self, parts: &[Part]) -> Result<(Index, Sources), Error> {
-        self.index_unless(|index| index.stale(parts))
-    }
-
-    /// Opens the index, made current first if `changed` finds a change that matters, unless the user wants it as it is; what it was made of comes with it.
-    pub(super) fn index_unless(
+    /// Answers a question from the index, which is made current first where `changed` finds a change that matters, and where a file that the answer rests on was overwritten, unless the user wants it as it is.
+    ///
+    /// `question` may be asked several times; the last answer counts.
+    pub(super) fn answer<T>(
         &self,
         changed: impl Fn(&Index) -> Option<&Path>,
-    ) -> Result<(Index, Sources), Error> {
+        mut question: impl FnMut(&Index, &Sources) -> Answer<T>,
+    ) -> Result<T, Error> {
         let Some(location) = places::location(self.locale.as_deref()) else {
             let sources = self.sources();
             let index = refresh::make_unstored(&sources, None).map_err(not_made)?;
-            return Ok((index, sources));
+            return Ok(question(&index, &sources).value);
         };
-        let is_fine = |index: &Index| index.is_of_this_boot() && changed(index).is_none();
-        let index = match location.open() {
-            Ok(index) if self.stale == Stale::Use || is_fine(&index) => index,
-            // Who asks gets an answer, also where nothing can be stored; `unjank plugins index` says why it cannot.
-            _ => match location.refresh(&*store::disk::real(), Look::Directories) {
-                Ok((index, _)) => index,
-                Err(error) => location.make_unstored().map_err(|_| not_made(error))?,
-            },
-        };
-        Ok((index, location.sources().clone()))
+        if self.stale == Stale::Use
+            && let Ok(index) = location.open()
+        {
+            let answer = question(&index, location.sources());
+            if !index.is_damaged() {
+                return Ok(answer.value);
+            }
+        }
+        let question = |index: &Index| question(index, location.sources());
+        let asked = location.ask(&*store::disk::real(), changed, question).map_err(not_made)?;
+        if asked.was_damaged {
+            tell_damage(&location);
+        }
+        Ok(asked.value)
     }
+}
+
+/// Says that the index was damaged; the answer is right all the same.
+pub(super) fn tell_damage(location: &Location) {
+    let path = location.path();
+    let path = shown_path(&path);
+    // Nobody is left to be told when stderr is gone.
+    let _ =
+        writeln!(io::stderr().lock(), "unjank: the index {path} was damaged; a new one was made");
 }
 
 impl Selection {
@@ -198,4 +217,53 @@ pub(super) fn print_table(
     let paint = if is_screen { screen::paint() } else { Paint::Off };
     write!(out, "{}", table.render(width, paint))?;
     Ok(())
+}
+
+/// Returns text of others as a terminal may show it.
+pub(super) fn shown(text: &str) -> Cow<'_, str> {
+    visible(text, Charset::Unicode)
+}
+
+/// Returns a path as a terminal may show it.
+pub(super) fn shown_path(path: &Path) -> Cow<'_, str> {
+    visible_bytes(path.as_os_str().as_bytes(), Charset::Unicode)
+}
+
+/// Writes names and values in two columns.
+pub(super) fn print_members(
+    out: &mut dyn io::Write,
+    members: &[(String, String)],
+) -> Result<(), Error> {
+    let widest = members.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    for (name, value) in members {
+        let gap = " ".repeat(widest - name.chars().count() + 2);
+        writeln!(out, "{}{gap}{}", shown(name), shown(value))?;
+    }
+    Ok(())
+}
+
+/// Takes a JSON value apart: each text, number and list of them by the names that lead to it, with points between.
+pub(super) fn flatten(name: &str, value: &Json, members: &mut Vec<(String, String)>) {
+    let below = |inner: &str| {
+        if name.is_empty() { inner.to_owned() } else { format!("{name}.{inner}") }
+    };
+    let plain = |value: &Json| match value {
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match value {
+        Json::Object(object) => {
+            object.iter().for_each(|(inner, value)| flatten(&below(inner), value, members));
+        }
+        Json::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+            items.iter().zip(1..).for_each(|(item, number): (_, u32)| {
+                flatten(&below(&number.to_string()), item, members);
+            });
+        }
+        Json::Array(items) => {
+            let items: Vec<String> = items.iter().map(plain).collect();
+            members.push((name.to_owned(), items.join("; ")));
+        }
+        other => members.push((name.to_owned(), plain(other))),
+    }
 }

@@ -1,21 +1,23 @@
 //! `unjank apps`: which applications there are and which of them opens what, from one mapped index.
 
-use std::io::{self, BufWriter, Write};
+mod default;
+mod explain;
+
+use std::io::{self, Write};
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use probe::report::table::{Align, Table};
 use serde_json::{Value as Json, json};
-use session::apps::associations::{Reason, Step, Verdict as Fate};
-use session::apps::choose;
-use session::apps::installed::Usable;
-use session::apps::place::Places;
 use session::index::Index;
+use session::index::ask::{Answer, Basis};
 use session::index::input::Part;
 use session::index::layout::AppKey;
 use session::index::opener::Openers;
 use session::index::record::Record;
+use session::index::sources::Sources;
 
-use super::catalogue::{self, Question, Selection};
+use super::catalogue::{self, Question, Selection, shown};
 use crate::error::{Error, Kind, Verdict};
 
 /// Find applications, and say which of them opens what and why.
@@ -54,6 +56,9 @@ enum Command {
     Show {
         /// An identifier, such as org.kde.kate or org.kde.kate.desktop.
         app: String,
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         question: Question,
     },
@@ -79,7 +84,7 @@ enum Command {
     },
     /// Make an application the one that opens MIME types.
     ///
-    /// Changes ~/.config/mimeapps.list; comments and order stay.
+    /// Changes ~/.config/mimeapps.list; comments and order stay. Exits with 1 and says why if another file counts more, so that the choice has no effect.
     SetDefault {
         /// An identifier, such as org.kde.kate.desktop.
         app: String,
@@ -101,6 +106,11 @@ enum Command {
     },
 }
 
+/// Returns a file or directory that decides what opens what and that is no longer what it was.
+fn changed_input(index: &Index) -> Option<&Path> {
+    index.stale(&Part::OF_OPENERS)
+}
+
 /// Returns an identifier with its ending.
 fn with_ending(id: &str) -> String {
     if id.ends_with(".desktop") { id.to_owned() } else { format!("{id}.desktop") }
@@ -108,11 +118,26 @@ fn with_ending(id: &str) -> String {
 
 impl Apps {
     pub(crate) fn run(self) -> Result<Verdict, Error> {
-        let mut out = BufWriter::new(io::stdout().lock());
-        let verdict = self.command.run(&mut out)?;
+        if let Command::SetDefault { app, mime_types, question } = &self.command {
+            return default::choose(question, app, mime_types);
+        }
+        let Output { text, verdict, is_nothing } = self.command.answer()?;
+        let mut out = io::stdout().lock();
+        out.write_all(&text)?;
         out.flush()?;
+        if is_nothing {
+            catalogue::nothing("application");
+        }
         Ok(verdict)
     }
+}
+
+/// What is printed, and the answer that the exit code gives.
+struct Output {
+    text: Vec<u8>,
+    verdict: Verdict,
+    /// Whether a person is told that there is nothing.
+    is_nothing: bool,
 }
 
 impl Command {
@@ -128,35 +153,47 @@ impl Command {
         }
     }
 
-    fn run(&self, out: &mut dyn Write) -> Result<Verdict, Error> {
-        let question = self.question();
-        let (index, sources) = question.index(&Part::OF_OPENERS)?;
-        let openers = Openers::new(&index, &sources.places.path);
+    fn answer(&self) -> Result<Output, Error> {
+        self.question().answer(changed_input, |index, sources| {
+            let openers = Openers::new(index, &sources.places.path);
+            let value = self.tell(index, &openers, sources);
+            let is_search = matches!(self, Command::List { .. } | Command::Find { .. });
+            let is_found = matches!(value, Ok(Output { verdict: Verdict::Yes, .. }));
+            let basis = if is_found && !is_search { Basis::FilesRead } else { Basis::Applications };
+            Answer { value, basis }
+        })?
+    }
+
+    fn tell<'a>(
+        &self,
+        index: &'a Index,
+        openers: &Openers<'a>,
+        sources: &Sources,
+    ) -> Result<Output, Error> {
         match self {
-            Command::List { all: true, selection, .. } => {
-                print(out, selection, index.apps().collect())
-            }
+            Command::List { all: true, selection, .. } => print(selection, index.apps().collect()),
             Command::List { selection, .. } => {
-                let shown = |app: &Record<'_>| !app.is_true("NoDisplay") && is_used(&openers, *app);
-                print(out, selection, index.apps().filter(shown).collect())
+                let desktops = &sources.places.desktops;
+                let shown = index.apps().filter(|app| openers.is_in_menu(*app, desktops));
+                print(selection, shown.collect())
             }
-            Command::Find { word, selection, .. } => {
-                print(out, selection, find(&index, &openers, word))
-            }
-            Command::Show { app, .. } => show(out, &index, app),
+            Command::Find { word, selection, .. } => print(selection, find(index, openers, word)),
+            Command::Show { app, json, .. } => show(index, app, *json),
             Command::For { mime_type, selection, .. } => {
-                print(out, selection, openers.all_for(mime_type))
+                print(selection, openers.all_for(mime_type))
             }
-            Command::Default { mime_types, json, .. } => {
-                print_defaults(out, *json, &openers, mime_types)
-            }
-            Command::SetDefault { app, mime_types, .. } => {
-                set_default(&openers, &sources.places, app, mime_types)
-            }
+            Command::Default { mime_types, json, .. } => default::print(*json, openers, mime_types),
             Command::Explain { mime_type, json, .. } => {
-                explain(out, *json, &index, &openers, mime_type)
+                explain::explain(*json, index, openers, mime_type)
             }
+            Command::SetDefault { .. } => Ok(Output::of(Vec::new(), Verdict::Yes)),
         }
+    }
+}
+
+impl Output {
+    fn of(text: Vec<u8>, verdict: Verdict) -> Output {
+        Output { text, verdict, is_nothing: false }
     }
 }
 
@@ -196,15 +233,13 @@ fn find<'a>(index: &'a Index, openers: &Openers<'a>, word: &str) -> Vec<Record<'
     found
 }
 
-fn print(
-    out: &mut dyn Write,
-    selection: &Selection,
-    records: Vec<Record<'_>>,
-) -> Result<Verdict, Error> {
+fn print(selection: &Selection, records: Vec<Record<'_>>) -> Result<Output, Error> {
     let records = selection.matching(records);
+    let mut out = Vec::new();
     if selection.json {
         let apps: Vec<Json> = records.iter().map(|record| catalogue::to_json(*record)).collect();
-        catalogue::print_json(out, &json!({ "version": 1, "applications": apps }))?;
+        let document = json!({ "schema": "unjank.apps/1", "applications": apps });
+        catalogue::print_json(&mut out, &document)?;
     } else if !records.is_empty() {
         let mut table = Table::new(&[
             ("identifier", Align::Text),
@@ -212,195 +247,36 @@ fn print(
             ("command", Align::Text),
         ]);
         for record in &records {
-            let text = |name| record.text(name).unwrap_or_default().into();
+            let text = |name| shown(record.text(name).unwrap_or_default()).into_owned().into();
             table.row(vec![text(".id"), text("Name"), text("Exec")]);
         }
-        catalogue::print_table(out, &table)?;
-    } else {
-        catalogue::nothing("application");
+        catalogue::print_table(&mut out, &table)?;
     }
-    Ok(if records.is_empty() { Verdict::No } else { Verdict::Yes })
+    let verdict = if records.is_empty() { Verdict::No } else { Verdict::Yes };
+    Ok(Output { is_nothing: out.is_empty(), text: out, verdict })
 }
 
-fn show(out: &mut dyn Write, index: &Index, app: &str) -> Result<Verdict, Error> {
+fn show(index: &Index, app: &str, as_json: bool) -> Result<Output, Error> {
     let id = with_ending(app);
     let all: Vec<Json> = index.apps_by(AppKey::Id, &id).map(catalogue::to_json).collect();
     if all.is_empty() {
-        return Err(Error::new(Kind::User, format!("show the application {id}"))
+        return Err(Error::new(Kind::User, format!("show the application {}", shown(&id)))
             .because(io::Error::other("no application has this identifier"))
             .hint("unjank apps list --all names them all"));
     }
-    catalogue::print_json(out, &json!({ "version": 1, "applications": all }))?;
-    Ok(Verdict::Yes)
-}
-
-fn print_defaults(
-    out: &mut dyn Write,
-    as_json: bool,
-    openers: &Openers<'_>,
-    mime_types: &[String],
-) -> Result<Verdict, Error> {
-    let found: Vec<(&str, Option<&str>)> = mime_types
-        .iter()
-        .map(|mime_type| (&**mime_type, openers.default_for(mime_type).map(|(_, claim)| claim.id)))
-        .collect();
+    let mut out = Vec::new();
     if as_json {
-        let defaults: serde_json::Map<String, Json> =
-            found.iter().map(|(mime_type, id)| ((*mime_type).to_owned(), json!(id))).collect();
-        catalogue::print_json(out, &json!({ "version": 1, "defaults": defaults }))?;
+        let document = json!({ "schema": "unjank.apps/1", "applications": all });
+        catalogue::print_json(&mut out, &document)?;
     } else {
-        for (mime_type, id) in &found {
-            match (id, mime_types.len()) {
-                (Some(id), 1) => writeln!(out, "{id}")?,
-                (Some(id), _) => writeln!(out, "{mime_type}: {id}")?,
-                (None, 1) => catalogue::nothing("application"),
-                (None, _) => writeln!(out, "{mime_type}: none")?,
+        for (number, application) in all.iter().enumerate() {
+            if number > 0 {
+                writeln!(out)?;
             }
+            let mut members = Vec::new();
+            catalogue::flatten("", application, &mut members);
+            catalogue::print_members(&mut out, &members)?;
         }
     }
-    Ok(if found.iter().all(|(_, id)| id.is_some()) { Verdict::Yes } else { Verdict::No })
-}
-
-/// Writes the choice into the user's `mimeapps.list`.
-fn set_default(
-    openers: &Openers<'_>,
-    places: &Places,
-    app: &str,
-    mime_types: &[String],
-) -> Result<Verdict, Error> {
-    let id = with_ending(app);
-    if openers.app(&id).is_none() {
-        return Err(Error::new(Kind::User, format!("make {id} a default"))
-            .because(io::Error::other("no application of this identifier can be started"))
-            .hint("unjank apps find WORD finds identifiers"));
-    }
-    let wrong = mime_types.iter().find(|mime_type| mime_type.matches('/').count() != 1);
-    if let Some(wrong) = wrong {
-        return Err(Error::new(Kind::User, format!("make {id} a default"))
-            .because(io::Error::other(format!("{wrong:?} is no MIME type"))));
-    }
-    let path = places.user_choices().ok_or_else(|| {
-        Error::new(Kind::Config, "find mimeapps.list")
-            .because(io::Error::other("neither XDG_CONFIG_HOME nor HOME is set"))
-    })?;
-    let failed = || Error::new(Kind::Config, format!("change {}", path.display()));
-    let mut text = match std::fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(failed().because(error)),
-    };
-    for mime_type in mime_types {
-        text = choose::set_default(&text, mime_type, &id)
-            .map_err(|error| failed().because(error).hint("nothing was changed"))?;
-    }
-    store::publish::publish(&*store::disk::real(), &path, &text)
-        .map_err(|error| failed().because(error))?;
-    Ok(Verdict::Yes)
-}
-
-/// Says what decides, then everything that was considered.
-fn explain<'a>(
-    out: &mut dyn Write,
-    as_json: bool,
-    index: &'a Index,
-    openers: &Openers<'a>,
-    mime_type: &str,
-) -> Result<Verdict, Error> {
-    let lineage = index.lineage(mime_type);
-    let steps = openers.explain(&lineage);
-    let place = |step: &Step<'_>| {
-        let file =
-            index.association_file(step.claim.file).map(|path| path.to_string_lossy().into_owned());
-        (file.unwrap_or_default(), step.claim.line)
-    };
-    let of = |step: &Step<'_>| lineage.get(step.of).copied().unwrap_or_default();
-    let decided = steps.iter().find(|step| step.verdict == Fate::Chosen);
-    let verdict = if decided.is_some() { Verdict::Yes } else { Verdict::No };
-    if as_json {
-        let steps: Vec<Json> = steps.iter().map(|step| {
-            let (file, line) = place(step);
-            json!({ "type": of(step), "application": step.claim.id, "says": says(step.claim.reason), "file": file, "line": line, "verdict": fate(step.verdict) })
-        }).collect();
-        catalogue::print_json(
-            out,
-            &json!({ "version": 1, "type": mime_type, "default": decided.map(|step| step.claim.id), "steps": steps }),
-        )?;
-        return Ok(verdict);
-    }
-    match decided {
-        Some(step) => {
-            let (file, line) = place(step);
-            let parent = if step.of == 0 {
-                String::new()
-            } else {
-                format!(", which {mime_type} is a kind of,")
-            };
-            let sentence = format!(
-                "{} opens {mime_type}: line {line} of {file} makes it {} of {}{parent}.",
-                step.claim.id,
-                says(step.claim.reason),
-                of(step)
-            );
-            catalogue::print_sentence(out, &sentence)?;
-        }
-        None => writeln!(out, "No application opens {mime_type}.")?,
-    }
-    if !steps.is_empty() {
-        writeln!(out)?;
-        let mut table = Table::new(&[
-            ("application", Align::Text),
-            ("type", Align::Text),
-            ("is", Align::Text),
-            ("result", Align::Text),
-            ("where", Align::Text),
-        ]);
-        table.ends_in_paths();
-        for step in &steps {
-            let (file, line) = place(step);
-            let result = match step.verdict {
-                Fate::NotInstalled => reason_of(index, openers, step.claim.id),
-                other => fate(other),
-            };
-            table.row(vec![
-                step.claim.id.into(),
-                of(step).into(),
-                says(step.claim.reason).into(),
-                result.into(),
-                format!("{file}:{line}").into(),
-            ]);
-        }
-        catalogue::print_table(out, &table)?;
-    }
-    Ok(verdict)
-}
-
-/// Says why an application cannot be used.
-fn reason_of<'a>(index: &'a Index, openers: &Openers<'a>, id: &str) -> &'static str {
-    let state = index.apps_by(AppKey::Id, id).next().map(|record| openers.state(record));
-    match state {
-        None | Some(Usable::Yes) => "not installed",
-        Some(Usable::Hidden) => "deleted (Hidden)",
-        Some(Usable::NoProgram) => "its program is missing",
-        Some(Usable::NotAnApplication) => "no application",
-    }
-}
-
-fn says(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Default => "the default",
-        Reason::Added => "an added opener",
-        Reason::Declared => "a declared opener",
-        Reason::Removed => "no opener",
-    }
-}
-
-fn fate(verdict: Fate) -> &'static str {
-    match verdict {
-        Fate::Chosen => "decides",
-        Fate::Later => "comes later",
-        Fate::NotInstalled => "not installed",
-        Fate::RemovedBefore => "was removed",
-        Fate::Masked => "another file of its name is used",
-        Fate::Removes => "is removed from here on",
-    }
+    Ok(Output::of(out, Verdict::Yes))
 }

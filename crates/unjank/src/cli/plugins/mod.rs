@@ -1,23 +1,28 @@
 //! `unjank plugins`: which plugins there are, from one mapped index.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use probe::bench::run::chain;
 use probe::report::table::{Align, Table};
+use rustix::fs::OFlags;
 use serde_json::{Value as Json, json};
-use session::index::Index;
+use session::index::ask::{Answer, Basis};
 use session::index::build::Look;
 use session::index::input::Part;
 use session::index::layout::PluginKey;
 use session::index::record::Record;
 use session::index::refresh::{Done, Location};
+use session::index::{Index, IndexError};
 use session::plugins::metadata;
 
 use unjank::daemon::index::places::SYSTEM;
 
-use super::catalogue::{self, Question, Selection};
+use super::catalogue::{self, Question, Selection, shown, shown_path};
 use crate::error::{Error, Kind, Verdict};
 
 /// Find plugins of Qt and KDE without opening them.
@@ -58,6 +63,9 @@ enum Command {
     Show {
         /// An identifier or a path.
         plugin: String,
+        /// Print one JSON document.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         question: Question,
     },
@@ -66,8 +74,8 @@ enum Command {
         /// Look at every file, not only at the directories.
         #[arg(long)]
         full: bool,
-        /// Say whether it is current and change nothing: exits with 1 if it is not.
-        #[arg(long, conflicts_with_all = ["full", "json"])]
+        /// Read the checksum and every file's times, say whether it is whole and current, and change nothing: exits with 1 if it is not.
+        #[arg(long, conflicts_with_all = ["full"])]
         check: bool,
         /// Make the index for all users in this directory, for package managers.
         #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = SYSTEM)]
@@ -144,43 +152,65 @@ impl By {
 
 impl Plugins {
     pub(crate) fn run(self) -> Result<Verdict, Error> {
-        let mut out = BufWriter::new(io::stdout().lock());
-        let verdict = match self.command {
-            Command::List { selection, question } => {
-                let (index, _) = question.index(&Part::OF_PLUGINS)?;
-                print(&mut out, &selection, index.plugins().collect())
-            }
-            Command::Find { by, selection, question } => {
-                let (index, _) = question.index_unless(|index| by.changed(index))?;
-                print(&mut out, &selection, by.find(&index))
-            }
-            Command::Show { plugin, question } => show(&mut out, &question, &plugin),
+        let is_question = matches!(self.command, Command::List { .. } | Command::Find { .. });
+        let (text, verdict) = self.command.run()?;
+        let mut out = io::stdout().lock();
+        out.write_all(&text)?;
+        out.flush()?;
+        if is_question && text.is_empty() {
+            catalogue::nothing("plugin");
+        }
+        Ok(verdict)
+    }
+}
+
+/// What is printed, and the answer that the exit code gives.
+type Output = Result<(Vec<u8>, Verdict), Error>;
+
+impl Command {
+    fn run(self) -> Output {
+        match self {
+            Command::List { selection, question } => question.answer(
+                |index| index.stale(&Part::OF_PLUGINS),
+                |index, _| {
+                    let value = print(&selection, index.plugins().collect());
+                    Answer { value, basis: Basis::Plugins }
+                },
+            )?,
+            Command::Find { by, selection, question } => question.answer(
+                |index| by.changed(index),
+                |index, _| {
+                    let value = print(&selection, by.find(index));
+                    let is_found = matches!(value, Ok((_, Verdict::Yes)));
+                    Answer {
+                        value,
+                        basis: if is_found { Basis::FilesRead } else { Basis::Plugins },
+                    }
+                },
+            )?,
+            Command::Show { plugin, json, question } => show(&question, &plugin, json),
             Command::Index { full, check, system, json, question } => {
                 let location = match system {
                     Some(directory) => Location::of_system(directory, &question.sources()),
                     None => question.location()?,
                 };
                 if check {
-                    return check_index(&mut out, &location);
+                    return check_index(&location, json);
                 }
-                make(&mut out, &location, if full { Look::Files } else { Look::Directories }, json)
+                make(&location, if full { Look::Files } else { Look::Directories }, json)
             }
-        }?;
-        out.flush()?;
-        Ok(verdict)
+        }
     }
 }
 
 /// Prints plugins, a line each; no plugin is the answer no.
-fn print(
-    out: &mut dyn Write,
-    selection: &Selection,
-    records: Vec<Record<'_>>,
-) -> Result<Verdict, Error> {
+fn print(selection: &Selection, records: Vec<Record<'_>>) -> Output {
     let records = selection.matching(records);
+    let mut out = Vec::new();
     if selection.json {
         let plugins: Vec<Json> = records.iter().map(|record| catalogue::to_json(*record)).collect();
-        catalogue::print_json(out, &json!({ "version": 1, "plugins": plugins }))?;
+        let document = json!({ "schema": "unjank.plugins/1", "plugins": plugins });
+        catalogue::print_json(&mut out, &document)?;
     } else if !records.is_empty() {
         let mut table = Table::new(&[
             ("identifier", Align::Text),
@@ -189,110 +219,174 @@ fn print(
         ]);
         table.ends_in_paths();
         for record in &records {
-            let path = record.path().map(|path| path.to_string_lossy().into_owned());
-            let text = |name| record.text(name).unwrap_or_default().into();
+            let path = record.path().map(|path| shown_path(path).into_owned());
+            let text = |name| shown(record.text(name).unwrap_or_default()).into_owned().into();
             table.row(vec![text("Id"), text("Name"), path.unwrap_or_default().into()]);
         }
-        catalogue::print_table(out, &table)?;
-    } else {
-        catalogue::nothing("plugin");
+        catalogue::print_table(&mut out, &table)?;
     }
-    Ok(if records.is_empty() { Verdict::No } else { Verdict::Yes })
+    Ok((out, if records.is_empty() { Verdict::No } else { Verdict::Yes }))
 }
 
 /// Prints the whole metadata of a plugin, from its file.
-fn show(out: &mut dyn Write, question: &Question, plugin: &str) -> Result<Verdict, Error> {
+fn show(question: &Question, plugin: &str, as_json: bool) -> Output {
     let path = if plugin.contains('/') {
         PathBuf::from(plugin)
     } else {
-        let (index, _) = question.index_unless(|index| index.stale_plugin(plugin))?;
-        let record = index.plugin(plugin).and_then(|record| Some(record.path()?.to_owned()));
-        record.ok_or_else(|| {
-            Error::new(Kind::User, format!("show the plugin {plugin}"))
+        let found = question.answer(
+            |index| index.stale_plugin(plugin),
+            |index, _| {
+                let value = index.plugin(plugin).and_then(|record| Some(record.path()?.to_owned()));
+                let basis = if value.is_some() { Basis::FilesRead } else { Basis::Plugins };
+                Answer { value, basis }
+            },
+        )?;
+        found.ok_or_else(|| {
+            Error::new(Kind::User, format!("show the plugin {}", shown(plugin)))
                 .because(io::Error::other("no plugin has this identifier"))
                 .hint("unjank plugins list names them all; a file is given by a path with a slash")
         })?
     };
-    let failed = || Error::new(Kind::User, format!("show the plugin {}", path.display()));
-    let file = File::open(&path).map_err(|error| failed().because(error))?;
+    let failed = || Error::new(Kind::User, format!("show the plugin {}", shown_path(&path)));
+    // A pipe of that name does not make us wait.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(&path);
+    let file = file.map_err(|error| failed().because(error))?;
     let raw = metadata::read(&file).map_err(|error| failed().because(error))?;
     let found = metadata::decode(&raw).map_err(|error| failed().because(error))?;
     let built = found.built;
-    let document = json!({
-        "version": 1,
-        "file": path.to_string_lossy(),
-        "qt": [built.major, built.minor],
-        "requirements": built.requirements,
-        "metadata": found.root.to_json(),
-    });
-    catalogue::print_json(out, &document)?;
-    Ok(Verdict::Yes)
+    let mut out = Vec::new();
+    if as_json {
+        let document = json!({
+            "schema": "unjank.plugins.show/1",
+            "file": path.to_string_lossy(),
+            "qt": [built.major, built.minor],
+            "requirements": built.requirements,
+            "metadata": found.root.to_json(),
+        });
+        catalogue::print_json(&mut out, &document)?;
+    } else {
+        let mut members = vec![
+            ("file".to_owned(), path.to_string_lossy().into_owned()),
+            ("built for".to_owned(), format!("Qt {}.{}", built.major, built.minor)),
+        ];
+        catalogue::flatten("", &found.root.to_json(), &mut members);
+        catalogue::print_members(&mut out, &members)?;
+    }
+    Ok((out, Verdict::Yes))
 }
 
-/// Says whether the index is current.
-fn check_index(out: &mut dyn Write, location: &Location) -> Result<Verdict, Error> {
+/// Says whether the index is whole and current.
+fn check_index(location: &Location, as_json: bool) -> Output {
+    let (state, changed) = state_of(location);
+    let mut out = Vec::new();
     let path = location.path();
-    let verdict = match location.open() {
-        Err(error) => {
-            writeln!(out, "{}: {error}", path.display())?;
-            Verdict::No
+    if as_json {
+        let document = json!({
+            "schema": "unjank.plugins.check/1",
+            "file": path.to_string_lossy(),
+            "state": state.word(),
+            "changed": changed.as_ref().map(|path| path.to_string_lossy()),
+        });
+        catalogue::print_json(&mut out, &document)?;
+    } else {
+        let path = shown_path(&path);
+        match (&state, &changed) {
+            (State::Unusable(error), _) => writeln!(out, "{path}: {}", chain(error))?,
+            (State::OutOfDate, Some(changed)) => {
+                writeln!(out, "{path}: out of date, because {} changed", shown_path(changed))?;
+            }
+            (State::OutOfDate, None) => writeln!(out, "{path}: out of date")?,
+            (State::Current, _) => writeln!(out, "{path}: current")?,
         }
-        Ok(index) => match index.stale(&Part::ALL) {
-            Some(changed) => {
-                writeln!(
-                    out,
-                    "{}: out of date, because {} changed",
-                    path.display(),
-                    changed.display()
-                )?;
-                Verdict::No
-            }
-            None => {
-                writeln!(out, "{}: current", path.display())?;
-                Verdict::Yes
-            }
-        },
-    };
-    out.flush()?;
-    Ok(verdict)
+    }
+    let is_current = matches!(state, State::Current);
+    Ok((out, if is_current { Verdict::Yes } else { Verdict::No }))
 }
+
+/// What an index is worth.
+enum State {
+    Current,
+    OutOfDate,
+    Unusable(IndexError),
+}
+
+impl State {
+    fn word(&self) -> &'static str {
+        match self {
+            State::Current => "current",
+            State::OutOfDate => "out of date",
+            State::Unusable(IndexError::Damaged) => "damaged",
+            State::Unusable(IndexError::OtherVersion) => "of another version",
+            State::Unusable(IndexError::Foreign) => "of another user",
+            State::Unusable(_) => "missing",
+        }
+    }
+}
+
+/// Looks at the whole index, and at everything that it was made of; returns also what changed.
+fn state_of(location: &Location) -> (State, Option<PathBuf>) {
+    let index = match location.open() {
+        Ok(index) => index,
+        Err(error) => return (State::Unusable(error), None),
+    };
+    if !index.is_whole() {
+        return (State::Unusable(IndexError::Damaged), None);
+    }
+    match index.stale(&Part::ALL).or_else(|| index.stale_file()) {
+        Some(changed) => (State::OutOfDate, Some(changed.to_owned())),
+        None => (State::Current, None),
+    }
+}
+
+/// How often the index is made again until no change could go unnoticed: the kernel dates changes by a clock that ticks every few milliseconds, and what was changed in this tick is looked at again after it.
+const SETTLING: usize = 20;
+
+/// How long to wait before the next look.
+const TICK: Duration = Duration::from_millis(2);
 
 /// Makes the index current and says what was done.
-fn make(
-    out: &mut dyn Write,
-    location: &Location,
-    look: Look,
-    as_json: bool,
-) -> Result<Verdict, Error> {
-    let (index, done) = catalogue::make_current(location, look)?;
-    let faults: Vec<(String, &str)> = index
-        .faults()
-        .map(|(path, reason)| (path.to_string_lossy().into_owned(), reason))
-        .collect();
+fn make(location: &Location, look: Look, as_json: bool) -> Output {
+    let (mut index, done) = catalogue::make_current(location, look)?;
+    for _ in 0..SETTLING {
+        if index.stale(&Part::ALL).or_else(|| index.stale_file()).is_none() {
+            break;
+        }
+        std::thread::park_timeout(TICK);
+        index = catalogue::make_current(location, Look::Files)?.0;
+    }
+    let faults: Vec<_> = index.faults().map(|(path, reason)| (path.to_owned(), reason)).collect();
     let (plugins, applications) = (index.plugins().count(), index.apps().count());
-    let opened = if let Done::Made { opened, .. } = done { opened } else { 0 };
+    let (opened, was_damaged) = match done {
+        Done::Made { opened, was_damaged, .. } => (opened, was_damaged),
+        Done::Current => (0, false),
+    };
+    let mut out = Vec::new();
     if as_json {
-        let faults: Vec<Json> =
-            faults.iter().map(|(path, reason)| json!({ "file": path, "reason": reason })).collect();
+        let faults: Vec<Json> = faults
+            .iter()
+            .map(|(path, reason)| json!({ "file": path.to_string_lossy(), "reason": reason }))
+            .collect();
         let document = json!({
-            "version": 1, "file": location.path().to_string_lossy(), "bytes": index.len_bytes(), "plugins": plugins,
-            "applications": applications, "opened": opened, "made": done != Done::Current, "faults": faults,
+            "schema": "unjank.plugins.index/1", "file": location.path().to_string_lossy(),
+            "bytes": index.len_bytes(), "plugins": plugins, "applications": applications,
+            "opened": opened, "made": done != Done::Current, "damaged": was_damaged, "faults": faults,
         });
-        catalogue::print_json(out, &document)?;
-        return Ok(Verdict::Yes);
+        catalogue::print_json(&mut out, &document)?;
+        return Ok((out, Verdict::Yes));
     }
     let what = match done {
         Done::Current => "nothing had changed".to_owned(),
+        Done::Made { opened, was_damaged: true, .. } => {
+            format!("the old index was damaged, and {opened} files were read")
+        }
         Done::Made { opened, .. } => format!("{opened} files were read"),
     };
-    writeln!(
-        out,
-        "{plugins} plugins and {applications} applications in {} KiB; {what}",
-        index.len_bytes().div_ceil(1024)
-    )?;
-    writeln!(out, "{}", location.path().display())?;
+    let size = index.len_bytes().div_ceil(1024);
+    writeln!(out, "{plugins} plugins and {applications} applications in {size} KiB; {what}")?;
+    writeln!(out, "{}", shown_path(&location.path()))?;
     for (path, reason) in faults {
-        writeln!(out, "left out {path}: {reason}")?;
+        writeln!(out, "left out {}: {}", shown_path(&path), shown(reason))?;
     }
-    Ok(Verdict::Yes)
+    Ok((out, Verdict::Yes))
 }

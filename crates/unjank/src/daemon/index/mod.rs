@@ -130,7 +130,11 @@ fn settled(watch: &Directories, stopped: &OwnedFd) -> io::Result<Option<Seen>> {
 /// Makes the index current; `None` if it cannot be made.
 fn refresh(options: &Options, look: Look) -> Option<Index> {
     match options.location.refresh(&*options.disk, look) {
-        Ok((index, Done::Made { plugins, applications, opened })) => {
+        Ok((index, Done::Made { plugins, applications, opened, was_damaged })) => {
+            if was_damaged {
+                let path = options.location.path();
+                tracing::warn!(path = %path.display(), "the index was damaged; a new one was made");
+            }
             tracing::info!(
                 plugins,
                 applications,

@@ -46,7 +46,7 @@ fn places() -> Places {
         config_dirs: paths("XDG_CONFIG_DIRS", "/etc/xdg"),
         data_home: below_home("XDG_DATA_HOME", ".local/share"),
         data_dirs: paths("XDG_DATA_DIRS", "/usr/local/share:/usr/share"),
-        desktops: desktops.filter(|name| !name.is_empty()).map(str::to_lowercase).collect(),
+        desktops: desktops.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
         path: paths("PATH", PROGRAM_PATH),
     }
 }

@@ -4,15 +4,17 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
+use report::text::{Charset, visible_bytes};
 use session::clock::{Clock, SystemClock};
 use session::index::Index;
 use session::index::build::Look;
 use session::index::input::Part;
 use session::index::layout::{AppKey, PluginKey};
 use session::index::opener::Openers;
-use session::index::refresh::Location;
+use session::index::refresh::{Done, Location};
 
 use super::places;
 
@@ -62,7 +64,12 @@ fn location() -> Result<Location, Box<dyn Error>> {
 }
 
 fn refresh(location: &Location) -> Result<(), Box<dyn Error>> {
-    location.refresh(&*store::disk::real(), Look::Directories)?;
+    let (_, done) = location.refresh(&*store::disk::real(), Look::Directories)?;
+    if matches!(done, Done::Made { was_damaged: true, .. }) {
+        let path = location.path();
+        let path = visible_bytes(path.as_os_str().as_bytes(), Charset::Unicode);
+        writeln!(io::stderr(), "unjank-index: the index {path} was damaged; a new one was made")?;
+    }
     Ok(())
 }
 
@@ -89,6 +96,13 @@ fn time(what: &str, value: &str, rounds: &str) -> Result<(), Box<dyn Error>> {
     }
     let openers = Openers::new(&index, &location.sources().places.path);
     let found = question.ask(&index, &openers, value);
+    // What an answer rests on is looked at before it is used.
+    if index.is_damaged() {
+        return Err("the index is damaged".into());
+    }
+    if let Some(path) = index.overwritten() {
+        return Err(format!("{} changed", path.display()).into());
+    }
     let first = clock.monotonic().saturating_sub(start).as_nanos();
     writeln!(out, "{first} {found}")?;
     for _ in 1..rounds {
