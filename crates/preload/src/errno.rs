@@ -10,25 +10,32 @@ impl Errno {
     /// Remembers it.
     #[must_use]
     pub fn keep() -> Errno {
-        // SAFETY: the place is this thread's own while the thread lives.
-        Errno(unsafe { *place() })
+        Errno(errno())
     }
+}
+
+/// Returns it. A guard would have to be given back where the thread is cancelled.
+#[must_use]
+pub fn errno() -> c_int {
+    // SAFETY: the place is this thread's own while the thread lives.
+    unsafe { *place() }
 }
 
 impl Drop for Errno {
     fn drop(&mut self) {
-        set(self.0);
+        set_errno(self.0);
     }
 }
 
 /// Sets `errno` and returns the -1 that says so.
 pub fn fail(number: c_int) -> c_int {
-    set(number);
+    set_errno(number);
     -1
 }
 
-fn set(number: c_int) {
-    // SAFETY: as in `keep`.
+/// Sets it.
+pub fn set_errno(number: c_int) {
+    // SAFETY: as in `errno`.
     unsafe { *place() = number }
 }
 

@@ -8,6 +8,6 @@ mod errno;
 mod next;
 mod path;
 
-pub use errno::{Errno, fail};
+pub use errno::{Errno, errno, fail, set_errno};
 pub use next::Next;
-pub use path::{PATH_MAX, PathBuffer, bytes, link_of};
+pub use path::{PATH_MAX, PathBuffer, bytes};

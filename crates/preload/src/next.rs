@@ -21,7 +21,7 @@ impl<F: Copy> Next<F> {
     ///
     /// # Safety
     ///
-    /// `F` must be the type `unsafe extern "C" fn(…)` of the function that C programs know by this name.
+    /// `F` must be the type `unsafe extern "C-unwind" fn(…)` of the function that C programs know by this name.
     #[must_use]
     pub const unsafe fn named(name: &'static CStr) -> Next<F> {
         Next { name, found: AtomicPtr::new(std::ptr::null_mut()), kind: PhantomData }

@@ -94,8 +94,7 @@ fn trimmed(path: &[u8]) -> &[u8] {
 }
 
 /// Returns `/proc/self/fd/…` with a NUL behind it, for a descriptor that is not negative.
-#[must_use]
-pub fn link_of(descriptor: c_int) -> Option<[u8; 32]> {
+fn link_of(descriptor: c_int) -> Option<[u8; 32]> {
     const DIR: &[u8] = b"/proc/self/fd/";
     let mut rest = u32::try_from(descriptor).ok()?;
     let mut link = [0; 32];

@@ -10,6 +10,7 @@ pub mod dir;
 pub mod disposition;
 pub mod extents;
 pub mod file_clock;
+pub mod file_reference;
 pub mod heap;
 pub mod launch;
 pub mod loop_device;

@@ -86,6 +86,15 @@ impl Mounts {
         std::fs::read("/proc/self/mountinfo").map(|text| Mounts::parse(&text))
     }
 
+    /// Reads those of process `pid`, which may be in another namespace.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mounts::read`]; the process has ended, or has other privileges than this one.
+    pub fn of_process(pid: u32) -> io::Result<Mounts> {
+        std::fs::read(format!("/proc/{pid}/mountinfo")).map(|text| Mounts::parse(&text))
+    }
+
     /// Reads the text of a `mountinfo`; a line that is none is left out.
     #[must_use]
     pub fn parse(text: &[u8]) -> Mounts {

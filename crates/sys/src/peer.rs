@@ -23,6 +23,42 @@ pub enum Peer {
     OtherMounts,
 }
 
+/// Who made the other end of a socket, as the kernel saw it then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// Its effective user.
+    pub user: u32,
+    /// The number of its process, which may have ended since; 0 where it is in a PID namespace that is not seen from here.
+    pub process: u32,
+}
+
+/// Returns who made the other end of `socket`: whoever called `connect(2)`, or `listen(2)` for one that connected.
+///
+/// # Errors
+///
+/// As `getsockopt(2)`: it is no socket of this machine.
+pub fn credentials(socket: impl AsFd) -> io::Result<PeerCredentials> {
+    // The number may be 0, which rustix's type for it cannot be.
+    let mut made = MaybeUninit::<libc::ucred>::uninit();
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(12);
+    // SAFETY: `made` is writable memory of `length` bytes, and both outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            made.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so the kernel has filled it in.
+    let found = unsafe { made.assume_init() };
+    Ok(PeerCredentials { user: found.uid, process: u32::try_from(found.pid).unwrap_or(0) })
+}
+
 /// Finds out who connected `socket`.
 ///
 /// The process is held by a descriptor while its namespace is looked at, so that no other process can be taken for it. Before Linux 6.5 the
@@ -33,11 +69,12 @@ pub enum Peer {
 /// The peer has ended, or `/proc` is not there or hides it.
 pub fn of(socket: impl AsFd) -> io::Result<Peer> {
     let socket = socket.as_fd();
-    let credentials = rustix::net::sockopt::socket_peercred(socket)?;
-    if credentials.uid != rustix::process::geteuid() {
+    let credentials = credentials(socket)?;
+    if credentials.user != rustix::process::geteuid().as_raw() {
         return Ok(Peer::OtherUser);
     }
-    let process = descriptor(socket, credentials.pid)?;
+    let pid = i32::try_from(credentials.process).ok().and_then(Pid::from_raw);
+    let process = descriptor(socket, pid.ok_or(io::ErrorKind::NotFound)?)?;
     let pid = number(&process)?;
     let theirs = namespace(&format!("/proc/{pid}/ns/mnt"))?;
     // If it has not ended by now, the number was its own all the time.
@@ -96,6 +133,17 @@ fn number(process: &OwnedFd) -> io::Result<u32> {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_kernel_says_who_is_at_the_other_end() {
+        let (here, _there) = crate::socket::pair().unwrap();
+        let own = PeerCredentials {
+            user: rustix::process::geteuid().as_raw(),
+            process: std::process::id(),
+        };
+        assert_eq!(credentials(&here).unwrap(), own);
+        assert!(credentials(tempfile::tempfile().unwrap()).is_err());
+    }
 
     #[test]
     fn oneself_is_the_same() {

@@ -12,7 +12,7 @@ use rustix::net::sockopt::socket_type;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
-    SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, shutdown, socket_with,
+    SocketType, accept_with, bind, connect, listen, recv, recvmsg, sendmsg, shutdown, socket_with,
     socketpair,
 };
 
@@ -58,6 +58,23 @@ pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Waits for callers of this user alone at `path`, which must not exist: its permissions are 0600 whatever the umask is.
+///
+/// Up to `waiting` callers wait until they are taken; nothing is ever waited for on this end.
+///
+/// # Errors
+///
+/// As [`listen_at`].
+pub fn listen_privately(path: &Path, waiting: i32) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    // The name in the file system gets the permissions of the socket, less the umask (unix(7) does not say so; `unix_bind_bsd` does).
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, waiting)?;
+    Ok(socket)
+}
+
 fn unconnected() -> io::Result<OwnedFd> {
     let made = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
     made.map_err(io::Error::from)
@@ -70,17 +87,6 @@ pub enum Full {
     Wait,
     /// Fail with `WouldBlock`.
     Fail,
-}
-
-/// Makes a mailbox called `name` in the abstract namespace: anybody may send messages to it, none is connected.
-///
-/// # Errors
-///
-/// As `bind(2)`: the name is taken; `InvalidInput` if it is too long.
-pub fn mailbox(name: &[u8]) -> io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
-    Ok(socket)
 }
 
 /// Sends one message, with a descriptor if one is given.
@@ -154,6 +160,25 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
     }
     Ok(Received { length: result.bytes, descriptor: passed.pop() })
+}
+
+/// Takes one message into `buffer` and returns its length, without waiting; 0 is the end. No descriptor that it carries is opened here: the kernel gives them back.
+///
+/// # Errors
+///
+/// `WouldBlock` if there is none; `InvalidData` if it is longer than the buffer; what `recv(2)` reports.
+pub fn receive_bytes(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+    loop {
+        match recv(&socket, &mut *buffer, flags) {
+            Err(Errno::INTR) => {}
+            Ok((_, length)) if length > buffer.len() => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+            }
+            Ok((_, length)) => return Ok(length),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Waits until `descriptor` can be read or its other end is gone; `None` waits for ever. Says whether it is so.
@@ -254,6 +279,38 @@ mod tests {
         assert!(control.push(SendAncillaryMessage::ScmRights(&rights)));
         sendmsg(&here, &[io::IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
         assert_eq!(receive(&there, &mut buffer).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn descriptors_that_come_uninvited_are_not_opened() {
+        let (here, there) = pair().unwrap();
+        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = open();
+        send(&here, b"one", Some(here.as_fd()), Full::Fail).unwrap();
+        let mut buffer = [0; 4];
+        assert_eq!(receive_bytes(&there, &mut buffer).unwrap(), 3);
+        assert!(&buffer[..3] == b"one" && open() <= before);
+        send(&here, b"four!", None, Full::Fail).unwrap();
+        let long = receive_bytes(&there, &mut buffer).unwrap_err();
+        assert_eq!(long.kind(), io::ErrorKind::InvalidData);
+        let none = receive_bytes(&there, &mut buffer).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+        drop(here);
+        assert_eq!(receive_bytes(&there, &mut buffer).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_private_socket_is_the_users_alone_and_never_waits() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = listen_privately(&path, 4).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let none = accept_at(&listener).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+        let _here = connect_to(&path).unwrap();
+        accept_at(&listener).unwrap();
     }
 
     #[test]

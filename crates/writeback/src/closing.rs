@@ -6,17 +6,25 @@ use preload::{Next, fail};
 
 use crate::handover;
 
-type Close = unsafe extern "C" fn(c_int) -> c_int;
-type Fclose = unsafe extern "C" fn(*mut libc::FILE) -> c_int;
+type Close = unsafe extern "C-unwind" fn(c_int) -> c_int;
+type Stream = unsafe extern "C-unwind" fn(*mut libc::FILE) -> c_int;
+type Pending = unsafe extern "C-unwind" fn(*mut libc::FILE) -> usize;
 
 // SAFETY: the type is that of `unistd.h`.
 static CLOSE: Next<Close> = unsafe { Next::named(c"close") };
 // SAFETY: the type is that of `stdio.h`.
-static FCLOSE: Next<Fclose> = unsafe { Next::named(c"fclose") };
+static FCLOSE: Next<Stream> = unsafe { Next::named(c"fclose") };
+// SAFETY: the type is that of `stdio.h`.
+static FFLUSH: Next<Stream> = unsafe { Next::named(c"fflush") };
+// SAFETY: the type is that of `stdio_ext.h`.
+static PENDING: Next<Pending> = unsafe { Next::named(c"__fpending") };
 
 pub(crate) fn prepare() {
     CLOSE.prepare();
-    FCLOSE.prepare();
+    for function in [&FCLOSE, &FFLUSH] {
+        function.prepare();
+    }
+    PENDING.prepare();
 }
 
 /// Closes a descriptor; what was written to its file is on its way.
@@ -25,9 +33,9 @@ pub(crate) fn prepare() {
 ///
 /// As of `close(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn close(descriptor: c_int) -> c_int {
-    if handover::is_written(descriptor) {
-        handover::hand_over(descriptor);
+unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
+    if let Some(file) = handover::written(descriptor) {
+        handover::hand_over(descriptor, file);
     }
     // SAFETY: the caller's own argument goes to the function it called.
     CLOSE.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(descriptor) })
@@ -39,22 +47,48 @@ unsafe extern "C" fn close(descriptor: c_int) -> c_int {
 ///
 /// As of `fclose(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fclose(stream: *mut libc::FILE) -> c_int {
-    // SAFETY: the caller says that it is a stream; one in memory has no descriptor, which is -1.
-    let descriptor = if stream.is_null() { -1 } else { descriptor_of(stream) };
-    // The stream still holds text that goes to the file when it is closed: the file is handed over after that, by a descriptor of our own.
-    let own =
-        if handover::is_open_for_writing(descriptor) { handover::reopen(descriptor) } else { -1 };
-    // SAFETY: the caller's own argument goes to the function it called.
-    let closed = FCLOSE.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(stream) });
-    if own >= 0 {
-        handover::hand_over_own(own);
+unsafe extern "C-unwind" fn fclose(stream: *mut libc::FILE) -> c_int {
+    if !stream.is_null() {
+        // SAFETY: the caller says that it is an open stream.
+        unsafe { hand_over_stream(stream) };
     }
-    closed
+    // SAFETY: the caller's own argument goes to the function it called.
+    FCLOSE.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(stream) })
 }
 
-fn descriptor_of(stream: *mut libc::FILE) -> c_int {
+/// Hands over the file of a stream that is about to be closed, with what it still holds.
+///
+/// # Safety
+///
+/// It is an open stream, and this thread's to close.
+unsafe fn hand_over_stream(stream: *mut libc::FILE) {
+    // SAFETY: the caller promises it.
+    let descriptor = unsafe { descriptor_of(stream) };
+    if !handover::is_open_for_writing(descriptor) {
+        return;
+    }
+    if let (Some(pending), Some(flush)) = (PENDING.get(), FFLUSH.get()) {
+        // SAFETY: the caller promises it.
+        if unsafe { pending(stream) } > 0 {
+            let before = preload::errno();
+            // What cannot be written now is tried again by `fclose`, whose result tells the program.
+            // SAFETY: the caller promises it. The thread may be cancelled in it: nothing is held here that would have to be given back.
+            unsafe { flush(stream) };
+            preload::set_errno(before);
+        }
+    }
+    if let Some(file) = handover::written(descriptor) {
+        handover::hand_over(descriptor, file);
+    }
+}
+
+/// Returns the descriptor of a stream; one in memory has none, which is -1.
+///
+/// # Safety
+///
+/// It is an open stream.
+unsafe fn descriptor_of(stream: *mut libc::FILE) -> c_int {
     let _kept = preload::Errno::keep();
-    // SAFETY: `fclose` was promised that it is an open stream.
+    // SAFETY: the caller promises it.
     unsafe { libc::fileno(stream) }
 }

@@ -8,9 +8,9 @@ use preload::{Next, fail};
 /// Whether this process, or one that it comes from, has asked for a seccomp filter.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-type Prctl = unsafe extern "C" fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int;
+type Prctl = unsafe extern "C-unwind" fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int;
 type Syscall =
-    unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
+    unsafe extern "C-unwind" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 
 // SAFETY: the function takes any number of arguments, of which it looks at five at most; this is how they are passed.
 static PRCTL: Next<Prctl> = unsafe { Next::named(c"prctl") };
@@ -38,7 +38,7 @@ pub(crate) fn is_closed() -> bool {
 ///
 /// As of `prctl(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn prctl(
+unsafe extern "C-unwind" fn prctl(
     option: c_int,
     second: c_ulong,
     third: c_ulong,
@@ -59,7 +59,7 @@ unsafe extern "C" fn prctl(
 ///
 /// As of `syscall(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn syscall(
+unsafe extern "C-unwind" fn syscall(
     number: c_long,
     first: c_long,
     second: c_long,

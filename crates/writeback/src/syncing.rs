@@ -6,8 +6,8 @@ use preload::{Next, fail};
 
 use crate::handover;
 
-type Sync = unsafe extern "C" fn();
-type Syncfs = unsafe extern "C" fn(c_int) -> c_int;
+type Sync = unsafe extern "C-unwind" fn();
+type Syncfs = unsafe extern "C-unwind" fn(c_int) -> c_int;
 
 // SAFETY: the type is that of `unistd.h`.
 static SYNC: Next<Sync> = unsafe { Next::named(c"sync") };
@@ -25,7 +25,7 @@ pub(crate) fn prepare() {
 ///
 /// As of `sync(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sync() {
+unsafe extern "C-unwind" fn sync() {
     handover::wait_for_all();
     if let Some(next) = SYNC.get() {
         // SAFETY: it has no arguments.
@@ -39,7 +39,7 @@ unsafe extern "C" fn sync() {
 ///
 /// As of `syncfs(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn syncfs(descriptor: c_int) -> c_int {
+unsafe extern "C-unwind" fn syncfs(descriptor: c_int) -> c_int {
     handover::wait_for_all();
     // SAFETY: the caller's own argument goes to the function it called.
     SYNCFS.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(descriptor) })

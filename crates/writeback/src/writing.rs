@@ -14,12 +14,12 @@ const COUNTED: usize = 1024;
 
 static WRITTEN: [AtomicU32; COUNTED] = [const { AtomicU32::new(0) }; COUNTED];
 
-type Write = unsafe extern "C" fn(c_int, *const c_void, usize) -> isize;
-type Pwrite = unsafe extern "C" fn(c_int, *const c_void, usize, i64) -> isize;
-type Writev = unsafe extern "C" fn(c_int, *const libc::iovec, c_int) -> isize;
-type Pwritev = unsafe extern "C" fn(c_int, *const libc::iovec, c_int, i64) -> isize;
-type Sendfile = unsafe extern "C" fn(c_int, c_int, *mut i64, usize) -> isize;
-type CopyRange = unsafe extern "C" fn(c_int, *mut i64, c_int, *mut i64, usize, c_uint) -> isize;
+type Write = unsafe extern "C-unwind" fn(c_int, *const c_void, usize) -> isize;
+type Pwrite = unsafe extern "C-unwind" fn(c_int, *const c_void, usize, i64) -> isize;
+type Writev = unsafe extern "C-unwind" fn(c_int, *const libc::iovec, c_int) -> isize;
+type Pwritev = unsafe extern "C-unwind" fn(c_int, *const libc::iovec, c_int, i64) -> isize;
+type Sendfile = unsafe extern "C-unwind" fn(c_int, c_int, *mut i64, usize) -> isize;
+type CopyRange = unsafe extern "C-unwind" fn(c_int, *mut i64, c_int, *mut i64, usize, c_uint) -> isize;
 
 // SAFETY: the type is that of `unistd.h`.
 static WRITE: Next<Write> = unsafe { Next::named(c"write") };
@@ -79,7 +79,7 @@ fn missing() -> isize {
 ///
 /// As of `write(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn write(descriptor: c_int, from: *const c_void, len: usize) -> isize {
+unsafe extern "C-unwind" fn write(descriptor: c_int, from: *const c_void, len: usize) -> isize {
     let Some(next) = WRITE.get() else { return missing() };
     // SAFETY: the caller's own arguments go to the function it called.
     count(descriptor, unsafe { next(descriptor, from, len) })
@@ -93,7 +93,7 @@ macro_rules! at_offset {
         ///
         /// As of the function of this name.
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        unsafe extern "C-unwind" fn $name(
             descriptor: c_int,
             from: *const $from,
             len: $len,
@@ -117,7 +117,7 @@ at_offset!(pwritev64, PWRITEV64, libc::iovec, c_int);
 ///
 /// As of `writev(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn writev(descriptor: c_int, parts: *const libc::iovec, len: c_int) -> isize {
+unsafe extern "C-unwind" fn writev(descriptor: c_int, parts: *const libc::iovec, len: c_int) -> isize {
     let Some(next) = WRITEV.get() else { return missing() };
     // SAFETY: the caller's own arguments go to the function it called.
     count(descriptor, unsafe { next(descriptor, parts, len) })
@@ -131,7 +131,7 @@ macro_rules! sending {
         ///
         /// As of `sendfile(2)`.
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(to: c_int, from: c_int, at: *mut i64, len: usize) -> isize {
+        unsafe extern "C-unwind" fn $name(to: c_int, from: c_int, at: *mut i64, len: usize) -> isize {
             let Some(next) = $next.get() else { return missing() };
             // SAFETY: the caller's own arguments go to the function it called.
             count(to, unsafe { next(to, from, at, len) })
@@ -148,7 +148,7 @@ sending!(sendfile64, SENDFILE64);
 ///
 /// As of `copy_file_range(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn copy_file_range(
+unsafe extern "C-unwind" fn copy_file_range(
     from: c_int,
     from_at: *mut i64,
     to: c_int,

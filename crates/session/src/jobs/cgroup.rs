@@ -166,6 +166,14 @@ impl Cgroup {
         found
     }
 
+    /// Says whether process `pid` is in it or below.
+    #[must_use]
+    pub fn contains(&self, pid: u32) -> bool {
+        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let path = text.lines().find_map(|line| line.strip_prefix("0::/"));
+        path.is_some_and(|path| self.root.join(path).starts_with(&self.path))
+    }
+
     /// Says whether any process is in it or below.
     #[must_use]
     pub fn is_populated(&self) -> bool {
@@ -267,6 +275,7 @@ mod tests {
         let mut cat = command.spawn().unwrap();
         assert_eq!(group.processes(), [cat.id()]);
         assert!(group.is_populated());
+        assert!(group.contains(cat.id()) && !group.contains(std::process::id()));
         group.freeze(Freezer::Frozen).unwrap();
         let mut stdin = cat.stdin.take().unwrap();
         stdin.write_all(b"said while frozen").unwrap();

@@ -18,7 +18,7 @@ use super::issued::Issued;
 use super::pressure::{Cause, Others, Reads, Stalls};
 use super::report::Watched;
 use super::tree::{Counted, Processes};
-use super::writeback::Writeback;
+use super::writeback::{WAITING, Writeback};
 use crate::clock::Clock;
 
 /// How often the others are looked at.
@@ -158,12 +158,46 @@ pub struct Options {
     pub issued: Option<Issued>,
     /// Where a program works that does not load our library, if that is known before.
     pub outside: Option<PathBuf>,
-    /// Where files to be written arrive, and where we listen to `unjank jobs`; both are there before the job starts.
-    pub mailbox: Option<OwnedFd>,
+    /// Where programs of the job say what they have written, if they load our library; it is there before the job starts.
+    pub mailbox: Option<PrivateSocket>,
     /// Where each launch of a program is a message, if somebody tells.
     pub launches: Option<OwnedFd>,
-    /// The listening socket for `unjank jobs` and its path, to be removed at the end.
-    pub door: Option<(OwnedFd, PathBuf)>,
+    /// Where `unjank jobs` asks; it is there before the job starts.
+    pub door: Option<PrivateSocket>,
+}
+
+/// A socket that listens at a path, in a directory of this user alone. Dropping it removes the path.
+#[derive(Debug)]
+pub struct PrivateSocket {
+    listener: OwnedFd,
+    path: PathBuf,
+}
+
+impl PrivateSocket {
+    /// Listens at `path`, from which whatever is there is removed first.
+    ///
+    /// # Errors
+    ///
+    /// As `bind(2)`; `InvalidInput` if the path is too long for a socket.
+    pub fn listen_at(path: PathBuf) -> io::Result<PrivateSocket> {
+        // Of somebody with our number who was killed.
+        let _ = std::fs::remove_file(&path);
+        let listener = socket::listen_privately(&path, WAITING)?;
+        Ok(PrivateSocket { listener, path })
+    }
+}
+
+impl AsFd for PrivateSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Drop for PrivateSocket {
+    fn drop(&mut self) {
+        // Somebody tidied up before us.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 /// Keeps a job until it and its supervisor have ended.
@@ -193,10 +227,14 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
         }
         Processes::Cgroup(_) | Processes::Below { .. } => None,
     };
-    let listed = processes.clone();
-    let writeback = mailbox.and_then(|mailbox| {
-        Writeback::start(mailbox, outside.as_deref(), move || listed.list()).ok()
-    });
+    let listener = mailbox.as_ref().map(|mailbox| mailbox.listener.try_clone());
+    let writeback = Writeback::start(
+        listener.and_then(Result::ok),
+        outside.as_deref(),
+        processes.clone(),
+    );
+    // Without the threads nobody listens: programs find no mailbox, and start their own write-back.
+    let (writeback, mailbox) = writeback.map_or((None, None), |some| (Some(some), mailbox));
     if let (Subject::Found(_), Processes::Cgroup(_)) = (&subject, &processes) {
         // One before us may have been killed together with the process that it kept for.
         let _ = processes.release();
@@ -228,31 +266,38 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
     };
     // It is gone: the loop sees it, too.
     let _ = tell(channel, &Heard::Ready);
-    keeper.run(door.as_ref().map(|(socket, _)| socket.as_fd()));
+    keeper.run(door.as_ref().map(AsFd::as_fd));
     keeper.release();
     drop(keeper);
-    drop(writeback);
-    if let Some((socket, path)) = door {
-        drop(socket);
-        // Somebody tidied up before us.
-        let _ = std::fs::remove_file(path);
+    drop(door);
+    // A job may have left processes that run on, as it may without us. They are no longer held, but their files are still taken:
+    // nobody else is to have the mailbox's name while they use it.
+    if let Subject::Made(cgroup) = &subject {
+        wait_until_empty(cgroup);
     }
+    drop(mailbox);
+    drop(writeback);
     if let Subject::Made(cgroup) = subject {
         remove(&cgroup);
     }
 }
 
-/// Removes a cgroup as soon as it is empty: a job may have left processes that run on, as it may without us.
-fn remove(cgroup: &Cgroup) {
+/// Waits until the last process of a cgroup has ended.
+fn wait_until_empty(cgroup: &Cgroup) {
     let Ok(events) = std::fs::File::open(cgroup.path().join("cgroup.events")) else { return };
+    while cgroup.is_populated() {
+        // The kernel marks the file when its text changes.
+        let mut polled = [PollFd::new(&events, PollFlags::PRI)];
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let _ = poll(&mut polled, Some(&second));
+    }
+}
+
+/// Removes a cgroup as soon as it is empty.
+fn remove(cgroup: &Cgroup) {
     // Somebody may come in again behind the last one.
     for _ in 0..100 {
-        while cgroup.is_populated() {
-            // The kernel marks the file when its text changes.
-            let mut polled = [PollFd::new(&events, PollFlags::PRI)];
-            let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-            let _ = poll(&mut polled, Some(&second));
-        }
+        wait_until_empty(cgroup);
         if cgroup.remove_soon().is_ok() {
             return;
         }
@@ -575,4 +620,10 @@ pub fn ask(door: &Path, asked: Asked) -> io::Result<Status> {
 #[must_use]
 pub fn door(jobs: &Path, supervisor: u32) -> PathBuf {
     jobs.join(format!("{supervisor}.sock"))
+}
+
+/// Returns the path of the socket at which programs of the job under `supervisor` say what they have written, in the same folder.
+#[must_use]
+pub fn mailbox(jobs: &Path, supervisor: u32) -> PathBuf {
+    jobs.join(format!("{supervisor}.files"))
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 
 use super::cgroup::{Cgroup, Freezer};
+use super::writeback::Members;
 
 /// `SIGSTOP` and `SIGCONT`, which are the same on all architectures that we build for.
 const STOP: i32 = 19;
@@ -12,6 +13,9 @@ const CONTINUE: i32 = 18;
 
 /// How often the descendants are looked for again while new ones are found: a program that forks faster than we stop it is let be.
 const ROUNDS: usize = 16;
+
+/// How many generations of processes are looked up.
+const DEEPEST: usize = 1000;
 
 /// Which processes belong to a job.
 #[derive(Clone, Debug)]
@@ -51,6 +55,31 @@ impl Processes {
                     found.push(*top);
                 }
                 found
+            }
+        }
+    }
+
+    /// Says whether process `pid` is one of them.
+    #[must_use]
+    pub fn contains(&self, pid: u32) -> bool {
+        match self {
+            Processes::Cgroup(cgroup) => cgroup.contains(pid),
+            Processes::Below { top, counted, except } => {
+                let mut one = pid;
+                // A number that was given out again between two reads could make a circle.
+                for _ in 0..DEEPEST {
+                    if one == *except {
+                        return false;
+                    }
+                    if one == *top {
+                        return pid != *top || *counted == Counted::Yes;
+                    }
+                    match parent(one) {
+                        Some(parent) if parent > 1 || *top == 1 => one = parent,
+                        _ => return false,
+                    }
+                }
+                false
             }
         }
     }
@@ -98,6 +127,16 @@ impl Processes {
                 Ok(())
             }
         }
+    }
+}
+
+impl Members for Processes {
+    fn list(&self) -> Vec<u32> {
+        Processes::list(self)
+    }
+
+    fn contains(&self, process: u32) -> bool {
+        Processes::contains(self, process)
     }
 }
 
@@ -170,6 +209,10 @@ mod tests {
         while tree.list().len() < 2 {
             std::thread::yield_now();
         }
+        assert!(tree.list().iter().all(|&pid| tree.contains(pid)));
+        assert!(!tree.contains(std::process::id()) && !tree.contains(1));
+        let below = Processes::Below { top: shell.id(), counted: Counted::No, except: 0 };
+        assert!(!below.contains(shell.id()) && below.list().iter().all(|&pid| below.contains(pid)));
         tree.hold().unwrap();
         while tree.list().iter().any(|&pid| state(pid) != 'T') {
             std::thread::yield_now();

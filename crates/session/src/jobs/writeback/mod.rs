@@ -3,33 +3,37 @@
 //! Programs with our preload hand over files as they close them, over a mailbox. Files of all others (static programs, those with privileges) are found from outside: open
 //! for writing in `/proc/PID/fd`, or closed in a directory where such a file was seen, where such a program works, or that was made in one of those. Whoever starts write-back gives it its class, so this thread is in the idle class.
 
+mod file_systems;
+mod gathering;
+mod mailbox;
 mod outside;
 mod queue;
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use sys::sched::{CpuClass, IoClass};
 
+use self::gathering::Gathering;
+use self::mailbox::Mailbox;
 use self::outside::Outside;
-use self::queue::{Queue, Woken};
+use self::queue::{Continue, Queue};
 use crate::clock::{Clock, SystemClock};
+
+pub use self::mailbox::WAITING;
 
 /// How often open files are looked for from outside.
 const ROUND: Duration = Duration::from_millis(100);
-/// When no file has come for so long, those that were gathered are started.
-const QUIET: Duration = Duration::from_millis(20);
 /// How long whoever asks for all that there is waits for it at most.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What a message begins with that carries no file: its descriptor is told when all files that came before are on their way.
-const TELL: u8 = b's';
+/// How long the threads may take to end. One that waits for a disk that no longer answers is left behind.
+const LAST: Duration = Duration::from_secs(3);
 
 /// What was done, for the report and for whoever waits.
 #[derive(Debug, Default)]
@@ -44,78 +48,75 @@ pub struct Progress {
     pub held: AtomicBool,
 }
 
-/// The thread that does it. Dropping it starts what is left and ends it.
+/// Which processes a job has.
+pub trait Members: Send + Sync + 'static {
+    /// Returns their numbers.
+    fn list(&self) -> Vec<u32>;
+    /// Says whether `process` is one of them.
+    fn contains(&self, process: u32) -> bool;
+}
+
+/// The threads that do it: one listens to the job's programs, one looks from outside, one writes. Dropping it starts what is left and ends them.
 #[derive(Debug)]
 pub struct Writeback {
-    stop: Option<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+    /// Closed to end those that listen and look; what is sent asks the latter for all that there is.
+    stop: Option<[OwnedFd; 2]>,
+    ended: Receiver<()>,
     progress: Arc<Progress>,
 }
 
 impl Writeback {
-    /// Starts the thread: files arrive at `mailbox`, and `list` tells which processes there are. In `directory`, if it is given, a program without the preload is going to work.
+    /// Starts the threads: `mailbox` listens for the programs of `members`, if there is one. In `directory`, if it is given, a program without the preload is going to work.
     ///
     /// # Errors
     ///
-    /// There is no descriptor or thread left.
+    /// There is no descriptor or thread left; those that have started end.
     pub fn start(
-        mailbox: OwnedFd,
+        mailbox: Option<OwnedFd>,
         directory: Option<&Path>,
-        list: impl Fn() -> Vec<u32> + Send + 'static,
+        members: impl Members,
     ) -> io::Result<Writeback> {
-        let (stop, stopped) = sys::socket::pair()?;
         let progress = Arc::new(Progress::default());
-        let mut outside = Outside::new(Arc::clone(&progress))?;
+        let gathering = Arc::new(Gathering::new()?);
+        let members = Arc::new(members);
+        let (ended, all_ended) = channel();
+        let (stop_finder, finder_stopped) = sys::socket::pair()?;
+        let (stop_mailbox, mailbox_stopped) = sys::socket::pair()?;
+        let mut outside = Outside::new(Arc::clone(&gathering), Arc::clone(&progress))?;
         if let Some(directory) = directory {
             outside.watch(directory);
         }
+        let found = Arc::clone(&gathering);
+        let all = Arc::clone(&members);
+        start("found", ended.clone(), move || {
+            look(outside, &finder_stopped, &*all);
+            found.end();
+        })?;
+        if let Some(listener) = mailbox {
+            let mailbox = Mailbox::new(
+                listener,
+                move |process| members.contains(process),
+                Arc::clone(&gathering),
+                Arc::clone(&progress),
+            );
+            start("mailbox", ended.clone(), move || mailbox.serve(&mailbox_stopped))?;
+        }
         let shared = Arc::clone(&progress);
-        let thread = thread::Builder::new().name("writeback".to_owned()).spawn(move || {
+        start("writeback", ended, move || {
             // Refused in some sandboxes: the bytes then go out in the class that the sandbox leaves.
             let _ = IoClass::Idle.set(0);
-            let _ = CpuClass::Batch.set(0);
             let clock = SystemClock::start();
             let mut queue = Queue::new(shared);
-            let mut round = Duration::ZERO;
-            loop {
-                let (word, woken) = wait(&mailbox, &outside, &stopped, &queue);
-                drain(&mailbox, &mut queue);
-                outside.closed(&mut queue);
-                if !matches!(word, Word::None) || clock.monotonic() >= round {
-                    outside.scan(&list(), &mut queue);
-                    round = clock.monotonic() + ROUND;
-                }
-                let is_asked = match word {
-                    Word::End => true,
-                    Word::Flush(_) => !queue.is_held(),
-                    Word::None => false,
-                };
-                if is_asked {
-                    // Twice: what did not fit the first time came before the word, too.
-                    for _ in 0..2 {
-                        drain(&mailbox, &mut queue);
-                        queue.finish(&clock);
-                    }
-                }
-                match word {
-                    Word::End => return,
-                    // Whoever asked hears that his socket is closed.
-                    Word::Flush(asking) => drop(asking),
-                    Word::None => (),
-                }
-                if !queue.is_held() {
-                    queue.step(woken);
-                }
-            }
+            while queue.go(gathering.next(queue.state()), &clock) == Continue::Yes {}
         })?;
-        Ok(Writeback { stop: Some(stop), thread: Some(thread), progress })
+        Ok(Writeback { stop: Some([stop_finder, stop_mailbox]), ended: all_ended, progress })
     }
 
     /// Starts all that there is to be started, unless the job is held; waits for it a second at most.
     pub fn flush(&self) {
-        let Some(stop) = &self.stop else { return };
+        let Some([finder, _]) = &self.stop else { return };
         let Ok((ours, theirs)) = sys::socket::pair() else { return };
-        let asked = sys::socket::send(stop, b"f", Some(theirs.as_fd()), sys::socket::Full::Fail);
+        let asked = sys::socket::send(finder, b"f", Some(theirs.as_fd()), sys::socket::Full::Fail);
         drop(theirs);
         if asked.is_ok() {
             // A signal ends it early, which does no harm.
@@ -133,78 +134,134 @@ impl Writeback {
 impl Drop for Writeback {
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // It panicked: its message is on stderr already, and nothing depends on it.
-            let _ = thread.join();
+        // Nothing is sent: it is the end of the last thread that is waited for.
+        let _ = self.ended.recv_timeout(LAST);
+    }
+}
+
+/// Starts a thread that yields to others; `ended` is dropped when it has ended.
+fn start(
+    name: &'static str,
+    ended: Sender<()>,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    sys::thread::spawn(name, move || {
+        let _ended = ended;
+        // Refused in some sandboxes.
+        let _ = CpuClass::Batch.set(0);
+        work();
+    })?;
+    Ok(())
+}
+
+/// Looks for files from outside until the other end of `stopped` is closed, and once more then.
+fn look(mut outside: Outside, stopped: &OwnedFd, members: &impl Members) {
+    let clock = SystemClock::start();
+    let mut next_round = Duration::ZERO;
+    loop {
+        let word = wait(&outside, stopped);
+        outside.closed();
+        if !matches!(word, Word::None) || clock.monotonic() >= next_round {
+            outside.scan(&members.list());
+            next_round = clock.monotonic() + ROUND;
+        }
+        match word {
+            Word::None => (),
+            Word::Flush(asking) => outside.finish(asking),
+            Word::End => return,
         }
     }
 }
 
-/// What the thread is told.
+/// What the thread that looks is told.
 enum Word {
     None,
-    /// To start all that there is; this is closed then.
+    /// To have all started that there is; this is closed then.
     Flush(OwnedFd),
     End,
 }
 
-/// Waits for a file, a closed one, the end of a round or a word; not at all while there is something to do.
-fn wait(mailbox: &OwnedFd, outside: &Outside, stopped: &OwnedFd, queue: &Queue) -> (Word, Woken) {
-    // While the queue is full the mailbox is not looked at.
-    let wanted = if queue.is_full() { PollFlags::empty() } else { PollFlags::IN };
-    let mut polled = [
-        PollFd::new(mailbox, wanted),
-        PollFd::new(&outside.inotify, PollFlags::IN),
-        PollFd::new(stopped, PollFlags::IN),
-    ];
-    let time = match (queue.is_held(), queue.is_busy(), queue.is_empty()) {
-        (false, true, _) => Duration::ZERO,
-        (false, false, false) => QUIET,
-        (true, ..) | (_, _, true) => ROUND,
-    };
-    let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+/// Waits for a file that was closed, the end of a round or a word.
+fn wait(outside: &Outside, stopped: &OwnedFd) -> Word {
+    let mut polled =
+        [PollFd::new(&outside.inotify, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
+    let round =
+        rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(ROUND.subsec_nanos()) };
     // A signal ends a wait early, which does no harm.
-    let ready = poll(&mut polled, Some(&time)).unwrap_or(0);
+    let _ = poll(&mut polled, Some(&round));
     let mut word = [0; 1];
-    let word = match sys::socket::receive(stopped, &mut word) {
+    match sys::socket::receive(stopped, &mut word) {
         Ok(received) if received.length > 0 => received.descriptor.map_or(Word::None, Word::Flush),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Word::None,
         Ok(_) | Err(_) => Word::End,
-    };
-    (word, if ready > 0 { Woken::ToWork } else { Woken::ByTime })
-}
-
-/// Takes files that wait in the mailbox, until the queue is full.
-fn drain(mailbox: &OwnedFd, queue: &mut Queue) {
-    let mut word = [0; 16];
-    while !queue.is_full() {
-        match sys::socket::receive(mailbox.as_fd(), &mut word) {
-            Ok(received) => {
-                let Some(descriptor) = received.descriptor else { continue };
-                if received.length > 0 && word[0] == TELL {
-                    queue.tell_after_all(descriptor);
-                } else if queue.add(File::from(descriptor)) {
-                    queue.progress().handed_over.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => (),
-            Err(_) => return,
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::path::PathBuf;
     use std::process::{Command, Stdio};
+    use std::sync::atomic::Ordering;
+    use std::thread;
+
+    use rustix::fs::fstat;
 
     use super::*;
 
-    fn mailbox() -> (String, OwnedFd) {
-        let directory = tempfile::tempdir().unwrap();
-        let name = format!("unjank-test-{}", directory.path().display());
-        let mailbox = sys::socket::mailbox(name.as_bytes()).unwrap();
-        (name, mailbox)
+    /// Some processes.
+    struct These(Vec<u32>);
+
+    impl Members for These {
+        fn list(&self) -> Vec<u32> {
+            self.0.clone()
+        }
+
+        fn contains(&self, process: u32) -> bool {
+            self.0.contains(&process)
+        }
+    }
+
+    /// This process, whose files are looked for by nobody.
+    struct Own;
+
+    impl Members for Own {
+        fn list(&self) -> Vec<u32> {
+            Vec::new()
+        }
+
+        fn contains(&self, process: u32) -> bool {
+            process == std::process::id()
+        }
+    }
+
+    fn mailbox(directory: &tempfile::TempDir) -> (PathBuf, OwnedFd) {
+        let path = directory.path().join("mailbox");
+        let listener = sys::socket::listen_privately(&path, WAITING).unwrap();
+        (path, listener)
+    }
+
+    /// Hands a file over as a program does, and returns the last answer.
+    fn hand_over(mailbox: &Path, file: &std::fs::File) -> u8 {
+        let about = fstat(file).unwrap();
+        let mut message = [0; 24];
+        message[0] = b'f';
+        message[4..8].copy_from_slice(&file.as_raw_fd().to_ne_bytes());
+        message[8..16].copy_from_slice(&about.st_dev.to_ne_bytes());
+        message[16..].copy_from_slice(&about.st_ino.to_ne_bytes());
+        let socket = sys::socket::connect_to(mailbox).unwrap();
+        sys::socket::send(&socket, &message, None, sys::socket::Full::Wait).unwrap();
+        let mut word = [0];
+        let mut last = 0;
+        while !b"knx".contains(&last) {
+            sys::socket::wait_readable(&socket, None).unwrap();
+            if sys::socket::receive(&socket, &mut word).unwrap().length == 0 {
+                break;
+            }
+            last = word[0];
+        }
+        last
     }
 
     #[test]
@@ -220,7 +277,7 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = shell.id();
-        let writeback = Writeback::start(mailbox().1, None, move || vec![pid]).unwrap();
+        let writeback = Writeback::start(None, None, These(vec![pid])).unwrap();
         let found = || writeback.progress().found.load(Ordering::Relaxed);
         while found() == 0 {
             thread::yield_now();
@@ -239,18 +296,14 @@ mod tests {
 
     #[test]
     fn a_file_that_is_handed_over_is_started_also_at_the_end() {
-        let (name, mailbox) = mailbox();
-        let writeback = Writeback::start(mailbox, None, Vec::new).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (path, mailbox) = mailbox(&directory);
+        let writeback = Writeback::start(Some(mailbox), None, Own).unwrap();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"something").unwrap();
-        let sender = sys::socket::mailbox(format!("{name}-sender").as_bytes()).unwrap();
-        let to = rustix::net::SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
-        rustix::net::connect(&sender, &to).unwrap();
         writeback.progress().held.store(true, Ordering::Relaxed);
-        sys::socket::send(&sender, b"f", Some(file.as_fd()), sys::socket::Full::Wait).unwrap();
-        while writeback.progress().handed_over.load(Ordering::Relaxed) == 0 {
-            thread::yield_now();
-        }
+        assert_eq!(hand_over(&path, file.as_file()), b'k');
+        assert_eq!(writeback.progress().handed_over.load(Ordering::Relaxed), 1);
         assert_eq!(writeback.progress().bytes.load(Ordering::Relaxed), 0, "it is held");
         let progress = Arc::clone(&writeback.progress);
         drop(writeback);
@@ -259,16 +312,14 @@ mod tests {
 
     #[test]
     fn small_and_large_files_are_started_while_the_job_runs() {
-        let (name, mailbox) = mailbox();
-        let writeback = Writeback::start(mailbox, None, Vec::new).unwrap();
-        let sender = sys::socket::mailbox(format!("{name}-sender").as_bytes()).unwrap();
-        let to = rustix::net::SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
-        rustix::net::connect(&sender, &to).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (path, mailbox) = mailbox(&directory);
+        let writeback = Writeback::start(Some(mailbox), None, Own).unwrap();
         let (mut whole, mut kept) = (0, Vec::new());
         for size in [3_000_000_usize, 9, 100_000, 65_536, 65_537, 2_100_000, 1].repeat(8) {
             let mut file = tempfile::NamedTempFile::new().unwrap();
             file.write_all(&vec![b'x'; size]).unwrap();
-            sys::socket::send(&sender, b"f", Some(file.as_fd()), sys::socket::Full::Wait).unwrap();
+            assert_eq!(hand_over(&path, file.as_file()), b'k');
             whole += u64::try_from(size).unwrap();
             // One that is deleted needs no disk.
             kept.push(file);
@@ -278,5 +329,44 @@ mod tests {
         }
         assert_eq!(writeback.progress().bytes.load(Ordering::Relaxed), whole);
         assert_eq!(writeback.progress().handed_over.load(Ordering::Relaxed), 56);
+    }
+
+    #[test]
+    fn only_what_a_member_has_open_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, mailbox) = mailbox(&directory);
+        let writeback = Writeback::start(Some(mailbox), None, Own).unwrap();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"something").unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(hand_over(&path, &null), b'x', "no regular file");
+        assert_eq!(hand_over(&path, file.as_file()), b'k');
+        // Of a file that is not what the descriptor has open, nonsense, and nothing at all.
+        let about = fstat(&file).unwrap();
+        let mut message = [0; 24];
+        message[0] = b'f';
+        message[4..8].copy_from_slice(&file.as_file().as_raw_fd().to_ne_bytes());
+        message[8..16].copy_from_slice(&about.st_dev.to_ne_bytes());
+        message[16..].copy_from_slice(&(about.st_ino + 1).to_ne_bytes());
+        let mut word = [0; 2];
+        for (message, wanted) in [(&message[..], 1), (&message[..7], 0), (&[0; 400], 0), (&[], 0)] {
+            let socket = sys::socket::connect_to(&path).unwrap();
+            let _ = sys::socket::send(&socket, message, None, sys::socket::Full::Wait);
+            assert!(sys::socket::wait_readable(&socket, Some(Duration::from_secs(60))).unwrap());
+            let answer = sys::socket::receive(&socket, &mut word).unwrap();
+            assert_eq!(answer.length, wanted, "{message:?}");
+            assert!(wanted == 0 || word[0] == b'n');
+        }
+        // Another process of this user that is not of the job.
+        let connect = "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(sys.argv[1]); s.send(b's'); print(s.recv(9))";
+        let output = Command::new("python3").args(["-c", connect]).arg(&path).output();
+        match output {
+            Ok(output) => {
+                let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+                assert!(text.starts_with("b''") || text.contains("BrokenPipe") || text.contains("reset"), "{text}");
+            }
+            Err(error) => eprintln!("SKIPPED: no python3: {error}"),
+        }
+        assert_eq!(writeback.progress().handed_over.load(Ordering::Relaxed), 1);
     }
 }

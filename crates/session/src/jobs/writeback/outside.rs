@@ -1,19 +1,22 @@
 //! Files of programs without the preload, found from outside: open for writing in `/proc/PID/fd`, or closed in a directory where such a file was seen, where such a program works, or that was made in one of those.
+//!
+//! The job decides what is found here. A file or a directory is named first and looked at when the table of mounts says that the kernel alone will answer.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use sys::file_reference::FileReference;
 
 use super::Progress;
-use super::queue::{Queue, Woken};
+use super::file_systems::FileSystems;
+use super::gathering::{Gathering, Written};
 
 /// How many directories are watched for files that are closed: the last ones.
 const DIRECTORIES: usize = 512;
@@ -29,6 +32,8 @@ pub(super) struct Outside {
     order: VecDeque<i32>,
     /// Processes that do it themselves, and those that were looked at and do not.
     preloaded: HashMap<u32, Preload>,
+    file_systems: FileSystems,
+    gathering: Arc<Gathering>,
     progress: Arc<Progress>,
 }
 
@@ -41,7 +46,7 @@ enum Preload {
 }
 
 impl Outside {
-    pub(super) fn new(progress: Arc<Progress>) -> io::Result<Outside> {
+    pub(super) fn new(gathering: Arc<Gathering>, progress: Arc<Progress>) -> io::Result<Outside> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         Ok(Outside {
             inotify,
@@ -49,27 +54,49 @@ impl Outside {
             watched: HashSet::new(),
             order: VecDeque::new(),
             preloaded: HashMap::new(),
+            file_systems: FileSystems::new(),
+            gathering,
             progress,
         })
     }
 
     /// Looks for files that `processes` have open for writing.
-    pub(super) fn scan(&mut self, processes: &[u32], queue: &mut Queue) {
+    pub(super) fn scan(&mut self, processes: &[u32]) {
         self.preloaded.retain(|pid, _| processes.contains(pid));
         for &pid in processes {
             if self.does_it_itself(pid) {
                 continue;
             }
             self.watch(&working_directory(pid));
-            for (path, file) in written(pid) {
-                if let Some(directory) = path.parent() {
-                    self.watch(directory);
+            for (path, number) in written(pid) {
+                if !self.file_systems.accept_descriptor(pid, number).unwrap_or(false) {
+                    continue;
                 }
-                if queue.add(file) {
-                    self.progress.found.fetch_add(1, Ordering::Relaxed);
+                let Ok(file) = FileReference::of_descriptor(pid, number) else { continue };
+                if self.take(file)
+                    && let Some(directory) = path.parent()
+                {
+                    self.watch(directory);
                 }
             }
         }
+    }
+
+    /// Has all that was found and handed over started soon, and `asking` closed then.
+    pub(super) fn finish(&self, asking: OwnedFd) {
+        self.gathering.finish(asking);
+    }
+
+    /// Takes a file on, if the kernel alone answers for it. Says whether it does.
+    fn take(&mut self, file: FileReference) -> bool {
+        let Ok(about) = file.attributes() else { return false };
+        if !self.file_systems.accept(&about) {
+            return false;
+        }
+        if about.length > 0 && self.gathering.add_found(Written::new(file, &about)) {
+            self.progress.found.fetch_add(1, Ordering::Relaxed);
+        }
+        true
     }
 
     fn does_it_itself(&mut self, pid: u32) -> bool {
@@ -104,9 +131,10 @@ impl Outside {
                 self.watched.remove(&path);
             }
         }
+        let Some(reference) = self.directory(directory) else { return };
         let flags = WatchFlags::CLOSE_WRITE | WatchFlags::CREATE | WatchFlags::ONLYDIR;
         // Without a watch, files that are closed between two rounds are the flusher's.
-        if let Ok(number) = inotify::add_watch(&self.inotify, directory, flags) {
+        if let Ok(number) = inotify::add_watch(&self.inotify, reference.link(), flags) {
             if self.directories.insert(number, directory.to_owned()).is_none() {
                 self.order.push_back(number);
             }
@@ -114,21 +142,38 @@ impl Outside {
         }
     }
 
+    /// Names a directory, if the kernel alone answers for it and for the way to it.
+    fn directory(&mut self, path: &Path) -> Option<FileReference> {
+        let reference = self.file(path)?;
+        let about = reference.attributes().ok()?;
+        self.file_systems.accept_directory(&about).then_some(reference)
+    }
+
+    /// Names what is at `path`, if the kernel alone answers for the way to it.
+    fn file(&mut self, path: &Path) -> Option<FileReference> {
+        if !self.file_systems.accept_way(path) {
+            return None;
+        }
+        FileReference::at(path).ok()
+    }
+
     /// Watches a directory that has just been made, and takes on what came into it before.
-    fn enter(&mut self, directory: PathBuf, queue: &mut Queue) {
+    fn enter(&mut self, directory: PathBuf) {
         let mut new = vec![directory];
         let mut left = ENTRIES;
         while let Some(directory) = new.pop() {
             self.watch(&directory);
-            let Ok(entries) = fs::read_dir(&directory) else { continue };
+            let Some(reference) = self.directory(&directory) else { continue };
+            let Ok(entries) = fs::read_dir(reference.link()) else { continue };
             for entry in entries.filter_map(Result::ok) {
                 if left == 0 {
                     return;
                 }
                 left -= 1;
+                let path = directory.join(entry.file_name());
                 match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => new.push(entry.path()),
-                    Ok(kind) if kind.is_file() => self.take(&entry.path(), queue),
+                    Ok(kind) if kind.is_dir() => new.push(path),
+                    Ok(kind) if kind.is_file() => self.take_closed(&path),
                     Ok(_) | Err(_) => (),
                 }
             }
@@ -136,22 +181,16 @@ impl Outside {
     }
 
     /// Takes a file on that was closed.
-    fn take(&self, path: &Path, queue: &mut Queue) {
-        // Neither a link is followed nor a pipe waited for: somebody may have put one there meanwhile.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags(flags.bits().cast_signed());
-        if let Ok(file) = options.open(path)
-            && queue.add(file)
-        {
-            self.progress.found.fetch_add(1, Ordering::Relaxed);
+    fn take_closed(&mut self, path: &Path) {
+        if let Some(file) = self.file(path) {
+            self.take(file);
         }
     }
 
     /// Takes on files that were closed in watched directories.
-    pub(super) fn closed(&mut self, queue: &mut Queue) {
+    pub(super) fn closed(&mut self) {
         let mut space = [std::mem::MaybeUninit::uninit(); 8192];
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         let mut reader = inotify::Reader::new(&self.inotify, &mut space);
         while let Ok(event) = reader.next() {
             if event.events().contains(ReadFlags::IGNORED) {
@@ -168,26 +207,22 @@ impl Outside {
             use std::os::unix::ffi::OsStrExt;
             let path = directory.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
             if !event.events().contains(ReadFlags::CREATE) {
-                told.push(Told::Closed(path));
+                events.push(DirectoryEvent::Closed(path));
             } else if event.events().contains(ReadFlags::ISDIR) {
-                told.push(Told::Made(path));
+                events.push(DirectoryEvent::Made(path));
             }
         }
-        for one in told {
-            match one {
-                Told::Closed(path) => self.take(&path, queue),
-                Told::Made(path) => self.enter(path, queue),
-            }
-            // As many as may be open: a big tree comes all at once.
-            if queue.is_full() && !queue.is_held() {
-                queue.step(Woken::ToWork);
+        for event in events {
+            match event {
+                DirectoryEvent::Closed(path) => self.take_closed(&path),
+                DirectoryEvent::Made(path) => self.enter(path),
             }
         }
     }
 }
 
 /// What happened in a watched directory.
-enum Told {
+enum DirectoryEvent {
     Closed(PathBuf),
     Made(PathBuf),
 }
@@ -198,8 +233,8 @@ fn working_directory(pid: u32) -> PathBuf {
     link.or_else(|_| fs::read_link("/proc/self/cwd")).unwrap_or_default()
 }
 
-/// Returns the regular files that process `pid` has open for writing, as far as they may be opened by us.
-fn written(pid: u32) -> Vec<(PathBuf, File)> {
+/// Returns what process `pid` has open for writing: paths, as the kernel calls them, and descriptors.
+fn written(pid: u32) -> Vec<(PathBuf, u32)> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
     let files = entries.filter_map(|entry| {
         let entry = entry.ok()?;
@@ -212,11 +247,7 @@ fn written(pid: u32) -> Vec<(PathBuf, File)> {
         if fs::symlink_metadata(entry.path()).ok()?.mode() & 0o200 == 0 {
             return None;
         }
-        let metadata = fs::metadata(entry.path()).ok()?;
-        if !metadata.is_file() {
-            return None;
-        }
-        Some((target, File::open(entry.path()).ok()?))
+        Some((target, entry.file_name().to_str()?.parse().ok()?))
     });
     files.collect()
 }

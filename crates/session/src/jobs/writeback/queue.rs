@@ -2,10 +2,9 @@
 //!
 //! One batch is on its way while the next one gathers: on a disk that keeps up with the job batches are small, on one that does not they are large and cost it the fewest ways to and fro.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,18 +14,9 @@ use sys::sched::{start_writeback, wait_for_writeback};
 use sys::socket::Full;
 
 use super::Progress;
+use super::gathering::{Step, Written, WriterState};
 use crate::clock::Clock;
 
-/// How many bytes are gathered at least, unless no more come.
-const LEAST: u64 = 1 << 20;
-/// How many bytes are gathered at most. Further files wait in the mailbox, and their program with them.
-const MOST_BYTES: u64 = 8 << 20;
-/// How many files are gathered at most.
-const MOST: usize = 256;
-/// How many of those that were found from outside may come on top: all of them are open here.
-const MOST_FOUND: usize = MOST + MOST / 2;
-/// When so many have their turn, no more are taken: files that somebody waits for need not be many to have it.
-const MOST_BEGUN: usize = 2 * MOST;
 /// How many bytes are on their way to the disk at a time. Whoever wants to read waits behind them, on a disk that takes requests as they come.
 const WINDOW: i64 = 1 << 20;
 /// How many bytes are started at a time: the disk has something to do while the next are made ready.
@@ -37,15 +27,6 @@ const LEAST_COST: i64 = 64 << 10;
 const SMALL: u64 = 64 << 10;
 /// How long the last files are given to go out a window at a time.
 const FINISH: Duration = Duration::from_millis(800);
-
-/// Why the next step is made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Woken {
-    /// A file came, or a word.
-    ToWork,
-    /// Nothing came.
-    ByTime,
-}
 
 /// What has its turn.
 enum Work {
@@ -73,11 +54,15 @@ impl Part {
     }
 }
 
+/// Whether there is more to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Continue {
+    Yes,
+    No,
+}
+
 /// Files whose write-back is to be started: part by part, never more than a window on the way.
 pub(super) struct Queue {
-    /// By device and inode, with their lengths.
-    gathered: BTreeMap<(u64, u64), (File, u64)>,
-    gathered_bytes: u64,
     begun: VecDeque<Work>,
     on_the_way: VecDeque<Part>,
     cost_on_the_way: i64,
@@ -87,8 +72,6 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(progress: Arc<Progress>) -> Queue {
         Queue {
-            gathered: BTreeMap::new(),
-            gathered_bytes: 0,
             begun: VecDeque::new(),
             on_the_way: VecDeque::new(),
             cost_on_the_way: 0,
@@ -96,62 +79,36 @@ impl Queue {
         }
     }
 
-    pub(super) fn progress(&self) -> &Progress {
-        &self.progress
+    pub(super) fn state(&self) -> WriterState {
+        WriterState { begun: self.begun.len(), is_held: self.is_held() }
     }
 
-    pub(super) fn is_held(&self) -> bool {
+    fn is_held(&self) -> bool {
         self.progress.held.load(Ordering::Relaxed)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.gathered.is_empty() && !self.is_busy()
-    }
-
-    /// Says whether there is something to do at once.
-    pub(super) fn is_busy(&self) -> bool {
-        !self.begun.is_empty()
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.gathered.len() >= MOST
-            || self.gathered_bytes >= MOST_BYTES
-            || self.begun.len() >= MOST_BEGUN
-    }
-
-    /// Takes a file on, if it is a regular one with something in it. Says so.
-    pub(super) fn add(&mut self, file: File) -> bool {
-        let Ok(metadata) = file.metadata() else { return false };
-        let length = metadata.len();
-        if !metadata.is_file() || length == 0 {
-            return false;
+    /// Does what is next, and then a part of what has begun. Says whether that was not the end.
+    pub(super) fn go(&mut self, step: Step, clock: &dyn Clock) -> Continue {
+        match step {
+            Step::Begin(files) => self.begin(files),
+            Step::Tell(waiting) => self.begun.push_back(Work::Told(waiting)),
+            Step::Finish(asking) => {
+                if !self.is_held() {
+                    self.finish(clock);
+                }
+                // Whoever asked sees that.
+                drop(asking);
+            }
+            Step::End => {
+                self.finish(clock);
+                return Continue::No;
+            }
+            Step::GoOn => (),
         }
-        // What is found when there is no more room is the flusher's.
-        if self.gathered.len() < MOST_FOUND {
-            let before = self.gathered.insert((metadata.dev(), metadata.ino()), (file, length));
-            let before = before.map_or(0, |(_, length)| length);
-            self.gathered_bytes = self.gathered_bytes.saturating_sub(before).saturating_add(length);
-        }
-        true
-    }
-
-    /// Gives all that is there its turn, and then tells `waiting`.
-    pub(super) fn tell_after_all(&mut self, waiting: OwnedFd) {
-        self.begin();
-        self.begun.push_back(Work::Told(waiting));
-    }
-
-    /// Does the next part of the work: starts one part of a file, after it has waited for as much as that is too much.
-    pub(super) fn step(&mut self, woken: Woken) {
-        let is_due = self.gathered_bytes >= LEAST || self.is_full() || woken == Woken::ByTime;
-        if self.begun.is_empty() && is_due {
-            self.begin();
-        }
-        self.make_room();
-        // Others may have come while it waited.
         if !self.is_held() {
             self.advance();
         }
+        Continue::Yes
     }
 
     /// Waits until the next part fits on the way.
@@ -195,20 +152,21 @@ impl Queue {
         started
     }
 
-    /// Gives all gathered files their turn, in the order of their places on the disk.
-    fn begin(&mut self) {
-        self.gathered_bytes = 0;
-        let mut files: Vec<_> = std::mem::take(&mut self.gathered)
-            .into_iter()
+    /// Gives files their turn, in the order of their places on the disk.
+    fn begin(&mut self, files: Vec<Written>) {
+        let opened = files.into_iter().filter_map(|written| {
             // What was deleted meanwhile, or replaced, needs no disk any more.
-            .filter(|(_, (file, _))| file.metadata().is_ok_and(|metadata| metadata.nlink() > 0))
-            .map(|((device, inode), (file, length))| {
-                let place = sys::extents::first(&file);
-                // Those that have a place first; the others get theirs now, in this order.
-                ((device, place.is_none(), place, length > SMALL, inode), file, length)
-            })
-            .collect();
-        files.sort_unstable_by_key(|&(key, ..)| key);
+            if written.file.attributes().ok()?.links == 0 {
+                return None;
+            }
+            let file = written.file.open_for_reading().ok()?;
+            let place = sys::extents::first(&file);
+            // Those that have a place first; the others get theirs now, in this order.
+            let order = (written.device, place.is_none(), place, written.length > SMALL, written.inode);
+            Some((order, file, written.length))
+        });
+        let mut files: Vec<_> = opened.collect();
+        files.sort_unstable_by_key(|&(order, ..)| order);
         self.begun.extend(files.into_iter().map(|(_, file, length)| {
             let to = i64::try_from(length).unwrap_or(i64::MAX);
             Work::Part(Part { file: Rc::new(file), from: 0, to })
@@ -216,10 +174,9 @@ impl Queue {
     }
 
     /// Starts all that is left: a window at a time for a while, then the rest at once.
-    pub(super) fn finish(&mut self, clock: &dyn Clock) {
-        self.begin();
+    fn finish(&mut self, clock: &dyn Clock) {
         let end = clock.monotonic() + FINISH;
-        while self.is_busy() && clock.monotonic() < end {
+        while !self.begun.is_empty() && clock.monotonic() < end {
             self.advance();
         }
         for work in std::mem::take(&mut self.begun) {
@@ -236,12 +193,14 @@ impl Queue {
 
 fn tell(waiting: &OwnedFd) {
     // It did not wait for so long.
-    let _ = sys::socket::send(waiting, b"s", None, Full::Fail);
+    let _ = sys::socket::send(waiting, b"d", None, Full::Fail);
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+
+    use sys::file_reference::FileReference;
 
     use super::*;
     use crate::clock::SystemClock;
@@ -250,12 +209,14 @@ mod tests {
         Queue::new(Arc::new(Progress::default()))
     }
 
-    fn file(directory: &tempfile::TempDir, name: &str, length: usize) -> File {
-        let path = directory.path().join(name);
+    fn file(directory: &tempfile::TempDir, name: &str, length: usize) -> Written {
+        let path = directory.path().canonicalize().unwrap().join(name);
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).open(&path).unwrap();
         file.write_all(&vec![b'x'; length]).unwrap();
-        File::open(&path).unwrap()
+        let file = FileReference::at(&path).unwrap();
+        let about = file.attributes().unwrap();
+        Written::new(file, &about)
     }
 
     fn begun(queue: &Queue) -> Vec<(Option<u64>, i64)> {
@@ -270,15 +231,16 @@ mod tests {
     fn files_have_their_turn_in_the_order_of_their_places() {
         let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let mut queue = queue();
+        let mut files = Vec::new();
         for number in 0..40_usize {
             // What has a place lies in an order of its own, what has none comes behind it.
             let file = file(&directory, &(number * 7 % 40).to_string(), 4096 + number);
             if number % 2 == 0 {
-                file.sync_all().unwrap();
+                file.file.open_for_reading().unwrap().sync_all().unwrap();
             }
-            assert!(queue.add(file));
+            files.push(file);
         }
-        queue.begin();
+        queue.begin(files);
         let turns = begun(&queue);
         assert_eq!(turns.len(), 40);
         let places: Vec<u64> = turns.iter().filter_map(|&(place, _)| place).collect();
@@ -291,10 +253,8 @@ mod tests {
     fn files_without_a_place_go_the_small_ones_first() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut queue = queue();
-        for length in [100_000, 9, 65_536, 65_537, 70] {
-            queue.add(file(&directory, &length.to_string(), length));
-        }
-        queue.begin();
+        let lengths = [100_000, 9, 65_536, 65_537, 70];
+        queue.begin(lengths.map(|length| file(&directory, &length.to_string(), length)).into());
         let lengths: Vec<i64> = begun(&queue).into_iter().map(|(_, length)| length).collect();
         let small = lengths.iter().take_while(|&&length| length <= 65_536).count();
         assert_eq!((lengths.len(), small), (5, 3), "{lengths:?}");
@@ -304,43 +264,44 @@ mod tests {
     fn what_was_deleted_meanwhile_is_not_written() {
         let directory = tempfile::tempdir().unwrap();
         let mut queue = queue();
-        queue.add(file(&directory, "temporary", 9));
-        queue.add(file(&directory, "kept", 5));
+        let files = vec![file(&directory, "temporary", 9), file(&directory, "kept", 5)];
         std::fs::remove_file(directory.path().join("temporary")).unwrap();
-        queue.finish(&SystemClock::start());
+        let clock = SystemClock::start();
+        assert_eq!(queue.go(Step::Begin(files), &clock), Continue::Yes);
+        assert_eq!(queue.go(Step::End, &clock), Continue::No);
         assert_eq!(queue.progress.bytes.load(Ordering::Relaxed), 5);
-    }
-
-    #[test]
-    fn a_file_that_comes_again_counts_once() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut queue = queue();
-        for _ in 0..3 {
-            queue.add(file(&directory, "log", 5_000_000));
-        }
-        assert_eq!(queue.gathered_bytes, 5_000_000);
-        assert!(!queue.is_full());
-        queue.add(file(&directory, "another", 5_000_000));
-        assert!(queue.is_full());
     }
 
     #[test]
     fn whoever_waits_is_told_when_all_before_is_on_its_way() {
         let directory = tempfile::tempdir().unwrap();
         let mut queue = queue();
-        for name in ["a", "b", "c"] {
-            queue.add(file(&directory, name, 1000));
-        }
+        let clock = SystemClock::start();
+        let files = ["a", "b", "c"].map(|name| file(&directory, name, 1000));
+        queue.go(Step::Begin(files.into()), &clock);
         let (ours, theirs) = sys::socket::pair().unwrap();
-        queue.tell_after_all(theirs);
-        queue.add(file(&directory, "behind", 1000));
         let mut word = [0; 4];
-        for _ in 0..3 {
-            assert!(sys::socket::receive(&ours, &mut word).is_err(), "too early");
-            queue.step(Woken::ToWork);
-        }
-        queue.step(Woken::ToWork);
+        queue.go(Step::Tell(theirs), &clock);
+        queue.go(Step::Begin(vec![file(&directory, "behind", 1000)]), &clock);
+        assert!(sys::socket::receive(&ours, &mut word).is_err(), "too early");
+        queue.go(Step::GoOn, &clock);
         assert_eq!(sys::socket::receive(&ours, &mut word).unwrap().length, 1);
         assert_eq!(queue.progress.bytes.load(Ordering::Relaxed), 3000);
+    }
+
+    #[test]
+    fn nothing_begins_while_the_job_is_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut queue = queue();
+        let clock = SystemClock::start();
+        queue.progress.held.store(true, Ordering::Relaxed);
+        queue.go(Step::Begin(vec![file(&directory, "a", 1000)]), &clock);
+        let (ours, theirs) = sys::socket::pair().unwrap();
+        queue.go(Step::Finish(theirs), &clock);
+        assert_eq!(sys::socket::receive(&ours, &mut [0; 4]).unwrap().length, 0, "it is answered");
+        assert_eq!(queue.progress.bytes.load(Ordering::Relaxed), 0);
+        queue.progress.held.store(false, Ordering::Relaxed);
+        queue.go(Step::GoOn, &clock);
+        assert_eq!(queue.progress.bytes.load(Ordering::Relaxed), 1000);
     }
 }

@@ -30,16 +30,12 @@ pub(super) fn run(how: &How, target: &str) -> Result<Verdict, Error> {
     let disks = place::disks(&mounts, None);
     let (ours, theirs) = sys::socket::pair()?;
     let clock = SystemClock::start();
-    let name = format!("unjank-writeback-{}", std::process::id());
-    let mailbox = sys::socket::mailbox(name.as_bytes()).ok();
     let supervisor = std::process::id();
     let keeper = match supervise::fork()? {
         Side::Parent(keeper) => keeper,
         Side::Child => {
             drop(ours);
-            let mut kept = vec![theirs.as_fd()];
-            kept.extend(mailbox.as_ref().map(AsFd::as_fd));
-            if supervise::detach(&kept).is_ok() {
+            if supervise::detach(&[theirs.as_fd()]).is_ok() {
                 let _ignored = place::ignore_requests_to_end();
                 let door = place::door(supervisor);
                 let options = Options {
@@ -50,7 +46,8 @@ pub(super) fn run(how: &How, target: &str) -> Result<Verdict, Error> {
                     disks: disks.into_iter().map(|disk| disk.name).collect(),
                     issued: None,
                     outside: None,
-                    mailbox,
+                    // Its programs run already and load nothing.
+                    mailbox: None,
                     launches: launches::watch(),
                     door,
                 };
@@ -59,7 +56,7 @@ pub(super) fn run(how: &How, target: &str) -> Result<Verdict, Error> {
             supervise::exit_now(0);
         }
     };
-    drop((theirs, mailbox));
+    drop(theirs);
     // Before anything is changed that would have to be put back.
     let stop = interrupt::flag();
     let changed = Changed::to(how.class, &processes);

@@ -2,17 +2,17 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bus::client::{Client, Scope};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use session::jobs::cgroup::Cgroup;
 use session::jobs::claim::{self, Claim};
 use session::jobs::issued::{self, Issued};
-use session::jobs::keeper;
+use session::jobs::keeper::{self, PrivateSocket};
 use session::jobs::program::Preloads;
 use session::jobs::report::Disk;
 use sys::device::Device;
@@ -105,19 +105,39 @@ fn scope(mounts: &Mounts, process: u32, keeper: u32, command: &str) -> Option<Cg
 }
 
 /// Returns the folder in which jobs can be reached, made if it is not there; `None` without a runtime directory.
-#[expect(clippy::disallowed_methods, reason = "the environment is read in this crate")]
+///
+/// It is this user's alone. Root has one of its own where the environment names another user's (sudo) or none.
 pub(super) fn jobs() -> Option<PathBuf> {
-    let runtime = PathBuf::from(env::var_os("XDG_RUNTIME_DIR")?);
-    if !runtime.is_absolute() {
+    #[expect(clippy::disallowed_methods, reason = "the environment is read in this crate")]
+    let named = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let user = rustix::process::geteuid();
+    let of_root = user.is_root().then(|| PathBuf::from("/run"));
+    let runtimes = [named.filter(|path| path.is_absolute()), of_root];
+    runtimes.into_iter().flatten().find_map(|runtime| private_folder(&runtime, user.as_raw()))
+}
+
+/// Makes the folder for jobs in `runtime`, which belongs to `user`, and sees that nobody else reaches what is in it.
+fn private_folder(runtime: &Path, user: u32) -> Option<PathBuf> {
+    if std::fs::metadata(runtime).ok()?.uid() != user {
         return None;
     }
     let folder = runtime.join("unjank/jobs");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = std::fs::File::from(rustix::fs::open(&folder, flags, Mode::empty()).ok()?);
+    let about = opened.metadata().ok()?;
+    if about.uid() != user {
+        return None;
+    }
+    if about.mode() & 0o077 != 0 {
+        rustix::fs::fchmod(&opened, Mode::RWXU).ok()?;
+    }
     Some(folder)
 }
 
 /// Takes away what jobs have left here whose supervisor and keeper were killed at once.
 pub(super) fn sweep(mounts: &Mounts) {
+    sweep_sockets();
     claim::sweep_traces(Path::new(TRACEFS));
     if let Some(own) = Cgroup::of(mounts, std::process::id()) {
         claim::sweep_cgroups(&own);
@@ -126,9 +146,30 @@ pub(super) fn sweep(mounts: &Mounts) {
 
 /// Does so everywhere.
 pub(super) fn sweep_everywhere() {
+    sweep_sockets();
     claim::sweep_traces(Path::new(TRACEFS));
     if let Some(top) = Mounts::read().ok().and_then(|mounts| Cgroup::top(&mounts)) {
         claim::sweep_all_cgroups(&top);
+    }
+}
+
+/// Removes sockets of jobs at which nobody listens any more.
+fn sweep_sockets() {
+    let Some(folder) = jobs() else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u32>().ok());
+        // One that is just being made does not listen yet; its supervisor lives.
+        let is_left = number
+            .is_some_and(|number| !std::fs::exists(format!("/proc/{number}")).unwrap_or(true));
+        let is_refused = || {
+            let connected = sys::socket::connect_to(&path);
+            connected.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+        };
+        if is_left && is_refused() {
+            // If it cannot be removed, it is tried again the next time.
+            let _ = std::fs::remove_file(&path);
+        }
     }
 }
 
@@ -148,11 +189,30 @@ pub(super) fn remove_trace() {
 }
 
 /// Listens for `unjank jobs` about the job of `supervisor`; `None` where nobody could find us.
-pub(super) fn door(supervisor: u32) -> Option<(OwnedFd, PathBuf)> {
-    let path = keeper::door(&jobs()?, supervisor);
-    // Of somebody with our number who was killed.
-    let _ = std::fs::remove_file(&path);
-    Some((sys::socket::listen_at(&path).ok()?, path))
+pub(super) fn door(supervisor: u32) -> Option<PrivateSocket> {
+    PrivateSocket::listen_at(keeper::door(&jobs()?, supervisor)).ok()
+}
+
+/// Returns where programs of the job of `supervisor` say what they have written.
+pub(super) fn mailbox(supervisor: u32) -> Option<PathBuf> {
+    Some(keeper::mailbox(&jobs()?, supervisor))
+}
+
+/// Removes what a keeper that was killed has left, or one that was stopped does not use: no program waits there for an answer.
+pub(super) fn remove_mailbox(supervisor: u32) {
+    if let Some(path) = mailbox(supervisor) {
+        // There was none.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Removes the sockets of a keeper that was killed.
+pub(super) fn remove_sockets(supervisor: u32) {
+    remove_mailbox(supervisor);
+    if let Some(folder) = jobs() {
+        // There was none.
+        let _ = std::fs::remove_file(keeper::door(&folder, supervisor));
+    }
 }
 
 /// Returns the disks that the job is likely to work on: those of its directory and of `home`.

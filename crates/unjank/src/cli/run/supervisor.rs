@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use session::clock::{Clock, SystemClock};
 use session::jobs::cgroup::{Cgroup, Freezer};
 use session::jobs::controller::Limits;
-use session::jobs::keeper::{self, Heard, Options, Pauses, Subject, Told};
+use session::jobs::keeper::{self, Heard, Options, Pauses, PrivateSocket, Subject, Told};
 use session::jobs::report::Watched;
 use session::jobs::tree::{Counted, Processes};
 use session::jobs::{Class, MAILBOX};
@@ -56,7 +56,8 @@ pub(super) fn run(how: How, command: Vec<OsString>) -> ExitCode {
         command.first().and_then(|program| place::outside(how.preload.as_deref(), program));
     // Orphans of the command stay below us, so that a hold and its end reach them.
     let _ = supervise::adopt_orphans();
-    let (keeper, mailbox) = match Beside::start(&how, &texts, outside, &disks, &clock) {
+    let mailbox = place::mailbox(std::process::id());
+    let keeper = match Beside::start(&how, &texts, outside, mailbox.clone(), &disks, &clock) {
         Ok(started) => started,
         Err(error) => return failed(&texts[0], &error),
     };
@@ -138,13 +139,15 @@ fn forwarded() -> Vec<i32> {
 fn prepare(
     how: &How,
     words: &[OsString],
-    mailbox: Option<String>,
+    mailbox: Option<PathBuf>,
     mask: Mask,
 ) -> io::Result<Command> {
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(arguments);
-    if let (Some(preload), Some(mailbox)) = (&how.preload, mailbox) {
+    // That of a job around this one is not for it.
+    command.env_remove(MAILBOX);
+    if let Some(preload) = &how.preload {
         #[expect(clippy::disallowed_methods, reason = "the environment is read in this crate")]
         let before = env::var_os("LD_PRELOAD").filter(|before| !before.is_empty());
         let mut libraries = preload.clone().into_os_string();
@@ -152,7 +155,10 @@ fn prepare(
             libraries.push(":");
             libraries.push(before);
         }
-        command.env("LD_PRELOAD", libraries).env(MAILBOX, mailbox);
+        command.env("LD_PRELOAD", libraries);
+        if let Some(mailbox) = mailbox {
+            command.env(MAILBOX, mailbox);
+        }
     }
     let manners = Manners {
         io: how.class.io(),
@@ -179,36 +185,28 @@ struct Beside {
 }
 
 impl Beside {
-    /// Starts the keeper. Returns the name of its mailbox, too.
+    /// Starts the keeper, which listens at `mailbox`.
     fn start(
         how: &How,
         command: &[String],
         outside: Option<PathBuf>,
+        mailbox: Option<PathBuf>,
         disks: &[session::jobs::report::Disk],
         clock: &SystemClock,
-    ) -> io::Result<(Beside, Option<String>)> {
+    ) -> io::Result<Beside> {
         let supervisor = std::process::id();
         let (ours, theirs) = sys::socket::pair()?;
-        let name = format!(
-            "unjank-writeback-{supervisor}-{:x}",
-            clock.now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos())
-        );
-        let mailbox = sys::socket::mailbox(name.as_bytes()).ok();
         match supervise::fork()? {
-            Side::Parent(process) => {
-                let named = mailbox.is_some().then_some(name);
-                Ok((Beside { process, channel: ours }, named))
-            }
+            Side::Parent(process) => Ok(Beside { process, channel: ours }),
             Side::Child => {
                 drop(ours);
-                let mut kept = vec![theirs.as_fd()];
-                kept.extend(mailbox.as_ref().map(AsFd::as_fd));
-                if supervise::detach(&kept).is_err() {
+                if supervise::detach(&[theirs.as_fd()]).is_err() {
                     supervise::exit_now(1);
                 }
                 let _ignored = place::ignore_requests_to_end();
                 // Made here, they have an owner from their first moment.
                 let door = place::door(supervisor);
+                let mailbox = mailbox.and_then(|path| PrivateSocket::listen_at(path).ok());
                 let issued = place::issued(disks, supervisor);
                 // The command is not there yet. If it never comes, what was made is removed at once.
                 let _ = sys::socket::wait_readable(&theirs, None);
@@ -265,8 +263,12 @@ impl Supervisor {
             }
             while let Ok(Some((process, change))) = next_change() {
                 self.hear();
-                if process == self.keeper.process && matches!(change, Change::Ended(_)) {
-                    self.keeper_gone();
+                if process == self.keeper.process {
+                    match change {
+                        Change::Ended(_) => self.keeper_gone(),
+                        Change::Stopped(_) => self.keeper_stopped(),
+                        Change::Continued => (),
+                    }
                 } else if process == self.process {
                     match change {
                         Change::Ended(ended) => return ended,
@@ -304,12 +306,24 @@ impl Supervisor {
         }
     }
 
-    /// The keeper was killed: nothing stays held.
+    /// The keeper was killed: nothing stays held, and nothing of it is left.
     fn keeper_gone(&mut self) {
         let except = self.keeper.process;
         self.keeper.process = 0;
-        self.holding = false;
         place::remove_trace();
+        place::remove_sockets(std::process::id());
+        self.let_go(except);
+    }
+
+    /// The keeper was stopped by somebody: nothing stays held, and no program waits for its answers. When it goes on, it goes on with the rest.
+    fn keeper_stopped(&mut self) {
+        place::remove_mailbox(std::process::id());
+        self.let_go(self.keeper.process);
+    }
+
+    /// Lets the job run; `except` is the keeper.
+    fn let_go(&mut self, except: u32) {
+        self.holding = false;
         // The cgroup is gone, or was never frozen.
         let _ = match &self.cgroup {
             Some(cgroup) => cgroup.freeze(Freezer::Thawed),
