@@ -8,10 +8,10 @@ use preload::{Next, bytes};
 
 use crate::lists;
 
-type Send = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_uint) -> c_uint;
+type Send = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut c_uint) -> c_uint;
 type SendWithReply =
-    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut *mut c_void, c_int) -> c_uint;
-type Text = unsafe extern "C" fn(*mut c_void) -> *const c_char;
+    unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut *mut c_void, c_int) -> c_uint;
+type Text = unsafe extern "C-unwind" fn(*mut c_void) -> *const c_char;
 
 /// What keeps who opened which file: KDE's statistics of activities.
 const INTERFACE: &[u8] = b"org.kde.ActivityManager.Resources";
@@ -54,7 +54,7 @@ unsafe fn tells(message: *mut c_void) -> bool {
 ///
 /// As of that function.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dbus_connection_send(
+unsafe extern "C-unwind" fn dbus_connection_send(
     connection: *mut c_void,
     message: *mut c_void,
     serial: *mut c_uint,
@@ -63,8 +63,9 @@ unsafe extern "C" fn dbus_connection_send(
     if unsafe { tells(message) } {
         return 0;
     }
+    let Some(next) = SEND.get() else { return 0 };
     // SAFETY: the caller's own arguments go to the function it called.
-    SEND.get().map_or(0, |next| unsafe { next(connection, message, serial) })
+    unsafe { next(connection, message, serial) }
 }
 
 /// Is libdbus's function, except for what tells which files were opened.
@@ -73,7 +74,7 @@ unsafe extern "C" fn dbus_connection_send(
 ///
 /// As of that function.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dbus_connection_send_with_reply(
+unsafe extern "C-unwind" fn dbus_connection_send_with_reply(
     connection: *mut c_void,
     message: *mut c_void,
     pending: *mut *mut c_void,
@@ -83,8 +84,7 @@ unsafe extern "C" fn dbus_connection_send_with_reply(
     if unsafe { tells(message) } {
         return 0;
     }
-    SEND_WITH_REPLY
-        .get()
-        // SAFETY: the caller's own arguments go to the function it called.
-        .map_or(0, |next| unsafe { next(connection, message, pending, timeout_ms) })
+    let Some(next) = SEND_WITH_REPLY.get() else { return 0 };
+    // SAFETY: the caller's own arguments go to the function it called.
+    unsafe { next(connection, message, pending, timeout_ms) }
 }

@@ -9,7 +9,7 @@ macro_rules! guarded {
             use super::*;
             $(
                 #[expect(non_upper_case_globals, reason = "the names are C's")]
-                pub(super) static $name: preload::Next<unsafe extern "C" fn($($kind),*) -> c_int> =
+                pub(super) static $name: preload::Next<unsafe extern "C-unwind" fn($($kind),*) -> c_int> =
                     // SAFETY: the type is that of the C library's headers.
                     unsafe { preload::Next::named($crate::guarded::c_name(concat!(stringify!($name), "\0"))) };
             )*
@@ -26,11 +26,9 @@ macro_rules! guarded {
             ///
             /// As of that function.
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> c_int {
                 $(
-                    // SAFETY: names that are passed to the C library end in NUL.
-                    let path = unsafe { preload::bytes($path) };
-                    if $crate::lists::is_guarded($at, path) {
+                    if $crate::lists::is_guarded_name($at, $path) {
                         return preload::fail(libc::EACCES);
                     }
                 )?

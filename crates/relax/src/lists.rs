@@ -1,6 +1,6 @@
 //! Which files are meant: what the environment said when the program started, kept where nothing can move it.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -89,16 +89,26 @@ fn is_lock(path: &[u8]) -> bool {
 }
 
 /// Takes note of a file that this thread has made.
-pub(crate) fn made(path: &[u8], flags: c_int) {
+///
+/// # Safety
+///
+/// The kernel has just read the name.
+pub(crate) unsafe fn made(name: *const c_char, flags: c_int) {
     let exclusive = libc::O_CREAT | libc::O_EXCL;
-    if flags & exclusive == exclusive && is_lock(path) {
+    // SAFETY: the caller promises it.
+    if flags & exclusive == exclusive && is_lock(unsafe { bytes(name) }) {
         LOCK_HOLDER.store(this_thread(), Ordering::Relaxed);
     }
 }
 
-/// Takes note of a file that is about to be removed.
-pub(crate) fn removes(path: &[u8]) {
-    if LOCK_HOLDER.load(Ordering::Relaxed) != 0 && is_lock(path) {
+/// Takes note of a file that was removed.
+///
+/// # Safety
+///
+/// The kernel has just read the name.
+pub(crate) unsafe fn removed(name: *const c_char) {
+    // SAFETY: the caller promises it.
+    if LOCK_HOLDER.load(Ordering::Relaxed) != 0 && is_lock(unsafe { bytes(name) }) {
         LOCK_HOLDER.store(0, Ordering::Relaxed);
     }
 }
@@ -108,11 +118,14 @@ pub(crate) fn is_private() -> bool {
     PRIVATE.get().is_some_and(|paths| !paths.is_empty())
 }
 
-/// Whether this name, as a call in the directory `at` takes it, is one that must not be written.
-pub(crate) fn is_guarded(at: c_int, path: &[u8]) -> bool {
-    is_private()
-        && (is_on_list(path)
-            || PathBuffer::of_name(at, path).is_some_and(|path| is_on_list(path.as_bytes())))
+/// Whether this name, as a call in the directory `at` takes it, is one that must not be written. Of a name that the kernel will refuse nothing is said.
+pub(crate) fn is_guarded_name(at: c_int, name: *const c_char) -> bool {
+    is_private() && PathBuffer::of_address(name).is_some_and(|name| is_guarded(at, name.as_bytes()))
+}
+
+fn is_guarded(at: c_int, path: &[u8]) -> bool {
+    is_on_list(path)
+        || PathBuffer::of_name(at, path).is_some_and(|path| is_on_list(path.as_bytes()))
 }
 
 /// Whether this descriptor is of a file that must not be written.

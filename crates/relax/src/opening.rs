@@ -19,17 +19,23 @@ fn writes(flags: c_int) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY || flags & (libc::O_CREAT | libc::O_TRUNC) != 0
 }
 
-/// Refuses an opening for writing, or passes it on and takes note of the lock.
-fn open_by(at: c_int, path: &[u8], flags: c_int, next: impl FnOnce() -> c_int) -> c_int {
-    if writes(flags) && lists::is_guarded(at, path) {
-        return fail(libc::EACCES);
+/// Whether opening a name with these flags is refused; `errno` is set then.
+fn refuses(at: c_int, name: *const c_char, flags: c_int) -> bool {
+    let refuses = writes(flags) && lists::is_guarded_name(at, name);
+    if refuses {
+        fail(libc::EACCES);
     }
-    let opened = next();
-    if opened >= 0 {
+    refuses
+}
+
+/// Takes note of the lock, if that was opened. Returns the call's result.
+fn opened(name: *const c_char, flags: c_int, result: c_int) -> c_int {
+    if result >= 0 {
         let _kept = Errno::keep();
-        lists::made(path, flags);
+        // SAFETY: the kernel has opened what it names.
+        unsafe { lists::made(name, flags) };
     }
-    opened
+    result
 }
 
 /// Defines the ways to open, with the directory, the flags and the arguments of each.
@@ -39,7 +45,7 @@ macro_rules! opening {
             use super::*;
             $(
                 #[expect(non_upper_case_globals, reason = "the names are C's")]
-                pub(super) static $name: Next<unsafe extern "C" fn($($kind),*) -> c_int> =
+                pub(super) static $name: Next<unsafe extern "C-unwind" fn($($kind),*) -> c_int> =
                     // SAFETY: the type is that of `fcntl.h`, or of the C library's own checks of it.
                     unsafe { Next::named($crate::guarded::c_name(concat!(stringify!($name), "\0"))) };
             )*
@@ -56,12 +62,13 @@ macro_rules! opening {
             ///
             /// As of that function.
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> c_int {
                 let Some(next) = next::$name.get() else { return fail(libc::ENOSYS) };
-                // SAFETY: names that are passed to the C library end in NUL.
-                let name = unsafe { bytes($path) };
+                if refuses($at, $path, $flags) {
+                    return -1;
+                }
                 // SAFETY: the caller's own arguments go to the function it called.
-                open_by($at, name, $flags, || unsafe { next($($argument),*) })
+                opened($path, $flags, unsafe { next($($argument),*) })
             }
         )*
     };
@@ -87,10 +94,11 @@ opening! {
     mkostemp64(path: *mut c_char, flags: c_int) at AT_FDCWD, path, flags flags | TEMPORARY;
 }
 
-type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
-type Freopen = unsafe extern "C" fn(*const c_char, *const c_char, *mut c_void) -> *mut c_void;
-type Unlink = unsafe extern "C" fn(*const c_char) -> c_int;
-type Unlinkat = unsafe extern "C" fn(c_int, *const c_char, c_int) -> c_int;
+type Fopen = unsafe extern "C-unwind" fn(*const c_char, *const c_char) -> *mut c_void;
+type Freopen =
+    unsafe extern "C-unwind" fn(*const c_char, *const c_char, *mut c_void) -> *mut c_void;
+type Unlink = unsafe extern "C-unwind" fn(*const c_char) -> c_int;
+type Unlinkat = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int) -> c_int;
 
 // SAFETY: the type is that of `stdio.h`.
 static FOPEN: Next<Fopen> = unsafe { Next::named(c"fopen") };
@@ -125,14 +133,12 @@ pub(crate) fn prepare() {
 ///
 /// # Safety
 ///
-/// Both are null or end in NUL.
+/// The mode is null or ends in NUL.
 unsafe fn refuses_stream(path: *const c_char, mode: *const c_char) -> bool {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises it, and the C library reads it as we do.
     let mode = unsafe { bytes(mode) };
-    // SAFETY: the caller promises it.
-    let path = unsafe { bytes(path) };
     let writes = mode.iter().take_while(|b| **b != b',').any(|b| matches!(b, b'w' | b'a' | b'+'));
-    let refuses = writes && !path.is_empty() && lists::is_guarded(AT_FDCWD, path);
+    let refuses = writes && lists::is_guarded_name(AT_FDCWD, path);
     if refuses {
         fail(libc::EACCES);
     }
@@ -145,7 +151,7 @@ unsafe fn refuses_stream(path: *const c_char, mode: *const c_char) -> bool {
 ///
 /// As of `fopen(3)`.
 unsafe fn stream(next: &Next<Fopen>, path: *const c_char, mode: *const c_char) -> *mut c_void {
-    // SAFETY: names that are passed to the C library end in NUL.
+    // SAFETY: modes that are passed to the C library end in NUL.
     if unsafe { refuses_stream(path, mode) } {
         return null_mut();
     }
@@ -165,7 +171,7 @@ unsafe fn stream_again(
     mode: *const c_char,
     stream: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: names that are passed to the C library end in NUL, or are null.
+    // SAFETY: modes that are passed to the C library end in NUL.
     if unsafe { refuses_stream(path, mode) } {
         return null_mut();
     }
@@ -180,7 +186,7 @@ unsafe fn stream_again(
 ///
 /// As of `fopen(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void {
+unsafe extern "C-unwind" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void {
     // SAFETY: the caller's own arguments.
     unsafe { stream(&FOPEN, path, mode) }
 }
@@ -191,7 +197,7 @@ unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_v
 ///
 /// As of `fopen(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c_void {
+unsafe extern "C-unwind" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c_void {
     // SAFETY: the caller's own arguments.
     unsafe { stream(&FOPEN64, path, mode) }
 }
@@ -202,7 +208,7 @@ unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c
 ///
 /// As of `freopen(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn freopen(
+unsafe extern "C-unwind" fn freopen(
     path: *const c_char,
     mode: *const c_char,
     stream: *mut c_void,
@@ -217,7 +223,7 @@ unsafe extern "C" fn freopen(
 ///
 /// As of `freopen(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn freopen64(
+unsafe extern "C-unwind" fn freopen64(
     path: *const c_char,
     mode: *const c_char,
     stream: *mut c_void,
@@ -226,30 +232,25 @@ unsafe extern "C" fn freopen64(
     unsafe { stream_again(&FREOPEN64, path, mode, stream) }
 }
 
-/// Whether a name may not be removed; takes note of a lock that goes.
+/// Whether a name may not be removed; `errno` is set then.
 ///
 /// KDE makes room for a link before it makes it: what is not recorded must not push out what was.
-fn refuses_removal(at: c_int, path: &[u8]) -> bool {
-    let refuses = lists::is_guarded(at, path);
-    if !refuses {
-        lists::removes(path);
+fn refuses_removal(at: c_int, name: *const c_char) -> bool {
+    let refuses = lists::is_guarded_name(at, name);
+    if refuses {
+        fail(libc::EACCES);
     }
     refuses
 }
 
-/// Removes a name, by `next`, and takes note of a lock that goes.
-///
-/// # Safety
-///
-/// As of `unlink(2)`.
-unsafe fn remove_by(next: &Next<Unlink>, path: *const c_char) -> c_int {
-    // SAFETY: names that are passed to the C library end in NUL.
-    if refuses_removal(AT_FDCWD, unsafe { bytes(path) }) {
-        return fail(libc::EACCES);
+/// Takes note of a lock that is gone. Returns the call's result.
+fn removed(name: *const c_char, result: c_int) -> c_int {
+    if result == 0 {
+        let _kept = Errno::keep();
+        // SAFETY: the kernel has removed what it names.
+        unsafe { lists::removed(name) };
     }
-    let Some(next) = next.get() else { return fail(libc::ENOSYS) };
-    // SAFETY: the caller's own arguments go to the function it called.
-    unsafe { next(path) }
+    result
 }
 
 /// Is the C library's function, and sees a lock go.
@@ -258,9 +259,13 @@ unsafe fn remove_by(next: &Next<Unlink>, path: *const c_char) -> c_int {
 ///
 /// As of `unlink(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
-    // SAFETY: the caller's own arguments.
-    unsafe { remove_by(&UNLINK, path) }
+unsafe extern "C-unwind" fn unlink(path: *const c_char) -> c_int {
+    let Some(next) = UNLINK.get() else { return fail(libc::ENOSYS) };
+    if refuses_removal(AT_FDCWD, path) {
+        return -1;
+    }
+    // SAFETY: the caller's own argument goes to the function it called.
+    removed(path, unsafe { next(path) })
 }
 
 /// Is the C library's function, and sees a lock go.
@@ -269,9 +274,13 @@ unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
 ///
 /// As of `remove(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn remove(path: *const c_char) -> c_int {
-    // SAFETY: the caller's own arguments.
-    unsafe { remove_by(&REMOVE, path) }
+unsafe extern "C-unwind" fn remove(path: *const c_char) -> c_int {
+    let Some(next) = REMOVE.get() else { return fail(libc::ENOSYS) };
+    if refuses_removal(AT_FDCWD, path) {
+        return -1;
+    }
+    // SAFETY: the caller's own argument goes to the function it called.
+    removed(path, unsafe { next(path) })
 }
 
 /// Is the C library's function, and sees a lock go.
@@ -280,12 +289,11 @@ unsafe extern "C" fn remove(path: *const c_char) -> c_int {
 ///
 /// As of `unlinkat(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn unlinkat(at: c_int, path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: names that are passed to the C library end in NUL.
-    if refuses_removal(at, unsafe { bytes(path) }) {
-        return fail(libc::EACCES);
-    }
+unsafe extern "C-unwind" fn unlinkat(at: c_int, path: *const c_char, flags: c_int) -> c_int {
     let Some(next) = UNLINKAT.get() else { return fail(libc::ENOSYS) };
+    if refuses_removal(at, path) {
+        return -1;
+    }
     // SAFETY: the caller's own arguments go to the function it called.
-    unsafe { next(at, path, flags) }
+    removed(path, unsafe { next(at, path, flags) })
 }

@@ -6,8 +6,8 @@ use preload::{Next, fail};
 
 use crate::lists;
 
-type Sync = unsafe extern "C" fn(c_int) -> c_int;
-type SyncRange = unsafe extern "C" fn(c_int, i64, i64, c_uint) -> c_int;
+type Sync = unsafe extern "C-unwind" fn(c_int) -> c_int;
+type SyncRange = unsafe extern "C-unwind" fn(c_int, i64, i64, c_uint) -> c_int;
 
 // SAFETY: the type is that of `unistd.h`.
 static FSYNC: Next<Sync> = unsafe { Next::named(c"fsync") };
@@ -28,12 +28,13 @@ pub(crate) fn prepare() {
 ///
 /// As of `fsync(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fsync(descriptor: c_int) -> c_int {
+unsafe extern "C-unwind" fn fsync(descriptor: c_int) -> c_int {
     if lists::is_relaxed(descriptor) {
         return 0;
     }
+    let Some(next) = FSYNC.get() else { return fail(libc::ENOSYS) };
     // SAFETY: the caller's own arguments go to the function it called.
-    FSYNC.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(descriptor) })
+    unsafe { next(descriptor) }
 }
 
 /// Syncs the data, unless the file is one that can be made anew.
@@ -42,12 +43,13 @@ unsafe extern "C" fn fsync(descriptor: c_int) -> c_int {
 ///
 /// As of `fdatasync(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdatasync(descriptor: c_int) -> c_int {
+unsafe extern "C-unwind" fn fdatasync(descriptor: c_int) -> c_int {
     if lists::is_relaxed(descriptor) {
         return 0;
     }
+    let Some(next) = FDATASYNC.get() else { return fail(libc::ENOSYS) };
     // SAFETY: the caller's own arguments go to the function it called.
-    FDATASYNC.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(descriptor) })
+    unsafe { next(descriptor) }
 }
 
 /// Starts or waits for write-back, unless the file is one that can be made anew.
@@ -56,7 +58,7 @@ unsafe extern "C" fn fdatasync(descriptor: c_int) -> c_int {
 ///
 /// As of `sync_file_range(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sync_file_range(
+unsafe extern "C-unwind" fn sync_file_range(
     descriptor: c_int,
     offset: i64,
     len: i64,
@@ -65,9 +67,7 @@ unsafe extern "C" fn sync_file_range(
     if lists::is_relaxed(descriptor) {
         return 0;
     }
-    SYNC_FILE_RANGE.get().map_or_else(
-        || fail(libc::ENOSYS),
-        // SAFETY: the caller's own arguments go to the function it called.
-        |next| unsafe { next(descriptor, offset, len, flags) },
-    )
+    let Some(next) = SYNC_FILE_RANGE.get() else { return fail(libc::ENOSYS) };
+    // SAFETY: the caller's own arguments go to the function it called.
+    unsafe { next(descriptor, offset, len, flags) }
 }

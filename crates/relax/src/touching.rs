@@ -20,7 +20,8 @@ guarded! {
 mod at {
     use super::*;
 
-    type Utimensat = unsafe extern "C" fn(c_int, *const c_char, *const c_void, c_int) -> c_int;
+    type Utimensat =
+        unsafe extern "C-unwind" fn(c_int, *const c_char, *const c_void, c_int) -> c_int;
     // SAFETY: the type is that of `sys/stat.h`.
     static UTIMENSAT: preload::Next<Utimensat> = unsafe { preload::Next::named(c"utimensat") };
 
@@ -30,19 +31,15 @@ mod at {
     ///
     /// As of `utimensat(2)`.
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn utimensat(
+    unsafe extern "C-unwind" fn utimensat(
         at: c_int,
         path: *const c_char,
         times: *const c_void,
         flags: c_int,
     ) -> c_int {
-        // SAFETY: names that are passed to the C library end in NUL, or are null.
-        let name = unsafe { preload::bytes(path) };
-        let is_guarded = if name.is_empty() {
-            crate::lists::is_guarded_file(at)
-        } else {
-            crate::lists::is_guarded(at, name)
-        };
+        let is_of_descriptor = path.is_null() || flags & libc::AT_EMPTY_PATH != 0;
+        let is_guarded = (is_of_descriptor && crate::lists::is_guarded_file(at))
+            || (!path.is_null() && crate::lists::is_guarded_name(at, path));
         if is_guarded {
             return preload::fail(libc::EACCES);
         }

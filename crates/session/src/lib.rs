@@ -8,6 +8,7 @@ pub mod index;
 pub mod jobs;
 pub mod keyfile;
 pub mod languages;
+pub mod linking;
 pub mod listing;
 pub mod mime;
 pub mod mime_types;

@@ -75,6 +75,18 @@ pub fn listen_privately(path: &Path, waiting: i32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Connects to whoever listens at `path`, if it takes callers now.
+///
+/// # Errors
+///
+/// `WouldBlock`: too many wait there already; as [`connect_to`].
+pub fn connect_now(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
 fn unconnected() -> io::Result<OwnedFd> {
     let made = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
     made.map_err(io::Error::from)
@@ -311,6 +323,10 @@ mod tests {
         assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
         let _here = connect_to(&path).unwrap();
         accept_at(&listener).unwrap();
+        // Where nobody takes them, callers do not wait either.
+        let callers: Vec<_> = (0..20).map(|_| connect_now(&path)).collect();
+        let refused = callers.iter().find_map(|caller| caller.as_ref().err()).unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

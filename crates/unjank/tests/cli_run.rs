@@ -72,6 +72,7 @@ impl Place {
         let cgroup = cgroup_of(supervisor);
         // The keeper tidies up after the end was told.
         until(|| !door.exists());
+        until(|| !door.with_extension("files").exists());
         until(|| !Path::new(&trace).exists());
         until(|| cgroup.as_ref().is_none_or(|cgroup| !cgroup.exists()));
     }

@@ -152,7 +152,8 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// The keeper is the child of the supervisor that leads a session of its own.
 fn keeper_of(supervisor: u32) -> u32 {
-    let text = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
+    let text =
+        fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
     let children = text.split_whitespace().map(|pid| pid.parse::<u32>().unwrap());
     let leads = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -272,12 +273,12 @@ fn a_flood_from_outside_of_the_job_or_from_inside_does_not_delay_its_other_progr
             });
             let mut job = place.start(&[], &script);
             let mailbox = job.mailbox.clone();
-            let outside = (!inside)
-                .then(|| place.attack(&[], &["flood", &mailbox, "attacker.py"]));
+            let outside = (!inside).then(|| place.attack(&[], &["flood", &mailbox, "attacker.py"]));
             let opened = opened.map(|thread| thread.join().unwrap());
             if inside {
                 wait_until("the flood runs", || {
-                    fs::read_to_string(place.at("flooding")).is_ok_and(|text| text.contains("ready"))
+                    fs::read_to_string(place.at("flooding"))
+                        .is_ok_and(|text| text.contains("ready"))
                 });
             }
             let keeper = job.keeper;
@@ -424,7 +425,12 @@ fn only_the_user_reaches_the_directory_of_the_mailbox_whatever_the_umask_is() {
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let modes: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
-        assert_eq!(modes, ["600", "600", "700"], "{text}{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(
+            modes,
+            ["600", "600", "700"],
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     });
 }
 

@@ -37,8 +37,9 @@ unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
     if let Some(file) = handover::written(descriptor) {
         handover::hand_over(descriptor, file);
     }
+    let Some(next) = CLOSE.get() else { return fail(libc::ENOSYS) };
     // SAFETY: the caller's own argument goes to the function it called.
-    CLOSE.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(descriptor) })
+    unsafe { next(descriptor) }
 }
 
 /// Closes a stream; what was written to its file is on its way.
@@ -48,38 +49,46 @@ unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
 /// As of `fclose(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fclose(stream: *mut libc::FILE) -> c_int {
-    if !stream.is_null() {
-        // SAFETY: the caller says that it is an open stream.
-        unsafe { hand_over_stream(stream) };
-    }
+    // SAFETY: the caller says that it is an open stream.
+    let flushed = if stream.is_null() { Ok(()) } else { unsafe { hand_over_stream(stream) } };
+    let Some(next) = FCLOSE.get() else { return fail(libc::ENOSYS) };
     // SAFETY: the caller's own argument goes to the function it called.
-    FCLOSE.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(stream) })
+    let closed = unsafe { next(stream) };
+    match flushed {
+        Ok(()) => closed,
+        // What could not be written is lost: `fclose` would have said so.
+        Err(Unwritten(number)) => fail(number),
+    }
 }
+
+/// What a stream held could not be written, for this reason.
+struct Unwritten(c_int);
 
 /// Hands over the file of a stream that is about to be closed, with what it still holds.
 ///
 /// # Safety
 ///
 /// It is an open stream, and this thread's to close.
-unsafe fn hand_over_stream(stream: *mut libc::FILE) {
+unsafe fn hand_over_stream(stream: *mut libc::FILE) -> Result<(), Unwritten> {
     // SAFETY: the caller promises it.
     let descriptor = unsafe { descriptor_of(stream) };
     if !handover::is_open_for_writing(descriptor) {
-        return;
+        return Ok(());
     }
-    if let (Some(pending), Some(flush)) = (PENDING.get(), FFLUSH.get()) {
-        // SAFETY: the caller promises it.
-        if unsafe { pending(stream) } > 0 {
-            let before = preload::errno();
-            // What cannot be written now is tried again by `fclose`, whose result tells the program.
-            // SAFETY: the caller promises it. The thread may be cancelled in it: nothing is held here that would have to be given back.
-            unsafe { flush(stream) };
-            preload::set_errno(before);
+    let (Some(pending), Some(flush)) = (PENDING.get(), FFLUSH.get()) else { return Ok(()) };
+    // SAFETY: the caller promises it.
+    if unsafe { pending(stream) } > 0 {
+        let before = preload::errno();
+        // SAFETY: the caller promises it. The thread may be cancelled in it: nothing is held here that would have to be given back.
+        if unsafe { flush(stream) } != 0 {
+            return Err(Unwritten(preload::errno()));
         }
+        preload::set_errno(before);
     }
     if let Some(file) = handover::written(descriptor) {
         handover::hand_over(descriptor, file);
     }
+    Ok(())
 }
 
 /// Returns the descriptor of a stream; one in memory has none, which is -1.

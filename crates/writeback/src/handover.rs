@@ -2,10 +2,10 @@
 //!
 //! No second descriptor of the file is made here, not even for a moment: closing one drops every POSIX lock that the process holds on the file (fcntl(2)).
 
-use std::ffi::{c_int, c_long};
+use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use preload::Errno;
+use preload::{Errno, argument, system_call};
 
 use crate::mailbox::{self, Answer, MESSAGE};
 use crate::sandbox;
@@ -24,9 +24,12 @@ pub(crate) fn is_open_for_writing(descriptor: c_int) -> bool {
     }
     let _kept = Errno::keep();
     // SAFETY: the call takes numbers only. The bare one, because `fcntl` may end the thread (pthreads(7)) and we would leave things behind.
-    let flags = unsafe { libc::syscall(libc::SYS_fcntl, descriptor, libc::F_GETFL) };
-    let path = c_long::from(libc::O_PATH);
-    flags >= 0 && flags & c_long::from(libc::O_ACCMODE) != c_long::from(libc::O_RDONLY) && flags & path == 0
+    let flags = unsafe {
+        let arguments = [argument(descriptor), argument(libc::F_GETFL), 0, 0, 0, 0];
+        system_call(libc::SYS_fcntl, arguments)
+    };
+    let Some(flags) = c_int::try_from(flags).ok().filter(|flags| *flags >= 0) else { return false };
+    flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0
 }
 
 /// Returns the file of `descriptor` if it is a regular one, open for writing, with something in it.
@@ -47,11 +50,13 @@ pub(crate) fn written(descriptor: c_int) -> Option<WrittenFile> {
 pub(crate) fn attributes(descriptor: c_int) -> Option<libc::statx> {
     let mut about = MaybeUninit::<libc::statx>::uninit();
     let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    let empty = c"".as_ptr();
-    let wanted = libc::STATX_BASIC_STATS;
+    let empty = c"".as_ptr().expose_provenance();
+    let wanted = argument(libc::STATX_BASIC_STATS.cast_signed());
+    let to = about.as_mut_ptr().expose_provenance();
     // SAFETY: the name ends in NUL, and the pointer is to memory of ours that is large enough.
     let done = unsafe {
-        libc::syscall(libc::SYS_statx, descriptor, empty, flags, wanted, about.as_mut_ptr())
+        let arguments = [argument(descriptor), empty, argument(flags), wanted, to, 0];
+        system_call(libc::SYS_statx, arguments)
     };
     // SAFETY: the call succeeded, so it was written.
     (done == 0).then(|| unsafe { about.assume_init() })
@@ -77,7 +82,10 @@ pub(crate) fn start(descriptor: c_int) {
     // Two calls: who is held while he waits does not begin anything more.
     for flags in [libc::SYNC_FILE_RANGE_WAIT_BEFORE, libc::SYNC_FILE_RANGE_WRITE] {
         // SAFETY: the call takes numbers only. The bare one, because `sync_file_range` may be somebody's.
-        unsafe { libc::syscall(libc::SYS_sync_file_range, descriptor, 0_i64, 0_i64, flags) };
+        unsafe {
+            let flags = argument(flags.cast_signed());
+            system_call(libc::SYS_sync_file_range, [argument(descriptor), 0, 0, flags, 0, 0])
+        };
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! Only bare system calls are made here: the C library's functions of these names are points where a thread may be cancelled (pthreads(7)), and what is open here would stay open.
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_int, c_long};
 use std::mem::{size_of, zeroed};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
+
+use preload::{argument, system_call};
 
 use crate::handover::attributes;
 
@@ -73,12 +75,12 @@ pub(crate) fn ask(message: &[u8]) -> Answer {
     let answer = if socket.connect() && socket.is_of_this_user() && socket.send(message) {
         socket.wait(turns)
     } else {
-        Heard::Nothing
+        Reply::Silence
     };
     socket.close();
     match answer {
-        Heard::Answer(answer) => answer,
-        Heard::Nothing => {
+        Reply::Answer(answer) => answer,
+        Reply::Silence => {
             SILENT_UNTIL.store(now_s().saturating_add(PAUSE_S), Ordering::Relaxed);
             Answer::None
         }
@@ -94,10 +96,10 @@ fn now_s() -> i64 {
 }
 
 /// What came back.
-enum Heard {
+enum Reply {
     Answer(Answer),
     /// The keeper is gone, stopped, or another user's.
-    Nothing,
+    Silence,
 }
 
 /// A socket of ours, and which it is: a program may close or replace descriptors that it does not know.
@@ -111,11 +113,17 @@ impl Socket {
     fn make() -> Option<Socket> {
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         // SAFETY: the call takes numbers only.
-        let low = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) };
+        let low = unsafe {
+            let arguments = [argument(libc::AF_UNIX), argument(kind), 0, 0, 0, 0];
+            system_call(libc::SYS_socket, arguments)
+        };
         let low = number(low)?;
         let inode = attributes(low).map_or(0, |about| about.stx_ino);
         // SAFETY: the call takes numbers only.
-        let high = unsafe { libc::syscall(libc::SYS_fcntl, low, libc::F_DUPFD_CLOEXEC, HIGH) };
+        let high = unsafe {
+            let how = argument(libc::F_DUPFD_CLOEXEC);
+            system_call(libc::SYS_fcntl, [argument(low), how, argument(HIGH), 0, 0, 0])
+        };
         let low = Socket { descriptor: low, inode };
         // Under a low limit it stays where it is.
         let Some(high) = number(high) else { return Some(low) };
@@ -130,7 +138,7 @@ impl Socket {
     fn close(self) {
         if self.is_ours() {
             // SAFETY: the descriptor was made by `make` and is nobody else's; the bare call, because `close` is ours.
-            unsafe { libc::syscall(libc::SYS_close, self.descriptor) };
+            unsafe { system_call(libc::SYS_close, [argument(self.descriptor), 0, 0, 0, 0, 0]) };
         }
     }
 
@@ -143,96 +151,96 @@ impl Socket {
         for (to, from) in address.sun_path.iter_mut().zip(&PATH[..length]) {
             *to = from.load(Ordering::Relaxed).cast_signed();
         }
+        let own = argument(self.descriptor);
+        let (level, option) = (argument(libc::SOL_SOCKET), argument(libc::SO_SNDTIMEO));
         let (second, size) = (&raw const SECOND, size_of::<libc::timeval>());
         // SAFETY: the pointer is to a value of this size, which lives until the call has returned. Without the limit the wait has none, and the keeper's end ends it.
         unsafe {
-            libc::syscall(
-                libc::SYS_setsockopt,
-                self.descriptor,
-                libc::SOL_SOCKET,
-                libc::SO_SNDTIMEO,
-                second,
-                size,
-            )
+            let arguments = [own, level, option, second.expose_provenance(), size, 0];
+            system_call(libc::SYS_setsockopt, arguments)
         };
         let (address, size) = (&raw const address, size_of::<libc::sockaddr_un>());
         // SAFETY: the pointer is to a value of this size, which lives until the call has returned.
-        unsafe { libc::syscall(libc::SYS_connect, self.descriptor, address, size) == 0 }
+        unsafe {
+            let arguments = [own, address.expose_provenance(), size, 0, 0, 0];
+            system_call(libc::SYS_connect, arguments) == 0
+        }
     }
 
     /// Says whether whoever listens is this process's user: what is asked tells the names of files.
     fn is_of_this_user(self) -> bool {
         // SAFETY: zeros are valid credentials.
         let mut peer: libc::ucred = unsafe { zeroed() };
-        let mut size = size_of::<libc::ucred>();
-        let (to, length) = (&raw mut peer, &raw mut size);
+        let mut size = CREDENTIALS;
+        let to = (&raw mut peer).expose_provenance();
+        let length = (&raw mut size).expose_provenance();
+        let (level, option) = (argument(libc::SOL_SOCKET), argument(libc::SO_PEERCRED));
         // SAFETY: the pointers are to values of ours, the first of the size that the second says.
         let done = unsafe {
-            libc::syscall(
-                libc::SYS_getsockopt,
-                self.descriptor,
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                to,
-                length,
-            )
+            let arguments = [argument(self.descriptor), level, option, to, length, 0];
+            system_call(libc::SYS_getsockopt, arguments)
         };
         // SAFETY: the call takes nothing.
-        let user = unsafe { libc::syscall(libc::SYS_geteuid) };
+        let user = unsafe { system_call(libc::SYS_geteuid, [0; 6]) };
         done == 0 && c_long::from(peer.uid) == user
     }
 
     fn send(self, message: &[u8]) -> bool {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        let (from, length) = (message.as_ptr().cast::<c_void>(), message.len());
-        let nowhere = std::ptr::null::<c_void>();
+        let (from, length) = (message.as_ptr().expose_provenance(), message.len());
         // SAFETY: the pointer is to so many bytes, which live until the call has returned.
         let sent = unsafe {
-            libc::syscall(libc::SYS_sendto, self.descriptor, from, length, flags, nowhere, 0)
+            let arguments = [argument(self.descriptor), from, length, argument(flags), 0, 0];
+            system_call(libc::SYS_sendto, arguments)
         };
         usize::try_from(sent) == Ok(length)
     }
 
     /// Waits for an answer, a second, or some turns where the keeper asks for patience.
-    fn wait(self, turns: u32) -> Heard {
+    fn wait(self, turns: u32) -> Reply {
         let (mut left, mut is_told_to_wait) = (TURNS, false);
         while left > 0 {
             left -= 1;
-            let mut polled =
-                libc::pollfd { fd: self.descriptor, events: libc::POLLIN, revents: 0 };
-            let (one, mut time) = (&raw mut polled, TURN);
-            let (time, nothing) = (&raw mut time, std::ptr::null::<c_void>());
+            let mut polled = libc::pollfd { fd: self.descriptor, events: libc::POLLIN, revents: 0 };
+            let mut time = TURN;
+            let one = (&raw mut polled).expose_provenance();
+            let time = (&raw mut time).expose_provenance();
             // SAFETY: the pointers are to values of ours. A signal ends one turn early.
-            let ready = unsafe { libc::syscall(libc::SYS_ppoll, one, 1, time, nothing, 0) };
+            let ready = unsafe { system_call(libc::SYS_ppoll, [one, 1, time, 0, 0, 0]) };
             if ready <= 0 {
                 continue;
             }
             if !self.is_ours() {
-                return Heard::Answer(Answer::None);
+                return Reply::Answer(Answer::None);
             }
             let mut word = 0_u8;
-            let (to, flags) = ((&raw mut word).cast::<c_void>(), libc::MSG_DONTWAIT);
+            let to = (&raw mut word).expose_provenance();
             // SAFETY: the pointer is to one byte of ours.
             let length = unsafe {
-                libc::syscall(libc::SYS_recvfrom, self.descriptor, to, 1, flags, nothing, nothing)
+                let flags = argument(libc::MSG_DONTWAIT);
+                system_call(libc::SYS_recvfrom, [argument(self.descriptor), to, 1, flags, 0, 0])
             };
             match (length, word) {
-                (1, b'k' | b'd') => return Heard::Answer(Answer::Taken),
-                (1, b'x') => return Heard::Answer(Answer::NotHere),
+                (1, b'k' | b'd') => return Reply::Answer(Answer::Taken),
+                (1, b'x') => return Reply::Answer(Answer::NotHere),
                 (1, b'w') => {
                     if !is_told_to_wait {
                         left = turns;
                     }
                     is_told_to_wait = true;
                 }
-                (1, _) => return Heard::Answer(Answer::None),
+                (1, _) => return Reply::Answer(Answer::None),
                 // It does not want this process, or is gone; the next one is answered or finds nobody.
-                _ => return Heard::Answer(Answer::None),
+                _ => return Reply::Answer(Answer::None),
             }
         }
-        if is_told_to_wait { Heard::Answer(Answer::None) } else { Heard::Nothing }
+        if is_told_to_wait { Reply::Answer(Answer::None) } else { Reply::Silence }
     }
 }
+
+/// The size of credentials, as wide as the call has it.
+const CREDENTIALS: libc::socklen_t = 12;
+const _: () = assert!(size_of::<libc::ucred>() == 12);
 
 /// `AF_UNIX`, as wide as an address has it.
 const FAMILY: libc::sa_family_t = 1;

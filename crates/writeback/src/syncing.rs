@@ -41,6 +41,7 @@ unsafe extern "C-unwind" fn sync() {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn syncfs(descriptor: c_int) -> c_int {
     handover::wait_for_all();
+    let Some(next) = SYNCFS.get() else { return fail(libc::ENOSYS) };
     // SAFETY: the caller's own argument goes to the function it called.
-    SYNCFS.get().map_or_else(|| fail(libc::ENOSYS), |next| unsafe { next(descriptor) })
+    unsafe { next(descriptor) }
 }

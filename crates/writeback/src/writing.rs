@@ -19,7 +19,8 @@ type Pwrite = unsafe extern "C-unwind" fn(c_int, *const c_void, usize, i64) -> i
 type Writev = unsafe extern "C-unwind" fn(c_int, *const libc::iovec, c_int) -> isize;
 type Pwritev = unsafe extern "C-unwind" fn(c_int, *const libc::iovec, c_int, i64) -> isize;
 type Sendfile = unsafe extern "C-unwind" fn(c_int, c_int, *mut i64, usize) -> isize;
-type CopyRange = unsafe extern "C-unwind" fn(c_int, *mut i64, c_int, *mut i64, usize, c_uint) -> isize;
+type CopyRange =
+    unsafe extern "C-unwind" fn(c_int, *mut i64, c_int, *mut i64, usize, c_uint) -> isize;
 
 // SAFETY: the type is that of `unistd.h`.
 static WRITE: Next<Write> = unsafe { Next::named(c"write") };
@@ -117,7 +118,11 @@ at_offset!(pwritev64, PWRITEV64, libc::iovec, c_int);
 ///
 /// As of `writev(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn writev(descriptor: c_int, parts: *const libc::iovec, len: c_int) -> isize {
+unsafe extern "C-unwind" fn writev(
+    descriptor: c_int,
+    parts: *const libc::iovec,
+    len: c_int,
+) -> isize {
     let Some(next) = WRITEV.get() else { return missing() };
     // SAFETY: the caller's own arguments go to the function it called.
     count(descriptor, unsafe { next(descriptor, parts, len) })
@@ -131,7 +136,12 @@ macro_rules! sending {
         ///
         /// As of `sendfile(2)`.
         #[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name(to: c_int, from: c_int, at: *mut i64, len: usize) -> isize {
+        unsafe extern "C-unwind" fn $name(
+            to: c_int,
+            from: c_int,
+            at: *mut i64,
+            len: usize,
+        ) -> isize {
             let Some(next) = $next.get() else { return missing() };
             // SAFETY: the caller's own arguments go to the function it called.
             count(to, unsafe { next(to, from, at, len) })

@@ -31,19 +31,19 @@ const MESSAGE: usize = 16 * 1024;
 /// What the supervisor tells the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Told {
+pub enum KeeperCommand {
     /// The command runs as this process.
     Started(u32),
     /// A signal came for it: it has to run to get it.
     Wake,
-    /// It has ended: the last [`Heard::Watched`] is asked for.
+    /// It has ended: the last [`KeeperEvent::Watched`] is asked for.
     Ended,
 }
 
 /// What the keeper tells the supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Heard {
+pub enum KeeperEvent {
     /// The keeper sees what the command does from now on; the first word.
     Ready,
     /// The job is about to be stopped by signals, which its parent sees.
@@ -57,10 +57,10 @@ pub enum Heard {
 /// What `unjank jobs` asks a keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Asked {
+pub enum ControlRequest {
     /// How it goes.
     Status,
-    /// Hold the job until [`Asked::Resume`].
+    /// Hold the job until [`ControlRequest::Resume`].
     Pause,
     /// Let it run again, and hold it when others wait as before.
     Resume,
@@ -87,7 +87,7 @@ pub struct Status {
 /// # Errors
 ///
 /// As `sendmsg(2)`: the other one is gone, or does not read.
-pub fn tell(socket: impl AsFd, message: &impl Serialize) -> io::Result<()> {
+pub fn send(socket: impl AsFd, message: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
     socket::send(socket, &text, None, Full::Fail)
 }
@@ -97,7 +97,7 @@ pub fn tell(socket: impl AsFd, message: &impl Serialize) -> io::Result<()> {
 /// # Errors
 ///
 /// `WouldBlock`: there is none; `InvalidData`: it is none of ours.
-pub fn hear<T: for<'de> Deserialize<'de>>(socket: impl AsFd) -> io::Result<Option<T>> {
+pub fn receive<T: for<'de> Deserialize<'de>>(socket: impl AsFd) -> io::Result<Option<T>> {
     let mut text = [0; MESSAGE];
     let received = socket::receive(socket, &mut text)?;
     if received.length == 0 {
@@ -163,7 +163,7 @@ pub struct Options {
     /// Where each launch of a program is a message, if somebody tells.
     pub launches: Option<OwnedFd>,
     /// Where `unjank jobs` asks; it is there before the job starts.
-    pub door: Option<PrivateSocket>,
+    pub control_socket: Option<PrivateSocket>,
 }
 
 /// A socket that listens at a path, in a directory of this user alone. Dropping it removes the path.
@@ -214,7 +214,7 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
         outside,
         mailbox,
         launches,
-        door,
+        control_socket,
     } = options;
     let processes = subject.processes();
     let _claim = match &subject {
@@ -228,11 +228,8 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
         Processes::Cgroup(_) | Processes::Below { .. } => None,
     };
     let listener = mailbox.as_ref().map(|mailbox| mailbox.listener.try_clone());
-    let writeback = Writeback::start(
-        listener.and_then(Result::ok),
-        outside.as_deref(),
-        processes.clone(),
-    );
+    let writeback =
+        Writeback::start(listener.and_then(Result::ok), outside.as_deref(), processes.clone());
     // Without the threads nobody listens: programs find no mailbox, and start their own write-back.
     let (writeback, mailbox) = writeback.map_or((None, None), |some| (Some(some), mailbox));
     if let (Subject::Found(_), Processes::Cgroup(_)) = (&subject, &processes) {
@@ -265,11 +262,11 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
         visitors: Vec::new(),
     };
     // It is gone: the loop sees it, too.
-    let _ = tell(channel, &Heard::Ready);
-    keeper.run(door.as_ref().map(AsFd::as_fd));
+    let _ = send(channel, &KeeperEvent::Ready);
+    keeper.run(control_socket.as_ref().map(AsFd::as_fd));
     keeper.release();
     drop(keeper);
-    drop(door);
+    drop(control_socket);
     // A job may have left processes that run on, as it may without us. They are no longer held, but their files are still taken:
     // nobody else is to have the mailbox's name while they use it.
     if let Subject::Made(cgroup) = &subject {
@@ -334,21 +331,21 @@ impl Keeper<'_> {
     }
 
     /// Keeps until the command has ended or the supervisor is gone. The command ends with its supervisor: the kernel kills it, see `sys::sched::Orphaned`.
-    fn run(&mut self, door: Option<BorrowedFd<'_>>) {
+    fn run(&mut self, control_socket: Option<BorrowedFd<'_>>) {
         loop {
-            let ready = self.wait(door);
-            match hear::<Told>(self.channel) {
-                Ok(Some(Told::Started(process))) => {
+            let ready = self.wait(control_socket);
+            match receive::<KeeperCommand>(self.channel) {
+                Ok(Some(KeeperCommand::Started(process))) => {
                     self.process = process;
                     if self.paused {
                         self.hold(Cause::Asked);
                     }
                 }
-                Ok(Some(Told::Wake)) => {
+                Ok(Some(KeeperCommand::Wake)) => {
                     self.release();
                     self.controller.wake(self.now());
                 }
-                Ok(Some(Told::Ended)) => {
+                Ok(Some(KeeperCommand::Ended)) => {
                     self.release();
                     if let Some(writeback) = self.writeback {
                         // What was written last counts, too.
@@ -358,16 +355,17 @@ impl Keeper<'_> {
                     // Whoever unmounts the command's directory as soon as it has ended is not to find us there.
                     let _ = rustix::process::chdir("/");
                     // It is gone, too: nobody wants to know.
-                    let _ = tell(self.channel, &Heard::Watched(self.watched.clone()));
+                    let _ = send(self.channel, &KeeperEvent::Watched(self.watched.clone()));
                     return;
                 }
                 Ok(None) => return,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
                 Err(_) => return,
             }
-            if ready.door
-                && let Some(door) = door
-                && let Ok(visitor) = socket::accept_at(door)
+            if ready.control_socket
+                && let Some(control_socket) = control_socket
+                && let Ok(visitor) = socket::accept_at(control_socket)
+                && is_of_this_user(&visitor)
             {
                 self.visitors.push(visitor);
             }
@@ -380,18 +378,22 @@ impl Keeper<'_> {
     }
 
     /// Waits for a message, a visitor or the next look at the others.
-    fn wait(&self, door: Option<BorrowedFd<'_>>) -> Ready {
+    fn wait(&self, control_socket: Option<BorrowedFd<'_>>) -> Ready {
         let mut polled = vec![PollFd::new(&self.channel, PollFlags::IN)];
-        polled.extend(door.as_ref().map(|door| PollFd::new(door, PollFlags::IN)));
+        polled.extend(
+            control_socket
+                .as_ref()
+                .map(|control_socket| PollFd::new(control_socket, PollFlags::IN)),
+        );
         polled.extend(self.launches.as_ref().map(|told| PollFd::new(told, PollFlags::IN)));
         polled.extend(self.visitors.iter().map(|visitor| PollFd::new(visitor, PollFlags::IN)));
         let period = Timespec { tv_sec: 0, tv_nsec: i64::from(PERIOD.subsec_nanos()) };
         // A signal ends the wait early, which does no harm.
         let _ = poll(&mut polled, Some(&period));
         let is_ready = |at: usize| polled.get(at).is_some_and(|one| !one.revents().is_empty());
-        let launches = 1 + usize::from(door.is_some());
+        let launches = 1 + usize::from(control_socket.is_some());
         Ready {
-            door: door.is_some() && is_ready(1),
+            control_socket: control_socket.is_some() && is_ready(1),
             launches: self.launches.is_some() && is_ready(launches),
         }
     }
@@ -399,12 +401,12 @@ impl Keeper<'_> {
     /// Answers visitors, who are gone when they have their answer.
     fn serve(&mut self) {
         for visitor in std::mem::take(&mut self.visitors) {
-            match hear::<Asked>(&visitor) {
+            match receive::<ControlRequest>(&visitor) {
                 Ok(Some(asked)) => {
                     self.answer(asked);
                     let status = self.status();
                     // He did not wait for it.
-                    let _ = tell(&visitor, &status);
+                    let _ = send(&visitor, &status);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // Somebody who says nothing does not keep others out.
@@ -417,10 +419,10 @@ impl Keeper<'_> {
         }
     }
 
-    fn answer(&mut self, asked: Asked) {
+    fn answer(&mut self, asked: ControlRequest) {
         match asked {
-            Asked::Status => (),
-            Asked::Pause => {
+            ControlRequest::Status => (),
+            ControlRequest::Pause => {
                 self.paused = true;
                 self.release();
                 // Before it is the command, it is not held: its maker waits for it.
@@ -428,7 +430,7 @@ impl Keeper<'_> {
                     self.hold(Cause::Asked);
                 }
             }
-            Asked::Resume => {
+            ControlRequest::Resume => {
                 self.paused = false;
                 self.release();
             }
@@ -519,7 +521,7 @@ impl Keeper<'_> {
         }
         if matches!(self.processes, Processes::Below { .. }) {
             // Its parent sees these stops and has to know whose they are.
-            let _ = tell(self.channel, &Heard::Holding);
+            let _ = send(self.channel, &KeeperEvent::Holding);
         }
         // Without its cgroup there is no job either.
         let _ = self.processes.hold();
@@ -531,7 +533,7 @@ impl Keeper<'_> {
         let Some((cause, since)) = self.hold.take() else { return };
         let _ = self.processes.release();
         if matches!(self.processes, Processes::Below { .. }) {
-            let _ = tell(self.channel, &Heard::Released);
+            let _ = send(self.channel, &KeeperEvent::Released);
         }
         if let Some(writeback) = self.writeback {
             writeback.progress().held.store(false, Ordering::Relaxed);
@@ -561,7 +563,7 @@ fn rate(before: u64, after: u64, seconds: f64) -> f64 {
 }
 
 struct Ready {
-    door: bool,
+    control_socket: bool,
     launches: bool,
 }
 
@@ -602,23 +604,32 @@ impl Counters {
     }
 }
 
-/// Asks the keeper that listens at `door` and waits for its answer, a second at most.
+/// Says whether the other end of a socket is this user's.
+fn is_of_this_user(socket: &OwnedFd) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    sys::peer::credentials(socket).is_ok_and(|peer| peer.user == own)
+}
+
+/// Asks the keeper that listens at `control_socket` and waits for its answer, a second at most.
 ///
 /// # Errors
 ///
-/// `ConnectionRefused` or `NotFound`: the job has ended; `TimedOut`: its keeper does not answer.
-pub fn ask(door: &Path, asked: Asked) -> io::Result<Status> {
-    let socket = socket::connect_to(door)?;
-    tell(&socket, &asked)?;
+/// `ConnectionRefused` or `NotFound`: the job has ended; `TimedOut` or `WouldBlock`: its keeper does not answer; `PermissionDenied`: it is another user's.
+pub fn ask(control_socket: &Path, asked: ControlRequest) -> io::Result<Status> {
+    let socket = socket::connect_now(control_socket)?;
+    if !is_of_this_user(&socket) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    send(&socket, &asked)?;
     if !socket::wait_readable(&socket, Some(Duration::from_secs(1)))? {
         return Err(io::ErrorKind::TimedOut.into());
     }
-    hear(&socket)?.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+    receive(&socket)?.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
 }
 
 /// Returns the path of the socket at which the keeper of the job under `supervisor` listens, in the runtime directory's folder for jobs.
 #[must_use]
-pub fn door(jobs: &Path, supervisor: u32) -> PathBuf {
+pub fn control_socket(jobs: &Path, supervisor: u32) -> PathBuf {
     jobs.join(format!("{supervisor}.sock"))
 }
 

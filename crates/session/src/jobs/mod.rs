@@ -9,7 +9,6 @@ pub mod controller;
 pub mod issued;
 pub mod keeper;
 pub mod pressure;
-pub mod program;
 pub mod report;
 pub mod tree;
 pub mod units;
@@ -18,7 +17,7 @@ pub mod writeback;
 /// The preload library that hands files over: `libunjank-writeback.so`.
 pub const PRELOAD: &str = "writeback";
 
-/// The environment variable that tells the preload the name of the mailbox.
+/// The environment variable that tells the preload the path of the mailbox.
 pub const MAILBOX: &str = "UNJANK_WRITEBACK";
 
 /// How far a job steps back.

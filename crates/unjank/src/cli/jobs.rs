@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use probe::report::figure::{self, Quantity};
 use probe::report::table::{Align, Table};
 use serde::Serialize;
-use session::jobs::keeper::{Asked, Status, ask};
+use session::jobs::keeper::{ControlRequest, Status, ask};
 
 use super::{catalogue, run};
 use crate::error::{Error, Kind, Verdict};
@@ -65,8 +65,8 @@ impl Jobs {
         match self.other {
             None => list(self.json),
             Some(Command::List { json }) => list(json),
-            Some(Command::Pause { job }) => tell(job, Asked::Pause),
-            Some(Command::Resume { job }) => tell(job, Asked::Resume),
+            Some(Command::Pause { job }) => order(job, ControlRequest::Pause),
+            Some(Command::Resume { job }) => order(job, ControlRequest::Resume),
         }
     }
 }
@@ -138,26 +138,27 @@ fn found(folder: &std::path::Path) -> Result<Vec<Job>, Error> {
     let entries = std::fs::read_dir(folder).map_err(|error| {
         Error::new(Kind::Config, format!("list the jobs in {}", folder.display())).because(error)
     })?;
-    let doors = entries.filter_map(|entry| {
+    let control_sockets = entries.filter_map(|entry| {
         let path = entry.ok()?.path();
         let job = path.file_name()?.to_str()?.strip_suffix(".sock")?.parse::<u32>().ok()?;
         Some((job, path))
     });
-    let asked = doors.filter_map(|(job, path)| match ask(&path, Asked::Status) {
-        Ok(status) => Some(Job { job, status }),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            // Its keeper was killed. If it cannot be removed, it is asked in vain the next time, too.
-            let _ = std::fs::remove_file(path);
-            None
-        }
-        Err(_) => None,
-    });
+    let asked =
+        control_sockets.filter_map(|(job, path)| match ask(&path, ControlRequest::Status) {
+            Ok(status) => Some(Job { job, status }),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // Its keeper was killed. If it cannot be removed, it is asked in vain the next time, too.
+                let _ = std::fs::remove_file(path);
+                None
+            }
+            Err(_) => None,
+        });
     Ok(asked.collect())
 }
 
-fn tell(job: u32, asked: Asked) -> Result<Verdict, Error> {
-    let door = session::jobs::keeper::door(&folder()?, job);
-    match ask(&door, asked) {
+fn order(job: u32, asked: ControlRequest) -> Result<Verdict, Error> {
+    let control_socket = session::jobs::keeper::control_socket(&folder()?, job);
+    match ask(&control_socket, asked) {
         Ok(_) => Ok(Verdict::Yes),
         Err(error)
             if matches!(

@@ -64,7 +64,8 @@ enum Request {
 
 impl Request {
     fn parse(message: &[u8]) -> Option<Request> {
-        let number = |at: usize| Some(u64::from_ne_bytes(message.get(at..at + 8)?.try_into().ok()?));
+        let number =
+            |at: usize| Some(u64::from_ne_bytes(message.get(at..at + 8)?.try_into().ok()?));
         match message {
             [SYNC] => Some(Request::TellAfterAll),
             [FILE, ..] if message.len() == FILE_MESSAGE => {
@@ -155,8 +156,7 @@ impl<F: Fn(u32) -> bool> Mailbox<F> {
             is_silent |= caller.request.is_none();
             is_waiting |= caller.request.is_some();
             // One that waits says nothing more: it is seen to go.
-            let wanted =
-                if caller.request.is_none() { PollFlags::IN } else { PollFlags::empty() };
+            let wanted = if caller.request.is_none() { PollFlags::IN } else { PollFlags::empty() };
             polled.push(PollFd::new(&caller.socket, wanted));
         }
         if is_waiting {

@@ -185,8 +185,7 @@ enum Word {
 fn wait(outside: &Outside, stopped: &OwnedFd) -> Word {
     let mut polled =
         [PollFd::new(&outside.inotify, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
-    let round =
-        rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(ROUND.subsec_nanos()) };
+    let round = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(ROUND.subsec_nanos()) };
     // A signal ends a wait early, which does no harm.
     let _ = poll(&mut polled, Some(&round));
     let mut word = [0; 1];
@@ -362,8 +361,14 @@ mod tests {
         let output = Command::new("python3").args(["-c", connect]).arg(&path).output();
         match output {
             Ok(output) => {
-                let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-                assert!(text.starts_with("b''") || text.contains("BrokenPipe") || text.contains("reset"), "{text}");
+                let text =
+                    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+                assert!(
+                    text.starts_with("b''")
+                        || text.contains("BrokenPipe")
+                        || text.contains("reset"),
+                    "{text}"
+                );
             }
             Err(error) => eprintln!("SKIPPED: no python3: {error}"),
         }

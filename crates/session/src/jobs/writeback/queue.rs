@@ -14,7 +14,7 @@ use sys::sched::{start_writeback, wait_for_writeback};
 use sys::socket::Full;
 
 use super::Progress;
-use super::gathering::{Step, Written, WriterState};
+use super::gathering::{Step, WriterState, Written};
 use crate::clock::Clock;
 
 /// How many bytes are on their way to the disk at a time. Whoever wants to read waits behind them, on a disk that takes requests as they come.
@@ -32,7 +32,7 @@ const FINISH: Duration = Duration::from_millis(800);
 enum Work {
     Part(Part),
     /// Somebody who is to be told that all before was started.
-    Told(OwnedFd),
+    Tell(OwnedFd),
 }
 
 /// A part of a file, from one place to another.
@@ -71,12 +71,7 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(progress: Arc<Progress>) -> Queue {
-        Queue {
-            begun: VecDeque::new(),
-            on_the_way: VecDeque::new(),
-            cost_on_the_way: 0,
-            progress,
-        }
+        Queue { begun: VecDeque::new(), on_the_way: VecDeque::new(), cost_on_the_way: 0, progress }
     }
 
     pub(super) fn state(&self) -> WriterState {
@@ -91,7 +86,7 @@ impl Queue {
     pub(super) fn go(&mut self, step: Step, clock: &dyn Clock) -> Continue {
         match step {
             Step::Begin(files) => self.begin(files),
-            Step::Tell(waiting) => self.begun.push_back(Work::Told(waiting)),
+            Step::Tell(waiting) => self.begun.push_back(Work::Tell(waiting)),
             Step::Finish(asking) => {
                 if !self.is_held() {
                     self.finish(clock);
@@ -127,7 +122,7 @@ impl Queue {
         self.make_room();
         let whole = match self.begun.pop_front() {
             Some(Work::Part(part)) => part,
-            Some(Work::Told(waiting)) => return tell(&waiting),
+            Some(Work::Tell(waiting)) => return tell(&waiting),
             None => return,
         };
         let part = whole.first();
@@ -162,7 +157,8 @@ impl Queue {
             let file = written.file.open_for_reading().ok()?;
             let place = sys::extents::first(&file);
             // Those that have a place first; the others get theirs now, in this order.
-            let order = (written.device, place.is_none(), place, written.length > SMALL, written.inode);
+            let order =
+                (written.device, place.is_none(), place, written.length > SMALL, written.inode);
             Some((order, file, written.length))
         });
         let mut files: Vec<_> = opened.collect();
@@ -182,7 +178,7 @@ impl Queue {
         for work in std::mem::take(&mut self.begun) {
             match work {
                 Work::Part(part) => drop(self.start(&part)),
-                Work::Told(waiting) => tell(&waiting),
+                Work::Tell(waiting) => tell(&waiting),
             }
         }
         // Nothing comes that would have to wait for them, and an open file keeps its file system mounted.
@@ -222,7 +218,7 @@ mod tests {
     fn begun(queue: &Queue) -> Vec<(Option<u64>, i64)> {
         let parts = queue.begun.iter().filter_map(|work| match work {
             Work::Part(part) => Some((sys::extents::first(&*part.file), part.to)),
-            Work::Told(_) => None,
+            Work::Tell(_) => None,
         });
         parts.collect()
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use session::clock::SystemClock;
 use session::jobs::Class;
 use session::jobs::cgroup::Cgroup;
-use session::jobs::keeper::{self, Options, Subject, Told};
+use session::jobs::keeper::{self, KeeperCommand, Options, Subject};
 use session::jobs::tree::{Counted, Processes};
 use sys::mounts::Mounts;
 use sys::sched::{CpuClass, IoClass};
@@ -37,7 +37,7 @@ pub(super) fn run(how: &How, target: &str) -> Result<Verdict, Error> {
             drop(ours);
             if supervise::detach(&[theirs.as_fd()]).is_ok() {
                 let _ignored = place::ignore_requests_to_end();
-                let door = place::door(supervisor);
+                let control_socket = place::control_socket(supervisor);
                 let options = Options {
                     command: vec![target.to_owned()],
                     subject: Subject::Found(processes),
@@ -49,7 +49,7 @@ pub(super) fn run(how: &How, target: &str) -> Result<Verdict, Error> {
                     // Its programs run already and load nothing.
                     mailbox: None,
                     launches: launches::watch(),
-                    door,
+                    control_socket,
                 };
                 keeper::keep(options, &theirs, &clock);
             }
@@ -62,7 +62,7 @@ pub(super) fn run(how: &How, target: &str) -> Result<Verdict, Error> {
     let changed = Changed::to(how.class, &processes);
     let first = processes.list().first().copied().unwrap_or(0);
     // It is gone: the job then runs without holds.
-    let _ = keeper::tell(&ours, &Told::Started(first));
+    let _ = keeper::send(&ours, &KeeperCommand::Started(first));
     watch(&ours, &processes, &stop);
     drop(ours);
     // It releases the job when we are gone; if it was killed, nobody else does.
@@ -79,7 +79,7 @@ pub(super) fn run(how: &How, target: &str) -> Result<Verdict, Error> {
 fn watch(channel: &OwnedFd, processes: &Processes, stop: &std::sync::atomic::AtomicBool) {
     while !stop.load(Ordering::Relaxed) && !processes.list().is_empty() {
         if sys::socket::wait_readable(channel, Some(ROUND)).unwrap_or(false) {
-            match keeper::hear::<keeper::Heard>(channel) {
+            match keeper::receive::<keeper::KeeperEvent>(channel) {
                 Ok(Some(_)) => (),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
                 Ok(None) | Err(_) => return,

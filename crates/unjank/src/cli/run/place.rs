@@ -13,26 +13,25 @@ use session::jobs::cgroup::Cgroup;
 use session::jobs::claim::{self, Claim};
 use session::jobs::issued::{self, Issued};
 use session::jobs::keeper::{self, PrivateSocket};
-use session::jobs::program::Preloads;
 use session::jobs::report::Disk;
+use session::linking::Linking;
 use sys::device::Device;
 use sys::mounts::Mounts;
 use sys::signals::Signals;
 
 use super::launches;
 
-/// Returns the directory in which `program` will work, if it will not load our `library`: its files are looked for from the first one on.
-pub(super) fn outside(library: Option<&Path>, program: &OsStr) -> Option<PathBuf> {
+/// Says whether `program` loads a library that is put in front of its own.
+pub(super) fn preloads(program: &OsStr) -> bool {
     let path = Path::new(program);
-    #[expect(clippy::disallowed_methods, reason = "the environment is read in this crate")]
     let found = if path.components().count() > 1 {
         Some(path.to_owned())
     } else {
+        #[expect(clippy::disallowed_methods, reason = "the environment is read in this crate")]
         let places = env::var_os("PATH").unwrap_or_default();
         env::split_paths(&places).map(|place| place.join(path)).find(|path| path.is_file())
     };
-    let loads = library.is_some() && found.is_none_or(|path| Preloads::of(&path) == Preloads::Yes);
-    if loads { None } else { env::current_dir().ok() }
+    found.is_none_or(|path| Linking::of(&path) == Linking::Dynamic)
 }
 
 /// How long systemd may take to make a scope: a command that waits longer is better off without.
@@ -189,8 +188,8 @@ pub(super) fn remove_trace() {
 }
 
 /// Listens for `unjank jobs` about the job of `supervisor`; `None` where nobody could find us.
-pub(super) fn door(supervisor: u32) -> Option<PrivateSocket> {
-    PrivateSocket::listen_at(keeper::door(&jobs()?, supervisor)).ok()
+pub(super) fn control_socket(supervisor: u32) -> Option<PrivateSocket> {
+    PrivateSocket::listen_at(keeper::control_socket(&jobs()?, supervisor)).ok()
 }
 
 /// Returns where programs of the job of `supervisor` say what they have written.
@@ -211,7 +210,7 @@ pub(super) fn remove_sockets(supervisor: u32) {
     remove_mailbox(supervisor);
     if let Some(folder) = jobs() {
         // There was none.
-        let _ = std::fs::remove_file(keeper::door(&folder, supervisor));
+        let _ = std::fs::remove_file(keeper::control_socket(&folder, supervisor));
     }
 }
 

@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use session::clock::{Clock, SystemClock};
 use session::jobs::cgroup::{Cgroup, Freezer};
 use session::jobs::controller::Limits;
-use session::jobs::keeper::{self, Heard, Options, Pauses, PrivateSocket, Subject, Told};
+use session::jobs::keeper::{
+    self, KeeperCommand, KeeperEvent, Options, Pauses, PrivateSocket, Subject,
+};
 use session::jobs::report::Watched;
 use session::jobs::tree::{Counted, Processes};
 use session::jobs::{Class, MAILBOX};
@@ -41,7 +43,7 @@ pub(super) struct How {
 }
 
 /// Runs `command` and ends as it does.
-pub(super) fn run(how: How, command: Vec<OsString>) -> ExitCode {
+pub(super) fn run(mut how: How, command: Vec<OsString>) -> ExitCode {
     let clock = SystemClock::start();
     let start = clock.monotonic();
     let mounts = Mounts::read().unwrap_or_else(|_| Mounts::parse(b""));
@@ -52,8 +54,12 @@ pub(super) fn run(how: How, command: Vec<OsString>) -> ExitCode {
     let texts: Vec<String> =
         command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
 
-    let outside =
-        command.first().and_then(|program| place::outside(how.preload.as_deref(), program));
+    // The loader of another kind of program would say that it cannot load ours.
+    if !command.first().is_some_and(|program| place::preloads(program)) {
+        how.preload = None;
+    }
+    // Files are looked for from the first one on where the command works.
+    let outside = how.preload.is_none().then(|| env::current_dir().ok()).flatten();
     // Orphans of the command stay below us, so that a hold and its end reach them.
     let _ = supervise::adopt_orphans();
     let mailbox = place::mailbox(std::process::id());
@@ -73,7 +79,7 @@ pub(super) fn run(how: How, command: Vec<OsString>) -> ExitCode {
     let found = place::find(&mounts, waiting.process(), keeper.process, &texts[0]);
     let (cgroup, _claim) = found.map_or((None, None), |(cgroup, claim)| (Some(cgroup), claim));
     // It is gone: the job then runs without holds.
-    let _ = keeper::tell(&keeper.channel, &Placed { cgroup: cgroup.clone() });
+    let _ = keeper::send(&keeper.channel, &Placed { cgroup: cgroup.clone() });
     // What the command does first is seen, too; one that is not ready by then sees the rest.
     let _ = sys::socket::wait_readable(&keeper.channel, Some(LAST_WORDS));
     let process = match waiting.go() {
@@ -205,12 +211,12 @@ impl Beside {
                 }
                 let _ignored = place::ignore_requests_to_end();
                 // Made here, they have an owner from their first moment.
-                let door = place::door(supervisor);
+                let control_socket = place::control_socket(supervisor);
                 let mailbox = mailbox.and_then(|path| PrivateSocket::listen_at(path).ok());
                 let issued = place::issued(disks, supervisor);
                 // The command is not there yet. If it never comes, what was made is removed at once.
                 let _ = sys::socket::wait_readable(&theirs, None);
-                let placed = keeper::hear::<Placed>(&theirs).ok().flatten();
+                let placed = keeper::receive::<Placed>(&theirs).ok().flatten();
                 let left = || Mounts::read().ok().and_then(|all| place::left(&all, supervisor));
                 let cgroup = placed.map_or_else(left, |placed| placed.cgroup);
                 let options = Options {
@@ -223,7 +229,7 @@ impl Beside {
                     outside,
                     mailbox,
                     launches: launches::watch(),
-                    door,
+                    control_socket,
                 };
                 keeper::keep(options, &theirs, clock);
                 supervise::exit_now(0);
@@ -245,7 +251,7 @@ impl Supervisor {
     /// Passes on what happens until the command has ended, and says how.
     fn wait(&mut self, signals: &mut Signals) -> Ended {
         // It is gone: the job then runs without holds.
-        let _ = keeper::tell(&self.keeper.channel, &Told::Started(self.process));
+        let _ = keeper::send(&self.keeper.channel, &KeeperCommand::Started(self.process));
         loop {
             let mut polled = [
                 PollFd::new(&*signals, PollFlags::IN),
@@ -255,14 +261,14 @@ impl Supervisor {
             let watched = if heard { &mut polled[..] } else { &mut polled[..1] };
             // A signal that is not held ends the wait early, which does no harm.
             let _ = poll(watched, None);
-            self.hear();
+            self.take_events();
             while let Ok(Some(caught)) = signals.catch() {
                 if caught.signal != Signal::CHILD.as_raw() {
                     self.forward(caught);
                 }
             }
             while let Ok(Some((process, change))) = next_change() {
-                self.hear();
+                self.take_events();
                 if process == self.keeper.process {
                     match change {
                         Change::Ended(_) => self.keeper_gone(),
@@ -281,13 +287,13 @@ impl Supervisor {
     }
 
     /// Takes note of what the keeper says.
-    fn hear(&mut self) {
-        while let Ok(Some(heard)) = keeper::hear::<Heard>(&self.keeper.channel) {
+    fn take_events(&mut self) {
+        while let Ok(Some(heard)) = keeper::receive::<KeeperEvent>(&self.keeper.channel) {
             match heard {
-                Heard::Holding => self.holding = true,
-                Heard::Released => self.holding = false,
-                Heard::Watched(watched) => self.watched = Some(watched),
-                Heard::Ready => (),
+                KeeperEvent::Holding => self.holding = true,
+                KeeperEvent::Released => self.holding = false,
+                KeeperEvent::Watched(watched) => self.watched = Some(watched),
+                KeeperEvent::Ready => (),
             }
         }
     }
@@ -298,7 +304,7 @@ impl Supervisor {
             [Signal::INT, Signal::TERM, Signal::QUIT, Signal::HUP, Signal::TSTP, Signal::CONT];
         if PRESSING.iter().any(|signal| signal.as_raw() == caught.signal) {
             // It gets the signal when it runs.
-            let _ = keeper::tell(&self.keeper.channel, &Told::Wake);
+            let _ = keeper::send(&self.keeper.channel, &KeeperCommand::Wake);
         }
         if caught.sender.is_some() {
             // It has ended, or gained privileges: as without us.
@@ -335,7 +341,7 @@ impl Supervisor {
 
     /// Tells the keeper that the command has ended, and returns what it saw.
     fn last_words(&mut self) -> Option<Watched> {
-        if self.keeper.process != 0 && self.hear_out().is_err() {
+        if self.keeper.process != 0 && self.wait_for_summary().is_err() {
             // It was killed, and the news of that comes behind that of the command's end.
             self.keeper_gone();
         }
@@ -349,13 +355,13 @@ impl Supervisor {
     }
 
     /// Hears the keeper until it has said what it saw, or for too long.
-    fn hear_out(&mut self) -> io::Result<()> {
-        keeper::tell(&self.keeper.channel, &Told::Ended)?;
+    fn wait_for_summary(&mut self) -> io::Result<()> {
+        keeper::send(&self.keeper.channel, &KeeperCommand::Ended)?;
         while self.watched.is_none()
             && sys::socket::wait_readable(&self.keeper.channel, Some(LAST_WORDS))?
         {
-            match keeper::hear::<Heard>(&self.keeper.channel)? {
-                Some(Heard::Watched(watched)) => self.watched = Some(watched),
+            match keeper::receive::<KeeperEvent>(&self.keeper.channel)? {
+                Some(KeeperEvent::Watched(watched)) => self.watched = Some(watched),
                 Some(_) => (),
                 None => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
