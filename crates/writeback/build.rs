@@ -5,7 +5,7 @@
 )]
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
@@ -32,7 +32,7 @@ fn has_what_is_linked(linker: &OsString) -> bool {
 /// Has the library depend on the C library and on nothing else: a loader that cannot find the rest ends the program that it was to start (musl's knows no glibc loader and no unwinder by these names).
 ///
 /// Rust's library asks for shared libraries by name; the names in `out` lead elsewhere.
-fn link_with_the_c_library_alone(out: &PathBuf) -> io::Result<()> {
+fn link_with_the_c_library_alone(out: &Path) -> io::Result<()> {
     fs::write(out.join("libc.so"), "GROUP(-l:libc.so.6 -l:libc_nonshared.a)")?;
     fs::write(out.join("libgcc_s.so"), "INPUT(-l:libgcc_eh.a)")?;
     println!("cargo::rustc-cdylib-link-arg=-L{}", out.display());

@@ -154,13 +154,13 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 fn keeper_of(supervisor: u32) -> u32 {
     let text =
         fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
-    let children = text.split_whitespace().map(|pid| pid.parse::<u32>().unwrap());
+    let mut children = text.split_whitespace().map(|pid| pid.parse::<u32>().unwrap());
     let leads = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let session = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(3));
         session == Some(&pid.to_string())
     };
-    children.filter(leads).next().unwrap()
+    children.find(leads).unwrap()
 }
 
 /// Other users are tried by root, who can become one.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
-use session::jobs::keeper::{hear, tell};
+use session::jobs::keeper::{receive, send};
 use sys::socket;
 
 use super::disk::{ModelDisk, ModelError, mounted, unmount_left};
@@ -97,11 +97,11 @@ pub fn door(folder: &Path, name: &str) -> PathBuf {
 ///
 /// The server has ended or does not answer.
 pub fn ask(connection: &OwnedFd, asked: &Asked) -> io::Result<Answer> {
-    tell(connection, asked)?;
+    send(connection, asked)?;
     if !socket::wait_readable(connection, Some(PATIENCE))? {
         return Err(io::ErrorKind::TimedOut.into());
     }
-    hear(connection)?.ok_or_else(|| io::ErrorKind::ConnectionReset.into())
+    receive(connection)?.ok_or_else(|| io::ErrorKind::ConnectionReset.into())
 }
 
 /// Returns connections to all servers that listen in `folder`, and cleans up behind those that were killed together with their guards.
@@ -143,7 +143,7 @@ struct Done;
 pub fn guard(channel: &OwnedFd, point: &Path, name: &str, door: &Path) {
     // An error says that it is gone, too.
     let _ = socket::wait_readable(channel, None);
-    if let Ok(Some(Done)) = hear(channel) {
+    if let Ok(Some(Done)) = receive(channel) {
         return;
     }
     unmount_left(point, name);
@@ -175,12 +175,12 @@ pub fn serve(
             visitors.extend(socket::accept_at(listener).ok());
         }
         let mut unmounted = false;
-        visitors.retain(|visitor| match hear::<Asked>(visitor) {
+        visitors.retain(|visitor| match receive::<Asked>(visitor) {
             Ok(Some(asked)) => {
                 let is_end = asked == Asked::Unmount;
                 let answer = answer(&mut disk, asked);
                 unmounted |= is_end && matches!(answer, Answer::Status(_));
-                tell(visitor, &answer).is_ok()
+                send(visitor, &answer).is_ok()
             }
             Err(error) => error.kind() == io::ErrorKind::WouldBlock,
             Ok(None) => false,
@@ -192,7 +192,7 @@ pub fn serve(
     drop(disk);
     if let Some(guarding) = guarding {
         // It was killed.
-        let _ = tell(&guarding, &Done);
+        let _ = send(&guarding, &Done);
     }
 }
 

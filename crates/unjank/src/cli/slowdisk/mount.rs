@@ -11,7 +11,7 @@ use clap::Args;
 use probe::model::service::{self, Answer, Status};
 use probe::model::{ModelDisk, Profile, Queue};
 use session::clock::SystemClock;
-use session::jobs::keeper::{hear, tell};
+use session::jobs::keeper::{receive, send};
 use sys::supervise::{self, Side};
 
 use super::{FOLDER, KindOfDisk, QueueOptions};
@@ -106,7 +106,7 @@ impl Mount {
         }
         // An error says that it is gone, too.
         let _ = sys::socket::wait_readable(&ours, None);
-        match hear(&ours) {
+        match receive(&ours) {
             Ok(Some(Answer::Status(status))) => {
                 say(&status)?;
                 Ok(Verdict::Yes)
@@ -136,10 +136,10 @@ fn in_background(wanted: &Wanted, theirs: &OwnedFd) -> ! {
     if supervise::detach(&[theirs.as_fd()]).is_err() || std::env::set_current_dir("/").is_err() {
         supervise::exit_now(1);
     }
-    let ended = serve(wanted, |status| tell(theirs, &Answer::Status(status.clone())).is_ok());
+    let ended = serve(wanted, |status| send(theirs, &Answer::Status(status.clone())).is_ok());
     if let Err(why) = ended {
         // Nobody waits for it any more.
-        let _ = tell(theirs, &Answer::Refused(why));
+        let _ = send(theirs, &Answer::Refused(why));
         supervise::exit_now(1);
     }
     supervise::exit_now(0)
