@@ -277,7 +277,7 @@ fn private_mode_writes_nothing_and_ends_by_itself() {
     let mut recents = home.recents();
     recents.add(&home.addition("a")).unwrap();
     let until = Timestamp::of(home.clock.now()).after(Duration::from_secs(3600));
-    Private::Until(until).turn_on(&*disk::real(), &home.places()).unwrap();
+    Private::Until(until).turn_on(&*disk::real(), &home.places(), recents.now()).unwrap();
     let before = snapshot(home.dir.path());
     let added = recents.add(&home.addition("b")).unwrap();
     assert_eq!(added, Added::Left(Reason::Private(Private::Until(until))));
@@ -285,11 +285,11 @@ fn private_mode_writes_nothing_and_ends_by_itself() {
     assert_eq!(snapshot(home.dir.path()), before, "not one byte");
     home.clock.forward(Duration::from_secs(3601));
     assert_eq!(recents.add(&home.addition("d")).unwrap(), Added::Remembered);
-    Private::WithoutEnd.turn_on(&*disk::real(), &home.places()).unwrap();
+    Private::WithoutEnd.turn_on(&*disk::real(), &home.places(), recents.now()).unwrap();
     home.clock.forward(DAY * 1000);
     assert!(matches!(recents.add(&home.addition("e")).unwrap(), Added::Left(_)));
-    assert!(Private::turn_off(&*disk::real(), &home.places()).unwrap());
-    assert!(!Private::turn_off(&*disk::real(), &home.places()).unwrap());
+    assert!(Private::turn_off(&*disk::real(), &home.places(), recents.now()).unwrap());
+    assert!(!Private::turn_off(&*disk::real(), &home.places(), recents.now()).unwrap());
     home.write("state/private", b"\xff nonsense");
     assert!(
         matches!(recents.add(&home.addition("f")).unwrap(), Added::Left(_)),
@@ -443,7 +443,7 @@ fn rules_decide_by_path_mount_type_application_and_hidden_folder() {
             mime: None,
             application: "x",
         };
-        recents.policy().decide_foreign(&*disk::real(), subject, Timestamp(1))
+        recents.policy().decide_foreign(&*disk::real(), subject, Timestamp(1), Timestamp(1))
     };
     assert_eq!(foreign(&mut recents, &home.addition(".hidden")), Verdict::Remember);
     assert!(matches!(foreign(&mut recents, &home.addition("Secret/y")), Verdict::Leave(_)));

@@ -318,7 +318,12 @@ impl Recents {
             mime: entry.mime.as_deref(),
             application: last.map_or("", |application| &application.name),
         };
-        self.policy.decide_foreign(&*self.disk, subject, self.now())
+        self.policy.decide_foreign(&*self.disk, subject, entry.last_used(), self.now())
+    }
+
+    /// Decides whether a link that a program of KDE's made may stay; `used` is when the document was opened with it.
+    pub(super) fn decide_link(&mut self, subject: Subject<'_>, used: Timestamp) -> Verdict {
+        self.policy.decide_foreign(&*self.disk, subject, used, self.now())
     }
 
     /// Returns the time as records have it.

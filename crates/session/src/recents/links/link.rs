@@ -90,6 +90,11 @@ impl Link {
         &self.application
     }
 
+    /// Returns the MIME type that its icon says: of `image-png` `image/png`.
+    pub(super) fn mime(&self) -> String {
+        self.icon.replacen('-', "/", 1)
+    }
+
     /// Returns the name of the file for the `number`th document of its name.
     pub(super) fn file_name(&self, number: usize) -> String {
         let name = if self.name.is_empty() { "unnamed" } else { &self.name };

@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime};
 use store::disk::Disk;
 use store::publish::{InPlace, PublishError, publish_private};
 
-use super::{Entry, List, Places, Timestamp, Uri};
+use super::policy::{Subject, Verdict};
+use super::{Entry, List, Places, Recents, Timestamp, Uri};
 
 pub use self::link::{Link, Target, read};
 
@@ -129,6 +130,52 @@ pub(super) fn project(
         }
     }
     Ok(outcome)
+}
+
+/// Removes the links that the user's rules or private mode do not let in, and returns how many; one of a document that our
+/// list has with the same program gets the time back that it had there.
+///
+/// # Errors
+///
+/// [`LinksError`]; what could be done was done.
+pub(super) fn take_out_refused(recents: &mut Recents, list: &List) -> Result<usize, LinksError> {
+    let present = read_all(&recents.places().clone(), recents.disk())?.unwrap_or_default();
+    let mut removed = 0;
+    let mut staying: Vec<Link> = Vec::new();
+    let mut refused = Vec::new();
+    for Present { path, modified, link } in present {
+        let Some(link) = link else { continue };
+        let mime = link.mime();
+        let is_refused = link.uris().iter().any(|uri| {
+            let subject = Subject { uri, mime: Some(&mime), application: link.application() };
+            recents.decide_link(subject, modified) != Verdict::Remember
+        });
+        if is_refused {
+            refused.push((path, modified, link));
+        } else {
+            staying.push(link);
+        }
+    }
+    for (path, modified, link) in refused {
+        // KDE makes a second one of a document that is opened again.
+        let has_another = staying.iter().any(|other| other.is_same(&link));
+        let entries = link.uris().iter().filter_map(|uri| list.get(uri));
+        let mut listed = entries.flat_map(|entry| &entry.applications);
+        match listed.find(|known| known.name == link.application() && !has_another) {
+            Some(known) => {
+                if known.modified < modified {
+                    // One that goes at this moment has no time to be set.
+                    let _ = set_modified(&path, known.modified);
+                }
+                staying.push(link);
+            }
+            None => {
+                remove(&path, recents.disk())?;
+                removed += 1;
+            }
+        }
+    }
+    Ok(removed)
 }
 
 /// Returns what was opened after `since` and by what, the last `most`, the oldest first.

@@ -193,13 +193,16 @@ impl Policy {
 
     /// Decides whether what another program wrote into its own list may stay there: by private mode and by the user's
     /// own rules. What its desktop's settings say is that desktop's matter.
+    ///
+    /// In private mode that counts which was used since it was turned on, also when it is found later.
     pub fn decide_foreign(
         &mut self,
         disk: &dyn Disk,
         subject: Subject<'_>,
+        used: Timestamp,
         now: Timestamp,
     ) -> Verdict {
-        if let Some(private) = Private::read(disk, &self.places, now) {
+        if let Some(private) = Private::covering(disk, &self.places, used, now) {
             return Verdict::Leave(Reason::Private(private));
         }
         let path = subject.uri.to_path();

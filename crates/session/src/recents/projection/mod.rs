@@ -161,9 +161,11 @@ pub fn project(recents: &mut Recents) -> Result<Projected, ProjectionError> {
     }
     let most = recents.limits().links;
     let list = recents.list()?.clone();
+    let refused = links::take_out_refused(recents, &list)?;
     let disk = recents.disk();
     let mut base = read_base(disk, &places);
     projected.links = links::project(&places, &list, disk, base.linked, most)?;
+    projected.links.removed += refused;
     let opened = list.iter().flat_map(|entry| &entry.applications).map(|one| one.modified).max();
     if opened.is_some_and(|opened| opened > base.linked) {
         base.linked = opened.unwrap_or_default();
@@ -230,6 +232,13 @@ impl Attempt<'_> {
                     _ => projected.taken_in += 1,
                 }
             }
+        }
+        // A program that has a refused one in memory does not bring it back when it is refused no more.
+        let unknown: Vec<&Uri> = refused.iter().filter(|uri| list.get(uri).is_none()).collect();
+        if !unknown.is_empty() {
+            records.push(Record::Forget(list.forgetting(unknown, recents.now())));
+        }
+        if !records.is_empty() {
             recents.take_in(records)?;
         }
         let list = recents.list()?.clone();
@@ -282,6 +291,8 @@ fn refuse(recents: &mut Recents, records: &mut Vec<Record>, base: &Base) -> Hash
         let was_there = known.is_some_and(|known| known.compare(entry) == Version::Same);
         let is_about_all = match &reason {
             Reason::Rule { line, .. } => Rule::parse(line) == Ok(Some(Rule::Off)),
+            // It was used since private mode was turned on.
+            Reason::Private(_) => false,
             _ => true,
         };
         let is_first_look = base.entries.is_empty();

@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
+use ::report::text::{Charset, visible};
 use clap::{Args, Subcommand};
+use probe::report::paragraph::counted;
 use serde_json::{Value as Json, json};
 use session::recents::policy::{
     Keeping, Private as Mode, Rule, Rules, Setting, Verdict as Decision,
 };
-use session::recents::{Addition, Privacy, Recents};
+use session::recents::{Addition, Privacy, Recents, forget};
 use store::publish::publish;
 
 use crate::cli::catalogue;
@@ -159,9 +161,24 @@ impl Policy {
             })
         })?;
         let done = if is_new { "Added" } else { "Already there" };
-        writeln!(out, "{done}: {line}")?;
+        writeln!(out, "{done}: {}", visible(&line, Charset::Unicode))?;
+        if line.starts_with("deny ") {
+            tell_of_denied(&mut recents, out)?;
+        }
         Ok(Verdict::Yes)
     }
+}
+
+/// Says that documents are remembered which a rule denies from now on.
+fn tell_of_denied(recents: &mut Recents, out: &mut dyn Write) -> Result<(), Error> {
+    let survey = forget::survey(recents);
+    let denied = super::forget::denied(&survey, recents).len();
+    if denied > 0 {
+        let (is, them) = if denied == 1 { ("is", "it") } else { ("are", "them") };
+        writeln!(out, "{} that it denies {is} in lists already.", counted(denied, "document"))?;
+        writeln!(out, "hint: unjank recent forget --denied takes {them} out")?;
+    }
+    Ok(())
 }
 
 /// What a rule looks like, for somebody who typed another one.

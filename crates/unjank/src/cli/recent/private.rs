@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use session::clock::{Clock, SystemClock};
 use session::recents::policy::Private as Mode;
-use session::recents::{Places, Recents, Timestamp, forget};
+use session::recents::{Places, Recents, Timestamp, forget, writer};
 use unjank::daemon::recents::places;
 
 use super::preload;
@@ -43,7 +43,7 @@ enum State {
 
 impl Private {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
-        let recents = super::recents()?;
+        let mut recents = super::recents()?;
         if !self.command.is_empty() {
             let paths = guarded(recents.places())?;
             return Err(preload::run(&self.command, places::PRIVATE, &paths));
@@ -51,8 +51,11 @@ impl Private {
         match (self.state, self.time) {
             (None, None) => status(&recents, out),
             (Some(State::Off), None) => {
-                let was_on = Mode::turn_off(recents.disk(), recents.places())
+                let now = recents.now();
+                let was_on = Mode::turn_off(recents.disk(), recents.places(), now)
                     .map_err(|error| Error::new(Kind::Config, "end private mode").because(error))?;
+                // What programs wrote into the shared lists meanwhile is known by its time, and goes.
+                write(&mut recents);
                 writeln!(
                     out,
                     "Private mode {} off.",
@@ -61,11 +64,13 @@ impl Private {
                 Ok(Verdict::Yes)
             }
             (Some(State::On) | None, time) => {
+                // What is there by now stays; what a program adds to it later goes.
+                write(&mut recents);
                 let mode = match time {
                     Some(time) => Mode::Until(recents.now().after(time)),
                     None => Mode::WithoutEnd,
                 };
-                mode.turn_on(recents.disk(), recents.places()).map_err(|error| {
+                mode.turn_on(recents.disk(), recents.places(), recents.now()).map_err(|error| {
                     Error::new(Kind::Config, "turn private mode on").because(error)
                 })?;
                 writeln!(out, "{}", says(mode))?;
@@ -76,6 +81,13 @@ impl Private {
                     .hint("unjank recent private off"))
             }
         }
+    }
+}
+
+/// Takes in what other programs wrote, and out what they must not have; if that fails, the next round does it.
+fn write(recents: &mut Recents) {
+    if let Err(error) = writer::write(recents) {
+        tracing::warn!(%error, "cannot write the lists that other programs read");
     }
 }
 

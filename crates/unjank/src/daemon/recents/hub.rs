@@ -358,16 +358,21 @@ impl Hub {
                 }
             }
             Call::Private(wanted) => {
+                let now = self.recents.now();
                 let (disk, places) = (self.recents.disk(), self.recents.places());
                 let done = match wanted {
-                    None => Private::turn_off(disk, places).map(|_| ()).map_err(|e| e.to_string()),
+                    None => Private::turn_off(disk, places, now)
+                        .map(|_| ())
+                        .map_err(|error| work::text(&error)),
                     Some(seconds) => {
                         let until = self.recents.now().after(Duration::from_secs(seconds));
                         let mode =
                             if seconds == 0 { Private::WithoutEnd } else { Private::Until(until) };
-                        mode.turn_on(disk, places).map_err(|error| work::text(&error))
+                        mode.turn_on(disk, places, now).map_err(|error| work::text(&error))
                     }
                 };
+                // What was there before is taken in, and what came meanwhile is taken out.
+                self.due = Some(self.options.clock.monotonic());
                 match done {
                     Ok(()) => server.done(&reply_to),
                     Err(error) => server.failed(&reply_to, &error),

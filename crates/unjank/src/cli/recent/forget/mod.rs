@@ -13,6 +13,7 @@ use session::clock::{Clock, SystemClock};
 use session::recents::forget::{
     self, Name, SearchLimits, SearchReport, Selection, Survey, Trouble,
 };
+use session::recents::policy::{Reason, Subject, Verdict as Decision};
 use session::recents::{Recents, Timestamp};
 use unjank::daemon::recents::settings::BusSettings;
 
@@ -35,7 +36,7 @@ const SEARCHED_A_SECOND: u64 = 100 << 20;
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
 #[command(
-    override_usage = "unjank recent forget [OPTIONS] DOCUMENT…\n       unjank recent forget [OPTIONS] --app NAME | --since TIME | --before TIME | --all"
+    override_usage = "unjank recent forget [OPTIONS] DOCUMENT…\n       unjank recent forget [OPTIONS] --app NAME | --since TIME | --before TIME | --denied | --all"
 )]
 pub(super) struct Forget {
     /// Files, folders with all that is below them, or URIs.
@@ -50,8 +51,11 @@ pub(super) struct Forget {
     /// Documents used before then.
     #[arg(long, value_name = "TIME", group = "which")]
     before: Option<String>,
-    /// All documents.
+    /// Documents that your rules deny, which were remembered before there was the rule.
     #[arg(long, group = "which", conflicts_with_all = ["documents", "app", "since", "before"])]
+    denied: bool,
+    /// All documents.
+    #[arg(long, group = "which", conflicts_with_all = ["documents", "app", "since", "before", "denied"])]
     all: bool,
     /// Show what is found and where, and leave it.
     #[arg(long)]
@@ -67,7 +71,7 @@ pub(super) struct Forget {
 impl Forget {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let clock = SystemClock::start();
-        let selection = self.selection(clock.now())?;
+        let mut selection = self.selection(clock.now())?;
         let mut recents = super::recents()?;
         // Searching may take a while where programs keep much: then somebody who watches is told.
         let progress = std::io::stderr().is_terminal().then(screen::Progress::start);
@@ -77,10 +81,18 @@ impl Forget {
         };
         step("looking into every list", 0, SEARCHED_A_SECOND);
         let survey = forget::survey(&mut recents);
-        let chosen = survey.choose(&selection);
+        let chosen = if self.denied {
+            let denied = denied(&survey, &mut recents);
+            selection.names = denied.iter().cloned().collect();
+            denied
+        } else {
+            survey.choose(&selection)
+        };
         let running = running::programs(&recents.places().home);
         let mut report = Report::new(&recents, &survey, &chosen, &running);
-        if !self.dry_run {
+        // A selection of no names is one of all.
+        let is_nothing = self.denied && chosen.is_empty();
+        if !self.dry_run && !is_nothing {
             let limits = match self.search_all {
                 true => SearchLimits::everything(),
                 false => SearchLimits::default(),
@@ -131,6 +143,26 @@ impl Forget {
             before: read(&self.before)?,
         })
     }
+}
+
+/// Returns the documents that the user's rules deny.
+pub(super) fn denied(survey: &Survey, recents: &mut Recents) -> BTreeSet<Name> {
+    let (disk, now) = (store::disk::real(), recents.now());
+    let mut is_denied = |item: &forget::Item| {
+        let uri = item.uri.clone().or_else(|| item.name.to_uri());
+        let programs = item.applications.iter().map(String::as_str);
+        let mut programs = programs.chain(item.applications.is_empty().then_some(""));
+        uri.is_some_and(|uri| {
+            programs.any(|application| {
+                let subject = Subject { uri: &uri, mime: None, application };
+                let verdict =
+                    recents.policy().decide_foreign(&*disk, subject, Timestamp::default(), now);
+                matches!(verdict, Decision::Leave(Reason::Rule { .. }))
+            })
+        })
+    };
+    let items = survey.items.iter().filter(|item| is_denied(item));
+    items.map(|item| item.name.clone()).collect()
 }
 
 /// Takes the documents out everywhere, and searches where they are still.
