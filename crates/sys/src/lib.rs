@@ -20,6 +20,7 @@ pub mod memory;
 pub mod mounts;
 pub mod peer;
 pub mod pidfd;
+pub mod private_dir;
 pub mod ptrace;
 pub mod remote;
 pub mod sched;

@@ -369,6 +369,26 @@ fn a_report_on_a_full_disk_is_told_and_the_end_stands() {
 }
 
 #[test]
+fn a_report_is_for_its_user_alone() {
+    let place = Place::new();
+    let work = tempfile::tempdir().unwrap();
+    for name in ["report", "report.json"] {
+        let report = work.path().join(name);
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 000; exec \"$@\"", "sh", UNJANK, "run", "--report"]);
+        command.arg(&report).args(["--", "true"]).env("XDG_RUNTIME_DIR", place.runtime.path());
+        assert!(command.status().unwrap().success());
+        let mode = fs::metadata(&report).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+        // One that is there is its owner's to open.
+        fs::set_permissions(&report, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(command.status().unwrap().success());
+        let mode = fs::metadata(&report).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640, "{name}");
+    }
+}
+
+#[test]
 fn a_bus_that_never_answers_holds_a_command_up_for_a_while_only() {
     let place = Place::new();
     fs::create_dir(place.runtime.path().join("systemd")).unwrap();

@@ -10,6 +10,7 @@ mod fixture;
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -36,6 +37,10 @@ struct Disk {
 impl Disk {
     /// Mounts one, where that is possible.
     fn mount(options: &[&str]) -> Option<Disk> {
+        Disk::mount_under_umask("022", options)
+    }
+
+    fn mount_under_umask(umask: &str, options: &[&str]) -> Option<Disk> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             skip("mounting a slow disk needs root and /dev/fuse");
             return None;
@@ -43,7 +48,9 @@ impl Disk {
         let point = tempfile::tempdir().unwrap();
         let at = point.path().to_str().unwrap();
         let words = [&["slowdisk", "mount", "--size", "64M"], options, &[at]].concat();
-        let output = unjank(&words);
+        let mut sh = Command::new("sh");
+        sh.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_unjank")]);
+        let output = sh.args(words).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Some(Disk { point })
     }
@@ -105,6 +112,48 @@ fn write(path: &Path, bytes: usize) -> Duration {
     file.write_all(&vec![7; bytes]).unwrap();
     file.sync_all().unwrap();
     start.elapsed()
+}
+
+#[test]
+fn nobody_gains_privileges_by_a_disk_or_reaches_its_server() {
+    if !fixture::has(&["setpriv", "mknod", "python3"]) {
+        return;
+    }
+    in_time(|| {
+        // A folder that somebody has opened is closed again.
+        let _ = fs::create_dir_all("/run/unjank/slowdisk");
+        let Some(disk) = Disk::mount_under_umask("000", &[]) else { return };
+        let at = disk.point.path();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let line = mounts.lines().find(|line| line.contains(disk.at())).unwrap();
+        let options = line.split(' ').nth(5).unwrap();
+        assert!(options.contains("nosuid") && options.contains("nodev"), "{line}");
+        // What would run as root or reach a device does not.
+        let other = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+        fs::set_permissions(at, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(disk.point.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fixture::copy_program("/usr/bin/id", &at.join("id"));
+        fs::set_permissions(at.join("id"), fs::Permissions::from_mode(0o4755)).unwrap();
+        let id = Command::new("setpriv").args(other).arg(at.join("id")).arg("-u").output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&id.stdout).trim(), "65534");
+        let null = at.join("null");
+        let mut mknod = Command::new("mknod");
+        mknod.args(["-m", "666"]).arg(&null).args(["c", "1", "3"]);
+        assert!(mknod.status().unwrap().success());
+        let refused = fs::File::open(&null).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+        // Nor does another user reach the server, who could take the disk away.
+        let device = disk.status()["device"].as_str().unwrap().to_owned();
+        let socket = format!("/run/unjank/slowdisk/{device}.sock");
+        let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("/run/unjank/slowdisk"), mode(&socket)), (0o700, 0o600));
+        let connect = "import socket, sys; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect(sys.argv[1])";
+        let mut python = Command::new("setpriv");
+        python.args(other).args(["/usr/bin/python3", "-c", connect, &socket]);
+        let output = python.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("PermissionError"), "{said}");
+    });
 }
 
 #[test]

@@ -65,6 +65,46 @@ fn the_bus_of_the_user_starts_what_was_installed() {
 }
 
 #[test]
+fn what_is_installed_for_every_user_is_written_by_root_alone() {
+    in_time(|| {
+        if !rustix::process::geteuid().is_root() {
+            fixture::skip("it is installed for every user by root");
+            return;
+        }
+        if !has(&["unshare", "mount"]) {
+            return;
+        }
+        // A place that is root's as far as the root directory, seen here alone.
+        let script = r#"
+set -eu
+mount -t tmpfs -o mode=755 tmpfs /mnt
+umask 000
+"$INSTALL" --from "$FROM" --prefix /mnt/usr >/dev/null
+find /mnt/usr -perm /022 ! -type l
+mkdir /mnt/open
+"$INSTALL" --from "$FROM" --prefix /mnt/open >/mnt/said 2>&1 && echo "installed in an open directory"
+grep -o 'others than root may write /mnt/open' /mnt/said
+mkdir -m 755 /mnt/user /mnt/user/prefix
+chown 65534 /mnt/user
+"$INSTALL" --from "$FROM" --prefix /mnt/user/prefix >/mnt/said 2>&1 && echo "installed below a user's directory"
+grep -o 'others than root may write /mnt/user' /mnt/said
+ls /mnt/open /mnt/user/prefix
+"#;
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", script])
+            .env("INSTALL", packaging("install"))
+            .env("FROM", Path::new(OURS).parent().unwrap())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let wanted = "others than root may write /mnt/open\nothers than root may write /mnt/user\n\
+            /mnt/open:\n\n/mnt/user/prefix:\n";
+        assert_eq!(said, wanted, "{errors}");
+    });
+}
+
+#[test]
 fn a_service_of_somebody_else_is_left_alone() {
     in_time(|| {
         let Some(bus) = Bus::start() else { return };

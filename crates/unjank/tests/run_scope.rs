@@ -49,7 +49,7 @@ const SET_UP: &str = r#"
 set -eu
 umount -lR /sys/fs/cgroup 2>/dev/null || umount -l /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
-mount -t tmpfs tmpfs /run
+mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/systemd/system /sys/fs/cgroup/session /sys/fs/cgroup/manager
 echo $$ > /sys/fs/cgroup/session/cgroup.procs
 export XDG_RUNTIME_DIR=/run/user HOME=/run/home LC_ALL=C
@@ -204,6 +204,10 @@ fn an_adopted_unit_runs_in_the_idle_class_and_is_attached_to() {
         let script = r#"
 units=/run/adopt/systemd/user
 mkdir -p $units
+# Where only root can change it, whoever has built it.
+mkdir -p /run/bin
+cp $UNJANK /run/bin/unjank
+UNJANK=/run/bin/unjank
 cat > $units/borgmatic.service <<END
 [Service]
 ExecStart=/bin/sleep 1000
@@ -232,5 +236,91 @@ ls $units
         let Some(output) = beside_systemd(script) else { return };
         let unit = "\"borgmatic.service\"";
         check(&output, &["idle", unit, "held", "goes on", "borgmatic.service"]);
+    });
+}
+
+#[test]
+fn root_adopts_no_unit_with_a_program_that_somebody_else_can_change() {
+    in_time(|| {
+        if !rustix::process::geteuid().is_root() {
+            skip("another user's program is made by root");
+            return;
+        }
+        if !has(&["unshare", "mount"]) {
+            return;
+        }
+        // The machine's own units are out of sight.
+        let script = r#"
+set -eu
+mount -t tmpfs -o mode=755 tmpfs /etc/systemd
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -p /etc/systemd/system
+echo '[Service]' > /etc/systemd/system/man-db.service
+try() {
+    umask 000
+    "$2" run --adopt-units >/run/said 2>&1 && echo "$1: adopted" || echo "$1: refused"
+    umask 022
+    # The machine may have other units that are known.
+    ls /etc/systemd/system | grep -E '^(unjank-run|man-db.service.d)' || true
+}
+put() { mkdir -p $1; cp $UNJANK $1/unjank; }
+put /run/home/bin
+chown -R 65534 /run/home
+try "a user's own" /run/home/bin/unjank
+put /run/below/bin
+chown 65534 /run/below
+try "below a user's directory" /run/below/bin/unjank
+put /run/open
+chmod 777 /run/open
+try "in an open directory" /run/open/unjank
+put /run/sticky
+chmod 1777 /run/sticky
+try "in a directory for all" /run/sticky/unjank
+put /run/writable
+chmod 757 /run/writable/unjank
+try "writable itself" /run/writable/unjank
+put /run/group
+chmod 775 /run/group
+try "writable by a group" /run/group/unjank
+mkdir /run/link
+ln -s /run/home/bin/unjank /run/link/unjank
+try "a link to a user's" /run/link/unjank
+put /run/good
+try good /run/good/unjank
+cd /etc/systemd/system
+stat -c '%a %n' unjank-run@.service man-db.service.d man-db.service.d/60-unjank.conf
+grep ExecStart unjank-run@.service
+# One that was made before, for a program that is not trusted now.
+sed -i s,/run/good,/run/home/bin, unjank-run@.service
+/run/good/unjank run --adopt-units
+grep ExecStart unjank-run@.service
+cat /run/said >&2
+"#;
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", script])
+            .env("UNJANK", env!("CARGO_BIN_EXE_unjank"))
+            .output()
+            .unwrap();
+        let start = "ExecStart=\"/run/good/unjank\" run --attach %i";
+        let wanted = [
+            "a user's own: refused",
+            "below a user's directory: refused",
+            "in an open directory: refused",
+            "in a directory for all: refused",
+            "writable itself: refused",
+            "writable by a group: refused",
+            "a link to a user's: refused",
+            "good: adopted",
+            "man-db.service.d",
+            "unjank-run@.service",
+            "644 unjank-run@.service",
+            "755 man-db.service.d",
+            "644 man-db.service.d/60-unjank.conf",
+            start,
+            "made /etc/systemd/system/unjank-run@.service",
+            "It takes effect after: systemctl daemon-reload",
+            start,
+        ];
+        check(&output, &wanted);
     });
 }

@@ -154,7 +154,9 @@ impl ModelDisk {
         self.put_rotational()?;
         let lazy = "lazy_itable_init=0,lazy_journal_init=0";
         said("mkfs.ext4", &["-q", "-E", lazy], &device.node())?;
-        let mounted = mount(device.node(), &self.point, "ext4", MountFlags::empty(), None);
+        // It is for tests: nobody needs to gain privileges or to reach a device through it.
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let mounted = mount(device.node(), &self.point, "ext4", flags, None);
         mounted.map_err(|error| step("mount ext4")(error.into()))
     }
 

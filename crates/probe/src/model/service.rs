@@ -1,7 +1,7 @@
 //! A model disk that all programs see: who asks how it goes, changes it or ends it, and who cleans up when its server is killed.
 //!
 //! The server holds the disk. A *guard* beside it holds the other end of a socket pair: when that breaks without a word, the server was killed, and the guard unmounts what it left.
-//! Where both were killed at once, the next one who asks finds nobody at the door and does it.
+//! Where both were killed at once, the next one who asks finds nobody at the socket and does it.
 
 use std::fs;
 use std::io;
@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ROUND: Duration = Duration::from_millis(200);
 /// Visitors at a time.
 const VISITORS: usize = 16;
+/// How many callers wait at most until they are looked at.
+const WAITING: i32 = 16;
 
 /// Whether requests take their time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +89,7 @@ pub enum Answer {
 
 /// Returns where the server of the disk on loop device `name` listens, in `folder`.
 #[must_use]
-pub fn door(folder: &Path, name: &str) -> PathBuf {
+pub fn control_socket(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.sock"))
 }
 
@@ -140,14 +142,14 @@ pub fn servers(folder: &Path) -> io::Result<Vec<(String, OwnedFd)>> {
 struct Done;
 
 /// Waits until the server behind `channel` has ended, and unmounts its disk if it was killed.
-pub fn guard(channel: &OwnedFd, point: &Path, name: &str, door: &Path) {
+pub fn guard(channel: &OwnedFd, point: &Path, name: &str, control_socket: &Path) {
     // An error says that it is gone, too.
     let _ = socket::wait_readable(channel, None);
     if let Ok(Some(Done)) = receive(channel) {
         return;
     }
     unmount_left(point, name);
-    let _ = fs::remove_file(door);
+    let _ = fs::remove_file(control_socket);
 }
 
 /// Serves `disk` until it is unmounted or `stop` is set. `make_guard` starts a guard and returns our end of its socket.
@@ -171,8 +173,8 @@ pub fn serve(
             guarding = None;
         }
         if ready.listener && visitors.len() < VISITORS {
-            // He is gone again.
-            visitors.extend(socket::accept_at(listener).ok());
+            let visitor = socket::accept_at(listener).ok();
+            visitors.extend(visitor.filter(is_of_this_user));
         }
         let mut unmounted = false;
         visitors.retain(|visitor| match receive::<Asked>(visitor) {
@@ -194,6 +196,12 @@ pub fn serve(
         // It was killed.
         let _ = send(&guarding, &Done);
     }
+}
+
+/// Says whether a caller is this server's user.
+fn is_of_this_user(visitor: &OwnedFd) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    sys::peer::credentials(visitor).is_ok_and(|peer| peer.user == own)
 }
 
 struct Ready {
@@ -257,11 +265,12 @@ pub fn status(disk: &ModelDisk) -> Status {
 ///
 /// The folder or the socket cannot be made.
 pub fn listen(folder: &Path, name: &str) -> io::Result<OwnedFd> {
-    fs::create_dir_all(folder)?;
-    let path = door(folder, name);
+    // Whoever may ask may take the disk away, or make it another one.
+    sys::private_dir::make(folder)?;
+    let path = control_socket(folder, name);
     // Of one with our device who was killed: the device was free.
     let _ = fs::remove_file(&path);
-    socket::listen_at(&path)
+    socket::listen_privately(&path, WAITING)
 }
 
 /// Waits a second, or less if the server at the other end has ended. Says whether it is there.

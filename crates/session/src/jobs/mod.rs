@@ -11,6 +11,7 @@ pub mod keeper;
 pub mod pressure;
 pub mod report;
 pub mod tree;
+pub mod trust;
 pub mod units;
 pub mod writeback;
 

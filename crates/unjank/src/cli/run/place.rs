@@ -2,12 +2,11 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bus::client::{Client, Scope};
-use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use session::jobs::cgroup::Cgroup;
 use session::jobs::claim::{self, Claim};
@@ -121,16 +120,7 @@ fn private_folder(runtime: &Path, user: u32) -> Option<PathBuf> {
         return None;
     }
     let folder = runtime.join("unjank/jobs");
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = std::fs::File::from(rustix::fs::open(&folder, flags, Mode::empty()).ok()?);
-    let about = opened.metadata().ok()?;
-    if about.uid() != user {
-        return None;
-    }
-    if about.mode() & 0o077 != 0 {
-        rustix::fs::fchmod(&opened, Mode::RWXU).ok()?;
-    }
+    sys::private_dir::make(&folder).ok()?;
     Some(folder)
 }
 

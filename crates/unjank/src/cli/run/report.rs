@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -69,7 +70,9 @@ impl Where {
             Where::Stderr => stream(Length::Any),
             Where::File(path) => {
                 let mut options = OpenOptions::new();
-                match options.write(true).create(true).truncate(true).open(path) {
+                // It holds the command line. A file that is there keeps its permissions.
+                options.write(true).create(true).truncate(true).mode(0o600);
+                match options.open(path) {
                     Ok(file) => Opened::File { file, path: path.clone(), stderr: stderr().ok() },
                     Err(error) => {
                         refuse(&mut io::stderr().lock(), path, error);

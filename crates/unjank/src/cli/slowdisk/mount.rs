@@ -167,13 +167,13 @@ fn serve(wanted: &Wanted, ready: impl FnOnce(&Status) -> bool) -> Result<(), Str
         disk.set(queue).map_err(|error| format!("{error}, to {}", queue.scheduler))?;
     }
     disk.set_delays(true);
-    let door = service::door(folder, disk.name());
+    let control_socket = service::control_socket(folder, disk.name());
     if ready(&service::status(&disk)) {
         service::serve(disk, &listener, &stop, guarding, |disk| start_guard(disk.name()));
     }
     drop(listener);
     // Somebody tidied up before us.
-    let _ = fs::remove_file(door);
+    let _ = fs::remove_file(control_socket);
     Ok(())
 }
 
@@ -193,7 +193,7 @@ impl Guard {
         let _ = rustix::process::setsid();
         let stdin = io::stdin();
         let Ok(channel) = stdin.as_fd().try_clone_to_owned() else { return };
-        let door = service::door(Path::new(FOLDER), &self.device);
-        service::guard(&channel, &self.point, &self.device, &door);
+        let control_socket = service::control_socket(Path::new(FOLDER), &self.device);
+        service::guard(&channel, &self.point, &self.device, &control_socket);
     }
 }
