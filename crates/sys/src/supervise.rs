@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use rustix::process::Pid;
 
@@ -41,7 +43,7 @@ pub enum Side {
 ///
 /// `EAGAIN`: too many processes; `WouldBlock`: there are more threads, whose locks nobody would ever open in the new process.
 pub fn fork() -> io::Result<Side> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+    if !has_one_thread()? {
         return Err(io::ErrorKind::WouldBlock.into());
     }
     // SAFETY: this is the only thread, so the new process has a whole copy of all that it needs.
@@ -51,6 +53,48 @@ pub fn fork() -> io::Result<Side> {
             Ok(pid) => Ok(Side::Parent(pid)),
             Err(_) => Err(io::Error::last_os_error()),
         },
+    }
+}
+
+/// Says whether this process has one thread only, so that it can [`fork`].
+///
+/// # Errors
+///
+/// `/proc` cannot be read.
+pub fn has_one_thread() -> io::Result<bool> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
+}
+
+/// Ignores these signals from now on, as the programs that this process starts do; a number that is none changes nothing.
+pub fn ignore(signals: &[i32]) {
+    for signal in signals {
+        // SAFETY: no handler is involved; what the kernel does not know it refuses.
+        unsafe { libc::signal(*signal, libc::SIG_IGN) };
+    }
+}
+
+/// Has the child `process` go on whenever somebody stops it, and returns how it ended.
+///
+/// # Errors
+///
+/// As `waitpid(2)`: it is no child of this process, or its end was taken.
+pub fn keep_running(process: u32) -> io::Result<ExitStatus> {
+    let pid = i32::try_from(process).map_err(|_| io::ErrorKind::InvalidInput)?;
+    loop {
+        let mut status = 0;
+        // SAFETY: the kernel writes one number to where `status` is.
+        let waited = unsafe { libc::waitpid(pid, &raw mut status, libc::WUNTRACED) };
+        if waited < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            return Err(error);
+        }
+        if !libc::WIFSTOPPED(status) {
+            return Ok(ExitStatus::from_raw(status));
+        }
+        send(process, libc::SIGCONT)?;
     }
 }
 
@@ -93,6 +137,21 @@ pub fn let_go_of_standard_streams() -> io::Result<()> {
 pub fn detach(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     // It is the leader of no group after fork.
     let _ = rustix::process::setsid();
+    keep_only(kept)
+}
+
+/// Does the same but for the session: this process leaves the job of the shell, and with it what the terminal stops and
+/// ends, and goes on sharing the processors as one of its session.
+///
+/// # Errors
+///
+/// As [`detach`].
+pub fn leave_job(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    rustix::process::setpgid(None, None)?;
+    keep_only(kept)
+}
+
+fn keep_only(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let_go_of_standard_streams()?;
     let kept: Vec<i32> = kept.iter().map(AsRawFd::as_raw_fd).collect();
     let entries = std::fs::read_dir("/proc/self/fd")?;

@@ -4,8 +4,12 @@
 mod fixture;
 #[path = "bus_record/flood.rs"]
 mod flood;
+#[path = "bus_record/limits.rs"]
+mod limits;
 #[path = "bus_record/rights.rs"]
 mod rights;
+#[path = "bus_record/stopped.rs"]
+mod stopped;
 
 use std::collections::BTreeMap;
 use std::fs::File;

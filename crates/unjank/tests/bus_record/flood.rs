@@ -20,7 +20,7 @@ use super::{FLOOD, Recorder, drops, floods, open, said, signals, unjank, until_f
 const MANY: u32 = 6000;
 
 /// The memory of the daemon behind a bus, in bytes.
-fn memory(bus: &Bus) -> u64 {
+pub(super) fn memory(bus: &Bus) -> u64 {
     let pid = bus.client().pid_of("org.freedesktop.DBus").unwrap();
     sys::memory::Memory::of(pid).unwrap().resident_bytes
 }

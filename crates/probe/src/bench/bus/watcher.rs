@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use session::host::keeper::tree;
+
 use crate::bench::lab::BenchError;
 use crate::bench::process::Process;
 use crate::bus::capture::{Capture, Event};
@@ -228,14 +230,19 @@ impl Watching<'_> {
         Ok(())
     }
 
-    /// Returns the processor time that its threads have used, in nanoseconds.
+    /// Returns the processor time that its threads, and those of the processes that it started, have used, in nanoseconds.
     fn used(&self) -> Result<u64, BenchError> {
+        let own = self.process.pid();
+        let started = tree::below(own).map_err(Watching::counters)?;
         let mut used = 0;
-        let tasks = format!("/proc/{}/task", self.process.pid());
-        for task in fs::read_dir(tasks).map_err(Watching::counters)? {
-            let path = task.map_err(Watching::counters)?.path().join("schedstat");
-            let text = fs::read_to_string(path).unwrap_or_default();
-            used += text.split(' ').next().and_then(|first| first.parse::<u64>().ok()).unwrap_or(0);
+        for pid in std::iter::once(own).chain(started.iter().map(|member| member.pid)) {
+            let tasks = format!("/proc/{pid}/task");
+            for task in fs::read_dir(tasks).map_err(Watching::counters)? {
+                let path = task.map_err(Watching::counters)?.path().join("schedstat");
+                let text = fs::read_to_string(path).unwrap_or_default();
+                let first = text.split(' ').next().and_then(|first| first.parse::<u64>().ok());
+                used += first.unwrap_or(0);
+            }
         }
         Ok(used)
     }

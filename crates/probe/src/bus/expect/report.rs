@@ -54,6 +54,12 @@ pub enum Fault {
         /// How many.
         count: u64,
     },
+    /// The recording ended before the command did.
+    #[error("not all of it was recorded: {text}")]
+    Recorder {
+        /// Why.
+        text: String,
+    },
     /// The command could not be run or did not succeed.
     #[error("{text}")]
     Command {

@@ -1,7 +1,7 @@
 //! A connection to a bus on a plain socket: a few calls, and then a monitor whose bytes nobody looks at here.
 
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub struct Monitor {
     /// What came with the answer that made it one.
     pub(super) begun: Vec<u8>,
     pub(super) way: Way,
+    /// The process of the bus, if that is known.
+    pub(super) bus_process: Option<u32>,
 }
 
 impl Monitor {
@@ -58,18 +60,19 @@ impl Monitor {
     /// There is no bus, or it does not let us; nothing is left behind on it.
     pub fn attach(address: &str, rules: &[String]) -> Result<Monitor, RecordError> {
         let mut connection = Connection::open(address)?;
+        let bus_process = connection.process_of_bus();
         let way = connection.become_monitor(rules)?;
         let Connection { socket, mut buffer, at, filled, .. } = connection;
         socket.set_read_timeout(None).map_err(|source| broken(address, source))?;
         buffer.truncate(filled);
         buffer.drain(..at);
-        Ok(Monitor { descriptor: socket.into(), begun: buffer, way })
+        Ok(Monitor { descriptor: socket.into(), begun: buffer, way, bus_process })
     }
 
     /// Takes messages that another program hands on, one after the other.
     #[must_use]
     pub fn stream(descriptor: OwnedFd) -> Monitor {
-        Monitor { descriptor, begun: Vec::new(), way: Way::Stream }
+        Monitor { descriptor, begun: Vec::new(), way: Way::Stream, bus_process: None }
     }
 
     /// Returns how traffic is seen.
@@ -84,9 +87,9 @@ impl Monitor {
     ///
     /// As [`sys::socket::send`].
     pub fn pass(self, socket: &OwnedFd) -> io::Result<()> {
-        use std::os::fd::AsFd;
         let way = if self.way == Way::Eavesdrop { b'e' } else { b'm' };
         let mut message = vec![way];
+        message.extend(self.bus_process.unwrap_or(0).to_le_bytes());
         message.extend(&self.begun);
         sys::socket::send(socket, &message, Some(self.descriptor.as_fd()), sys::socket::Full::Wait)
     }
@@ -101,10 +104,12 @@ impl Monitor {
         let mut buffer = vec![0; 1 << 18];
         let received = sys::socket::receive(socket, &mut buffer)?;
         let Some(descriptor) = received.descriptor else { return Ok(None) };
-        let way = if buffer[0] == b'e' { Way::Eavesdrop } else { Way::Monitor };
         buffer.truncate(received.length);
-        buffer.drain(..1.min(received.length));
-        Ok(Some(Monitor { descriptor, begun: buffer, way }))
+        let Some((way, rest)) = buffer.split_first() else { return Ok(None) };
+        let Some((process, begun)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let way = if *way == b'e' { Way::Eavesdrop } else { Way::Monitor };
+        let bus_process = Some(u32::from_le_bytes(*process)).filter(|process| *process != 0);
+        Ok(Some(Monitor { descriptor, begun: begun.to_vec(), way, bus_process }))
     }
 }
 
@@ -113,6 +118,12 @@ fn broken(address: &str, source: io::Error) -> RecordError {
     let is_pipe = source.kind() == io::ErrorKind::BrokenPipe;
     let source = if is_pipe { io::ErrorKind::ConnectionReset.into() } else { source };
     RecordError::Broken { address: address.to_owned(), source }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 impl Connection {
@@ -246,6 +257,23 @@ impl Connection {
     pub(in crate::bus) fn wait_for_ever(&self) -> io::Result<UnixStream> {
         self.socket.set_read_timeout(None)?;
         self.socket.try_clone()
+    }
+
+    /// Asks in which process the bus runs; many say so.
+    fn process_of_bus(&mut self) -> Option<u32> {
+        let mut arguments = Marshal::new(Endian::Little);
+        arguments.text("org.freedesktop.DBus");
+        let arguments = arguments.bytes();
+        let draft = Draft {
+            signature: "s",
+            body: &arguments,
+            ..Draft::to_bus(0, "GetConnectionUnixProcessID")
+        };
+        let answer = self.call(&draft).ok()?;
+        match body::values(&wire::message(&answer).ok()?).next()?.ok()? {
+            body::Value::Uint32(process) => Some(process),
+            _ => None,
+        }
     }
 
     fn become_monitor(&mut self, rules: &[String]) -> Result<Way, RecordError> {

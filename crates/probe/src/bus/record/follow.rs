@@ -1,6 +1,7 @@
 //! Who is on a bus: asked when the recording begins, and followed as connections and names come and go.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -43,6 +44,12 @@ enum Question {
     Owner(String),
     /// Which process a connection belongs to.
     Credentials(String),
+}
+
+impl AsFd for Follower {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
 }
 
 impl Follower {

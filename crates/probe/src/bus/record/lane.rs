@@ -4,10 +4,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
+use sys::processor::ProcessorOf;
 
 use super::connection::Monitor;
 use super::pace::Came;
-use super::ring::{CHUNK, Chunk, Desk, Item};
+use super::ring::{CHUNK, Chunk, Item, RingProducer};
 use crate::bus::capture::{Dropped, RecordingEnd};
 use crate::bus::wire;
 
@@ -16,6 +17,8 @@ use crate::bus::wire;
 pub(super) struct Lane {
     bus: u16,
     source: OwnedFd,
+    /// Where the bus runs, if that is known.
+    processor: Option<ProcessorOf>,
     /// What is being filled; none while there is no room.
     chunk: Option<Chunk>,
     /// When the first message in it came.
@@ -45,6 +48,12 @@ pub enum LaneEnd {
     /// The connection broke.
     #[error("the connection to the bus broke")]
     Broken(#[source] io::Error),
+    /// The process that reads the bus was ended; what it had not handed over is lost.
+    #[error("the process that reads the bus was ended")]
+    Killed {
+        /// The signal that ended it, if one did.
+        signal: Option<i32>,
+    },
     /// What came is no message.
     #[error("the bus sent what is no message")]
     NoMessage(#[source] wire::WireError),
@@ -55,14 +64,15 @@ impl Lane {
     pub(super) fn new(
         bus: u16,
         monitor: Monitor,
-        desk: &mut Desk,
+        producer: &mut RingProducer,
         now: u64,
     ) -> Result<Lane, LaneEnd> {
-        let Monitor { descriptor, begun, .. } = monitor;
+        let Monitor { descriptor, begun, bus_process, .. } = monitor;
         let mut lane = Lane {
             bus,
             source: descriptor,
-            chunk: desk.chunk(bus, begun.len() + wire::FIXED),
+            processor: bus_process.and_then(|process| ProcessorOf::process(process).ok()),
+            chunk: producer.chunk(bus, begun.len() + wire::FIXED),
             since: 0,
             begun: Vec::new(),
             skip: 0,
@@ -71,15 +81,20 @@ impl Lane {
         if let Some(chunk) = &mut lane.chunk {
             chunk.bytes[..begun.len()].copy_from_slice(&begun);
             chunk.filled = begun.len();
-            lane.frame(desk, now)?;
+            lane.frame(producer, now)?;
         } else {
-            lane.count(&begun, desk, now)?;
+            lane.count(&begun, producer, now)?;
         }
         Ok(lane)
     }
 
     pub(super) fn source(&self) -> &OwnedFd {
         &self.source
+    }
+
+    /// Returns the processor on which the bus ran last.
+    pub(super) fn processor(&self) -> Option<usize> {
+        self.processor.as_ref()?.last().ok()
     }
 
     pub(super) fn bus(&self) -> u16 {
@@ -95,7 +110,7 @@ impl Lane {
     /// Reads what there is, once.
     pub(super) fn read(
         &mut self,
-        desk: &mut Desk,
+        producer: &mut RingProducer,
         scratch: &mut [u8],
         now: impl FnOnce() -> u64,
     ) -> Result<Found, LaneEnd> {
@@ -106,7 +121,7 @@ impl Lane {
             return Ok(Found { came: Came { bytes: count, messages: 0 }, more: count == wanted });
         }
         if self.chunk.is_none() {
-            self.chunk = desk.chunk(self.bus, wire::FIXED);
+            self.chunk = producer.chunk(self.bus, wire::FIXED);
             if let Some(chunk) = &mut self.chunk {
                 chunk.dropped = self.dropped.take();
                 chunk.bytes[..self.begun.len()].copy_from_slice(&self.begun);
@@ -122,19 +137,19 @@ impl Lane {
             let now = now();
             let more = held + count == scratch.len();
             self.begun.clear();
-            let messages = self.count(&scratch[..held + count], desk, now)?;
+            let messages = self.count(&scratch[..held + count], producer, now)?;
             return Ok(Found { came: Came { bytes: count, messages }, more });
         };
         let room = &mut chunk.bytes[chunk.filled..];
         let size = room.len();
         let count = receive(&self.source, room)?;
         chunk.filled += count;
-        let messages = if count > 0 { self.frame(desk, now())? } else { 0 };
+        let messages = if count > 0 { self.frame(producer, now())? } else { 0 };
         Ok(Found { came: Came { bytes: count, messages }, more: count == size })
     }
 
     /// Finds the messages that are whole now, and goes on in another chunk if the next does not fit; returns how many.
-    fn frame(&mut self, desk: &mut Desk, now: u64) -> Result<usize, LaneEnd> {
+    fn frame(&mut self, producer: &mut RingProducer, now: u64) -> Result<usize, LaneEnd> {
         let Some(chunk) = &mut self.chunk else { return Ok(0) };
         let before = chunk.marks.len();
         let mut at = chunk.whole();
@@ -155,24 +170,24 @@ impl Lane {
             self.since = now;
         }
         if at + need > chunk.bytes.len() {
-            self.turn(need, desk, now)?;
+            self.turn(need, producer, now)?;
         }
         Ok(messages)
     }
 
     /// Hands the chunk over and goes on in another with room for `need` bytes.
-    fn turn(&mut self, need: usize, desk: &mut Desk, now: u64) -> Result<(), LaneEnd> {
+    fn turn(&mut self, need: usize, producer: &mut RingProducer, now: u64) -> Result<(), LaneEnd> {
         let Some(chunk) = self.chunk.take() else { return Ok(()) };
         let rest = chunk.bytes[chunk.whole()..chunk.filled].to_vec();
         // The chunk is put before room is asked for: if it has nothing, its memory is that room.
         let handed_over = !chunk.marks.is_empty();
         let dropped = chunk.dropped.filter(|_| !handed_over);
         if handed_over {
-            desk.put(Item::Chunk(chunk))
+            producer.put(Item::Chunk(chunk))
         } else {
-            desk.give_back(chunk)
+            producer.give_back(chunk)
         }
-        match desk.chunk(self.bus, need) {
+        match producer.chunk(self.bus, need) {
             Some(mut next) => {
                 next.dropped = dropped;
                 next.bytes[..rest.len()].copy_from_slice(&rest);
@@ -182,50 +197,55 @@ impl Lane {
             }
             None => {
                 self.dropped = dropped;
-                self.count(&rest, desk, now).map(|_| ())
+                self.count(&rest, producer, now).map(|_| ())
             }
         }
     }
 
     /// Hands over what waits, if there is room to go on.
-    pub(super) fn hand_over(&mut self, desk: &mut Desk) {
+    pub(super) fn hand_over(&mut self, producer: &mut RingProducer) {
         let Some(chunk) = &self.chunk else { return };
         let rest = chunk.filled - chunk.whole();
         // A message that is longer than a chunk has one of its own already.
         if chunk.marks.is_empty() && chunk.dropped.is_none() || rest + wire::FIXED > CHUNK {
             return;
         }
-        let Some(mut next) = desk.chunk(self.bus, CHUNK) else { return };
+        let Some(mut next) = producer.chunk(self.bus, CHUNK) else { return };
         let whole = chunk.whole();
         next.bytes[..rest].copy_from_slice(&chunk.bytes[whole..chunk.filled]);
         next.filled = rest;
         if let Some(done) = self.chunk.replace(next) {
-            desk.put(Item::Chunk(done));
+            producer.put(Item::Chunk(done));
         }
         // What has begun may need more room than the new chunk has.
         let needs = self.chunk.as_ref().and_then(|chunk| length(&chunk.bytes[..rest]).ok());
         if let Some(need) = needs.filter(|need| *need > CHUNK) {
             // It fitted the old one, which was longer; an error would have been seen there.
-            let _ = self.turn(need, desk, self.since);
+            let _ = self.turn(need, producer, self.since);
         }
     }
 
     /// Hands over everything, and that the recording of this bus ended; nothing more is read.
-    pub(super) fn finish(&mut self, desk: &mut Desk, now: u64) {
+    pub(super) fn finish(&mut self, producer: &mut RingProducer, now: u64) {
         match self.chunk.take() {
             Some(chunk) if !chunk.marks.is_empty() || chunk.dropped.is_some() => {
-                desk.put(Item::Chunk(chunk));
+                producer.put(Item::Chunk(chunk));
             }
             _ => {}
         }
         if let Some(dropped) = self.dropped.take() {
-            desk.put(Item::Dropped(dropped));
+            producer.put(Item::Dropped(dropped));
         }
-        desk.put(Item::End(RecordingEnd { bus: self.bus, at: now }));
+        producer.put(Item::End(RecordingEnd { bus: self.bus, at: now }));
     }
 
     /// Counts messages for which there is no room, and returns how many.
-    fn count(&mut self, mut bytes: &[u8], desk: &mut Desk, now: u64) -> Result<usize, LaneEnd> {
+    fn count(
+        &mut self,
+        mut bytes: &[u8],
+        producer: &mut RingProducer,
+        now: u64,
+    ) -> Result<usize, LaneEnd> {
         let mut count = 0;
         while bytes.len() >= wire::FIXED {
             let length = length(bytes)?;
@@ -243,7 +263,7 @@ impl Lane {
         }
         self.begun = bytes.to_vec();
         if count > 0 {
-            desk.missed(u64::try_from(count).unwrap_or(u64::MAX));
+            producer.missed(u64::try_from(count).unwrap_or(u64::MAX));
         }
         Ok(count)
     }

@@ -1,22 +1,25 @@
 //! Records what happens on buses as it happens, and never makes a bus wait.
 //!
-//! A thread of its own empties the sockets into a ring of bounded memory ([`Recorder`]), which another makes ahead of
-//! need; whoever takes from the ring may be as slow as it likes. What has no room is counted to the message, and the record says so where it is missing.
+//! A thread of its own empties the sockets into a ring of bounded memory, which another makes ahead of need; whoever takes
+//! from the ring ([`Recorder`]) may be as slow as it likes. What has no room is counted to the message, and the record says
+//! so where it is missing. The threads are in a child process where that can be, so that a stopped program (Ctrl-Z,
+//! `SIGSTOP`) is one that takes nothing for a while, and the bus never keeps its messages.
 
+mod child;
 pub(in crate::bus) mod connection;
 mod follow;
 mod lane;
+mod memory;
 mod pace;
 mod process;
 mod reader;
 mod ring;
+mod threads;
 mod writer;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use session::clock::Clock;
@@ -28,9 +31,10 @@ pub use ring::Tally;
 pub use writer::{Ended, Limits, Output, Why, WriteError, write};
 
 use super::capture::{Bus, Event, Message, Peer, Timestamp};
-use lane::Lane;
-use reader::{Linger, Reader, Times};
-use ring::{Chunk, Desk, Item, Ring, Taken};
+use child::{Child, Taker};
+use reader::Times;
+use ring::{Chunk, Item, Ring, Taken};
+use threads::Threads;
 
 /// How much memory the ring has if nobody says otherwise, in bytes.
 pub const ROOM: usize = 64 << 20;
@@ -107,13 +111,17 @@ impl Default for Options {
 /// What happens on some buses, to be taken as it comes.
 #[derive(Debug)]
 pub struct Recorder {
-    ring: Arc<Ring>,
+    home: Home,
+    /// Readable when the recording is to end.
     stop: Arc<OwnedFd>,
-    reader: Option<JoinHandle<Vec<(u16, LaneEnd)>>>,
-    /// Who makes the ring's memory.
-    maker: Option<JoinHandle<()>>,
-    followers: Vec<(UnixStream, JoinHandle<()>)>,
     times: Times,
+}
+
+/// Where the sockets are read.
+#[derive(Debug)]
+enum Home {
+    Threads(Threads),
+    Child(Child),
 }
 
 /// What there is to be taken.
@@ -131,11 +139,18 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Batch {
     item: Option<Item>,
-    ring: Arc<Ring>,
+    origin: Origin,
+}
+
+/// Who gets the memory of a batch back.
+#[derive(Debug)]
+enum Origin {
+    Ring(Arc<Ring>),
+    Child(Arc<Taker>),
 }
 
 impl Recorder {
-    /// Begins to record.
+    /// Begins to record by threads of this process: while it is stopped, the buses keep what comes.
     ///
     /// # Errors
     ///
@@ -146,69 +161,58 @@ impl Recorder {
         clock: Arc<dyn Clock>,
     ) -> Result<Recorder, RecordError> {
         let times = Times::start(clock);
+        let stop = stop_descriptor()?;
         let ring = Arc::new(Ring::new(options.room));
-        let stop = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
-            .map_err(|error| RecordError::NotBegun(error.into()))?;
-        let stop = Arc::new(stop);
-        let linger = Linger::new(options.linger).map_err(RecordError::NotBegun)?;
-        for source in &sources {
-            ring.put(Item::Bus(source.bus.clone()));
+        let threads = Threads::start(sources, options, ring, &times, &stop)?;
+        Ok(Recorder { home: Home::Threads(threads), stop, times })
+    }
+
+    /// Begins to record in a child process, which goes on while this one is stopped, and which this one wakes if it is
+    /// stopped itself.
+    ///
+    /// A process with other threads cannot be forked: it records as [`Recorder::start`] does.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError`]; the monitors are gone.
+    pub fn start_in_child(
+        sources: Vec<Source>,
+        options: &Options,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Recorder, RecordError> {
+        if !sys::supervise::has_one_thread().map_err(RecordError::NotBegun)? {
+            return Recorder::start(sources, options, clock);
         }
-        let mut desk = Desk::of(Arc::clone(&ring));
-        let mut lanes = Vec::new();
-        let mut followed = Vec::new();
-        for source in sources {
-            let number = source.bus.bus;
-            if let Some(mut follower) = source.follower {
-                ring.put(Item::Peers(follower.news(times.now())));
-                followed.push((follower.handle()?, follower));
-            }
-            rustix::io::ioctl_fionbio(&source.monitor.descriptor, true)
-                .map_err(|error| RecordError::NotBegun(error.into()))?;
-            let address = source.bus.address;
-            let lane = Lane::new(number, source.monitor, &mut desk, times.now());
-            lanes.push(lane.map_err(|end| RecordError::Broken {
-                address,
-                source: io::Error::new(io::ErrorKind::InvalidData, end.to_string()),
-            })?);
+        let times = Times::start(clock);
+        let stop = stop_descriptor()?;
+        let child = Child::start(sources, options, &times)?;
+        Ok(Recorder { home: Home::Child(child), stop, times })
+    }
+
+    /// Returns the process that reads the sockets, if it is not this one.
+    #[must_use]
+    pub fn child(&self) -> Option<u32> {
+        match &self.home {
+            Home::Threads(_) => None,
+            Home::Child(child) => Some(child.process()),
         }
-        let reader = Reader { lanes, desk, times: times.clone(), linger, stop: Arc::clone(&stop) };
-        let reader = std::thread::Builder::new()
-            .name("bus-reader".to_owned())
-            .spawn(move || reader.run())
-            .map_err(RecordError::NotBegun)?;
-        let mut recorder = Recorder {
-            ring,
-            stop,
-            reader: Some(reader),
-            maker: None,
-            followers: Vec::new(),
-            times: times.clone(),
-        };
-        let ring = Arc::clone(&recorder.ring);
-        let maker = std::thread::Builder::new()
-            .name("bus-memory".to_owned())
-            .spawn(move || ring.keep_ready())
-            .map_err(RecordError::NotBegun)?;
-        recorder.maker = Some(maker);
-        for (handle, follower) in followed {
-            let (ring, times) = (Arc::clone(&recorder.ring), times.clone());
-            let thread = std::thread::Builder::new()
-                .name("bus-follower".to_owned())
-                .spawn(move || follower.run(&ring, &times))
-                .map_err(RecordError::NotBegun)?;
-            recorder.followers.push((handle, thread));
-        }
-        Ok(recorder)
     }
 
     /// Takes the next events; waits for them at most so long.
     #[must_use]
     pub fn next(&self, patience: Duration) -> Next {
-        match self.ring.take(patience) {
-            Taken::Item(item) => {
-                Next::Batch(Batch { item: Some(item), ring: Arc::clone(&self.ring) })
+        let (taken, origin) = match &self.home {
+            Home::Threads(threads) => {
+                let ring = threads.ring();
+                (ring.take(patience), Origin::Ring(Arc::clone(ring)))
             }
+            Home::Child(child) => {
+                let taker = child.taker();
+                (taker.take(patience), Origin::Child(Arc::clone(taker)))
+            }
+        };
+        match taken {
+            Taken::Item(item) => Next::Batch(Batch { item: Some(item), origin }),
             Taken::Quiet => Next::Quiet,
             Taken::Over => Next::Over,
         }
@@ -223,13 +227,19 @@ impl Recorder {
     /// Returns how much came by now.
     #[must_use]
     pub fn tally(&self) -> Tally {
-        self.ring.tally()
+        match &self.home {
+            Home::Threads(threads) => threads.ring().tally(),
+            Home::Child(child) => child.tally(),
+        }
     }
 
     /// Ends the recording: what has come by now can still be taken, and then it is over.
     pub fn stop(&self) {
         // It is readable already if this cannot be written.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+        if let Home::Child(child) = &self.home {
+            child.taker().stop();
+        }
     }
 
     /// Says whether the recording is to end, now or within this time.
@@ -247,19 +257,16 @@ impl Recorder {
 
     fn end(&mut self) -> Vec<(u16, LaneEnd)> {
         self.stop();
-        for (handle, thread) in self.followers.drain(..) {
-            // It may be gone already, with the bus.
-            let _ = handle.shutdown(std::net::Shutdown::Both);
-            let _ = thread.join();
+        match &mut self.home {
+            Home::Threads(threads) => threads.end(),
+            Home::Child(child) => child.end(),
         }
-        let ends = self.reader.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
-        // A reader that panicked has not said so.
-        self.ring.end();
-        if let Some(maker) = self.maker.take() {
-            let _ = maker.join();
-        }
-        ends
     }
+}
+
+fn stop_descriptor() -> Result<Arc<OwnedFd>, RecordError> {
+    let made = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
+    made.map(Arc::new).map_err(|error| RecordError::NotBegun(error.into()))
 }
 
 impl Drop for Recorder {
@@ -297,8 +304,10 @@ fn messages(chunk: &Chunk) -> impl Iterator<Item = Event<'_>> {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        if let Some(Item::Chunk(chunk)) = self.item.take() {
-            self.ring.give_back(chunk);
+        let Some(Item::Chunk(chunk)) = self.item.take() else { return };
+        match &self.origin {
+            Origin::Ring(ring) => ring.give_back(chunk),
+            Origin::Child(taker) => taker.give_back(chunk),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sys::processor::{Pinned, RunDelay};
 use sys::sched::{CpuClass, Hurry};
 
 use super::reader::nanoseconds;
@@ -11,6 +12,12 @@ use super::reader::nanoseconds;
 const MUCH: usize = 1 << 17;
 /// How long we do not yield after that.
 const HURRY: Duration = Duration::from_secs(1);
+/// Who waited for a processor for so long does so where others compute, and would be late for a flood.
+const WAITED: Duration = Duration::from_millis(1);
+/// How long we do not yield after that.
+const BUSY: Duration = Duration::from_secs(10);
+/// A bus that has gone to another processor is followed after this at the earliest.
+const STAY: Duration = Duration::from_millis(1);
 /// So many bytes in that time are a flood still: who hurries finds little at once, however much comes.
 const FLOOD: usize = 4 << 20;
 /// How long is counted before it is said how much comes.
@@ -51,12 +58,19 @@ pub(super) fn yield_to_others() {
     let _ = CpuClass::Batch.set(0);
 }
 
-/// How the thread that reads shares the processor. It yields, unless the bus sends so much that it had to keep it for us.
+/// How the thread that reads shares the processor. It yields, unless the bus sends so much that it had to keep it for us,
+/// or others compute so much that it would have to.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Until when we do not yield, if we do not.
     until: Option<u64>,
     hurry: Option<Hurry>,
+    /// Where the bus runs, while we hurry: it cannot run ahead of who has its processor, and a kernel that is busy on
+    /// another one (a long system call is not interrupted) is not waited for.
+    pinned: Option<Pinned>,
+    /// Until when it is not asked again where that is.
+    stays_until: u64,
+    waits: Waits,
     /// How many bytes came since that was decided.
     came: usize,
     looks: Looks,
@@ -65,31 +79,91 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn start(now: u64) -> Pace {
         yield_to_others();
-        Pace { until: None, hurry: None, came: 0, looks: Looks::start(now) }
+        Pace {
+            until: None,
+            hurry: None,
+            pinned: None,
+            stays_until: 0,
+            waits: Waits::start(now),
+            came: 0,
+            looks: Looks::start(now),
+        }
     }
 
-    /// Notes how much came at once.
-    pub(super) fn keep(&mut self, came: Came, now: u64) {
+    /// Notes how much came at once; `processor` says where the bus that sent most of it runs.
+    pub(super) fn keep(&mut self, came: Came, now: u64, processor: impl FnOnce() -> Option<usize>) {
         self.looks.note(came, now);
         self.came = self.came.saturating_add(came.bytes);
+        let is_busy = self.waits.has_waited(now);
         // Where so much comes, the bus has to keep it as soon as anybody else is chosen to run.
         let is_late = came.bytes >= MUCH || self.looks.is_torrent;
-        if self.until.is_none() && is_late {
+        if self.until.is_none() && (is_late || is_busy) {
             self.hurry = Hurry::begin().ok();
-        } else if self.until.is_none_or(|until| now < until) {
+        } else if self.until.is_none_or(|until| now < until) && !is_late && !is_busy {
             return;
         }
-        if is_late || self.came >= FLOOD {
-            self.until = Some(now.saturating_add(nanoseconds(HURRY)));
-        } else {
-            (self.hurry, self.until) = (None, None);
+        let has_moved = came.bytes >= MUCH && now >= self.stays_until;
+        if is_late && (self.pinned.is_none() || has_moved) {
+            self.stays_until = now.saturating_add(nanoseconds(STAY));
+            self.stay_with(processor());
         }
+        let longer = match () {
+            () if is_busy => BUSY,
+            () if is_late || self.came >= FLOOD => HURRY,
+            () => {
+                (self.pinned, self.hurry, self.until, self.came) = (None, None, None, 0);
+                return;
+            }
+        };
+        let until = now.saturating_add(nanoseconds(longer));
+        self.until = Some(self.until.map_or(until, |before| before.max(until)));
         self.came = 0;
+    }
+
+    /// Goes to where the bus runs, if that is known and allowed.
+    fn stay_with(&mut self, processor: Option<usize>) {
+        let Some(processor) = processor else { return };
+        match &mut self.pinned {
+            // It stays where it is if it may not go there.
+            Some(pinned) => {
+                let _ = pinned.move_to(processor);
+            }
+            None => self.pinned = Pinned::to(processor).ok(),
+        }
     }
 
     /// Returns how long to sleep before looking again; none is to wait for the next message.
     pub(super) fn nap(&self) -> Option<Duration> {
         self.looks.nap
+    }
+}
+
+/// Whether the calling thread had to wait for a processor: then the next flood would begin without it.
+#[derive(Debug)]
+struct Waits {
+    delay: Option<RunDelay>,
+    /// What it was when it was looked at last, and when that was.
+    before: u64,
+    looked: u64,
+}
+
+impl Waits {
+    fn start(now: u64) -> Waits {
+        let delay = RunDelay::of_this_thread().ok();
+        let before = delay.as_ref().and_then(|delay| delay.nanoseconds().ok()).unwrap_or(0);
+        Waits { delay, before, looked: now }
+    }
+
+    /// Looks, if the last time was long ago; says whether it had to wait for long since then.
+    fn has_waited(&mut self, now: u64) -> bool {
+        if now.saturating_sub(self.looked) < nanoseconds(WINDOW) {
+            return false;
+        }
+        self.looked = now;
+        let Some(delay) = self.delay.as_ref().and_then(|delay| delay.nanoseconds().ok()) else {
+            return false;
+        };
+        delay.saturating_sub(std::mem::replace(&mut self.before, delay)) > nanoseconds(WAITED)
     }
 }
 

@@ -13,7 +13,7 @@ use session::clock::Clock;
 
 use super::lane::{Lane, LaneEnd};
 use super::pace::{Came, Pace};
-use super::ring::{CHUNK, Desk};
+use super::ring::{CHUNK, RingProducer};
 
 /// How long nothing may come before nothing is taken to be left, when the recording is to end.
 const LAST: Duration = Duration::from_millis(50);
@@ -51,7 +51,7 @@ pub(super) fn nanoseconds(time: Duration) -> u64 {
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) lanes: Vec<Lane>,
-    pub(super) desk: Desk,
+    pub(super) producer: RingProducer,
     pub(super) times: Times,
     pub(super) linger: Linger,
     /// Readable when the recording is to end.
@@ -106,25 +106,28 @@ impl Reader {
                 // Whoever stops us ends it; nothing else can.
                 let _ = sys::socket::wait_readable(&*self.stop, Some(nap));
             }
-            let patience = (!self.desk.try_exchange()).then_some(SOON);
+            let patience = (!self.producer.try_exchange()).then_some(SOON);
             let mut ready = self.wait(patience);
             let stop = ready.pop() != Some(false);
             let is_time = ready.pop() == Some(true);
             let until = stop.then(|| self.times.now().saturating_add(nanoseconds(END)));
             let mut ready = ready.into_iter();
             let mut came = Came::default();
+            // The bus from which most came, and how much that was.
+            let mut most = (0, 0);
             // Whoever stops us wants what had come by then, so all are read once more.
             self.lanes.retain_mut(|lane| {
                 if !ready.next().unwrap_or(false) && !stop {
                     return true;
                 }
-                match empty(lane, &mut self.desk, &mut scratch, &self.times, until) {
+                match empty(lane, &mut self.producer, &mut scratch, &self.times, until) {
                     Ok(more) => {
                         came += more;
+                        most = most.max((more.bytes, lane.bus()));
                         true
                     }
                     Err(end) => {
-                        lane.finish(&mut self.desk, self.times.now());
+                        lane.finish(&mut self.producer, self.times.now());
                         ends.push((lane.bus(), end));
                         false
                     }
@@ -134,7 +137,10 @@ impl Reader {
                 break;
             }
             let now = self.times.now();
-            pace.keep(came, now);
+            pace.keep(came, now, || {
+                let busiest = self.lanes.iter().find(|lane| lane.bus() == most.1);
+                busiest.and_then(Lane::processor)
+            });
             if is_time {
                 self.linger.clear();
                 self.hand_over(now);
@@ -144,8 +150,8 @@ impl Reader {
             }
         }
         let now = self.times.now();
-        self.lanes.iter_mut().for_each(|lane| lane.finish(&mut self.desk, now));
-        self.desk.end();
+        self.lanes.iter_mut().for_each(|lane| lane.finish(&mut self.producer, now));
+        self.producer.end();
         ends
     }
 
@@ -164,8 +170,9 @@ impl Reader {
     fn hand_over(&mut self, now: u64) {
         let limit = now.saturating_sub(nanoseconds(self.linger.time));
         for lane in &mut self.lanes {
-            if lane.waiting_since().is_some_and(|since| since <= limit) && self.desk.is_taken() {
-                lane.hand_over(&mut self.desk);
+            if lane.waiting_since().is_some_and(|since| since <= limit) && self.producer.is_taken()
+            {
+                lane.hand_over(&mut self.producer);
             }
         }
     }
@@ -185,7 +192,7 @@ impl Reader {
 /// Reads what there is in one lane and returns how much that was; with `until`, waits for what the bus still holds.
 fn empty(
     lane: &mut Lane,
-    desk: &mut Desk,
+    producer: &mut RingProducer,
     scratch: &mut [u8],
     times: &Times,
     until: Option<u64>,
@@ -194,7 +201,7 @@ fn empty(
     // A bus that sends without a pause must not keep us from the others, or from stopping.
     let mut rounds = 16_u32;
     loop {
-        let found = lane.read(desk, scratch, || times.now())?;
+        let found = lane.read(producer, scratch, || times.now())?;
         came += found.came;
         rounds = rounds.saturating_sub(1);
         let goes_on = match until {

@@ -6,6 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use sys::sched::Hurry;
+use sys::shared::{Counters, Slots};
+
+use super::memory::{Memory, MemorySource};
 
 use crate::bus::capture::{Bus, Dropped, Peer, RecordingEnd};
 
@@ -20,10 +23,12 @@ const PEER: usize = 1024;
 /// Messages of one bus, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
+    /// By which the process that has made it knows it, while another one has it.
+    pub(super) number: u64,
     pub(super) bus: u16,
     /// What was missed before the first of them.
     pub(super) dropped: Option<Dropped>,
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Memory,
     /// How much of the bytes is filled.
     pub(super) filled: usize,
     /// When each came, and where it ends.
@@ -84,6 +89,9 @@ pub(super) struct Ring {
     /// How much memory there is, in chunks that are filled, waiting, being taken or spare.
     used: AtomicUsize,
     limit: usize,
+    memory: MemorySource,
+    /// What another process reads of the tally.
+    counters: Option<Arc<Counters<3>>>,
     /// How many empty chunks are made, and kept, at most: not all that there may be, which others need, too.
     ready: usize,
 }
@@ -98,6 +106,20 @@ pub(super) enum Taken {
 impl Ring {
     /// Makes one that uses at most about `limit` bytes, but two chunks in any case.
     pub(super) fn new(limit: usize) -> Ring {
+        Ring::of(limit, MemorySource::Own, None)
+    }
+
+    /// Makes one whose chunks lie in memory that another process sees, too, as it sees the tally.
+    pub(super) fn shared(limit: usize, slots: Arc<Slots>, counters: Arc<Counters<3>>) -> Ring {
+        Ring::of(limit, MemorySource::shared(slots), Some(counters))
+    }
+
+    /// Returns how many chunks one of this limit has at most.
+    pub(super) fn chunks(limit: usize) -> usize {
+        limit.max(2 * CHUNK) / CHUNK
+    }
+
+    fn of(limit: usize, memory: MemorySource, counters: Option<Arc<Counters<3>>>) -> Ring {
         let limit = limit.max(2 * CHUNK);
         Ring {
             state: Mutex::default(),
@@ -105,6 +127,8 @@ impl Ring {
             runs_low: Condvar::new(),
             used: AtomicUsize::new(0),
             limit,
+            memory,
+            counters,
             ready: READY.min(limit / CHUNK / 2),
         }
     }
@@ -134,9 +158,16 @@ impl Ring {
     fn reserve_from(&self, spare: &mut VecDeque<Chunk>, size: usize) -> bool {
         while !self.reserve(size) {
             let Some(chunk) = spare.pop_front() else { return false };
-            self.release(chunk.bytes.len());
+            self.free(chunk);
         }
         true
+    }
+
+    /// Gives the memory of a chunk away, so that it is there before anybody counts on it.
+    fn free(&self, chunk: Chunk) {
+        let size = chunk.bytes.len();
+        chunk.bytes.free();
+        self.release(size);
     }
 
     fn release(&self, size: usize) {
@@ -173,8 +204,12 @@ impl Ring {
         }
         drop(state);
         // Memory is given when something is written into it; zeros are promised without that.
-        let chunk = Chunk { bytes: vec![u8::MAX; CHUNK], ..Chunk::default() };
-        self.state().spare.push_front(chunk);
+        let Some(mut bytes) = self.memory.make(CHUNK) else {
+            self.release(CHUNK);
+            return false;
+        };
+        bytes.fill(u8::MAX);
+        self.state().spare.push_front(Chunk { bytes, ..Chunk::default() });
         true
     }
 
@@ -184,7 +219,7 @@ impl Ring {
         let mut state = self.state();
         if chunk.bytes.len() != CHUNK || state.spare.len() + state.held >= self.ready {
             drop(state);
-            self.release(chunk.bytes.len());
+            self.free(chunk);
             return;
         }
         state.spare.push_back(chunk);
@@ -249,7 +284,7 @@ impl Ring {
 /// others, for as long as they like to run; meanwhile a bus would keep what is not read. So nothing here waits for the
 /// lock, except for room for a message that is longer than a chunk.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct RingProducer {
     ring: Arc<Ring>,
     /// Those that were used last come last.
     empty: Vec<Chunk>,
@@ -258,9 +293,9 @@ pub(super) struct Desk {
     missed: u64,
 }
 
-impl Desk {
-    pub(super) fn of(ring: Arc<Ring>) -> Desk {
-        Desk { ring, empty: Vec::new(), out: Vec::new(), missed: 0 }
+impl RingProducer {
+    pub(super) fn of(ring: Arc<Ring>) -> RingProducer {
+        RingProducer { ring, empty: Vec::new(), out: Vec::new(), missed: 0 }
     }
 
     /// Returns an empty chunk for a message of at least `length` bytes; none if there is no room.
@@ -284,7 +319,11 @@ impl Desk {
                 return None;
             }
         }
-        Some(Chunk { bus, bytes: vec![0; size], ..Chunk::default() })
+        let Some(bytes) = self.ring.memory.make(size) else {
+            self.ring.release(size);
+            return None;
+        };
+        Some(Chunk { bus, bytes, ..Chunk::default() })
     }
 
     /// Takes back a chunk that is not needed any more.
@@ -338,6 +377,10 @@ impl Desk {
         let has_news = !self.out.is_empty();
         self.out.drain(..).for_each(|item| ring.add(&mut state, item));
         state.tally.dropped += std::mem::take(&mut self.missed);
+        if let Some(counters) = &ring.counters {
+            let Tally { messages, bytes, dropped } = state.tally;
+            counters.store([messages, bytes, dropped]);
+        }
         let wanted = ring.ready.saturating_sub(self.empty.len()).min(state.spare.len());
         let first = state.spare.len() - wanted;
         self.empty.extend(state.spare.drain(first..));
@@ -360,40 +403,40 @@ mod tests {
     #[test]
     fn memory_has_a_limit_and_is_used_again() {
         let ring = Arc::new(Ring::new(3 * CHUNK));
-        let mut desk = Desk::of(Arc::clone(&ring));
-        let one = desk.chunk(0, 16).unwrap();
-        let _two = desk.chunk(0, 16).unwrap();
-        assert!(desk.chunk(0, 2 * CHUNK).is_none());
-        let _three = desk.chunk(0, 16).unwrap();
-        assert!(desk.chunk(0, 16).is_none());
+        let mut producer = RingProducer::of(Arc::clone(&ring));
+        let one = producer.chunk(0, 16).unwrap();
+        let _two = producer.chunk(0, 16).unwrap();
+        assert!(producer.chunk(0, 2 * CHUNK).is_none());
+        let _three = producer.chunk(0, 16).unwrap();
+        assert!(producer.chunk(0, 16).is_none());
         ring.give_back(one);
-        assert!(desk.chunk(0, CHUNK + 1).is_none());
-        assert!(desk.chunk(0, 16).is_some());
+        assert!(producer.chunk(0, CHUNK + 1).is_none());
+        assert!(producer.chunk(0, 16).is_some());
     }
 
     #[test]
     fn a_spare_chunk_makes_room_for_a_longer_one() {
         let ring = Arc::new(Ring::new(3 * CHUNK));
-        let mut desk = Desk::of(Arc::clone(&ring));
-        let one = desk.chunk(0, 16).unwrap();
-        let two = desk.chunk(0, 16).unwrap();
+        let mut producer = RingProducer::of(Arc::clone(&ring));
+        let one = producer.chunk(0, 16).unwrap();
+        let two = producer.chunk(0, 16).unwrap();
         ring.give_back(one);
-        desk.give_back(two);
-        let long = desk.chunk(0, 3 * CHUNK).unwrap();
+        producer.give_back(two);
+        let long = producer.chunk(0, 3 * CHUNK).unwrap();
         assert_eq!(long.bytes.len(), 3 * CHUNK);
         ring.give_back(long);
-        assert!(desk.chunk(0, 3 * CHUNK).is_some());
+        assert!(producer.chunk(0, 3 * CHUNK).is_some());
     }
 
     #[test]
     fn empty_chunks_are_made_ahead_within_the_limit_and_the_last_used_comes_first() {
         let ring = Arc::new(Ring::new(8 * CHUNK));
-        let mut desk = Desk::of(Arc::clone(&ring));
-        let mut used = desk.chunk(0, 16).unwrap();
+        let mut producer = RingProducer::of(Arc::clone(&ring));
+        let mut used = producer.chunk(0, 16).unwrap();
         used.bytes[0] = 1;
         ring.give_back(used);
         while ring.make_one() {}
-        let made: Vec<Chunk> = std::iter::from_fn(|| desk.chunk(0, 16)).collect();
+        let made: Vec<Chunk> = std::iter::from_fn(|| producer.chunk(0, 16)).collect();
         assert_eq!(
             made.iter().map(|it| it.bytes[0]).collect::<Vec<_>>(),
             [1, 255, 255, 255, 0, 0, 0, 0]
@@ -407,16 +450,16 @@ mod tests {
     #[test]
     fn who_makes_empty_chunks_makes_some_again_when_they_run_low_and_ends() {
         let ring = Arc::new(Ring::new(3 * READY * CHUNK));
-        let mut desk = Desk::of(Arc::clone(&ring));
+        let mut producer = RingProducer::of(Arc::clone(&ring));
         std::thread::scope(|scope| {
             let maker = sys::thread::spawn_scoped(scope, "maker", || ring.keep_ready()).unwrap();
             let mut taken = Vec::new();
             while taken.len() < 2 * READY {
-                while desk.empty.is_empty() {
+                while producer.empty.is_empty() {
                     std::thread::yield_now();
-                    desk.exchange();
+                    producer.exchange();
                 }
-                taken.push(desk.chunk(0, 16).unwrap());
+                taken.push(producer.chunk(0, 16).unwrap());
             }
             ring.end();
             maker.join().unwrap();
@@ -427,27 +470,27 @@ mod tests {
     #[test]
     fn who_reads_goes_on_while_somebody_has_the_lock() {
         let ring = Arc::new(Ring::new(4 * CHUNK));
-        let mut desk = Desk::of(Arc::clone(&ring));
+        let mut producer = RingProducer::of(Arc::clone(&ring));
         while ring.make_one() {}
-        desk.exchange();
+        producer.exchange();
         let state = ring.state();
         for bus in 0..4 {
-            let mut chunk = desk.chunk(bus, 16).unwrap();
+            let mut chunk = producer.chunk(bus, 16).unwrap();
             chunk.marks.push((1, 16));
-            desk.put(Item::Chunk(chunk));
+            producer.put(Item::Chunk(chunk));
         }
-        assert!(desk.chunk(0, 16).is_none());
-        desk.missed(7);
-        assert!(!desk.is_taken() && !desk.try_exchange());
+        assert!(producer.chunk(0, 16).is_none());
+        producer.missed(7);
+        assert!(!producer.is_taken() && !producer.try_exchange());
         assert_eq!(state.tally, Tally::default());
         drop(state);
-        assert!(desk.try_exchange());
+        assert!(producer.try_exchange());
         assert_eq!(ring.tally(), Tally { messages: 4, bytes: 64, dropped: 7 });
         for number in 0..4 {
             let taken = ring.take(Duration::ZERO);
             assert!(matches!(taken, Taken::Item(Item::Chunk(chunk)) if chunk.bus == number));
         }
-        assert!(desk.is_taken());
+        assert!(producer.is_taken());
     }
 
     #[test]

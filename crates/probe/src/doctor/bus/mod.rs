@@ -122,7 +122,7 @@ fn begin(
     };
     let source = Source { bus, monitor, follower: Some(follower) };
     let clock = Arc::new(SystemClock::start());
-    let recorder = Recorder::start(vec![source], &Options::default(), clock)?;
+    let recorder = Recorder::start_in_child(vec![source], &Options::default(), clock)?;
     let client = BlockingClient::connect(Some(address)).map(|mut client| {
         client.set_timeout(PATIENCE);
         client

@@ -85,7 +85,6 @@ impl Record {
             return Err(Error::new(Kind::User, "record several buses into a pcap file")
                 .hint("--format pcapng holds any number"));
         }
-        let mut until = Until::listen()?;
         let what = Buses::describe(&sources);
         let file = create(&self.output)?;
         let output = Output::new(file, format.format())?;
@@ -94,17 +93,20 @@ impl Record {
             ..Options::default()
         };
         let clock = Arc::new(SystemClock::start());
-        let recorder = Recorder::start(sources, &options, clock).map_err(told)?;
+        // It forks, so it comes before everything that needs threads or catches signals.
+        let recorder = Recorder::start_in_child(sources, &options, clock).map_err(told)?;
         let recorder = Arc::new(recorder);
+        let mut until = Until::listen()?;
         let limits = Limits { size: self.max_size };
         let (sender, mut done) = oneshot::channel();
         let taken = Arc::clone(&recorder);
-        std::thread::Builder::new().name("bus-writer".to_owned()).spawn(move || {
+        sys::thread::spawn("bus-writer", move || {
             let result = record::write(&taken, output, &limits);
             drop(taken);
             // Nobody waits for it any more if this fails.
             let _ = sender.send(result);
-        })?;
+        })
+        .map_err(|error| Error::new(Kind::Config, "begin to record").because(error))?;
         let screen = Screen::start(&format!("Recording {what}; Ctrl-C ends it."));
         let first = until.wait(&mut done, self.time, screen.interval(), || {
             screen.show(&recorder);
@@ -145,6 +147,14 @@ impl Record {
             None => return Err(cannot().because("the last messages could not be written in time")),
         };
         let is_all = ends.is_empty();
+        if let Some((_, end)) = ends.iter().find(|(_, end)| matches!(end, LaneEnd::Killed { .. })) {
+            let error = Error::new(Kind::Config, "go on watching").because(end.to_string());
+            return Err(error.hint(format!(
+                "{} messages are in {}; what came after them is not",
+                ended.messages,
+                self.output.display()
+            )));
+        }
         for (_, end) in ends {
             if let LaneEnd::Broken(_) | LaneEnd::NoMessage(_) = end {
                 screen.write(&Error::new(Kind::Config, "go on watching").because(end).to_string());

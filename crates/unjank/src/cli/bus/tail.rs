@@ -14,7 +14,7 @@ use super::buses::{Asks, Buses, told};
 use super::record::size;
 use super::until::{First, Until};
 use crate::cli::moment::duration;
-use crate::error::{Error, Verdict};
+use crate::error::{Error, Kind, Verdict};
 
 /// How long a line may wait for others.
 const LINGER: Duration = Duration::from_millis(10);
@@ -48,20 +48,23 @@ pub(super) struct Tail {
 impl Tail {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let sources = self.buses.watch(Asks::First)?;
-        let mut until = Until::listen()?;
         let room = usize::try_from(self.room).unwrap_or(usize::MAX);
         let options = Options { room, linger: LINGER };
         let clock = Arc::new(SystemClock::start());
-        let recorder = Arc::new(Recorder::start(sources, &options, clock).map_err(told)?);
+        // It forks, so it comes before everything that needs threads or catches signals.
+        let recorder = Recorder::start_in_child(sources, &options, clock).map_err(told)?;
+        let recorder = Arc::new(recorder);
+        let mut until = Until::listen()?;
         let (sender, mut done) = oneshot::channel();
         let time = self.time;
         let taken = Arc::clone(&recorder);
-        std::thread::Builder::new().name("bus-lines".to_owned()).spawn(move || {
+        sys::thread::spawn("bus-lines", move || {
             let result = self.print(&taken);
             taken.stop();
             // Nobody waits for it any more if this fails.
             let _ = sender.send(result);
-        })?;
+        })
+        .map_err(|error| Error::new(Kind::Config, "begin to watch").because(error))?;
         match until.wait(&mut done, time, None, || ()) {
             First::Done(result) => result.unwrap_or(Ok(()))?,
             First::Asked => {

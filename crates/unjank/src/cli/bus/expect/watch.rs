@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use probe::bus::expect::{CommandEnd, Fault, Report, Rules};
 use probe::bus::model::Model;
-use probe::bus::record::{Next, Options, Recorder};
+use probe::bus::record::{LaneEnd, Next, Options, Recorder};
 use probe::bus::stats::time;
 use rustix::process::Signal;
 use session::clock::{Clock, SystemClock};
@@ -68,7 +68,9 @@ pub(super) fn run(
     // What the command leaves behind stays ours, so that all of it can be ended.
     sys::supervise::adopt_orphans()?;
     let clock = Arc::new(SystemClock::start());
-    let recorder = Recorder::start(sources, &Options::default(), Arc::<SystemClock>::clone(&clock));
+    // It forks, so it comes before everything that needs threads or catches signals.
+    let recorder =
+        Recorder::start_in_child(sources, &Options::default(), Arc::<SystemClock>::clone(&clock));
     let mut watch = Watch {
         recorder: recorder.map_err(told)?,
         model: Model::default(),
@@ -86,6 +88,10 @@ pub(super) fn run(
     watch.until_quiet();
     watch.model.complete();
     let mut report = Report::of(rules, &watch.model);
+    let (_, ends) = watch.recorder.finish();
+    if let Some((_, end)) = ends.iter().find(|(_, end)| !matches!(end, LaneEnd::Closed)) {
+        report.add_fault(Fault::Recorder { text: end.to_string() });
+    }
     let (status, faults) = match ended {
         Ok((status, fault)) => (Some(status), fault),
         Err(error) => {
@@ -180,7 +186,9 @@ impl Watch {
         let mut asked = false;
         loop {
             let spent = self.clock.monotonic().saturating_sub(start);
-            let all = tree::below(std::process::id())?;
+            let reader = self.recorder.child();
+            let mut all = tree::below(std::process::id())?;
+            all.retain(|member| Some(member.pid) != reader);
             if ended.is_none() {
                 ended = child.try_wait()?;
             }

@@ -58,7 +58,7 @@ impl Live {
             room: usize::try_from(self.room).unwrap_or(usize::MAX),
             ..Options::default()
         };
-        let recorder = Recorder::start(sources, &options, clock).map_err(told)?;
+        let recorder = Recorder::start_in_child(sources, &options, clock).map_err(told)?;
         let cannot = |error| Error::new(Kind::Config, "use the terminal").because(error);
         let known = Introspection::installed(&data_dirs());
         let mut browser = Browser::new(chosen, &self.filter, title, screen::paint())
