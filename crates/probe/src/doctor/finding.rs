@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-pub use crate::report::advice::Advice;
+use super::remedy::Remedy;
 use crate::report::grade::Grade;
-use crate::report::paragraph::without_error_numbers;
+use crate::report::paragraph::{capital, without_error_numbers};
 use crate::report::samples::Samples;
 
 /// One thing that a probe found.
@@ -20,8 +20,19 @@ pub struct Finding {
     pub outcome: Outcome,
     /// Why it is so, where that is known.
     pub cause: Option<String>,
-    /// What would help.
-    pub advice: Vec<Advice>,
+    /// What would help, the best first.
+    pub help: Vec<Help>,
+    /// Whether it is measured beside something else that is in effect: then it is shown, and not judged.
+    pub is_comparison: bool,
+}
+
+/// Something that helps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// A command does it.
+    Remedy(Remedy),
+    /// A person has to.
+    Hint(String),
 }
 
 /// What came of a measurement.
@@ -47,6 +58,7 @@ impl Finding {
         outcome: Outcome,
     ) -> Finding {
         let outcome = match outcome {
+            Outcome::Note(text) => Outcome::Note(without_error_numbers(&text)),
             Outcome::Wrong(text) => Outcome::Wrong(without_error_numbers(&text)),
             Outcome::Skipped(text) => Outcome::Skipped(without_error_numbers(&text)),
             outcome => outcome,
@@ -57,7 +69,8 @@ impl Finding {
             measured: measured.into(),
             outcome,
             cause: None,
-            advice: Vec::new(),
+            help: Vec::new(),
+            is_comparison: false,
         }
     }
 
@@ -68,22 +81,50 @@ impl Finding {
         self
     }
 
-    /// Adds something to do, without a command.
+    /// Adds something that a person can do, in a sentence without a full stop.
     #[must_use]
-    pub fn advise(mut self, text: impl Into<String>) -> Finding {
-        self.advice.push(Advice { text: text.into(), command: None });
+    pub fn hint(mut self, text: impl Into<String>) -> Finding {
+        self.help.push(Help::Hint(text.into()));
         self
     }
 
-    /// Adds something to do and the command that does it.
+    /// Adds something that a command does.
     #[must_use]
-    pub fn advise_command(
-        mut self,
-        text: impl Into<String>,
-        command: impl Into<String>,
-    ) -> Finding {
-        self.advice.push(Advice { text: text.into(), command: Some(command.into()) });
+    pub fn remedy(mut self, remedy: Remedy) -> Finding {
+        self.help.push(Help::Remedy(remedy));
         self
+    }
+
+    /// Takes it as measured for comparison alone.
+    #[must_use]
+    pub fn compared(mut self) -> Finding {
+        self.is_comparison = true;
+        self
+    }
+
+    /// Says whether it is neither good nor bad.
+    #[must_use]
+    pub fn is_note(&self) -> bool {
+        matches!(self.outcome, Outcome::Note(_) | Outcome::Skipped(_))
+    }
+
+    /// Returns what was seen in a sentence, with the cause and what a person can do.
+    #[must_use]
+    pub fn told(&self) -> Option<String> {
+        let mut text = match &self.outcome {
+            Outcome::Note(what) => format!("{}: {what}", self.name),
+            Outcome::Skipped(why) => format!("{}: not measured: {why}", self.name),
+            Outcome::Time(_) | Outcome::Wrong(_) => return None,
+        };
+        if let Some(cause) = &self.cause {
+            text.push_str(&format!(": {cause}"));
+        }
+        for help in &self.help {
+            if let Help::Hint(hint) = help {
+                text.push_str(&format!(". {}", capital(hint)));
+            }
+        }
+        Some(text)
     }
 
     /// Returns the grade of a time; other outcomes have none.
@@ -95,9 +136,10 @@ impl Finding {
         }
     }
 
-    /// Says whether this finding makes `doctor` exit with 1.
+    /// Says whether this finding makes `doctor` exit with 1: it is in effect, and misses its frame or is broken.
     #[must_use]
     pub fn is_bad(&self, frame: Duration) -> bool {
-        matches!(self.outcome, Outcome::Wrong(_)) || self.grade(frame) == Some(Grade::Misses)
+        let is_wrong = matches!(self.outcome, Outcome::Wrong(_));
+        !self.is_comparison && (is_wrong || self.grade(frame) == Some(Grade::Misses))
     }
 }

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::Diagnosis;
-use super::finding::{Finding, Outcome};
+use super::actions::Action;
+use super::finding::{Finding, Help, Outcome};
 use super::text::verdict;
 use crate::report::figure::nanoseconds;
 use crate::report::grade::{Grade, feeling};
@@ -21,7 +22,15 @@ struct Document<'a> {
     frame_ns: f64,
     took_ns: f64,
     provenance: &'a Provenance,
+    actions: Vec<ActionEntry>,
     findings: Vec<Entry<'a>>,
+}
+
+#[derive(Serialize)]
+struct ActionEntry {
+    text: String,
+    command: String,
+    reason: String,
 }
 
 #[derive(Serialize)]
@@ -32,8 +41,10 @@ struct Entry<'a> {
     kind: &'static str,
     text: Option<&'a str>,
     time: Option<Time<'a>>,
+    /// Measured beside what is in effect: not judged.
+    comparison: bool,
     cause: Option<&'a str>,
-    advice: Vec<Advice<'a>>,
+    advice: Vec<Advice>,
 }
 
 #[derive(Serialize)]
@@ -50,9 +61,9 @@ struct Time<'a> {
 }
 
 #[derive(Serialize)]
-struct Advice<'a> {
-    text: &'a str,
-    command: Option<&'a str>,
+struct Advice {
+    text: String,
+    command: Option<String>,
 }
 
 /// Writes the diagnosis as one JSON document, ending in a newline.
@@ -69,6 +80,7 @@ pub fn render(diagnosis: &Diagnosis, provenance: &Provenance) -> serde_json::Res
         frame_ns: nanoseconds(diagnosis.frame),
         took_ns: nanoseconds(diagnosis.took),
         provenance,
+        actions: diagnosis.actions().0.into_iter().map(action).collect(),
         findings: diagnosis.findings.iter().map(|finding| entry(finding, diagnosis)).collect(),
     };
     serde_json::to_string_pretty(&document).map(|text| text + "\n")
@@ -99,12 +111,22 @@ fn entry<'a>(finding: &'a Finding, diagnosis: &Diagnosis) -> Entry<'a> {
         kind,
         text,
         time,
+        comparison: finding.is_comparison,
         cause: finding.cause.as_deref(),
-        advice: finding
-            .advice
-            .iter()
-            .map(|advice| Advice { text: &advice.text, command: advice.command.as_deref() })
-            .collect(),
+        advice: finding.help.iter().map(|help| advice(help, diagnosis)).collect(),
+    }
+}
+
+fn action(Action { text, command, reason }: Action) -> ActionEntry {
+    ActionEntry { text, command, reason }
+}
+
+fn advice(help: &Help, diagnosis: &Diagnosis) -> Advice {
+    match help {
+        Help::Hint(text) => Advice { text: text.clone(), command: None },
+        Help::Remedy(remedy) => {
+            Advice { text: remedy.text(), command: diagnosis.shell.command(remedy) }
+        }
     }
 }
 
@@ -126,11 +148,15 @@ mod tests {
         let entries = document["findings"].as_array().unwrap();
         let kinds: Vec<&str> =
             entries.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
-        assert_eq!(kinds, ["note", "time", "time", "time", "time", "wrong", "skipped"]);
+        assert_eq!(kinds, ["note", "time", "time", "time", "time", "time", "wrong", "skipped"]);
         let slow = &entries[3];
         assert_eq!(slow["time"]["verdict"], "misses");
         assert_eq!(slow["time"]["feeling"], "hung");
         assert_eq!(slow["time"]["samples_ns"].as_array().unwrap().len(), 2);
         assert!(entries[2]["advice"][0]["command"].as_str().unwrap().starts_with("echo bfq"));
+        assert_eq!(entries[2]["comparison"], false);
+        let actions = document["actions"].as_array().unwrap();
+        assert_eq!(actions.len(), 2);
+        assert!(actions[0]["command"].as_str().unwrap().ends_with("/run/user/1000/dconf/user"));
     }
 }

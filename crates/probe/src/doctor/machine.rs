@@ -35,8 +35,22 @@ pub struct Machine {
     pub program_dir: Option<PathBuf>,
     /// Where plugins, applications and associations are.
     pub catalogue: Sources,
+    /// How programs of this session wait for their lists of recent documents.
+    pub recents: Waiting,
     /// The user's number.
     pub uid: u32,
+}
+
+/// How programs wait for the disk because of lists of recent documents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// As their authors wrote them.
+    #[default]
+    Usual,
+    /// Those of the next login do not wait.
+    RelaxedNext,
+    /// They do not: this library is in front of them.
+    Relaxed(PathBuf),
 }
 
 impl Machine {

@@ -1,6 +1,6 @@
 //! `doctor`: measures this machine's interactive paths against the frame, and changes nothing.
 
-pub mod advice;
+pub mod actions;
 pub mod background;
 pub mod bus;
 pub mod finding;
@@ -12,6 +12,7 @@ pub mod machine;
 pub mod page;
 pub mod plugins;
 pub mod recents;
+pub mod remedy;
 pub mod settings;
 pub mod storage;
 pub mod text;
@@ -23,6 +24,7 @@ use session::clock::Clock;
 
 use self::finding::{Finding, Outcome};
 use self::machine::Machine;
+use self::remedy::Shell;
 
 /// Looks at one area of the machine.
 pub trait Probe: std::fmt::Debug + Sync {
@@ -31,6 +33,9 @@ pub trait Probe: std::fmt::Debug + Sync {
 
     /// Returns what it looks at, in a few words.
     fn about(&self) -> &'static str;
+
+    /// Returns the heading over what it found.
+    fn title(&self) -> &'static str;
 
     /// Returns what it will do, in order; nothing is done yet.
     fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>>;
@@ -126,6 +131,8 @@ pub struct Diagnosis {
     pub interrupted: bool,
     /// How long it took.
     pub took: Duration,
+    /// How commands are typed here.
+    pub shell: Shell,
 }
 
 impl Diagnosis {
@@ -140,6 +147,20 @@ impl Diagnosis {
             self.findings.iter().filter(|finding| finding.grade(self.frame).is_some()).collect();
         timed.sort_by(|a, b| median(b).total_cmp(&median(a)));
         timed
+    }
+
+    /// Returns the findings that have a time and are in effect, slowest median first.
+    #[must_use]
+    pub fn judged(&self) -> Vec<&Finding> {
+        let mut timed = self.slowest_first();
+        timed.retain(|finding| !finding.is_comparison);
+        timed
+    }
+
+    /// Returns what a person can do, most useful first, and the causes of the rest.
+    #[must_use]
+    pub fn actions(&self) -> (Vec<actions::Action>, Vec<actions::Cause>) {
+        actions::ranked(self)
     }
 
     /// Says whether something misses its frame or is broken.
@@ -173,7 +194,8 @@ pub fn diagnose(
         findings.extend((step.run)(tools));
     }
     let took = tools.clock.monotonic().saturating_sub(start);
-    Diagnosis { frame: tools.frame, findings, interrupted: tools.stopped(), took }
+    let shell = Shell::of(machine);
+    Diagnosis { frame: tools.frame, findings, interrupted: tools.stopped(), took, shell }
 }
 
 /// Where a run stands.
@@ -206,6 +228,10 @@ mod tests {
 
         fn about(&self) -> &'static str {
             "a test"
+        }
+
+        fn title(&self) -> &'static str {
+            "Test"
         }
 
         fn steps<'a>(&self, _: &'a Machine) -> Vec<Step<'a>> {

@@ -1,8 +1,12 @@
 //! A diagnosis on a terminal: the verdict, the table, what to do.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use report::text::{Charset, visible};
+
 use super::Diagnosis;
+use super::actions::{Action, Cause};
 use super::finding::{Finding, Outcome};
 use crate::report::figure::{Quantity, duration, frame_count, nanoseconds};
 use crate::report::grade::{Grade, feeling};
@@ -18,7 +22,7 @@ const FRAME_COLUMNS: usize = 4;
 #[must_use]
 pub fn verdict(diagnosis: &Diagnosis) -> String {
     let frame = duration(diagnosis.frame);
-    let timed = diagnosis.slowest_first();
+    let timed = diagnosis.judged();
     let count = |grade| {
         timed.iter().filter(|finding| finding.grade(diagnosis.frame) == Some(grade)).count()
     };
@@ -87,21 +91,19 @@ pub fn render(diagnosis: &Diagnosis, width: usize, paint: Paint) -> String {
     list(
         "Broken",
         each(&|finding| match &finding.outcome {
-            Outcome::Wrong(what) => Some(wrap(&format!("{}: {what}", finding.name), width, "  ▲ ")),
-            _ => None,
-        }),
-    );
-    list("What to do", advice(diagnosis, width, paint));
-    list(
-        "Also",
-        each(&|finding| match &finding.outcome {
-            Outcome::Note(what) => Some(wrap(&format!("{}: {what}", finding.name), width, "  · ")),
-            Outcome::Skipped(why) => {
-                Some(wrap(&format!("{}: not measured: {why}", finding.name), width, "  · "))
+            Outcome::Wrong(what) => {
+                Some(wrap(&shown(&format!("{}: {what}", finding.name)), width, "  ▲ "))
             }
             _ => None,
         }),
     );
+    let (actions, causes) = diagnosis.actions();
+    list(
+        "What to do",
+        (1..).zip(&actions).map(|(number, action)| todo(number, action, width, paint)).collect(),
+    );
+    list("Why", causes.iter().map(|cause| why(cause, width)).collect());
+    list("Also", each(&|finding| Some(wrap(&shown(&finding.told()?), width, "  · "))));
     text
 }
 
@@ -121,12 +123,16 @@ fn table(diagnosis: &Diagnosis) -> Table {
         let median = samples.median();
         let word = feeling(median)
             .map_or(grade.word().to_owned(), |feeling| format!("{}, {feeling}", grade.word()));
+        let (word, tone) = match finding.is_comparison {
+            true => ("compared".to_owned(), Tone::Dim),
+            false => (format!("{} {word}", grade.shape()), grade.tone()),
+        };
         table.row(vec![
-            finding.name.clone().into(),
+            shown(&finding.name).into_owned().into(),
             Cell::toned(Tone::Strong, Quantity::Time.show(median)),
             frame_count(median, frame).into(),
-            Cell::toned(grade.tone(), format!("{} {word}", grade.shape())),
-            Cell::toned(grade.tone(), bar(median, frame)),
+            Cell::toned(tone, word),
+            Cell::toned(tone, bar(median, frame)),
             Cell::toned(Tone::Dim, Quantity::Time.show(samples.p95())),
             Cell::toned(Tone::Dim, samples.len().to_string()),
         ]);
@@ -160,22 +166,26 @@ fn bar(time_ns: f64, frame: Duration) -> String {
     bar.trim_end().to_owned()
 }
 
-/// Numbers what helps, with the reason.
-fn advice(diagnosis: &Diagnosis, width: usize, paint: Paint) -> Vec<String> {
-    let numbered = (1..).zip(super::advice::entries(diagnosis));
-    numbered
-        .map(|(number, entry)| {
-            let mut lines = wrap(&entry.reason, width, &format!("{number:>3}. "));
-            for advice in entry.advice {
-                let end = if advice.command.is_some() { ":" } else { "" };
-                lines.push_str(&wrap(&format!("{}{end}", capital(&advice.text)), width, "     "));
-                if let Some(command) = &advice.command {
-                    lines.push_str(&format!("       {}\n", paint.set(Tone::Strong, command)));
-                }
-            }
-            lines
-        })
-        .collect()
+/// Writes what to do: what it does, the command on a line of its own, and what for.
+fn todo(number: usize, action: &Action, width: usize, paint: Paint) -> String {
+    let mut lines = wrap(&format!("{}:", capital(&action.text)), width, &format!("{number:>3}. "));
+    lines.push_str(&format!("       {}\n", paint.set(Tone::Strong, &action.command)));
+    lines.push_str(&wrap(&shown(&action.reason), width, "     "));
+    lines
+}
+
+/// Writes why something is as it is, and what a person can do about it.
+fn why(cause: &Cause, width: usize) -> String {
+    let mut text = shown(&cause.reason).into_owned();
+    for hint in &cause.hints {
+        text.push_str(&format!(". {}", capital(hint)));
+    }
+    wrap(&text, width, "  · ")
+}
+
+/// Returns text of others as a terminal may show it.
+fn shown(text: &str) -> Cow<'_, str> {
+    visible(text, Charset::Unicode)
 }
 
 pub(super) fn time(finding: &Finding) -> Option<&Samples> {
@@ -187,10 +197,17 @@ pub(super) fn time(finding: &Finding) -> Option<&Samples> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use session::apps::place::Places;
+    use session::index::sources::Sources;
+
+    use super::super::machine::Machine;
+    use super::super::remedy::{Remedy, Shell};
     use super::*;
 
     /// A machine on which everything happens that can.
     pub(in crate::doctor) fn example() -> Diagnosis {
+        let places = Places { path: vec!["/usr/bin".into(), "/bin".into()], ..Places::default() };
+        let catalogue = Sources { places, ..Sources::default() };
         let times = |millis: &[f64]| Outcome::Time(millis.iter().map(|ms| ms * 1e6).collect());
         Diagnosis {
             frame: Duration::from_micros(16_667),
@@ -199,16 +216,18 @@ pub(super) mod tests {
                 Finding::new("storage", "sync (home, temp)", "write 4 KiB, fsync in ~", times(&[0.31, 0.30, 0.42])).because("it fits: of no advice is there need"),
                 Finding::new("storage", "sync beside a copy (home, temp)", "the same beside a copy", times(&[24.0, 26.2, 190.0]))
                     .because("the copy fills the queue of vda (scheduler none); there is no write-back throttling")
-                    .advise_command("let the scheduler put a waiting program before a copy, until the next start", "echo bfq | sudo tee /sys/block/vda/queue/scheduler"),
+                    .remedy(Remedy::SetScheduler("vda".to_owned())),
                 Finding::new("settings", "write one key, installed service", "Change on a private bus", times(&[1609.0, 1500.0])),
-                Finding::new("settings", "write one key, unjank", "Change on a private bus", times(&[9.1, 9.2])),
+                Finding::new("settings", "write one key, unjank", "Change on a private bus", times(&[99.1, 99.2])).compared(),
+                Finding::new("settings", "first read", "open", times(&[9.1, 9.2])),
                 Finding::new("settings", "flag of readers", "lstat", Outcome::Wrong("/run/user/1000/dconf/user belongs to root".to_owned()))
                     .because("a program ran as root with your XDG_RUNTIME_DIR")
-                    .advise_command("remove it; the next reader makes a new one", "sudo rm /run/user/1000/dconf/user"),
+                    .remedy(Remedy::RemoveForeign { path: "/run/user/1000/dconf/user".into(), needs_root: false }),
                 Finding::new("settings", "session bus", "connect", Outcome::Skipped("there is no session bus".to_owned())),
             ],
             interrupted: false,
             took: Duration::from_secs(9),
+            shell: Shell::of(&Machine { catalogue, uid: 0, ..Machine::default() }),
         }
     }
 
@@ -222,22 +241,23 @@ pub(super) mod tests {
 
         step                              median     frames  verdict         0   1   2
         write one key, installed service    1.55 s   93      ▲ misses, hung  ████████▶
+        write one key, unjank              99.2  ms   5.9    compared        ████████▶
         sync beside a copy (home, temp)    26.2  ms   1.6    ▲ misses        ██████▍
-        write one key, unjank               9.15 ms   0.5    ◐ near          ██▎ │
+        first read                          9.15 ms   0.5    ◐ near          ██▎ │
         sync (home, temp)                 310    µs   0.02   ● fits          ▏   │
 
         Broken
           ▲ flag of readers: /run/user/1000/dconf/user belongs to root
 
         What to do
-          1. flag of readers: a program ran as root with your XDG_RUNTIME_DIR
-             Remove it; the next reader makes a new one:
-               sudo rm /run/user/1000/dconf/user
-          2. sync beside a copy (home, temp): the copy fills the queue of vda (scheduler
-             none); there is no write-back throttling
-             Let the scheduler put a waiting program before a copy, until the next
+          1. Remove it; the next reader makes a new one:
+               rm -rf /run/user/1000/dconf/user
+             flag of readers: a program ran as root with your XDG_RUNTIME_DIR
+          2. Let the scheduler put a waiting program before a copy, until the next
              start:
-               echo bfq | sudo tee /sys/block/vda/queue/scheduler
+               echo bfq | tee /sys/block/vda/queue/scheduler
+             sync beside a copy (home, temp): the copy fills the queue of vda (scheduler
+             none); there is no write-back throttling
 
         Also
           · file system (home, temp): ext4 on /, disk vda (does not rotate, scheduler

@@ -1,12 +1,13 @@
 //! `unjank doctor`: measures this machine's interactive paths.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use probe::doctor::machine::Machine;
+use probe::doctor::machine::{Machine, Waiting};
 use probe::doctor::{Diagnosis, PROBES, Probe, Tools, diagnose, json, page, text};
 use probe::report::paint::Tone;
 use probe::report::paragraph::wrap;
@@ -126,11 +127,20 @@ fn machine() -> Machine {
         variable("XDG_DATA_DIRS").unwrap_or(OsString::from("/usr/local/share:/usr/share"));
     // Without the variable, libdbus and systemd agree on this socket.
     let socket = runtime_dir.as_ref().map(|dir| dir.join("bus")).filter(|path| path.exists());
+    let preloaded = variable("LD_PRELOAD").filter(|_| variable("UNJANK_RELAX_DIR").is_some());
+    let config_home = absolute("XDG_CONFIG_HOME").or_else(|| below_home(".config"));
+    let is_next = config_home.as_ref().is_some_and(|config| config.join(RELAXED).exists());
+    let recents = match preloaded.as_deref().and_then(relax_library) {
+        Some(library) => Waiting::Relaxed(library),
+        None if is_next => Waiting::RelaxedNext,
+        None => Waiting::Usual,
+    };
     let bus_address = variable("DBUS_SESSION_BUS_ADDRESS")
         .and_then(|address| address.into_string().ok())
         .or_else(|| socket.map(|path| format!("unix:path={}", path.display())));
     Machine {
-        config_home: absolute("XDG_CONFIG_HOME").or_else(|| below_home(".config")),
+        config_home,
+        recents,
         cache_home: absolute("XDG_CACHE_HOME").or_else(|| below_home(".cache")),
         state_home: absolute("XDG_STATE_HOME").or_else(|| below_home(".local/state")),
         data_home: absolute("XDG_DATA_HOME").or_else(|| below_home(".local/share")),
@@ -148,6 +158,20 @@ fn machine() -> Machine {
         runtime_dir,
         bus_address,
     }
+}
+
+/// What `unjank recent relax --session on` writes below the directory of settings.
+const RELAXED: &str = "environment.d/60-unjank-relax.conf";
+
+/// Finds the relax library among those that are put in front of programs.
+fn relax_library(preloaded: &OsStr) -> Option<PathBuf> {
+    let names = preloaded.as_bytes().split(|byte| matches!(byte, b':' | b' '));
+    let paths = names.map(|name| Path::new(OsStr::from_bytes(name)));
+    let mut ours = paths.filter(|path| {
+        path.file_name()
+            .is_some_and(|name| name == "libunjank_relax.so" || name == "libunjank-relax.so")
+    });
+    ours.find(|path| path.exists()).map(Path::to_owned)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use sys::device::Device;
 
 use super::{NAME, Place};
 use crate::doctor::finding::{Finding, Outcome};
+use crate::doctor::remedy::Remedy;
 use crate::report::figure::duration;
 
 /// Says whether the scheduler of a disk tells classes apart, and they get there.
@@ -100,10 +101,7 @@ fn advise(finding: Finding, device: &Device) -> Finding {
     if let Some(name) = buffered(device) {
         return finding
             .because(format!("{name} writes through the page cache, which forgets the class"))
-            .advise_command(
-                "Let it pass requests on as they are, until it is detached",
-                format!("sudo losetup --direct-io=on /dev/{name}"),
-            );
+            .remedy(Remedy::DirectLoop(name.to_owned()));
     }
     let scheduler = device.scheduler.as_deref().unwrap_or("none");
     if knows_classes(device) {
@@ -112,24 +110,19 @@ fn advise(finding: Finding, device: &Device) -> Finding {
         );
         if scheduler == "bfq" && device.wbt_lat_usec == Some(0) {
             return finding
-                .advise("as a rule bfq needs write-back throttling off, and turns it off by itself: leave it so");
+                .hint("as a rule bfq needs write-back throttling off, and turns it off by itself: leave it so");
         }
-        return finding.advise_command(
-            "Start what can wait so that its writes are in the idle class, too",
-            "unjank run -- COMMAND",
-        );
+        return finding
+            .hint("start what can wait with `unjank run`: its writes are in the idle class, too");
     }
     let finding = finding.because(format!("the scheduler {scheduler} of {disk} knows no classes"));
     let has_bfq = device.schedulers.iter().any(|name| name == "bfq");
     if disk.starts_with("nvme") || !has_bfq {
         // What bfq costs such a disk is more than what it brings.
         return finding
-            .advise("Run what works in the background with `unjank run`, which holds it while others wait and needs no scheduler");
+            .hint("run what works in the background with `unjank run`, which holds it while others wait and needs no scheduler");
     }
-    finding.advise_command(
-        "Let bfq schedule disks that are not NVMe, from the next start on",
-        "echo 'ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\", KERNEL==\"sd*[!0-9]|vd*[!0-9]|mmcblk[0-9]*\", ATTR{queue/scheduler}=\"bfq\"' | sudo tee /etc/udev/rules.d/61-unjank-scheduler.rules",
-    )
+    finding.remedy(Remedy::SchedulerRule)
 }
 
 #[cfg(test)]
@@ -137,6 +130,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::doctor::finding::Help;
 
     fn place(scheduler: &str, throttling: &str, disk: &str) -> Place {
         let sys = tempfile::tempdir().unwrap();
@@ -174,9 +168,9 @@ mod tests {
     fn a_scheduler_without_classes_makes_them_void_and_the_rule_is_given() {
         let found = finding(&place("[none] mq-deadline bfq", "2000", "sda"));
         insta::assert_snapshot!(text(&found), @"ext4 on sda, does not rotate, scheduler none, write-back throttling at 2.00 ms; acts: holding (unjank run), write-back throttling; does nothing: I/O classes (ionice, IOSchedulingClass=), IOWeight=");
-        assert!(found.advice[0].command.as_ref().unwrap().contains("udev/rules.d"));
+        assert_eq!(found.help, [Help::Remedy(Remedy::SchedulerRule)]);
         let fast = finding(&place("[none] mq-deadline bfq", "2000", "nvme0n1"));
-        assert_eq!(fast.advice[0].command, None, "no bfq for NVMe");
+        assert!(matches!(fast.help[..], [Help::Hint(_)]), "no bfq for NVMe");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use sys::mounts::Mounts;
 use super::NAME;
 use crate::doctor::finding::{Finding, Outcome};
 use crate::doctor::machine::Machine;
+use crate::doctor::remedy::Remedy;
 
 /// Says what there is of cgroups, freezer, pressure and delegation.
 pub(super) fn findings(machine: &Machine, mounts: &Mounts) -> Vec<Finding> {
@@ -49,10 +50,7 @@ fn holding(machine: &Machine, mounts: &Mounts) -> Finding {
     let Some(own) = Cgroup::of(mounts, std::process::id()) else {
         return note("by signals: there is no cgroup2 here, so the others are seen only by what the disk reads for them")
             .because("a frozen cgroup is not noticed by anybody; a stopped process is, by its parent")
-            .advise_command(
-                "Start with cgroup version 2 alone",
-                "systemd.unified_cgroup_hierarchy=1  # a kernel parameter",
-            );
+            .hint("start with cgroup version 2 alone, by the kernel parameter systemd.unified_cgroup_hierarchy=1");
     };
     if has_manager && manager(machine, mounts).is_some() {
         return note(
@@ -67,7 +65,7 @@ fn holding(machine: &Machine, mounts: &Mounts) -> Finding {
     }
     note("by signals: this user may make no cgroup here, and there is no systemd of the user to ask; the others are seen only by what the disk reads for them")
         .because(format!("{} is not this user's", own.path().display()))
-        .advise("Log in by a session of systemd (pam_systemd), which starts one for each user")
+        .hint("log in by a session of systemd (pam_systemd), which starts one for each user")
 }
 
 fn pressure() -> Finding {
@@ -82,7 +80,7 @@ fn pressure() -> Finding {
             "the kernel does not count how long programs wait (no PSI)".to_owned(),
         ))
         .because("a job is held by what the disk reads for others alone")
-        .advise_command("Let the kernel count", "psi=1  # a kernel parameter"),
+        .hint("let the kernel count, by the kernel parameter psi=1"),
     }
 }
 
@@ -109,15 +107,13 @@ fn delegation(machine: &Machine, mounts: &Mounts) -> Finding {
     if !has.iter().any(|name| name == "io") {
         return finding.because("the kernel has no I/O controller to delegate");
     }
-    finding.because("systemd delegates cpu, memory and pids alone").advise_command(
-        "Delegate io, too, from the next log-in on; it acts under bfq, or with a cost model",
-        "sudo mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\\nDelegate=pids memory cpu io\\n' | sudo tee /etc/systemd/system/user@.service.d/60-unjank.conf && sudo systemctl daemon-reload",
-    )
+    finding.because("systemd delegates cpu, memory and pids alone").remedy(Remedy::DelegateIo)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::finding::Help;
 
     #[test]
     fn delegation_is_read_from_the_cgroup_of_the_manager() {
@@ -138,9 +134,9 @@ mod tests {
         put(tree.path().join("cgroup.controllers"), "cpuset cpu io memory pids\n");
         let found = delegation(&machine, &mounts);
         assert!(!io_is_delegated(&machine, &mounts));
-        assert!(found.advice[0].command.as_ref().unwrap().contains("user@.service.d"));
+        assert_eq!(found.help, [Help::Remedy(Remedy::DelegateIo)]);
         put(group.join("cgroup.controllers"), "cpu io memory pids\n");
         assert!(io_is_delegated(&machine, &mounts));
-        assert!(delegation(&machine, &mounts).advice.is_empty());
+        assert!(delegation(&machine, &mounts).help.is_empty());
     }
 }

@@ -30,6 +30,10 @@ impl Probe for Background {
         "what can hold updates back, and settings that do nothing"
     }
 
+    fn title(&self) -> &'static str {
+        "Background work"
+    }
+
     fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
         vec![
             Step::new("look at the queues of disks", 20, move |_| {

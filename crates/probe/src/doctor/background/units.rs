@@ -8,6 +8,7 @@ use sys::sched::{CpuClass, IoClass};
 use super::NAME;
 use crate::doctor::finding::{Finding, Outcome};
 use crate::doctor::machine::Machine;
+use crate::doctor::remedy::{Remedy, Units};
 
 /// So many names are shown.
 const SHOWN: usize = 6;
@@ -28,7 +29,8 @@ pub(super) fn findings(machine: &Machine, mounts: &Mounts, acts: &Acts) -> Vec<F
     for manager in [Manager::System, Manager::User] {
         let places = manager.places(configuration);
         let units: Vec<(String, Settings)> = services(&places).into_iter().collect();
-        findings.push(without_manners(manager, &units, |unit| is_idle_now(mounts, unit)));
+        let is_root = machine.uid == 0;
+        findings.push(without_manners(manager, &units, is_root, |unit| is_idle_now(mounts, unit)));
         findings.extend(void(manager, &units, acts));
     }
     findings
@@ -56,6 +58,7 @@ fn measured(manager: Manager) -> &'static str {
 fn without_manners(
     manager: Manager,
     units: &[(String, Settings)],
+    is_root: bool,
     is_idle_now: impl Fn(&str) -> bool,
 ) -> Finding {
     let known: Vec<&(String, Settings)> =
@@ -77,18 +80,19 @@ fn without_manners(
             count => format!("all {count} that are known step back"),
         });
     }
-    let sudo = if manager == Manager::System { "sudo " } else { "" };
-    note(format!(
+    let finding = note(format!(
         "{} of {} that are known do not step back: {}",
         rude.len(),
         known.len(),
         listed(&rude)
     ))
-    .because("they read and write as the program in front of you does")
-    .advise_command(
-        "Let them start in the idle class, and be held while others wait; --undo takes it back",
-        format!("{sudo}unjank run --adopt-units"),
-    )
+    .because("they read and write as the program in front of you does");
+    // What root adopts are the system's, whoever's home it has.
+    match manager {
+        Manager::System => finding.remedy(Remedy::AdoptUnits(Units::System)),
+        Manager::User if is_root => finding,
+        Manager::User => finding.remedy(Remedy::AdoptUnits(Units::User)),
+    }
 }
 
 /// Names what asks for something that does nothing here.
@@ -145,6 +149,7 @@ fn listed(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::finding::Help;
 
     fn unit(name: &str, change: impl FnOnce(&mut Settings)) -> (String, Settings) {
         let mut settings = Settings::default();
@@ -169,11 +174,11 @@ mod tests {
             unit("fstrim.service", |_| ()),
             unit("sshd.service", |_| ()),
         ];
-        let found = without_manners(Manager::System, &units, |unit| unit == "fstrim.service");
+        let found = without_manners(Manager::System, &units, true, |unit| unit == "fstrim.service");
         assert_eq!(text(&found), "1 of 5 that are known do not step back: packagekit.service");
-        assert_eq!(found.advice[0].command.as_deref(), Some("sudo unjank run --adopt-units"));
-        let found = without_manners(Manager::User, &units[5..], |_| false);
-        assert!(found.advice.is_empty(), "{found:?}");
+        assert_eq!(found.help, [Help::Remedy(Remedy::AdoptUnits(Units::System))]);
+        let found = without_manners(Manager::User, &units[5..], false, |_| false);
+        assert!(found.help.is_empty(), "{found:?}");
     }
 
     #[test]

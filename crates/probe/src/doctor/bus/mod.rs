@@ -9,7 +9,8 @@ use bus::client::blocking::BlockingClient;
 use session::clock::SystemClock;
 
 use super::finding::{Finding, Outcome};
-use super::machine::{Machine, quoted};
+use super::machine::Machine;
+use super::remedy::Remedy;
 use super::{Probe, Step, Tools};
 use crate::bench::run::chain;
 use crate::bus::capture;
@@ -44,6 +45,10 @@ impl Probe for Bus {
 
     fn about(&self) -> &'static str {
         "what the session bus says while idle, slow services, monitors left attached"
+    }
+
+    fn title(&self) -> &'static str {
+        "Session bus"
     }
 
     fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
@@ -158,7 +163,7 @@ fn judge(stats: &Stats, listened: Duration) -> Vec<Finding> {
     if rate > MANY {
         chatter = chatter
             .because("each message wakes its receiver, and the bus for each of them")
-            .advise_command("see who calls whom", "unjank bus live");
+            .remedy(Remedy::WatchBus(None));
     }
     let mut findings = vec![chatter];
     if !stats.wakes.is_empty() {
@@ -212,10 +217,7 @@ fn slow(model: &Model, stats: &Stats, frame: Duration) -> Vec<Finding> {
                 "{} answers late; who calls it without waiting does not feel it",
                 method.service
             ))
-            .advise_command(
-                "see who waits for it",
-                format!("unjank bus live --filter {}", quoted(&of_member)),
-            )
+            .remedy(Remedy::WatchBus(Some(of_member)))
     };
     methods.iter().take(NAMED).map(finding).collect()
 }
@@ -236,11 +238,11 @@ mod tests {
         let findings = judge(&stats, Duration::from_secs(9));
         let Outcome::Note(text) = &findings[0].outcome else { panic!("{findings:?}") };
         assert!(text.starts_with("101 messages (11.2 /s") && text.contains("most from"), "{text}");
-        assert!(!findings[0].advice.is_empty());
+        assert!(!findings[0].help.is_empty());
         let Outcome::Note(text) = &findings[1].outcome else { panic!("{findings:?}") };
         assert!(text.contains("1 x org.example.I.Rare"), "{text}");
         let calm = judge(&collect(&seen(&messages[..1]), &Filter::default()), LISTEN);
-        assert!(calm[0].advice.is_empty() && calm.len() == 1, "{calm:?}");
+        assert!(calm[0].help.is_empty() && calm.len() == 1, "{calm:?}");
     }
 
     #[test]

@@ -2,10 +2,13 @@
 //!
 //! dbus-daemon counts monitors among its connections, but not among the names that it lists.
 
+use std::os::unix::fs::MetadataExt;
+
 use crate::bus::model::Model;
 use crate::bus::wire::body::{self, Value};
 use crate::bus::wire::{Header, Kind};
 use crate::doctor::finding::{Finding, Outcome};
+use crate::doctor::remedy::Remedy;
 use crate::report::paragraph::counted;
 
 use super::NAME;
@@ -86,22 +89,27 @@ impl Listeners {
         let outcome = Outcome::Wrong(parts.join("; "));
         let mut finding = Finding::new(NAME, "monitors", how, outcome)
             .because("the bus copies every message to them, and keeps it if they do not read");
-        for (pid, name) in suspects.iter().take(2) {
-            finding = finding.advise_command(format!("end {name}"), format!("kill {pid}"));
+        if let Some((pid, name)) = suspects.first() {
+            let (name, pids) = (name.clone(), vec![*pid]);
+            finding = finding.remedy(Remedy::EndProcess { name, pids, effect: "" });
         }
         Some(finding)
     }
 }
 
-/// Finds running programs that are known to attach monitors.
+/// Finds running programs that are known to attach monitors, and that this user may end.
 fn suspects() -> Vec<(u32, String)> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let own = std::process::id();
+    let (own, uid) = (std::process::id(), rustix::process::geteuid().as_raw());
     let mut found = Vec::new();
     for entry in entries.map_while(Result::ok) {
         let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
         let Some(pid) = pid.filter(|pid| *pid != own) else { continue };
         // It may have ended meanwhile, or not be ours to look at.
+        let owner = entry.metadata().map(|about| about.uid());
+        if !owner.is_ok_and(|owner| uid == 0 || owner == uid) {
+            continue;
+        }
         let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
         if let Some(name) = suspect(&line) {
             found.push((pid, name));

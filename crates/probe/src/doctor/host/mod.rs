@@ -13,6 +13,7 @@ use session::host::log::{self, Outcome as Became};
 use self::ask::{Asked, ask};
 use super::finding::{Finding, Outcome};
 use super::machine::Machine;
+use super::remedy::Remedy;
 use super::{Probe, Step, Tools};
 use crate::report::paragraph::counted;
 use crate::report::samples::Samples;
@@ -36,6 +37,10 @@ impl Probe for Host {
 
     fn about(&self) -> &'static str {
         "commands that sandboxes run on the host"
+    }
+
+    fn title(&self) -> &'static str {
+        "Host commands"
     }
 
     fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
@@ -101,10 +106,7 @@ fn who(process: u32) -> Finding {
     let note = format!("{name} (process {process})");
     let finding = Finding::new(NAME, "service", SERVICE, Outcome::Note(note));
     if Path::new(&name).file_name().is_some_and(|file| file == "flatpak-session-helper") {
-        return finding.advise_command(
-            "Ours ends whole trees of commands, gives them terminals, and keeps a log of what ran",
-            "unjankd --names flatpak --replace",
-        );
+        return finding.hint("unjankd ends whole trees of commands, gives them terminals, and keeps a log of what ran (`packaging/install --host`)");
     }
     finding
 }
@@ -131,14 +133,10 @@ fn environment(machine: &Machine, address: &str, tools: &Tools<'_>) -> Vec<Findi
     let wrong = format!("is another session's: {} differ", stale.join(", "));
     vec![
         finding(Outcome::Wrong(wrong))
-            .because("the service was started before this session, and keeps the environment of then")
-            .advise_command(
-                "Tell it of this session's, and start it again",
-                format!(
-                    "dbus-update-activation-environment --systemd {} && systemctl --user restart flatpak-session-helper",
-                    stale.join(" ")
-                ),
-            ),
+            .because(
+                "the service was started before this session, and keeps the environment of then",
+            )
+            .remedy(Remedy::TellSession(stale)),
     ]
 }
 
@@ -181,14 +179,12 @@ fn orphans(machine: &Machine) -> Vec<Finding> {
     let more = if left.len() > NAMED { " and more" } else { "" };
     let many = counted(left.len(), "command");
     let wrong = format!("{many} whose caller is gone: {}{more}", named.join(", "));
-    let pids: Vec<String> = left.iter().map(|(pid, _)| pid.to_string()).collect();
+    let pids = left.iter().map(|(pid, _)| *pid).collect();
+    let (name, effect) = ("them".to_owned(), ", if they are of no use any more");
     vec![
         finding(Outcome::Wrong(wrong))
             .because("nobody asked for their end with --watch-bus")
-            .advise_command(
-                "End them, if they are of no use any more",
-                format!("kill {}", pids.join(" ")),
-            ),
+            .remedy(Remedy::EndProcess { name, pids, effect }),
     ]
 }
 

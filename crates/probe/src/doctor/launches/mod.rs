@@ -11,6 +11,7 @@ use std::time::Duration;
 use self::stage::Stage;
 use super::finding::{Finding, Outcome};
 use super::machine::Machine;
+use super::remedy::Remedy;
 use super::{Probe, Step, Tools};
 use crate::bench::process::Process;
 use crate::bench::run::chain;
@@ -58,6 +59,10 @@ impl Probe for Launches {
 
     fn about(&self) -> &'static str {
         "what launchers wait for when a document is opened"
+    }
+
+    fn title(&self) -> &'static str {
+        "Opening documents"
     }
 
     fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
@@ -119,7 +124,8 @@ fn launch(
     }
     match last {
         Some(report) if !times.is_empty() => {
-            explained(finding(Outcome::Time(times)), &report, &as_typed(name, arguments))
+            let opened = traced(name, arguments, machine);
+            explained(finding(Outcome::Time(times)), &report, opened)
         }
         _ => finding(Outcome::Skipped("interrupted".to_owned())),
     }
@@ -139,15 +145,16 @@ fn waited_ns(report: &Report) -> f64 {
     stalls(report).map(|path| path.wall_ns).sum::<u64>() as f64
 }
 
-/// Returns how a person calls a launcher: our own program is none of theirs.
-fn as_typed(name: &str, arguments: &[&str]) -> String {
-    let word = |word: &&str| if *word == stage::VIEWER { "APPLICATION" } else { *word }.to_owned();
-    std::iter::once(name.to_owned()).chain(arguments.iter().map(word)).collect::<Vec<_>>().join(" ")
+/// Returns how to see the same on the user's own desktop: the launcher opens the home. None where it needs to be told of an application.
+fn traced(name: &str, arguments: &[&str], machine: &Machine) -> Option<Remedy> {
+    let document = machine.home.clone()?;
+    let launcher = [&[name], arguments].concat().iter().map(|word| (*word).to_owned()).collect();
+    (!arguments.contains(&stage::VIEWER)).then_some(Remedy::TraceLaunch { launcher, document })
 }
 
 /// Adds what it waited for most, and how to see the rest.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-fn explained(finding: Finding, report: &Report, launcher: &str) -> Finding {
+fn explained(finding: Finding, report: &Report, opened: Option<Remedy>) -> Finding {
     let most: Vec<String> = stalls(report)
         .take(3)
         .map(|path| {
@@ -158,10 +165,8 @@ fn explained(finding: Finding, report: &Report, launcher: &str) -> Finding {
     if most.is_empty() {
         return finding;
     }
-    finding.because(most.join("; ")).advise_command(
-        "shows every wait with its stack",
-        format!("unjank trace -o launch.html -- {launcher} FILE"),
-    )
+    let finding = finding.because(most.join("; "));
+    opened.into_iter().fold(finding, Finding::remedy)
 }
 
 /// Runs a command until it ends or takes too long; why it says nothing is the error.

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::bench::process::Process;
 use crate::bench::session::{Program, Session, SessionError};
-use crate::doctor::machine::{Machine, existing};
+use crate::doctor::machine::{Machine, Waiting, existing};
+use crate::doctor::settings::write::installed;
 use crate::scratch::Scratch;
 use crate::trace::backend::Command;
 
@@ -21,6 +22,8 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 pub(super) struct Stage {
     session: Session,
     scratch: Scratch,
+    /// The library that is in front of programs of this session.
+    preloaded: Option<PathBuf>,
 }
 
 impl Stage {
@@ -58,11 +61,16 @@ impl Stage {
             "[Default Applications]\ntext/html=unjank-viewer.desktop\n",
         )?;
         // Whoever asks for settings gets an empty database.
-        let settings = Program::plain(Path::new("/usr/libexec/dconf-service"));
+        let settings = installed(machine)
+            .unwrap_or_else(|| Program::plain(Path::new("/usr/libexec/dconf-service")));
         // A socket's path is short; the home's may not be.
         let volatile = machine.runtime_dir.as_deref().unwrap_or(&machine.temp_dir);
         let session = Session::start(&settings, scratch.path(), volatile)?;
-        Ok(Stage { session, scratch })
+        let preloaded = match &machine.recents {
+            Waiting::Relaxed(library) => Some(library.clone()),
+            Waiting::Usual | Waiting::RelaxedNext => None,
+        };
+        Ok(Stage { session, scratch, preloaded })
     }
 
     /// Returns the command line that opens the document; what it prints goes nowhere.
@@ -74,6 +82,10 @@ impl Stage {
         words.push(launcher.into());
         words.extend(arguments.iter().map(OsString::from));
         words.push(at("home/document.html"));
+        let relaxed = self
+            .preloaded
+            .iter()
+            .flat_map(|library| [("LD_PRELOAD", library.into()), ("UNJANK_RELAX_DIR", at("data"))]);
         let variables = [
             ("PATH", PATH.into()),
             ("LANG", "C.UTF-8".into()),
@@ -89,7 +101,13 @@ impl Stage {
         ];
         Command {
             arguments: words,
-            environment: Some(variables.map(|(name, value)| (name.into(), value)).into()),
+            environment: Some(
+                variables
+                    .into_iter()
+                    .chain(relaxed)
+                    .map(|(name, value)| (name.into(), value))
+                    .collect(),
+            ),
             directory: Some(self.scratch.path().join("home")),
         }
     }

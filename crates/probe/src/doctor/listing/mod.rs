@@ -5,16 +5,18 @@
 mod look;
 mod places;
 
-use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use session::listing::{Fields, WorkerProgram};
 use sys::mounts::{Mount, Mounts};
 
 use self::look::{Look, Looked};
 use self::places::{Kind, Place};
 use super::finding::{Finding, Outcome};
-use super::machine::{Machine, quoted};
+use super::machine::Machine;
+use super::remedy::Remedy;
 use super::{Probe, Step, Tools};
 use crate::report::figure::{duration, frames};
 use crate::report::samples::Samples;
@@ -48,6 +50,10 @@ impl Probe for Listing {
         "open the largest directories, and mounts that would hang"
     }
 
+    fn title(&self) -> &'static str {
+        "Directories"
+    }
+
     fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
         let Some(worker) = worker(machine) else {
             return vec![Step::new("look for the worker", 1, |_| {
@@ -58,7 +64,7 @@ impl Probe for Listing {
         let on_mounts = worker.clone();
         vec![
             Step::new("open directories", 1200, move |tools| directories(machine, &worker, tools)),
-            Step::new("open mounts", 300, move |tools| mounts(&on_mounts, tools)),
+            Step::new("open mounts", 300, move |tools| mounts(machine, &on_mounts, tools)),
         ]
     }
 }
@@ -82,7 +88,7 @@ fn directories(machine: &Machine, worker: &WorkerProgram, tools: &Tools<'_>) -> 
         let look = Look { worker, fields: Fields::NONE, patience: PATIENCE, clock: tools.clock };
         match look.at(&place.path) {
             Looked::Answered(seen) if seen.entries >= FEW => found.push((seen.entries, place)),
-            Looked::Silent => findings.push(silent(&machine.short(&place.path), &place.path)),
+            Looked::Silent => findings.push(silent(&machine.short(&place.path))),
             // What is small, missing or not for us opens at once.
             Looked::Answered(_) | Looked::Missing | Looked::Failed(_) => (),
         }
@@ -120,7 +126,7 @@ fn directory(
                 whole.push(crate::report::figure::nanoseconds(seen.done));
                 entries = seen.entries;
             }
-            Looked::Silent => return vec![silent(&short, &place.path)],
+            Looked::Silent => return vec![silent(&short)],
             Looked::Missing | Looked::Failed(_) => break,
         }
     }
@@ -137,29 +143,27 @@ fn directory(
     let all = format!("all of {short}");
     let mut whole = Finding::new(NAME, all, measured.clone(), Outcome::Note(note));
     if entries >= MANY {
-        whole = advise(whole, place, entries);
+        whole = explain(whole, place, entries);
     }
     vec![Finding::new(NAME, format!("open {short}"), measured, Outcome::Time(first)), whole]
 }
 
-fn advise(finding: Finding, place: &Place, entries: u32) -> Finding {
+fn explain(finding: Finding, place: &Place, entries: u32) -> Finding {
     let finding = finding.because(format!(
         "{entries} entries; file managers and dialogs that insert each into a sorted list take seconds for them"
     ));
-    let path = quoted(&place.path.to_string_lossy());
     match place.kind {
-        Kind::Thumbnails => finding.advise_command(
-            "Remove the thumbnails that nobody has looked at for three months; they are made again when needed",
-            format!("find {path} -type f -atime +90 -delete"),
-        ),
-        Kind::Trash => finding.advise("Empty the trash"),
+        Kind::Thumbnails => finding.remedy(Remedy::RemoveThumbnails(place.path.clone())),
+        Kind::Trash => finding.hint("empty the trash"),
         Kind::Applications => finding,
-        Kind::Folder => finding.advise("Move what is old into folders of their own, for example by year"),
+        Kind::Folder => {
+            finding.hint("move what is old into folders of their own, for example by year")
+        }
     }
 }
 
 /// Opens each mount that another machine or another program answers for.
-fn mounts(worker: &WorkerProgram, tools: &Tools<'_>) -> Vec<Finding> {
+fn mounts(machine: &Machine, worker: &WorkerProgram, tools: &Tools<'_>) -> Vec<Finding> {
     let mounts = match Mounts::read() {
         Ok(mounts) => mounts,
         Err(error) => {
@@ -167,14 +171,15 @@ fn mounts(worker: &WorkerProgram, tools: &Tools<'_>) -> Vec<Finding> {
             return vec![Finding::new(NAME, "mounts", "/proc/self/mountinfo", outcome)];
         }
     };
-    let slow: Vec<&Mount> = mounts.iter().filter(|mount| waits_for_others(mount)).collect();
+    let waits = |mount: &&Mount| waits_for_others(mount) && is_reached(mount, machine.uid);
+    let slow: Vec<&Mount> = mounts.iter().filter(waits).collect();
     let mut findings = Vec::new();
     for mount in slow.iter().take(MOUNTS) {
         if tools.stopped() {
             break;
         }
         let look = Look { worker, fields: Fields::NONE, patience: PATIENCE, clock: tools.clock };
-        findings.push(of_mount(mount, look.at(&mount.point)));
+        findings.push(of_mount(mount, look.at(&mount.point), machine.uid));
     }
     if slow.len() > MOUNTS {
         let note = format!("{} more were not looked at", slow.len() - MOUNTS);
@@ -189,7 +194,27 @@ fn waits_for_others(mount: &Mount) -> bool {
     (mount.is_network() || mount.is_fuse()) && mount.fs_type != "autofs"
 }
 
-fn of_mount(mount: &Mount, looked: Looked) -> Finding {
+/// Returns whose FUSE a mount is.
+fn owner_of_fuse(mount: &Mount) -> Option<u32> {
+    mount.fs_options.iter().find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
+}
+
+/// Says whether programs of this user get to a mount: not to another user's FUSE, nor to what is in another user's directories.
+fn is_reached(mount: &Mount, uid: u32) -> bool {
+    let is_others_fuse = mount.is_fuse()
+        && owner_of_fuse(mount).is_some_and(|owner| owner != uid)
+        && !mount.has("allow_other");
+    let session = mount.point.strip_prefix("/run/user").ok().and_then(|rest| rest.iter().next());
+    let is_others_session =
+        session.and_then(|user| user.to_str()?.parse().ok()).is_some_and(|user: u32| user != uid);
+    // The directory above it, which does not wait for anybody else as a rule.
+    let above = mount.point.parent().unwrap_or(&mount.point);
+    let may_enter =
+        || accessat(CWD, above, Access::EXEC_OK, AtFlags::EACCESS) != Err(Errno::ACCESS);
+    !is_others_fuse && !is_others_session && may_enter()
+}
+
+fn of_mount(mount: &Mount, looked: Looked, uid: u32) -> Finding {
     let point = mount.point.display().to_string();
     let who = if mount.is_network() {
         format!("another machine answers for it ({})", mount.fs_type)
@@ -199,30 +224,39 @@ fn of_mount(mount: &Mount, looked: Looked) -> Finding {
     let measured = format!("listed {point} in another process, at most {}", duration(PATIENCE));
     let name = format!("open {point}");
     match looked {
-        Looked::Silent => silent(&point, &mount.point).because(who),
+        Looked::Silent => {
+            let is_own_fuse = mount.is_fuse() && owner_of_fuse(mount) == Some(uid);
+            let point = mount.point.clone();
+            silent(&point.display().to_string())
+                .because(who)
+                .remedy(Remedy::Detach { point, is_own_fuse })
+        }
         Looked::Answered(seen) => {
             let mut samples = Samples::default();
             samples.push(crate::report::figure::nanoseconds(seen.first));
             let finding = Finding::new(NAME, name, measured, Outcome::Time(samples))
                 .because(format!("{who}: when it is away, programs that open it hang"));
             if mount.fs_type.starts_with("nfs") && !mount.has("soft") && !mount.has("softerr") {
-                return finding.advise("Mount it with softerr,timeo=50 so that calls fail instead of hanging, where nothing writes to it that must not be lost");
+                return finding.hint("mount it with softerr,timeo=50 so that calls fail instead of hanging, where nothing writes to it that must not be lost");
             }
             finding
         }
         Looked::Missing => Finding::new(NAME, name, measured, Outcome::Note("is not there".into())),
+        Looked::Failed(why) if why.starts_with(&Errno::NOTCONN.to_string()) => {
+            let is_own_fuse = owner_of_fuse(mount) == Some(uid);
+            Finding::new(NAME, name, measured, Outcome::Note(why))
+                .because("the program that answered for it has ended")
+                .remedy(Remedy::Detach { point: mount.point.clone(), is_own_fuse })
+        }
         Looked::Failed(why) => Finding::new(NAME, name, measured, Outcome::Note(why)).because(who),
     }
 }
 
 /// A directory that does not answer.
-fn silent(name: &str, path: &Path) -> Finding {
+fn silent(name: &str) -> Finding {
     let measured = format!("listed {name} in another process");
     let wrong = format!("no answer within {}: programs that open it hang", duration(PATIENCE));
-    Finding::new(NAME, format!("open {name}"), measured, Outcome::Wrong(wrong)).advise_command(
-        "Detach it until whoever answers for it is back",
-        format!("umount --lazy {}", quoted(&path.to_string_lossy())),
-    )
+    Finding::new(NAME, format!("open {name}"), measured, Outcome::Wrong(wrong))
 }
 
 /// Returns a number of nanoseconds without its fraction.
@@ -233,6 +267,7 @@ fn nanos(time: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::Help;
     use super::*;
 
     fn mount(line: &str) -> Mount {
@@ -248,17 +283,31 @@ mod tests {
     }
 
     #[test]
+    fn mounts_of_other_users_are_left_out() {
+        let fuse = |point: &str, options: &str| {
+            mount(&format!("31 30 0:40 / {point} rw - fuse.x x rw,{options}\n"))
+        };
+        assert!(is_reached(&fuse("/mine", "user_id=1000,group_id=1000"), 1000));
+        assert!(is_reached(&fuse("/shared", "user_id=0,group_id=0,allow_other"), 1000));
+        assert!(!is_reached(&fuse("/theirs", "user_id=1001,group_id=1001"), 1000));
+        assert!(!is_reached(&fuse("/theirs", "user_id=1001,group_id=1001"), 0), "not even root's");
+        assert!(is_reached(&fuse("/run/user/1000/doc", "user_id=1000"), 1000));
+        assert!(!is_reached(&fuse("/run/user/1001/doc", "user_id=1001,allow_other"), 1000));
+        assert!(is_reached(&mount("31 30 0:40 / /far rw - nfs4 host:/far rw\n"), 1000));
+    }
+
+    #[test]
     fn a_mount_without_an_answer_is_wrong_and_one_with_an_answer_is_timed() {
         let far = mount("31 30 0:40 / /far rw - nfs4 host:/far rw,hard\n");
-        let finding = of_mount(&far, Looked::Silent);
-        assert!(matches!(finding.outcome, Outcome::Wrong(_)) && finding.advice.len() == 1);
+        let finding = of_mount(&far, Looked::Silent, 1000);
+        assert!(matches!(finding.outcome, Outcome::Wrong(_)) && finding.help.len() == 1);
         let seen = look::Seen {
             first: Duration::from_millis(3),
             done: Duration::from_millis(4),
             entries: 2,
         };
-        let finding = of_mount(&far, Looked::Answered(seen));
+        let finding = of_mount(&far, Looked::Answered(seen), 1000);
         assert!(matches!(&finding.outcome, Outcome::Time(samples) if samples.median() == 3e6));
-        assert!(finding.advice[0].text.contains("softerr"));
+        assert!(matches!(&finding.help[..], [Help::Hint(hint)] if hint.contains("softerr")));
     }
 }

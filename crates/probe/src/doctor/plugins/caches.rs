@@ -5,6 +5,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use session::apps::associations::Reason;
 use session::index::Index;
 use session::index::app;
@@ -12,7 +13,8 @@ use session::index::build::{Look, build};
 
 use super::NAME;
 use crate::doctor::finding::{Finding, Outcome};
-use crate::doctor::machine::{Machine, quoted};
+use crate::doctor::machine::Machine;
+use crate::doctor::remedy::Remedy;
 
 /// So many names are told.
 const TOLD: usize = 3;
@@ -44,16 +46,18 @@ pub(super) fn openers(machine: &Machine) -> Vec<Finding> {
         }
         let mut wrong = Vec::new();
         if !missing.is_empty() {
-            wrong.push(format!("does not know all of what {} opens", some(&missing)));
+            wrong.push(format!("lacks types that {} declares", some(&missing)));
         }
         if !gone.is_empty() {
-            wrong.push(format!("names {}, which does not say so", some(&gone)));
+            wrong.push(format!("lists {}, which no longer declares this type", some(&gone)));
         }
         let stale = finding(Outcome::Wrong(wrong.join("; ")));
-        findings.push(stale.advise_command(
-            "Make it again",
-            format!("update-desktop-database {}", quoted(&place.path.to_string_lossy())),
-        ));
+        let (directory, is_ours) = (place.path.clone(), may_write(&place.path));
+        findings.push(
+            stale
+                .remedy(Remedy::UpdateApplications { directory, is_ours })
+                .hint("`update-desktop-database` is in the package desktop-file-utils"),
+        );
     }
     findings
 }
@@ -100,6 +104,17 @@ fn some(names: &BTreeSet<&str>) -> String {
     text
 }
 
+fn may_write(directory: &Path) -> bool {
+    accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+}
+
+/// Finds the program that makes the cache of a directory `lib/gio/modules`; it is in no directory of programs as a rule.
+fn querier(directory: &Path) -> Option<PathBuf> {
+    let beside = directory.ancestors().nth(2)?.join("glib-2.0/gio-querymodules");
+    let usual = ["/usr/bin/gio-querymodules-64", "/usr/bin/gio-querymodules"].map(PathBuf::from);
+    [beside].into_iter().chain(usual).find(|program| program.exists())
+}
+
 /// Looks for modules of GIO that are newer than the cache: every program that uses GIO loads those to ask them.
 pub(super) fn modules(directories: &[PathBuf]) -> Vec<Finding> {
     directories.iter().filter_map(|directory| of_modules(directory)).collect()
@@ -131,8 +146,9 @@ fn of_modules(directory: &Path) -> Option<Finding> {
     let wrong =
         format!("does not know {}: programs load what they need not, to ask it", some(&newer));
     let finding = Finding::new(NAME, name, measured, Outcome::Wrong(wrong));
-    let command = format!("gio-querymodules {}", quoted(&directory.to_string_lossy()));
-    Some(finding.advise_command("Make it again, as root", command))
+    let directory = directory.to_owned();
+    let made = querier(&directory).map(|program| Remedy::UpdateModules { program, directory });
+    Some(made.into_iter().fold(finding, Finding::remedy))
 }
 
 #[cfg(test)]
@@ -174,7 +190,7 @@ mod tests {
         assert!(matches!(outcome(), Outcome::Wrong(_)), "one type is missing");
         write(&cache, "[MIME Cache]\ntext/plain=a.desktop;b.desktop;\nimage/png=a.desktop;\n");
         let Outcome::Wrong(wrong) = outcome() else { panic!("one is gone") };
-        assert_eq!(wrong, "names b.desktop, which does not say so");
+        assert_eq!(wrong, "lists b.desktop, which no longer declares this type");
     }
 
     #[test]

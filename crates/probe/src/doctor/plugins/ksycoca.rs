@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::NAME;
 use crate::doctor::finding::{Finding, Outcome};
 use crate::doctor::machine::Machine;
+use crate::doctor::remedy::Remedy;
 
 /// The most of a cache that is read: what it was made of stands at its beginning.
 const HEAD_MAX: u64 = 1 << 20;
@@ -63,7 +64,7 @@ fn of_cache(machine: &Machine, path: &Path) -> Finding {
             "out of date: {} changed, and the next program of KDE that asks makes it anew and waits for that",
             changed.display()
         )))
-        .advise_command("Make it now", MAKER),
+        .remedy(Remedy::UpdateSycoca),
     }
 }
 

@@ -16,7 +16,6 @@ use super::finding::{Finding, Outcome};
 use super::machine::Machine;
 use super::{Probe, Step, Tools};
 use crate::report::figure::duration;
-use crate::report::grade::Grade;
 use crate::report::samples::Samples;
 use crate::scratch::Scratch;
 
@@ -39,6 +38,10 @@ impl Probe for Plugins {
 
     fn about(&self) -> &'static str {
         "ask for plugins and applications, and caches that do not know them"
+    }
+
+    fn title(&self) -> &'static str {
+        "Plugins and applications"
     }
 
     fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
@@ -90,7 +93,7 @@ fn question(machine: &Machine, index: &Index, tools: &Tools<'_>) -> Option<Findi
     }
     let name = "ask our index what opens a file";
     let measured = format!("{mime_type} was asked in this process, with an index in memory");
-    Some(Finding::new(NAME, name, measured, Outcome::Time(samples)))
+    Some(Finding::new(NAME, name, measured, Outcome::Time(samples)).compared())
 }
 
 /// Returns a type that an application opens.
@@ -124,7 +127,6 @@ fn ask(machine: &Machine, tools: &Tools<'_>) -> Vec<Finding> {
         ),
         (Path::new("/usr/bin/xdg-mime").to_owned(), vec!["query", "default", mime_type]),
     ];
-    let has_ours = ours.as_ref().is_some_and(|ours| ours.exists());
     if let Some(ours) = ours {
         programs.insert(0, (ours, vec!["apps", "default", mime_type]));
     }
@@ -135,18 +137,8 @@ fn ask(machine: &Machine, tools: &Tools<'_>) -> Vec<Finding> {
             break;
         }
         let finding = asked(program, arguments, &scratch, tools);
-        let is_ours = program.file_name() == Some("unjank".as_ref());
-        let fits = finding.grade(tools.frame).is_none_or(|grade| grade == Grade::Fits);
-        findings.push(if is_ours || !has_ours || fits {
-            finding
-        } else {
-            finding
-                .because("a process for each question, which reads everything anew")
-                .advise_command(
-                    "The same answer from an index that all programs share",
-                    format!("unjank apps default {mime_type}"),
-                )
-        });
+        // What a desktop itself asks when something is opened is measured by opening it.
+        findings.push(finding.compared());
     }
     findings
 }

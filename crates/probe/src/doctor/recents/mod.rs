@@ -3,7 +3,7 @@
 mod replay;
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use session::clock::SystemClock;
@@ -13,8 +13,10 @@ use session::recents::{
     Added, Addition, Places, Privacy, Program, Recents as List, Timestamp, Uri,
 };
 
+use self::replay::Syncs;
 use super::finding::{Finding, Outcome};
-use super::machine::{Machine, quoted};
+use super::machine::{Machine, Waiting};
+use super::remedy::Remedy;
 use super::{Probe, Step, Tools};
 use crate::report::figure::Quantity;
 use crate::report::paragraph::counted;
@@ -40,12 +42,16 @@ impl Probe for Recents {
         "size and mode of every list of recent documents, cost of one addition, off switches"
     }
 
+    fn title(&self) -> &'static str {
+        "Recent documents"
+    }
+
     fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
         let Some(places) = places(machine) else { return Vec::new() };
         let (of_add, of_switch) = (places.clone(), places.clone());
         vec![
             Step::new("look at the lists", 200, move |_| stores(machine, &places)),
-            Step::new("add a document", 800, move |tools| add(&of_add, tools)),
+            Step::new("add a document", 800, move |tools| add(machine, &of_add, tools)),
             Step::new("try the off switch", 50, move |_| switch(&of_switch)),
         ]
     }
@@ -70,9 +76,12 @@ fn places(machine: &Machine) -> Option<Places> {
 }
 
 /// Returns the directory of the lists, or the one above it in which the first program would make it.
-fn existing(places: &Places) -> &Path {
-    let below_home = places.data.ancestors().take_while(|dir| dir.starts_with(&places.home));
-    below_home.into_iter().find(|dir| dir.is_dir()).unwrap_or(&places.data)
+fn existing(places: &Places) -> PathBuf {
+    // A list that was moved is a link to where it is.
+    let moved = places.xbel.canonicalize().ok().and_then(|list| Some(list.parent()?.to_owned()));
+    let below_home = || places.data.ancestors().take_while(|dir| dir.starts_with(&places.home));
+    let made = || below_home().find(|dir| dir.is_dir()).unwrap_or(&places.data).to_owned();
+    moved.unwrap_or_else(made)
 }
 
 /// Says how large each store is, and who else may read it.
@@ -89,18 +98,15 @@ fn stores(machine: &Machine, places: &Places) -> Vec<Finding> {
                 let short = machine.short(file);
                 let wrong = format!("{note}; {short} has mode {mode:o}: others may read it");
                 let finding = Finding::new(NAME, title, measured, Outcome::Note(wrong));
-                let path = quoted(&file.to_string_lossy());
-                finding.advise_command("Close it to others", format!("chmod go= {path}"))
+                finding.remedy(Remedy::CloseToOthers(file.clone()))
             }
             None => Finding::new(NAME, title, measured, Outcome::Note(note)),
         };
         if store.kind == StoreKind::Xbel && store.bytes >= LARGE {
-            finding = finding
-                .because("KDE's programs write all of it for each document that is opened")
-                .advise_command(
-                    "Have programs not wait for that",
-                    "unjank recent relax --session on",
-                );
+            finding = relax(
+                finding.because("KDE's programs write all of it for each document that is opened"),
+                machine,
+            );
         }
         findings.push(finding);
     }
@@ -116,41 +122,74 @@ fn as_figure(bytes: u64) -> f64 {
     bytes as f64
 }
 
-/// Measures one addition in each of three ways, beside a copy of the user's list.
-fn add(places: &Places, tools: &Tools<'_>) -> Vec<Finding> {
+/// Adds that programs need not wait, unless they do not wait already.
+fn relax(finding: Finding, machine: &Machine) -> Finding {
+    match machine.recents {
+        Waiting::Usual => finding.remedy(Remedy::RelaxSession),
+        Waiting::RelaxedNext => {
+            finding.hint("log out and in again: programs of the next login do not wait for it")
+        }
+        Waiting::Relaxed(_) => finding,
+    }
+}
+
+/// A way in which programs of others add a document.
+struct Way {
+    name: &'static str,
+    add: fn(&Path, &[u8], Syncs) -> std::io::Result<()>,
+    how: &'static str,
+    /// One of these libraries is there where its programs are.
+    libraries: [&'static str; 2],
+}
+
+const WAYS: [Way; 2] = [
+    Way {
+        name: "as KDE's programs do",
+        add: replay::kde,
+        how: "the calls of KRecentDocument 5.103 repeated, four syncs",
+        libraries: ["libKF5KIOCore.so.5", "libKF6KIOCore.so.6"],
+    },
+    Way {
+        name: "as GTK's programs do",
+        add: replay::gtk,
+        how: "the calls of GtkRecentManager repeated, two syncs, 250 ms after the caller went on",
+        libraries: ["libgtk-3.so.0", "libgtk-4.so.1"],
+    },
+];
+
+/// Says whether a shared library is installed, where the linker of programs looks.
+fn is_installed(library: &str) -> bool {
+    let architecture = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    [&*architecture, "/usr/lib64", "/usr/lib"]
+        .iter()
+        .any(|dir| Path::new(dir).join(library).exists())
+}
+
+/// Measures one addition in each way that programs on this machine have, beside a copy of the user's list.
+fn add(machine: &Machine, places: &Places, tools: &Tools<'_>) -> Vec<Finding> {
     let skipped = |why: String| {
         vec![Finding::new(NAME, "one add", "in a directory of our own", Outcome::Skipped(why))]
     };
     let dir = existing(places);
-    let scratch = match Scratch::within(dir) {
+    let scratch = match Scratch::within(&dir) {
         Ok(scratch) => scratch,
         Err(error) => return skipped(format!("{}: {error}", dir.display())),
     };
     let list = std::fs::read(&places.xbel).unwrap_or_default();
     let entries = Document::parse(list.clone()).map_or(0, |list| list.bookmarks().len());
     let beside = format!("a list of {}", counted(entries, "entry"));
-    type Way = fn(&Path, &[u8]) -> std::io::Result<()>;
-    let ways: [(&str, Way, &str); 2] = [
-        (
-            "as KDE's programs do",
-            replay::kde,
-            "the calls of KRecentDocument 5.103 repeated, four syncs",
-        ),
-        (
-            "as GTK's programs do",
-            replay::gtk,
-            "the calls of GtkRecentManager repeated, two syncs, 250 ms after the caller went on",
-        ),
-    ];
     let mut findings = Vec::new();
-    for (name, way, how) in ways {
+    let ways = WAYS.iter().filter(|way| way.libraries.iter().any(|library| is_installed(library)));
+    for way in ways {
+        let is_relaxed = matches!(machine.recents, Waiting::Relaxed(_));
+        let syncs = if is_relaxed { Syncs::Relaxed } else { Syncs::Waited };
         let mut samples = Samples::default();
         let mut failed = None;
         for _ in 0..ROUNDS {
             if tools.stopped() {
                 break;
             }
-            let (took, done) = tools.time(|| way(scratch.path(), &list));
+            let (took, done) = tools.time(|| (way.add)(scratch.path(), &list, syncs));
             match done {
                 Ok(()) => samples.push(took),
                 Err(error) => failed = Some(error),
@@ -160,17 +199,17 @@ fn add(places: &Places, tools: &Tools<'_>) -> Vec<Finding> {
             Some(error) => Outcome::Skipped(error.to_string()),
             None => Outcome::Time(samples),
         };
-        let measured = format!("{how}, beside a copy of {beside}");
-        findings.push(
-            Finding::new(NAME, format!("one add {name}"), measured, outcome)
-                .because("it writes the whole list, and waits for the disk")
-                .advise_command(
-                    "Have programs not wait for that",
-                    "unjank recent relax -- COMMAND",
-                ),
-        );
+        let relaxed = if is_relaxed {
+            ", those of the lists answered at once as in this session"
+        } else {
+            ""
+        };
+        let measured = format!("{}{relaxed}, beside a copy of {beside}", way.how);
+        let finding = Finding::new(NAME, format!("one add {}", way.name), measured, outcome);
+        let cause = "it writes the whole list, and waits for the disk";
+        findings.push(relax(finding.because(cause), machine));
     }
-    findings.push(ours(&scratch, places, tools));
+    findings.push(ours(&scratch, places, tools).compared());
     findings
 }
 
@@ -269,8 +308,8 @@ fn obeyed(places: &Places, name: &str, file: &Path, is_off: fn(&str) -> bool) ->
         let wrong = format!("{} recorded since it was turned off", counted(later, "document"));
         Finding::new(NAME, title, measured, Outcome::Wrong(wrong))
             .because("KDE's programs up to 5.103 write the shared list whatever the switch says")
-            .advise_command("Start them privately", "unjank recent private -- COMMAND")
-            .advise_command("Forget what they wrote", "unjank recent forget --since 1d --dry-run")
+            .remedy(Remedy::ForgetRecent)
+            .hint("start them by `unjank recent private`")
     })
 }
 
@@ -279,7 +318,7 @@ fn ours_off(places: &Places) -> Finding {
     let title = "the off switch of unjank";
     let measured = "added a document with UseRecent=false in a directory of our own";
     let dir = existing(places);
-    let tried = Scratch::within(dir).and_then(|scratch| {
+    let tried = Scratch::within(&dir).and_then(|scratch| {
         let config = scratch.path().join("config");
         std::fs::create_dir(&config)?;
         let file =

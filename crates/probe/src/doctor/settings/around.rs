@@ -1,5 +1,6 @@
 //! What stands around the database: the profile in effect, and the service on the session bus.
 
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::bench::run::chain;
 use crate::bench::session::SERVICE;
 use crate::doctor::finding::{Finding, Outcome};
 use crate::doctor::machine::Machine;
+use crate::doctor::remedy::Remedy;
 use crate::report::paragraph::counted;
 
 /// A bus that has not answered by then is as good as none.
@@ -56,9 +58,9 @@ pub(super) fn profile(
             .because("every program looks for it at every read");
         let source = path.with_extension("d");
         findings.push(if source.is_dir() {
-            finding.advise_command("compile it", "sudo dconf update")
+            finding.remedy(Remedy::CompileDatabases)
         } else {
-            finding.advise("take the line out of the profile, or make the database's directory")
+            finding.hint("take the line out of the profile, or make the database's directory")
         });
     }
     findings
@@ -67,29 +69,39 @@ pub(super) fn profile(
 /// Says which process owns the settings on the session bus; asks no service, so that none is started.
 pub(super) fn owner(machine: &Machine) -> Vec<Finding> {
     let how = format!("GetNameOwner of {SERVICE}");
-    let outcome = match &machine.bus_address {
-        None => Outcome::Skipped("there is no session bus".to_owned()),
-        Some(address) => match ask(address.clone()) {
-            Ok(text) => Outcome::Note(text),
-            Err(why) => Outcome::Skipped(why),
-        },
+    let outcome = match serving(machine) {
+        Ok(Some(Serving { pid, program })) => {
+            let program = program.map_or("a program".to_owned(), |path| path.display().to_string());
+            Outcome::Note(format!("{program} (process {pid})"))
+        }
+        Ok(None) => Outcome::Note("not running; the first write starts it".to_owned()),
+        Err(why) => Outcome::Skipped(why),
     };
     vec![Finding::new(NAME, "service now", how, outcome)]
 }
 
-/// Asks the bus, in a thread of its own: a socket that nobody serves would keep us for ever.
-fn ask(address: String) -> Result<String, String> {
+/// The process that serves the settings now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Serving {
+    pub(super) pid: u32,
+    /// Its program, where that may be read.
+    pub(super) program: Option<PathBuf>,
+}
+
+/// Asks the bus who serves, in a thread of its own: a socket that nobody serves would keep us for ever.
+pub(super) fn serving(machine: &Machine) -> Result<Option<Serving>, String> {
+    let Some(address) = machine.bus_address.clone() else {
+        return Err("there is no session bus".to_owned());
+    };
     let (send, receive) = mpsc::channel();
     let asked = sys::thread::spawn("settings-owner", move || {
         let answer = (|| {
             let client = BlockingClient::connect(Some(&address))?;
             if client.name_owner(SERVICE)?.is_none() {
-                return Ok("not running; the first write starts it".to_owned());
+                return Ok(None);
             }
             let pid = client.pid_of(SERVICE)?;
-            let program = std::fs::read_link(format!("/proc/{pid}/exe"));
-            let program = program.map_or("a program".to_owned(), |path| path.display().to_string());
-            Ok(format!("{program} (process {pid})"))
+            Ok(Some(Serving { pid, program: std::fs::read_link(format!("/proc/{pid}/exe")).ok() }))
         })();
         // The other end has stopped waiting: the answer is of no use then.
         let _ = send.send(answer.map_err(|error: bus::client::ClientError| chain(&error)));

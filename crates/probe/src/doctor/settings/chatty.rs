@@ -12,6 +12,7 @@ use crate::bench::run::chain;
 use crate::doctor::Tools;
 use crate::doctor::finding::{Finding, Outcome};
 use crate::doctor::machine::Machine;
+use crate::doctor::remedy::Remedy;
 use crate::report::paragraph::counted;
 
 /// How far we look back.
@@ -81,7 +82,7 @@ fn judge(entries: &[Entry], now: SystemTime, how: String) -> Finding {
         .collect();
     finding(told.join("; "))
         .because("each change rewrites the database unless the service holds the program back")
-        .advise_command("see what was changed", "unjank settings history --since yesterday")
+        .remedy(Remedy::ShowHistory)
 }
 
 #[cfg(test)]

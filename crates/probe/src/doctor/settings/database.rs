@@ -13,7 +13,8 @@ use sys::map::Map;
 use super::{NAME, UserDatabase};
 use crate::doctor::Tools;
 use crate::doctor::finding::{Finding, Outcome};
-use crate::doctor::machine::{Machine, quoted};
+use crate::doctor::machine::Machine;
+use crate::doctor::remedy::Remedy;
 use crate::report::figure::Quantity;
 use crate::report::paragraph::counted;
 
@@ -64,7 +65,7 @@ fn file(database: &UserDatabase, machine: &Machine) -> Vec<Finding> {
         }
         Err(error) => {
             let text = format!("{at} is no database: {error}");
-            return vec![damaged(finding(Outcome::Wrong(text)), &at)];
+            return vec![damaged(finding(Outcome::Wrong(text)), &database.path)];
         }
     };
     let keys = table.entries().count();
@@ -88,24 +89,21 @@ fn file(database: &UserDatabase, machine: &Machine) -> Vec<Finding> {
         Stamp::None => text.push_str("; without a checksum, as dconf writes it"),
         Stamp::Bad => {
             let text = format!("{at} is not as it was written: its checksum is wrong");
-            findings.push(damaged(finding(Outcome::Wrong(text)), &at));
+            findings.push(damaged(finding(Outcome::Wrong(text)), &database.path));
         }
     }
     if let (true, Err(damage)) = (findings.is_empty(), table.check()) {
         let text = format!("{at} is damaged: {damage}");
-        findings.push(damaged(finding(Outcome::Wrong(text)), &at));
+        findings.push(damaged(finding(Outcome::Wrong(text)), &database.path));
     }
     findings.insert(0, finding(Outcome::Note(text)));
     findings
 }
 
-fn damaged(finding: Finding, at: &str) -> Finding {
+fn damaged(finding: Finding, path: &Path) -> Finding {
     finding
         .because("programs see only what can still be read, and the next write through dconf-service drops the rest")
-        .advise_command(
-            "take out what can still be read, into a new file",
-            format!("unjank settings salvage {at} -o {at}.salvaged"),
-        )
+        .remedy(Remedy::SalvageDatabase(path.to_owned()))
 }
 
 /// Counts the keys that each directory has itself, most first.
@@ -145,7 +143,6 @@ fn beside(database: &UserDatabase, machine: &Machine, now: SystemTime) -> Vec<Fi
     let mut findings = Vec::new();
     if !stale.is_empty() {
         let count = counted(stale.len(), "temporary file");
-        let paths: Vec<String> = stale.iter().map(|path| quoted(&machine.short(path))).collect();
         findings.push(
             Finding::new(
                 NAME,
@@ -154,7 +151,7 @@ fn beside(database: &UserDatabase, machine: &Machine, now: SystemTime) -> Vec<Fi
                 Outcome::Note(format!("{count}: {}", list(&stale))),
             )
             .because("a settings service was killed while it wrote; nothing reads these files")
-            .advise_command("remove them", format!("rm {}", paths.join(" "))),
+            .remedy(Remedy::RemoveFiles(stale.clone())),
         );
     }
     if !aside.is_empty() {
@@ -189,11 +186,9 @@ fn flag(database: &UserDatabase, machine: &Machine) -> Vec<Finding> {
     let who = if owner == 0 { "root".to_owned() } else { format!("user {owner}") };
     let finding = Finding::new(NAME, "flag of readers", "lstat", Outcome::Wrong(format!("{at} belongs to {who}")))
         .because("a program ran as another user with your XDG_RUNTIME_DIR; every read opens the database again");
-    let remove = if path == database.flag { "rm -f" } else { "sudo rm -r" };
-    vec![finding.advise_command(
-        "remove it; the next reader makes a new one",
-        format!("{remove} {}", quoted(&at)),
-    )]
+    // A file in a directory of ours is ours to remove, whoever it belongs to.
+    let (path, needs_root) = (path.to_owned(), path != database.flag);
+    vec![finding.remedy(Remedy::RemoveForeign { path, needs_root })]
 }
 
 #[cfg(test)]
@@ -205,6 +200,7 @@ mod tests {
 
     use super::*;
     use crate::bench::keys;
+    use crate::doctor::finding::Help;
 
     struct Home {
         _dir: tempfile::TempDir,
@@ -303,7 +299,8 @@ mod tests {
         let found = texts(&findings);
         assert_eq!(found[1], "1 temporary file: ~/dconf/user.AB12cd");
         assert_eq!(found[2], "1 database was set aside as damaged: ~/dconf/user~0");
-        assert_eq!(findings[1].advice[0].command.as_deref(), Some("rm ~/dconf/user.AB12cd"));
+        let stale = vec![dir.join("user.AB12cd")];
+        assert_eq!(findings[1].help, [Help::Remedy(Remedy::RemoveFiles(stale))]);
     }
 
     #[test]

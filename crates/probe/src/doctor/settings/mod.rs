@@ -4,7 +4,7 @@ mod around;
 mod chatty;
 mod database;
 mod read;
-mod write;
+pub(in crate::doctor) mod write;
 
 use std::path::PathBuf;
 
@@ -27,6 +27,10 @@ impl Probe for Settings {
 
     fn about(&self) -> &'static str {
         "the settings database, a read, a write through the installed service and ours"
+    }
+
+    fn title(&self) -> &'static str {
+        "Settings"
     }
 
     fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {

@@ -61,7 +61,7 @@ pub(super) fn measure(
     [("first read of a program", first), ("read a setting, unjank", each)]
         .into_iter()
         .filter(|(_, samples)| !samples.is_empty())
-        .map(|(name, samples)| Finding::new(NAME, name, how, Outcome::Time(samples)))
+        .map(|(name, samples)| Finding::new(NAME, name, how, Outcome::Time(samples)).compared())
         .collect()
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use session::settings::changeset::Changeset;
 use store::table::gvariant::Variant;
 
+use super::around::{self, Serving};
 use super::database::{SLOW_DIRECTORY, largest_directory};
 use super::{NAME, UserDatabase};
 use crate::bench::run::chain;
@@ -15,6 +16,7 @@ use crate::bench::session::{Program, SERVICE, Session, SessionError};
 use crate::doctor::Tools;
 use crate::doctor::finding::{Finding, Outcome};
 use crate::doctor::machine::{Machine, existing};
+use crate::doctor::remedy::Remedy;
 use crate::report::figure::ratio;
 use crate::report::grade::Grade;
 use crate::report::samples::Samples;
@@ -46,6 +48,8 @@ pub(super) fn measure(
     let ours = beside("unjankd").filter(there).map(|path| Program::unjankd(&path));
     let ours = ours.or_else(|| beside("unjank").filter(there).map(|path| Program::unjank(&path)));
     let installed = installed(machine);
+    let serving = around::serving(machine).ok().flatten();
+    let judged = in_effect(installed.as_ref(), serving.as_ref());
     // Where ours is installed it stands beside the usual one.
     let usual = Path::new(USUAL).exists().then(|| Program::plain(Path::new(USUAL)));
     let (other_name, other) = match &installed {
@@ -53,15 +57,16 @@ pub(super) fn measure(
         _ => ("write a setting, unjank", ours),
     };
     let measure = |name: &str, program: Option<&Program>, none: &str| {
-        let found = match program {
-            Some(program) => service(name, program, database, machine, tools),
-            None => skipped(name, none.to_owned()),
-        };
+        let Some(program) = program else { return skipped(name, none.to_owned()) };
+        let found = service(name, program, database, machine, tools);
+        if is_ours(program) != (judged == Service::Ours) {
+            return found.compared();
+        }
         let slow = found.grade(tools.frame).is_some_and(|grade| grade != Grade::Fits);
-        match program.filter(|_| slow) {
-            Some(program) if is_ours(program) => found.because(WAITS),
-            Some(_) => explain(found, database),
-            None => found,
+        match slow {
+            true if is_ours(program) => found.because(WAITS),
+            true => explain(found, database),
+            false => found,
         }
     };
     let first = measure(
@@ -78,15 +83,89 @@ pub(super) fn measure(
         (Some(_), Some(_)) => compare(&second, &first),
         _ => None,
     };
-    [first, second].into_iter().chain(comparison).collect()
+    let (judged, beside) = if first.is_comparison { (&second, &first) } else { (&first, &second) };
+    let is_helped = judged.cause.is_some() && saves(beside, judged);
+    let helped = |finding: Finding| {
+        if finding.is_comparison || !is_helped {
+            return finding;
+        }
+        help(finding, installed.as_ref(), serving.as_ref(), machine)
+    };
+    [first, second].map(helped).into_iter().chain(comparison).collect()
+}
+
+/// Says whether the other service would take clearly less time.
+fn saves(other: &Finding, judged: &Finding) -> bool {
+    let (Outcome::Time(other), Outcome::Time(judged)) = (&other.outcome, &judged.outcome) else {
+        return false;
+    };
+    other.median() < judged.median() * 0.8
+}
+
+/// A settings service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Service {
+    Ours,
+    Other,
+}
+
+/// Returns which service programs write through: the one that runs, else the one that the first write would start.
+fn in_effect(installed: Option<&Program>, serving: Option<&Serving>) -> Service {
+    let running = serving.and_then(|serving| serving.program.as_deref());
+    let is_ours = running.map_or_else(|| installed.is_some_and(is_ours), is_our_program);
+    if is_ours { Service::Ours } else { Service::Other }
 }
 
 fn is_ours(program: &Program) -> bool {
-    Path::new(program.name()).file_name().is_some_and(|name| name == "unjankd" || name == "unjank")
+    is_our_program(Path::new(program.name()))
+}
+
+fn is_our_program(program: &Path) -> bool {
+    // The kernel says of a program that was replaced while it runs that it is deleted.
+    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    matches!(name.trim_end_matches(" (deleted)"), "unjankd" | "unjank")
+}
+
+/// Adds what makes ours serve.
+fn help(
+    finding: Finding,
+    installed: Option<&Program>,
+    serving: Option<&Serving>,
+    machine: &Machine,
+) -> Finding {
+    if installed.is_some_and(is_ours) {
+        let Some(serving) = serving else { return finding };
+        let (name, effect) = ("dconf-service".to_owned(), "; the next write starts unjankd");
+        return finding.remedy(Remedy::EndProcess { name, pids: vec![serving.pid], effect });
+    }
+    let finding = match installer(machine) {
+        Some(remedy) => finding.remedy(remedy),
+        None => finding,
+    };
+    finding.hint("let unjankd serve the settings instead (`packaging/install`, without root); programs need no change")
+}
+
+/// Finds the script that installs our service from where the running program was built.
+fn installer(machine: &Machine) -> Option<Remedy> {
+    let built = machine.program_dir.as_deref()?;
+    let needed = [
+        "unjank",
+        "unjankd",
+        "unjank-index",
+        "deps/libunjank_relax.so",
+        "deps/libunjank_writeback.so",
+    ];
+    if !needed.iter().all(|name| built.join(name).exists()) {
+        return None;
+    }
+    let source = built.parent()?.parent()?;
+    let script = source.join("packaging/install");
+    let from = (built != source.join("target/release")).then(|| built.to_owned());
+    script.exists().then_some(Remedy::InstallService { script, from })
 }
 
 /// Finds the service that the session bus would start.
-fn installed(machine: &Machine) -> Option<Program> {
+pub(in crate::doctor) fn installed(machine: &Machine) -> Option<Program> {
     let file = format!("dbus-1/services/{SERVICE}.service");
     // In the order in which a session bus looks.
     let dirs = machine.runtime_dir.iter().chain(&machine.data_home).chain(&machine.data_dirs);
@@ -191,9 +270,7 @@ fn explain(finding: Finding, database: &UserDatabase) -> Finding {
         ),
         None => "it rebuilds and syncs the whole database for each write".to_owned(),
     };
-    finding.because(cause).advise(
-        "let unjankd serve the settings instead (packaging/install, no root needed); programs need no change",
-    )
+    finding.because(cause)
 }
 
 /// Says how ours stands to the other one.
@@ -205,4 +282,35 @@ fn compare(ours: &Finding, other: &Finding) -> Option<Finding> {
     let text =
         format!("a write through unjankd takes {ratio} of the time of one through dconf-service");
     Some(Finding::new(NAME, "unjank", "the medians above", Outcome::Note(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::Help;
+
+    #[test]
+    fn what_programs_write_through_is_what_runs_and_else_what_would_be_started() {
+        let program = |name: &str| Program::plain(Path::new(name));
+        let (ours, usual) = (program("/home/ana/.local/bin/unjankd"), program(USUAL));
+        let runs = |name: &str| Serving { pid: 7, program: Some(name.into()) };
+        let unknown = Serving { pid: 7, program: None };
+        for (installed, serving, expected) in [
+            (Some(&ours), None, Service::Ours),
+            (Some(&usual), None, Service::Other),
+            (None, None, Service::Other),
+            (Some(&ours), Some(runs(USUAL)), Service::Other),
+            (Some(&usual), Some(runs("/opt/unjankd")), Service::Ours),
+            (Some(&usual), Some(runs("/opt/unjankd (deleted)")), Service::Ours),
+            (Some(&ours), Some(unknown), Service::Ours),
+        ] {
+            assert_eq!(in_effect(installed, serving.as_ref()), expected, "{serving:?}");
+        }
+        let finding = || skipped("write", String::new());
+        let machine = Machine::default();
+        let serving = runs(USUAL);
+        let help = |installed| help(finding(), Some(installed), Some(&serving), &machine).help;
+        assert!(matches!(&help(&ours)[..], [Help::Remedy(Remedy::EndProcess { .. })]));
+        assert!(matches!(&help(&usual)[..], [Help::Hint(_)]), "nothing to install from is known");
+    }
 }

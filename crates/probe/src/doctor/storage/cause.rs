@@ -3,8 +3,8 @@
 use sys::device::Device;
 use sys::mounts::Mount;
 
-use crate::doctor::finding::Advice;
-use crate::doctor::machine::quoted;
+use crate::doctor::finding::Help;
+use crate::doctor::remedy::Remedy;
 
 /// Space that is left on a file system.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,34 +37,28 @@ pub(super) fn explain(
     mount: &Mount,
     device: Option<&Device>,
     space: Option<Space>,
-) -> (String, Vec<Advice>) {
-    let mut advice = Vec::new();
-    let point = quoted(&mount.point.display().to_string());
+) -> (String, Vec<Help>) {
+    let mut help = Vec::new();
     let cause = if mount.is_network() {
-        advice.push(tell("keep $XDG_CONFIG_HOME and caches on a local disk"));
+        help.push(hint("keep $XDG_CONFIG_HOME and caches on a local disk"));
         format!("every sync waits for another machine ({})", mount.fs_type)
     } else if mount.is_fuse() {
-        advice.push(tell("keep $XDG_CONFIG_HOME and caches on a file system of the kernel"));
+        help.push(hint("keep $XDG_CONFIG_HOME and caches on a file system of the kernel"));
         format!("every sync waits for the program behind {}", mount.fs_type)
     } else if mount.has("sync") || mount.has("dirsync") {
-        let way = format!("sudo mount -o remount,async {point}");
-        advice.push(run("mount without sync, and take it out of /etc/fstab", way));
+        help.push(Help::Remedy(Remedy::MountAsync(mount.point.clone())));
         "the file system is mounted with sync: every write waits for the disk".to_owned()
     } else if mount.fs_options.iter().any(|option| option == "data=journal") {
-        let way = "sudoedit /etc/fstab".to_owned();
-        advice.push(run("take data=journal out of the mount options and restart", way));
+        help.push(hint("take data=journal out of the options in /etc/fstab and restart"));
         "data=journal writes every byte twice".to_owned()
     } else if space.is_some_and(Space::is_short) {
-        advice.push(run(
-            "see what takes the space",
-            format!("du -xh --max-depth=2 {point} | sort -h | tail"),
-        ));
+        help.push(Help::Remedy(Remedy::ShowSpace(mount.point.clone())));
         "the file system is almost full, so free blocks are far apart".to_owned()
     } else {
         match (slow, device) {
             (_, None) => "the time is spent below the file system".to_owned(),
             (Slow::Alone, Some(device)) => {
-                advice.push(tell("fewer syncs help more than a faster queue: `unjank bench settings` shows what ours saves"));
+                help.push(hint("fewer syncs help more than a faster queue"));
                 match device.rotational {
                     Some(true) => format!(
                         "{} says that it turns (virtual disks often do): each sync waits for it",
@@ -73,27 +67,20 @@ pub(super) fn explain(
                     _ => format!("{} takes this long to flush its cache", device.disk),
                 }
             }
-            (Slow::BesideCopy, Some(device)) => beside_copy(device, &mut advice),
+            (Slow::BesideCopy, Some(device)) => beside_copy(device, &mut help),
         }
     };
-    (cause, advice)
+    (cause, help)
 }
 
-fn beside_copy(device: &Device, advice: &mut Vec<Advice>) -> String {
+fn beside_copy(device: &Device, help: &mut Vec<Help>) -> String {
     let disk = &device.disk;
-    let queue = format!("/sys/block/{disk}/queue");
     let scheduler = device.scheduler.as_deref().unwrap_or("none");
     if scheduler != "bfq" && device.schedulers.iter().any(|name| name == "bfq") {
-        advice.push(run(
-            "let the scheduler put a waiting program before a copy, until the next start",
-            format!("echo bfq | sudo tee {queue}/scheduler"),
-        ));
+        help.push(Help::Remedy(Remedy::SetScheduler(disk.clone())));
     }
     if device.wbt_lat_usec == Some(0) && scheduler != "bfq" {
-        advice.push(run(
-            "turn write-back throttling on again, with the kernel's own target",
-            format!("echo -1 | sudo tee {queue}/wbt_lat_usec"),
-        ));
+        help.push(Help::Remedy(Remedy::SetThrottling(disk.clone())));
     }
     let throttling = match device.wbt_lat_usec {
         Some(0) => "write-back throttling is off",
@@ -103,12 +90,8 @@ fn beside_copy(device: &Device, advice: &mut Vec<Advice>) -> String {
     format!("the copy fills the queue of {disk} (scheduler {scheduler}); {throttling}")
 }
 
-fn tell(text: &str) -> Advice {
-    Advice { text: text.to_owned(), command: None }
-}
-
-fn run(text: &str, command: String) -> Advice {
-    Advice { text: text.to_owned(), command: Some(command) }
+fn hint(text: &str) -> Help {
+    Help::Hint(text.to_owned())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use sys::mounts::{Mount, Mounts};
 use self::cause::{Slow, Space};
 use super::finding::{Finding, Outcome};
 use super::machine::{Machine, existing};
+use super::remedy::Remedy;
 use super::{Probe, Step, Tools};
 use crate::place::Place;
 use crate::report::figure::Quantity;
@@ -36,6 +37,10 @@ impl Probe for Storage {
 
     fn about(&self) -> &'static str {
         "sync and replace a small file, per file system"
+    }
+
+    fn title(&self) -> &'static str {
+        "Storage"
     }
 
     fn steps<'a>(&self, machine: &'a Machine) -> Vec<Step<'a>> {
@@ -137,14 +142,14 @@ impl Spot {
         let grade = Grade::of(&samples, tools.frame);
         let mut finding = Finding::new(NAME, name, how, Outcome::Time(samples));
         if grade != Grade::Fits {
-            let (cause, advice) = cause::explain(
+            let (cause, help) = cause::explain(
                 slow,
                 &self.place.mount,
                 self.place.device.as_ref(),
                 space(&self.place.dir),
             );
             finding = finding.because(cause);
-            finding.advice = advice;
+            finding.help = help;
         }
         Some(finding)
     }
@@ -164,18 +169,12 @@ impl Spot {
         if mount.is_read_only() {
             return Finding::new(NAME, name, how, Outcome::Wrong(format!("read-only: {text}")))
                 .because("nothing can be saved there")
-                .advise_command(
-                    "see why the kernel or the boot made it so",
-                    "journalctl -k -g remount",
-                );
+                .remedy(Remedy::ShowRemounts);
         }
         if free.is_some_and(|space| space.total_bytes > 0 && space.free_bytes < 1 << 20) {
             return Finding::new(NAME, name, how, Outcome::Wrong(format!("full: {text}")))
                 .because("nothing can be saved there")
-                .advise_command(
-                    "see what takes the space",
-                    format!("du -xh --max-depth=2 {} | sort -h | tail", mount.point.display()),
-                );
+                .remedy(Remedy::ShowSpace(mount.point.clone()));
         }
         Finding::new(NAME, name, how, Outcome::Note(text))
     }
