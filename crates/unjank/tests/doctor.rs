@@ -350,7 +350,11 @@ fn background_units_without_manners_and_settings_that_do_nothing_are_named() {
     let units = named("background units of the user");
     let text = units["text"].as_str().unwrap();
     assert!(text.contains("borgmatic.service") && !text.contains("restic"), "{text}");
-    assert_eq!(units["advice"][0]["command"], "unjank run --adopt-units");
+    // What root adopts are the system's.
+    if !rustix::process::geteuid().is_root() {
+        let command = units["advice"][0]["command"].as_str().unwrap();
+        assert!(command.ends_with("unjank run --adopt-units"), "{command}");
+    }
     // Nobody delegates to a user without a manager.
     let user = rustix::process::geteuid().as_raw();
     let manager = format!("user.slice/user-{user}.slice/user@{user}.service");
