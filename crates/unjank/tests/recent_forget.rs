@@ -14,6 +14,9 @@ use store::table::gvariant::Variant;
 
 /// A part of the names of documents that are forgotten, and of no other.
 const SECRET: &str = "zebra";
+/// A bus that starts nothing of its own.
+const BUS: &str = "<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen><policy context=\"default\"><allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/></policy></busconfig>";
+
 /// A part of the names of documents that stay.
 const OPEN: &str = "giraffe";
 
@@ -420,8 +423,7 @@ fn the_database_of_kdes_service_forgets_while_the_service_runs() {
     }
     let script = home.write("activities.sh", ACTIVITIES);
     let mut command = home.command("dbus-run-session");
-    // A bus that starts nothing of its own.
-    let bus = home.write("bus.conf", "<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen><policy context=\"default\"><allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/></policy></busconfig>");
+    let bus = home.write("bus.conf", BUS);
     command.env_remove("DBUS_SESSION_BUS_ADDRESS").arg("--config-file").arg(bus);
     command.args(["--", "sh"]).arg(script);
     let output =
@@ -467,7 +469,7 @@ fn lists_in_dconf_are_forgotten_through_their_service() {
         let home = Home::make();
         home.write("docs/zebra.txt", "x");
         let script = home.write("settings.sh", SETTINGS);
-        let bus = home.write("bus.conf", "<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen><policy context=\"default\"><allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/></policy></busconfig>");
+        let bus = home.write("bus.conf", BUS);
         let mut command = home.command("dbus-run-session");
         command.env_remove("DBUS_SESSION_BUS_ADDRESS").arg("--config-file").arg(bus);
         command.args(["--", "sh"]).arg(script).env("SERVICE", service).env("PICTURE", picture);
@@ -491,4 +493,63 @@ fn lists_in_dconf_are_forgotten_through_their_service() {
             );
         }
     }
+}
+
+/// Has GNOME's file system layer and Zeitgeist note two documents, forgets one while they run, and says what they know then.
+const NOTES: &str = r#"
+set -eu
+/usr/libexec/gvfsd --no-fuse 2>/dev/null >&2 &
+layer=$!
+/usr/libexec/gvfsd-metadata &
+metadata=$!
+/usr/bin/zeitgeist-daemon --no-datahub 2>/dev/null >&2 &
+zeitgeist=$!
+trap 'kill $layer $metadata $zeitgeist 2>/dev/null || true' EXIT
+for name in Daemon Metadata; do gdbus wait --session --timeout 60 org.gtk.vfs.$name; done
+gdbus wait --session --timeout 60 org.gnome.zeitgeist.Engine
+zg=http://www.zeitgeist-project.com/ontologies/2010/01/27/zg
+for name in zebra giraffe; do
+    gio set "$HOME/docs/$name.txt" metadata::page 7
+    gdbus call --session -d org.gnome.zeitgeist.Engine -o /org/gnome/zeitgeist/log/activity -m org.gnome.zeitgeist.Log.InsertEvents \
+        "[(['','$(date +%s)000','$zg#AccessEvent','$zg#UserActivity','application://viewer.desktop',''],[['file://$HOME/docs/$name.txt','','','file://$HOME/docs','text/plain','$name.txt','','file://$HOME/docs/$name.txt','']],@ay [])]" >/dev/null
+done
+gio info -a metadata::page "$HOME/docs/zebra.txt" | grep -q 'page: 7'
+code=0
+"$UNJANK" recent forget "$HOME/docs/zebra.txt" || code=$?
+echo "code $code"
+echo "zebra's $(gio info -a metadata::page "$HOME/docs/zebra.txt" | grep -c 'page: 7')"
+echo "giraffe's $(gio info -a metadata::page "$HOME/docs/giraffe.txt" | grep -c 'page: 7')"
+gio set "$HOME/docs/giraffe.txt" metadata::page 8
+echo "then $(gio info -a metadata::page "$HOME/docs/giraffe.txt" | grep -c 'page: 8')"
+sqlite3 -readonly "$XDG_DATA_HOME/zeitgeist/activity.sqlite" "SELECT 'events ' || count(*) FROM event"
+"#;
+
+#[test]
+fn notes_of_gnome_and_zeitgeist_are_forgotten_while_their_services_run() {
+    let services = ["/usr/libexec/gvfsd-metadata", "/usr/bin/zeitgeist-daemon"];
+    if services.iter().any(|path| !Path::new(path).exists()) {
+        return skip("gvfs-daemons or zeitgeist-core is not installed");
+    }
+    if !has(&["dbus-run-session", "gdbus", "gio", "sqlite3"]) {
+        return;
+    }
+    let home = Home::make();
+    for name in [SECRET, OPEN] {
+        home.write(&format!("docs/{name}.txt"), "x");
+    }
+    let script = home.write("notes.sh", NOTES);
+    // This one starts the service again, as a session's does.
+    let service = "[D-BUS Service]\nName=org.gtk.vfs.Metadata\nExec=/usr/libexec/gvfsd-metadata\n";
+    home.write("services/org.gtk.vfs.Metadata.service", service);
+    let services = format!("<busconfig><servicedir>{}</servicedir>", text(&home.at("services")));
+    let bus = home.write("bus.conf", BUS.replace("<busconfig>", &services));
+    let mut command = home.command("dbus-run-session");
+    command.env_remove("DBUS_SESSION_BUS_ADDRESS").arg("--config-file").arg(bus);
+    command.args(["--", "sh"]).arg(script).env("UNJANK", recent_home::UNJANK);
+    let said = said(&command.output().unwrap());
+    for line in ["code 0\n", "zebra's 0\n", "giraffe's 1\n", "then 1\n", "events 1\n"] {
+        assert!(said.contains(line), "{line}{said}");
+    }
+    assert!(said.contains("GNOME's file notes           1"), "{said}");
+    assert_eq!(home.naming(SECRET.as_bytes()), Vec::<PathBuf>::new(), "{said}");
 }

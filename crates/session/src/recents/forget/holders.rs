@@ -32,12 +32,24 @@ pub fn holders(
     running: &[RunningProgram],
 ) -> Vec<(RunningProgram, Held)> {
     let items = || survey.items.iter().filter(|item| chosen.contains(&item.name));
-    let known: BTreeSet<String> =
-        items().flat_map(|item| item.applications.iter().map(|name| last_part(name))).collect();
-    let is_shared = items().any(|item| matches!(item.kind, StoreKind::Xbel | StoreKind::Journal));
+    let is_shared_kind = |kind| matches!(kind, StoreKind::Xbel | StoreKind::Journal);
+    // In these stores the name is of who opened the document, in the others of who keeps the list.
+    let names_openers = |kind| {
+        is_shared_kind(kind)
+            || matches!(kind, StoreKind::Links | StoreKind::Activities | StoreKind::Log)
+    };
+    let names = |of_openers| -> BTreeSet<String> {
+        let items = items().filter(|item| names_openers(item.kind) == of_openers);
+        items.flat_map(|item| item.applications.iter().map(|name| last_part(name))).collect()
+    };
+    let (openers, owners) = (names(true), names(false));
+    let is_shared = items().any(|item| is_shared_kind(item.kind));
     let held = |program: &RunningProgram| {
         let name = last_part(&program.name);
-        if known.contains(&name) || known.contains(&plain(&name)) {
+        let is_in =
+            |known: &BTreeSet<String>| known.contains(&name) || known.contains(&plain(&name));
+        // One of another toolkit that opened the document keeps its list somewhere; GTK's is the shared one.
+        if is_in(&owners) || (is_in(&openers) && !program.has_gtk) {
             Some(Held::OwnList)
         } else {
             (program.has_gtk && is_shared).then_some(Held::SharedList)

@@ -147,6 +147,16 @@ pub enum Trouble {
         /// What SQLite said.
         source: SqliteError,
     },
+    /// A service would go on writing into the file after it was replaced; the file is as it was.
+    #[error("cannot change {path:?} while {service} ({pid}) has it open")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// What the service is called.
+        service: &'static str,
+        /// Its number.
+        pid: u32,
+    },
     /// A file is too large for a list; nobody looked into it.
     #[error("cannot search {path:?}: it has {len} bytes")]
     TooLarge {
@@ -177,6 +187,12 @@ impl Survey {
             chosen.extend(selection.names.iter().cloned());
         }
         chosen
+    }
+
+    /// Whether a kind of store knows one of the documents.
+    #[must_use]
+    pub fn has(&self, kind: StoreKind, chosen: &BTreeSet<Name>) -> bool {
+        self.items.iter().any(|item| item.kind == kind && chosen.contains(&item.name))
     }
 
     fn read<T>(&mut self, result: Result<T, Trouble>) -> Option<T> {
@@ -247,6 +263,13 @@ pub fn remove(
 #[must_use]
 pub fn activities(places: &Places) -> Vec<PathBuf> {
     let files = activities::files(places);
+    files.iter().filter_map(|file| file.canonicalize().ok()).collect()
+}
+
+/// Returns the files of GNOME's notes on files, as the kernel names them.
+#[must_use]
+pub fn metadata(places: &Places) -> Vec<PathBuf> {
+    let files = metadata::files(places);
     files.iter().filter_map(|file| file.canonicalize().ok()).collect()
 }
 

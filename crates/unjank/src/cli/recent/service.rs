@@ -1,4 +1,5 @@
-//! KDE's activity service: found by the database that it has open, and asked to end.
+//! Services that keep files open which are to be cleaned: found by these files, and asked to end. Their bus starts them
+//! again when somebody needs them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,13 +8,15 @@ use std::time::Duration;
 
 use probe::bench::process::Process;
 
-/// The name of the service, as far as the kernel keeps it.
-const NAME: &str = "kactivitymanage";
+/// KDE's activity service, as far as the kernel keeps its name.
+pub(super) const ACTIVITIES: &str = "kactivitymanage";
+/// The service of GNOME's notes on files.
+pub(super) const METADATA: &str = "gvfsd-metadata";
 /// How long its end is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Ends the user's services that have one of these files open; returns the numbers of those that ended.
-pub(super) fn end(files: &[PathBuf]) -> Vec<u32> {
+/// Ends the user's services of this name that have one of these files open; returns the numbers of those that ended.
+pub(super) fn end(name: &str, files: &[PathBuf]) -> Vec<u32> {
     let user = rustix::process::getuid().as_raw();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut ended = Vec::new();
@@ -25,7 +28,7 @@ pub(super) fn end(files: &[PathBuf]) -> Vec<u32> {
         // Held first, so that what is looked at is what is ended.
         let Some(process) = is_ours.then(|| Process::open(number).ok()).flatten() else { continue };
         let is_service =
-            fs::read_to_string(entry.path().join("comm")).is_ok_and(|name| name.trim_end() == NAME);
+            fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name);
         if is_service
             && has_open(&entry.path(), files)
             && process.terminate().is_ok()

@@ -20,6 +20,9 @@ use super::super::Places;
 use super::name::Name;
 use super::{Item, StoreKind, Survey, Trouble, files};
 
+/// What the service of the trees is called.
+const SERVICE: &str = "gvfsd-metadata";
+
 /// Returns all files of the trees and journals.
 pub(super) fn files(places: &Places) -> Vec<PathBuf> {
     files::regular(&places.data.join("gvfs-metadata"))
@@ -94,6 +97,10 @@ pub(super) fn remove(
             continue;
         }
         let before = std::fs::File::options().write(true).open(&file);
+        if let Some(pid) = writer_of(&log) {
+            survey.troubles.push(Trouble::InUse { path: file, service: SERVICE, pid });
+            continue;
+        }
         // As the service does it: a new journal, the tree that names it, the word to whoever has the old one open.
         let Some(token) = survey.read(disk.token().map_err(unchanged(&file))) else { continue };
         let [a, b, c, d, ..] = token.to_le_bytes();
@@ -111,6 +118,19 @@ pub(super) fn remove(
         }
         survey.read(files::remove(disk, &log));
     }
+}
+
+/// Returns the service that has a journal open.
+fn writer_of(log: &Path) -> Option<u32> {
+    let log = log.canonicalize().ok()?;
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.find(|pid| {
+        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        comm.trim_end() == SERVICE && open.any(|path| path == log)
+    })
 }
 
 fn unchanged(path: &Path) -> impl Fn(std::io::Error) -> Trouble + '_ {

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use session::clock::{Clock, SystemClock};
 use session::recents::forget::{
-    self, Name, SearchLimits, SearchReport, Selection, Survey, Trouble,
+    self, Name, SearchLimits, SearchReport, Selection, StoreKind, Survey, Trouble,
 };
 use session::recents::policy::{Reason, Subject, Verdict as Decision};
 use session::recents::{Recents, Timestamp};
@@ -97,21 +97,27 @@ impl Forget {
                 true => SearchLimits::everything(),
                 false => SearchLimits::default(),
             };
+            let places = recents.places().clone();
+            // It would go on writing into the file that was replaced.
+            if survey.has(StoreKind::Metadata, &chosen) {
+                let ended = service::end(service::METADATA, &forget::metadata(&places));
+                report.ended.extend(ended.into_iter().map(|pid| (service::METADATA, pid)));
+            }
             let mut forget_once = || {
                 step("taking the documents out", 0, SEARCHED_A_SECOND);
                 forget_once(&mut recents, &survey, &selection, &chosen, limits, &step)
             };
             let mut searched = forget_once();
             // Only the service can let go of a log that it reads; its bus starts it again when somebody needs it.
-            let places = super::recents()?.places().clone();
             let is_held = |search: &SearchReport| {
                 search.remnants.iter().any(|left| forget::is_of_activities(&places, &left.file))
             };
             if is_held(&searched) {
-                report.ended = service::end(&forget::activities(&places));
-                if !report.ended.is_empty() {
+                let ended = service::end(service::ACTIVITIES, &forget::activities(&places));
+                if !ended.is_empty() {
                     searched = forget_once();
                 }
+                report.ended.extend(ended.into_iter().map(|pid| ("kactivitymanagerd", pid)));
             }
             report.finish(searched);
         }

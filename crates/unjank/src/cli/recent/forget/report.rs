@@ -30,7 +30,7 @@ pub(super) struct Report {
     /// Programs that have a list in memory.
     holders: Vec<(RunningProgram, Held)>,
     /// Services that had to end.
-    pub(super) ended: Vec<u32>,
+    pub(super) ended: Vec<(&'static str, u32)>,
     /// What a search found at the end; `None` if nothing was to be done.
     searched: Option<SearchReport>,
     troubles: Vec<String>,
@@ -132,10 +132,10 @@ impl Report {
         for trouble in &self.troubles {
             writeln!(out, "trouble: {}", visible(trouble, Charset::Unicode))?;
         }
-        for pid in &self.ended {
+        for (name, pid) in &self.ended {
             writeln!(
                 out,
-                "ended: kactivitymanagerd ({pid}), which read old pages; it starts again when it is needed"
+                "ended: {name} ({pid}), which had files open; it starts again when it is needed"
             )?;
         }
         for (program, held) in &self.holders {
@@ -284,7 +284,7 @@ impl Report {
             "searched": self.searched.as_ref().map(|s| json!({ "files": s.files, "bytes": s.bytes })),
             "not_searched": not_searched,
             "troubles": self.troubles,
-            "ended": self.ended,
+            "ended": self.ended.iter().map(|(_, pid)| pid).collect::<Vec<_>>(),
             "running": holders.collect::<Vec<_>>(),
         })
     }
