@@ -389,6 +389,62 @@ fn a_report_is_for_its_user_alone() {
 }
 
 #[test]
+fn a_command_runs_where_threads_and_processes_are_refused() {
+    if !has(&["prlimit", "setpriv"]) {
+        return;
+    }
+    in_time(|| {
+        let place = Place::new();
+        // Each thread takes so much of what the process may address that only some fit in.
+        for threads in 0..6_u64 {
+            let limit = format!("--as={}", (threads << 30) + (1 << 29));
+            let mut command = Command::new("prlimit");
+            command.args([&limit, UNJANK, "run", "--", "sh", "-c", "echo runs; exit 3"]);
+            command.env("RUST_MIN_STACK", (1 << 30).to_string());
+            command.env("XDG_RUNTIME_DIR", place.runtime.path());
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(said, "", "{threads} threads");
+            assert_eq!((&*output.stdout, output.status.code()), (&b"runs\n"[..], Some(3)));
+        }
+        if !rustix::process::geteuid().is_root() {
+            fixture::skip("limits of another user are tried by root");
+            return;
+        }
+        // Of a user who has no process yet, in a place that this user reaches.
+        let home = tempfile::tempdir().unwrap();
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fixture::copy_program(UNJANK, &home.path().join("unjank"));
+        let user = 600_000 + std::process::id() % 100_000;
+        for processes in [1, 2, 3, 4, 6, 9] {
+            let mut command = Command::new("setpriv");
+            command.args([&format!("--reuid={user}"), "--clear-groups", "prlimit"]);
+            command.arg(format!("--nproc={processes}")).arg(home.path().join("unjank"));
+            command.args(["run", "--", "sh", "-c", "echo runs; exit 3"]).current_dir(home.path());
+            let output = command.env("HOME", home.path()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!said.contains("panicked"), "{processes} processes: {said}");
+            match output.status.code() {
+                Some(3) => assert_eq!(output.stdout, b"runs\n"),
+                code => {
+                    assert_eq!(code, Some(126), "{processes} processes: {said}");
+                    assert!(said.contains("limit on processes"), "{said}");
+                }
+            }
+            // What is left of it would count, too.
+            until(|| !has_processes(user));
+        }
+    });
+}
+
+/// Says whether a user has processes.
+fn has_processes(user: u32) -> bool {
+    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let of_user = |entry: fs::DirEntry| entry.metadata().is_ok_and(|about| about.uid() == user);
+    entries.map(of_user).any(|is_of_user| is_of_user)
+}
+
+#[test]
 fn a_bus_that_never_answers_holds_a_command_up_for_a_while_only() {
     let place = Place::new();
     fs::create_dir(place.runtime.path().join("systemd")).unwrap();

@@ -327,3 +327,38 @@ fn what_cannot_be_mounted_is_told_and_leaves_nothing() {
         }
     });
 }
+
+#[test]
+fn threads_that_are_refused_are_an_error_that_leaves_nothing() {
+    if !fixture::has(&["prlimit"]) {
+        return;
+    }
+    in_time(|| {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            skip("mounting a slow disk needs root and /dev/fuse");
+            return;
+        }
+        let mut refused = 0;
+        // Each thread takes so much of what the process may address that only some fit in.
+        for threads in 0..8_u64 {
+            let point = tempfile::tempdir().unwrap();
+            let at = point.path().to_str().unwrap();
+            let limit = format!("--as={}", (threads << 30) + (1 << 29));
+            let mut command = Command::new("prlimit");
+            command.args([&limit, env!("CARGO_BIN_EXE_unjank"), "slowdisk", "mount"]);
+            command.args(["--size", "64M", at]).env("RUST_MIN_STACK", (1 << 30).to_string());
+            let output = command.output().unwrap();
+            let disk = Disk { point };
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!said.contains("panicked"), "{threads} threads: {said}");
+            if output.status.success() {
+                disk.status();
+            } else {
+                assert_eq!(output.status.code(), Some(2), "{threads} threads: {said}");
+                assert!(!disk.is_mounted());
+                refused += 1;
+            }
+        }
+        assert!(refused > 1, "no thread was refused");
+    });
+}

@@ -122,7 +122,9 @@ impl ModelDisk {
                 let device = mount_file(&point_of_file)?;
                 // The one who waits is there until this thread has ended.
                 let _ = device_in.send(device);
-                let _ = served_out.recv();
+                // Whoever attaches a file that nobody serves never comes back, and cannot be killed.
+                let served = served_out.recv();
+                served.map_err(|_| step("serve a file")(io::ErrorKind::NotConnected.into()))?;
                 attach(&point_of_file)
             })
             .map_err(step("start threads"))?;
@@ -138,6 +140,8 @@ impl ModelDisk {
             // Not in that thread's view of the mounts, or it would outlive it.
             let server = Server::start(device, memory, size, profile, clock);
             disk.server = Some(server.map_err(step("start threads"))?);
+            // It is gone: its end says why.
+            let _ = served_in.send(());
         }
         drop(served_in);
         let panicked = || io::Error::other("a thread of ours ended");
