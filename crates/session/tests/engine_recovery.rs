@@ -320,7 +320,7 @@ fn a_lock_held_elsewhere_delays_its_database_only() {
     // A host that never lets go is an error in the end.
     *world.disk.locked.lock().unwrap() = true;
     world.ask(&database, ":1.1", 1, "/a=2");
-    assert_eq!(world.run_out(), ["1 failed Access"]);
+    assert_eq!(world.run_out(), ["1 failed Busy"]);
     assert_eq!(world.keys(&database), "/a=1");
 }
 

@@ -9,3 +9,4 @@ pub mod sim;
 pub mod snapshots;
 pub mod stream;
 pub mod table;
+pub mod turns;

@@ -289,6 +289,12 @@ impl LogFile for LyingLog {
     fn read(&mut self) -> io::Result<Vec<u8>> {
         self.log.read()
     }
+    fn read_at(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.log.read_at(at, len)
+    }
+    fn identity(&self) -> (u64, u64) {
+        self.log.identity()
+    }
     fn extend(&mut self, len: u64) -> io::Result<()> {
         self.log.extend(len)
     }

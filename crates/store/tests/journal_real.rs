@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use unjank_store::disk;
+use unjank_store::disk::{self, Disk};
 use unjank_store::journal::{Journal, JournalError, Replay};
 
 fn record(number: u32) -> Vec<u8> {
@@ -137,5 +137,64 @@ fn another_file_is_left_alone() {
         let error = Journal::open(&*disk::real(), &path).unwrap_err();
         assert!(matches!(error, JournalError::NotAJournal { .. }), "{error:?}");
         assert_eq!(fs::read(&path).unwrap(), contents);
+    }
+}
+
+#[test]
+fn a_writer_notices_every_way_in_which_another_one_was_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, path) = (disk::real(), dir.path().join("journal"));
+    let open = || Journal::open(&*disk, &path).unwrap().0;
+    type Act = fn(&mut Journal, &dyn Disk);
+    let others: [(&str, Act); 4] = [
+        ("an append", |other, _| other.append(&[b"theirs"]).unwrap()),
+        ("a cached append", |other, _| other.append_cached(&[b"theirs"]).unwrap()),
+        ("a reset", |other, _| other.reset(7).unwrap()),
+        ("a restart", |other, disk| other.restart(disk, 7, &[]).unwrap()),
+    ];
+    for (what, act) in others {
+        for ours_before in 0..4 {
+            let mut ours = open();
+            for number in 0..ours_before {
+                // Synced and not, so that the next frame is at the next block or right behind.
+                match number % 2 {
+                    0 => ours.append(&[b"ours"]).unwrap(),
+                    _ => ours.append_cached(&[b"ours"]).unwrap(),
+                }
+                assert!(ours.is_current(&*disk).unwrap(), "our own append");
+            }
+            act(&mut open(), &*disk);
+            assert!(!ours.is_current(&*disk).unwrap(), "{what} after {ours_before} of ours");
+            assert!(open().is_current(&*disk).unwrap(), "{what}");
+        }
+    }
+    let mut ours = open();
+    ours.append(&[b"one"]).unwrap();
+    ours.append(&[b"two"]).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let first = bytes.windows(3).position(|three| three == b"one").unwrap();
+    bytes[first] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let ours = open();
+    assert!(ours.is_spent() && ours.is_current(&*disk).unwrap(), "damage is no other writer");
+    std::fs::remove_file(&path).unwrap();
+    assert!(!ours.is_current(&*disk).unwrap(), "a removed file");
+}
+
+#[test]
+fn a_writer_whose_append_failed_tells_its_own_frame_from_those_of_others() {
+    let sim = unjank_store::sim::SimDisk::new().with_dir("/d");
+    let path = Path::new("/d/journal");
+    let mut ours = Journal::open(&sim, path).unwrap().0;
+    ours.append(&[b"first"]).unwrap();
+    for effect in [unjank_store::sim::Effect::Nothing, unjank_store::sim::Effect::Whole] {
+        sim.fail_call(sim.calls(), 5, effect);
+        ours.append(&[b"unsure"]).unwrap_err();
+        sim.heal();
+        assert!(ours.is_spent() && ours.is_current(&sim).unwrap(), "{effect:?}");
+        let mut other = Journal::open(&sim, path).unwrap().0;
+        other.append(&[b"theirs"]).unwrap();
+        assert!(!ours.is_current(&sim).unwrap(), "{effect:?}");
+        ours.restart(&sim, 0, &[b"first"]).unwrap();
     }
 }

@@ -13,6 +13,7 @@ pub mod file_clock;
 pub mod file_reference;
 pub mod heap;
 pub mod launch;
+pub mod locks;
 pub mod loop_device;
 pub mod map;
 pub mod memfd;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
+pub mod simulated;
+
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use store::disk::{Disk, DiskFile, FileLock, LogFile, Stat};
+use store::disk::{Disk, DiskFile, FileLock, Held, LockHolder, LogFile, Stat};
 use store::table::gvariant::Variant;
 use store::table::gvdb;
 use unjank_session::clock::Clock;
@@ -47,6 +49,12 @@ pub struct Faulty {
     /// Renames nothing and says that it did.
     pub lies: Mutex<bool>,
     pub writes: Arc<AtomicU64>,
+    /// What every lock fails with; 37 is what NFS says without its lock service.
+    pub lock_errno: Mutex<Option<i32>>,
+    /// The type of the file system, if it is not one of this machine's alone.
+    pub foreign: Mutex<Option<String>>,
+    /// Whether those who hold locks run.
+    pub holder_goes_on: Mutex<bool>,
 }
 
 impl Faulty {
@@ -59,6 +67,9 @@ impl Faulty {
             locked: Mutex::new(false),
             lies: Mutex::new(false),
             writes: Arc::default(),
+            lock_errno: Mutex::new(None),
+            foreign: Mutex::new(None),
+            holder_goes_on: Mutex::new(false),
         })
     }
 
@@ -145,6 +156,12 @@ impl LogFile for FaultyLog {
     fn read(&mut self) -> io::Result<Vec<u8>> {
         self.0.read()
     }
+    fn read_at(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.0.read_at(at, len)
+    }
+    fn identity(&self) -> (u64, u64) {
+        self.0.identity()
+    }
     fn extend(&mut self, len: u64) -> io::Result<()> {
         self.1.check()?;
         self.0.extend(len)
@@ -210,6 +227,23 @@ impl Disk for Faulty {
         self.fault().check()?;
         self.real.sync_dir(dir)
     }
+    fn hold(&self, path: &Path) -> Held {
+        self.real.hold(path)
+    }
+    fn own(&self, path: &Path, patience: Duration) -> io::Result<Option<Box<dyn FileLock>>> {
+        if let Some(errno) = *self.lock_errno.lock().unwrap() {
+            let kind = if errno == 37 { io::ErrorKind::Unsupported } else { io::ErrorKind::Other };
+            return Err(io::Error::new(kind, io::Error::from_raw_os_error(errno)));
+        }
+        self.real.own(path, patience)
+    }
+    fn lock_holder(&self, path: &Path) -> Option<LockHolder> {
+        let goes_on = *self.holder_goes_on.lock().unwrap();
+        self.real.lock_holder(path).map(|holder| LockHolder { goes_on, ..holder })
+    }
+    fn foreign_file_system(&self, _path: &Path) -> Option<String> {
+        self.foreign.lock().unwrap().clone()
+    }
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
         if *self.locked.lock().unwrap() {
             return Ok(None);
@@ -240,6 +274,14 @@ pub struct World {
 impl World {
     pub fn new() -> World {
         World::with(Options::default())
+    }
+
+    /// Another service of the same user.
+    pub fn beside(other: &World) -> World {
+        let mut world = World::with(other.options.clone());
+        world.places = other.places.clone();
+        world.restart();
+        world
     }
 
     pub fn with(options: Options) -> World {

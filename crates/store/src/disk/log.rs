@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{self, Advice, AtFlags, Mode, OFlags, StatxFlags};
 
-use super::real::stat_of;
+use super::real::{read_exactly, stat_of};
 use super::{LogFile, MAX_READ_BYTES};
 
 /// The block of a file that is written through the page cache.
@@ -29,13 +29,14 @@ pub(super) fn open(path: &Path) -> io::Result<Box<dyn LogFile>> {
     // A killed process may have left records in the page cache only.
     cached.sync_data()?;
     let direct = open_direct(path, &cached)?;
-    Ok(Box::new(RealLog { len: stat.len, cached, direct }))
+    Ok(Box::new(RealLog { len: stat.len, identity: stat.identity, cached, direct }))
 }
 
 /// A log on the real disk.
 #[derive(Debug)]
 struct RealLog {
     len: u64,
+    identity: (u64, u64),
     cached: File,
     direct: Option<Direct>,
 }
@@ -67,6 +68,14 @@ impl LogFile for RealLog {
         let mut bytes = vec![0; usize::try_from(self.len).map_err(io::Error::other)?];
         self.cached.read_exact_at(&mut bytes, 0)?;
         Ok(bytes)
+    }
+
+    fn read_at(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        read_exactly(&self.cached, at, len as u64)
+    }
+
+    fn identity(&self) -> (u64, u64) {
+        self.identity
     }
 
     fn extend(&mut self, len: u64) -> io::Result<()> {

@@ -141,6 +141,16 @@ pub trait LogFile: Debug + Send {
     /// As `read(2)`; nothing is changed.
     fn read(&mut self) -> io::Result<Vec<u8>>;
 
+    /// Reads up to `len` bytes at `at` as processes see them; fewer where the file ends.
+    ///
+    /// # Errors
+    ///
+    /// As `read(2)`; nothing is changed.
+    fn read_at(&self, at: u64, len: usize) -> io::Result<Vec<u8>>;
+
+    /// Returns the device and inode number, whether or not the file still has a name.
+    fn identity(&self) -> (u64, u64);
+
     /// Makes the file `len` bytes long, the new part zero, durably and with all its blocks written, so that
     /// writes into it need no metadata.
     ///
@@ -174,6 +184,15 @@ pub trait LogFile: Debug + Send {
 
 /// A lock on a file, which others respect until it is dropped.
 pub trait FileLock: Debug + Send {}
+
+/// A process that holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockHolder {
+    /// Its process id.
+    pub pid: u32,
+    /// Whether it runs; one that was stopped keeps its locks.
+    pub goes_on: bool,
+}
 
 /// The lock of a disk that others cannot reach.
 #[derive(Debug)]
@@ -329,12 +348,28 @@ pub trait Disk: Debug + Send + Sync {
     /// Locks a file against every other thread and process that asks by this function; makes the file (0600) if there is
     /// none. `None` if it is still locked after `patience`. A disk that others cannot reach locks nothing.
     ///
+    /// The file that is returned locked is the one at `path`: its holder may remove it, and nobody waits for a lock on a
+    /// file without a name.
+    ///
     /// # Errors
     ///
-    /// As `open(2)` and `flock(2)`.
+    /// As `open(2)` and `flock(2)`; [`io::ErrorKind::Unsupported`] of a file system without locks,
+    /// [`io::ErrorKind::InvalidInput`] for what is no regular file.
     fn own(&self, path: &Path, patience: Duration) -> io::Result<Option<Box<dyn FileLock>>> {
         let _ = (path, patience);
         Ok(Some(Box::new(Unshared)))
+    }
+    /// Returns the process that holds the lock of [`Disk::own`] or [`Disk::try_lock`] on a file, where that can be found
+    /// out.
+    fn lock_holder(&self, path: &Path) -> Option<LockHolder> {
+        let _ = path;
+        None
+    }
+    /// Returns the type of the file system that holds `path`, such as `nfs4`, if others than this machine's processes may
+    /// write to it or the kernel does not keep it itself.
+    fn foreign_file_system(&self, path: &Path) -> Option<String> {
+        let _ = path;
+        None
     }
     /// Returns a number that was not returned before: for names and for the salt of a file's checksums.
     ///

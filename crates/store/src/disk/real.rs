@@ -12,7 +12,8 @@ use rustix::fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, 
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{
-    AppendFile, Disk, DiskFile, FileLock, Held, LogFile, MAX_READ_BYTES, Stat, attributes, log,
+    AppendFile, Disk, DiskFile, FileLock, Held, LockHolder, LogFile, MAX_READ_BYTES, Stat,
+    attributes, log,
 };
 
 /// How many bytes are written in one call.
@@ -60,7 +61,9 @@ impl Disk for RealDisk {
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        Ok(from_statx(&fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)?))
+        // What another host did to a network file system is asked of the server; others know it in any case.
+        let flags = AtFlags::STATX_FORCE_SYNC;
+        Ok(from_statx(&fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS)?))
     }
 
     fn hold(&self, path: &Path) -> Held {
@@ -159,14 +162,18 @@ impl Disk for RealDisk {
     }
 
     fn own(&self, path: &Path, patience: Duration) -> io::Result<Option<Box<dyn FileLock>>> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let file = File::from(fs::open(path, flags | OFlags::NONBLOCK, Mode::from(0o600))?);
-        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(Some(Box::new(RealLock(file)))),
-            Err(Errno::WOULDBLOCK) if !patience.is_zero() => {}
-            Err(Errno::WOULDBLOCK) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
+        let mut tries = 0..MOST_REMOVALS;
+        let file = loop {
+            let file = open_lock(path)?;
+            match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) if is_in_place(&file, path)? => return Ok(Some(Box::new(RealLock(file)))),
+                // Its holder has just removed it: the next one is the lock.
+                Ok(()) if tries.next().is_some() => {}
+                Err(Errno::WOULDBLOCK) if !patience.is_zero() => break file,
+                Ok(()) | Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(cannot_lock(error)),
+            }
+        };
         // The kernel has no time limit for this. A thread that is left behind gives the lock back when it gets it.
         let (send, locked) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("lock".to_owned()).spawn(move || {
@@ -175,10 +182,23 @@ impl Disk for RealDisk {
             let _ = send.send(result.map(|()| file));
         })?;
         match locked.recv_timeout(patience) {
-            Ok(Ok(file)) => Ok(Some(Box::new(RealLock(file)))),
-            Ok(Err(error)) => Err(error.into()),
+            Ok(Ok(file)) if is_in_place(&file, path)? => Ok(Some(Box::new(RealLock(file)))),
+            Ok(Ok(_removed)) => self.own(path, patience),
+            Ok(Err(error)) => Err(cannot_lock(error)),
             Err(_) => Ok(None),
         }
+    }
+
+    fn lock_holder(&self, path: &Path) -> Option<LockHolder> {
+        let pid = sys::locks::holder(self.stat(path).ok()?.identity)?;
+        Some(LockHolder { pid, goes_on: sys::locks::goes_on(pid) })
+    }
+
+    fn foreign_file_system(&self, path: &Path) -> Option<String> {
+        let mounts = sys::mounts::Mounts::read().ok()?;
+        let mount = mounts.holding(path)?;
+        let is_foreign = mount.is_network() || mount.fs_type.starts_with("fuse");
+        is_foreign.then(|| mount.fs_type.clone())
     }
 
     fn token(&self) -> io::Result<u64> {
@@ -202,7 +222,7 @@ impl DiskFile for RealFile {
     }
 
     fn share_from(&mut self, from: &Path) -> io::Result<()> {
-        match fs::ioctl_ficlone(&self.0, File::open(from)?) {
+        match fs::ioctl_ficlone(&self.0, open_regular(from, OFlags::empty())?) {
             Err(
                 Errno::OPNOTSUPP
                 | Errno::NOTTY
@@ -217,7 +237,7 @@ impl DiskFile for RealFile {
 
     fn copy_from(&mut self, from: &Path) -> io::Result<()> {
         // `copy` uses copy_file_range and falls back to reading and writing.
-        io::copy(&mut File::open(from)?, &mut self.0).map(|_| ())
+        io::copy(&mut open_regular(from, OFlags::empty())?, &mut self.0).map(|_| ())
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -259,8 +279,57 @@ impl AppendFile for RealAppend {
     }
 }
 
+/// Opens a regular file for reading, and nothing else.
+fn open_regular(path: &Path, more: OFlags) -> io::Result<File> {
+    // O_NONBLOCK, so that a FIFO in the place of a file does not wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(fs::open(path, flags | more, Mode::empty())?);
+    let stat = stat_of(&file)?;
+    if stat.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
+    if !stat.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
+
+/// How often in a row a lock may be removed by its holder while it is taken.
+const MOST_REMOVALS: u32 = 16;
+
+/// Opens a lock, and makes it if there is none; nothing but a regular file is one.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = File::from(fs::open(path, flags, Mode::from(0o600))?);
+    if !stat_of(&file)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
+
+/// Tells whether the name still stands for this open file.
+fn is_in_place(file: &File, path: &Path) -> io::Result<bool> {
+    match fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS) {
+        Ok(stat) => Ok(from_statx(&stat).identity == stat_of(file)?.identity),
+        // `ESTALE` is what a network file system says of a file that another host removed.
+        Err(Errno::NOENT | Errno::STALE) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Says whether a file system has no locks, as NFS without `lockd`, or failed.
+fn cannot_lock(error: Errno) -> io::Error {
+    match error {
+        Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL => {
+            io::Error::new(io::ErrorKind::Unsupported, io::Error::from(error))
+        }
+        error => error.into(),
+    }
+}
+
 /// Reads `len` bytes at `at`, fewer where the file ends.
-fn read_exactly(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
+pub(super) fn read_exactly(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
     let mut read = 0;
     while read < bytes.len() {
@@ -282,16 +351,8 @@ pub(super) fn stat_of(file: &File) -> io::Result<Stat> {
 
 /// Reads a whole regular file.
 fn read(path: &Path, more: OFlags) -> io::Result<Vec<u8>> {
-    // O_NONBLOCK, so that a FIFO in the place of a file does not wait for a writer.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut file = File::from(fs::open(path, flags | more, Mode::empty())?);
+    let mut file = open_regular(path, more)?;
     let stat = stat_of(&file)?;
-    if stat.is_dir() {
-        return Err(Errno::ISDIR.into());
-    }
-    if !stat.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
     if stat.len > MAX_READ_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

@@ -20,9 +20,14 @@ pub(super) const MAX_PAYLOAD: usize = 128 << 20;
 
 const VERSION: u32 = 1;
 const HEADER_MAGIC: [u8; 8] = *b"unjankJL";
-const HEADER_LEN: usize = 40;
+/// The length of a header without the zeros behind it.
+pub(super) const HEADER_LEN: usize = 40;
+/// The bytes of a header.
+pub(super) type Slot = [u8; HEADER_LEN];
+/// A slot that was never written.
+pub(super) const NO_SLOT: Slot = [0; HEADER_LEN];
 const FRAME_MAGIC: [u8; 4] = *b"UJF1";
-const FRAME_HEADER_LEN: usize = 40;
+pub(super) const FRAME_HEADER_LEN: usize = 40;
 const ALIGNMENT: usize = 8;
 static ZEROS: [u8; 4096] = [0; 4096];
 
@@ -39,7 +44,7 @@ pub(super) struct Header {
 
 impl Header {
     /// Returns the bytes of a slot, without the zeros behind.
-    pub(super) fn encode(&self) -> [u8; HEADER_LEN] {
+    pub(super) fn encode(&self) -> Slot {
         let mut bytes = [0; HEADER_LEN];
         bytes[..8].copy_from_slice(&HEADER_MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -51,23 +56,23 @@ impl Header {
         bytes
     }
 
-    fn decode(bytes: &[u8], at: u64) -> Slot {
-        let Some(slot) = slice(bytes, usize_of(at), HEADER_LEN) else { return Slot::Broken };
+    fn decode(bytes: &[u8], at: u64) -> Decoded {
+        let Some(slot) = slice(bytes, usize_of(at), HEADER_LEN) else { return Decoded::Broken };
         if slot[..8] != HEADER_MAGIC || u32_at(slot, 12) != header_crc(slot) {
-            return Slot::Broken;
+            return Decoded::Broken;
         }
         match u32_at(slot, 8) {
-            VERSION => Slot::Valid(Header {
+            VERSION => Decoded::Valid(Header {
                 salt: u64_at(slot, 16),
                 epoch: u64_at(slot, 24),
                 base: u64_at(slot, 32),
             }),
-            other => Slot::Foreign(other),
+            other => Decoded::Foreign(other),
         }
     }
 }
 
-enum Slot {
+enum Decoded {
     Valid(Header),
     Foreign(u32),
     Broken,
@@ -133,16 +138,24 @@ pub(super) enum Unreadable {
     Version(u32),
 }
 
+/// Returns the bytes of the slot at `at`.
+pub(super) fn slot_at(bytes: &[u8], at: u64) -> Slot {
+    let slot = slice(bytes, usize_of(at), HEADER_LEN).and_then(|slot| slot.try_into().ok());
+    slot.unwrap_or(NO_SLOT)
+}
+
 /// Reads a whole journal.
 pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
     let mut newest: Option<(Header, usize)> = None;
     for (slot, at) in SLOT_AT.into_iter().enumerate() {
         match Header::decode(bytes, at) {
-            Slot::Valid(header) if newest.is_none_or(|(known, _)| known.epoch < header.epoch) => {
+            Decoded::Valid(header)
+                if newest.is_none_or(|(known, _)| known.epoch < header.epoch) =>
+            {
                 newest = Some((header, slot));
             }
-            Slot::Foreign(version) => return Err(Unreadable::Version(version)),
-            Slot::Valid(_) | Slot::Broken => {}
+            Decoded::Foreign(version) => return Err(Unreadable::Version(version)),
+            Decoded::Valid(_) | Decoded::Broken => {}
         }
     }
     let frames: Vec<Frame<'_>> = frames(bytes, FRAMES_AT).collect();
@@ -252,6 +265,28 @@ fn frames(bytes: &[u8], at: u64) -> impl Iterator<Item = Frame<'_>> {
         }
         None
     })
+}
+
+/// Tells whether a frame of this header, whole or not, begins in a part of a journal.
+pub(super) fn begins_frame(bytes: &[u8], header: &Header) -> bool {
+    let of_header = |at: usize| {
+        let frame = slice(bytes, at, FRAME_HEADER_LEN)?;
+        let ids = (u64_at(frame, 8), u64_at(frame, 16));
+        Some(frame[..4] == FRAME_MAGIC && ids == (header.salt, header.epoch))
+    };
+    (0..bytes.len()).step_by(ALIGNMENT).any(|at| of_header(at) == Some(true))
+}
+
+/// Returns a checksum of the frames of this header in a part of a journal, which begins where a frame may begin; one that
+/// `left_out` begins with does not count. 0 if there are none.
+pub(super) fn sum_of_frames(bytes: &[u8], header: &Header, left_out: &[u8]) -> u32 {
+    let raw = |frame: Frame<'_>| {
+        let end = usize_of(frame.end).min(bytes.len());
+        let len = (FRAME_HEADER_LEN + frame.payload.len()).next_multiple_of(ALIGNMENT);
+        bytes.get(end.checked_sub(len)?..end)
+    };
+    let of_header = frames(bytes, 0).filter(|frame| frame.is_of(header)).filter_map(raw);
+    of_header.filter(|frame| !left_out.starts_with(frame)).fold(0, crc32c::crc32c_append)
 }
 
 fn header_crc(header: &[u8]) -> u32 {

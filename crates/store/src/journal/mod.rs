@@ -23,6 +23,9 @@ pub use format::Damage;
 /// The least and the most that a full file grows by; in between it doubles.
 const GROWTH: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 20;
 
+/// The largest block of a device, in bytes.
+const LARGEST_BLOCK: u64 = 4096;
+
 /// Why the journal does not hold what it was given.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -114,6 +117,8 @@ pub struct Journal {
     file: Box<dyn LogFile>,
     header: Header,
     slot: usize,
+    /// The bytes of both slots.
+    slots: [format::Slot; 2],
     /// The sequence number of the next frame.
     next: u64,
     /// Where the next frame may start.
@@ -122,6 +127,10 @@ pub struct Journal {
     unsynced: bool,
     /// Whether this file takes no more.
     spent: bool,
+    /// The frame that could not be written for sure, if that is why.
+    unsure: Vec<u8>,
+    /// A checksum of the frames that stand behind a gap, if that is why.
+    behind_gap: u32,
 }
 
 impl Journal {
@@ -145,10 +154,13 @@ impl Journal {
                     file,
                     header,
                     slot: 0,
+                    slots: [header.encode(), format::NO_SLOT],
                     next,
                     end,
                     unsynced: false,
                     spent: false,
+                    unsure: Vec::new(),
+                    behind_gap: 0,
                 };
                 return Ok((journal, Replay { base: 0, records: Vec::new(), damage: None }));
             }
@@ -158,18 +170,22 @@ impl Journal {
         if let Some(dir) = path.parent() {
             disk.sync_dir(dir).map_err(not_opened)?;
         }
-        let contents =
-            format::read(&file.read().map_err(not_opened)?).map_err(|why| unreadable(path, why))?;
+        let bytes = file.read().map_err(not_opened)?;
+        let contents = format::read(&bytes).map_err(|why| unreadable(path, why))?;
+        let behind = bytes.get(format::usize_of(contents.end)..).unwrap_or_default();
         let journal = Journal {
             path: path.to_owned(),
             file,
             header: contents.header,
             slot: contents.slot,
+            slots: SLOT_AT.map(|at| format::slot_at(&bytes, at)),
             next: contents.next,
             end: contents.end,
             unsynced: false,
             // Frames behind a gap would be read as the successors of what is appended into the gap.
             spent: contents.damage.is_some(),
+            unsure: Vec::new(),
+            behind_gap: format::sum_of_frames(behind, &contents.header, &[]),
         };
         Ok((journal, contents.into()))
     }
@@ -205,10 +221,8 @@ impl Journal {
         frame.resize(frame.len().next_multiple_of(self.file.block_len()), 0);
         let at = self.end.next_multiple_of(self.file.block_len() as u64);
         self.make_room(at + frame.len() as u64)?;
-        let written = self.file.write_blocks(at, &frame);
-        self.final_if_failed(written)?;
-        self.advance(at + frame.len() as u64);
-        Ok(())
+        let (written, end) = (self.file.write_blocks(at, &frame), at + frame.len() as u64);
+        self.settle(written, frame, end)
     }
 
     /// Appends records, all or none of them. On `Ok` they survive the end of this process, and a power cut after the
@@ -226,10 +240,8 @@ impl Journal {
         };
         // The file grows by what is written: only durable records need room that is there already.
         self.unsynced = true;
-        let written = self.file.write_cached(at, &frame);
-        self.final_if_failed(written)?;
-        self.advance(at + frame.len() as u64);
-        Ok(())
+        let (written, end) = (self.file.write_cached(at, &frame), at + frame.len() as u64);
+        self.settle(written, frame, end)
     }
 
     /// Makes all appended records durable.
@@ -267,7 +279,7 @@ impl Journal {
         block.resize(self.file.block_len(), 0);
         let written = self.file.write_blocks(SLOT_AT[slot], &block);
         self.final_if_failed(written)?;
-        (self.header, self.slot) = (header, slot);
+        (self.header, self.slot, self.slots[slot]) = (header, slot, header.encode());
         (self.next, self.end, self.unsynced) = (0, FRAMES_AT, false);
         Ok(())
     }
@@ -288,8 +300,53 @@ impl Journal {
         self.spent = true;
         let (file, header, end, next) = create(disk, &self.path, base, records)?;
         let path = std::mem::take(&mut self.path);
-        *self = Journal { path, file, header, slot: 0, next, end, unsynced: false, spent: false };
+        *self = Journal {
+            path,
+            file,
+            header,
+            slot: 0,
+            slots: [header.encode(), format::NO_SLOT],
+            next,
+            end,
+            unsynced: false,
+            spent: false,
+            unsure: Vec::new(),
+            behind_gap: 0,
+        };
         Ok(())
+    }
+
+    /// Tells whether this is still the journal at its path and holds what this writer knows of: no other process has
+    /// replaced it, emptied it or appended to it. One whose writers take turns asks before it appends, and opens the
+    /// journal again if another one was there.
+    ///
+    /// # Errors
+    ///
+    /// As `stat(2)` and `read(2)`.
+    pub fn is_current(&self, disk: &dyn Disk) -> io::Result<bool> {
+        let in_place = match disk.stat(&self.path) {
+            Ok(stat) => stat.identity,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if in_place != self.file.identity() {
+            return Ok(false);
+        }
+        let head = self.file.read_at(0, format::usize_of(SLOT_AT[1]) + format::HEADER_LEN)?;
+        if SLOT_AT.map(|at| format::slot_at(&head, at)) != self.slots {
+            return Ok(false);
+        }
+        if self.spent {
+            // Behind the end may stand what a failed write of ours left, and what damage cut off.
+            let rest = usize::try_from(self.file.len()).unwrap_or(usize::MAX);
+            let rest = self.file.read_at(self.end, rest)?;
+            let sum = format::sum_of_frames(&rest, &self.header, &self.unsure);
+            return Ok(sum == self.behind_gap);
+        }
+        // The next frame of another writer is here or in the next block of its device.
+        let ahead = self.end.next_multiple_of(LARGEST_BLOCK) - self.end;
+        let ahead = usize::try_from(ahead).unwrap_or(usize::MAX) + format::FRAME_HEADER_LEN;
+        Ok(!format::begins_frame(&self.file.read_at(self.end, ahead)?, &self.header))
     }
 
     /// Returns the number given by the last reset or restart.
@@ -333,10 +390,20 @@ impl Journal {
         })
     }
 
-    /// Goes on behind a frame that was written.
-    fn advance(&mut self, end: u64) {
+    /// Goes on behind a frame that was written up to `end`, or keeps in mind what may be there after a failure.
+    fn settle(
+        &mut self,
+        written: io::Result<()>,
+        frame: Vec<u8>,
+        end: u64,
+    ) -> Result<(), JournalError> {
+        if written.is_err() {
+            self.unsure = frame;
+        }
+        self.final_if_failed(written)?;
         self.next += 1;
         self.end = end;
+        Ok(())
     }
 
     /// Gives the file up after a failed write or sync: what the kernel calls clean may never have been written.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskFile, Stat};
 
-pub(crate) use resolve::{directory_of, make_parents};
+pub(crate) use resolve::{directory_of, make_parents, target as final_target};
 pub(crate) use wipe::overwrite;
 
 pub use aside::{copy_aside, move_aside};

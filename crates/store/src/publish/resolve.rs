@@ -10,7 +10,7 @@ use crate::disk::Disk;
 const MAX_LINKS: usize = 40;
 
 /// Follows the symlinks at `path` to the name that a rename has to replace. The last target need not exist.
-pub(super) fn target(disk: &dyn Disk, path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn target(disk: &dyn Disk, path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
         match disk.read_link(&target) {

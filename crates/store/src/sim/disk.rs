@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
 use super::SimDisk;
-use super::file::{SimAppend, SimFile, SimLog};
+use super::file::{SimAppend, SimFile, SimLock, SimLog};
 use super::state::{Change, Dir, FileNode, How, Node, State};
-use crate::disk::{AppendFile, Disk, DiskFile, LogFile, Stat};
+use crate::disk::{AppendFile, Disk, DiskFile, FileLock, LogFile, Stat};
 
 impl Disk for SimDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -165,6 +166,16 @@ impl Disk for SimDisk {
             let number = state.find(dir)?;
             state.dir(number)?.sync(how);
             Ok(())
+        })
+    }
+
+    fn own(&self, path: &Path, _patience: Duration) -> io::Result<Option<Box<dyn FileLock>>> {
+        self.call("lock", path, |state, how| {
+            if how != How::Whole || !state.locked.insert(path.to_owned()) {
+                return Ok(None);
+            }
+            let lock: Box<dyn FileLock> = Box::new(SimLock::new(self.clone(), path));
+            Ok(Some(lock))
         })
     }
 

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::SimDisk;
 use super::disk::stat_of;
 use super::state::{FileNode, How, SECTOR, State};
-use crate::disk::{AppendFile, DiskFile, LogFile, Stat};
+use crate::disk::{AppendFile, DiskFile, FileLock, LogFile, Stat};
 
 /// An open file; it keeps the file locked.
 #[derive(Debug)]
@@ -138,6 +138,27 @@ impl AppendFile for SimAppend {
     }
 }
 
+/// A lock that is held.
+#[derive(Debug)]
+pub(super) struct SimLock {
+    disk: SimDisk,
+    path: PathBuf,
+}
+
+impl SimLock {
+    pub(super) fn new(disk: SimDisk, path: &Path) -> SimLock {
+        SimLock { disk, path: path.to_owned() }
+    }
+}
+
+impl FileLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.disk.lock().locked.remove(&self.path);
+    }
+}
+
 /// A log of sectors.
 #[derive(Debug)]
 pub(super) struct SimLog {
@@ -174,6 +195,18 @@ impl LogFile for SimLog {
             file.drop_clean();
             Ok(file.seen.to_vec())
         })
+    }
+
+    fn read_at(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.disk.call("log read_at", &self.path, |state, _| {
+            let at = usize::try_from(at).unwrap_or(usize::MAX);
+            let rest = state.file(self.number)?.seen.get(at..).unwrap_or_default().to_vec();
+            Ok(rest.into_iter().take(len).collect())
+        })
+    }
+
+    fn identity(&self) -> (u64, u64) {
+        (1, self.number)
     }
 
     fn extend(&mut self, len: u64) -> io::Result<()> {

@@ -96,6 +96,22 @@ pub fn interleave<S: Sync, A, B: Send>(
     short: impl Fn(&SimDisk, &S) -> B + Sync,
     check: impl Fn(&SimDisk, &S, &A, &B) -> Result<(), String>,
 ) -> Result<usize, String> {
+    interleave_every(1, seeded, long, short, check)
+}
+
+/// Does as [`interleave`] does, but only every `step`-th number of calls after the first switch is taken: a sample, for
+/// protocols of many calls. Who interrupts the other once is always tried at each of its calls.
+///
+/// # Errors
+///
+/// The first complaint, with the calls that led to it.
+pub fn interleave_every<S: Sync, A, B: Send>(
+    step: usize,
+    seeded: impl Fn() -> (SimDisk, S),
+    long: impl Fn(&SimDisk, &S) -> A,
+    short: impl Fn(&SimDisk, &S) -> B + Sync,
+    check: impl Fn(&SimDisk, &S, &A, &B) -> Result<(), String>,
+) -> Result<usize, String> {
     let mut runs = 0;
     let mut run = |parts: [u64; 3]| -> Result<[u64; 2], String> {
         let (disk, shared) = seeded();
@@ -130,8 +146,9 @@ pub fn interleave<S: Sync, A, B: Send>(
     };
     let [of_long, of_short] = run([u64::MAX; 3])?;
     for first in 0..=of_long {
-        for second in 1..=of_short {
-            for third in 0..=of_long - first {
+        run([first, u64::MAX, u64::MAX])?;
+        for second in (1..=of_short).step_by(step) {
+            for third in (0..=of_long - first).step_by(step) {
                 run([first, second, third])?;
             }
         }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use explore::{Explored, explore};
-pub use interleave::interleave;
+pub use interleave::{interleave, interleave_every};
 
 use crate::disk::LogFile;
 use interleave::Turn;
@@ -150,6 +150,8 @@ impl SimDisk {
         let mut state = self.lock();
         let (how, error) = state.step(format!("{what} {}", path.display()));
         let result = apply(&mut state, how);
+        // What a failed call returns is dropped, and may be a lock, which needs the state to be let go.
+        drop(state);
         match error {
             Some(error) => Err(error),
             None => result,

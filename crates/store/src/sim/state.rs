@@ -1,6 +1,6 @@
 //! What a simulated disk holds: what readers see, what is durable, and what is on the way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -42,6 +42,8 @@ pub(super) struct State {
     pub(super) ticks: i128,
     pub(super) tokens: u64,
     pub(super) shares: bool,
+    /// The files that are locked. Locks are no part of what a disk holds: they end with their holder.
+    pub(super) locked: BTreeSet<PathBuf>,
     pub(super) plan: Plan,
     pub(super) history: Vec<String>,
 }
@@ -97,6 +99,7 @@ impl Default for State {
             ticks: 1_000_000_000,
             tokens: 0,
             shares: false,
+            locked: BTreeSet::new(),
             plan: Plan::default(),
             history: Vec::new(),
         }
@@ -241,8 +244,8 @@ impl State {
     /// Returns every state that a power cut may leave, `None` if they are too many.
     pub(super) fn after_power_cut(&self) -> Option<Vec<State>> {
         let nodes = self.nodes.clone();
-        let (plan, history) = (Plan::default(), Vec::new());
-        let mut images = vec![State { nodes, plan, history, ..*self }];
+        let (plan, history, locked) = (Plan::default(), Vec::new(), BTreeSet::new());
+        let mut images = vec![State { nodes, plan, history, locked, ..*self }];
         for (number, node) in &self.nodes {
             let left: Vec<Node> = match node {
                 Node::Dir(dir) => dir.after_power_cut()?.into_iter().map(Node::Dir).collect(),

@@ -8,7 +8,7 @@ use bus::request::ReplyTo;
 use session::settings::engine::{Job, JobDone, Listing};
 use tokio::sync::mpsc as wake;
 
-use super::handover::Lock;
+use super::handover::{Handover, Lock};
 
 /// What the thread can do.
 #[derive(Debug)]
@@ -81,20 +81,32 @@ impl DiskThread {
 }
 
 fn work_off(lock: Lock, todo: &mpsc::Receiver<Work>, results: &wake::UnboundedSender<Done>) {
-    let mut lock = Some(lock);
+    let mut predecessor = Some(lock);
     let mut held = None;
     for work in todo {
-        if let Some(lock) = lock.take() {
-            held = lock.hold();
-        }
         // Freed when the owner has the result: the file system takes its time over it.
         let mut replaced = Vec::new();
         let done = match work {
             Work::Job(job) => {
-                let mut done = job.run();
+                let mut stuck = None;
+                if let Some(lock) = &mut predecessor {
+                    match lock.wait() {
+                        Handover::Done(lock) => held = Some(lock),
+                        Handover::Unknown => {}
+                        Handover::Stuck(error) => stuck = Some(error),
+                    }
+                }
+                if stuck.is_none() {
+                    predecessor = None;
+                }
+                let mut done = match stuck {
+                    None => job.run(),
+                    Some(error) => job.refuse(&error),
+                };
                 replaced = done.take_replaced();
                 Done::Job(done)
             }
+            // Names are read from a directory, in which a predecessor leaves no half things.
             Work::Names(listing, reply_to) => Done::Names(listing.run(), reply_to),
         };
         if results.send(done).is_err() {

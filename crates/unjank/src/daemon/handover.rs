@@ -4,15 +4,26 @@
 //! accepted. Its successor may be started in between. A lock that both take before they touch a
 //! database keeps the successor from reading files that are about to be replaced.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use session::settings::engine::{ChangeError, ErrorKind};
+
+/// How long a predecessor may take to end: less than a person waits for an answer.
+const PATIENT: Duration = Duration::from_secs(4);
+/// How often in a row one that runs may take that long, on a slow disk: less than a program waits for its answer.
+const MOST_PATIENT: u32 = 5;
 
 /// The lock of one bus.
 #[derive(Debug)]
 pub(super) struct Lock {
     path: PathBuf,
+    /// What the thread that waits for the lock returns.
+    waiting: Option<Receiver<io::Result<Held>>>,
 }
 
 /// The lock, held until it is dropped.
@@ -22,43 +33,133 @@ pub(super) struct Held {
     file: File,
 }
 
+/// What came of waiting for a predecessor.
+#[derive(Debug)]
+pub(super) enum Handover {
+    /// It is done.
+    Done(Held),
+    /// Nobody can tell, for there is no lock; that was logged.
+    Unknown,
+    /// It does not end: no database may be touched yet.
+    Stuck(ChangeError),
+}
+
 impl Lock {
     /// Names the lock of the bus with this id; a user with two buses has two daemons.
     pub(super) fn new(dir: &Path, bus_id: &str) -> Lock {
-        Lock { path: dir.join(format!("dconf-{bus_id}.lock")) }
+        Lock { path: dir.join(format!("dconf-{bus_id}.lock")), waiting: None }
     }
 
-    /// Waits for the lock. Without a directory for it there is none, which is logged.
-    pub(super) fn hold(self) -> Option<Held> {
-        match self.wait() {
-            Ok(held) => Some(held),
-            Err(error) => {
-                tracing::warn!(path = ?self.path, %error, "cannot lock against a daemon that is still ending");
-                None
-            }
-        }
+    /// Waits until the daemon before us is done, but for no longer than a program waits for its answer.
+    pub(super) fn wait(&mut self) -> Handover {
+        self.wait_for(PATIENT)
     }
 
-    fn wait(&self) -> io::Result<Held> {
-        if let Some(dir) = self.path.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        }
-        loop {
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .mode(0o600)
-                .open(&self.path)?;
-            file.lock()?;
-            // The one before us removes the file when it ends; a lock on a file without a name locks nobody out.
-            let still_named = fs::metadata(&self.path)
-                .is_ok_and(|named| file.metadata().is_ok_and(|ours| same(&named, &ours)));
-            if still_named {
-                return Ok(Held { path: self.path.clone(), file });
+    fn wait_for(&mut self, patience: Duration) -> Handover {
+        let waiting = match self.waiting.take() {
+            Some(waiting) => waiting,
+            None => match try_lock(&self.path) {
+                Ok(Some(held)) => return Handover::Done(held),
+                Ok(None) => match wait_on_a_thread(self.path.clone()) {
+                    Ok(waiting) => waiting,
+                    Err(error) => return Handover::Stuck(cannot_wait(&error)),
+                },
+                Err(error) => return self.unknown(&error),
+            },
+        };
+        for _ in 0..MOST_PATIENT {
+            match waiting.recv_timeout(patience) {
+                Ok(Ok(held)) => return Handover::Done(held),
+                Ok(Err(error)) => return self.unknown(&error),
+                Err(RecvTimeoutError::Timeout) if self.holder_goes_on() => {}
+                Err(_) => break,
             }
         }
+        self.waiting = Some(waiting);
+        Handover::Stuck(self.still_there())
     }
+
+    fn unknown(&self, error: &io::Error) -> Handover {
+        tracing::warn!(path = ?self.path, %error, "cannot lock against a daemon that is still ending");
+        Handover::Unknown
+    }
+
+    fn holder(&self) -> Option<u32> {
+        let stat = fs::metadata(&self.path).ok()?;
+        sys::locks::holder((stat.dev(), stat.ino()))
+    }
+
+    fn holder_goes_on(&self) -> bool {
+        self.holder().is_some_and(sys::locks::goes_on)
+    }
+
+    fn still_there(&self) -> ChangeError {
+        let who = match self.holder() {
+            Some(pid) if sys::locks::goes_on(pid) => format!("process {pid}, has not ended"),
+            Some(pid) => format!("process {pid}, is stopped"),
+            None => "which cannot be found, has not ended".to_owned(),
+        };
+        let text = format!(
+            "cannot take over from the settings service before this one: it, {who}; nothing was changed"
+        );
+        ChangeError { kind: ErrorKind::Busy, text }
+    }
+}
+
+fn cannot_wait(error: &io::Error) -> ChangeError {
+    let text = format!(
+        "cannot wait for the settings service before this one: {error}; nothing was changed"
+    );
+    ChangeError { kind: ErrorKind::Failed, text }
+}
+
+/// Waits for the lock on a thread of its own, because the kernel has no time limit for that.
+fn wait_on_a_thread(path: PathBuf) -> io::Result<Receiver<io::Result<Held>>> {
+    let (sender, waiting) = mpsc::channel();
+    // Nobody receives it if we have ended: the lock is then given back.
+    let wait = move || drop(sender.send(wait_for_lock(&path)));
+    sys::thread::spawn("handover", wait)?;
+    Ok(waiting)
+}
+
+/// Takes the lock if nobody has it.
+fn try_lock(path: &Path) -> io::Result<Option<Held>> {
+    if let Some(dir) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    }
+    loop {
+        let file = open(path)?;
+        match file.try_lock() {
+            Ok(()) if is_in_place(path, &file) => {
+                return Ok(Some(Held { path: path.to_owned(), file }));
+            }
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+fn wait_for_lock(path: &Path) -> io::Result<Held> {
+    loop {
+        let file = open(path)?;
+        file.lock()?;
+        if is_in_place(path, &file) {
+            return Ok(Held { path: path.to_owned(), file });
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
+}
+
+/// The one before us removes the file when it ends; a lock on a file without a name locks nobody out.
+fn is_in_place(path: &Path, file: &File) -> bool {
+    let same = |one: &fs::Metadata, other: &fs::Metadata| {
+        (one.dev(), one.ino()) == (other.dev(), other.ino())
+    };
+    fs::metadata(path).is_ok_and(|named| file.metadata().is_ok_and(|ours| same(&named, &ours)))
 }
 
 impl Drop for Held {
@@ -69,33 +170,51 @@ impl Drop for Held {
     }
 }
 
-fn same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
 
     use super::*;
 
+    fn hold(dir: &Path, bus: &str) -> Held {
+        match Lock::new(dir, bus).wait_for(Duration::from_secs(60)) {
+            Handover::Done(held) => held,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn the_successor_waits_until_its_predecessor_is_done() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Lock::new(dir.path(), "bus").wait().unwrap();
+        let first = hold(dir.path(), "bus");
         let path = dir.path().to_owned();
         let (sender, receiver) = std::sync::mpsc::channel();
         let second = std::thread::spawn(move || {
-            let held = Lock::new(&path, "bus").wait().unwrap();
+            let held = hold(&path, "bus");
             sender.send("second").unwrap();
             drop(held);
         });
-        let another_bus = Lock::new(dir.path(), "another").wait().unwrap();
+        let another_bus = hold(dir.path(), "another");
         assert!(receiver.try_recv().is_err(), "the lock did not hold");
         drop(first);
         assert_eq!(receiver.recv().unwrap(), "second");
         second.join().unwrap();
         drop(another_bus);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn a_predecessor_that_never_ends_is_an_error_until_it_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = hold(dir.path(), "bus");
+        let mut lock = Lock::new(dir.path(), "bus");
+        for _ in 0..2 {
+            let Handover::Stuck(error) = lock.wait_for(Duration::from_millis(1)) else {
+                panic!("two have the lock")
+            };
+            assert!(error.text.contains(&std::process::id().to_string()), "{}", error.text);
+        }
+        drop(first);
+        assert!(matches!(lock.wait_for(Duration::from_secs(60)), Handover::Done(_)));
     }
 }

@@ -68,6 +68,8 @@ pub enum ErrorKind {
     NotDurable,
     /// The text file of a `keyfile` database cannot be understood.
     Invalid,
+    /// Another settings service or another host holds the lock of the database and does not let go.
+    Busy,
     /// Anything else.
     Failed,
 }
@@ -140,6 +142,22 @@ pub enum Report {
         /// What was being done, to which file, and what the disk said.
         text: String,
     },
+    /// The file system of a database has no locks: another service of this user may overwrite what ours stored.
+    NoLocks {
+        /// The database.
+        id: DatabaseId,
+        /// Its file.
+        path: PathBuf,
+    },
+    /// A database is on a file system that others than this machine's processes write to.
+    ForeignFileSystem {
+        /// The database.
+        id: DatabaseId,
+        /// Its file.
+        path: PathBuf,
+        /// The type of the file system.
+        kind: String,
+    },
     /// A line or value of a text file was skipped.
     TextSkipped {
         /// The database.
@@ -176,6 +194,16 @@ impl std::fmt::Display for Report {
             ),
             Report::CommitFailed { id, text } => write!(f, "{id}: {text}"),
             Report::Aside { text } => f.write_str(text),
+            Report::NoLocks { id, path } => write!(
+                f,
+                "{id}: the file system of {} has no locks: a second settings service of this user would overwrite changes",
+                path.display()
+            ),
+            Report::ForeignFileSystem { id, path, kind } => write!(
+                f,
+                "{id}: {} is on {kind}: two hosts or sessions may change it at once only where its locks (flock) reach both",
+                path.display()
+            ),
             Report::TextSkipped { id, keys } => {
                 write!(f, "{id}: skipped {keys} entries of the text file that are no settings")
             }

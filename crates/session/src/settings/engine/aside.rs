@@ -6,6 +6,7 @@ use store::disk::Disk;
 use store::publish::publish;
 use store::snapshots::Snapshots;
 
+use super::access::{Access, Entered, Patience};
 use super::answer::Report;
 use super::files::Files;
 use super::names::DatabaseId;
@@ -18,9 +19,16 @@ pub(super) enum Aside {
     /// Keep a snapshot of a published image.
     Snapshot { id: DatabaseId, snapshots: Snapshots, image: PathBuf, generation: u64, now_s: u64 },
     /// Keep the last image of a database that another program removed.
-    Farewell { to: PathBuf, image: Vec<u8> },
+    LostImage { to: PathBuf, image: Vec<u8> },
     /// Fold the journal of a database into a new checkpoint.
-    Checkpoint { id: DatabaseId, files: Files, wal: Wal, generation: u64, image: Vec<u8> },
+    Checkpoint {
+        id: DatabaseId,
+        files: Files,
+        wal: Wal,
+        generation: u64,
+        image: Vec<u8>,
+        access: Access,
+    },
     /// Write what was gathered for the history.
     History(Writer),
 }
@@ -29,8 +37,8 @@ pub(super) enum Aside {
 #[derive(Debug)]
 pub(super) enum AsideDone {
     Snapshot { id: DatabaseId, snapshots: Snapshots },
-    Farewell,
-    Checkpoint { id: DatabaseId, wal: Wal },
+    LostImage,
+    Checkpoint { id: DatabaseId, wal: Wal, access: Access },
     History(Writer),
 }
 
@@ -46,20 +54,29 @@ impl Aside {
                 }
                 AsideDone::Snapshot { id, snapshots }
             }
-            Aside::Farewell { to, image } => {
+            Aside::LostImage { to, image } => {
                 if let Err(error) = publish(disk, &to, &image) {
                     let text =
                         format!("cannot keep a removed database: {error}: {}", error.cause());
                     reports.push(Report::Aside { text });
                 }
-                AsideDone::Farewell
+                AsideDone::LostImage
             }
-            Aside::Checkpoint { id, files, mut wal, generation, image } => {
-                if let Err(error) = wal.checkpoint(disk, &files, generation, &image) {
+            Aside::Checkpoint { id, files, mut wal, generation, image, mut access } => {
+                let entered = access.enter(disk, &id, &files, Patience::Left, reports);
+                // Another service of this user that is at work folds the journal itself.
+                let folded = match entered {
+                    Ok(Entered::Busy) => Ok(()),
+                    Ok(Entered::Yes) if !wal.is_current(disk, &files).unwrap_or(false) => Ok(()),
+                    Ok(Entered::Yes) => wal.checkpoint(disk, &files, generation, &image),
+                    Err(error) => Err(error),
+                };
+                access.leave();
+                if let Err(error) = folded {
                     let text = format!("cannot fold the journal of {id}: {error}");
                     reports.push(Report::Aside { text });
                 }
-                AsideDone::Checkpoint { id, wal }
+                AsideDone::Checkpoint { id, wal, access }
             }
             Aside::History(mut writer) => {
                 if let Err(error) = writer.write(disk) {

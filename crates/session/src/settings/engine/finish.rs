@@ -9,22 +9,18 @@ use super::answer::{ChangeError, Report};
 use super::aside::AsideDone;
 use super::job::{Done, JobDone};
 use super::live::{Applied, Ask, Outcome};
-use super::load::Loaded;
+use super::load::{LoadDone, Loaded};
 use super::names::DatabaseId;
+use super::outside::{Found, Outside, Settled};
 use super::plan::image_of;
-use super::write::{Committed, Outside, Settled};
+use super::write::Committed;
 use super::{Engine, Ordered};
-use crate::settings::database::Table;
 use crate::settings::history::{Entry, KeyChange, Recorder, Value};
 
 /// How long a removed or unfinished file is left alone before it is taken for what was meant.
 const SETTLE: Duration = Duration::from_millis(300);
 /// How long after a commit a snapshot may get in the way.
 const SNAPSHOT_IDLE: Duration = Duration::from_millis(500);
-
-/// How often in a row the lock of a text file may be held by another host: about 20 s, and 1 s at the end.
-const PATIENT: u32 = 45;
-const HURRIED: u32 = 5;
 
 impl<T> Engine<T> {
     /// Takes the result of a job.
@@ -33,8 +29,15 @@ impl<T> Engine<T> {
         self.reports.extend(done.reports);
         match done.done {
             Done::Load(databases) => {
-                for (id, loaded) in databases {
-                    self.loaded(&id, loaded);
+                for LoadDone { id, access, loaded } in databases {
+                    self.database(&id).access = access;
+                    match loaded.transpose() {
+                        Some(loaded) => self.loaded(&id, loaded),
+                        None => {
+                            let now = self.clock.monotonic();
+                            self.database(&id).live.load_later(now);
+                        }
+                    }
                 }
             }
             Done::Commit(commits) => {
@@ -49,17 +52,25 @@ impl<T> Engine<T> {
                     self.probed(&id, found);
                 }
             }
-            Done::Aside(AsideDone::Farewell) => {}
-            Done::Aside(AsideDone::History(writer)) => {
+            Done::Aside(aside) => self.aside_done(*aside),
+            Done::LocksRemoved => {}
+        }
+    }
+
+    fn aside_done(&mut self, done: AsideDone) {
+        match done {
+            AsideDone::LostImage => {}
+            AsideDone::History(writer) => {
                 if let Some(history) = &mut self.history {
                     history.return_writer(writer);
                 }
             }
-            Done::Aside(AsideDone::Snapshot { id, snapshots }) => {
+            AsideDone::Snapshot { id, snapshots } => {
                 self.database(&id).snapshots = Some(snapshots);
             }
-            Done::Aside(AsideDone::Checkpoint { id, wal }) => {
-                self.database(&id).wal = Some(wal);
+            AsideDone::Checkpoint { id, wal, access } => {
+                let database = self.database(&id);
+                (database.wal, database.access) = (Some(wal), access);
             }
         }
     }
@@ -82,6 +93,7 @@ impl<T> Engine<T> {
         let live = &mut database.live;
         live.generation = loaded.generation;
         live.seen = loaded.seen;
+        live.held_file = loaded.held;
         live.image_bytes = loaded.image_bytes;
         live.must_write = loaded.must_write;
         live.retry_at = loaded.write_now.then_some(now);
@@ -97,7 +109,7 @@ impl<T> Engine<T> {
         let idle = self.options.checkpoint_idle;
         let worth = self.options.checkpoint_bytes;
         let shutting_down = self.shutting_down;
-        let Committed { id, outcome, seen, generation, image, wal, replaced: _ } = done;
+        let Committed { id, outcome, seen, generation, image, wal, access, held, .. } = done;
         let error = match &outcome {
             Outcome::NotDurable(error) | Outcome::Hidden(error) | Outcome::NotReplaced(error) => {
                 Some(error.text.clone())
@@ -108,6 +120,8 @@ impl<T> Engine<T> {
             matches!(outcome, Outcome::Published | Outcome::NotDurable(_) | Outcome::Hidden(_));
         let Some(database) = self.databases.get_mut(&id) else { return Vec::new() };
         database.live.seen = seen;
+        database.live.held_file = held;
+        database.access = access;
         if let Some(wal) = wal {
             if shutting_down {
                 database.checkpoint_at = Some(now);
@@ -134,33 +148,44 @@ impl<T> Engine<T> {
         if let Some(text) = error {
             self.reports.push_back(Report::CommitFailed { id: id.clone(), text });
         }
-        let patience = if shutting_down { HURRIED } else { PATIENT };
         let Some(database) = self.databases.get_mut(&id) else { return Vec::new() };
         match outcome {
-            Outcome::Outside(theirs) => {
+            Outcome::Outside(found) => {
                 database.live.clashes += 1;
-                self.merge(&id, theirs)
+                let answers = self.merge(&id, found);
+                self.leave_unless_due(&id);
+                answers
             }
-            outcome => database.live.land(outcome, now, patience),
+            outcome => database.live.land(outcome, now),
         }
     }
 
     /// Takes over what another program put in the place of a database.
-    fn merge(&mut self, id: &DatabaseId, theirs: Table) -> Vec<Ordered<T>> {
+    fn merge(&mut self, id: &DatabaseId, found: Found) -> Vec<Ordered<T>> {
         let now = self.clock.monotonic();
         let made_s = super::seconds(self.clock.now());
         let Some(database) = self.databases.get_mut(id) else { return Vec::new() };
-        let merged = database.live.merge(theirs, now);
+        let merged = database.live.merge(found, now);
         let generation = database.live.generation;
         if let Some(Ok(image)) = merged.lost.map(|table| image_of(&table, generation)) {
             // As a snapshot is called, so that it is found and one day removed like one.
             let name = format!("{}.{generation}.{made_s}", id.name());
-            self.farewells.push((database.files.snapshots.join(name), image));
+            self.lost_images.push((database.files.snapshots.join(name), image));
         }
         if merged.changes > 0 {
             self.reports.push_back(Report::Merged { id: id.clone(), changes: merged.changes });
         }
         merged.answers
+    }
+
+    /// Lets others replace the files of a database, unless what was merged is about to be written over them.
+    fn leave_unless_due(&mut self, id: &DatabaseId) {
+        let now = self.clock.monotonic();
+        if let Some(database) = self.databases.get_mut(id)
+            && !database.live.is_due(now)
+        {
+            database.access.leave();
+        }
     }
 
     fn probed(&mut self, id: &DatabaseId, found: Result<Outside, ChangeError>) {
@@ -175,9 +200,10 @@ impl<T> Engine<T> {
                 database.live.must_write = true;
                 database.live.retry_at = Some(now);
             }
-            Ok(Outside::Changed(theirs, seen)) => {
-                database.live.seen = seen;
-                let answers = self.merge(id, theirs);
+            Ok(Outside::Changed(mut found)) => {
+                database.live.seen = found.seen;
+                database.live.held_file = std::mem::take(&mut found.held);
+                let answers = self.merge(id, found);
                 self.answer(answers);
             }
             Err(error) => {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use store::disk::{Disk, Held};
 use store::snapshots::Policy;
+use store::turns::remove_locks;
 
 use super::answer::{ChangeError, Report};
 use super::aside::{Aside, AsideDone};
 use super::files::{Files, name_of};
-use super::load::{Loaded, load};
+use super::load::{LoadDone, LoadRequest};
 use super::look::Seen;
 use super::names::{DatabaseId, Kind};
-use super::write::{Commit, Committed, Outside, Settled, outside};
+use super::outside::{Outside, Settled, outside};
+use super::write::{Commit, Committed};
 
 /// One piece of blocking work.
 #[derive(Debug)]
@@ -25,13 +27,15 @@ pub struct Job {
 #[derive(Debug)]
 pub(super) enum Work {
     /// Read databases that were asked for.
-    Load(Vec<(DatabaseId, Files)>, Policy),
+    Load(Vec<LoadRequest>, Policy),
     /// Write a batch, one image for each database in it.
     Commit(Vec<Commit>),
     /// Look whether another program changed files.
     Probe(Vec<Probe>),
     /// Something that nobody waits for.
     Aside(Box<Aside>),
+    /// The end: remove the locks beside these files, unless another service uses them.
+    RemoveLocks(Vec<PathBuf>),
 }
 
 /// A look at one file.
@@ -57,7 +61,7 @@ impl JobDone {
             Done::Commit(commits) => {
                 commits.iter_mut().map(|commit| std::mem::take(&mut commit.replaced)).collect()
             }
-            Done::Load(_) | Done::Probe(_) | Done::Aside(_) => Vec::new(),
+            Done::Load(_) | Done::Probe(_) | Done::Aside(_) | Done::LocksRemoved => Vec::new(),
         }
     }
 }
@@ -65,26 +69,36 @@ impl JobDone {
 /// What came of the [`Work`].
 #[derive(Debug)]
 pub(super) enum Done {
-    Load(Vec<(DatabaseId, Result<Loaded, ChangeError>)>),
+    Load(Vec<LoadDone>),
     Commit(Vec<Committed>),
     Probe(Vec<(DatabaseId, Result<Outside, ChangeError>)>),
-    Aside(AsideDone),
+    Aside(Box<AsideDone>),
+    LocksRemoved,
 }
 
 impl Job {
+    /// Does not read the databases that the job is to read, and says why; any other job is done.
+    #[must_use]
+    pub fn refuse(self, error: &ChangeError) -> JobDone {
+        match self.work {
+            Work::Load(requests, _) => {
+                let refused = requests.into_iter().map(|request| request.refuse(error.clone()));
+                JobDone { done: Done::Load(refused.collect()), reports: Vec::new() }
+            }
+            work => Job { disk: self.disk, work }.run(),
+        }
+    }
+
     /// Does the work. Blocks on the disk.
     #[must_use]
     pub fn run(self) -> JobDone {
         let disk = &*self.disk;
         let mut reports = Vec::new();
         let done = match self.work {
-            Work::Load(databases, policy) => Done::Load(
-                databases
+            Work::Load(requests, policy) => Done::Load(
+                requests
                     .into_iter()
-                    .map(|(id, files)| {
-                        let loaded = load(disk, &id, &files, policy, &mut reports);
-                        (id, loaded)
-                    })
+                    .map(|request| request.run(disk, policy, &mut reports))
                     .collect(),
             ),
             Work::Commit(commits) => Done::Commit(
@@ -99,7 +113,11 @@ impl Job {
                     })
                     .collect(),
             ),
-            Work::Aside(aside) => Done::Aside(aside.run(disk, &mut reports)),
+            Work::Aside(aside) => Done::Aside(Box::new(aside.run(disk, &mut reports))),
+            Work::RemoveLocks(files) => {
+                files.iter().for_each(|file| remove_locks(disk, file));
+                Done::LocksRemoved
+            }
         };
         JobDone { done, reports }
     }

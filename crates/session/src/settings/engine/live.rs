@@ -7,11 +7,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use store::commit::Commit;
+use store::disk::Held;
 use store::table::gvdb;
 
-use super::answer::{Answer, ChangeError, ErrorKind};
+use super::access::{Patience, PatienceLimits};
+use super::answer::{Answer, ChangeError};
 use super::look::Seen;
 use super::names::{DatabaseId, Kind};
+use super::outside::Found;
 use super::plan::image_of;
 use crate::settings::changeset::Changeset;
 use crate::settings::database::Table;
@@ -70,8 +73,8 @@ pub(super) enum Outcome {
     /// Nothing changed.
     NotReplaced(ChangeError),
     /// Nothing changed, because another program had changed the file to this.
-    Outside(Table),
-    /// Nothing changed, because another host holds the lock.
+    Outside(Found),
+    /// Nothing changed, because another service or host has the right to write.
     Busy,
 }
 
@@ -84,6 +87,8 @@ pub(super) struct Live<T> {
     pub(super) generation: u64,
     /// The file as we last read or wrote it.
     pub(super) seen: Seen,
+    /// That file, which keeps its number until this is dropped.
+    pub(super) held_file: Held,
     /// The length of the last image in bytes.
     pub(super) image_bytes: usize,
     /// The image that readers see, if it is at hand: it holds the durable state, nothing else.
@@ -97,8 +102,9 @@ pub(super) struct Live<T> {
     pub(super) retry_at: Option<Duration>,
     /// Before this time no write is tried, by monotonic time.
     pub(super) held_until: Option<Duration>,
-    /// How often in a row the lock was held by another host.
-    pub(super) held: u32,
+    /// How often in a row another service or host was busy with the files, and since when, by monotonic time.
+    busy: u32,
+    busy_since: Option<Duration>,
     /// Another program was at the file, and we have not looked yet: what changes nothing in memory may change the file.
     pub(super) looking: bool,
     /// How often in a row another program was faster.
@@ -132,6 +138,7 @@ impl<T> Live<T> {
             table: Table::default(),
             generation: 0,
             seen: Seen::Unknown,
+            held_file: Held::default(),
             image_bytes: 0,
             image: None,
             waiting: VecDeque::new(),
@@ -139,7 +146,8 @@ impl<T> Live<T> {
             must_write: false,
             retry_at: None,
             held_until: None,
-            held: 0,
+            busy: 0,
+            busy_since: None,
             looking: false,
             clashes: 0,
             untold: Vec::new(),
@@ -172,6 +180,7 @@ impl<T> Live<T> {
     /// Takes over what was just read, and remembers what readers are to be told of it.
     pub(super) fn loaded(&mut self, table: Table, unseen: &[Box<str>]) {
         self.state = State::Loaded;
+        self.not_busy();
         self.table = table;
         self.image = None;
         if !unseen.is_empty() {
@@ -183,8 +192,40 @@ impl<T> Live<T> {
     /// Answers with an error whatever waits for the table.
     pub(super) fn not_loaded(&mut self, error: &ChangeError) -> Vec<Ordered<T>> {
         self.state = State::Unloaded;
+        self.not_busy();
         let failed = |request: Waiting<T>| fail(request.ask, request.order, error);
         std::mem::take(&mut self.waiting).into_iter().map(failed).collect()
+    }
+
+    /// Puts off the reading of a database that another service is busy with.
+    pub(super) fn load_later(&mut self, now: Duration) {
+        self.state = State::Unloaded;
+        self.try_later(now);
+    }
+
+    /// Returns when a database that somebody asked for should be read.
+    pub(super) fn load_due(&self) -> Option<Duration> {
+        let is_wanted = self.state == State::Unloaded && !self.waiting.is_empty();
+        is_wanted.then(|| self.held_until.unwrap_or_default())
+    }
+
+    /// Says whether somebody else was busy for longer than anybody is to wait.
+    pub(super) fn patience(&self, now: Duration, limits: PatienceLimits) -> Patience {
+        match self.busy_since.map(|since| now.saturating_sub(since)) {
+            Some(busy) if busy >= limits.with_the_living => Patience::Over,
+            Some(busy) if busy >= limits.with_all => Patience::WithTheLiving,
+            _ => Patience::Left,
+        }
+    }
+
+    fn try_later(&mut self, now: Duration) {
+        self.busy += 1;
+        self.busy_since.get_or_insert(now);
+        self.held_until = Some(now + busy_for(self.busy));
+    }
+
+    fn not_busy(&mut self) {
+        (self.busy, self.busy_since, self.held_until) = (0, None, None);
     }
 
     /// Says whether a batch should be written now.
@@ -260,16 +301,9 @@ impl<T> Live<T> {
     }
 
     /// Takes the outcome of the flight and returns the answers.
-    ///
-    /// `patience` says how often in a row another host may hold the lock.
-    pub(super) fn land(
-        &mut self,
-        outcome: Outcome,
-        now: Duration,
-        patience: u32,
-    ) -> Vec<Ordered<T>> {
+    pub(super) fn land(&mut self, outcome: Outcome, now: Duration) -> Vec<Ordered<T>> {
         if !matches!(outcome, Outcome::Busy) {
-            self.held = 0;
+            self.not_busy();
         }
         if !matches!(outcome, Outcome::Outside(_)) {
             self.clashes = 0;
@@ -292,16 +326,9 @@ impl<T> Live<T> {
                 self.must_write = true;
                 self.failed(&error, now)
             }
-            Outcome::Outside(theirs) => self.merge(theirs, now).answers,
-            Outcome::Busy if self.held >= patience => {
-                self.held = 0;
-                let text =
-                    "another host holds the lock of the text file; nothing was changed".into();
-                self.failed(&ChangeError { kind: ErrorKind::Access, text }, now)
-            }
+            Outcome::Outside(found) => self.merge(found, now).answers,
             Outcome::Busy => {
-                self.held += 1;
-                self.held_until = Some(now + held_for(self.held));
+                self.try_later(now);
                 self.commit.put_back();
                 Vec::new()
             }
@@ -341,7 +368,7 @@ impl<T> Live<T> {
 
     /// Fails the flown changes, which did not happen.
     fn failed(&mut self, error: &ChangeError, now: Duration) -> Vec<Ordered<T>> {
-        let lost = self.ground();
+        let lost = self.roll_back();
         if !self.untold.is_empty() {
             self.retry_at = Some(now + RETRY);
         }
@@ -351,8 +378,11 @@ impl<T> Live<T> {
     }
 
     /// Takes over a file that another program wrote; what is on its way is applied to it again.
-    pub(super) fn merge(&mut self, theirs: Table, now: Duration) -> Merged<T> {
-        let mut ours = self.ground();
+    pub(super) fn merge(&mut self, found: Found, now: Duration) -> Merged<T> {
+        let Found { table: theirs, generation, .. } = found;
+        // Ours go on from the newest, so that of two services' images the later one has the higher number.
+        self.generation = self.generation.max(generation);
+        let mut ours = self.roll_back();
         ours.append(&mut self.commit.take_gathered());
         let changes = difference(&self.table, &theirs);
         let ours_before = std::mem::replace(&mut self.table, theirs);
@@ -361,7 +391,7 @@ impl<T> Live<T> {
         let count = changes.len();
         let paths: Vec<Box<str>> = changes.iter().map(|(path, _)| path.into()).collect();
         let mut answers = Vec::new();
-        if self.id.kind() == Kind::User {
+        if matches!(self.id.kind(), Kind::User | Kind::Shm) {
             // Readers of the file see it already.
             answers.extend(notify(&self.id, &paths, String::new()).map(|answer| (0, answer)));
         } else if !paths.is_empty() {
@@ -375,7 +405,7 @@ impl<T> Live<T> {
     }
 
     /// Takes back everything that is not durable and returns what was flying; what gathered stays.
-    fn ground(&mut self) -> Vec<Applied<T>> {
+    fn roll_back(&mut self) -> Vec<Applied<T>> {
         for applied in self.commit.pending_mut().rev() {
             std::mem::take(&mut applied.effective).undo(&mut self.table);
         }
@@ -405,9 +435,9 @@ impl<T> Ask<T> {
     }
 }
 
-/// How long to leave a lock alone that was found held this many times: 20 ms, growing to half a second.
-fn held_for(times: u32) -> Duration {
-    Duration::from_millis(500.min(20 << times.min(5)))
+/// How long to leave files alone that were found busy this many times: 1 ms, growing to 32 ms.
+fn busy_for(times: u32) -> Duration {
+    Duration::from_millis(1 << times.saturating_sub(1).min(5))
 }
 
 fn succeed<T>(ask: Ask<T>, order: u64) -> Ordered<T> {

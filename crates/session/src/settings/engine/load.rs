@@ -3,12 +3,13 @@
 use std::io;
 use std::path::Path;
 
-use store::disk::Disk;
+use store::disk::{Disk, Held};
 use store::publish::{copy_aside, move_aside};
 use store::snapshots::{Policy, Snapshots};
 use store::table::gvariant::View;
 use store::table::gvdb;
 
+use super::access::{Access, Entered, Patience, locked};
 use super::answer::{ChangeError, ErrorKind, Report};
 use super::files::Files;
 use super::look::{self, Seen};
@@ -27,6 +28,8 @@ pub(super) struct Loaded {
     pub(super) table: Table,
     pub(super) generation: u64,
     pub(super) seen: Seen,
+    /// The file that was seen; it keeps its number until this is dropped.
+    pub(super) held: Held,
     pub(super) image_bytes: usize,
     /// The paths that differ from the image that readers have.
     pub(super) unseen: Vec<Box<str>>,
@@ -40,8 +43,67 @@ pub(super) struct Loaded {
     pub(super) wal: Option<Wal>,
 }
 
+/// A database that is to be read.
+#[derive(Debug)]
+pub(super) struct LoadRequest {
+    pub(super) id: DatabaseId,
+    pub(super) files: Files,
+    pub(super) access: Access,
+    pub(super) patience: Patience,
+}
+
+/// What came of a [`LoadRequest`]: the database, none if another service is busy with it, or why not.
+#[derive(Debug)]
+pub(super) struct LoadDone {
+    pub(super) id: DatabaseId,
+    pub(super) access: Access,
+    pub(super) loaded: Result<Option<Loaded>, ChangeError>,
+}
+
+impl LoadRequest {
+    /// Reads the database.
+    pub(super) fn run(
+        mut self,
+        disk: &dyn Disk,
+        policy: Policy,
+        reports: &mut Vec<Report>,
+    ) -> LoadDone {
+        let path = locked(&self.id, &self.files);
+        let above = path.parent().unwrap_or(path);
+        if let Some(kind) = disk.foreign_file_system(above) {
+            let (id, path) = (self.id.clone(), path.to_owned());
+            reports.push(Report::ForeignFileSystem { id, path, kind });
+        }
+        let loaded = self.load(disk, policy, reports);
+        self.access.leave();
+        LoadDone { id: self.id, access: self.access, loaded }
+    }
+
+    /// Says why the database was not read.
+    pub(super) fn refuse(self, error: ChangeError) -> LoadDone {
+        LoadDone { id: self.id, access: self.access, loaded: Err(error) }
+    }
+
+    fn load(
+        &mut self,
+        disk: &dyn Disk,
+        policy: Policy,
+        reports: &mut Vec<Report>,
+    ) -> Result<Option<Loaded>, ChangeError> {
+        let (id, files) = (&self.id, &self.files);
+        if id.kind() == Kind::Journal {
+            // Checkpoint and journal belong together; another service may be about to replace both.
+            let entered = self.access.enter(disk, id, files, self.patience, reports)?;
+            if entered == Entered::Busy {
+                return Ok(None);
+            }
+        }
+        load(disk, id, files, policy, reports).map(Some)
+    }
+}
+
 /// Reads a database; `Err` says why not.
-pub(super) fn load(
+fn load(
     disk: &dyn Disk,
     id: &DatabaseId,
     files: &Files,
@@ -113,11 +175,13 @@ fn load_image(
     snapshots: Option<&Snapshots>,
     reports: &mut Vec<Report>,
 ) -> Result<Loaded, ChangeError> {
-    let (bytes, seen) = look::read(disk, path).map_err(|error| cannot_open(path, &error))?;
+    let look::Contents { bytes, seen, held } =
+        look::read(disk, path).map_err(|error| cannot_open(path, &error))?;
     let mut loaded = Loaded {
         table: Table::default(),
         generation: 0,
         seen,
+        held,
         image_bytes: bytes.as_ref().map_or(0, Vec::len),
         unseen: Vec::new(),
         must_write: false,
@@ -212,7 +276,7 @@ fn newest_good(disk: &dyn Disk, snapshots: &Snapshots) -> Option<(Table, u64)> {
 
 /// Reads the text of a `keyfile` database.
 pub(super) fn read_text(disk: &dyn Disk, files: &Files) -> Result<(KeyFile, Seen), ChangeError> {
-    let (bytes, seen) =
+    let look::Contents { bytes, seen, .. } =
         look::read(disk, &files.text).map_err(|error| cannot_open(&files.text, &error))?;
     let file = KeyFile::parse(&bytes.unwrap_or_default()).map_err(|error| ChangeError {
         kind: ErrorKind::Invalid,
@@ -239,6 +303,7 @@ fn load_text(
         table,
         generation: 0,
         seen,
+        held: Held::default(),
         image_bytes: 0,
         unseen: Vec::new(),
         must_write: false,
@@ -257,18 +322,43 @@ fn load_journal(
     files: &Files,
     reports: &mut Vec<Report>,
 ) -> Result<Loaded, ChangeError> {
-    let mut loaded = load_image(disk, id, &files.checkpoint, None, reports)?;
-    let repaired = std::mem::take(&mut loaded.write_now);
-    let (mut wal, generation) =
-        Wal::open(disk, id, files, &mut loaded.table, loaded.generation, reports)?;
+    let mut read = read_journal(disk, id, files, reports)?;
+    read.image.table = read.table;
+    read.image.generation = read.generation;
+    read.image.wal = Some(read.wal);
+    compare_with_readers(disk, files, &mut read.image)?;
+    read.image.write_now |= read.repaired;
+    Ok(read.image)
+}
+
+/// What checkpoint and journal of a database hold.
+#[derive(Debug)]
+pub(super) struct JournalRead {
+    pub(super) table: Table,
+    pub(super) generation: u64,
+    pub(super) wal: Wal,
+    /// The checkpoint was damaged.
+    repaired: bool,
+    /// What was read of the checkpoint beside its table.
+    image: Loaded,
+}
+
+/// Reads the checkpoint and the journal of a database. Whoever asks has the right to replace them.
+pub(super) fn read_journal(
+    disk: &dyn Disk,
+    id: &DatabaseId,
+    files: &Files,
+    reports: &mut Vec<Report>,
+) -> Result<JournalRead, ChangeError> {
+    let mut image = load_image(disk, id, &files.checkpoint, None, reports)?;
+    let repaired = std::mem::take(&mut image.write_now);
+    let mut table = std::mem::take(&mut image.table);
+    let checkpoint = (image.generation, image.seen);
+    let (mut wal, generation) = Wal::open(disk, id, files, &mut table, checkpoint, reports)?;
     if repaired {
         wal.distrust_checkpoint();
     }
-    loaded.generation = generation;
-    loaded.wal = Some(wal);
-    compare_with_readers(disk, files, &mut loaded)?;
-    loaded.write_now |= repaired;
-    Ok(loaded)
+    Ok(JournalRead { table, generation, wal, repaired, image })
 }
 
 /// Finds out what the image of readers lacks, when the truth is in another file.
@@ -277,7 +367,7 @@ fn compare_with_readers(
     files: &Files,
     loaded: &mut Loaded,
 ) -> Result<(), ChangeError> {
-    let (image, _) = look::read(disk, &files.image).map_err(|e| cannot_open(&files.image, &e))?;
+    let image = look::read(disk, &files.image).map_err(|e| cannot_open(&files.image, &e))?.bytes;
     loaded.image_bytes = image.as_ref().map_or(0, Vec::len);
     let readers = image.as_deref().map(decode);
     let stale = !matches!(readers, Some(Ok(_)));

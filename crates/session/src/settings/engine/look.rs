@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use store::disk::{Disk, Stat};
+use store::disk::{Disk, Held, Stat};
 
 /// What a file was when we last read or wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +28,21 @@ pub(super) fn look(disk: &dyn Disk, path: &Path) -> io::Result<Seen> {
 /// How often a file that changes while it is read is read again.
 const TRIES: usize = 4;
 
-/// Reads a file together with what it is; `None` if there is none.
-pub(super) fn read(disk: &dyn Disk, path: &Path) -> io::Result<(Option<Vec<u8>>, Seen)> {
+/// What a file holds, and what it is.
+#[derive(Debug)]
+pub(super) struct Contents {
+    /// `None` if there is no file.
+    pub(super) bytes: Option<Vec<u8>>,
+    pub(super) seen: Seen,
+    /// Keeps the number of the file that was seen from being given to another one: as long as this is held, a file that
+    /// looks the same is the same.
+    pub(super) held: Held,
+}
+
+/// Reads a file together with what it is.
+pub(super) fn read(disk: &dyn Disk, path: &Path) -> io::Result<Contents> {
     for _ in 0..TRIES {
+        let held = disk.hold(path);
         let before = look(disk, path)?;
         let bytes = match disk.read(path) {
             Ok(bytes) => Some(bytes),
@@ -38,9 +50,10 @@ pub(super) fn read(disk: &dyn Disk, path: &Path) -> io::Result<(Option<Vec<u8>>,
             Err(error) => return Err(error),
         };
         if look(disk, path)? == before && bytes.is_some() == (before != Seen::Missing) {
-            return Ok((bytes, before));
+            return Ok(Contents { bytes, seen: before, held });
         }
     }
     // Somebody writes without end; take what is there and look again next time.
-    Ok((Some(disk.read(path)?), Seen::Unknown))
+    let bytes = Some(disk.read(path)?);
+    Ok(Contents { bytes, seen: Seen::Unknown, held: Held::default() })
 }

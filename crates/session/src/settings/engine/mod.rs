@@ -1,6 +1,7 @@
 //! The settings engine: takes changes, decides what they change, has them made durable in batches, and says what to
 //! answer in which order. Pure: it owns no thread, no socket and no clock.
 
+mod access;
 mod answer;
 mod aside;
 mod files;
@@ -10,6 +11,7 @@ mod live;
 mod load;
 mod look;
 mod names;
+mod outside;
 mod plan;
 mod text;
 mod wal;
@@ -75,11 +77,12 @@ pub struct Engine<T> {
     answers: VecDeque<Answer<T>>,
     reports: VecDeque<Report>,
     /// Last images of databases that were removed by another program, and where to keep them.
-    farewells: Vec<(PathBuf, Vec<u8>)>,
+    lost_images: Vec<(PathBuf, Vec<u8>)>,
     /// The number of requests so far.
     requests: u64,
     job_in_flight: bool,
     shutting_down: bool,
+    locks_removed: bool,
     watched_version: u64,
 }
 
@@ -88,8 +91,10 @@ pub struct Engine<T> {
 struct Database<T> {
     files: Files,
     live: Live<T>,
+    /// What keeps other services of this user away, unless the disk thread has it.
+    access: access::Access,
     /// When to look at the file, by monotonic time, and whether it was seen unfinished before.
-    probe: Option<(Duration, write::Settled)>,
+    probe: Option<(Duration, outside::Settled)>,
     snapshots: Option<Snapshots>,
     /// When to think of a snapshot, by monotonic time.
     snapshot_at: Option<Duration>,
@@ -120,10 +125,11 @@ impl<T> Engine<T> {
             databases: BTreeMap::new(),
             answers: VecDeque::new(),
             reports: VecDeque::new(),
-            farewells: Vec::new(),
+            lost_images: Vec::new(),
             requests: 0,
             job_in_flight: false,
             shutting_down: false,
+            locks_removed: false,
             watched_version: 0,
         }
     }
@@ -190,6 +196,7 @@ impl<T> Engine<T> {
         self.databases.entry(id.clone()).or_insert_with(|| Database {
             files: Files::of(places, id),
             live: Live::new(id.clone()),
+            access: access::Access::default(),
             probe: None,
             snapshots: None,
             snapshot_at: None,
@@ -219,7 +226,7 @@ impl<T> Engine<T> {
             && matches!(id.kind(), Kind::User | Kind::Keyfile)
             && database.probe.is_none()
         {
-            database.probe = Some((now + LOOK_AFTER, write::Settled::NotYet));
+            database.probe = Some((now + LOOK_AFTER, outside::Settled::NotYet));
             database.live.looking = true;
         }
     }
@@ -261,7 +268,8 @@ impl<T> Engine<T> {
         let quiet = !self.job_in_flight
             && self.answers.is_empty()
             && self.databases.values().all(|database| database.live.is_quiet());
-        quiet && !(self.shutting_down && self.next_aside().is_some())
+        let has_ended = self.next_aside().is_none() && self.locks_removed;
+        quiet && (!self.shutting_down || has_ended)
     }
 
     /// Returns the work of finding the names of a kind's databases, for introspection. It may run on any thread.

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::disk::Held;
 use store::table::gvariant::Variant;
 use store::table::gvdb::{self, Image};
 
+use super::access::{Patience, PatienceLimits, locked};
 use super::answer::{ChangeError, ErrorKind};
 use super::aside::Aside;
 use super::job::{Job, Probe, Work};
 use super::live::{Applied, Live, Outcome, State};
+use super::load::LoadRequest;
 use super::names::{DatabaseId, Kind};
 use super::wal;
 use super::write::Commit;
@@ -24,7 +25,7 @@ const CLASHES: u32 = 8;
 /// What nobody waits for, and which database it is for.
 #[derive(Clone, Debug)]
 pub(super) enum Next {
-    Farewell,
+    LostImage,
     Checkpoint(DatabaseId),
     History,
     Snapshot(DatabaseId),
@@ -40,7 +41,8 @@ impl<T> Engine<T> {
             .load_work()
             .or_else(|| self.commit_work())
             .or_else(|| self.probe_work())
-            .or_else(|| self.aside_work())?;
+            .or_else(|| self.aside_work())
+            .or_else(|| self.last_work())?;
         self.job_in_flight = true;
         Some(Job { disk: Arc::clone(&self.disk), work })
     }
@@ -53,37 +55,51 @@ impl<T> Engine<T> {
         }
         let databases = self.databases.values().flat_map(|database| {
             let probe = database.probe.map(|(at, _)| at);
-            [database.live.next_due(), probe, database.snapshot_at, database.checkpoint_at]
+            let live = &database.live;
+            [live.load_due(), live.next_due(), probe, database.snapshot_at, database.checkpoint_at]
         });
         let history = self.history.as_ref().and_then(|history| history.due());
         databases.flatten().chain(history).min()
     }
 
     fn load_work(&mut self) -> Option<Work> {
+        let (now, limits) = (self.clock.monotonic(), self.patience());
         let mut loads = Vec::new();
         for (id, database) in &mut self.databases {
-            if database.live.state == State::Unloaded && !database.live.waiting.is_empty() {
+            if database.live.load_due().is_some_and(|due| due <= now) {
                 database.live.state = State::Loading;
-                loads.push((id.clone(), database.files.clone()));
+                loads.push(LoadRequest {
+                    id: id.clone(),
+                    files: database.files.clone(),
+                    access: std::mem::take(&mut database.access),
+                    patience: database.live.patience(now, limits),
+                });
             }
         }
         let policy = self.options.snapshots;
         (!loads.is_empty()).then_some(Work::Load(loads, policy))
     }
 
+    /// Returns how long another service or host may be busy with the files of a database before that is an error.
+    fn patience(&self) -> PatienceLimits {
+        if self.shutting_down { PatienceLimits::HURRIED } else { PatienceLimits::USUAL }
+    }
+
     fn commit_work(&mut self) -> Option<Work> {
-        let now = self.clock.monotonic();
+        let (now, limits) = (self.clock.monotonic(), self.patience());
         let mut commits = Vec::new();
         let mut failed = Vec::new();
         for (id, database) in &mut self.databases {
             if !database.live.is_due(now) {
                 continue;
             }
+            let patience = database.live.patience(now, limits);
             database.live.take_off();
-            match commit_of(id, database) {
+            match commit_of(id, database, patience) {
                 Ok(commit) => commits.push(commit),
                 Err(error) => {
-                    failed.extend(database.live.land(Outcome::NotReplaced(error), now, 0))
+                    failed.extend(database.live.land(Outcome::NotReplaced(error), now));
+                    database.access.leave();
                 }
             }
         }
@@ -105,8 +121,8 @@ impl<T> Engine<T> {
 
     /// Returns what is due of the work that nobody waits for.
     pub(super) fn next_aside(&self) -> Option<Next> {
-        if !self.farewells.is_empty() {
-            return Some(Next::Farewell);
+        if !self.lost_images.is_empty() {
+            return Some(Next::LostImage);
         }
         let now = self.clock.monotonic();
         let due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
@@ -132,8 +148,8 @@ impl<T> Engine<T> {
         }
         while let Some(next) = self.next_aside() {
             let aside = match next {
-                Next::Farewell => {
-                    self.farewells.pop().map(|(to, image)| Aside::Farewell { to, image })
+                Next::LostImage => {
+                    self.lost_images.pop().map(|(to, image)| Aside::LostImage { to, image })
                 }
                 Next::History => self.history.as_mut().and_then(|history| {
                     history.take_writer(self.clock.now(), now).map(Aside::History)
@@ -146,6 +162,18 @@ impl<T> Engine<T> {
             }
         }
         None
+    }
+
+    /// Returns what is left when everything is stored and the service ends.
+    fn last_work(&mut self) -> Option<Work> {
+        let has_ended =
+            self.shutting_down && self.databases.values().all(|database| database.live.is_quiet());
+        if !has_ended || std::mem::replace(&mut self.locks_removed, true) {
+            return None;
+        }
+        let used = self.databases.iter().filter(|(id, _)| id.kind() != Kind::Keyfile);
+        let files = used.map(|(id, database)| locked(id, &database.files).to_owned());
+        Some(Work::RemoveLocks(files.collect()))
     }
 
     fn checkpoint(&mut self, id: &DatabaseId) -> Option<Aside> {
@@ -164,6 +192,7 @@ impl<T> Engine<T> {
                 wal,
                 generation,
                 image,
+                access: std::mem::take(&mut database.access),
             }),
             Err(_) => {
                 // The image that is in place had the same entries, so this cannot be; the journal has everything.
@@ -195,7 +224,11 @@ pub(super) fn image_of(table: &Table, generation: u64) -> Result<Vec<u8>, Change
 }
 
 /// Makes the commit of what has just taken off.
-fn commit_of<T>(id: &DatabaseId, database: &mut Database<T>) -> Result<Commit, ChangeError> {
+fn commit_of<T>(
+    id: &DatabaseId,
+    database: &mut Database<T>,
+    patience: Patience,
+) -> Result<Commit, ChangeError> {
     let generation = database.live.generation + 1;
     let image = database.live.make_image(generation)?;
     let live = &database.live;
@@ -214,7 +247,9 @@ fn commit_of<T>(id: &DatabaseId, database: &mut Database<T>) -> Result<Commit, C
         force: live.clashes >= CLASHES,
         edits,
         wal,
-        replaced: Held::default(),
+        access: std::mem::take(&mut database.access),
+        patience,
+        held: std::mem::take(&mut database.live.held_file),
     })
 }
 

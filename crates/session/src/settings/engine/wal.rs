@@ -3,6 +3,8 @@
 //! Each record starts with the generation of the image that it led to. A checkpoint holds everything up to its own
 //! generation, so a record is applied only if it is newer: it does no harm if the journal outlives the checkpoint.
 
+use std::io;
+
 use store::disk::Disk;
 use store::journal::{Journal, JournalError};
 use store::publish::{PublishError, publish};
@@ -10,6 +12,7 @@ use store::publish::{copy_aside, move_aside};
 
 use super::answer::{ChangeError, Report};
 use super::files::Files;
+use super::look::{self, Seen};
 use super::names::DatabaseId;
 use super::write::failure;
 use crate::settings::changeset::Changeset;
@@ -19,7 +22,9 @@ use crate::settings::effective::apply;
 /// The open journal of a database.
 #[derive(Debug)]
 pub(super) struct Wal {
-    journal: Journal,
+    journal: Box<Journal>,
+    /// The checkpoint that the journal goes on from, as it was when it was read or written.
+    checkpoint: Seen,
     /// The checkpoint in place is not to be relied on: the next write makes another.
     must_checkpoint: bool,
 }
@@ -30,12 +35,14 @@ const ENOUGH_BYTES: u64 = 256 << 10;
 
 impl Wal {
     /// Opens the journal, applies what the checkpoint lacks to `table`, and returns the generation that leads to.
+    ///
+    /// `checkpoint` is the generation of the checkpoint that `seen` says `table` was read from.
     pub(super) fn open(
         disk: &dyn Disk,
         id: &DatabaseId,
         files: &Files,
         table: &mut Table,
-        checkpoint: u64,
+        (checkpoint, seen): (u64, Seen),
         reports: &mut Vec<Report>,
     ) -> Result<(Wal, u64), ChangeError> {
         let path = &files.log;
@@ -75,7 +82,16 @@ impl Wal {
             let (intact, restored) = (table.len(), 0);
             reports.push(Report::Salvaged { id: id.clone(), kept, intact, restored });
         }
-        Ok((Wal { journal, must_checkpoint: torn }, generation))
+        Ok((
+            Wal { journal: Box::new(journal), checkpoint: seen, must_checkpoint: torn },
+            generation,
+        ))
+    }
+
+    /// Says whether checkpoint and journal are what we left: no other service of this user has written meanwhile.
+    pub(super) fn is_current(&self, disk: &dyn Disk, files: &Files) -> io::Result<bool> {
+        Ok(look::look(disk, &files.checkpoint)? == self.checkpoint
+            && self.journal.is_current(disk)?)
     }
 
     /// Lets the next write make a checkpoint, because the one in place was damaged.
@@ -143,10 +159,13 @@ impl Wal {
         generation: u64,
         image: &[u8],
     ) -> Result<(), ChangeError> {
-        if let Err(error) = publish(disk, &files.checkpoint, image) {
-            // Which checkpoint is in place decides what the journal means: it must not be written on top of it.
-            self.must_checkpoint |= !matches!(error, PublishError::NotReplaced { .. });
-            return Err(failure(&files.checkpoint, &error));
+        match publish(disk, &files.checkpoint, image) {
+            Ok(stat) => self.checkpoint = Seen::File(stat),
+            Err(error) => {
+                // Which checkpoint is in place decides what the journal means: it must not be written on top of it.
+                self.must_checkpoint |= !matches!(error, PublishError::NotReplaced { .. });
+                return Err(failure(&files.checkpoint, &error));
+            }
         }
         self.must_checkpoint = false;
         let emptied = match self.journal.is_spent() {

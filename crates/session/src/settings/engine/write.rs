@@ -3,20 +3,21 @@
 use std::io;
 use std::path::Path;
 
-use store::disk::{Disk, FileLock, Held};
+use store::disk::{Disk, Held};
 use store::generation::{self, Retired};
-use store::publish::{PublishError, copy_aside, publish, publish_volatile};
+use store::publish::{PublishError, publish, publish_volatile};
 use store::table::gvariant::Variant;
 
+use super::access::{Access, Entered, Patience};
 use super::answer::{ChangeError, ErrorKind, Report};
 use super::files::Files;
 use super::live::Outcome;
-use super::load::{decode, read_text};
+use super::load::{read_journal, read_text};
 use super::look::{self, Seen};
 use super::names::{DatabaseId, Kind};
+use super::outside::{Found, Outside, Settled, outside, outside_volatile};
 use super::text;
 use super::wal::Wal;
-use crate::settings::database::Table;
 
 /// One batch of one database.
 #[derive(Debug)]
@@ -35,8 +36,12 @@ pub(super) struct Commit {
     pub(super) edits: Vec<(Box<str>, Option<Variant>)>,
     /// `journal`: the record, and the journal it goes to.
     pub(super) wal: Option<(Wal, Vec<u8>)>,
-    /// The file that was replaced.
-    pub(super) replaced: Held,
+    /// What keeps other services away meanwhile.
+    pub(super) access: Access,
+    /// Whether to ask for that once more if they are busy.
+    pub(super) patience: Patience,
+    /// The file that was last seen; it keeps its number until this is dropped.
+    pub(super) held: Held,
 }
 
 /// What came of a [`Commit`].
@@ -49,12 +54,16 @@ pub(super) struct Committed {
     /// The image that was written.
     pub(super) image: Vec<u8>,
     pub(super) wal: Option<Wal>,
+    /// Kept if another program's changes have to be merged first, else left.
+    pub(super) access: Access,
+    /// The file that is in place now.
+    pub(super) held: Held,
     /// The file that was replaced; freeing it can wait until the callers are answered.
     pub(super) replaced: Held,
 }
 
 /// What is in place after something failed, as a person reads it.
-const UNCHANGED: &str = "nothing was changed";
+pub(super) const UNCHANGED: &str = "nothing was changed";
 const MAYBE: &str =
     "it cannot be said whether it was replaced; it is read again before the next change";
 const NOT_DURABLE: &str = "the change is in place but may not survive a power cut";
@@ -64,40 +73,47 @@ const HIDDEN: &str =
 impl Commit {
     /// Does the work.
     pub(super) fn run(mut self, disk: &dyn Disk, reports: &mut Vec<Report>) -> Committed {
-        let wal = self.wal.take();
-        let (outcome, wal) = match self.id.kind() {
-            Kind::User => (self.user(disk, reports), None),
-            Kind::Shm => (self.live_image(disk, reports, NotSeen::Unchanged), None),
-            Kind::Keyfile => (self.keyfile(disk, reports), None),
-            Kind::Journal => self.journal(disk, wal, reports),
+        let mut replaced = Held::default();
+        let entered = self.access.enter(disk, &self.id, &self.files, self.patience, reports);
+        let outcome = match entered {
+            Ok(Entered::Busy) => Outcome::Busy,
+            Err(error) => Outcome::NotReplaced(error),
+            Ok(Entered::Yes) => match self.id.kind() {
+                Kind::User => self.user(disk, &mut replaced, reports),
+                Kind::Shm => self.shm(disk, &mut replaced, reports),
+                Kind::Keyfile => self.text_and_image(disk, reports),
+                Kind::Journal => self.journal(disk, reports),
+            },
         };
+        if !matches!(outcome, Outcome::Outside(_)) {
+            self.access.leave();
+        }
         Committed {
             outcome,
             seen: self.seen,
             generation: self.generation,
             image: self.image,
-            wal,
-            replaced: self.replaced,
+            wal: self.wal.map(|(wal, _record)| wal),
+            access: self.access,
+            held: self.held,
+            replaced,
             id: self.id,
         }
     }
 
-    fn user(&mut self, disk: &dyn Disk, reports: &mut Vec<Report>) -> Outcome {
+    fn user(&mut self, disk: &dyn Disk, replaced: &mut Held, reports: &mut Vec<Report>) -> Outcome {
         if !self.force {
             match outside(disk, &self.id, &self.files, self.seen, Settled::Now, reports) {
                 Err(error) => return Outcome::NotReplaced(error),
                 Ok(Outside::Same | Outside::Unsettled | Outside::Damaged) => {}
-                Ok(Outside::Changed(table, seen)) => {
-                    self.seen = seen;
-                    return Outcome::Outside(table);
-                }
+                Ok(Outside::Changed(found)) => return self.found(found),
             }
         }
         let path = &self.files.image;
-        self.replaced = disk.hold(path);
         let outcome = match publish(disk, path, &self.image) {
             Ok(stat) => {
                 self.seen = Seen::File(stat);
+                *replaced = std::mem::replace(&mut self.held, disk.hold(path));
                 Outcome::Published
             }
             Err(error) => {
@@ -116,6 +132,27 @@ impl Commit {
             }
         };
         raise(&self.files.flag, reports);
+        outcome
+    }
+
+    /// Takes over what another program put in place.
+    fn found(&mut self, mut found: Found) -> Outcome {
+        self.seen = found.seen;
+        self.held = std::mem::take(&mut found.held);
+        Outcome::Outside(found)
+    }
+
+    fn shm(&mut self, disk: &dyn Disk, replaced: &mut Held, reports: &mut Vec<Report>) -> Outcome {
+        match outside_volatile(disk, &self.files, self.seen) {
+            Err(error) => return Outcome::NotReplaced(error),
+            Ok(Some(found)) => return self.found(found),
+            Ok(None) => {}
+        }
+        let outcome = self.live_image(disk, reports, NotSeen::Unchanged);
+        if matches!(outcome, Outcome::Published) {
+            *replaced = std::mem::replace(&mut self.held, disk.hold(&self.files.image));
+            self.seen = look::look(disk, &self.files.image).unwrap_or(Seen::Unknown);
+        }
         outcome
     }
 
@@ -147,20 +184,6 @@ impl Commit {
         Outcome::Published
     }
 
-    fn keyfile(&mut self, disk: &dyn Disk, reports: &mut Vec<Report>) -> Outcome {
-        let lock = match lock(disk, &self.files.lock) {
-            Ok(Some(lock)) => lock,
-            Ok(None) => return Outcome::Busy,
-            Err(error) => {
-                let what = format!("cannot lock {}", self.files.lock.display());
-                return Outcome::NotReplaced(ChangeError::new(&what, &error, UNCHANGED));
-            }
-        };
-        let outcome = self.text_and_image(disk, reports);
-        drop(lock);
-        outcome
-    }
-
     fn text_and_image(&mut self, disk: &dyn Disk, reports: &mut Vec<Report>) -> Outcome {
         let (mut file, now) = match read_text(disk, &self.files) {
             Ok(found) => found,
@@ -171,8 +194,7 @@ impl Commit {
             if skipped > 0 {
                 reports.push(Report::TextSkipped { id: self.id.clone(), keys: skipped });
             }
-            self.seen = now;
-            return Outcome::Outside(table);
+            return self.found(Found { table, generation: 0, seen: now, held: Held::default() });
         }
         let mut not_durable = None;
         let before = file.to_bytes();
@@ -210,19 +232,32 @@ impl Commit {
         }
     }
 
-    fn journal(
-        &mut self,
-        disk: &dyn Disk,
-        wal: Option<(Wal, Vec<u8>)>,
-        reports: &mut Vec<Report>,
-    ) -> (Outcome, Option<Wal>) {
-        let Some((mut wal, record)) = wal else {
+    fn journal(&mut self, disk: &dyn Disk, reports: &mut Vec<Report>) -> Outcome {
+        let Some((wal, record)) = &mut self.wal else {
             let text = format!("the journal of {} is not open; {UNCHANGED}", self.id);
-            return (Outcome::NotReplaced(ChangeError { kind: ErrorKind::Failed, text }), None);
+            return Outcome::NotReplaced(ChangeError { kind: ErrorKind::Failed, text });
         };
-        match wal.store(disk, &self.files, self.generation, &record, &self.image) {
-            Ok(()) => (self.live_image(disk, reports, NotSeen::Hidden), Some(wal)),
-            Err(error) => (Outcome::NotReplaced(error), Some(wal)),
+        match wal.is_current(disk, &self.files) {
+            Err(error) => {
+                let what = format!("cannot read {}", self.files.log.display());
+                return Outcome::NotReplaced(ChangeError::new(&what, &error, UNCHANGED));
+            }
+            Ok(false) => {
+                return match read_journal(disk, &self.id, &self.files, reports) {
+                    Ok(read) => {
+                        *wal = read.wal;
+                        let (table, generation) = (read.table, read.generation);
+                        let (seen, held) = (Seen::Unknown, Held::default());
+                        Outcome::Outside(Found { table, generation, seen, held })
+                    }
+                    Err(error) => Outcome::NotReplaced(error),
+                };
+            }
+            Ok(true) => {}
+        }
+        match wal.store(disk, &self.files, self.generation, record, &self.image) {
+            Ok(()) => self.live_image(disk, reports, NotSeen::Hidden),
+            Err(error) => Outcome::NotReplaced(error),
         }
     }
 }
@@ -263,93 +298,4 @@ pub(super) fn failure(path: &Path, error: &PublishError) -> ChangeError {
         change_error.kind = ErrorKind::NotDurable;
     }
     change_error
-}
-
-/// Takes the lock of a text file without waiting; `None` if another host holds it.
-fn lock(disk: &dyn Disk, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
-    match disk.try_lock(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make_dir(disk, path.parent().ok_or(error)?)?;
-            disk.try_lock(path)
-        }
-        other => other,
-    }
-}
-
-/// Makes a directory and those above it. The text that is published into it makes them durable.
-fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    match (disk.create_dir(dir, 0o700), dir.parent()) {
-        (Err(error), Some(above)) if error.kind() == io::ErrorKind::NotFound => {
-            make_dir(disk, above)?;
-            disk.create_dir(dir, 0o700)
-        }
-        (Err(error), _) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        (made, _) => made,
-    }
-}
-
-/// Whether a file that looks unfinished may still be being written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settled {
-    /// It looked the same some time ago: this is all there will be.
-    Now,
-    /// It was just seen for the first time.
-    NotYet,
-}
-
-/// What another program did to a file.
-#[derive(Debug)]
-pub(super) enum Outside {
-    /// Nothing.
-    Same,
-    /// It removed it or left it unfinished; this may not be the end.
-    Unsettled,
-    /// It left something that is no intact database; a copy was kept, ours is to be put back.
-    Damaged,
-    /// It put other settings in place; no file at all means no settings.
-    Changed(Table, Seen),
-}
-
-/// Looks what another program did to the file of a `Writer` database or to the text of a `keyfile` database.
-pub(super) fn outside(
-    disk: &dyn Disk,
-    id: &DatabaseId,
-    files: &Files,
-    seen: Seen,
-    settled: Settled,
-    reports: &mut Vec<Report>,
-) -> Result<Outside, ChangeError> {
-    let path = if id.kind() == Kind::Keyfile { &files.text } else { &files.image };
-    let cannot_look = |error: io::Error| {
-        ChangeError::new(&format!("cannot read {}", path.display()), &error, UNCHANGED)
-    };
-    let now = look::look(disk, path).map_err(cannot_look)?;
-    if now == seen {
-        return Ok(Outside::Same);
-    }
-    if now == Seen::Missing && settled == Settled::NotYet {
-        return Ok(Outside::Unsettled);
-    }
-    if id.kind() == Kind::Keyfile {
-        let (file, now) = read_text(disk, files)?;
-        let (table, skipped) = text::read(&file);
-        if skipped > 0 {
-            reports.push(Report::TextSkipped { id: id.clone(), keys: skipped });
-        }
-        return Ok(Outside::Changed(table, now));
-    }
-    let (bytes, now) = look::read(disk, path).map_err(cannot_look)?;
-    match bytes.map(|bytes| decode(&bytes)) {
-        Some(Err(_broken)) if settled == Settled::NotYet => Ok(Outside::Unsettled),
-        Some(Err(_broken)) => {
-            let kept = copy_aside(disk, path).map_err(cannot_look)?;
-            reports.push(Report::OutsideDamaged { id: id.clone(), kept: Some(kept) });
-            Ok(Outside::Damaged)
-        }
-        other => {
-            raise(&files.flag, reports);
-            let (table, _generation) = other.and_then(Result::ok).unwrap_or_default();
-            Ok(Outside::Changed(table, now))
-        }
-    }
 }
