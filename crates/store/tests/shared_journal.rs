@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use unjank_store::disk::{self, AppendFile, Disk, DiskFile, LogFile, Stat};
-use unjank_store::journal::shared::{Appender, News, Owner, Reader, salvage};
+use unjank_store::journal::shared::{Appender, Flaw, News, Owner, Reader, salvage};
 use unjank_store::sim::{SimDisk, explore, interleave};
 
 fn log() -> &'static Path {
@@ -328,13 +328,70 @@ fn what_a_killed_writer_left_half_is_skipped_and_never_read_as_something_else() 
     for cut in 1..inner.len() {
         let torn = SimDisk::new().with_file(log(), &[&image[..], &inner[..cut]].concat());
         assert_eq!(records_of(&torn, log()), ["first"], "cut at {cut}");
+        assert_eq!(flaw_of(&torn), Some(Flaw::HalfRecord), "cut at {cut}");
         let mut next = Appender::open(&torn, log()).unwrap();
         next.append(&torn, b"second").unwrap();
         assert_eq!(records_of(&torn, log()), ["first", "second"], "cut at {cut}");
+        assert_eq!(flaw_of(&torn), None, "a writer was killed, at {cut}");
     }
     let whole = foreign.read(log()).unwrap();
     let torn = SimDisk::new().with_file(log(), &whole[..whole.len() - 1]);
     assert_eq!(records_of(&torn, log()), ["first"], "a frame inside of a record is none");
+}
+
+fn flaw_of(disk: &SimDisk) -> Option<Flaw> {
+    let mut reader = Reader::new(log());
+    reader.read(disk).unwrap();
+    reader.flaw()
+}
+
+#[test]
+fn damage_behind_in_and_between_records_is_noticed_also_by_a_reader_that_follows() {
+    let disk = seeded();
+    let mut writer = Appender::open(&disk, log()).unwrap();
+    for record in ["second", "third", "fourth"] {
+        writer.append(&disk, record.as_bytes()).unwrap();
+    }
+    let whole = disk.read(log()).unwrap();
+    assert_eq!(flaw_of(&disk), None);
+    let damaged = |bytes: Vec<u8>| flaw_of(&SimDisk::new().with_file(log(), &bytes));
+    for at in 64..=whole.len() {
+        let junk = [&whole[..at], b"junk", &whole[at..]].concat();
+        assert_eq!(damaged(junk), Some(Flaw::Damaged), "junk at {at}");
+        let mut zeros = whole.clone();
+        zeros[at.saturating_sub(9).max(64)..at].fill(0);
+        let flaw = damaged(zeros.clone());
+        assert!(zeros == whole || flaw == Some(Flaw::Damaged), "zeros before {at}");
+    }
+    assert_eq!(damaged([&whole[..], &[0; 4096]].concat()), Some(Flaw::Damaged));
+    // One who has read it before sees what is behind that.
+    let mut reader = Reader::new(log());
+    reader.read(&disk).unwrap();
+    disk.open_append(log()).unwrap().append(b"junk").unwrap();
+    reader.read(&disk).unwrap();
+    assert_eq!(reader.flaw(), Some(Flaw::Damaged));
+    writer.append(&disk, b"fifth").unwrap();
+    reader.read(&disk).unwrap();
+    assert_eq!(reader.flaw(), Some(Flaw::Damaged), "it does not go away");
+}
+
+#[test]
+fn a_reader_that_follows_notices_that_the_journal_was_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let disk = disk::real();
+    let mut writer = Appender::open(&*disk, &path).unwrap();
+    writer.append(&*disk, b"first").unwrap();
+    let len = disk.stat(&path).unwrap().len;
+    writer.append(&*disk, b"second").unwrap();
+    let mut reader = Reader::new(&path);
+    reader.read(&*disk).unwrap();
+    assert_eq!(reader.flaw(), None);
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
+    writer.append(&*disk, b"third, which is longer than what was cut off").unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
+    assert_eq!(reader.read(&*disk).unwrap(), News::All(vec![b"first".to_vec()]));
+    assert_eq!(reader.flaw(), Some(Flaw::Damaged));
 }
 
 fn seeded_with_salt(tokens: u64) -> SimDisk {
@@ -363,6 +420,7 @@ fn a_damaged_journal_gives_what_is_left_and_can_be_replaced() {
         let Some(mut owner) = Owner::of(&damaged, log()).unwrap() else { panic!("nobody else") };
         let Ok(records) = owner.read(&damaged) else { continue };
         assert!(records.len() >= 2, "at {at}: {records:?}");
+        assert!(owner.flaw().is_some(), "the damage at {at} is noticed");
         let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
         owner.replace(&damaged, &records).unwrap();
         Appender::open(&damaged, log()).unwrap().append(&damaged, b"fourth").unwrap();

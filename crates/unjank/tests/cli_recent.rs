@@ -151,6 +151,34 @@ fn killed_at_any_point_a_writer_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
+fn a_damaged_journal_is_told_kept_and_filled_again_from_the_shared_list() {
+    let home = Home::new();
+    for number in 0..5 {
+        assert!(home.run(&["add", &format!("/srv/{number}")]).status.success());
+    }
+    assert!(home.run(&["sync"]).status.success());
+    home.settle();
+    let journal = home.state().join("journal");
+    let whole = std::fs::read(&journal).unwrap();
+    for (number, damaged) in
+        [Vec::new(), whole[..whole.len() / 2].to_vec(), b"notes".repeat(99)].into_iter().enumerate()
+    {
+        std::fs::write(&journal, &damaged).unwrap();
+        let listed = home.run(&["list", "--uris"]);
+        let said = String::from_utf8(listed.stderr).unwrap();
+        assert!(said.contains("journal is damaged"), "{number}: {said}");
+        let synced = home.run(&["sync"]);
+        assert!(synced.status.success(), "{number}: {synced:?}");
+        let said = String::from_utf8(synced.stderr).unwrap();
+        let kept = format!("is kept in ~/.local/state/unjank/recents/journal~{number}\n");
+        assert!(said.contains(&kept), "{number}: {said}");
+        assert_eq!(std::fs::read(home.state().join(format!("journal~{number}"))).unwrap(), damaged);
+        assert_eq!(home.uris().len(), 5, "{number}");
+        assert_eq!(home.xbel().matches("<bookmark ").count(), 5, "{number}");
+    }
+}
+
+#[test]
 fn mistakes_are_said_and_exit_codes_are_right() {
     let home = Home::new();
     let code = |arguments: &[&str]| home.run(arguments).status.code().unwrap();

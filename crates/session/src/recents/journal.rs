@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use store::disk::Disk;
 use store::journal::JournalError;
-use store::journal::shared::{Appender, News, Owner, Reader, salvage};
-use store::publish::{copy_aside, move_aside, wipe};
+use store::journal::shared::{Appender, Flaw, News, Owner, Reader, salvage};
+use store::publish::{PublishError, wipe};
 
 use super::alarm::{Alarm, WriterProgram};
+use super::damage::{self, Aside, Damage};
 use super::policy::{Keeping, Limits, Policy, Reason, Subject, Verdict};
 use super::projection::last_version_path;
 use super::record::{Addition, Everything, Forgetting, Record};
@@ -40,6 +41,14 @@ pub enum RecentsError {
         path: PathBuf,
         /// What the disk said.
         source: io::Error,
+    },
+    /// It is not known how far the journal went; everything is in it.
+    #[error("cannot take down how far {path:?} goes")]
+    NoExtent {
+        /// The journal.
+        path: PathBuf,
+        /// What the disk said.
+        source: PublishError,
     },
     /// Another process replaces the journal all the time, or hangs while it does. Nothing was changed.
     #[error("cannot replace the journal {path:?}: another process is about it")]
@@ -87,6 +96,11 @@ pub struct Recents {
     alarm: Option<Alarm>,
     journal: Option<Appender>,
     reader: Option<Reader>,
+    /// Where half a record was found at the end, which may be being written.
+    half: Option<u64>,
+    /// Whether the journal went further before.
+    was_cut: bool,
+    damage: Option<Damage>,
     list: List,
 }
 
@@ -100,8 +114,20 @@ impl Recents {
         clock: Arc<dyn Clock>,
     ) -> Recents {
         let policy = Policy::new(&places);
-        let (alarm, journal, reader, list) = (None, None, None, List::default());
-        Recents { disk, clock, places, program, policy, alarm, journal, reader, list }
+        Recents {
+            disk,
+            clock,
+            places,
+            program,
+            policy,
+            alarm: None,
+            journal: None,
+            reader: None,
+            half: None,
+            was_cut: false,
+            damage: None,
+            list: List::default(),
+        }
     }
 
     /// Lets every addition see to it that the files which other programs read are written soon: by whoever watches the
@@ -177,7 +203,8 @@ impl Recents {
     ///
     /// [`RecentsError`]; some of the records may be there.
     pub fn take_in(&mut self, records: Vec<Record>) -> Result<(), RecentsError> {
-        if records.len() <= MANY {
+        // Without a salt marks tell who finds them what was forgotten.
+        if records.len() <= MANY && self.list.salt() != Salt::default() {
             return records.iter().try_for_each(|record| self.append(record));
         }
         self.replace(|list| records.into_iter().for_each(|record| list.apply(record)))
@@ -222,12 +249,59 @@ impl Recents {
         let used = self.reader.as_ref().map_or(0, Reader::len_bytes);
         // An entry takes about as much; a journal of twice that much is half superfluous.
         let needed = self.list.len() as u64 * 256;
-        let is_damaged = self.reader.as_ref().is_some_and(Reader::is_damaged);
-        if !is_damaged && used < SMALL.max(2 * needed) {
+        if !self.is_damaged() && used < SMALL.max(2 * needed) {
             return Ok(Compacted::NotNeeded);
         }
         self.replace(|_| {})?;
         Ok(Compacted::Done)
+    }
+
+    /// Replaces the journal by what is left of it if it is damaged.
+    ///
+    /// # Errors
+    ///
+    /// [`RecentsError`]; it is as it was.
+    pub fn repair(&mut self) -> Result<(), RecentsError> {
+        self.refresh()?;
+        if self.is_damaged() { self.replace(|_| {}) } else { Ok(()) }
+    }
+
+    /// Sees to it that marks of this journal are made with a salt of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`RecentsError`]; nothing is lost.
+    pub(super) fn make_salt(&mut self) -> Result<(), RecentsError> {
+        self.refresh()?;
+        if self.list.salt() == Salt::default() { self.replace(|_| {}) } else { Ok(()) }
+    }
+
+    /// Returns what was wrong with the journal since this was made, and where it is kept.
+    #[must_use]
+    pub fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+
+    /// Returns the damaged journals that are kept from before.
+    pub fn kept_journals(&mut self) -> Vec<PathBuf> {
+        let path = self.journal_path();
+        damage::kept(&*self.disk, &path)
+    }
+
+    /// Takes down how far the journal goes, so that it is noticed if it is cut.
+    ///
+    /// # Errors
+    ///
+    /// [`RecentsError`]: it is not noticed.
+    pub fn write_extent(&mut self) -> Result<(), RecentsError> {
+        self.refresh()?;
+        let path = self.journal_path();
+        if self.is_damaged() {
+            return Ok(());
+        }
+        let extent = self.reader.as_ref().and_then(Reader::extent);
+        let written = extent.map(|extent| damage::write_extent(&*self.disk, &path, extent));
+        written.unwrap_or(Ok(())).map_err(|source| RecentsError::NoExtent { path, source })
     }
 
     /// Copies the list to the disk if the journal is in memory; the next session starts with that.
@@ -349,7 +423,7 @@ impl Recents {
             self.prepare(&path)?;
             self.journal = Some(match Appender::open(&*disk, &path) {
                 Err(JournalError::NotAJournal { .. }) => {
-                    self.repair()?;
+                    self.start_anew()?;
                     Appender::open(&*disk, &path)?
                 }
                 opened => opened?,
@@ -358,7 +432,7 @@ impl Recents {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         match journal.append(&*disk, &bytes) {
             Err(JournalError::NotAJournal { .. }) => {
-                self.repair()?;
+                self.start_anew()?;
                 let mut journal = Appender::open(&*disk, &path)?;
                 journal.append(&*disk, &bytes)?;
                 self.journal = Some(journal);
@@ -393,34 +467,62 @@ impl Recents {
     fn refresh(&mut self) -> Result<(), RecentsError> {
         let path = self.journal_path();
         self.prepare(&path)?;
+        self.read_journal(&path)?;
+        if self.half_record() != self.half {
+            // It is being written, if it is not there still at the next look.
+            self.half = self.half_record();
+            std::thread::yield_now();
+            self.read_journal(&path)?;
+        }
+        self.note_damage(path);
+        Ok(())
+    }
+
+    fn read_journal(&mut self, path: &Path) -> Result<(), RecentsError> {
         let is_other = self.reader.as_ref().is_none_or(|reader| reader.path() != path);
         let reader = match &mut self.reader {
             Some(reader) if !is_other => reader,
-            reader => reader.insert(Reader::new(&path)),
+            reader => reader.insert(Reader::new(path)),
         };
         match reader.read(&*self.disk) {
             Ok(News::All(records)) => {
                 self.list = List::default();
                 fold(&mut self.list, &records);
+                self.was_cut = damage::was_cut(&*self.disk, path, reader.extent());
             }
             Ok(News::More(records)) => fold(&mut self.list, &records),
             Err(JournalError::NotAJournal { .. }) => {
-                self.repair()?;
-                return self.refresh_repaired(&path);
+                (self.list, self.reader, self.was_cut) = (List::default(), None, true);
             }
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    /// Reads a journal that was put in the place of a damaged one.
-    fn refresh_repaired(&mut self, path: &Path) -> Result<(), RecentsError> {
-        let mut reader = Reader::new(path);
-        let (News::All(records) | News::More(records)) = reader.read(&*self.disk)?;
-        self.list = List::default();
-        fold(&mut self.list, &records);
-        self.reader = Some(reader);
-        Ok(())
+    /// Takes down whether the journal that was just read is damaged.
+    fn note_damage(&mut self, journal: PathBuf) {
+        let half = self.half_record();
+        let is_half = half.is_some() && half == self.half;
+        self.half = half;
+        let flaw = self.reader.as_ref().and_then(Reader::flaw);
+        let has_flaw = flaw.is_some_and(|flaw| flaw != Flaw::HalfRecord);
+        if self.was_cut || is_half || has_flaw {
+            self.damage = Some(Damage { journal, kept: None });
+        } else if self.is_damaged() {
+            // Somebody else has replaced it.
+            self.damage = None;
+        }
+    }
+
+    /// Returns where half a record begins at the end of the journal.
+    fn half_record(&self) -> Option<u64> {
+        let reader = self.reader.as_ref().filter(|reader| reader.flaw() == Some(Flaw::HalfRecord));
+        reader.map(Reader::len_bytes)
+    }
+
+    /// Tells whether the journal was found to be damaged and is not replaced yet.
+    fn is_damaged(&self) -> bool {
+        self.damage.as_ref().is_some_and(|damage| damage.kept.is_none())
     }
 
     /// Replaces the journal by what the list is after `change`.
@@ -432,15 +534,17 @@ impl Recents {
         let mut list = List::default();
         match owner.read(&*disk) {
             Ok(records) => {
-                if owner.is_damaged() {
-                    self.keep_evidence(&path)?;
+                let flaw = owner.flaw().filter(|flaw| *flaw != Flaw::HalfRecord);
+                let was_cut = damage::was_cut(&*disk, &path, owner.extent());
+                if flaw.is_some() || was_cut || self.is_damaged() {
+                    self.keep_damaged(&path, Aside::Copy)?;
                 }
                 fold(&mut list, &records);
             }
             Err(JournalError::NotAJournal { .. }) => {
                 let bytes = disk.read(&path).unwrap_or_default();
                 fold(&mut list, &salvage(&bytes));
-                self.put_aside(&path)?;
+                self.keep_damaged(&path, Aside::Move)?;
                 fold(&mut list, &owner.read(&*disk)?);
             }
             Err(error) => return Err(error.into()),
@@ -458,11 +562,12 @@ impl Recents {
         let now = self.now();
         list.limit(limits.entries, limits.age.map(|age| now.before(age)));
         owner.replace(&*disk, &slices(&encoded(&list, now)))?;
+        self.half = None;
         Ok(())
     }
 
-    /// Puts a journal in the place of a damaged one.
-    fn repair(&mut self) -> Result<(), RecentsError> {
+    /// Puts a journal in the place of one that nobody can append to.
+    fn start_anew(&mut self) -> Result<(), RecentsError> {
         self.journal = None;
         self.reader = None;
         self.replace(|_| {})
@@ -486,26 +591,21 @@ impl Recents {
             _ => {}
         }
         for journal in journals {
-            let Some(dir) = journal.parent() else { continue };
-            for name in self.disk.list(dir).unwrap_or_default() {
-                if name.as_encoded_bytes().starts_with(b"journal~") {
-                    let path = dir.join(&name);
-                    wipe(&*self.disk, &path)
-                        .map_err(|source| RecentsError::NotAside { path, source })?;
-                }
+            for path in damage::kept(&*self.disk, &journal) {
+                wipe(&*self.disk, &path)
+                    .map_err(|source| RecentsError::NotAside { path, source })?;
             }
         }
         Ok(())
     }
 
-    fn keep_evidence(&self, path: &Path) -> Result<(), RecentsError> {
-        let kept = copy_aside(&*self.disk, path);
-        kept.map(|_| ()).map_err(|source| RecentsError::NotAside { path: path.to_owned(), source })
-    }
-
-    fn put_aside(&self, path: &Path) -> Result<(), RecentsError> {
-        let moved = move_aside(&*self.disk, path);
-        moved.map(|_| ()).map_err(|source| RecentsError::NotAside { path: path.to_owned(), source })
+    /// Keeps the damaged journal at `path` as it is.
+    fn keep_damaged(&mut self, path: &Path, aside: Aside) -> Result<(), RecentsError> {
+        let kept = damage::keep(&*self.disk, path, aside)
+            .map_err(|source| RecentsError::NotAside { path: path.to_owned(), source })?;
+        tracing::warn!(?kept, "the journal of recent documents was damaged; what it was is kept");
+        self.damage = Some(Damage { journal: path.to_owned(), kept: Some(kept) });
+        Ok(())
     }
 }
 

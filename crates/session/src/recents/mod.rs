@@ -4,6 +4,7 @@
 //! [`List`]. `recently-used.xbel` and `RecentDocuments` are written of that, off everybody's path.
 
 mod alarm;
+mod damage;
 mod existence;
 pub mod forget;
 mod journal;
@@ -21,6 +22,7 @@ pub mod writer;
 pub mod xbel;
 
 pub use alarm::{Alarm, Watcher, WriterProgram};
+pub use damage::Damage;
 pub use existence::{Existence, existence};
 pub use journal::{Added, Compacted, Program, REMEMBERED_AS_FORGOTTEN, Recents, RecentsError};
 pub use list::List;

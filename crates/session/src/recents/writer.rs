@@ -55,8 +55,11 @@ pub fn write(recents: &mut Recents) -> Result<Written, WriterError> {
         .and_then(|()| recents.disk().own(&path, PATIENCE))
         .and_then(|lock| lock.ok_or_else(|| io::ErrorKind::ResourceBusy.into()));
     let _lock = lock.map_err(|source| WriterError::NotLocked { path, source })?;
+    // What is kept of a damaged journal is as it was found.
+    recents.repair()?;
     let projected = project(recents)?;
     let compacted = recents.compact()?;
+    recents.write_extent()?;
     recents.snapshot_if_older(SNAPSHOT)?;
     Ok(Written { projected, compacted })
 }

@@ -290,6 +290,14 @@ pub trait Disk: Debug + Send + Sync {
         let _ = path;
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// Opens an existing regular file that others append to, to read it: it need not be writable for us.
+    ///
+    /// # Errors
+    ///
+    /// As [`Disk::open_append`]. Appending to it fails.
+    fn open_appended(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
+        self.open_append(path)
+    }
     /// Gives the file at `from` (of a symlink, where it points) the second name `to`.
     ///
     /// # Errors

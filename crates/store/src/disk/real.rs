@@ -104,12 +104,11 @@ impl Disk for RealDisk {
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
-        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = File::from(fs::open(path, flags | OFlags::NOCTTY, Mode::empty())?);
-        if !stat_of(&file)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        Ok(Box::new(RealAppend(file)))
+        open_appended(path, OFlags::RDWR | OFlags::APPEND)
+    }
+
+    fn open_appended(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
+        open_appended(path, OFlags::RDONLY)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -364,6 +363,15 @@ fn read(path: &Path, more: OFlags) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(bytes)
+}
+
+fn open_appended(path: &Path, flags: OFlags) -> io::Result<Box<dyn AppendFile>> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(fs::open(path, flags, Mode::empty())?);
+    if !stat_of(&file)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(Box::new(RealAppend(file)))
 }
 
 /// Tells whether the file system of a file is one that writes down when it was read, and is mounted so.

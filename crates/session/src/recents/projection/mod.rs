@@ -218,6 +218,9 @@ impl Attempt<'_> {
         let Attempt { recents, places, had_dir } = self;
         let base = read_base(recents.disk(), places);
         let found = read(recents.disk(), places, had_dir, recents.now())?;
+        if !recents.list()?.is_empty() || !found.document.bookmarks().is_empty() {
+            recents.make_salt()?;
+        }
         let limits = recents.limits();
         let oldest = limits.age.map(|age| recents.now().before(age));
         let list = recents.list()?.clone();

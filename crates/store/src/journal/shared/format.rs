@@ -66,8 +66,9 @@ impl Header {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Start {
-        let Some(header) = slice(bytes, 0, HEADER_LEN) else { return Start::Broken };
-        if header[..8] != HEADER_MAGIC || u32_at(header, 12) != header_crc(header) {
+        let Some(header) = slice(bytes, 0, usize_of(FRAMES_AT)) else { return Start::Broken };
+        let is_padded = header[HEADER_LEN..].iter().all(|byte| *byte == 0);
+        if !is_padded || header[..8] != HEADER_MAGIC || u32_at(header, 12) != header_crc(header) {
             return Start::Broken;
         }
         match u32_at(header, 8) {
@@ -129,6 +130,61 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// What lies between the frames of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Gaps {
+    /// Nothing, or what killed writers left half in front of a whole frame.
+    #[default]
+    None,
+    /// Behind the last frame there is the beginning of one: it is being written, or was cut.
+    HalfAtTheEnd,
+    /// Bytes that no writer left.
+    Damage,
+}
+
+impl Gaps {
+    /// Judges the bytes behind `salt`'s frames: of which kind the gap before `next` is, or the rest if nothing follows.
+    fn of(gap: &[u8], salt: u64, next: Option<usize>) -> Gaps {
+        // Several writers may have been killed, one behind the other.
+        let mut starts: Vec<usize> =
+            (0..gap.len()).filter(|at| gap[*at..].starts_with(&FRAME_MAGIC)).collect();
+        if starts.first() != Some(&0) {
+            starts.insert(0, 0);
+        }
+        let ends = starts.iter().skip(1).copied().chain([gap.len()]);
+        let is_half = |(from, to): (&usize, usize)| is_half_frame(&gap[*from..to], salt);
+        match (gap.is_empty(), starts.iter().zip(ends).all(is_half), next) {
+            (true, _, _) | (_, true, Some(_)) => Gaps::None,
+            (_, true, None) => Gaps::HalfAtTheEnd,
+            (_, false, _) => Gaps::Damage,
+        }
+    }
+}
+
+/// Tells whether bytes are the beginning of a frame and not all of it.
+fn is_half_frame(bytes: &[u8], salt: u64) -> bool {
+    let mut start = FRAME_MAGIC.to_vec();
+    start.extend([0; 4]);
+    start.extend(salt.to_le_bytes());
+    let is_known = |at: &usize| !(4..8).contains(at);
+    let known = start.iter().enumerate().filter(|(at, _)| is_known(at));
+    if !known
+        .zip(bytes.iter().enumerate().filter(|(at, _)| is_known(at)))
+        .all(|((_, a), (_, b))| a == b)
+    {
+        return false;
+    }
+    let Some(header) = slice(bytes, 0, FRAME_HEADER_LEN) else { return true };
+    let is_shorter = usize::try_from(u32_at(header, 4))
+        .is_ok_and(|len| len <= MAX_RECORD && FRAME_HEADER_LEN + len > bytes.len());
+    // A whole frame whose length was damaged looks like the beginning of a longer one.
+    let record = &bytes[FRAME_HEADER_LEN..];
+    let mut mended = header.to_vec();
+    mended[4..8].copy_from_slice(&u32::try_from(record.len()).unwrap_or_default().to_le_bytes());
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&mended[..CRC_AT]), record);
+    is_shorter && crc != u32_at(header, CRC_AT)
+}
+
 /// Finds the frames of a file: those with `salt` if there is one. What lies between two of them is skipped.
 pub(super) fn frames(bytes: &[u8], salt: Option<u64>) -> impl Iterator<Item = Frame<'_>> {
     let mut at = 0;
@@ -158,15 +214,25 @@ pub(super) fn likely_salt(bytes: &[u8]) -> Option<u64> {
     counts.into_iter().max_by_key(|(salt, count)| (*count, *salt)).map(|(salt, _)| salt)
 }
 
-/// Takes the records of the frames whose ids are not in `known` yet; returns where the last frame ends.
+/// Where the frames of a file end, and what is between them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// Where the last frame ends.
+    pub(super) end: usize,
+    pub(super) gaps: Gaps,
+}
+
+/// Takes the records of the frames whose ids are not in `known` yet. The bytes begin with a frame.
 pub(super) fn take(
     bytes: &[u8],
     salt: u64,
     known: &mut HashSet<u64>,
     records: &mut Vec<Vec<u8>>,
-) -> usize {
-    let mut end = 0;
+) -> Extent {
+    let (mut end, mut gaps) = (0, Gaps::None);
     for frame in frames(bytes, Some(salt)) {
+        let start = frame.end - FRAME_HEADER_LEN - frame.record.len();
+        gaps = gaps.max(Gaps::of(&bytes[end..start], salt, Some(start)));
         match frame.id {
             KNOWN_IDS => known.extend(ids_in(frame.record)),
             id if id == WRITTEN_ONCE || known.insert(id) => records.push(frame.record.to_vec()),
@@ -174,7 +240,7 @@ pub(super) fn take(
         }
         end = frame.end;
     }
-    end
+    Extent { end, gaps: gaps.max(Gaps::of(&bytes[end..], salt, None)) }
 }
 
 /// Returns the record of the last ids that were appended to a file or to those that it replaced: who appended may not

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::{JournalError, too_long};
 use super::format::{self, Header, KNOWN_IDS, Start, WRITTEN_ONCE};
-use super::read::{News, Reader, read_old, tail_of};
+use super::read::{Extent, Flaw, News, Reader, read_old, tail_of};
 use super::{ATTEMPTS, beside, cannot_link, create};
 use crate::disk::{AppendFile, Disk, DiskFile, FileLock};
 use crate::publish::{Promise, PublishError, directory_of, make_parents, overwrite, publish};
@@ -79,10 +79,16 @@ impl Owner {
         Err(not_opened(io::ErrorKind::ResourceBusy.into()))
     }
 
-    /// Tells whether the start of the journal that was read is damaged.
+    /// Returns what is wrong with the journal that was read.
     #[must_use]
-    pub fn is_damaged(&self) -> bool {
-        self.reader.is_damaged()
+    pub fn flaw(&self) -> Option<Flaw> {
+        self.reader.flaw()
+    }
+
+    /// Returns which records were read.
+    #[must_use]
+    pub fn extent(&self) -> Option<Extent> {
+        self.reader.extent()
     }
 
     /// Puts `records` in the place of those that [`Owner::read`] returned, durably; what others append meanwhile is

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::super::JournalError;
-use super::format::{self, FRAMES_AT, Header, Start};
+use super::format::{self, FRAMES_AT, Gaps, Header, Start};
 use super::{ATTEMPTS, beside};
 use crate::disk::{AppendFile, Disk};
 
@@ -34,8 +34,37 @@ pub(super) struct Place {
     pub(super) end: u64,
     /// The ids that were read since the file was made.
     pub(super) ids: HashSet<u64>,
-    /// Whether the start of the file is damaged.
-    pub(super) is_damaged: bool,
+    pub(super) flaw: Option<Flaw>,
+}
+
+/// What is wrong with the bytes of a journal. Its records are what could be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flaw {
+    /// It ends within a record, which is being written, or was cut.
+    HalfRecord,
+    /// Bytes in it are none that a writer left.
+    Damaged,
+    /// Its start is damaged: nobody can append before an [`Owner`](super::Owner) has replaced it.
+    NoStart,
+}
+
+impl Flaw {
+    fn of(gaps: Gaps) -> Option<Flaw> {
+        match gaps {
+            Gaps::None => None,
+            Gaps::HalfAtTheEnd => Some(Flaw::HalfRecord),
+            Gaps::Damage => Some(Flaw::Damaged),
+        }
+    }
+}
+
+/// Which records of a journal there were at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The number of the file.
+    pub salt: u64,
+    /// Where the last record ends.
+    pub end: u64,
 }
 
 impl Reader {
@@ -53,7 +82,7 @@ impl Reader {
     pub fn read(&mut self, disk: &dyn Disk) -> Result<News, JournalError> {
         let not_opened = |source| JournalError::NotOpened { path: self.path.clone(), source };
         for _ in 0..ATTEMPTS {
-            let file = match disk.open_append(&self.path) {
+            let file = match disk.open_appended(&self.path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.at = None;
@@ -61,7 +90,8 @@ impl Reader {
                 }
                 Err(error) => return Err(not_opened(error)),
             };
-            let identity = file.stat().map_err(not_opened)?.identity;
+            let stat = file.stat().map_err(not_opened)?;
+            let identity = stat.identity;
             // A number of a file that is gone is soon another's: the salt tells them apart.
             let start = file.read_start(FRAMES_AT).map_err(not_opened)?;
             let salt = match Header::decode(&start) {
@@ -69,11 +99,17 @@ impl Reader {
                 Start::Foreign(_) | Start::Broken => None,
             };
             let news = match &mut self.at {
-                Some(at) if at.identity == identity && Some(at.salt) == salt => {
+                Some(at)
+                    if at.identity == identity && Some(at.salt) == salt && at.end <= stat.len =>
+                {
                     more(&*file, at).map(News::More).map_err(not_opened)?
                 }
-                _ => {
-                    let (records, at) = all(disk, &*file, identity, &self.path)?;
+                before => {
+                    let was_cut = before.as_ref().is_some_and(|at| Some(at.salt) == salt);
+                    let (records, mut at) = all(disk, &*file, identity, &self.path)?;
+                    if was_cut {
+                        at.flaw = at.flaw.max(Some(Flaw::Damaged));
+                    }
                     self.at = Some(at);
                     News::All(records)
                 }
@@ -97,11 +133,16 @@ impl Reader {
         &self.path
     }
 
-    /// Tells whether the start of the journal is damaged: the records are what could be found, nobody can append, and an
-    /// [`Owner`](super::Owner) should replace it.
+    /// Returns what was wrong with the journal when it was last read.
     #[must_use]
-    pub fn is_damaged(&self) -> bool {
-        self.at.as_ref().is_some_and(|at| at.is_damaged)
+    pub fn flaw(&self) -> Option<Flaw> {
+        self.at.as_ref().and_then(|at| at.flaw)
+    }
+
+    /// Returns which records there are. A file of the same number whose records end earlier later on was cut.
+    #[must_use]
+    pub fn extent(&self) -> Option<Extent> {
+        self.at.as_ref().map(|at| Extent { salt: at.salt, end: at.end })
     }
 
     /// Returns how many bytes of the journal were read.
@@ -132,7 +173,7 @@ pub fn salvage(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// Reads the file that the journal replaced, if whoever replaced it has not finished.
 pub(super) fn read_old(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
-    match disk.open_append(&beside(path, super::owner::OLD)) {
+    match disk.open_appended(&beside(path, super::owner::OLD)) {
         Ok(file) => file.read_from(0),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -149,29 +190,38 @@ fn all(
     let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
     let bytes = file.read_from(0).map_err(not_opened)?;
     let (mut ids, mut records) = (HashSet::new(), Vec::new());
-    let (header, is_damaged) = match Header::decode(&bytes) {
-        Start::Header(header) => (header, false),
+    let (header, flaw) = match Header::decode(&bytes) {
+        Start::Header(header) => (header, None),
         Start::Foreign(version) => {
             return Err(JournalError::UnknownVersion { path: path.to_owned(), version });
         }
         Start::Broken => match format::likely_salt(&bytes) {
-            Some(salt) => (Header { salt, covered_salt: 0, covered_len: 0 }, true),
+            Some(salt) => (Header { salt, covered_salt: 0, covered_len: 0 }, Some(Flaw::NoStart)),
             // A file that never got its bytes, as after a power cut, is an empty journal.
             None if bytes.iter().all(|byte| *byte == 0) => {
-                (Header { salt: 0, covered_salt: 0, covered_len: 0 }, true)
+                (Header { salt: 0, covered_salt: 0, covered_len: 0 }, Some(Flaw::NoStart))
             }
             None => return Err(JournalError::NotAJournal { path: path.to_owned() }),
         },
     };
-    let end = format::take(&bytes, header.salt, &mut ids, &mut records);
+    let frames_at = usize::try_from(FRAMES_AT).unwrap_or(usize::MAX).min(bytes.len());
+    let extent = match flaw {
+        None => {
+            let extent = format::take(&bytes[frames_at..], header.salt, &mut ids, &mut records);
+            format::Extent { end: frames_at + extent.end, ..extent }
+        }
+        // Where they begin is not known.
+        Some(_) => format::take(&bytes, header.salt, &mut ids, &mut records),
+    };
     // The old file has its second name before the new one is in place, and loses it after the rest of it was carried
     // over: whoever looks for it between two looks into the new one finds the rest in one of the three.
     let old = read_old(disk, path).map_err(not_opened)?;
     if let Some(tail) = tail_of(&old, &header) {
         format::take(tail, header.covered_salt, &mut ids, &mut records);
     }
-    let end = (end as u64).max(FRAMES_AT.min(bytes.len() as u64));
-    let mut at = Place { identity, salt: header.salt, end, ids, is_damaged };
+    let end = (extent.end as u64).max(frames_at as u64);
+    let flaw = flaw.max(Flaw::of(extent.gaps));
+    let mut at = Place { identity, salt: header.salt, end, ids, flaw };
     records.extend(more(file, &mut at).map_err(not_opened)?);
     Ok((records, at))
 }
@@ -190,6 +240,9 @@ fn more(file: &dyn AppendFile, at: &mut Place) -> io::Result<Vec<Vec<u8>>> {
     let bytes = file.read_from(at.end)?;
     let mut records = Vec::new();
     // A frame that is still being written is found whole the next time.
-    at.end += format::take(&bytes, at.salt, &mut at.ids, &mut records) as u64;
+    let extent = format::take(&bytes, at.salt, &mut at.ids, &mut records);
+    at.end += extent.end as u64;
+    let sticky = at.flaw.filter(|flaw| *flaw != Flaw::HalfRecord);
+    at.flaw = sticky.max(Flaw::of(extent.gaps));
     Ok(records)
 }

@@ -81,7 +81,9 @@ impl List {
         let list = recents
             .list()
             .map_err(|error| Error::new(Kind::Config, "list recent documents").because(error))?;
-        let mut found = query.select(list);
+        let list = list.clone();
+        super::tell_damage(&mut recents);
+        let mut found = query.select(&list);
         let usual = (is_screen && !self.json && !self.uris).then_some(SHOWN);
         let most = self.n.or(usual).unwrap_or(usize::MAX);
         let all = found.len();

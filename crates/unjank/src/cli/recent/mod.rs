@@ -16,6 +16,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use session::clock::SystemClock;
@@ -111,6 +112,33 @@ fn shown_path(path: &Path, home: &Path) -> String {
     match path.strip_prefix(home) {
         Ok(rest) => printable(&format!("~/{}", rest.to_string_lossy())),
         Err(_) => printable(&path.to_string_lossy()),
+    }
+}
+
+/// For how long it is told that a damaged journal is kept.
+const TOLD_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Says on stderr that the journal is damaged, or was lately, and where it is kept.
+fn tell_damage(recents: &mut Recents) {
+    let home = recents.places().home.clone();
+    let mut err = io::stderr().lock();
+    if let Some(damage) = recents.damage().filter(|damage| damage.kept.is_none()) {
+        let journal = shown_path(&damage.journal, &home);
+        // Whoever reads no stderr is told by the daemon's log.
+        let _ = writeln!(
+            err,
+            "unjank: {journal} is damaged: what can be read of it counts\n\
+             hint: 'unjank recent sync' keeps it aside and takes in the shared list again"
+        );
+    }
+    let since = recents.now().before(TOLD_FOR);
+    for kept in recents.kept_journals() {
+        let changed = recents.disk().stat(&kept).map_or(0, |stat| stat.ctime_ns / 1000);
+        if changed >= i128::from(since.0) {
+            let kept = shown_path(&kept, &home);
+            let _ =
+                writeln!(err, "unjank: a damaged journal of recent documents is kept in {kept}");
+        }
     }
 }
 

@@ -25,6 +25,7 @@ impl Sync {
         let written = writer::write(&mut recents).map_err(|error| {
             Error::new(Kind::Config, "write the lists that other programs read").because(error)
         })?;
+        super::tell_damage(&mut recents);
         if !self.quiet {
             let home = recents.places().home.clone();
             let path = super::shown_path(&recents.places().xbel, &home);
