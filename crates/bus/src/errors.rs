@@ -20,6 +20,8 @@ pub const FILE_NOT_FOUND: &str = "org.freedesktop.DBus.Error.FileNotFound";
 pub const ACCESS_DENIED: &str = "org.freedesktop.DBus.Error.AccessDenied";
 /// `org.freedesktop.DBus.Error.UnixProcessIdUnknown`: the caller has no such command.
 pub const NO_SUCH_PID: &str = "org.freedesktop.DBus.Error.UnixProcessIdUnknown";
+/// `org.freedesktop.DBus.Error.LimitsExceeded`: the caller has too much that runs or waits.
+pub const LIMITS_EXCEEDED: &str = "org.freedesktop.DBus.Error.LimitsExceeded";
 /// `org.unjank.Host1.Error.Refused`: the policy of host commands forbids it, or the caller is not who it says; nothing ran.
 pub const HOST_REFUSED: &str = "org.unjank.Host1.Error.Refused";
 
@@ -29,6 +31,7 @@ pub fn of_start(error: &StartError) -> &'static str {
     match error {
         StartError::NoCommand | StartError::Invalid(_) => INVALID_ARGS,
         StartError::Refused { .. } => HOST_REFUSED,
+        StartError::TooMany { .. } => LIMITS_EXCEEDED,
         StartError::Program { source, .. } => match source.kind() {
             io::ErrorKind::NotFound => FILE_NOT_FOUND,
             io::ErrorKind::PermissionDenied => ACCESS_DENIED,

@@ -27,10 +27,11 @@ impl Caller {
     /// Remembers what an answer to `call` needs.
     pub(crate) fn of(call: &Message, header: &Header<'_>) -> Caller {
         let sender = header.sender().map_or("", |name| name.as_str()).into();
-        let call = if call.data().len() <= KEEP_BYTES {
+        let call = if call.data().len() <= KEEP_BYTES && header.unix_fds().unwrap_or(0) == 0 {
             call.clone()
         } else {
-            // A batch may hold many calls for as long as the disk takes; their bodies are decoded by then.
+            // A batch may hold many calls for as long as the disk takes; their bodies are decoded by then, and whoever wants
+            // their descriptors has them.
             zbus::message::Builder::from(header.clone()).build(&()).unwrap_or_else(|_| call.clone())
         };
         Caller { sender, call }

@@ -4,10 +4,11 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Rlimit;
 
 /// The group and session of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +19,32 @@ pub enum Place {
     OwnGroup,
 }
 
+/// What becomes of descriptors from 3 on that a program is not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// They are closed, also what another thread of ours has got in this moment from somebody who does not say
+    /// `O_CLOEXEC`.
+    Closed,
+    /// Those that are not closed on exec go along.
+    GoAlong,
+}
+
+/// The file that is executed.
+#[derive(Clone, Copy, Debug)]
+pub enum Program<'a> {
+    /// Whatever is at this path then; a relative one is looked for in the directory of the launch.
+    Path(&'a CStr),
+    /// This very file, whatever its path leads to by now. The descriptor has to be above all numbers that the program gets.
+    ///
+    /// The interpreter of a script gets it as `/dev/fd/N`, and the descriptor stays open for it.
+    File(BorrowedFd<'a>),
+}
+
 /// A program to start. It begins with all signals at their defaults and none blocked.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// The file; a relative one is looked for in `directory`.
-    pub program: &'a CStr,
+    /// The file.
+    pub program: Program<'a>,
     /// Its arguments, its name first.
     pub arguments: &'a [CString],
     /// Its environment, `NAME=value` each.
@@ -30,10 +52,13 @@ pub struct Launch<'a> {
     /// Where it starts; where we are if there is none.
     pub directory: Option<BorrowedFd<'a>>,
     /// Its descriptors: ours, and the numbers that they get. Ours have to be above all of those numbers; see [`above`].
-    /// Others of ours go along unless they are closed on exec; see [`close_on_exec`].
-    pub descriptors: &'a [(OwnedFd, RawFd)],
+    pub descriptors: &'a [(BorrowedFd<'a>, RawFd)],
+    /// The other ones, but for the standard ones, which are ours.
+    pub others: Others,
     /// Its session.
     pub place: Place,
+    /// How many descriptors it may have (`RLIMIT_NOFILE`); ours if there is none.
+    pub open_files: Option<Rlimit>,
 }
 
 /// A program that was started.
@@ -112,123 +137,234 @@ pub fn close_given() -> io::Result<()> {
 
 /// Starts a program. When this returns it runs, or it never will.
 ///
+/// The calling thread waits until the kernel has read the program, for as long as the file system of that takes.
+/// Memory is shared until then and not copied.
+///
 /// # Errors
 ///
 /// As `execve(2)`, `fork(2)` and `fchdir(2)`; `InvalidInput` if a descriptor of ours is not above all of its numbers.
 pub fn launch(wanted: &Launch<'_>) -> io::Result<Child> {
     let highest = wanted.descriptors.iter().map(|(_, target)| *target).max().unwrap_or(-1);
-    if wanted.descriptors.iter().any(|(ours, target)| ours.as_raw_fd() <= highest || *target < 0) {
+    let too_low = match wanted.program {
+        Program::File(file) => file.as_raw_fd() <= highest,
+        Program::Path(_) => false,
+    };
+    let is_low =
+        |(ours, target): &(BorrowedFd<'_>, RawFd)| ours.as_raw_fd() <= highest || *target < 0;
+    if too_low || wanted.descriptors.iter().any(is_low) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut actions = Actions::new()?;
-    if let Some(directory) = wanted.directory {
-        actions.change_directory(directory)?;
-    }
-    for (ours, target) in wanted.descriptors {
-        actions.duplicate(ours.as_raw_fd(), *target)?;
-    }
-    let attributes = Attributes::new(wanted.place)?;
-    let arguments = pointers(wanted.arguments);
-    let environment = pointers(wanted.environment);
-    let mut pid = 0;
-    // SAFETY: everything that is pointed to lives until the call returns; the arrays end with a null and hold
-    // strings that end with zero bytes.
-    let failed = unsafe {
-        libc::posix_spawn(
-            &raw mut pid,
-            wanted.program.as_ptr(),
-            &raw const actions.0,
-            &raw const attributes.0,
-            arguments.as_ptr(),
-            environment.as_ptr(),
+    let (arguments, environment) = (pointers(wanted.arguments), pointers(wanted.environment));
+    let plan = Plan {
+        wanted,
+        arguments: arguments.as_ptr(),
+        environment: environment.as_ptr(),
+        error: AtomicI32::new(0),
+    };
+    // Sixteen bytes each: what the processor wants a stack to be aligned to.
+    let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(STACK_BYTES / 16);
+    // SAFETY: one past the end of the memory that was allocated, which is where a stack begins.
+    let top = unsafe { stack.as_mut_ptr().add(stack.capacity()) };
+    let mut process: RawFd = -1;
+    // A handler of ours must not run in the child, which shares our memory.
+    let blocked = BlockedSignals::all();
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+    // SAFETY: this thread is suspended until the child has executed a program or ended, so that `plan` and `stack` outlive
+    // its use of them; `become_program` makes system calls only and unwinds never.
+    let pid = unsafe {
+        libc::clone(
+            become_program,
+            top.cast(),
+            flags,
+            (&raw const plan).cast_mut().cast(),
+            &raw mut process,
+            ptr::null_mut::<libc::c_void>(),
+            ptr::null_mut::<libc::c_void>(),
         )
     };
-    check(failed)?;
-    let process = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
-    // Our own child, of which nobody has taken the end yet: the number is its own.
-    let pidfd = pidfd_open(process, PidfdFlags::empty())?;
+    let failed = (pid < 0).then(io::Error::last_os_error);
+    drop(blocked);
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    // SAFETY: the kernel made this descriptor for us just now; nobody else has it.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(process) };
+    let error = plan.error.load(Ordering::Acquire);
+    if error != 0 {
+        // Its end is nobody else's, and has come or will at once.
+        let _ = crate::pidfd::wait_readable(pidfd.as_fd());
+        let _ = crate::pidfd::reap(pidfd.as_fd());
+        return Err(io::Error::from_raw_os_error(error));
+    }
     Ok(Child { pid: pid.unsigned_abs(), pidfd })
+}
+
+/// The stack of a child that has not become its program yet: it calls nothing that needs more than a page of it.
+const STACK_BYTES: usize = 64 << 10;
+/// Signals have numbers from 1 to this, and so many bits in a set.
+const SIGNALS: usize = 64;
+
+/// What the child does before the program begins, and what came of it.
+struct Plan<'a> {
+    wanted: &'a Launch<'a>,
+    arguments: *const *mut libc::c_char,
+    environment: *const *mut libc::c_char,
+    /// Why the program could not be executed; 0 if nothing was told.
+    error: AtomicI32,
+}
+
+/// The child of [`launch`], in our memory and with a descriptor table, signal handlers and limits of its own.
+extern "C" fn become_program(plan: *mut libc::c_void) -> libc::c_int {
+    let plan = plan.cast::<Plan<'_>>();
+    // SAFETY: the parent gave its own plan and waits until we have ended or executed.
+    let plan = unsafe { &*plan };
+    plan.error.store(plan.carry_out(), Ordering::Release);
+    // SAFETY: ends the child at once; nothing of the parent's is flushed or dropped.
+    unsafe { libc::_exit(127) }
+}
+
+impl Plan<'_> {
+    /// Returns only if something failed, and what. Allocates nothing and takes no lock: other threads of ours go on.
+    fn carry_out(&self) -> libc::c_int {
+        let wanted = self.wanted;
+        reset_handlers();
+        let placed = match wanted.place {
+            // SAFETY: takes nothing, and acts on the child alone.
+            Place::OwnSession => unsafe { libc::setsid() },
+            // SAFETY: takes numbers, and acts on the child alone.
+            Place::OwnGroup => unsafe { libc::setpgid(0, 0) },
+        };
+        if placed < 0 {
+            return errno();
+        }
+        // SAFETY: takes a descriptor that the parent holds open.
+        let moved = wanted.directory.map_or(0, |at| unsafe { libc::fchdir(at.as_raw_fd()) });
+        if moved < 0 {
+            return errno();
+        }
+        if wanted.others == Others::Closed
+            && let Err(error) = close_on_exec(3)
+        {
+            return error.raw_os_error().unwrap_or(libc::EINVAL);
+        }
+        for (ours, target) in wanted.descriptors {
+            // SAFETY: takes numbers; the table is the child's own, and no target is one of ours.
+            if unsafe { libc::dup2(ours.as_raw_fd(), *target) } < 0 {
+                return errno();
+            }
+        }
+        if let Some(limit) = &wanted.open_files {
+            let value = |of: Option<u64>| of.unwrap_or(libc::RLIM_INFINITY);
+            let limit =
+                libc::rlimit { rlim_cur: value(limit.current), rlim_max: value(limit.maximum) };
+            // SAFETY: reads the limits; they are of the child's process alone.
+            if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } < 0 {
+                return errno();
+            }
+        }
+        set_mask(0);
+        self.execute();
+        errno()
+    }
+
+    fn execute(&self) {
+        match self.wanted.program {
+            Program::Path(path) => {
+                // SAFETY: the path ends with a zero byte, and both arrays with a null.
+                unsafe {
+                    libc::execve(
+                        path.as_ptr(),
+                        self.arguments.cast::<*const libc::c_char>(),
+                        self.environment.cast::<*const libc::c_char>(),
+                    )
+                };
+            }
+            Program::File(file) => {
+                self.execute_file(file.as_raw_fd());
+                if errno() == libc::ENOENT {
+                    // A script, whose interpreter cannot open what is closed by then (execveat(2)).
+                    // SAFETY: sets a flag of a descriptor in the child's own table.
+                    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) };
+                    self.execute_file(file.as_raw_fd());
+                }
+            }
+        }
+    }
+
+    fn execute_file(&self, file: RawFd) {
+        // SAFETY: the descriptor is open, the path empty, and both arrays end with a null.
+        unsafe {
+            libc::syscall(
+                libc::SYS_execveat,
+                file,
+                c"".as_ptr(),
+                self.arguments,
+                self.environment,
+                libc::AT_EMPTY_PATH,
+            )
+        };
+    }
+}
+
+fn errno() -> libc::c_int {
+    // SAFETY: takes nothing and returns the place of the thread's own error number.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: the child shares it with the suspended parent.
+    unsafe { *place }
+}
+
+/// Sets every signal to its default, also those that libc keeps for itself, which its own functions leave out.
+fn reset_handlers() {
+    // As the kernel has it: handler, flags, restorer, mask.
+    let default = [0_u64; 4];
+    for signal in 1..=SIGNALS {
+        // SAFETY: reads the action, which has no handler; the two that cannot be changed are an error without effect.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                ptr::null_mut::<libc::c_void>(),
+                SIGNALS / 8,
+            )
+        };
+    }
+}
+
+/// Sets which signals this thread blocks, a bit each, and returns which it did.
+fn set_mask(mask: u64) -> u64 {
+    let mut before = 0_u64;
+    // SAFETY: reads one set and writes the other, both of the size that is said.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const mask,
+            &raw mut before,
+            SIGNALS / 8,
+        )
+    };
+    before
+}
+
+/// All signals blocked in this thread, libc's own too, until it is dropped.
+struct BlockedSignals(u64);
+
+impl BlockedSignals {
+    fn all() -> BlockedSignals {
+        BlockedSignals(set_mask(u64::MAX))
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        set_mask(self.0);
+    }
 }
 
 fn pointers(strings: &[CString]) -> Vec<*mut libc::c_char> {
     let ends = std::iter::once(ptr::null_mut());
     strings.iter().map(|string| string.as_ptr().cast_mut()).chain(ends).collect()
-}
-
-fn check(error: libc::c_int) -> io::Result<()> {
-    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
-}
-
-/// What the child does before the program begins.
-struct Actions(libc::posix_spawn_file_actions_t);
-
-impl Actions {
-    fn new() -> io::Result<Actions> {
-        let mut made = MaybeUninit::uninit();
-        // SAFETY: the call fills in what it is pointed to.
-        check(unsafe { libc::posix_spawn_file_actions_init(made.as_mut_ptr()) })?;
-        // SAFETY: the call succeeded.
-        Ok(Actions(unsafe { made.assume_init() }))
-    }
-
-    fn duplicate(&mut self, ours: RawFd, target: RawFd) -> io::Result<()> {
-        // SAFETY: adds to what was initialised.
-        check(unsafe { libc::posix_spawn_file_actions_adddup2(&raw mut self.0, ours, target) })
-    }
-
-    fn change_directory(&mut self, directory: BorrowedFd<'_>) -> io::Result<()> {
-        let directory = directory.as_raw_fd();
-        // SAFETY: adds to what was initialised.
-        check(unsafe { libc::posix_spawn_file_actions_addfchdir_np(&raw mut self.0, directory) })
-    }
-}
-
-impl Drop for Actions {
-    fn drop(&mut self) {
-        // SAFETY: it was initialised, and is not used again.
-        unsafe { libc::posix_spawn_file_actions_destroy(&raw mut self.0) };
-    }
-}
-
-/// How the child begins.
-struct Attributes(libc::posix_spawnattr_t);
-
-impl Attributes {
-    fn new(place: Place) -> io::Result<Attributes> {
-        let mut made = MaybeUninit::uninit();
-        // SAFETY: the call fills in what it is pointed to.
-        check(unsafe { libc::posix_spawnattr_init(made.as_mut_ptr()) })?;
-        // SAFETY: the call succeeded.
-        let mut attributes = Attributes(unsafe { made.assume_init() });
-        let place = match place {
-            Place::OwnSession => libc::POSIX_SPAWN_SETSID,
-            // The group 0 that it begins with means its own.
-            Place::OwnGroup => i16::try_from(libc::POSIX_SPAWN_SETPGROUP).unwrap_or_default(),
-        };
-        let signals = libc::POSIX_SPAWN_SETSIGDEF | libc::POSIX_SPAWN_SETSIGMASK;
-        let flags = place | i16::try_from(signals).unwrap_or_default();
-        // SAFETY: sets flags of what was initialised.
-        check(unsafe { libc::posix_spawnattr_setflags(&raw mut attributes.0, flags) })?;
-        // libc leaves out the two that it uses itself, and its children then ignore them.
-        let mut all = signal_set(libc::sigemptyset);
-        // SAFETY: the set is bits only, and every signal has one.
-        unsafe { (&raw mut all).write_bytes(0xff, 1) };
-        // SAFETY: copies a set into what was initialised.
-        check(unsafe {
-            libc::posix_spawnattr_setsigdefault(&raw mut attributes.0, &raw const all)
-        })?;
-        let none = signal_set(libc::sigemptyset);
-        // SAFETY: as above.
-        check(unsafe { libc::posix_spawnattr_setsigmask(&raw mut attributes.0, &raw const none) })?;
-        Ok(attributes)
-    }
-}
-
-impl Drop for Attributes {
-    fn drop(&mut self) {
-        // SAFETY: it was initialised, and is not used again.
-        unsafe { libc::posix_spawnattr_destroy(&raw mut self.0) };
-    }
 }
 
 /// Makes a set of signals by one of libc's two ways to begin one.
@@ -247,22 +383,23 @@ mod tests {
     use super::*;
     use crate::pidfd::{self, Ended};
     use std::io::Read;
-    use std::os::fd::AsFd;
 
     fn words(words: &[&str]) -> Vec<CString> {
         words.iter().map(|word| CString::new(*word).unwrap()).collect()
     }
 
     /// Runs a shell with these descriptors; its output is what comes at `out`.
-    fn shell(script: &str, descriptors: &[(OwnedFd, RawFd)]) -> io::Result<Child> {
+    fn shell(script: &str, descriptors: &[(BorrowedFd<'_>, RawFd)]) -> io::Result<Child> {
         let temporary = rustix::fs::open("/tmp", rustix::fs::OFlags::PATH, 0.into()).unwrap();
         launch(&Launch {
-            program: c"/bin/sh",
+            program: Program::Path(c"/bin/sh"),
             arguments: &words(&["sh", "-c", script]),
             environment: &words(&["WORD=said"]),
             directory: Some(temporary.as_fd()),
             descriptors,
+            others: Others::Closed,
             place: Place::OwnSession,
+            open_files: None,
         })
     }
 
@@ -273,15 +410,19 @@ mod tests {
 
     #[test]
     fn a_program_has_what_it_was_given_and_nothing_else() {
-        // Whoever runs the tests may have left some open.
-        close_on_exec(3).unwrap();
+        // Somebody who does not say O_CLOEXEC, and whoever runs the tests may have left some open, too.
+        let stray = rustix::fs::open("/tmp", rustix::fs::OFlags::PATH, 0.into()).unwrap();
+        assert!(rustix::io::fcntl_getfd(&stray).unwrap().is_empty());
         let (read, write) = std::io::pipe().unwrap();
         let descriptors: Vec<(OwnedFd, RawFd)> =
             [1, 40, 7].map(|target| (above(write.as_fd(), 41).unwrap(), target)).into();
         let script = "echo $WORD $PWD; ls /proc/self/fd | tr '\\n' ' '; trap | wc -l; \
-                      grep -E 'SigBlk|SigIgn' /proc/$$/status; \
+                      while read -r name value; do case $name in \
+                        SigBlk:|SigIgn:) echo $name $value;; esac; done </proc/$$/status; \
                       set -- $(cat /proc/$$/stat); test $5 = $$ -a $6 = $$ && echo leads; exit 3";
-        let child = shell(script, &descriptors).unwrap();
+        let given: Vec<_> =
+            descriptors.iter().map(|(ours, target)| (ours.as_fd(), *target)).collect();
+        let child = shell(script, &given).unwrap();
         drop((write, descriptors));
         let mut text = String::new();
         File::from(OwnedFd::from(read)).read_to_string(&mut text).unwrap();
@@ -302,18 +443,90 @@ mod tests {
     #[test]
     fn a_program_that_cannot_start_is_an_error() {
         let missing = Launch {
-            program: c"/nowhere/at/all",
+            program: Program::Path(c"/nowhere/at/all"),
             arguments: &words(&["x"]),
             environment: &[],
             directory: None,
             descriptors: &[],
+            others: Others::Closed,
             place: Place::OwnGroup,
+            open_files: None,
         };
         assert_eq!(launch(&missing).unwrap_err().raw_os_error(), Some(libc::ENOENT));
-        let directory = Launch { program: c"/tmp", ..missing };
+        let directory = Launch { program: Program::Path(c"/tmp"), ..missing };
         assert_eq!(launch(&directory).unwrap_err().raw_os_error(), Some(libc::EACCES));
-        let low = [(above(std::io::stdin().as_fd(), 3).unwrap(), 5000)];
-        let low = Launch { program: c"/bin/true", descriptors: &low, ..missing };
+        let stdin = above(std::io::stdin().as_fd(), 3).unwrap();
+        let low = [(stdin.as_fd(), 5000)];
+        let low = Launch { program: Program::Path(c"/bin/true"), descriptors: &low, ..missing };
         assert_eq!(launch(&low).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    /// Starts a program with one descriptor for what it says, and returns that and its end.
+    fn said(program: Program<'_>, open_files: Option<Rlimit>) -> (String, i32) {
+        let (mut read, write) = std::io::pipe().unwrap();
+        let output = above(write.as_fd(), 3).unwrap();
+        drop(write);
+        let child = launch(&Launch {
+            program,
+            arguments: &words(&["sh", "-c", "echo runs; ulimit -Sn"]),
+            environment: &[],
+            directory: None,
+            descriptors: &[(output.as_fd(), 1)],
+            others: Others::Closed,
+            place: Place::OwnSession,
+            open_files,
+        });
+        let child = child.unwrap();
+        drop(output);
+        let mut text = String::new();
+        read.read_to_string(&mut text).unwrap();
+        (text, end(&child).wait_status)
+    }
+
+    #[test]
+    fn the_file_that_was_opened_runs_and_not_what_its_path_leads_to_by_then() {
+        use rustix::fs::{OFlags, open};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        for (real, wanted) in [("/bin/sh", "runs\n"), ("script", "script\n")] {
+            let _ = std::fs::remove_file(&path);
+            let real = if real == "script" {
+                let script = dir.path().join("script");
+                let made = std::process::Command::new("sh")
+                    .args(["-c", "printf '#!/bin/sh\necho script\n' >\"$0\"; chmod 755 \"$0\""])
+                    .arg(&script)
+                    .status();
+                assert!(made.unwrap().success());
+                script
+            } else {
+                real.into()
+            };
+            std::os::unix::fs::symlink(real, &path).unwrap();
+            let file = open(&path, OFlags::PATH | OFlags::CLOEXEC, 0.into()).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            std::os::unix::fs::symlink("/bin/false", &path).unwrap();
+            let (text, status) = said(Program::File(file.as_fd()), None);
+            assert!(text.starts_with(wanted) && status == 0, "{text} {status}");
+        }
+        let directory = open("/tmp", OFlags::PATH | OFlags::CLOEXEC, 0.into()).unwrap();
+        let refused = launch(&Launch {
+            program: Program::File(directory.as_fd()),
+            arguments: &words(&["x"]),
+            environment: &[],
+            directory: None,
+            descriptors: &[],
+            others: Others::Closed,
+            place: Place::OwnSession,
+            open_files: None,
+        });
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EACCES));
+    }
+
+    #[test]
+    fn a_program_gets_the_limit_of_descriptors_that_it_is_given() {
+        let limit = Rlimit { current: Some(57), maximum: Some(1000) };
+        assert_eq!(said(Program::Path(c"/bin/sh"), Some(limit)).0, "runs\n57\n");
+        let own = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap();
+        assert_eq!(said(Program::Path(c"/bin/sh"), None).0, format!("runs\n{own}\n"));
     }
 }

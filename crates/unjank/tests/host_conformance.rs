@@ -148,29 +148,39 @@ fn an_application_runs_what_its_policy_allows_and_forges_no_other() {
     let Some(allowed) = vim(&["echo", "hello"]) else { return };
     assert_eq!((text(&allowed).as_str(), allowed.status.code()), ("hello\n", Some(0)));
     assert_eq!(vim(&["sh", "-c", "exit 4"]).unwrap().status.code(), Some(4));
-    let refused = vim(&["sh", "-c", "exit 5"]).unwrap();
-    assert!(text(&refused).contains("cannot run \"sh\" for org.vim.Vim: no line"), "{refused:?}");
-    assert_eq!(refused.status.code(), Some(1));
+    // Whoever is refused learns that and nothing else.
+    let said = |output: Output| {
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        text(&output)
+    };
+    let not_allowed = |command: &str| {
+        format!(
+            "Portal call failed: cannot run \"{command}\" for org.vim.Vim: this is not allowed\n"
+        )
+    };
+    assert_eq!(said(vim(&["sh", "-c", "exit 5"]).unwrap()), not_allowed("sh"));
     // The program of the name, not one of the caller's.
     let tools = host.bus.dir().join("tools");
     std::fs::create_dir(&tools).unwrap();
     std::os::unix::fs::symlink("/bin/true", tools.join("echo")).unwrap();
     let path = format!("--env=PATH={}", tools.display());
-    assert!(text(&vim(&[&path, "echo"]).unwrap()).contains("no line"), "another echo ran");
-    let loaded = vim(&["--env=LD_PRELOAD=/x", "echo"]).unwrap();
-    assert!(text(&loaded).contains("not LD_PRELOAD"), "{loaded:?}");
-    // Nobody of that name runs; somebody else does.
-    for known in [None, Some("org.kde.kate")] {
-        let forged = sandboxed(&host, "org.vim.Vim", known, &["echo", "hello"]).unwrap();
-        assert!(text(&forged).contains("cannot believe process"), "{forged:?}");
-    }
+    assert_eq!(said(vim(&[&path, "echo"]).unwrap()), not_allowed("echo"));
+    assert_eq!(said(vim(&["--env=LD_PRELOAD=/x", "echo"]).unwrap()), not_allowed("echo"));
+    // Nobody of that name runs.
+    let forged = sandboxed(&host, "org.vim.Vim", None, &["echo", "hello"]).unwrap();
+    let unknown =
+        "Portal call failed: cannot run \"echo\" for an unknown program: this is not allowed\n";
+    assert_eq!(said(forged), unknown);
+    // Somebody else does, and is taken for who the host knows him to be.
+    let kate = sandboxed(&host, "org.vim.Vim", Some("org.kde.kate"), &["true"]).unwrap();
+    assert_eq!(kate.status.code(), Some(0), "{kate:?}");
     // Any other application has no section, and the host has none either.
     let other = sandboxed(&host, "org.kde.kate", Some("org.kde.kate"), &["true"]).unwrap();
     assert_eq!(other.status.code(), Some(0), "{other:?}");
     assert_eq!(host.raw().run(&shell("exit 5")), Ok(5 << 8));
     // A policy that nobody can read allows no application anything.
     std::fs::write(&policy, "[org.vim.Vim]\nalow echo\n").unwrap();
-    assert!(text(&vim(&["echo"]).unwrap()).contains("line 2 of the policy"), "a broken policy");
+    assert_eq!(said(vim(&["echo"]).unwrap()), not_allowed("echo"));
     assert_eq!(host.raw().run(&shell("exit 5")), Ok(5 << 8));
 
     let log = host.bus.dir().join("state/unjank/host/commands.journal");
@@ -185,7 +195,20 @@ fn an_application_runs_what_its_policy_allows_and_forges_no_other() {
     assert!(
         matches!(entries[1].outcome, Outcome::Ended(_, end) if end.wait_status == 4 << 8 && end.memory_bytes > 0)
     );
-    assert!(matches!(&entries[2].outcome, Outcome::Refused(why) if why.contains("no line")));
+    let names: Vec<&str> = entries.iter().map(|entry| entry.application.as_str()).collect();
+    let (vim, kate) = ("org.vim.Vim", "org.kde.kate");
+    assert_eq!(names, [vim, vim, vim, vim, vim, "", kate, kate, "host", vim, "host"]);
+    // The reasons are for the user.
+    for (at, reason) in [
+        (2, "no line of the policy allows it"),
+        (3, "no line of the policy allows it"),
+        (4, "line 3 of the policy allows it, and not with the variable LD_PRELOAD"),
+        (5, "it does not belong to a running instance"),
+        (9, "line 2 of the policy"),
+    ] {
+        let outcome = &entries[at].outcome;
+        assert!(matches!(outcome, Outcome::Refused(why) if why.contains(reason)), "{outcome:?}");
+    }
 }
 
 #[test]
@@ -241,7 +264,13 @@ fn another_user_is_refused() {
     let said = raw.command(&shell("true"));
     let (name, why) = said.unwrap_err();
     assert_eq!(name, "org.unjank.Host1.Error.Refused");
-    assert!(why.contains("another user (0)"), "{why}");
+    assert!(why.contains("an unknown program: this is not allowed"), "{why}");
+    let log = dir.path().join(".local/state/unjank/host/commands.journal");
+    let is_logged = || {
+        let entries = read(&*store::disk::real(), &log).unwrap();
+        matches!(&entries[..], [only] if matches!(&only.outcome, Outcome::Refused(why) if why.contains("another user (0)")))
+    };
+    assert!(until(is_logged), "{:?}", read(&*store::disk::real(), &log));
     for child in [&mut service, &mut bus] {
         child.kill().unwrap();
         child.wait().unwrap();

@@ -10,57 +10,12 @@
 
 mod fixture;
 
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use fixture::{has, in_time, skip};
-use session::jobs::cgroup::Cgroup;
 
-/// A cgroup that is removed with all below it.
-struct Group(Cgroup);
-
-impl Group {
-    fn make() -> Option<Group> {
-        let mounts = sys::mounts::Mounts::read().unwrap();
-        let own = Cgroup::of(&mounts, std::process::id())?;
-        let directory = tempfile::tempdir().unwrap();
-        let name = directory.path().file_name().unwrap().to_str().unwrap().replace('.', "scope-");
-        own.make(&name).ok().map(Group)
-    }
-
-    fn procs(&self) -> PathBuf {
-        self.0.path().join("cgroup.procs")
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let kill = self.0.path().join("cgroup.kill");
-        let _ = std::fs::write(kill, "1");
-        while self.0.is_populated() {
-            std::thread::yield_now();
-        }
-        let _ = self.0.remove();
-    }
-}
-
-/// What is there before the script: mounts, a bus, a manager.
-const SET_UP: &str = r#"
-set -eu
-umount -lR /sys/fs/cgroup 2>/dev/null || umount -l /sys/fs/cgroup
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -p /run/systemd/system /sys/fs/cgroup/session /sys/fs/cgroup/manager
-echo $$ > /sys/fs/cgroup/session/cgroup.procs
-export XDG_RUNTIME_DIR=/run/user HOME=/run/home LC_ALL=C
-export DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/bus
-mkdir -p /run/user /run/home
-dbus-daemon --session --address=$DBUS_SESSION_BUS_ADDRESS --nofork --nopidfile >/dev/null 2>&1 &
-until [ -S /run/user/bus ]; do :; done
-sh -c 'echo $$ > /sys/fs/cgroup/manager/cgroup.procs; exec /lib/systemd/systemd --user' >/run/log 2>&1 &
-until systemctl --user is-system-running >/dev/null 2>&1 || systemctl --user is-system-running 2>/dev/null | grep -q degraded; do :; done
-has='--session --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.NameHasOwner string:org.freedesktop.systemd1'
-until dbus-send $has | grep -q true; do :; done
+/// What the scripts of these tests begin with.
+const JOBS: &str = r#"
 slice=/sys/fs/cgroup/manager/background.slice
 # On a busy machine the answer may come too late for one job.
 until $UNJANK run -- grep -q background.slice /proc/self/cgroup; do :; done
@@ -70,28 +25,7 @@ job() { $UNJANK jobs --json | sed -n 's/.*"job": \([0-9]*\).*/\1/p'; }
 
 /// Runs a script beside a manager, where there can be one.
 fn beside_systemd(script: &str) -> Option<Output> {
-    if !rustix::process::geteuid().is_root() {
-        skip("namespaces need root");
-        return None;
-    }
-    if !has(&["systemd-run", "systemctl", "dbus-daemon", "unshare"]) {
-        return None;
-    }
-    let Some(group) = Group::make() else {
-        skip("no cgroup can be made here");
-        return None;
-    };
-    let whole = format!("{SET_UP}{script}");
-    let enter = r#"echo $$ > "$0" && exec unshare --mount --cgroup --pid --fork --mount-proc --kill-child sh -c "$1""#;
-    let output = Command::new("sh")
-        .args(["-c", enter])
-        .arg(group.procs())
-        .arg(whole)
-        .env("UNJANK", env!("CARGO_BIN_EXE_unjank"))
-        .env_remove("XDG_CONFIG_HOME")
-        .output()
-        .unwrap();
-    Some(output)
+    fixture::systemd::beside_systemd(&format!("{JOBS}{script}"))
 }
 
 fn check(output: &Output, wanted: &[&str]) {

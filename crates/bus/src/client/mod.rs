@@ -17,7 +17,7 @@ use zbus::{Connection, DynamicType, MatchRule, Message, MessageStream};
 
 pub use dconf::{Signal, Subscription};
 pub use probe::{Argument, Outcome, RawMessages};
-pub use systemd::{Launches, Scope};
+pub use systemd::{Launches, Scope, environment_of};
 pub use transport::BusTransport;
 
 /// How long the reference client waits for the answer to a change.

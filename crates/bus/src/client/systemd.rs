@@ -2,14 +2,81 @@
 //!
 //! org.freedesktop.systemd1(5). Nobody is started to answer: where there is no systemd on the bus, there is none.
 
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+
 use futures_util::StreamExt;
 use zbus::{MatchRule, Message, MessageStream, Variant};
 
+use super::flatpak::wire::{self, Call, Kind};
+use super::socket::{Descriptors, GreetError, LAST_LINE, LINES, answered};
 use super::{Client, ClientError, refused};
 
 const NAME: &str = "org.freedesktop.systemd1";
 const PATH: &str = "/org/freedesktop/systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+/// No environment is longer.
+const LONGEST: usize = 4 << 20;
+
+/// Asks the user's systemd for the environment that it gives to programs, over a connection to its own socket,
+/// `systemd/private` in the runtime directory. Each step may take as long as the socket's timeouts say.
+///
+/// On the bus the name of systemd is whoever's who takes it first where there is none. Its own socket is no bus: whoever
+/// answers there says that he is `org.freedesktop.systemd1`, which no client of a bus accepts as a sender.
+///
+/// # Errors
+///
+/// Nobody answers in the words of systemd.
+pub fn environment_of(mut socket: &UnixStream) -> Result<Vec<String>, ClientError> {
+    let broken = |error: io::Error| ClientError::Broken(error);
+    let call = Call {
+        serial: 1,
+        destination: NAME,
+        path: PATH,
+        interface: "org.freedesktop.DBus.Properties",
+        member: "Get",
+        signature: "ss",
+        descriptors: 0,
+    };
+    let call = call.write(|body| {
+        body.text(MANAGER);
+        body.text("Environment");
+    });
+    socket.write_all(LINES).map_err(broken)?;
+    let mut bytes = answered(socket, Descriptors::Welcome).map_err(|error| match error {
+        GreetError::Lost(error) => ClientError::Broken(error),
+        error @ GreetError::Rejected(_) => ClientError::Broken(io::Error::other(error)),
+    })?;
+    socket.write_all(&[LAST_LINE, &call].concat()).map_err(broken)?;
+    let unexpected = || ClientError::Unexpected { destination: NAME.to_owned() };
+    loop {
+        match wire::whole_length(&bytes).map_err(|_| unexpected())? {
+            Some(whole) if whole > LONGEST => return Err(unexpected()),
+            Some(whole) if whole <= bytes.len() => {
+                let message = wire::parse(&bytes).map_err(|_| unexpected())?;
+                if message.reply_to == 1 {
+                    return environment(&message).ok_or_else(unexpected);
+                }
+                bytes.drain(..whole);
+            }
+            _ => {
+                let mut chunk = [0; 4096];
+                match socket.read(&mut chunk).map_err(broken)? {
+                    0 => return Err(broken(io::ErrorKind::UnexpectedEof.into())),
+                    length => bytes.extend(chunk.get(..length).unwrap_or_default()),
+                }
+            }
+        }
+    }
+}
+
+/// Reads the value of the property.
+fn environment(message: &wire::Message<'_>) -> Option<Vec<String>> {
+    let mut body = message.body("v").ok().filter(|_| message.kind == Kind::Reply)?;
+    let is_right = body.signature().is_ok_and(|signature| signature == "as");
+    let texts = if is_right { body.texts().ok()? } else { return None };
+    Some(texts.into_iter().map(str::to_owned).collect())
+}
 
 /// A scope to be made.
 #[derive(Clone, Copy, Debug)]
@@ -140,6 +207,32 @@ fn is_program(unit: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_does_not_speak_as_systemd_does_is_an_error() {
+        let says = |answers: &[&[u8]]| {
+            let answers: Vec<Vec<u8>> = answers.iter().map(|bytes| bytes.to_vec()).collect();
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let other = std::thread::Builder::new().spawn(move || {
+                for answer in answers {
+                    let mut buffer = [0; 4096];
+                    let _ = (&theirs).read(&mut buffer);
+                    let _ = (&theirs).write_all(&answer);
+                }
+            });
+            let said = environment_of(&ours);
+            other.unwrap().join().unwrap();
+            said.map_err(|error| error.to_string())
+        };
+        let greeted: &[u8] = b"DATA\r\nOK 12ab\r\nAGREE_UNIX_FD\r\n";
+        assert!(says(&[]).is_err());
+        assert!(says(&[b"HTTP/1.1 400 Bad Request\r\n\r\n"]).is_err());
+        assert!(says(&[greeted]).is_err());
+        assert!(says(&[greeted, &[0xff; 100]]).is_err());
+        // A length that nobody waits for.
+        let long = b"l\x02\x01\x01\xff\xff\xff\x07\x01\0\0\0\0\0\0\0";
+        assert!(says(&[greeted, long]).is_err());
+    }
 
     #[test]
     fn programs_are_told_from_other_units() {

@@ -1,19 +1,21 @@
 //! A command as its caller asked for it, and what is made of that before it starts.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, open};
+use rustix::process::Rlimit;
 
 use super::environment::Environment;
 use super::keeper::Terms;
-use super::program;
+use super::program::{self, Program};
+use super::start::{Executable, Prepared};
 
 /// How much of a caller's environment is looked at.
 const MOST_ENVIRONMENT: u64 = 256 << 10;
@@ -90,15 +92,24 @@ pub enum StartError {
     /// Something about the request makes no sense.
     #[error("cannot run a command with {0}")]
     Invalid(String),
-    /// The caller may not.
-    #[error("cannot run {command:?} for {application}: {why}")]
+    /// The caller may not. It is told so in the same words whatever the reason is: nothing about rules, files and other
+    /// programs can be learnt from being refused.
+    #[error("cannot run {command:?} for {application}: this is not allowed")]
     Refused {
         /// The name of the command.
         command: String,
         /// Who asked.
         application: String,
-        /// What forbids it.
+        /// What forbids it, for the log.
         why: String,
+    },
+    /// The caller has too many commands that run or wait.
+    #[error("cannot run {command:?}: {why}")]
+    TooMany {
+        /// The name of the command.
+        command: String,
+        /// Which bound was met.
+        why: &'static str,
     },
     /// The directory cannot be entered.
     #[error("Failed to start command: Failed to change to directory \u{201c}{directory}\u{201d} ({})", reason(.source))]
@@ -125,21 +136,6 @@ fn reason(error: &io::Error) -> String {
         Some(end) => text[..end].to_owned(),
         None => text,
     }
-}
-
-/// A command that is ready to start.
-#[derive(Debug)]
-pub struct Prepared {
-    /// The file; a relative one is below the directory.
-    pub program: CString,
-    /// Its name and its arguments.
-    pub arguments: Vec<CString>,
-    /// Its whole environment.
-    pub environment: Vec<CString>,
-    /// Where it runs; where the service does if there is none.
-    pub directory: Option<OwnedFd>,
-    /// Its descriptors, each above all numbers that they get, and those numbers.
-    pub descriptors: Vec<(OwnedFd, i32)>,
 }
 
 /// Makes descriptors of the caller ours, with numbers above all that they are to get.
@@ -208,12 +204,12 @@ impl Request {
         }
     }
 
-    /// Checks the request and looks its program up.
+    /// Checks what can be checked without looking at any file.
     ///
     /// # Errors
     ///
-    /// It makes no sense, or there is no such directory or program.
-    pub fn prepare(&self, session: &Environment) -> Result<Found, StartError> {
+    /// There is no command, or a text holds what no program could get.
+    pub fn check(&self) -> Result<(), StartError> {
         if self.arguments.first().is_none_or(Vec::is_empty) {
             return Err(StartError::NoCommand);
         }
@@ -226,26 +222,47 @@ impl Request {
                 return Err(StartError::Invalid(format!("a variable {name:?}")));
             }
         }
-        let directory = self.open_directory()?;
+        Ok(())
+    }
+
+    /// Looks the program up, for as long as the file systems on the way take.
+    ///
+    /// # Errors
+    ///
+    /// There is no such program.
+    pub fn find(&self, session: &Environment) -> Result<Program, StartError> {
         let environment = self.environment(session);
         let search = environment.get(b"PATH".as_slice()).cloned();
         let search = search.unwrap_or_else(|| program::DEFAULT_SEARCH.into());
         let here = Path::new(OsStr::from_bytes(&self.directory));
         let name = self.arguments.first().map(Vec::as_slice).unwrap_or_default();
         let found = program::find(OsStr::from_bytes(name), OsStr::from_bytes(&search), here);
-        let program =
-            found.map_err(|source| StartError::Program { command: self.name(), source })?;
-        let environment = environment.into_iter().map(|(mut variable, value)| {
+        found.map_err(|source| StartError::Program { command: self.name(), source })
+    }
+
+    /// Opens the directory and puts together what starts; standard input is empty if the caller gave none.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be entered, there is no `/dev/null`, or there are no descriptors left.
+    pub fn prepare(
+        self,
+        session: &Environment,
+        executable: Executable,
+        open_files: Option<Rlimit>,
+    ) -> Result<Prepared, StartError> {
+        let directory = self.open_directory()?;
+        let command = self.name();
+        let environment = self.environment(session).into_iter().map(|(mut variable, value)| {
             variable.push(b'=');
             variable.extend_from_slice(&value);
-            variable
+            c_string(variable)
         });
-        Ok(Found {
-            path: here.join(&program),
-            program,
-            environment: environment.map(c_string).collect(),
-            directory,
-        })
+        let environment = environment.collect();
+        let failed = |source| StartError::Program { command: command.clone(), source };
+        let descriptors = with_input(self.descriptors).map_err(failed)?;
+        let arguments = self.arguments.into_iter().map(c_string).collect();
+        Ok(Prepared { executable, arguments, environment, directory, descriptors, open_files })
     }
 
     fn open_directory(&self) -> Result<Option<OwnedFd>, StartError> {
@@ -255,7 +272,9 @@ impl Request {
         let path = OsStr::from_bytes(&self.directory);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = open(path, flags, Mode::empty()).and_then(|directory| {
-            accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)?;
+            // Of the directory itself, wherever its path leads by now.
+            let own = format!("/proc/self/fd/{}", directory.as_raw_fd());
+            accessat(CWD, own, Access::EXEC_OK, AtFlags::EACCESS)?;
             Ok(directory)
         });
         opened.map(Some).map_err(|error| StartError::Directory {
@@ -279,83 +298,24 @@ impl Request {
     }
 }
 
-/// A request whose program was found.
-#[derive(Debug)]
-pub struct Found {
-    /// Where the program is, for those who decide whether it may run.
-    pub path: PathBuf,
-    program: PathBuf,
-    environment: Vec<CString>,
-    directory: Option<OwnedFd>,
-}
-
-impl Found {
-    /// Puts together what starts; standard input is empty if the caller gave none.
-    ///
-    /// # Errors
-    ///
-    /// There is no `/dev/null`, or there are no descriptors left.
-    pub fn ready(self, request: Request) -> io::Result<Prepared> {
-        let mut descriptors: Vec<(OwnedFd, i32)> = Vec::new();
-        for (target, ours) in request.descriptors {
-            let target = i32::try_from(target).map_err(|_| io::ErrorKind::InvalidInput)?;
-            descriptors.push((ours, target));
-        }
-        if descriptors.iter().all(|(_, target)| *target != 0) {
-            let highest = descriptors.iter().map(|(_, target)| *target).max().unwrap_or(0).max(2);
-            let null = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-            descriptors.push((sys::launch::above(null.as_fd(), highest + 1)?, 0));
-        }
-        Ok(Prepared {
-            program: c_string(self.program.into_os_string().into_vec()),
-            arguments: request.arguments.into_iter().map(c_string).collect(),
-            environment: self.environment,
-            directory: self.directory,
-            descriptors,
-        })
+/// Gives a command that has no standard input an empty one.
+fn with_input(given: Vec<(u32, OwnedFd)>) -> io::Result<Vec<(OwnedFd, i32)>> {
+    let mut descriptors: Vec<(OwnedFd, i32)> = Vec::with_capacity(given.len() + 1);
+    for (target, ours) in given {
+        let target = i32::try_from(target).map_err(|_| io::ErrorKind::InvalidInput)?;
+        descriptors.push((ours, target));
     }
+    if descriptors.iter().all(|(_, target)| *target != 0) {
+        let highest = descriptors.iter().map(|(_, target)| *target).max().unwrap_or(0).max(2);
+        let null = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        descriptors.push((sys::launch::above(null.as_fd(), highest + 1)?, 0));
+    }
+    Ok(descriptors)
 }
 
 /// Makes a string of bytes that were found to hold no zero.
 fn c_string(bytes: Vec<u8>) -> CString {
     CString::new(bytes).unwrap_or_default()
-}
-
-impl Prepared {
-    /// Starts the command in a session of its own.
-    ///
-    /// A file that is neither a program nor names its interpreter is given to the shell, as `execvp(3)` does.
-    ///
-    /// # Errors
-    ///
-    /// As `execve(2)` and `fork(2)`.
-    pub fn start(&self) -> io::Result<sys::launch::Child> {
-        or_shell(&self.program, &self.arguments, |program, arguments| {
-            sys::launch::launch(&sys::launch::Launch {
-                program,
-                arguments,
-                environment: &self.environment,
-                directory: self.directory.as_ref().map(AsFd::as_fd),
-                descriptors: &self.descriptors,
-                place: sys::launch::Place::OwnSession,
-            })
-        })
-    }
-}
-
-/// Launches a program by `begin`, or the shell with it as a script where it is neither a program nor names its interpreter.
-pub(super) fn or_shell(
-    program: &CStr,
-    arguments: &[CString],
-    begin: impl Fn(&CStr, &[CString]) -> io::Result<sys::launch::Child>,
-) -> io::Result<sys::launch::Child> {
-    match begin(program, arguments) {
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
-            let script = [c"/bin/sh".to_owned(), program.to_owned()];
-            begin(c"/bin/sh", &[&script, arguments.get(1..).unwrap_or_default()].concat())
-        }
-        other => other,
-    }
 }
 
 #[cfg(test)]
@@ -373,13 +333,18 @@ mod tests {
         Environment::of([(b"PATH".to_vec(), b"/usr/bin:/bin".to_vec())])
     }
 
+    fn prepare(request: Request) -> Result<Prepared, StartError> {
+        request.check()?;
+        let executable = Executable::by_path(&request.find(&session())?);
+        request.prepare(&session(), executable, None)
+    }
+
     /// Runs a request whose output is taken.
     fn run(mut request: Request) -> (i32, String) {
         let (mut read, write) = io::pipe().unwrap();
         request.descriptors = adopt(&[(1, write.as_fd()), (2, write.as_fd())]).unwrap();
         drop(write);
-        let found = request.prepare(&session()).unwrap();
-        let prepared = found.ready(request).unwrap();
+        let prepared = prepare(request).unwrap();
         let child = prepared.start().unwrap();
         drop(prepared);
         let mut text = String::new();
@@ -389,8 +354,7 @@ mod tests {
     }
 
     fn error(request: Request) -> String {
-        let found = request.prepare(&session());
-        match found.map(|found| found.ready(request).unwrap().start()) {
+        match prepare(request).map(|prepared| prepared.start()) {
             Err(error) => error.to_string(),
             Ok(started) => started.unwrap_err().to_string(),
         }

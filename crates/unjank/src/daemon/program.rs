@@ -127,6 +127,8 @@ fn config(arguments: &Arguments, environment: Environment) -> Config {
         policy: environment.host_policy,
         log: environment.host_log,
         session: environment.runtime.join(".flatpak-helper"),
+        runtime: environment.runtime.clone(),
+        bounds: super::host::Bounds::raise(),
         host: Host::real(&environment.runtime),
         keeper: session::host::keeper::Program(super::listing::worker_program().path),
         environment: HostEnvironment::of(environment.variables),

@@ -95,6 +95,12 @@ impl Wire {
             lines += usize::from(byte[0] == b'\n');
         }
         stream.write_all(b"BEGIN\r\n").unwrap();
+        Wire::over(stream)
+    }
+
+    /// Goes on with a connection that the bus was greeted on.
+    pub fn over(stream: UnixStream) -> Wire {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut wire = Wire { stream, serial: 0 };
         let bus = "org.freedesktop.DBus";
         wire.send(bus, "/org/freedesktop/DBus", bus, "Hello", "", &[], &[]).unwrap().unwrap();
@@ -112,6 +118,28 @@ impl Wire {
         self.send("org.freedesktop.Flatpak", PATH, INTERFACE, method, signature, body, passed)
     }
 
+    /// Calls a method of the service and does not wait for the answer.
+    pub fn post(
+        &mut self,
+        method: &str,
+        signature: &str,
+        body: &[u8],
+        passed: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        self.write("org.freedesktop.Flatpak", PATH, INTERFACE, method, signature, body, passed)
+    }
+
+    /// Takes the next answer to a call, whichever that was.
+    pub fn answer(&mut self) -> io::Result<Answer> {
+        loop {
+            match self.receive()? {
+                (2, _, _, body) => return Ok(Ok(body)),
+                (3, _, error, _) => return Ok(Err(error)),
+                _ => {}
+            }
+        }
+    }
+
     #[expect(clippy::too_many_arguments, reason = "a call has as many parts")]
     pub fn send(
         &mut self,
@@ -123,6 +151,28 @@ impl Wire {
         body: &[u8],
         passed: &[BorrowedFd<'_>],
     ) -> io::Result<Answer> {
+        self.write(destination, path, interface, method, signature, body, passed)?;
+        loop {
+            let (kind, serial, error, body) = self.receive()?;
+            match kind {
+                2 if serial == self.serial => return Ok(Ok(body)),
+                3 if serial == self.serial => return Ok(Err(error)),
+                _ => {}
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a call has as many parts")]
+    fn write(
+        &mut self,
+        destination: &str,
+        path: &str,
+        interface: &str,
+        method: &str,
+        signature: &str,
+        body: &[u8],
+        passed: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
         self.serial += 1;
         let mut message = Bytes(vec![b'l', 1, 0, 1]);
         message.number(u32::try_from(body.len()).unwrap());
@@ -153,15 +203,7 @@ impl Wire {
         }
         let parts = [IoSlice::new(&message.0)];
         let sent = sendmsg(&self.stream, &parts, &mut control, SendFlags::NOSIGNAL)?;
-        self.stream.write_all(&message.0[sent..])?;
-        loop {
-            let (kind, serial, error, body) = self.receive()?;
-            match kind {
-                2 if serial == self.serial => return Ok(Ok(body)),
-                3 if serial == self.serial => return Ok(Err(error)),
-                _ => {}
-            }
-        }
+        self.stream.write_all(&message.0[sent..])
     }
 
     /// Takes a message: its type, what it answers, the name of its error, its body.

@@ -7,40 +7,40 @@ const FIXED: usize = 16;
 
 /// A message being written, in little-endian order.
 #[derive(Debug, Default)]
-pub(super) struct Writer(Vec<u8>);
+pub(in crate::client) struct Writer(Vec<u8>);
 
 /// The place of an array's length, which is known at its end.
 #[derive(Debug)]
-pub(super) struct ArrayStart {
+pub(in crate::client) struct ArrayStart {
     length_at: usize,
     start: usize,
 }
 
 impl Writer {
-    pub(super) fn align(&mut self, to: usize) {
+    pub(in crate::client) fn align(&mut self, to: usize) {
         self.0.resize(self.0.len().next_multiple_of(to), 0);
     }
 
-    pub(super) fn byte(&mut self, value: u8) {
+    pub(in crate::client) fn byte(&mut self, value: u8) {
         self.0.push(value);
     }
 
-    pub(super) fn number(&mut self, value: u32) {
+    pub(in crate::client) fn number(&mut self, value: u32) {
         self.align(4);
         self.0.extend(value.to_le_bytes());
     }
 
-    pub(super) fn truth(&mut self, value: bool) {
+    pub(in crate::client) fn truth(&mut self, value: bool) {
         self.number(value.into());
     }
 
-    pub(super) fn text(&mut self, text: &str) {
+    pub(in crate::client) fn text(&mut self, text: &str) {
         self.number(length(text.len()));
         self.0.extend(text.as_bytes());
         self.0.push(0);
     }
 
-    pub(super) fn signature(&mut self, signature: &str) {
+    pub(in crate::client) fn signature(&mut self, signature: &str) {
         // Ours are constants of a few letters.
         self.0.push(u8::try_from(signature.len()).unwrap_or(u8::MAX));
         self.0.extend(signature.as_bytes());
@@ -48,21 +48,21 @@ impl Writer {
     }
 
     /// Writes `ay` with a zero byte at its end, as GLib writes file names.
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub(in crate::client) fn bytes(&mut self, bytes: &[u8]) {
         self.number(length(bytes.len() + 1));
         self.0.extend(bytes);
         self.0.push(0);
     }
 
     /// Begins an array of elements that are aligned to `to` bytes.
-    pub(super) fn array(&mut self, to: usize) -> ArrayStart {
+    pub(in crate::client) fn array(&mut self, to: usize) -> ArrayStart {
         self.number(0);
         let length_at = self.0.len() - 4;
         self.align(to);
         ArrayStart { length_at, start: self.0.len() }
     }
 
-    pub(super) fn end(&mut self, array: &ArrayStart) {
+    pub(in crate::client) fn end(&mut self, array: &ArrayStart) {
         let bytes = length(self.0.len() - array.start).to_le_bytes();
         self.0[array.length_at..array.length_at + 4].copy_from_slice(&bytes);
     }
@@ -75,21 +75,21 @@ fn length(length: usize) -> u32 {
 
 /// A call of a method.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call<'a> {
-    pub(super) serial: u32,
-    pub(super) destination: &'a str,
-    pub(super) path: &'a str,
-    pub(super) interface: &'a str,
-    pub(super) member: &'a str,
+pub(in crate::client) struct Call<'a> {
+    pub(in crate::client) serial: u32,
+    pub(in crate::client) destination: &'a str,
+    pub(in crate::client) path: &'a str,
+    pub(in crate::client) interface: &'a str,
+    pub(in crate::client) member: &'a str,
     /// The types of the body.
-    pub(super) signature: &'a str,
+    pub(in crate::client) signature: &'a str,
     /// How many descriptors go with it.
-    pub(super) descriptors: u32,
+    pub(in crate::client) descriptors: u32,
 }
 
 impl Call<'_> {
     /// Writes the call with the body that `body` writes.
-    pub(super) fn write(&self, body: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    pub(in crate::client) fn write(&self, body: impl FnOnce(&mut Writer)) -> Vec<u8> {
         let mut writer = Writer(Vec::with_capacity(512));
         // Little-endian, a method call, an answer is wanted, version 1.
         writer.0.extend([b'l', 1, 0, 1]);
@@ -136,7 +136,7 @@ pub struct Malformed;
 
 /// Reads values in the order of bytes of whoever sent them.
 #[derive(Clone, Debug)]
-pub(super) struct Reader<'a> {
+pub(in crate::client) struct Reader<'a> {
     /// From the start of the message, or of its body: both are aligned to eight bytes.
     bytes: &'a [u8],
     at: usize,
@@ -160,20 +160,32 @@ impl<'a> Reader<'a> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    pub(super) fn number(&mut self) -> Result<u32, Malformed> {
+    pub(in crate::client) fn number(&mut self) -> Result<u32, Malformed> {
         self.align(4)?;
         let bytes = self.take(4)?.try_into().map_err(|_| Malformed)?;
         Ok(if self.big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str, Malformed> {
+    pub(in crate::client) fn text(&mut self) -> Result<&'a str, Malformed> {
         let length = usize::try_from(self.number()?).map_err(|_| Malformed)?;
         self.ended(length)
     }
 
-    fn signature(&mut self) -> Result<&'a str, Malformed> {
+    /// Takes a signature: that of a variant stands before its value.
+    pub(in crate::client) fn signature(&mut self) -> Result<&'a str, Malformed> {
         let length = self.byte()?.into();
         self.ended(length)
+    }
+
+    /// Takes an array of texts.
+    pub(in crate::client) fn texts(&mut self) -> Result<Vec<&'a str>, Malformed> {
+        let length = usize::try_from(self.number()?).map_err(|_| Malformed)?;
+        let end = self.at.checked_add(length).ok_or(Malformed)?;
+        let mut texts = Vec::new();
+        while self.at < end {
+            texts.push(self.text()?);
+        }
+        if self.at == end { Ok(texts) } else { Err(Malformed) }
     }
 
     /// Takes a text of `length` bytes and the zero byte behind it.
@@ -203,21 +215,21 @@ impl<'a> Reader<'a> {
 
 /// A message that came.
 #[derive(Clone, Debug)]
-pub(super) struct Message<'a> {
-    pub(super) kind: Kind,
+pub(in crate::client) struct Message<'a> {
+    pub(in crate::client) kind: Kind,
     /// The call that it answers, or 0.
-    pub(super) reply_to: u32,
-    pub(super) sender: &'a str,
-    pub(super) interface: &'a str,
-    pub(super) member: &'a str,
-    pub(super) error: &'a str,
-    pub(super) signature: &'a str,
+    pub(in crate::client) reply_to: u32,
+    pub(in crate::client) sender: &'a str,
+    pub(in crate::client) interface: &'a str,
+    pub(in crate::client) member: &'a str,
+    pub(in crate::client) error: &'a str,
+    pub(in crate::client) signature: &'a str,
     body: Reader<'a>,
 }
 
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::client) enum Kind {
     Call,
     Reply,
     Error,
@@ -228,18 +240,18 @@ pub(super) enum Kind {
 
 impl<'a> Message<'a> {
     /// Returns the body, if its types are these.
-    pub(super) fn body(&self, signature: &str) -> Result<Reader<'a>, Malformed> {
+    pub(in crate::client) fn body(&self, signature: &str) -> Result<Reader<'a>, Malformed> {
         if self.signature == signature { Ok(self.body.clone()) } else { Err(Malformed) }
     }
 
     /// Returns the first text of the body, if it begins with one.
-    pub(super) fn first_text(&self) -> Result<&'a str, Malformed> {
+    pub(in crate::client) fn first_text(&self) -> Result<&'a str, Malformed> {
         if self.signature.starts_with('s') { self.body.clone().text() } else { Ok("") }
     }
 }
 
 /// Returns how long the message is that begins with `bytes`, once that can be known.
-pub(super) fn whole_length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+pub(in crate::client) fn whole_length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     let Some(fixed) = bytes.get(..FIXED) else { return Ok(None) };
     let big = match fixed {
         [b'l', _, _, 1, ..] => false,
@@ -257,7 +269,7 @@ pub(super) fn whole_length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
 }
 
 /// Reads one whole message.
-pub(super) fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
+pub(in crate::client) fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     let whole = whole_length(bytes)?.ok_or(Malformed)?;
     let bytes = bytes.get(..whole).ok_or(Malformed)?;
     let big = bytes[0] == b'B';
@@ -309,7 +321,9 @@ pub fn read_anything(mut bytes: &[u8]) {
         let _ = message.first_text();
         let numbers = message.body("uu").and_then(|mut body| Ok((body.number()?, body.number()?)));
         let texts = message.body("sss").and_then(|mut body| Ok((body.text()?, body.text()?)));
-        std::hint::black_box((numbers.is_ok(), texts.is_ok()));
+        let all =
+            message.body("v").and_then(|mut body| body.signature().and_then(|_| body.texts()));
+        std::hint::black_box((numbers.is_ok(), texts.is_ok(), all.is_ok()));
     }
 }
 

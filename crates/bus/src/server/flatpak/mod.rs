@@ -61,12 +61,12 @@ pub enum Incoming {
         /// What the bus knows of its process, or what it said.
         process: Result<Process, String>,
     },
-    /// The answer to [`Server::ask_environment`]: the block of the service manager; `None` if there is none on this bus.
-    Environment(Option<Vec<String>>),
-    /// A sender that is watched has left the bus.
+    /// The answer to [`Server::ask_bus_process`]: the number of the bus's own process, if it says.
+    BusProcess(Option<u32>),
+    /// A connection came to the bus; its unique name.
+    Came(String),
+    /// A connection has left the bus; its unique name.
     Gone(String),
-    /// The service manager came or went.
-    ManagerChanged,
     /// The name is no longer ours: another process took it, or we released it.
     NameLost,
     /// The answer to [`Server::release`]: every call to the name has arrived before this.
@@ -105,7 +105,8 @@ impl Server {
     /// There is no connection.
     pub async fn connect(address: Option<&str>) -> Result<Server, ServerError> {
         let mut server = Server::over(own::connect(address).await?);
-        server.link.ask_bus("AddMatch", &owner_rule(questions::MANAGER));
+        // When a connection came tells whose it was: the number of its process may be another's by the time of a call.
+        server.link.tell_bus("AddMatch", &CONNECTIONS);
         Ok(server)
     }
 
@@ -136,29 +137,18 @@ impl Server {
         self.questions.extend(serial.map(|serial| (serial, Question::Release)));
     }
 
-    /// Asks which process `sender` is, and to be told when it leaves. [`Incoming::Process`] follows.
+    /// Asks which process `sender` is. [`Incoming::Process`] follows.
     pub fn identify(&mut self, sender: &str) {
-        self.link.tell_bus("AddMatch", &owner_rule(sender));
         let serial = self.link.ask_bus("GetConnectionCredentials", &sender);
         let question = Question::Process(sender.to_owned());
         self.questions.extend(serial.map(|serial| (serial, question)));
     }
 
-    /// Wants to hear no more of `sender`.
-    pub fn forget(&mut self, sender: &str) {
-        self.link.tell_bus("RemoveMatch", &owner_rule(sender));
-    }
-
-    /// Asks the service manager for the environment of the session. [`Incoming::Environment`] follows.
-    pub fn ask_environment(&mut self) {
-        let serial = self.link.ask(
-            questions::MANAGER,
-            "/org/freedesktop/systemd1",
-            "org.freedesktop.DBus.Properties",
-            "Get",
-            &("org.freedesktop.systemd1.Manager", "Environment"),
-        );
-        self.questions.extend(serial.map(|serial| (serial, Question::Environment)));
+    /// Asks which process the bus is. [`Incoming::BusProcess`] follows.
+    pub fn ask_bus_process(&mut self) {
+        let bus = "org.freedesktop.DBus";
+        let serial = self.link.ask_bus("GetConnectionUnixProcessID", &bus);
+        self.questions.extend(serial.map(|serial| (serial, Question::BusProcess)));
     }
 
     /// Waits for what arrives next. Nothing is lost if the future is dropped.
@@ -267,10 +257,6 @@ impl Server {
     }
 }
 
-/// The rule for the end of one name.
-fn owner_rule(name: &str) -> String {
-    format!(
-        "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',\
-         member='NameOwnerChanged',arg0='{name}'"
-    )
-}
+/// The rule for connections that come and go.
+const CONNECTIONS: &str = "type='signal',sender='org.freedesktop.DBus',\
+    interface='org.freedesktop.DBus',member='NameOwnerChanged'";

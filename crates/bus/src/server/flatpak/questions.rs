@@ -1,4 +1,4 @@
-//! What we asked the bus and the service manager, and what they tell unasked.
+//! What we asked the bus, and what it tells unasked.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -8,14 +8,11 @@ use zbus::{Message, Variant};
 
 use super::{Incoming, Process};
 
-/// The name of the service manager.
-pub(super) const MANAGER: &str = "org.freedesktop.systemd1";
-
 /// The question behind a serial number that we sent.
 #[derive(Debug)]
 pub(super) enum Question {
     Process(String),
-    Environment,
+    BusProcess,
     Release,
 }
 
@@ -35,28 +32,17 @@ pub(super) fn take(questions: &mut HashMap<u32, Question>, message: &Message) ->
             }
             "NameOwnerChanged" => {
                 let (name, _, owner): (&str, &str, &str) = body.deserialize().ok()?;
-                match (name, owner) {
-                    (MANAGER, _) => Some(Incoming::ManagerChanged),
-                    (name, "") => Some(Incoming::Gone(name.to_owned())),
-                    _ => None,
-                }
+                let name = name.starts_with(':').then(|| name.to_owned())?;
+                Some(if owner.is_empty() { Incoming::Gone(name) } else { Incoming::Came(name) })
             }
             _ => None,
         },
         // Serial numbers are no secret: an answer counts if it comes from the one who was asked.
-        Type::MethodReturn | Type::Error if !by_bus => {
-            let serial = header.reply_serial()?.get();
-            if !matches!(questions.get(&serial), Some(Question::Environment)) {
-                return None;
-            }
-            questions.remove(&serial);
-            Some(Incoming::Environment(environment(message)))
-        }
+        Type::MethodReturn | Type::Error if !by_bus => None,
         answer @ (Type::MethodReturn | Type::Error) => {
             Some(match questions.remove(&header.reply_serial()?.get())? {
                 Question::Release => Incoming::Released,
-                // The bus answers for a manager that is not there.
-                Question::Environment => Incoming::Environment(None),
+                Question::BusProcess => Incoming::BusProcess(body.deserialize().ok()),
                 Question::Process(sender) => {
                     let text = || body.deserialize::<&str>().unwrap_or("no answer").to_owned();
                     let process = match answer {
@@ -80,16 +66,4 @@ fn process(message: &Message) -> Option<Process> {
         _ => None,
     };
     Some(Process { pid: number("ProcessID")?, uid: number("UnixUserID")?, pidfd })
-}
-
-/// Reads the property of the service manager.
-///
-/// Whoever owns its name could answer; on a session bus that is whoever could change our environment by other means.
-fn environment(message: &Message) -> Option<Vec<String>> {
-    if message.message_type() != Type::MethodReturn {
-        return None;
-    }
-    let body = message.body();
-    let value: Variant<'_> = body.deserialize().ok()?;
-    Vec::<String>::try_from(value).ok()
 }

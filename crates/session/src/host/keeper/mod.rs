@@ -13,14 +13,15 @@ pub mod tree;
 
 use std::ffi::{CString, OsString};
 use std::io::{self, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sys::launch::{Child, Launch, Place, above, launch};
+use sys::launch::{self, Child, Launch, Others, Place, above, launch};
 
-use super::command::{AfterCaller, Prepared, Scheduling};
+use super::command::{AfterCaller, Scheduling};
+use super::start::{Executable, Prepared};
 
 pub use message::{Order, Report, reports};
 pub use run::run;
@@ -61,32 +62,43 @@ pub fn start(
 ) -> io::Result<(Child, OwnedFd)> {
     let (ours, theirs) = sys::socket::pair()?;
     let environment = block(&prepared.environment)?;
-    let highest = prepared.descriptors.iter().map(|(_, target)| *target).max().unwrap_or(0).max(2);
-    let (control, variables) = (highest + 1, highest + 2);
-    let mut descriptors = vec![
-        (above(theirs.as_fd(), variables + 1)?, control),
-        (above(environment.as_fd(), variables + 1)?, variables),
+    let highest = prepared.highest();
+    let (control, variables, file) = (highest + 1, highest + 2, highest + 3);
+    let mut made = vec![
+        (above(theirs.as_fd(), file + 1)?, control),
+        (above(environment.as_fd(), file + 1)?, variables),
     ];
     for (descriptor, target) in &prepared.descriptors {
-        descriptors.push((above(descriptor.as_fd(), variables + 1)?, *target));
+        made.push((above(descriptor.as_fd(), file + 1)?, *target));
     }
+    let path = match &prepared.executable {
+        Executable::Path(path) => path.clone(),
+        Executable::File(judged) => {
+            made.push((above(judged.as_fd(), file + 1)?, file));
+            CString::default()
+        }
+    };
+    let descriptors: Vec<_> = made.iter().map(|(ours, target)| (ours.as_fd(), *target)).collect();
     let words = [
         "unjankd".to_owned(),
         NAME.to_owned(),
         control.to_string(),
         variables.to_string(),
+        file.to_string(),
         terms.to_text(),
     ];
     let mut arguments = words.map(|word| c_string(word.into_bytes())).to_vec();
-    arguments.push(prepared.program.clone());
+    arguments.push(path);
     arguments.extend(prepared.arguments.iter().cloned());
     let child = launch(&Launch {
-        program: &c_string(program.0.as_os_str().as_bytes().to_vec()),
+        program: launch::Program::Path(&c_string(program.0.as_os_str().as_bytes().to_vec())),
         arguments: &arguments,
         environment: &[],
         directory: prepared.directory.as_ref().map(AsFd::as_fd),
         descriptors: &descriptors,
+        others: Others::Closed,
         place: Place::OwnSession,
+        open_files: prepared.open_files,
     })?;
     Ok((child, ours))
 }
@@ -159,7 +171,9 @@ struct Start {
     control: OwnedFd,
     environment: Vec<CString>,
     terms: Terms,
-    program: CString,
+    /// The highest number of a descriptor that the command gets.
+    highest: RawFd,
+    executable: Executable,
     arguments: Vec<CString>,
 }
 
@@ -170,11 +184,18 @@ impl Start {
             || io::Error::new(io::ErrorKind::InvalidInput, "these are no keeper's arguments");
         let mut words = arguments.into_iter();
         let mut number = || words.next()?.to_str()?.parse().ok();
-        let (control, variables): (i32, i32) =
-            (number().ok_or_else(wrong)?, number().ok_or_else(wrong)?);
+        let (control, variables, file): (i32, i32, i32) =
+            (number().ok_or_else(wrong)?, number().ok_or_else(wrong)?, number().ok_or_else(wrong)?);
         let terms = words.next().and_then(|text| Terms::from_text(text.to_str()?));
-        let program = words.next().ok_or_else(wrong)?;
+        let path = words.next().ok_or_else(wrong)?;
+        // A path is empty only where the file itself was passed on.
+        let executable = match path.is_empty() {
+            true => Executable::File(sys::launch::inherited(file)?),
+            false => Executable::Path(c_string(path.into_vec())),
+        };
         let arguments: Vec<CString> = words.map(|word| c_string(word.into_vec())).collect();
+        // As the service numbers them.
+        let highest = control - 1;
         let control = sys::launch::inherited(control)?;
         let mut environment = Vec::new();
         let mut block = std::fs::File::from(sys::launch::inherited(variables)?);
@@ -184,7 +205,8 @@ impl Start {
             control,
             environment: environment.map(|part| c_string(part.to_vec())).collect(),
             terms: terms.ok_or_else(wrong)?,
-            program: c_string(program.into_vec()),
+            highest,
+            executable,
             arguments,
         })
     }

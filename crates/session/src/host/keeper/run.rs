@@ -1,14 +1,14 @@
 //! What a keeper does from its start to its end.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{getpid, set_child_subreaper};
-use sys::launch::{Child, Launch, Place, launch};
+use sys::launch::{self, Child, Launch, Others, Place, launch};
 use sys::pidfd::{self, Change, Ended, Scope, next_change};
 use sys::sched::{CpuClass, IoClass};
 use sys::signals::Signals;
@@ -18,8 +18,9 @@ use super::message::{Order, Report};
 use super::terminal::Terminal;
 use super::{Start, tree};
 use crate::clock::Clock;
-use crate::host::command::{AfterCaller, Scheduling, or_shell};
+use crate::host::command::{AfterCaller, Scheduling};
 use crate::host::log::EndedBy;
+use crate::host::start::or_shell;
 
 /// How long everything has to end by itself after each signal.
 const GRACE: Duration = Duration::from_secs(2);
@@ -97,22 +98,29 @@ impl<'a> Keeper<'a> {
         }
         let mut terminal = Terminal::of(terms.client);
         let descriptors = match &mut terminal {
-            Some(terminal) => terminal.descriptors()?,
+            Some(terminal) => terminal.descriptors(start.highest + 2)?,
             None => Vec::new(),
         };
         let group = Group::enter(&format!("command-{}", std::process::id()));
         let place = if terminal.is_some() { Place::OwnGroup } else { Place::OwnSession };
-        let begin = |program: &CStr, arguments: &[CString]| {
+        let begin = |program: launch::Program<'_>,
+                     arguments: &[CString],
+                     script: Option<(BorrowedFd<'_>, RawFd)>| {
+            let given = descriptors.iter().map(|(ours, target)| (ours.as_fd(), *target));
+            let descriptors: Vec<_> = given.chain(script).collect();
             launch(&Launch {
                 program,
                 arguments,
                 environment: &start.environment,
                 directory: None,
                 descriptors: &descriptors,
+                others: Others::GoAlong,
                 place,
+                open_files: None,
             })
         };
-        let command = or_shell(&start.program, &start.arguments, begin);
+        let command = or_shell(&start.executable, &start.arguments, start.highest, begin);
+        drop(start.executable);
         drop(descriptors);
         if let Some(group) = &group {
             group.leave()?;

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -110,12 +110,12 @@ impl Terminal {
         Some(Terminal { client, kind: Kind::Ours(Box::new(pair)) })
     }
 
-    /// Returns the descriptors that the command gets instead of the caller's terminal.
-    pub(super) fn descriptors(&self) -> io::Result<Vec<(OwnedFd, i32)>> {
+    /// Returns the descriptors that the command gets instead of the caller's terminal; ours have numbers from `least` on.
+    pub(super) fn descriptors(&self, least: RawFd) -> io::Result<Vec<(OwnedFd, i32)>> {
         let Kind::Ours(pair) = &self.kind else { return Ok(Vec::new()) };
         let held = pair.held.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let numbers = pair.numbers.iter();
-        numbers.map(|number| Ok((sys::launch::above(held.as_fd(), 3)?, *number))).collect()
+        numbers.map(|number| Ok((sys::launch::above(held.as_fd(), least)?, *number))).collect()
     }
 
     /// Puts the command in front of its terminal.

@@ -6,6 +6,8 @@ use std::io;
 
 use sys::pidfd::{self, Scope};
 
+use crate::host::process::Stat;
+
 /// A process, told from a later one with the same number by its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
@@ -49,15 +51,8 @@ pub fn member(pid: u32) -> Option<Member> {
 
 /// Returns the parent of a process that has not ended, and itself.
 fn stat(pid: u32) -> Option<(u32, Member)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before the last parenthesis may hold anything.
-    let mut fields = stat.get(stat.rfind(')')? + 2..)?.split(' ');
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
-    let parent = fields.next()?.parse().ok()?;
-    let began = fields.nth(17)?.parse().ok()?;
-    Some((parent, Member { pid, began }))
+    let stat = Stat::of(pid)?;
+    Some((stat.parent, Member { pid, began: stat.began }))
 }
 
 /// Sends a signal to a process, and to no other that has its number by now.

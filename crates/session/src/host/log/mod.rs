@@ -1,20 +1,29 @@
 //! The log of host commands: who asked for what, whether it ran, how it ended and what it used.
 //!
 //! One journal, `commands.journal` in the state directory, oldest first, in a bounded number of bytes. A command that
-//! began has one record for that and one for its end; the two have the same number.
+//! began has one record for that and one for its end; the two have the same number. Each application has a share of the
+//! room, and its refusals one of their own: nobody pushes out what is recorded of others.
 
 mod record;
+mod share;
 mod writer;
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use store::disk::Disk;
 use store::journal::{Journal, JournalError};
 
+use super::command::Request;
+use super::process::Stat;
+
 pub use writer::Writer;
 
+/// The longest name of a directory that is kept.
+const MOST_DIRECTORY: usize = 4096;
 /// What a log keeps at the most, about.
 pub const MOST_BYTES: u64 = 1 << 20;
 
@@ -38,6 +47,28 @@ pub struct Entry {
     pub directory: Option<PathBuf>,
     /// What became of it.
     pub outcome: Outcome,
+    /// Refusals of the same application before this one that were not recorded, because there were so many.
+    pub unrecorded: u64,
+}
+
+impl Entry {
+    /// Begins an entry for a request; who asks and what comes of it are not known yet. A long command is cut.
+    #[must_use]
+    pub fn asked(time: SystemTime, request: &Request) -> Entry {
+        let directory = &request.directory;
+        let directory = OsStr::from_bytes(directory.get(..MOST_DIRECTORY).unwrap_or(directory));
+        Entry {
+            id: 0,
+            time,
+            application: String::new(),
+            caller: 0,
+            exe: None,
+            command: record::cut(&request.arguments),
+            directory: (!directory.is_empty()).then(|| directory.into()),
+            outcome: Outcome::Refused(String::new()),
+            unrecorded: 0,
+        }
+    }
 }
 
 /// What became of a command.
@@ -66,25 +97,14 @@ impl Process {
     /// Reads when the process with this number began.
     #[must_use]
     pub fn of(pid: u32) -> Process {
-        Process { pid, began: began(pid).unwrap_or(0) }
+        Process { pid, began: Stat::of(pid).map_or(0, |stat| stat.began) }
     }
 
     /// Says whether it still runs; one that has ended and waits to be asked for its status does not.
     #[must_use]
     pub fn is_alive(self) -> bool {
-        self.began != 0 && began(self.pid) == Some(self.began)
+        self.began != 0 && Stat::of(self.pid).is_some_and(|stat| stat.began == self.began)
     }
-}
-
-/// Returns when a process began that has not ended.
-fn began(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before the last parenthesis may hold anything.
-    let mut fields = stat.get(stat.rfind(')')? + 2..)?.split(' ');
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 /// How a command ended, and what it and the children that it waited for used.

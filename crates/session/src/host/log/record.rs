@@ -42,6 +42,9 @@ struct Begin {
     cmd: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dir: Option<String>,
+    /// Refusals that were not recorded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    more: u64,
     #[serde(flatten)]
     became: Became,
 }
@@ -94,8 +97,9 @@ pub(super) fn beginning(entry: &Entry) -> Vec<u8> {
         app: entry.application.clone(),
         by: entry.caller,
         exe: entry.exe.as_ref().map(text),
-        cmd: cut(&entry.command),
+        cmd: entry.command.clone(),
         dir: entry.directory.as_ref().map(text),
+        more: entry.unrecorded,
         became,
     };
     encode(entry.id, What::Begin(begin))
@@ -119,6 +123,11 @@ pub(super) fn end(id: u64, end: &End) -> Vec<u8> {
     encode(id, What::End(stored))
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 fn encode(id: u64, what: What) -> Vec<u8> {
     serde_json::to_vec(&Stored { v: VERSION, id, what }).unwrap_or_default()
 }
@@ -131,18 +140,19 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Keeps the beginning of a long command line.
-fn cut(command: &[String]) -> Vec<String> {
+/// Returns words as text, and of a long command line its beginning.
+pub(super) fn cut(command: &[Vec<u8>]) -> Vec<String> {
     let mut room = MOST_COMMAND;
     let mut kept = Vec::new();
     for word in command {
-        if room <= word.len() {
-            let end = (0..=room).rev().find(|&end| word.is_char_boundary(end)).unwrap_or(0);
-            kept.push(format!("{}…", &word[..end]));
+        let text = String::from_utf8_lossy(word.get(..room).unwrap_or(word));
+        if room <= text.len() || word.len() > room {
+            let end = (0..=room.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+            kept.push(format!("{}…", text.get(..end.unwrap_or(0)).unwrap_or_default()));
             break;
         }
-        room -= word.len() + 1;
-        kept.push(word.clone());
+        room -= text.len() + 1;
+        kept.push(text.into_owned());
     }
     kept
 }
@@ -150,6 +160,31 @@ fn cut(command: &[String]) -> Vec<String> {
 /// Returns the number of a record, or nothing if it is none of ours.
 pub(super) fn id(record: &[u8]) -> Option<u64> {
     decode(record).map(|stored| stored.id)
+}
+
+/// Whose a record is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Owner {
+    /// It begins a command of this application.
+    Runs(String),
+    /// It says that one of this application's was refused.
+    Refused(String),
+    /// It says how a command of this number ended.
+    EndOf(u64),
+    /// It is none of ours.
+    Nobody,
+}
+
+/// Says whose a record is.
+pub(super) fn owner(record: &[u8]) -> Owner {
+    match decode(record) {
+        None => Owner::Nobody,
+        Some(Stored { id, what: What::End(_), .. }) => Owner::EndOf(id),
+        Some(Stored { what: What::Begin(begin), .. }) => match begin.became {
+            Became::Refused(_) => Owner::Refused(begin.app),
+            Became::NotStarted(_) | Became::Began(_) => Owner::Runs(begin.app),
+        },
+    }
 }
 
 /// Puts records together; an end whose beginning was dropped is left out.
@@ -185,6 +220,7 @@ fn entry(id: u64, begin: Begin) -> Option<Entry> {
         exe: begin.exe.map(PathBuf::from),
         command: begin.cmd,
         directory: begin.dir.map(PathBuf::from),
+        unrecorded: begin.more,
         outcome: match begin.became {
             Became::Refused(why) => Outcome::Refused(why),
             Became::NotStarted(why) => Outcome::NotStarted(why),
@@ -222,6 +258,7 @@ mod tests {
             command: vec!["git".into(), "log".into()],
             directory: Some("/home/ann".into()),
             outcome,
+            unrecorded: id,
         }
     }
 
@@ -251,10 +288,14 @@ mod tests {
 
     #[test]
     fn a_long_command_is_cut_between_characters() {
-        let mut entry = example(1, Outcome::Refused(String::new()));
-        entry.command = vec!["é".repeat(3000), "more".into()];
-        let read = entries([beginning(&entry)].into_iter());
-        assert_eq!(read[0].command.len(), 1);
-        assert!(read[0].command[0].ends_with("é…") && read[0].command[0].len() < 4100);
+        let command = cut(&["é".repeat(3000).into_bytes(), b"more".to_vec()]);
+        assert_eq!(command.len(), 1);
+        assert!(command[0].ends_with("é…") && command[0].len() < 4100, "{}", command[0].len());
+        // One byte of many becomes three, and there are many words.
+        let command = cut(&vec![vec![0xff; 100]; 1000]);
+        assert!(command.iter().map(String::len).sum::<usize>() < 4100 && command.len() < 20);
+        assert_eq!(cut(&[b"git".to_vec(), b"a\xff".to_vec()]), ["git", "a\u{fffd}"]);
+        let full = cut(&[vec![b'x'; MOST_COMMAND], b"y".to_vec()]);
+        assert_eq!(full.len(), 1);
     }
 }

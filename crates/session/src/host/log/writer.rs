@@ -6,7 +6,7 @@ use std::sync::Arc;
 use store::disk::Disk;
 use store::journal::{Journal, JournalError};
 
-use super::{End, Entry, MOST_BYTES, record};
+use super::{End, Entry, MOST_BYTES, record, share};
 
 /// The one who writes a log. Records survive the end of the process, and a power cut as soon as the kernel writes them.
 #[derive(Debug)]
@@ -66,25 +66,15 @@ impl Writer {
         let Some(mut journal) = self.journal.take() else { return Ok(()) };
         journal.append_cached(&[bytes])?;
         if journal.used_bytes() > MOST_BYTES {
-            let mut records = Journal::read(&*self.disk, &self.path)?.records;
-            drop_oldest(&mut records);
-            let kept: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+            let records = Journal::read(&*self.disk, &self.path)?.records;
+            let stay = share::stay(&records, MOST_BYTES / 2);
+            let kept = records.iter().zip(stay).filter(|(_, stays)| *stays);
+            let kept: Vec<&[u8]> = kept.map(|(record, _)| record.as_slice()).collect();
             journal.restart(&*self.disk, id + 1, &kept)?;
         }
         self.journal = Some(journal);
         Ok(())
     }
-}
-
-/// Leaves the newest records that take no more than half of the room.
-fn drop_oldest(records: &mut Vec<Vec<u8>>) {
-    let mut room = MOST_BYTES / 2;
-    let last_dropped = records.iter().rposition(|bytes| {
-        let fits = room >= bytes.len() as u64;
-        room = room.saturating_sub(bytes.len() as u64);
-        !fits
-    });
-    records.drain(..last_dropped.map_or(0, |last| last + 1));
 }
 
 #[cfg(test)]
@@ -103,6 +93,7 @@ mod tests {
             exe: None,
             command: vec!["x".repeat(3000)],
             directory: None,
+            unrecorded: 0,
             outcome: Outcome::Began(Process { pid: 5, began: 6 }),
         }
     }

@@ -9,6 +9,7 @@ use probe::doctor::machine::quoted;
 use probe::report::figure::{Quantity, duration};
 use probe::report::paragraph::counted;
 use probe::report::table::{Align, Cell, Table, cut};
+use report::text::{Charset, visible};
 use serde::Serialize;
 use session::clock::{Clock, SystemClock};
 use session::host::log::{self, EndedBy, Entry, Outcome};
@@ -23,6 +24,8 @@ const SCHEMA: &str = "unjank.host.log/1";
 const SHOWN: usize = 20;
 /// No command takes more columns than this.
 const COMMAND_COLUMNS: usize = 40;
+/// What became of it takes no more than these.
+const END_COLUMNS: usize = 60;
 
 /// Show who ran which command of the host, how it ended and what it used.
 #[derive(Debug, Args)]
@@ -64,6 +67,8 @@ struct Line {
     /// `refused`, `not-started`, `runs`, `unknown`, `ended`.
     outcome: &'static str,
     why: Option<String>,
+    /// Refusals of the application before this one that are not in the log.
+    unrecorded: u64,
     pid: Option<u32>,
     wait_status: Option<i32>,
     seconds: Option<f64>,
@@ -146,9 +151,9 @@ fn row(entry: &Entry, now: &jiff::Zoned) -> Vec<Cell> {
     let words: Vec<String> = entry.command.iter().map(|word| quoted(word)).collect();
     let mut cells: Vec<Cell> = vec![
         when.strftime(format).to_string().into(),
-        entry.application.clone().into(),
-        cut(&words.join(" "), COMMAND_COLUMNS).into(),
-        how(&entry.outcome).into(),
+        visible(&entry.application, Charset::Unicode).into_owned().into(),
+        cut(&visible(&words.join(" "), Charset::Unicode), COMMAND_COLUMNS).into(),
+        cut(&visible(&how(entry), Charset::Unicode), END_COLUMNS).into(),
     ];
     match &entry.outcome {
         Outcome::Ended(_, end) => {
@@ -162,9 +167,12 @@ fn row(entry: &Entry, now: &jiff::Zoned) -> Vec<Cell> {
 }
 
 /// Says in a few words what became of a command.
-fn how(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Refused(_) => "refused".to_owned(),
+fn how(entry: &Entry) -> String {
+    match &entry.outcome {
+        Outcome::Refused(why) if entry.unrecorded > 0 => {
+            format!("refused, and {} before it: {why}", entry.unrecorded)
+        }
+        Outcome::Refused(why) => format!("refused: {why}"),
         Outcome::NotStarted(_) => "not started".to_owned(),
         Outcome::Began(process) if process.is_alive() => format!("runs ({})", process.pid),
         Outcome::Began(_) => "unknown".to_owned(),
@@ -192,6 +200,7 @@ fn line(entry: &Entry) -> Line {
         exe: entry.exe.clone(),
         command: entry.command.clone(),
         directory: entry.directory.clone(),
+        unrecorded: entry.unrecorded,
         ..Line::default()
     };
     match &entry.outcome {

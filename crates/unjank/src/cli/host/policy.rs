@@ -109,9 +109,21 @@ impl Show {
             return Ok(Verdict::Yes);
         }
         // As it was written, with what its author says about it.
-        writeln!(out, "{}", file.display())?;
+        writeln!(out, "{}", shown(file))?;
         writeln!(out)?;
-        write!(out, "{text}")?;
+        for line in text.lines() {
+            writeln!(out, "{}", visible(line))?;
+        }
+        let dead: Vec<_> = policy.dead_rules().collect();
+        if !dead.is_empty() {
+            writeln!(out)?;
+        }
+        for (line, by) in dead {
+            writeln!(
+                out,
+                "Line {line} has no effect: line {by} is about the same commands and comes first."
+            )?;
+        }
         Ok(Verdict::Yes)
     }
 }
@@ -128,27 +140,43 @@ impl About {
         let arguments: Vec<Vec<u8>> = arguments.iter().map(|word| word.clone().into()).collect();
         let wanted = Wanted { program: &found, arguments: &arguments, search: &search };
         let application = application(&self.app);
-        let decision = policy.decide(&application, &wanted);
+        let decision = policy.decide(&application, &wanted).decision;
         let section = policy.section_name(&application).unwrap_or_default();
         let why = match decision {
             Decision::Unlimited if section.is_empty() => "nothing is said about it".to_owned(),
             Decision::Unlimited => format!("[{section}] does not limit it"),
-            Decision::Allowed { line } => format!("line {line} of [{section}] allows it"),
+            Decision::Allowed { line } | Decision::AllowedWithAll { line } => {
+                format!("line {line} of [{section}] allows it")
+            }
             Decision::NotDenied => format!("no line of [{section}] forbids it"),
             Decision::Denied { line } => format!("line {line} of [{section}] forbids it"),
             Decision::NotListed => format!("no line of [{section}] allows it"),
         };
         let may = if decision.allows() { "may" } else { "may not" };
-        writeln!(out, "{} {may} run {}: {why}.", self.app, found.display())?;
+        writeln!(out, "{} {may} run {}: {why}.", self.app, shown(&found.path))?;
         Ok(if decision.allows() { Verdict::Yes } else { Verdict::No })
     }
 
     fn add(&self, file: &Path, effect: Effect, out: &mut dyn Write) -> Result<Verdict, Error> {
         let rule = Rule { effect, words: self.command.clone() };
         let text = policy::with_rule(&read(file)?, &self.app, &rule);
-        let text = text.map_err(|error| cannot_read(file).because(error))?;
-        write_whole(file, &text)?;
-        writeln!(out, "[{}] {rule}", self.app)?;
+        let added = text.map_err(|error| cannot_read(file).because(error))?;
+        write_whole(file, &added.text)?;
+        writeln!(out, "[{}] {}", self.app, visible(&rule.to_string()))?;
+        for exception in &added.exceptions {
+            let stays = match exception.effect {
+                Effect::Allow => "allowed",
+                Effect::Deny => "forbidden",
+            };
+            let words = shell_words(&exception.words);
+            writeln!(
+                out,
+                "What begins with {words} stays {stays}: [{}] {}",
+                self.app,
+                visible(&exception.to_string())
+            )?;
+            writeln!(out, "  unjank host policy remove {} {words}", self.app)?;
+        }
         Ok(Verdict::Yes)
     }
 
@@ -163,6 +191,23 @@ impl About {
         writeln!(out, "The rule is gone.")?;
         Ok(Verdict::Yes)
     }
+}
+
+/// Returns what somebody wrote as a terminal may show it.
+fn visible(text: &str) -> std::borrow::Cow<'_, str> {
+    report::text::visible(text, report::text::Charset::Unicode)
+}
+
+fn shown(path: &Path) -> String {
+    report::text::visible_bytes(path.as_os_str().as_encoded_bytes(), report::text::Charset::Unicode)
+        .into_owned()
+}
+
+/// Returns words as they are typed in a shell.
+fn shell_words(words: &[String]) -> String {
+    let quoted: Vec<String> =
+        words.iter().map(|word| probe::doctor::machine::quoted(word)).collect();
+    visible(&quoted.join(" ")).into_owned()
 }
 
 fn application(name: &str) -> Application {

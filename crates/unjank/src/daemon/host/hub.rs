@@ -1,45 +1,30 @@
 //! The owner of all state of host commands: takes one event after the other.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bus::request::ReplyTo;
-use bus::server::flatpak::{Incoming, Server};
-use session::host::command::{Request, StartError};
-use session::host::environment::Environment;
-use session::host::keeper::{self, Report};
-use session::host::log::{End, EndedBy, Entry, Outcome, Process, Writer};
-use session::host::policy::Wanted;
-use session::host::program::DEFAULT_SEARCH;
-use sys::launch::Child;
-use sys::pidfd::{Ended, Scope};
+use bus::server::flatpak::{Incoming, Process, Server};
+use session::host::command::StartError;
+use session::host::keeper::Report;
+use session::host::log::Writer;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::super::part::State;
 use super::Options;
+use super::callers::{Call, Callers, Identity, Learned, Queued, Suspect};
 use super::journal::Log;
-use super::kept::{Keepers, Starting, watched};
-use super::policy::{self, Followed};
+use super::kept::{Keepers, Starting};
+use super::policy::Followed;
+use super::quota::Quota;
 use super::sandboxes::{Places, Session};
-use super::senders::{Identity, Senders};
-use super::variables::Variables;
-
-/// A terminal has another size.
-const SIGWINCH: i32 = 28;
-
-/// A command on its way.
-enum Started {
-    /// It runs.
-    Runs(Child),
-    /// Its keeper does, and tells at this socket whether the command does.
-    Kept(Child, OwnedFd),
-}
+use super::start::Started;
+use super::starters::Starters;
+use super::variables::{self, Variables};
 
 /// What happens.
 #[derive(Debug)]
@@ -48,11 +33,20 @@ pub(super) enum Event {
     Incoming(Incoming),
     /// A caller's files were looked at.
     Identified {
-        /// Its unique name.
-        sender: String,
+        /// The number of the job.
+        job: u64,
         /// What was found.
         identity: Identity,
     },
+    /// A command was started, or could not be.
+    Started {
+        /// The number of the job.
+        job: u64,
+        /// What came of it.
+        result: Result<Started, StartError>,
+    },
+    /// The service manager told the environment of the session, or there is none.
+    Environment(io::Result<Option<Vec<String>>>),
     /// A command has ended and can be reaped.
     Ended(u32),
     /// A keeper tells something; `None` when it is gone.
@@ -67,19 +61,13 @@ pub(super) enum Event {
     Tick,
 }
 
-/// A call that waits until its caller is known.
+/// What a thread was asked to do.
 #[derive(Debug)]
-enum Waiting {
-    Command(ReplyTo, Box<Request>),
-    Session(ReplyTo),
-}
-
-impl Waiting {
-    fn reply_to(&self) -> &ReplyTo {
-        match self {
-            Waiting::Command(reply_to, _) | Waiting::Session(reply_to) => reply_to,
-        }
-    }
+pub(super) enum Job {
+    /// To look at the files of the process of this connection.
+    Identify(String),
+    /// To start a command.
+    Start(Box<Starting>),
 }
 
 /// A command that runs.
@@ -91,6 +79,8 @@ pub(super) struct Running {
     /// Its number in the log.
     pub(super) id: u64,
     pub(super) began: Duration,
+    /// Whose it is.
+    pub(super) application: Arc<str>,
     /// Who keeps it, if it has a keeper.
     pub(super) keeper: Option<u64>,
 }
@@ -110,11 +100,15 @@ pub(super) struct Hub {
     pub(super) server: Server,
     pub(super) options: Options,
     state: Arc<State>,
-    senders: Senders,
+    /// The process of the bus, once it has said.
+    pub(super) bus: Option<u32>,
+    pub(super) callers: Callers,
     variables: Variables,
-    policy: Followed,
+    pub(super) policy: Followed,
     pub(super) log: Log,
-    waiting: Vec<Waiting>,
+    pub(super) starters: Starters,
+    pub(super) jobs: HashMap<u64, Job>,
+    pub(super) quota: Quota,
     session: Session,
     /// Those who wait for its files.
     sandboxes: Vec<ReplyTo>,
@@ -129,18 +123,22 @@ impl Hub {
     pub(super) fn new(server: Server, options: Options, state: Arc<State>) -> Hub {
         let (tell, events) = unbounded_channel();
         let log = Log::start(Writer::new(options.disk.clone(), options.log.clone()));
-        let senders = Senders::new(options.host.clone(), tell.clone());
+        let callers = Callers::new(options.host.clone(), options.bounds.waiting_descriptors);
         let variables = Variables::new(options.environment.clone());
         let policy = Followed::new(options.policy.clone());
+        let quota = Quota::new(options.bounds);
         Hub {
             server,
             options,
             state,
-            senders,
+            bus: None,
+            callers,
             variables,
             policy,
             log,
-            waiting: Vec::new(),
+            starters: Starters::new(),
+            jobs: HashMap::new(),
+            quota,
             session: Session::default(),
             sandboxes: Vec::new(),
             running: HashMap::new(),
@@ -154,11 +152,11 @@ impl Hub {
     /// Serves until we are told to end, or the name or the bus is lost.
     pub(super) async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
         let mut told = false;
+        self.server.ask_bus_process();
         while self.phase != Phase::Over {
-            self.pump();
-            let starting = self.keepers.are_starting() || !self.waiting.is_empty();
-            let used = self.session.is_used();
-            let busy = !self.running.is_empty() || starting || used;
+            let starting = self.keepers.are_starting() || !self.jobs.is_empty();
+            let waiting = self.callers.are_waiting() || !self.sandboxes.is_empty();
+            let busy = !self.running.is_empty() || starting || waiting || self.session.is_used();
             if busy {
                 self.state.set_busy(true);
             }
@@ -187,8 +185,9 @@ impl Hub {
 
     async fn wait(&mut self, stopped: &mut oneshot::Receiver<()>, told: bool) -> Event {
         let now = self.options.clock.monotonic();
+        let due = self.variables.deadline().into_iter().chain(self.starters.deadline()).min();
         let timer = async {
-            match self.variables.deadline() {
+            match due {
                 Some(due) => tokio::time::sleep(due.saturating_sub(now)).await,
                 None => std::future::pending().await,
             }
@@ -205,7 +204,9 @@ impl Hub {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Incoming(incoming) => self.take(incoming),
-            Event::Identified { sender, identity } => self.senders.found(&sender, identity),
+            Event::Identified { job, identity } => self.identified(job, identity),
+            Event::Started { job, result } => self.started(job, result),
+            Event::Environment(answer) => self.learn_environment(&answer),
             Event::Ended(pid) => self.reap(pid),
             Event::Kept(keeper, report) => self.kept(keeper, report),
             Event::KeeperEnded(keeper) => self.keepers.reap(keeper),
@@ -214,28 +215,24 @@ impl Hub {
                 self.server.release();
                 self.phase = Phase::Releasing;
             }
-            Event::Tick => {}
+            Event::Tick => self.tick(),
         }
     }
 
     fn take(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Command { reply_to, request } => {
-                if self.variables.wants_to_ask(self.options.clock.monotonic()) {
-                    self.server.ask_environment();
-                }
-                self.queue(Waiting::Command(reply_to, request));
+                self.refresh_environment();
+                self.queue(Call::Command(reply_to, request));
             }
-            Incoming::Session { reply_to } => self.queue(Waiting::Session(reply_to)),
+            Incoming::Session { reply_to } => self.queue(Call::Session(reply_to)),
             Incoming::Signal { reply_to, pid, signal, scope } => {
                 let result = self.signal(reply_to.sender(), pid, signal, scope);
                 self.server.signalled(&reply_to, &result);
             }
-            Incoming::Process { sender, process } => self.senders.learn(&sender, process),
-            Incoming::Environment(block) => {
-                self.variables.learn(block.as_deref(), self.options.clock.monotonic());
-            }
-            Incoming::ManagerChanged => self.variables.doubt(),
+            Incoming::Process { sender, process } => self.learn(&sender, process),
+            Incoming::BusProcess(pid) => self.bus = pid,
+            Incoming::Came(sender) => self.callers.came(sender),
             Incoming::Gone(sender) => self.gone(&sender),
             Incoming::Answered => {}
             Incoming::Released => self.phase = Phase::Over,
@@ -252,156 +249,141 @@ impl Hub {
         }
     }
 
-    fn queue(&mut self, waiting: Waiting) {
-        let sender = waiting.reply_to().sender();
-        if self.senders.is_new(sender) {
-            self.server.identify(sender);
+    fn queue(&mut self, call: Call) {
+        let sender = match &call {
+            Call::Command(reply_to, _) | Call::Session(reply_to) => reply_to.sender().to_owned(),
+        };
+        match self.callers.queue(&sender, call) {
+            Queued::AsksWho => self.server.identify(&sender),
+            Queued::Waits => self.advance(&sender),
+            Queued::Refused(Call::Command(reply_to, request)) => {
+                let why = "too many calls wait";
+                self.server
+                    .not_started(&reply_to, &StartError::TooMany { command: request.name(), why });
+            }
+            Queued::Refused(Call::Session(reply_to)) => {
+                self.server.failed(&reply_to, "too many calls wait");
+            }
         }
-        self.waiting.push(waiting);
     }
 
-    /// Does what waited, as far as everything about it is known by now; the calls of one caller in their order.
-    fn pump(&mut self) {
-        if self.waiting.is_empty() {
+    /// Takes what the bus says of a caller.
+    fn learn(&mut self, sender: &str, process: Result<Process, String>) {
+        match self.callers.learn(sender, process) {
+            Learned::Known => self.advance(sender),
+            Learned::LookInside(suspect) => self.look_inside(sender, suspect),
+        }
+    }
+
+    /// Has the files of a process looked at.
+    fn look_inside(&mut self, sender: &str, suspect: Suspect) {
+        // Nobody knows yet whose it is; its control group it cannot choose.
+        let group = std::fs::read_to_string(format!("/proc/{}/cgroup", suspect.pid));
+        let whose = format!("?{}", group.unwrap_or_default());
+        let tell = self.tell.clone();
+        let work = move |job| {
+            let identity = suspect.look_inside();
+            // Nobody listens any more when we are ending.
+            let _ = tell.send(Event::Identified { job, identity });
+        };
+        match self.starters.begin(whose.into(), self.options.clock.monotonic(), work) {
+            Ok(job) => drop(self.jobs.insert(job, Job::Identify(sender.to_owned()))),
+            Err(error) => {
+                self.callers.settle(sender, Err(error.to_string()));
+                self.advance(sender);
+            }
+        }
+    }
+
+    fn identified(&mut self, job: u64, identity: Identity) {
+        self.starters.finish(job);
+        if let Some(Job::Identify(sender)) = self.jobs.remove(&job) {
+            self.callers.settle(&sender, identity);
+            self.advance(&sender);
+        }
+    }
+
+    /// Asks for the environment of the session, if what is known is old.
+    fn refresh_environment(&mut self) {
+        let now = self.options.clock.monotonic();
+        if !self.variables.wants_to_ask(now) {
             return;
         }
-        let now = self.options.clock.monotonic();
-        let environment = self.variables.get(now).is_some();
-        for waiting in std::mem::take(&mut self.waiting) {
-            let sender = waiting.reply_to().sender();
-            let earlier = self.waiting.iter().any(|other| other.reply_to().sender() == sender);
-            let known = self.senders.identity(sender).is_some();
-            match waiting {
-                Waiting::Command(reply_to, request) if known && environment && !earlier => {
-                    self.command(reply_to, *request);
-                }
-                Waiting::Session(reply_to) if known && !earlier => self.session(reply_to),
-                waiting => self.waiting.push(waiting),
-            }
+        let socket = variables::socket(&self.options.runtime);
+        if !socket.exists() {
+            return self.variables.learn(None, now);
         }
-    }
-
-    /// Starts a command, or says why not; either is logged.
-    fn command(&mut self, reply_to: ReplyTo, request: Request) {
-        let began = self.options.clock.monotonic();
-        let identity = self.senders.identity(reply_to.sender()).cloned();
-        let identity = identity.unwrap_or_else(|| Err("it has left".to_owned()));
-        let mut entry = Entry {
-            id: 0,
-            time: self.options.clock.now(),
-            application: String::new(),
-            caller: 0,
-            exe: None,
-            command: texts(&request.arguments),
-            directory: (!request.directory.is_empty())
-                .then(|| OsStr::from_bytes(&request.directory).into()),
-            outcome: Outcome::Refused(String::new()),
-        };
-        if let Ok(caller) = &identity {
-            entry.application = caller.application.policy_name();
-            (entry.caller, entry.exe) = (caller.pid, caller.exe.clone());
-        }
-        match self.start(identity, request, began) {
-            Ok(Started::Runs(child)) => self.began(reply_to, entry, child, began, None),
-            Ok(Started::Kept(keeper, socket)) => {
-                let starting = Starting { reply_to, entry, began };
-                self.keepers.add(keeper, socket, starting, &self.tell);
-            }
-            Err(error) => self.not_started(&reply_to, entry, error),
-        }
-    }
-
-    /// Takes it that a command runs.
-    pub(super) fn began(
-        &mut self,
-        reply_to: ReplyTo,
-        mut entry: Entry,
-        child: Child,
-        began: Duration,
-        keeper: Option<u64>,
-    ) {
-        let sender = reply_to.sender().to_owned();
-        tracing::debug!(sender, pid = child.pid, command = ?entry.command, "HostCommand");
-        self.server.began(&reply_to, child.pid);
-        entry.outcome = Outcome::Began(Process { pid: child.pid, began: 0 });
-        let id = self.log.begin(entry);
-        let pidfd = Arc::new(child.pidfd);
-        if keeper.is_none() {
-            self.await_end(child.pid, Arc::clone(&pidfd));
-        }
-        self.running.insert(child.pid, Running { sender, pidfd, id, began, keeper });
-    }
-
-    /// Takes it that a command will not run.
-    pub(super) fn not_started(&mut self, reply_to: &ReplyTo, mut entry: Entry, error: StartError) {
-        tracing::debug!(sender = reply_to.sender(), %error, "refused a command");
-        self.server.not_started(reply_to, &error);
-        entry.outcome = match error {
-            StartError::Refused { why, .. } => Outcome::Refused(why),
-            error => Outcome::NotStarted(error.to_string()),
-        };
-        self.log.begin(entry);
-    }
-
-    fn start(
-        &mut self,
-        identity: Identity,
-        mut request: Request,
-        now: Duration,
-    ) -> Result<Started, StartError> {
-        let command = request.name();
-        let refused = |application: String, why: String| StartError::Refused {
-            command: command.clone(),
-            application,
-            why,
-        };
-        let caller = identity.map_err(|why| refused("somebody unknown".to_owned(), why))?;
-        let has_terminal = request.has_terminal();
-        if has_terminal {
-            request.add_terminal_type(caller.pid);
-        }
-        let none = Environment::default();
-        let environment = self.variables.get(now).unwrap_or(&none);
-        let found = request.prepare(environment)?;
-        let search = environment.get("PATH").unwrap_or(DEFAULT_SEARCH.as_bytes());
-        let wanted = Wanted {
-            program: &found.path,
-            arguments: request.arguments.get(1..).unwrap_or_default(),
-            search: OsStr::from_bytes(search),
-        };
-        policy::check(&mut self.policy, &caller, &wanted, &request)
-            .map_err(|why| refused(caller.application.policy_name(), why))?;
-        let failed = |source| StartError::Program { command: command.clone(), source };
-        let terms = request.terms(caller.pid);
-        // zbus takes descriptors off the bus without the flag.
-        sys::launch::close_on_exec(3).map_err(failed)?;
-        let prepared = found.ready(request).map_err(failed)?;
-        if has_terminal || terms.are_any() {
-            let kept = keeper::start(&self.options.keeper, &prepared, &terms);
-            return kept.map(|(child, socket)| Started::Kept(child, socket)).map_err(failed);
-        }
-        prepared.start().map(Started::Runs).map_err(failed)
-    }
-
-    /// Waits beside everything else until a process has ended.
-    fn await_end(&self, pid: u32, pidfd: Arc<OwnedFd>) {
         let tell = self.tell.clone();
-        tokio::spawn(async move {
-            let ended = match watched(pidfd) {
-                Ok(waited) => waited.readable().await.map(drop),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = ended {
-                tracing::error!(%error, pid, "cannot wait for a command");
-            }
+        let asking = sys::thread::spawn("host-manager", move || {
             // Nobody listens any more when we are ending.
-            let _ = tell.send(Event::Ended(pid));
+            let _ = tell.send(Event::Environment(variables::ask(&socket)));
         });
+        if let Err(error) = asking {
+            tracing::warn!(%error, "cannot ask for the session's environment");
+            self.variables.fail();
+        }
     }
 
-    fn session(&mut self, reply_to: ReplyTo) {
-        if let Some(Err(why)) = self.senders.identity(reply_to.sender()) {
-            return self.server.denied(&reply_to, &format!("cannot serve the caller: {why}"));
+    fn learn_environment(&mut self, answer: &io::Result<Option<Vec<String>>>) {
+        match answer {
+            Ok(block) => {
+                self.variables.learn(block.as_deref(), self.options.clock.monotonic());
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the service manager does not tell the session's environment");
+                self.variables.fail();
+            }
+        }
+        self.advance_all();
+    }
+
+    fn advance_all(&mut self) {
+        for sender in self.callers.waiting() {
+            self.advance(&sender);
+        }
+    }
+
+    /// Does what a connection waits for, as far as everything about it is known by now; its calls in their order.
+    pub(super) fn advance(&mut self, sender: &str) {
+        let now = self.options.clock.monotonic();
+        let Some(environment) = self.variables.get(now) else { return };
+        while let Some((call, identity)) = self.callers.next(sender) {
+            match call {
+                Call::Command(reply_to, request) => {
+                    self.command(reply_to, *request, identity, Arc::clone(&environment));
+                }
+                Call::Session(reply_to) => self.session(reply_to, &identity),
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        let late = self.starters.late(self.options.clock.monotonic());
+        for job in late {
+            match self.jobs.remove(&job) {
+                Some(Job::Identify(sender)) => {
+                    self.callers.settle(&sender, Err("its files cannot be read".to_owned()));
+                    self.advance(&sender);
+                }
+                Some(Job::Start(starting)) => {
+                    let sender = starting.reply_to.sender().to_owned();
+                    let command = starting.entry.command.first().cloned().unwrap_or_default();
+                    let source = io::ErrorKind::TimedOut.into();
+                    self.not_started(*starting, StartError::Program { command, source });
+                    self.callers.set_starting(&sender, false);
+                    self.advance(&sender);
+                }
+                None => {}
+            }
+        }
+        // The environment may have been waited for.
+        self.advance_all();
+    }
+
+    fn session(&mut self, reply_to: ReplyTo, identity: &Identity) {
+        if let Err(why) = identity {
+            tracing::info!(why, sender = reply_to.sender(), "refused a session");
+            return self.server.denied(&reply_to, "cannot serve this caller");
         }
         match self.session.places(&self.options, &self.tell) {
             Ok(Some(places)) => {
@@ -427,59 +409,13 @@ impl Hub {
         }
     }
 
-    fn signal(&mut self, sender: &str, pid: u32, signal: u32, scope: Scope) -> io::Result<()> {
-        // The same answer for a stranger's command as for none.
-        let running = self.running.get(&pid).filter(|running| running.sender == sender);
-        let running = running.ok_or(io::ErrorKind::NotFound)?;
-        let signal = i32::try_from(signal).ok().filter(|signal| (0..=64).contains(signal));
-        let signal = signal.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "there is no signal of this number")
-        })?;
-        if signal == SIGWINCH && self.keepers.resize(running.keeper) {
-            return Ok(());
-        }
-        sys::pidfd::signal(running.pidfd.as_fd(), pid, signal, scope)
-    }
-
     fn gone(&mut self, sender: &str) {
-        if self.senders.remove(sender) {
-            self.server.forget(sender);
+        self.callers.gone(sender);
+        for job in self.jobs.values_mut() {
+            if let Job::Start(starting) = job {
+                starting.caller_gone |= starting.reply_to.sender() == sender;
+            }
         }
-        self.waiting.retain(|waiting| waiting.reply_to().sender() != sender);
         self.keepers.caller_is_gone(sender, &self.running);
     }
-
-    fn reap(&mut self, pid: u32) {
-        let Some(running) = self.running.get(&pid) else { return };
-        let ended = match sys::pidfd::reap(running.pidfd.as_fd()) {
-            Ok(Some(ended)) => ended,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::error!(%error, pid, "cannot learn how a command ended");
-                self.running.remove(&pid);
-                return;
-            }
-        };
-        self.ended(pid, &ended, EndedBy::Itself);
-    }
-
-    /// Tells the caller of a command, and the log, that it has ended.
-    pub(super) fn ended(&mut self, pid: u32, ended: &Ended, by: EndedBy) {
-        let Some(running) = self.running.remove(&pid) else { return };
-        self.server.exited(&running.sender, pid, ended.wait_status);
-        let end = End {
-            wait_status: ended.wait_status,
-            after: self.options.clock.monotonic().saturating_sub(running.began),
-            user: ended.user,
-            system: ended.system,
-            memory_bytes: ended.memory_bytes,
-            by,
-        };
-        self.log.end(running.id, end);
-    }
-}
-
-/// Bytes as people read them.
-fn texts(words: &[Vec<u8>]) -> Vec<String> {
-    words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }

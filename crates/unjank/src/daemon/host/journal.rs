@@ -1,17 +1,31 @@
-//! The log of commands, written by a thread of its own: a disk that hangs holds up no command.
+//! The log of commands, written by a thread of its own: a disk that hangs holds up no command, and fills no memory.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
 
 use session::host::log::{End, Entry, Outcome, Process, Writer};
+
+/// Lines that wait for the disk; what comes then is lost, which is said.
+const MOST_WAITING: usize = 4096;
+/// Refusals of one application that are recorded one after the other.
+const BURST: u32 = 32;
+/// After that, one in this time: whoever asks in a loop fills neither the disk nor the log.
+const PACE: Duration = Duration::from_millis(250);
+/// Applications whose refusals are counted.
+const MOST_COUNTED: usize = 256;
 
 /// The sending side.
 #[derive(Debug)]
 pub(super) struct Log {
-    lines: Option<Sender<Line>>,
+    lines: Option<SyncSender<Line>>,
     /// What the thread was not told yet.
     held: Vec<Line>,
     next: u64,
+    refusals: Refusals,
+    /// Lines that were lost since that was said.
+    lost: u64,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -24,13 +38,19 @@ enum Line {
 impl Log {
     /// Starts the thread, which ends with this.
     pub(super) fn start(writer: Writer) -> Log {
-        let (lines, taken) = channel();
-        let thread = thread::Builder::new().name("host-log".to_owned());
-        let thread = thread.spawn(move || write(writer, &taken));
+        let (lines, taken) = sync_channel(MOST_WAITING);
+        let thread = sys::thread::spawn("host-log", move || write(writer, &taken));
         if let Err(error) = &thread {
             tracing::warn!(%error, "cannot log host commands");
         }
-        Log { lines: Some(lines), held: Vec::new(), next: 0, thread: thread.ok() }
+        Log {
+            lines: Some(lines),
+            held: Vec::new(),
+            next: 0,
+            refusals: Refusals::default(),
+            lost: 0,
+            thread: thread.ok(),
+        }
     }
 
     /// Takes it that a command was asked for and returns its number, which counts from our start; [`Log::flush`] writes it.
@@ -38,7 +58,9 @@ impl Log {
         entry.id = self.next;
         self.next += 1;
         let id = entry.id;
-        self.held.push(Line::Begin(entry));
+        if self.refusals.may_be_recorded(&mut entry) {
+            self.held.push(Line::Begin(entry));
+        }
         id
     }
 
@@ -50,9 +72,20 @@ impl Log {
     /// Has what was taken written.
     pub(super) fn flush(&mut self) {
         for line in self.held.drain(..) {
-            if let Some(lines) = &self.lines {
-                // Without a thread there is no log, which was said.
-                let _ = lines.send(line);
+            // Without a thread there is no log, which was said.
+            let Some(lines) = self.lines.as_ref().filter(|_| self.thread.is_some()) else {
+                continue;
+            };
+            match lines.try_send(line) {
+                Ok(()) if self.lost > 0 => {
+                    tracing::warn!(
+                        self.lost,
+                        "records of host commands are lost: the disk is slow"
+                    );
+                    self.lost = 0;
+                }
+                Ok(()) => {}
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => self.lost += 1,
             }
         }
     }
@@ -66,6 +99,50 @@ impl Drop for Log {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// How many refusals of each application were recorded lately.
+#[derive(Debug, Default)]
+struct Refusals(HashMap<String, Recorded>);
+
+#[derive(Debug)]
+struct Recorded {
+    /// How many may be recorded at once.
+    left: u32,
+    /// Until when that was counted.
+    since: SystemTime,
+    unrecorded: u64,
+}
+
+impl Refusals {
+    /// Says whether an entry is to be recorded; a refusal that is tells of those before it that were not.
+    fn may_be_recorded(&mut self, entry: &mut Entry) -> bool {
+        if !matches!(entry.outcome, Outcome::Refused(_)) {
+            return true;
+        }
+        if self.0.len() >= MOST_COUNTED && !self.0.contains_key(&entry.application) {
+            self.0.clear();
+        }
+        let recorded = self.0.entry(entry.application.clone()).or_insert_with(|| Recorded {
+            left: BURST,
+            since: entry.time,
+            unrecorded: 0,
+        });
+        let passed = entry.time.duration_since(recorded.since).unwrap_or_default();
+        let earned = passed.as_millis() / PACE.as_millis();
+        if earned > 0 {
+            let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+            recorded.left = recorded.left.saturating_add(earned).min(BURST);
+            recorded.since = entry.time;
+        }
+        if recorded.left == 0 {
+            recorded.unrecorded += 1;
+            return false;
+        }
+        recorded.left -= 1;
+        entry.unrecorded = std::mem::take(&mut recorded.unrecorded);
+        true
     }
 }
 
@@ -93,5 +170,33 @@ fn write(mut writer: Writer, lines: &Receiver<Line>) {
             tracing::warn!(%error, "cannot log host commands");
         }
         fails = written.is_err();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use session::host::command::Request;
+
+    #[test]
+    fn whoever_is_refused_in_a_loop_is_counted_and_not_recorded_each_time() {
+        let mut refusals = Refusals::default();
+        let at = |millis: u64, application: &str| {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_000 + millis);
+            let entry = Entry::asked(time, &Request::default());
+            Entry { application: application.into(), ..entry }
+        };
+        let recorded = (0..1000)
+            .filter(|millis| refusals.may_be_recorded(&mut at(*millis / 10, "org.loud.One")))
+            .count();
+        assert_eq!(recorded, 32);
+        assert!(refusals.may_be_recorded(&mut at(100, "org.quiet.One")));
+        let mut later = at(400, "org.loud.One");
+        assert!(refusals.may_be_recorded(&mut later));
+        assert_eq!(later.unrecorded, 968);
+        let mut next = at(401, "org.loud.One");
+        assert!(!refusals.may_be_recorded(&mut next));
+        let ran = Outcome::Began(Process { pid: 1, began: 1 });
+        assert!(refusals.may_be_recorded(&mut Entry { outcome: ran, ..next }), "it ran");
     }
 }

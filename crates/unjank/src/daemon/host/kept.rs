@@ -23,6 +23,10 @@ pub(super) struct Starting {
     pub(super) reply_to: ReplyTo,
     pub(super) entry: Entry,
     pub(super) began: Duration,
+    /// Whose it is.
+    pub(super) application: Arc<str>,
+    /// The caller left before it began.
+    pub(super) caller_gone: bool,
 }
 
 /// All keepers that have not ended.
@@ -38,8 +42,6 @@ struct Keeper {
     socket: Arc<OwnedFd>,
     /// What waits for its first report.
     starting: Option<Starting>,
-    /// The caller left before that.
-    caller_gone: bool,
 }
 
 impl Keepers {
@@ -56,7 +58,7 @@ impl Keepers {
         let (pidfd, socket) = (Arc::new(keeper.pidfd), Arc::new(socket));
         let (ended, heard) = (Arc::clone(&pidfd), Arc::clone(&socket));
         let starting = Some(starting);
-        self.known.insert(number, Keeper { pidfd, socket, starting, caller_gone: false });
+        self.known.insert(number, Keeper { pidfd, socket, starting });
         let tell = tell.clone();
         tokio::spawn(async move {
             if let Err(error) = listen(number, heard, &tell).await {
@@ -85,10 +87,9 @@ impl Keepers {
     /// Tells the keepers of a caller's commands that it is gone; those whose commands go on do not mind.
     pub(super) fn caller_is_gone(&mut self, sender: &str, running: &HashMap<u32, Running>) {
         for keeper in self.known.values_mut() {
-            keeper.caller_gone |= keeper
-                .starting
-                .as_ref()
-                .is_some_and(|starting| starting.reply_to.sender() == sender);
+            if let Some(starting) = &mut keeper.starting {
+                starting.caller_gone |= starting.reply_to.sender() == sender;
+            }
         }
         let theirs = running.values().filter(|running| running.sender == sender);
         for keeper in theirs.filter_map(|running| running.keeper) {
@@ -120,9 +121,8 @@ impl Hub {
         let starting = keeper.starting.take();
         match (starting, report) {
             (Some(starting), Some(Report::Began { pid, pidfd })) => {
-                let gone = keeper.caller_gone;
-                let Starting { reply_to, entry, began } = starting;
-                self.began(reply_to, entry, Child { pid, pidfd }, began, Some(number));
+                let gone = starting.caller_gone;
+                self.began(starting, Child { pid, pidfd }, Some(number));
                 if gone {
                     self.keepers.end(number);
                 }
@@ -134,7 +134,7 @@ impl Hub {
                 };
                 let command = starting.entry.command.first().cloned().unwrap_or_default();
                 let error = StartError::Program { command, source };
-                self.not_started(&starting.reply_to, starting.entry, error);
+                self.not_started(starting, error);
             }
             (None, Some(Report::Ended(ended, by))) => {
                 if let Some(pid) = self.kept_by(number) {

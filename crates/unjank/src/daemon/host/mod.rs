@@ -3,14 +3,19 @@
 //! It shares no state with the settings, so it has a thread and a connection of its own; whatever a command does, no
 //! setting waits for it.
 
+mod callers;
+mod commands;
 mod hub;
 mod journal;
 mod kept;
 mod policy;
+mod quota;
 mod sandboxes;
-mod senders;
+mod start;
+mod starters;
 mod variables;
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -25,6 +30,8 @@ use session::host::identity::Host;
 use session::host::keeper;
 use store::disk::Disk;
 use tokio::sync::oneshot;
+
+pub use quota::Bounds;
 
 use super::DaemonError;
 use super::part::{Part, State};
@@ -42,10 +49,14 @@ pub struct Options {
     pub log: PathBuf,
     /// Where `flatpak run` finds files that follow the host's.
     pub session: PathBuf,
+    /// The runtime directory of the user, where the service manager listens.
+    pub runtime: PathBuf,
     /// How callers are told apart.
     pub host: Host,
     /// Our own environment, for where there is no service manager that has a newer one.
     pub environment: Environment,
+    /// What follows from how many descriptors we may have.
+    pub bounds: Bounds,
     /// This program, which keeps commands in processes of its own.
     pub keeper: keeper::Program,
     /// What the log is written to.
@@ -56,7 +67,10 @@ pub struct Options {
 
 /// The running service. Dropping it gives the name back; commands of callers that wanted that go on.
 #[derive(Debug)]
-pub struct Service(Part);
+pub struct Service {
+    part: Part,
+    policy: RefCell<policy::Followed>,
+}
 
 impl Service {
     /// Takes the name and starts to serve.
@@ -67,23 +81,25 @@ impl Service {
     pub fn start(options: Options) -> Result<Service, DaemonError> {
         // Whoever started us may have left some open that are no command's business.
         sys::launch::close_on_exec(3).map_err(DaemonError::NotStarted)?;
+        let policy = RefCell::new(policy::Followed::new(options.policy.clone()));
         let (tell, told) = std::sync::mpsc::channel();
         let serve = move |state: &_, stopped| serve(options, state, stopped, &tell);
         let part = Part::start("host", serve).map_err(DaemonError::NotStarted)?;
         let gone = || DaemonError::NotStarted(io::ErrorKind::BrokenPipe.into());
         told.recv().map_err(|_| gone())??;
-        Ok(Service(part))
+        Ok(Service { part, policy })
     }
 
-    /// Says whether no command runs and nothing that was started by one is left with us.
+    /// Says whether no command runs, nothing that was started by one is left with us, and nobody is limited by a policy:
+    /// the bus may start another program than us for the next call, and that would know of none.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.0.is_idle() && !has_company()
+        self.part.is_idle() && !has_company() && !self.policy.borrow_mut().limits_anybody()
     }
 
     /// The thread that serves: it is idle while no command runs, and ends when the name or the bus is lost.
     pub(super) fn part(&self) -> &Part {
-        &self.0
+        &self.part
     }
 }
 

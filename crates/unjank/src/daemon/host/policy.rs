@@ -1,16 +1,19 @@
 //! The policy as it is in its file now.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use session::host::command::Request;
-use session::host::policy::{Decision, Policy, Wanted};
-use session::host::{Application, Caller};
+use rustix::fs::{Mode, OFlags};
+use session::host::policy::Policy;
 
 /// The longest policy that is read.
 const MOST_BYTES: u64 = 1 << 20;
+
+/// What a file of a policy holds, or why there is one that holds none.
+pub(super) type Known = Result<Policy, String>;
 
 /// A policy that follows its file.
 #[derive(Debug)]
@@ -18,72 +21,61 @@ pub(super) struct Followed {
     path: PathBuf,
     /// What tells one state of the file from another: device, file, size, time.
     seen: Option<(u64, u64, u64, i64, i64)>,
-    policy: Result<Policy, String>,
+    policy: Arc<Known>,
 }
 
 impl Followed {
     /// Follows the file at `path`, which need not exist.
     pub(super) fn new(path: PathBuf) -> Followed {
-        Followed { path, seen: None, policy: Ok(Policy::default()) }
+        Followed { path, seen: None, policy: Arc::new(Ok(Policy::default())) }
     }
 
-    /// Returns the policy, or why there is a file that holds none.
-    pub(super) fn now(&mut self) -> Result<&Policy, &str> {
+    /// Returns the policy as it is now.
+    pub(super) fn now(&mut self) -> &Arc<Known> {
         match fs::metadata(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                (self.seen, self.policy) = (None, Ok(Policy::default()));
+                if self.seen.take().is_some() || self.policy.is_err() {
+                    self.policy = Arc::new(Ok(Policy::default()));
+                }
             }
             Err(error) => {
                 self.seen = None;
-                self.policy = Err(format!("cannot read {:?}: {error}", self.path));
+                self.policy = Arc::new(Err(format!("cannot read {:?}: {error}", self.path)));
             }
             Ok(status) => {
                 let (time, part) = (status.mtime(), status.mtime_nsec());
                 let seen = Some((status.dev(), status.ino(), status.len(), time, part));
                 if self.seen != seen {
-                    self.policy = self.read(status.len());
+                    self.policy = Arc::new(read(&self.path));
                     self.seen = seen;
                 }
             }
         }
-        self.policy.as_ref().map_err(String::as_str)
+        &self.policy
     }
 
-    fn read(&self, len: u64) -> Result<Policy, String> {
-        if len > MOST_BYTES {
-            return Err(format!("cannot read {:?}: it is too long", self.path));
-        }
-        let text = fs::read_to_string(&self.path)
-            .map_err(|error| format!("cannot read {:?}: {error}", self.path))?;
-        Policy::parse(&text).map_err(|error| format!("{error} ({:?})", self.path))
+    /// Says whether anybody is limited by it, or would be if it could be read.
+    pub(super) fn limits_anybody(&mut self) -> bool {
+        self.now().as_ref().as_ref().map_or(true, Policy::limits_anybody)
     }
 }
 
-/// Says why `caller` may not run `wanted`, if it may not.
-pub(super) fn check(
-    policy: &mut Followed,
-    caller: &Caller,
-    wanted: &Wanted<'_>,
-    request: &Request,
-) -> Result<(), String> {
-    let policy = match policy.now() {
-        Ok(policy) => policy,
-        // What nobody can read allows nothing, except to those who could run it anyway.
-        Err(_) if caller.application == Application::Host => return Ok(()),
-        Err(why) => return Err(why.to_owned()),
-    };
-    match policy.decide(&caller.application, wanted) {
-        Decision::Unlimited | Decision::NotDenied => Ok(()),
-        Decision::Allowed { line } => {
-            // With these any program is any other.
-            let loader = request.variables.iter().find(|(name, _)| name.starts_with("LD_"));
-            loader.map_or(Ok(()), |(name, _)| {
-                Err(format!("line {line} of the policy allows the program, and not {name}"))
-            })
-        }
-        Decision::Denied { line } => Err(format!("line {line} of the policy forbids it")),
-        Decision::NotListed => Err("no line of the policy allows it".to_owned()),
+fn read(path: &Path) -> Known {
+    let cannot = |why: &dyn std::fmt::Display| format!("cannot read {path:?}: {why}");
+    // What stands there may be a pipe, for which nobody waits.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty());
+    let file = File::from(file.map_err(|error| cannot(&io::Error::from(error)))?);
+    let status = file.metadata().map_err(|error| cannot(&error))?;
+    if !status.is_file() {
+        return Err(cannot(&"it is no file"));
     }
+    if status.len() > MOST_BYTES {
+        return Err(cannot(&"it is too long"));
+    }
+    let mut text = String::new();
+    file.take(MOST_BYTES).read_to_string(&mut text).map_err(|error| cannot(&error))?;
+    Policy::parse(&text).map_err(|error| format!("{error} ({path:?})"))
 }
 
 #[cfg(test)]
@@ -96,12 +88,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("host-policy");
         let mut followed = Followed::new(path.clone());
-        assert_eq!(followed.now(), Ok(&Policy::default()));
+        let nothing = Ok(Policy::default());
+        assert!(**followed.now() == nothing && !followed.limits_anybody());
         fs::write(&path, "[a]\nallow git\n").unwrap();
-        assert_eq!(followed.now().unwrap().sections().count(), 1);
+        assert_eq!(followed.now().as_ref().as_ref().unwrap().sections().count(), 1);
+        assert!(followed.limits_anybody());
         fs::write(&path, "[a]\nallow git\nand more\n").unwrap();
-        assert!(followed.now().unwrap_err().contains("line 3"));
+        assert!(followed.now().as_ref().as_ref().unwrap_err().contains("line 3"));
+        assert!(followed.limits_anybody(), "what nobody can read limits everybody");
         fs::remove_file(&path).unwrap();
-        assert_eq!(followed.now(), Ok(&Policy::default()));
+        assert!(**followed.now() == nothing);
+        // A pipe would keep whoever opens it waiting.
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+        assert!(followed.now().as_ref().as_ref().unwrap_err().contains("no file"));
     }
 }

@@ -12,6 +12,7 @@ use session::host::command::{self, AfterCaller, Request};
 use session::host::environment::Environment;
 use session::host::keeper;
 use session::host::monitor::Monitor;
+use session::host::start::Executable;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Options;
@@ -142,8 +143,10 @@ impl Certificates {
         drop(tell);
         let terms = request.terms(0);
         // A host without it has no certificates to show.
-        let Ok(found) = request.prepare(environment) else { return Ok(None) };
-        let (child, control) = keeper::start(keeper, &found.ready(request)?, &terms)?;
+        let Ok(found) = request.find(environment) else { return Ok(None) };
+        let executable = Executable::by_path(&found);
+        let prepared = request.prepare(environment, executable, None).map_err(io::Error::other)?;
+        let (child, control) = keeper::start(keeper, &prepared, &terms)?;
         let served = Certificates { socket, keeper: child.pidfd, control: Some(control) };
         // It says where it listens once it does.
         let heard = sys::socket::wait_readable(&said, Some(PATIENCE))?;

@@ -1,8 +1,13 @@
 //! The session's environment, from the service manager where there is one, as new as it has to be.
 
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use session::host::environment::Environment;
+use sys::peer::Peer;
 
 /// How old the manager's answer may be: callers that come in a burst share one.
 const FRESH: Duration = Duration::from_secs(1);
@@ -12,51 +17,55 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Who has the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// Nobody was asked yet, or somebody else may answer now.
+    /// Nobody was asked yet.
     Unknown,
-    /// The manager, which answered at this time.
-    Manager(Duration),
-    /// There is no manager: it is ours.
-    Own,
+    /// Somebody answered at this time, or there was nobody.
+    Asked(Duration),
 }
 
 /// The environment for commands.
 #[derive(Debug)]
 pub(super) struct Variables {
-    own: Environment,
-    current: Environment,
+    own: Arc<Environment>,
+    current: Arc<Environment>,
     source: Source,
     /// Until when an answer is waited for.
     asked: Option<Duration>,
+    /// Somebody was asked and has not answered, perhaps for longer than anybody waits.
+    is_out: bool,
 }
 
 impl Variables {
     pub(super) fn new(own: Environment) -> Variables {
-        Variables { current: own.clone(), own, source: Source::Unknown, asked: None }
+        let own = Arc::new(own);
+        Variables {
+            current: Arc::clone(&own),
+            own,
+            source: Source::Unknown,
+            asked: None,
+            is_out: false,
+        }
     }
 
     /// Says whether the manager has to be asked now, and takes it that it is.
     pub(super) fn wants_to_ask(&mut self, now: Duration) -> bool {
         let fresh = match self.source {
-            Source::Own => true,
-            Source::Manager(at) => now.saturating_sub(at) < FRESH,
+            Source::Asked(at) => now.saturating_sub(at) < FRESH,
             Source::Unknown => false,
         };
-        if fresh || self.asked.is_some() {
+        if fresh || self.is_out {
             return false;
         }
-        self.asked = Some(now + PATIENCE);
+        (self.asked, self.is_out) = (Some(now + PATIENCE), true);
         true
     }
 
     /// Returns the environment; `None` while an answer is waited for.
-    pub(super) fn get(&mut self, now: Duration) -> Option<&Environment> {
+    pub(super) fn get(&mut self, now: Duration) -> Option<Arc<Environment>> {
         if self.asked.is_some_and(|until| now >= until) {
-            tracing::warn!("the service manager does not tell the environment of the session");
-            // The next command tries again.
             self.asked = None;
         }
-        self.asked.is_none().then_some(&self.current)
+        self.asked.is_none().then(|| Arc::clone(&self.current))
     }
 
     /// Returns when waiting ends.
@@ -66,17 +75,50 @@ impl Variables {
 
     /// Takes the manager's answer, or that there is no manager.
     pub(super) fn learn(&mut self, block: Option<&[String]>, now: Duration) {
-        self.asked = None;
-        (self.current, self.source) = match block {
-            Some(block) => (Environment::of_block(block), Source::Manager(now)),
-            None => (self.own.clone(), Source::Own),
+        self.fail();
+        self.source = Source::Asked(now);
+        self.current = match block {
+            Some(block) => Arc::new(Environment::of_block(block)),
+            None => Arc::clone(&self.own),
         };
     }
 
-    /// Takes it that the manager came or went.
-    pub(super) fn doubt(&mut self) {
-        self.source = Source::Unknown;
+    /// Takes it that the manager does not answer: what it said last counts, and the next command asks again.
+    pub(super) fn fail(&mut self) {
+        (self.asked, self.is_out) = (None, false);
     }
+}
+
+/// Asks the user's service manager for the environment of the session; `None` if there is none at `socket`.
+///
+/// It is asked at its own socket and not on the bus: there anybody may take its name where it is not, and everybody's
+/// commands would run with the variables that he chooses.
+///
+/// # Errors
+///
+/// Somebody listens who does not answer in time, or in another sandbox, or as another user.
+pub(super) fn ask(socket: &Path) -> io::Result<Option<Vec<String>>> {
+    let stream = match UnixStream::connect(socket) {
+        Ok(stream) => stream,
+        Err(error) if is_away(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    if sys::peer::of(&stream)? != Peer::Same {
+        return Err(io::Error::other("whoever listens there is no program of this session"));
+    }
+    bus::client::environment_of(&stream).map(Some).map_err(io::Error::other)
+}
+
+/// Says whether an error means that nobody listens.
+fn is_away(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+/// Returns where the user's service manager listens.
+pub(super) fn socket(runtime: &Path) -> PathBuf {
+    runtime.join("systemd/private")
 }
 
 #[cfg(test)]
@@ -97,10 +139,9 @@ mod tests {
         assert!(!variables.wants_to_ask(AT(900)));
         assert!(variables.wants_to_ask(AT(1001)));
         variables.learn(None, AT(1002));
-        assert_eq!(variables.get(AT(9000)), Some(&own));
-        assert!(!variables.wants_to_ask(AT(9000)));
-        variables.doubt();
-        assert!(variables.wants_to_ask(AT(9001)));
+        assert_eq!(variables.get(AT(9000)), Some(Arc::new(own)));
+        // It may be there by now.
+        assert!(variables.wants_to_ask(AT(9000)));
     }
 
     #[test]
@@ -109,6 +150,8 @@ mod tests {
         assert!(variables.wants_to_ask(AT(0)));
         assert_eq!(variables.get(AT(1999)), None);
         assert!(variables.get(AT(2000)).is_some());
-        assert!(variables.wants_to_ask(AT(2001)));
+        assert!(!variables.wants_to_ask(AT(9000)), "one question at a time");
+        variables.fail();
+        assert!(variables.wants_to_ask(AT(9001)));
     }
 }
