@@ -6,8 +6,11 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use probe::report::paragraph::without_error_numbers;
+use report::text::{Charset, visible};
 use rustix::io::Errno;
 use sys::thread::CannotStart;
+
+use crate::cli::screen;
 
 /// What is told where the kernel refused a thread or a process.
 const PROCESS_LIMIT: &str =
@@ -92,7 +95,7 @@ impl Error {
             return ExitCode::SUCCESS;
         }
         // Nobody is left to be told when stderr itself is gone.
-        let _ = write!(io::stderr().lock(), "{self}");
+        let _ = write!(screen::stderr(), "{self}");
         ExitCode::from(self.kind.exit_code())
     }
 
@@ -133,9 +136,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = self.cause();
         let colon = if cause.is_empty() { "" } else { ": " };
-        writeln!(f, "unjank: cannot {}{colon}{cause}", self.what)?;
+        // A path or a message of another program may hold anything: each part stays on its line.
+        let shown = |text: &str| visible(text, Charset::Unicode).into_owned();
+        writeln!(f, "unjank: cannot {}{colon}{}", shown(&self.what), shown(&cause))?;
         for hint in &self.hints {
-            writeln!(f, "hint: {hint}")?;
+            writeln!(f, "hint: {}", shown(hint))?;
         }
         if self.is_at_process_limit() {
             writeln!(f, "hint: {PROCESS_LIMIT}")?;
@@ -169,6 +174,17 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unjank: cannot open \"/x\": No such file or directory\nhint: make it\n"
+        );
+    }
+
+    #[test]
+    fn text_of_others_forges_no_line() {
+        let error = Error::new(Kind::User, "read /tmp/a\nunjank: all is well\x1b[2J")
+            .because("it says\r\u{202e}no")
+            .hint("mv /tmp/a\nb c");
+        assert_eq!(
+            error.to_string(),
+            "unjank: cannot read /tmp/a\\nunjank: all is well\\x1b[2J: it says\\r\\u{202e}no\nhint: mv /tmp/a\\nb c\n"
         );
     }
 

@@ -56,7 +56,7 @@ impl Place {
     fn status(&self, supervisor: &Child) -> Value {
         loop {
             let listed: Value = serde_json::from_slice(&self.jobs(&["--json"]).stdout).unwrap();
-            let jobs = listed.as_array().unwrap();
+            let jobs = listed["jobs"].as_array().unwrap();
             let runs = |job: &&Value| job["job"] == supervisor.id() && job["process"] != 0;
             if let Some(job) = jobs.iter().find(runs) {
                 return job.clone();

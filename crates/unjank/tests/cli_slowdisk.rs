@@ -63,7 +63,7 @@ impl Disk {
         let output = unjank(&["slowdisk", "status", self.at(), "--json"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
-        listed[0].clone()
+        listed["disks"][0].clone()
     }
 
     /// Says whether it is mounted, as another program sees it.
@@ -93,7 +93,7 @@ impl Disk {
 fn served(device: &str) -> bool {
     let listed = unjank(&["slowdisk", "status", "--json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
-    listed.as_array().unwrap().iter().any(|disk| disk["device"] == device)
+    listed["disks"].as_array().unwrap().iter().any(|disk| disk["device"] == device)
 }
 
 impl Drop for Disk {

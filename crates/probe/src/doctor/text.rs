@@ -245,6 +245,7 @@ pub(super) mod tests {
         sync beside a copy (home, temp)    26.2  ms   1.6    ▲ misses        ██████▍
         first read                          9.15 ms   0.5    ◐ near          ██▎ │
         sync (home, temp)                 310    µs   0.02   ● fits          ▏   │
+        (no room for p95 and n)
 
         Broken
           ▲ flag of readers: /run/user/1000/dconf/user belongs to root

@@ -6,8 +6,7 @@ pub mod escape;
 pub mod figure;
 pub mod grade;
 pub mod page;
-pub mod paint;
-pub mod paragraph;
 pub mod provenance;
 pub mod samples;
-pub mod table;
+
+pub use ::report::{paint, paragraph, table};

@@ -1,8 +1,10 @@
 //! The per-user daemon.
 
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use clap::Parser;
+use report::text::{Charset, visible_bytes};
 use unjank::daemon::{host, listing, program};
 
 /// Serves settings to every program that uses dconf or GSettings, and listings of directories.
@@ -27,5 +29,11 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|first| first == host::KEEPER) {
         return host::keep(arguments.collect());
     }
-    program::run(&Unjankd::parse().arguments)
+    // The message of an error quotes what was typed.
+    let shown = || {
+        std::env::args_os()
+            .map(|word| visible_bytes(word.as_bytes(), Charset::Unicode).into_owned())
+    };
+    let read = Unjankd::try_parse().unwrap_or_else(|_| Unjankd::parse_from(shown()));
+    program::run(&read.arguments)
 }

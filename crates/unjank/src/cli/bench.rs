@@ -246,7 +246,7 @@ fn print(run: &Run, json: bool) -> Result<(), Error> {
     } else {
         text::render(run, screen::width(), screen::paint())
     };
-    let mut stdout = io::stdout().lock();
+    let mut stdout = if json { screen::json() } else { screen::stdout() };
     stdout.write_all(output.as_bytes())?;
     Ok(stdout.flush()?)
 }
@@ -262,7 +262,7 @@ fn judged(run: &Run) -> Result<Verdict, Error> {
 }
 
 fn list<'a>(figures: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Verdict, Error> {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = screen::stdout();
     for (id, about) in figures {
         writeln!(stdout, "{id:12}  {about}")?;
     }

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use probe::report::paint::Paint;
 use report::text::{Charset, visible, visible_bytes};
 use serde_json::{Map, Value as Json, json};
 use session::index::Index;
@@ -20,7 +19,7 @@ use session::index::sources::Sources;
 use unjank::daemon::index::places;
 pub(super) use unjank::daemon::index::places::program_path;
 
-use super::screen;
+use super::screen::{self, sayln};
 use crate::error::{Error, Kind};
 
 // What all questions have in common; as a doc comment it would stand in the help in place of what a command is for.
@@ -126,8 +125,7 @@ pub(super) fn tell_damage(location: &Location) {
     let path = location.path();
     let path = shown_path(&path);
     // Nobody is left to be told when stderr is gone.
-    let _ =
-        writeln!(io::stderr().lock(), "unjank: the index {path} was damaged; a new one was made");
+    let _ = sayln!(screen::stderr(), "unjank: the index {path} was damaged; a new one was made");
 }
 
 impl Selection {
@@ -196,12 +194,12 @@ pub(super) fn print_json(out: &mut dyn io::Write, document: &Json) -> Result<(),
 /// Says on stderr that nothing was found; stdout stays empty for who reads it.
 pub(super) fn nothing(what: &str) {
     // Nobody is left to be told when stderr is gone; the exit status tells the same.
-    let _ = writeln!(io::stderr().lock(), "unjank: no {what} is known that this asks for");
+    let _ = writeln!(screen::stderr(), "unjank: no {what} is known that this asks for");
 }
 
 /// Writes a sentence in lines as wide as the screen; a pipe gets one.
 pub(super) fn print_sentence(out: &mut dyn io::Write, sentence: &str) -> Result<(), Error> {
-    let is_screen = io::IsTerminal::is_terminal(&io::stdout());
+    let is_screen = screen::is_terminal();
     let width = if is_screen { screen::width() } else { usize::MAX };
     write!(out, "{}", probe::report::paragraph::wrap(sentence, width, ""))?;
     Ok(())
@@ -212,10 +210,9 @@ pub(super) fn print_table(
     out: &mut dyn io::Write,
     table: &probe::report::table::Table,
 ) -> Result<(), Error> {
-    let is_screen = io::IsTerminal::is_terminal(&io::stdout());
+    let is_screen = screen::is_terminal();
     let width = if is_screen { screen::width() } else { 1000 };
-    let paint = if is_screen { screen::paint() } else { Paint::Off };
-    write!(out, "{}", table.render(width, paint))?;
+    write!(out, "{}", table.render(width, screen::paint()))?;
     Ok(())
 }
 

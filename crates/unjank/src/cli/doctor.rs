@@ -1,7 +1,7 @@
 //! `unjank doctor`: measures this machine's interactive paths.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Doctor {
             }
             output
         };
-        let mut stdout = io::stdout().lock();
+        let mut stdout = if self.json { screen::json() } else { screen::stdout() };
         stdout.write_all(output.as_bytes())?;
         Ok(stdout.flush()?)
     }

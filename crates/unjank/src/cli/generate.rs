@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Command, Subcommand};
 use clap_complete::Shell;
 
+use crate::cli::screen;
 use crate::error::{Error, Kind, Verdict};
 
 /// Write man pages or shell completions.
@@ -46,7 +47,7 @@ impl Generate {
                 let mut root = completed(&root);
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut root, "unjank", &mut script);
-                io::Write::write_all(&mut io::stdout().lock(), &script)?;
+                io::Write::write_all(&mut screen::stdout(), &script)?;
             }
         }
         Ok(Verdict::Yes)

@@ -9,7 +9,7 @@ use probe::report::table::{Align, Table};
 use serde::Serialize;
 use session::jobs::keeper::{ControlRequest, Status, ask};
 
-use super::{catalogue, run};
+use super::{catalogue, document, run, screen};
 use crate::error::{Error, Kind, Verdict};
 
 /// List the commands that run under `unjank run`, pause and resume them.
@@ -60,6 +60,12 @@ struct Job {
     status: Status,
 }
 
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Listed<'a> {
+    jobs: &'a [Job],
+}
+
 impl Jobs {
     pub(crate) fn run(self) -> Result<Verdict, Error> {
         match self.other {
@@ -83,10 +89,9 @@ fn list(json: bool) -> Result<Verdict, Error> {
     run::sweep();
     let mut jobs = found(&folder()?)?;
     jobs.sort_by(|one, other| other.status.age_ms.total_cmp(&one.status.age_ms));
-    let mut out = io::stdout().lock();
+    let mut out = screen::stdout();
     if json {
-        serde_json::to_writer_pretty(&mut out, &jobs).map_err(io::Error::from)?;
-        writeln!(out)?;
+        document::print("unjank.jobs/1", &Listed { jobs: &jobs })?;
         return Ok(Verdict::Yes);
     }
     if jobs.is_empty() {

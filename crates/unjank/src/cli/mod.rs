@@ -5,6 +5,7 @@ mod bench;
 mod bus;
 mod catalogue;
 mod doctor;
+mod document;
 mod exercise;
 mod generate;
 mod host;
@@ -19,16 +20,20 @@ mod plugins;
 mod preload;
 mod recent;
 mod run;
-mod screen;
+pub(crate) mod screen;
 pub(crate) mod settings;
 mod slowdisk;
 mod terminal;
 mod trace;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use report::text::{Charset, visible_bytes};
 
 use unjank::daemon::{host as served, program};
 
@@ -129,12 +134,28 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     });
     match read {
         Ok(cli) => cli.command.run(),
-        Err(error) => {
-            // Help goes to stdout with 0, a mistake to stderr with 2; a closed pipe is no error.
-            let _ = error.print();
-            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
-        }
+        Err(error) => refuse(&arguments, error),
     }
+}
+
+/// Prints help to stdout and returns 0, or what is wrong with a command line to stderr and returns 2.
+fn refuse(arguments: &[OsString], error: clap::Error) -> ExitCode {
+    // What was typed may be a pattern of the shell, and so a name that somebody else chose: the message quotes it.
+    let shown = arguments.iter().map(|word| visible_bytes(word.as_bytes(), Charset::Unicode));
+    let mut whole = Cli::command();
+    whole.build();
+    let error = whole.try_get_matches_from(shown.map(Cow::into_owned)).err().unwrap_or(error);
+    let (mut out, paint, code) = match error.use_stderr() {
+        true => (screen::stderr(), screen::error_paint(), 2),
+        false => (screen::stdout(), screen::paint(), 0),
+    };
+    let text = error.render();
+    // A closed pipe is no error.
+    let _ = match paint.is_coloured() {
+        true => write!(out, "{}", text.ansi()),
+        false => write!(out, "{text}"),
+    };
+    ExitCode::from(code)
 }
 
 /// Returns the command line as it was typed, with the program's plain name, for the record beside figures.

@@ -1,11 +1,19 @@
-//! What the screen can show: its width, colour, and the progress of long work.
+//! What the screen can show, its width, colours and characters; how output gets there; and the progress of long work.
+//!
+//! Everything that a command prints goes through [`stdout`], [`stderr`], [`json`] or [`data`]:
+//! nothing of it moves the cursor, sets a title or writes the clipboard, whatever text of others is in it.
 
-use std::io::{self, IsTerminal, Write};
+#![expect(clippy::disallowed_methods, reason = "this is where output goes")]
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, StderrLock, StdoutLock, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use probe::report::paint::Paint;
+use report::guard::{Content, Guard};
+use report::paint::Paint;
+use report::text::{Charset, spelled, visible};
 
 /// Lines are no longer than this however wide the screen is.
 const WIDEST: usize = 110;
@@ -33,14 +41,121 @@ fn columns(stream: impl AsFd) -> usize {
     known.filter(|&columns| columns > 0).map_or(USUAL, |columns| columns.clamp(NARROWEST, WIDEST))
 }
 
-/// Returns whether stdout shows colours: a terminal, and no `NO_COLOR`.
+/// Returns how stdout shows text: colours on a terminal without `NO_COLOR`, the characters of the locale.
 pub(crate) fn paint() -> Paint {
-    colours(&io::stdout())
+    paint_of(&io::stdout())
 }
 
-/// Returns whether stderr shows colours.
+/// Returns how stderr shows text.
 pub(crate) fn error_paint() -> Paint {
-    colours(&io::stderr())
+    paint_of(&io::stderr())
+}
+
+/// Returns the characters that the locale has: ASCII unless it says UTF-8.
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+pub(crate) fn charset() -> Charset {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG"));
+    charset_of(&locale.unwrap_or_default().to_string_lossy())
+}
+
+/// Returns the characters of a locale by its name: `de_DE.UTF-8@euro`.
+fn charset_of(locale: &str) -> Charset {
+    let codeset = locale.split_once('.').map_or("", |(_, codeset)| codeset);
+    let codeset = codeset.split('@').next().unwrap_or_default();
+    let is_utf8 = ["utf-8", "utf8"].iter().any(|name| codeset.eq_ignore_ascii_case(name));
+    if is_utf8 { Charset::Unicode } else { Charset::Ascii }
+}
+
+/// Where a command writes to: stdout or stderr, held until it is dropped.
+pub(crate) enum Output {
+    /// Text, or JSON on a terminal: what a terminal would obey is escaped.
+    Guarded(Guard<StdoutLock<'static>>),
+    /// The same on stderr.
+    GuardedError(Guard<StderrLock<'static>>),
+    /// Data for a program: every byte as it is.
+    Raw(StdoutLock<'static>),
+}
+
+/// Returns stdout for text that people read.
+pub(crate) fn stdout() -> Output {
+    Output::Guarded(Guard::new(io::stdout().lock(), paint(), Content::Text))
+}
+
+/// Returns stderr, which people read.
+pub(crate) fn stderr() -> Output {
+    Output::GuardedError(Guard::new(io::stderr().lock(), error_paint(), Content::Text))
+}
+
+/// Returns stdout for JSON. On a terminal its strings have escapes for what the terminal would obey.
+pub(crate) fn json() -> Output {
+    data_as(Content::Json)
+}
+
+/// Returns stdout for data that a program reads: every byte as it is on a pipe, as text on a terminal.
+pub(crate) fn data() -> Output {
+    data_as(Content::Text)
+}
+
+fn data_as(content: Content) -> Output {
+    let stdout = io::stdout();
+    if stdout.is_terminal() {
+        let paint = Paint::new(false, charset());
+        Output::Guarded(Guard::new(stdout.lock(), paint, content))
+    } else {
+        Output::Raw(stdout.lock())
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Output::Guarded(out) => out.write(bytes),
+            Output::GuardedError(out) => out.write(bytes),
+            Output::Raw(out) => out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Output::Guarded(out) => out.flush(),
+            Output::GuardedError(out) => out.flush(),
+            Output::Raw(out) => out.flush(),
+        }
+    }
+}
+
+/// Writes a sentence that may hold text of others: it stays one line, whatever is in it.
+macro_rules! sayln {
+    ($out:expr, $($text:tt)*) => {
+        writeln!($out, "{}", $crate::cli::screen::sentence(&format!($($text)*)))
+    };
+}
+pub(crate) use sayln;
+
+/// Returns a sentence on one line: what a terminal would obey is escaped.
+pub(crate) fn sentence(text: &str) -> Cow<'_, str> {
+    spelled(text, charset())
+}
+
+/// Returns text of others as a person may read it: what a terminal would obey is escaped.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    visible(text, charset())
+}
+
+/// Returns a name for [`data`]: as it is on a pipe, as [`shown`] on a terminal.
+pub(crate) fn name(name: &str) -> Cow<'_, str> {
+    if is_terminal() { shown(name) } else { Cow::Borrowed(name) }
+}
+
+/// Says whether stdout is a terminal.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Says whether stderr is a terminal.
+pub(crate) fn is_error_terminal() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// Returns whether stdout is a terminal on which any place can be written.
@@ -51,9 +166,9 @@ pub(crate) fn is_addressable() -> bool {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
-fn colours(stream: &impl IsTerminal) -> Paint {
+fn paint_of(stream: &impl IsTerminal) -> Paint {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if stream.is_terminal() && !refused { Paint::On } else { Paint::Off }
+    Paint::new(stream.is_terminal() && !refused, charset())
 }
 
 /// Work under way: a bar on a terminal, a line a step on a pipe; both on stderr.
@@ -79,11 +194,11 @@ impl Progress {
             Some(bar) => {
                 bar.set_length(millis(whole).max(1));
                 bar.set_position(millis(done));
-                bar.set_message(text.to_owned());
+                bar.set_message(spelled(text, charset()).into_owned());
                 bar.tick();
             }
             // Nobody is left to be told when stderr is gone; the work goes on.
-            None => drop(writeln!(io::stderr().lock(), "{text}")),
+            None => drop(writeln!(stderr(), "{}", spelled(text, charset()))),
         }
     }
 
@@ -91,6 +206,21 @@ impl Progress {
     pub(crate) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_locale_says_its_characters() {
+        for locale in ["de_DE.UTF-8", "C.utf8", "en_US.utf-8@euro"] {
+            assert_eq!(charset_of(locale), Charset::Unicode, "{locale}");
+        }
+        for locale in ["", "C", "POSIX", "de_DE", "de_DE.ISO-8859-1", "de_DE@euro"] {
+            assert_eq!(charset_of(locale), Charset::Ascii, "{locale}");
         }
     }
 }

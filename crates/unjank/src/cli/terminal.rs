@@ -1,5 +1,10 @@
 //! A terminal that a command has for itself: taken over, drawn and read, and given back however it ends.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is where a screen is drawn, of which each cell is looked at"
+)]
+
 use std::io;
 use std::mem::ManuallyDrop;
 use std::sync::mpsc;
@@ -13,14 +18,17 @@ use crossterm::terminal::{
 use crossterm::{cursor, execute};
 use probe::report::paint::{Paint, Tone};
 use ratatui::backend::CrosstermBackend;
+use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::{Frame, Terminal};
+use report::text::{Charset, in_ascii, is_shown};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-
 use unicode_width::UnicodeWidthChar;
+
+use super::screen;
 
 /// The narrowest screen on which what is folded is indented.
 const WIDE: usize = 24;
@@ -96,10 +104,14 @@ impl Screen {
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         // Where it cannot show the cursor, its end says so on stderr, and panics where that is gone, too; `leave` does it.
         let mut terminal = ManuallyDrop::new(terminal);
+        let charset = screen::charset();
         loop {
             {
                 let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-                terminal.draw(|frame| view.draw(frame))?;
+                terminal.draw(|frame| {
+                    view.draw(frame);
+                    keep_to(charset, frame.buffer_mut());
+                })?;
             }
             let is_key = match view.pace() {
                 Some(pace) => event::poll(pace)?,
@@ -222,11 +234,31 @@ pub(crate) fn style(tone: Tone, paint: Paint) -> Style {
         Tone::Strong | Tone::Bad => Style::new().add_modifier(Modifier::BOLD),
         Tone::Dim => Style::new().add_modifier(Modifier::DIM),
     };
-    match (paint, tone) {
-        (Paint::On, Tone::Good) => style.fg(Color::Green),
-        (Paint::On, Tone::Warn) => style.fg(Color::Yellow),
-        (Paint::On, Tone::Bad) => style.fg(Color::Red),
+    match (paint.is_coloured(), tone) {
+        (true, Tone::Good) => style.fg(Color::Green),
+        (true, Tone::Warn) => style.fg(Color::Yellow),
+        (true, Tone::Bad) => style.fg(Color::Red),
         _ => style,
+    }
+}
+
+/// Leaves in each cell what the reader's terminal shows in one place: the last net, also for text of others.
+fn keep_to(charset: Charset, buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        let symbol = cell.symbol();
+        if symbol.chars().all(|letter| is_shown(letter, charset)) {
+            continue;
+        }
+        let sign = match symbol {
+            "→" | "⇢" => ">",
+            symbol => symbol
+                .chars()
+                .next()
+                .and_then(in_ascii)
+                .and_then(|sign| sign.get(..1))
+                .unwrap_or("?"),
+        };
+        cell.set_symbol(sign);
     }
 }
 
@@ -249,7 +281,27 @@ pub(crate) fn fold(line: &str, width: usize) -> Vec<String> {
     parts
 }
 
-/// Spells what would disturb a screen: names of programs may hold anything.
+/// Returns text of others as a screen may show it.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    screen::shown(text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::layout::Rect;
+
+    #[test]
+    fn no_cell_holds_what_the_terminal_does_not_show() {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
+        buffer.set_string(0, 0, "a→b…é日│●", Style::new());
+        buffer.content[10].set_symbol("\x1b");
+        keep_to(Charset::Ascii, &mut buffer);
+        let text: String = buffer.content.iter().map(|cell| cell.symbol()).collect();
+        assert_eq!(text, "a>b.?? |* ? ");
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 3, 1));
+        buffer.set_string(0, 0, "日\u{202e}", Style::new());
+        keep_to(Charset::Unicode, &mut buffer);
+        assert!(buffer.content.iter().all(|cell| !cell.symbol().contains('\u{202e}')));
+    }
 }

@@ -1,10 +1,12 @@
 //! The daemon as a program: its arguments, its log and its end.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bus::server::Takeover;
 use clap::{Args, ValueEnum};
+use report::text::{Charset, visible, visible_bytes};
 use session::clock::SystemClock;
 use session::host::environment::Environment as HostEnvironment;
 use session::host::identity::Host;
@@ -155,12 +157,31 @@ fn config(arguments: &Arguments, environment: Environment) -> Config {
 }
 
 fn start_log(level: Level, to_journal: bool) {
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
-    let log = log.with_target(false);
+    let log = tracing_subscriber::fmt().with_writer(|| LogLine).with_max_level(level);
+    let log = log.with_target(false).with_ansi(false);
     if to_journal {
-        log.without_time().with_ansi(false).init();
+        log.without_time().init();
     } else {
-        log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init();
+        log.init();
+    }
+}
+
+/// Writes an event of the log to stderr as one line, whatever callers put into what is told of them.
+struct LogLine;
+
+impl Write for LogLine {
+    /// Takes one event: the subscriber writes each at once, with its line end.
+    #[expect(clippy::disallowed_methods, reason = "the line is escaped here")]
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = event.strip_suffix(b"\n").unwrap_or(event);
+        let line = format!("{}\n", visible_bytes(text, Charset::Unicode));
+        io::stderr().write_all(line.as_bytes())?;
+        Ok(event.len())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the line is escaped here")]
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 
@@ -178,7 +199,7 @@ fn hint(error: &DaemonError) -> Option<&'static str> {
 
 #[expect(clippy::print_stderr, reason = "a program that cannot start says so to its user")]
 fn fail(error: &dyn std::error::Error, hint: Option<&str>) -> ExitCode {
-    eprintln!("unjankd: {}", chain(error));
+    eprintln!("unjankd: {}", visible(&chain(error), Charset::Unicode));
     if let Some(hint) = hint {
         eprintln!("hint: {hint}");
     }

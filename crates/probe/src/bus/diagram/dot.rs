@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use report::text::{Charset, visible};
+
 use super::Diagram;
 use crate::bus::model::peers::PeerId;
 use crate::bus::stats::{Times, time};
@@ -88,8 +90,8 @@ pub fn dot(diagram: &Diagram<'_>) -> String {
 
 /// Writes a text between double quotes as Graphviz reads it.
 fn quoted(text: &str) -> String {
-    text.chars()
-        .filter(|letter| !letter.is_control())
+    visible(text, Charset::Unicode)
+        .chars()
         .flat_map(|letter| {
             let escape = matches!(letter, '"' | '\\').then_some('\\');
             escape.into_iter().chain([letter])

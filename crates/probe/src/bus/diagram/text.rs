@@ -1,5 +1,7 @@
 //! The diagram on a terminal or in a mail: a line a message, a column a connection.
 
+use report::text::{Charset, columns as columns_of, visible};
+
 use super::Diagram;
 use crate::bus::model::peers::PeerId;
 use crate::bus::stats::{gaps, time};
@@ -22,8 +24,8 @@ pub fn text(diagram: &Diagram<'_>) -> String {
     let mut head = " ".repeat(TIME);
     for column in 0..columns {
         let (title, _) = diagram.title(column);
-        let title = cut(&title, COLUMN - 1);
-        let pad = (COLUMN - 1).saturating_sub(title.chars().count());
+        let title = cut(&visible(&title, Charset::Unicode), COLUMN - 1);
+        let pad = (COLUMN - 1).saturating_sub(columns_of(&title));
         head.push_str(&format!("{}{title}{} ", " ".repeat(pad / 2), " ".repeat(pad - pad / 2)));
     }
     let gaps = gaps(model.damaged, model.cut);
@@ -95,7 +97,10 @@ pub fn text(diagram: &Diagram<'_>) -> String {
             ends = format!("  {} → {}", label(row.sender), label(row.receiver));
         }
         let line: String = line.into_iter().collect();
-        out.push_str(&format!("{line} {}{ends}\n", what.trim_matches(['.', ' '])));
+        let line = format!("{line} {}{ends}", what.trim_matches(['.', ' ']));
+        // Names in a record are what its writer wrote.
+        out.push_str(&visible(&line, Charset::Unicode));
+        out.push('\n');
     }
     for loss in &model.losses {
         out.push_str(&format!("{} messages are missing\n", loss.count));

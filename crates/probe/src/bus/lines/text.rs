@@ -1,5 +1,7 @@
 //! A line of text for an event, as people read them.
 
+use report::text::{Charset, visible};
+
 use super::{kind, value};
 use crate::bus::capture::Event;
 use crate::bus::wire::body::{Value, values};
@@ -13,15 +15,16 @@ const LONGEST: usize = 60;
 /// Nothing in it can move a terminal's cursor.
 #[must_use]
 pub fn text(event: &Event<'_>) -> Option<String> {
-    match event {
-        Event::Message(message) => Some(match wire::message(message.bytes) {
+    let line = match event {
+        Event::Message(message) => match wire::message(message.bytes) {
             Ok(header) => described(&header),
             Err(error) => format!("no message: {error}"),
-        }),
-        Event::Dropped(dropped) => Some(format!("{} messages were dropped", dropped.count)),
-        Event::Damaged(damaged) => Some(format!("{} at byte {}", damaged.what, damaged.at)),
-        Event::Bus(_) | Event::Peer(_) | Event::End(_) => None,
-    }
+        },
+        Event::Dropped(dropped) => format!("{} messages were dropped", dropped.count),
+        Event::Damaged(damaged) => format!("{} at byte {}", damaged.what, damaged.at),
+        Event::Bus(_) | Event::Peer(_) | Event::End(_) => return None,
+    };
+    Some(visible(&line, Charset::Unicode).into_owned())
 }
 
 fn described(header: &Header<'_>) -> String {
@@ -55,7 +58,7 @@ fn described(header: &Header<'_>) -> String {
 
 fn short(value: &Value<'_>) -> String {
     let cut = |text: &str| {
-        // No byte of a message reaches a terminal as it is.
+        // Quotes are escaped as well, so that the end of the text can be told.
         let text = text.escape_debug().to_string();
         match text.char_indices().nth(LONGEST) {
             Some((end, _)) => format!("{}…", &text[..end]),

@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
+use report::text::{Charset, is_shown};
+
 /// Returns whether a letter would move the cursor, turn the line around or be invisible.
 fn disturbs(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    !is_shown(letter, Charset::Unicode)
 }
 
 /// Spells `bytes`: ordinary text stays, a backslash is doubled, everything else is `\xNN` byte by byte.

@@ -246,6 +246,7 @@ fn the_screen_has_the_verdict_first_and_fits() {
     wait4                                           50.0 ms  3.0     1       50.0 ms
     fdatasync by KConfig::sync()                    40.0 ms  2.4     1       40.0 ms
     fsync by </script><b>\xe2\x80\xae              500   µs  0.03    1      500   µs
+    (no room for blocked)
 
     What to do
       1. 3 syncs took 174 ms, of ~/.local/share/RecentDocuments/x.desktop and 1
@@ -277,17 +278,19 @@ fn the_screen_has_the_verdict_first_and_fits() {
     fsync         1           500    µs  492    µs  492    µs  500    µs
     futex         1                        1.10 s     1.10 s     1.10 s     1.10 s
     ppoll         1                      872    ms  872    ms  900    ms  900    ms
+    (no room for cpu)
 
     Files and peers
     what                                                            wall       count
     ~/.local/share/RecentDocuments/x.desktop                        134    ms     1
     /tmp/</script><script>alert(1)<…0a\x1b[31m\xe2\x80\xae.desktop   40.5  ms     2
     /usr/share/icons/x.png                                            3.69 ms  1375
+    (no room for on)
 
     Also
       · 2.00 s were spent waiting for something to do, which counts as no stall
-      · watched by seccomp: blocking calls, slow from 100 µs on; 6.00 µs (± 400 ns)
-        of each call were the tracer's and are subtracted
+      · watched by seccomp: blocking calls, slow from 100 µs on; 6.00 µs (± 400
+        ns) of each call were the tracer's and are subtracted
       · calls of the vDSO cannot be seen
     "##);
     let coloured = text::render(&report(), 80, Paint::On);

@@ -88,6 +88,7 @@ struct Pair {
 impl Terminal {
     /// Looks whether standard descriptors of this process, which are the command's, are a terminal, and makes it or one
     /// of ours the terminal of our session; `None` if there is none, or it cannot be opened.
+    #[expect(clippy::disallowed_methods, reason = "descriptors, not output")]
     pub(super) fn of(client: u32) -> Option<Terminal> {
         let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
         let standard = [(0, stdin.as_fd()), (1, stdout.as_fd()), (2, stderr.as_fd())];

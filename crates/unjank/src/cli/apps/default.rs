@@ -10,6 +10,7 @@ use session::index::opener::Openers;
 
 use super::super::catalogue::{self, Question, shown, shown_path};
 use super::{Output, changed_input, with_ending};
+use crate::cli::screen;
 use crate::error::{Error, Kind, Verdict};
 
 /// Prints the application that opens each type.
@@ -84,7 +85,7 @@ pub(super) fn choose(
     store::publish::publish(&*store::disk::real(), &path, &text)
         .map_err(|error| failed().because(error))?;
     let void = void_choices(&question.current(), mime_types, &id)?;
-    let mut told = io::stderr().lock();
+    let mut told = screen::stderr();
     for (mime_type, deciding) in &void {
         // Nobody is left to be told when stderr is gone; the exit status tells the same.
         let _ = writeln!(

@@ -18,6 +18,7 @@ use session::index::record::Record;
 use session::index::sources::Sources;
 
 use super::catalogue::{self, Question, Selection, shown};
+use crate::cli::screen;
 use crate::error::{Error, Kind, Verdict};
 
 /// Find applications, and say which of them opens what and why.
@@ -122,7 +123,7 @@ impl Apps {
             return default::choose(question, app, mime_types);
         }
         let Output { text, verdict, is_nothing } = self.command.answer()?;
-        let mut out = io::stdout().lock();
+        let mut out = if self.command.prints_json() { screen::json() } else { screen::stdout() };
         out.write_all(&text)?;
         out.flush()?;
         if is_nothing {
@@ -141,6 +142,19 @@ struct Output {
 }
 
 impl Command {
+    /// Says whether one JSON document is asked for.
+    fn prints_json(&self) -> bool {
+        match self {
+            Command::List { selection, .. }
+            | Command::Find { selection, .. }
+            | Command::For { selection, .. } => selection.json,
+            Command::Show { json, .. }
+            | Command::Default { json, .. }
+            | Command::Explain { json, .. } => *json,
+            Command::SetDefault { .. } => false,
+        }
+    }
+
     fn question(&self) -> &Question {
         match self {
             Command::List { question, .. }

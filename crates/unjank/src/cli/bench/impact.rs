@@ -1,6 +1,6 @@
 //! `unjank bench impact`: how much a command delays launches beside it, on three kinds of disks.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ impl Impact {
             let (width, paint) = (screen::width(), screen::paint());
             impact::render(&command, &scores, self.limit, &provenance(&clock), width, paint)
         };
-        let mut stdout = io::stdout().lock();
+        let mut stdout = if self.json { screen::json() } else { screen::stdout() };
         stdout.write_all(output.as_bytes())?;
         stdout.flush()?;
         Ok(if score <= self.limit { Verdict::Yes } else { Verdict::No })

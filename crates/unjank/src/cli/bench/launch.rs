@@ -157,7 +157,7 @@ impl Launch {
         } else {
             text::render(&rows, &notes, &provenance, screen::width(), screen::paint())
         };
-        let mut stdout = io::stdout().lock();
+        let mut stdout = if self.how.json { screen::json() } else { screen::stdout() };
         stdout.write_all(output.as_bytes())?;
         stdout.flush()?;
         written.transpose()?;

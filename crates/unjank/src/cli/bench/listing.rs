@@ -13,6 +13,7 @@ use sys::mounts::Mounts;
 
 use super::super::{interrupt, listing_worker};
 use super::{How, place, provenance, this_program};
+use crate::cli::screen;
 use crate::error::{Error, Kind, Verdict};
 
 /// Measure listing a large directory, in a directory of its own that is removed again.
@@ -124,7 +125,7 @@ impl Client {
         let held = listed.map_err(|error| cannot().because(error))?;
         let memory = Memory::of(std::process::id()).map_err(|error| cannot().because(error))?;
         std::io::Write::write_all(
-            &mut std::io::stdout(),
+            &mut screen::data(),
             format!("{}\n", memory.resident_bytes).as_bytes(),
         )?;
         drop(held);

@@ -1,6 +1,6 @@
 //! `unjank bus convert`: a record in another format.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -8,6 +8,7 @@ use probe::bus::capture::{Capture, CaptureError, Encoder, Event, Format};
 use probe::bus::lines;
 
 use super::output::create;
+use crate::cli::screen::{self, sayln};
 use crate::error::{Error, Kind, Verdict};
 
 /// So much is gathered before it is written.
@@ -50,7 +51,7 @@ impl Convert {
             None => named(&self.output)?,
         };
         let mut file = if to == To::Json && self.output == Path::new("-") {
-            Box::new(BufWriter::with_capacity(PIECE, io::stdout())) as Box<dyn Write>
+            Box::new(BufWriter::with_capacity(PIECE, screen::json())) as Box<dyn Write>
         } else {
             Box::new(create(&self.output)?)
         };
@@ -92,7 +93,7 @@ impl Convert {
 pub(super) fn note(path: &Path, damaged: &probe::bus::capture::Damaged) {
     let text = format!("unjank: {}: {} at byte {}", path.display(), damaged.what, damaged.at);
     // Nobody is left to be told when stderr is gone.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = sayln!(screen::stderr(), "{text}");
 }
 
 fn named(path: &Path) -> Result<To, Error> {

@@ -13,6 +13,7 @@ use session::clock::{Clock, SystemClock};
 use super::input::Input;
 use super::output;
 use crate::cli::doctor::frame;
+use crate::cli::screen::{self, sayln};
 use crate::error::{Error, Kind, Verdict};
 
 /// So many messages are in an SVG picture; a larger one is of no use to anybody.
@@ -101,7 +102,8 @@ impl Diagram {
         };
         match file {
             None => {
-                let mut stdout = io::stdout().lock();
+                let is_text = format == Format::Txt;
+                let mut stdout = if is_text { screen::stdout() } else { screen::data() };
                 stdout.write_all(output.as_bytes())?;
                 stdout.flush()?;
             }
@@ -119,7 +121,7 @@ impl Diagram {
                 drawn.len()
             );
             // Nobody is left to be told when stderr is gone; the picture is written.
-            let _ = writeln!(io::stderr().lock(), "{note}");
+            let _ = sayln!(screen::stderr(), "{note}");
         }
         Ok(Verdict::Yes)
     }

@@ -1,6 +1,6 @@
 //! `unjank bus diff`: what differs between two captures.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -54,7 +54,7 @@ impl Diff {
         } else {
             diff::render(&found, &before, &after, screen::width(), screen::paint())
         };
-        let mut stdout = io::stdout().lock();
+        let mut stdout = if self.json { screen::json() } else { screen::stdout() };
         stdout.write_all(output.as_bytes())?;
         stdout.flush()?;
         Ok(if found.is_same() { Verdict::Yes } else { Verdict::No })

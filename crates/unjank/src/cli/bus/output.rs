@@ -1,22 +1,24 @@
 //! The files that records and reports go into: they hold whole messages, so only their owner may read them.
 
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use crate::cli::screen;
 use crate::error::{Error, Kind};
 
 /// The mode of a file that its owner alone reads and writes.
 const OWNER: u32 = 0o600;
 
 /// Opens the file: a new one, or a pipe or device that is there.
+#[expect(clippy::disallowed_methods, reason = "a record for a program")]
 pub(super) fn create(path: &Path) -> Result<File, Error> {
     let cannot = |error: io::Error| {
         Error::new(Kind::User, format!("write {}", path.display())).because(error)
     };
     if path == Path::new("-") {
-        let is_terminal = io::stdout().is_terminal();
+        let is_terminal = screen::is_terminal();
         if is_terminal {
             return Err(Error::new(Kind::User, "write a record on a terminal")
                 .hint("send it into a file or a program, for example | tshark -r -"));

@@ -1,6 +1,6 @@
 //! `unjank bus record`: traffic of one bus or several into a file.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use super::buses::{Asks, Buses, told};
 use super::output::create;
 use super::until::{First, Until};
 use crate::cli::moment::duration;
+use crate::cli::screen;
 use crate::error::{Error, Kind, Verdict};
 
 /// How often the line on the screen changes.
@@ -191,7 +192,7 @@ struct Screen {
 
 impl Screen {
     fn start(text: &str) -> Screen {
-        let screen = Screen { is_terminal: io::stderr().is_terminal() };
+        let screen = Screen { is_terminal: screen::is_error_terminal() };
         screen.say(text);
         screen
     }
@@ -216,10 +217,11 @@ impl Screen {
     }
 
     fn say(&self, text: &str) {
-        self.write(&format!("{text}\n"));
+        self.write(&format!("{}\n", screen::sentence(text)));
     }
 
     /// Writes if that does not wait: a terminal that was stopped must not keep us from ending.
+    #[expect(clippy::disallowed_methods, reason = "what moves the cursor in the line is ours")]
     fn write(&self, text: &str) {
         let stderr = io::stderr();
         let mut polled = [PollFd::new(&stderr, PollFlags::OUT)];

@@ -1,6 +1,6 @@
 //! `unjank bus stats`: the figures of a capture.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use clap::Args;
 use probe::bus::stats::{self, SCHEMA, Stats as Figures};
@@ -42,7 +42,7 @@ impl Stats {
         } else {
             stats::render(&stats, screen::width(), screen::paint())
         };
-        let mut stdout = io::stdout().lock();
+        let mut stdout = if self.json { screen::json() } else { screen::stdout() };
         stdout.write_all(output.as_bytes())?;
         stdout.flush()?;
         Ok(Verdict::Yes)

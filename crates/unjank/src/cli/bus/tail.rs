@@ -14,6 +14,7 @@ use super::buses::{Asks, Buses, told};
 use super::record::size;
 use super::until::{First, Until};
 use crate::cli::moment::duration;
+use crate::cli::screen;
 use crate::error::{Error, Kind, Verdict};
 
 /// How long a line may wait for others.
@@ -94,7 +95,7 @@ impl Tail {
                 Next::Quiet => {}
                 Next::Over => return Ok(()),
             }
-            let mut stdout = io::stdout().lock();
+            let mut stdout = if self.json { screen::json() } else { screen::stdout() };
             stdout.write_all(&out)?;
             stdout.flush()?;
             out.clear();

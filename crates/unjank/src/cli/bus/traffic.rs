@@ -1,12 +1,13 @@
 //! `unjank bus traffic`: programs that make traffic for benchmarks and tests; not for people.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use clap::{Args, Subcommand};
 use probe::bus::traffic::{self, Calls};
 use session::clock::SystemClock;
 
 use super::buses::told;
+use crate::cli::screen;
 use crate::error::{Error, Verdict};
 
 #[derive(Debug, Args)]
@@ -38,7 +39,7 @@ impl Traffic {
                 let (all, each) = traffic::call(&self.address, &calls, &clock).map_err(told)?;
                 let mut text = format!("{}\n", all.as_nanos());
                 each.iter().for_each(|time| text.push_str(&format!("{}\n", time.as_nanos())));
-                io::stdout().lock().write_all(text.as_bytes())?;
+                screen::stdout().write_all(text.as_bytes())?;
             }
             What::Signal { count, size } => {
                 traffic::signal(&self.address, count, size).map_err(told)?;

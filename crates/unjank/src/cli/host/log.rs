@@ -1,6 +1,6 @@
 //! `unjank host log`: who ran which command of the host, how it ended and what it used.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use session::clock::{Clock, SystemClock};
 use session::host::log::{self, EndedBy, Entry, Outcome};
 
 use super::End;
-use crate::cli::{moment, screen};
+use crate::cli::{document, moment, screen};
 use crate::error::{Error, Kind, Verdict};
 
 /// The name and version of the JSON document; docs/host.md has the fields.
@@ -100,13 +100,11 @@ impl Log {
         let entries: Vec<&Entry> = all.iter().filter(wanted).collect();
         let most = self.n.unwrap_or(if self.json { usize::MAX } else { SHOWN });
         let shown = &entries[entries.len().saturating_sub(most)..];
-        let mut out = io::stdout().lock();
+        let mut out = screen::stdout();
         if self.json {
             let commands = shown.iter().map(|entry| line(entry)).collect();
             let document = Document { schema: SCHEMA, commands };
-            let text = serde_json::to_string_pretty(&document)
-                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?;
-            writeln!(out, "{text}")?;
+            document::print_whole(&document)?;
             return Ok(Verdict::Yes);
         }
         if entries.is_empty() {

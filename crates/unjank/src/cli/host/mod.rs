@@ -10,7 +10,7 @@ mod spawn;
 mod terminal;
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use self::order::Order;
 use self::run::Outcome;
+use crate::cli::screen;
 use crate::error::{Error, Kind};
 
 pub(crate) use self::shim::run_as_called as run_shim;
@@ -278,9 +279,10 @@ fn trouble(error: &Error) -> ExitCode {
     ExitCode::from(TROUBLE)
 }
 
+/// Writes one line, whatever is in it.
 fn say(text: &str) {
     // Nobody is left to be told when stderr is gone.
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = writeln!(screen::stderr(), "{}", screen::sentence(text.trim_end()));
 }
 
 /// Returns the address of the session's bus.

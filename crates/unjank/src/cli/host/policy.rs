@@ -10,6 +10,8 @@ use session::host::Application;
 use session::host::policy::{self, Decision, Effect, Rule, Wanted};
 use session::host::program;
 
+use crate::cli::screen::sayln;
+use crate::cli::{document, screen};
 use crate::error::{Error, Kind, Verdict};
 
 /// The name and version of the JSON document; docs/host.md has the fields.
@@ -76,7 +78,7 @@ struct Line<'a> {
 impl Policy {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let file = file()?;
-        let mut out = io::stdout().lock();
+        let mut out = screen::stdout();
         match self.what {
             What::Show(show) => show.run(&file, &mut out),
             What::Explain(about) => about.explain(&file, &mut out),
@@ -98,9 +100,7 @@ impl Show {
                 rules: rules.map(|it| Line { effect: rule(it), words: &it.words }).collect(),
             });
             let document = Document { schema: SCHEMA, file, sections: sections.collect() };
-            let text = serde_json::to_string_pretty(&document)
-                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?;
-            writeln!(out, "{text}")?;
+            document::print_whole(&document)?;
             return Ok(Verdict::Yes);
         }
         if policy.sections().next().is_none() {
@@ -109,7 +109,7 @@ impl Show {
             return Ok(Verdict::Yes);
         }
         // As it was written, with what its author says about it.
-        writeln!(out, "{}", shown(file))?;
+        sayln!(out, "{}", shown(file))?;
         writeln!(out)?;
         for line in text.lines() {
             writeln!(out, "{}", visible(line))?;
@@ -153,7 +153,7 @@ impl About {
             Decision::NotListed => format!("no line of [{section}] allows it"),
         };
         let may = if decision.allows() { "may" } else { "may not" };
-        writeln!(out, "{} {may} run {}: {why}.", self.app, shown(&found.path))?;
+        sayln!(out, "{} {may} run {}: {why}.", self.app, shown(&found.path))?;
         Ok(if decision.allows() { Verdict::Yes } else { Verdict::No })
     }
 

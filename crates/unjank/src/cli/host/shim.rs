@@ -14,6 +14,8 @@ use serde::Serialize;
 use super::order::Order;
 use super::run::{self, Outcome};
 use super::{MISSING, finish, other, refused, say};
+use crate::cli::screen::sayln;
+use crate::cli::{document, screen};
 use crate::error::{Error, Kind, Verdict};
 
 /// Tells a shim that it was called by one on the host: it must not ask the host again.
@@ -63,7 +65,7 @@ struct List {
 
 impl Shim {
     pub(super) fn run(self) -> Result<Verdict, Error> {
-        let mut out = std::io::stdout().lock();
+        let mut out = screen::stdout();
         match self.what {
             What::Add(named) => add(&named, &mut out),
             What::List(list) => show(&list, &mut out),
@@ -92,15 +94,15 @@ fn add(named: &Named, out: &mut dyn Write) -> Result<Verdict, Error> {
                     .hint(format!("{} is in the way", link.display())));
             }
         }
-        writeln!(out, "{name} runs the host's: {}", link.display())?;
+        sayln!(out, "{name} runs the host's: {}", link.display())?;
     }
     let on_path = path().contains(&dir);
     if !on_path {
         let dir = quoted(&dir.to_string_lossy());
         writeln!(out, "\nPrograms find it once the directory is the first on their PATH:")?;
-        writeln!(out, "  export PATH={dir}:\"$PATH\"")?;
+        sayln!(out, "  export PATH={dir}:\"$PATH\"")?;
         writeln!(out, "or, for an application of Flatpak:")?;
-        writeln!(out, "  flatpak override --user --env=PATH={dir}:/app/bin:/usr/bin APP")?;
+        sayln!(out, "  flatpak override --user --env=PATH={dir}:/app/bin:/usr/bin APP")?;
     }
     Ok(Verdict::Yes)
 }
@@ -117,7 +119,7 @@ fn remove(named: &Named, out: &mut dyn Write) -> Result<Verdict, Error> {
                 .hint("unjank host shim list shows them"));
         }
         std::fs::remove_file(&link).map_err(|error| cannot().because(error))?;
-        writeln!(out, "{name} is no shim any more: {}", link.display())?;
+        sayln!(out, "{name} is no shim any more: {}", link.display())?;
     }
     Ok(Verdict::Yes)
 }
@@ -153,22 +155,21 @@ fn show(list: &List, out: &mut dyn Write) -> Result<Verdict, Error> {
     }
     found.sort_by(|one, other| (&one.name, &one.path).cmp(&(&other.name, &other.path)));
     if list.json {
-        let document = serde_json::json!({ "schema": SCHEMA, "shims": found });
-        writeln!(out, "{document:#}")?;
+        document::print_whole(&serde_json::json!({ "schema": SCHEMA, "shims": found }))?;
         return Ok(Verdict::Yes);
     }
     if found.is_empty() {
         writeln!(out, "No command is a shim.")?;
         return Ok(Verdict::Yes);
     }
-    writeln!(out, "{}", counted(found.len(), "shim"))?;
+    sayln!(out, "{}", counted(found.len(), "shim"))?;
     for shim in found {
         let own = match &shim.own {
             Some(own) => format!("else {}", own.display()),
             None => "nothing else has this name".to_owned(),
         };
         let off = if shim.first { "" } else { "; not what the PATH leads to" };
-        writeln!(out, "  {}  {} ({own}{off})", shim.name, shim.path.display())?;
+        sayln!(out, "  {}  {} ({own}{off})", shim.name, shim.path.display())?;
     }
     Ok(Verdict::Yes)
 }

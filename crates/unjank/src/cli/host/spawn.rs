@@ -11,6 +11,7 @@ use bus::client::flatpak::{Inherits, WithoutUs};
 use super::order::{Order, absolute, variable, variables_in};
 use super::run::{self, Outcome};
 use super::{End, Tty, is_away, say};
+use crate::cli::screen;
 
 /// What `--host` cannot do, with the names in the messages.
 const NOT_ON_HOST: [(&str, &str); 12] = [
@@ -63,14 +64,15 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         ExitCode::FAILURE
     };
     let usage = |text: &str| {
-        fail(&format!("{name}: {text}\nTry \"{name} --help\" for more information.\n"))
+        say(&format!("{name}: {text}\n"));
+        fail(&format!("Try \"{name} --help\" for more information.\n"))
     };
     let given = match Given::read(words) {
         Ok(given) => given,
         Err(text) => return usage(&text),
     };
     if given.help {
-        let written = std::io::Write::write_all(&mut std::io::stdout(), HELP.as_bytes());
+        let written = std::io::Write::write_all(&mut screen::stdout(), HELP.as_bytes());
         return if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     if given.command.is_empty() {

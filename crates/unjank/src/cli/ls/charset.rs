@@ -10,6 +10,9 @@ pub(super) enum Charset {
     Ascii,
     /// UTF-8; bytes that are none stand for themselves.
     Utf8,
+    /// The same for a terminal: characters that turn the reading order around or are invisible count as bytes that are none.
+    /// GNU ls prints them.
+    Utf8Terminal,
 }
 
 /// One character of a name, or bytes that are none.
@@ -24,6 +27,14 @@ pub(super) enum Piece {
 }
 
 impl Charset {
+    /// Returns the same characters as a terminal may get them.
+    pub(super) fn on_terminal(self) -> Charset {
+        match self {
+            Charset::Ascii => Charset::Ascii,
+            Charset::Utf8 | Charset::Utf8Terminal => Charset::Utf8Terminal,
+        }
+    }
+
     /// Splits the first character off, with its length in bytes; nothing at the end.
     pub(super) fn first(self, name: &[u8]) -> Option<(Piece, usize)> {
         let byte = *name.first()?;
@@ -41,7 +52,12 @@ impl Charset {
         };
         let taken = name.get(..length).unwrap_or(name);
         Some(match std::str::from_utf8(taken) {
-            Ok(text) => text.chars().next().map_or((Piece::Byte, 1), |c| (Piece::Char(c), length)),
+            Ok(text) => match text.chars().next() {
+                Some(letter) if self == Charset::Utf8 || is_harmless(letter) => {
+                    (Piece::Char(letter), length)
+                }
+                _ => (Piece::Byte, 1),
+            },
             // `error_len` is nothing where more bytes could make it whole.
             Err(error) if error.error_len().is_none() => (Piece::Cut, name.len()),
             Err(_) => (Piece::Byte, 1),
@@ -59,7 +75,7 @@ impl Charset {
             width += match piece {
                 Piece::Char(letter) => columns(letter).unwrap_or(usize::from(!letter.is_control())),
                 // A terminal of one-byte characters shows nothing for the others.
-                Piece::Byte | Piece::Cut => usize::from(self == Charset::Utf8),
+                Piece::Byte | Piece::Cut => usize::from(self != Charset::Ascii),
             };
             rest = &rest[length..];
         }
@@ -67,7 +83,14 @@ impl Charset {
     }
 }
 
-/// Says whether a terminal shows `letter`.
+/// Says whether a terminal does nothing but show `letter`; those that it cannot show are told by [`is_printable`].
+fn is_harmless(letter: char) -> bool {
+    letter == '\u{ad}'
+        || letter.general_category() != GeneralCategory::Format
+        || report::text::is_shown(letter, report::text::Charset::Unicode)
+}
+
+/// Says whether a terminal shows `letter`, as the C library has it.
 pub(super) fn is_printable(letter: char) -> bool {
     if letter.is_ascii() {
         return (' '..='~').contains(&letter);

@@ -24,7 +24,7 @@ mod version;
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,6 +42,7 @@ use self::options::{Hidden, Options};
 use self::order::Order;
 use self::print::{Printer, Trouble};
 use self::read::Needs;
+use crate::cli::screen::{self, sayln};
 use crate::error::{Error, Kind as ErrorKind};
 
 /// List directories, as GNU ls does.
@@ -85,8 +86,7 @@ impl Ls {
         };
         for warning in &options.warnings {
             // Nobody is left to be told when stderr is gone.
-            let _ =
-                io::Write::write_all(&mut io::stderr(), format!("unjank: {warning}\n").as_bytes());
+            let _ = sayln!(screen::stderr(), "unjank: {warning}");
         }
         match list(&options, &self.paths) {
             Ok(Trouble::None) => ExitCode::SUCCESS,

@@ -188,6 +188,8 @@ impl Options {
     /// A value that makes no sense.
     pub(super) fn new(given: &[Given], environment: &Environment) -> Result<Options, OptionError> {
         let charset = environment.charset();
+        let on_terminal = environment.terminal.is_some();
+        let shown = if on_terminal { charset.on_terminal() } else { charset };
         let mut options = Options {
             layout: Layout::Lines,
             sort: Sort::Name,
@@ -214,13 +216,13 @@ impl Options {
             indicators: Indicators::None,
             quoting: Quoting {
                 style: Style::Literal,
-                charset,
+                charset: shown,
                 unprintable: Unprintable::Keep,
                 also: b"",
             },
             heading_quoting: Quoting {
                 style: Style::Literal,
-                charset,
+                charset: shown,
                 unprintable: Unprintable::Keep,
                 also: b":",
             },

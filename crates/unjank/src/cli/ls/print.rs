@@ -6,6 +6,8 @@ use std::path::Path;
 
 use jiff::tz::TimeZone;
 
+use crate::cli::screen;
+
 use super::columns;
 use super::entry::Group;
 use super::json::Document;
@@ -304,6 +306,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Tells of something that went wrong: `cannot <what> <path>: <error>`.
+    #[expect(clippy::disallowed_methods, reason = "names are quoted as GNU ls does")]
     pub(super) fn error(
         &mut self,
         what: &'static str,
@@ -321,6 +324,7 @@ impl<'a> Printer<'a> {
         let quoting = Quoting {
             style: Style::ShellEscapeAlways,
             unprintable: Unprintable::QuestionMark,
+            charset: self.options.quoting.charset.on_terminal(),
             ..self.options.quoting.clone()
         };
         quoting.write(path, &mut line);
@@ -347,7 +351,13 @@ impl<'a> Printer<'a> {
     /// Writes what is buffered if it is more than `size` bytes.
     fn flush_at(&mut self, size: usize) -> io::Result<()> {
         if self.out.len() > size {
-            write_all(&self.out)?;
+            if self.options.layout == Layout::Json && screen::is_terminal() {
+                let mut out = screen::json();
+                out.write_all(&self.out)?;
+                out.flush()?;
+            } else {
+                write_all(&self.out)?;
+            }
             self.out.clear();
         }
         Ok(())
@@ -361,6 +371,7 @@ pub(super) fn said(error: &io::Error) -> String {
 }
 
 /// Writes to stdout, past its own buffer: ours are large enough.
+#[expect(clippy::disallowed_methods, reason = "names are quoted as GNU ls does")]
 pub(super) fn write_all(mut bytes: &[u8]) -> io::Result<()> {
     let stdout = io::stdout();
     while !bytes.is_empty() {

@@ -148,7 +148,9 @@ impl Quoting {
             }
             Style::Locale | Style::Clocale => {
                 let quotes = match (self.charset, self.style) {
-                    (Charset::Utf8, _) => Quotes { left: "‘", right: "’" },
+                    (Charset::Utf8 | Charset::Utf8Terminal, _) => {
+                        Quotes { left: "‘", right: "’" }
+                    }
                     (_, Style::Clocale) => Quotes { left: "\"", right: "\"" },
                     _ => Quotes { left: "'", right: "'" },
                 };

@@ -148,24 +148,24 @@ impl Template {
         for part in &self.0 {
             match (part, known) {
                 (Part::Text(text), _) => out.extend_from_slice(text),
-                (Part::Name, _) => out.extend_from_slice(name),
+                (Part::Name, _) => writer.name(name, out),
                 (Part::Quoted, _) => drop(writer.quoting.write(name, out)),
                 (Part::Path, _) => {
                     use std::os::unix::ffi::OsStrExt;
                     if let Some(directory) = directory {
                         let name = std::ffi::OsStr::from_bytes(name);
-                        out.extend_from_slice(directory.join(name).as_os_str().as_bytes());
+                        writer.name(directory.join(name).as_os_str().as_bytes(), out);
                     } else {
-                        out.extend_from_slice(name);
+                        writer.name(name, out);
                     }
                 }
                 (Part::Extension, _) => {
                     let dot = name.iter().rposition(|byte| *byte == b'.').filter(|at| *at > 0);
-                    out.extend_from_slice(dot.map_or(b"", |at| &name[at + 1..]));
+                    writer.name(dot.map_or(b"", |at| &name[at + 1..]), out);
                 }
                 (Part::Kind, _) => out.extend_from_slice(word(entry.kind).as_bytes()),
                 (Part::Target, _) => {
-                    out.extend_from_slice(group.link(entry).map_or(b"", |link| &link.target));
+                    writer.name(group.link(entry).map_or(b"", |link| &link.target), out);
                 }
                 (_, None) => out.push(b'?'),
                 (part, Some(known)) => writer.attribute(part, known, out),
@@ -178,6 +178,8 @@ impl Template {
 #[derive(Debug)]
 pub(super) struct Writer {
     quoting: Quoting,
+    /// Names as they are, with question marks on a terminal for what it would obey.
+    plain: Quoting,
     owners: Owners,
     zone: TimeZone,
     now: Moment,
@@ -189,8 +191,13 @@ impl Writer {
     /// Writes for a reader in `zone` at the moment `now`.
     pub(super) fn new(quoting: &Quoting, zone: TimeZone, now: Moment) -> Writer {
         let style = Style::ShellEscape;
+        let plain = Quoting { style: Style::Literal, also: b"", ..quoting.clone() };
         let quoting = Quoting { style, unprintable: Unprintable::Keep, ..quoting.clone() };
-        Writer { quoting, owners: Owners::by_name(), zone, now, times: Vec::new() }
+        Writer { quoting, plain, owners: Owners::by_name(), zone, now, times: Vec::new() }
+    }
+
+    fn name(&self, name: &[u8], out: &mut Vec<u8>) {
+        self.plain.write(name, out);
     }
 
     fn attribute(&mut self, part: &Part, known: &Attributes, out: &mut Vec<u8>) {

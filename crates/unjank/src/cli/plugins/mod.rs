@@ -23,6 +23,7 @@ use session::plugins::metadata;
 use unjank::daemon::index::places::SYSTEM;
 
 use super::catalogue::{self, Question, Selection, shown, shown_path};
+use crate::cli::screen;
 use crate::error::{Error, Kind, Verdict};
 
 /// Find plugins of Qt and KDE without opening them.
@@ -153,8 +154,12 @@ impl By {
 impl Plugins {
     pub(crate) fn run(self) -> Result<Verdict, Error> {
         let is_question = matches!(self.command, Command::List { .. } | Command::Find { .. });
+        let prints_json = match &self.command {
+            Command::List { selection, .. } | Command::Find { selection, .. } => selection.json,
+            Command::Show { json, .. } | Command::Index { json, .. } => *json,
+        };
         let (text, verdict) = self.command.run()?;
-        let mut out = io::stdout().lock();
+        let mut out = if prints_json { screen::json() } else { screen::stdout() };
         out.write_all(&text)?;
         out.flush()?;
         if is_question && text.is_empty() {

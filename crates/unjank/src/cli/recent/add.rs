@@ -9,6 +9,7 @@ use session::mime::Globs;
 use session::recents::{Added, Addition, Privacy, Recents, Uri};
 use unjank::daemon::recents::places;
 
+use crate::cli::screen::sayln;
 use crate::error::{Error, Kind, Verdict};
 
 /// What a file is of which nothing is known.
@@ -61,7 +62,7 @@ impl Add {
                 verdict = Verdict::No;
                 if !self.quiet {
                     let name = super::shown(&addition.uri, &recents.places().home);
-                    writeln!(out, "{name} is not remembered: {reason}.")?;
+                    sayln!(out, "{name} is not remembered: {reason}.")?;
                 }
             }
         }

@@ -12,6 +12,7 @@ use session::clock::{Clock, SystemClock};
 use session::recents::query::Query;
 use session::recents::{Entry, Existence, Privacy, Timestamp, existence};
 
+use crate::cli::screen;
 use crate::cli::{catalogue, moment};
 use crate::error::{Error, Kind, Verdict};
 
@@ -63,7 +64,7 @@ impl List {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let clock = SystemClock::start();
         let now = moment::local(clock.now());
-        let is_screen = std::io::IsTerminal::is_terminal(&std::io::stdout());
+        let is_screen = screen::is_terminal();
         let read =
             |text: &Option<String>| text.as_deref().map(|text| read_moment(text, &now)).transpose();
         let below = self.below.as_deref().map(super::absolute).transpose()?;
@@ -110,8 +111,10 @@ impl List {
                 &json!({ "schema": "unjank.recent.list/1", "documents": documents }),
             )?;
         } else if self.uris {
+            out.flush()?;
+            let mut out = screen::data();
             for (entry, _) in &rows {
-                writeln!(out, "{}", super::printable(entry.uri.as_str()))?;
+                writeln!(out, "{}", screen::name(entry.uri.as_str()))?;
             }
         } else if rows.is_empty() {
             writeln!(out, "No recent document is known that this asks for.")?;
@@ -130,8 +133,8 @@ impl List {
                 table.row(vec![
                     Cell::from(&*name),
                     moment::show(time_of(entry.last_used()), &now).into(),
-                    super::printable(by.map_or("", |application| &application.name)).into(),
-                    super::printable(entry.mime.as_deref().unwrap_or_default()).into(),
+                    by.map_or("", |application| &*application.name).into(),
+                    entry.mime.as_deref().unwrap_or_default().into(),
                 ]);
             }
             catalogue::print_table(out, &table)?;

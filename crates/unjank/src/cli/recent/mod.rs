@@ -23,6 +23,7 @@ use session::clock::SystemClock;
 use session::recents::{Recents, Uri};
 use unjank::daemon::recents::places;
 
+use crate::cli::screen;
 use crate::error::{Error, Kind, Verdict};
 
 /// Remember, find and forget recent documents.
@@ -47,7 +48,7 @@ enum Command {
 
 impl Recent {
     pub(crate) fn run(self) -> Result<Verdict, Error> {
-        let mut out = BufWriter::new(io::stdout().lock());
+        let mut out = BufWriter::new(screen::stdout());
         let verdict = match self.command {
             Command::Add(command) => command.run(&mut out)?,
             Command::List(command) => command.run(&mut out)?,
@@ -103,15 +104,15 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
 fn shown(uri: &Uri, home: &Path) -> String {
     match uri.to_path() {
         Some(path) => shown_path(&path, home),
-        None => printable(uri.as_str()),
+        None => screen::shown(uri.as_str()).into_owned(),
     }
 }
 
 /// Returns a path as a person wants to see it, below home with `~`.
 fn shown_path(path: &Path, home: &Path) -> String {
     match path.strip_prefix(home) {
-        Ok(rest) => printable(&format!("~/{}", rest.to_string_lossy())),
-        Err(_) => printable(&path.to_string_lossy()),
+        Ok(rest) => screen::shown(&format!("~/{}", rest.to_string_lossy())).into_owned(),
+        Err(_) => screen::shown(&path.to_string_lossy()).into_owned(),
     }
 }
 
@@ -121,7 +122,7 @@ const TOLD_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Says on stderr that the journal is damaged, or was lately, and where it is kept.
 fn tell_damage(recents: &mut Recents) {
     let home = recents.places().home.clone();
-    let mut err = io::stderr().lock();
+    let mut err = screen::stderr();
     if let Some(damage) = recents.damage().filter(|damage| damage.kept.is_none()) {
         let journal = shown_path(&damage.journal, &home);
         // Whoever reads no stderr is told by the daemon's log.
@@ -140,9 +141,4 @@ fn tell_damage(recents: &mut Recents) {
                 writeln!(err, "unjank: a damaged journal of recent documents is kept in {kept}");
         }
     }
-}
-
-/// Leaves nothing in a text that a terminal would take for a command.
-fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }

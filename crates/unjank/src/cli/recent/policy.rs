@@ -15,6 +15,7 @@ use session::recents::{Addition, Privacy, Recents, forget};
 use store::publish::publish;
 
 use crate::cli::catalogue;
+use crate::cli::screen::sayln;
 use crate::error::{Error, Kind, Verdict};
 
 /// Show and change what is remembered.
@@ -161,7 +162,7 @@ impl Policy {
             })
         })?;
         let done = if is_new { "Added" } else { "Already there" };
-        writeln!(out, "{done}: {}", visible(&line, Charset::Unicode))?;
+        sayln!(out, "{done}: {}", visible(&line, Charset::Unicode))?;
         if line.starts_with("deny ") {
             tell_of_denied(&mut recents, out)?;
         }
@@ -193,8 +194,8 @@ fn remove(recents: &Recents, line: &str, out: &mut dyn Write) -> Result<Verdict,
         })
     })?;
     match was_there {
-        true => writeln!(out, "Removed: {line}")?,
-        false => writeln!(out, "There is no rule: {line}")?,
+        true => sayln!(out, "Removed: {line}")?,
+        false => sayln!(out, "There is no rule: {line}")?,
     }
     Ok(if was_there { Verdict::Yes } else { Verdict::No })
 }
@@ -254,7 +255,7 @@ fn show(recents: &mut Recents, as_json: bool, out: &mut dyn Write) -> Result<Ver
     match (private, off.first(), is_off) {
         (Some(mode), ..) => writeln!(out, "{}", super::private::says(mode))?,
         (None, Some(Setting { path, text }), _) => {
-            writeln!(out, "Nothing is remembered: {text} in {}.", path.display())?;
+            sayln!(out, "Nothing is remembered: {text} in {}.", path.display())?;
         }
         (None, None, true) => writeln!(out, "Nothing is remembered: your rules say off.")?,
         (None, None, false) => writeln!(out, "Documents are remembered.")?,
@@ -269,24 +270,21 @@ fn show(recents: &mut Recents, as_json: bool, out: &mut dyn Write) -> Result<Ver
         Keeping::Volatile => "in memory, with a copy on the disk now and then",
     };
     writeln!(out, "The list is {place}.")?;
-    writeln!(out, "Temporary files below {} are left out.", recents.places().temporary.display())?;
+    sayln!(out, "Temporary files below {} are left out.", recents.places().temporary.display())?;
     for Setting { path, text } in off.iter().chain(&others) {
-        writeln!(out, "{} says {text}.", path.display())?;
+        sayln!(out, "{} says {text}.", path.display())?;
     }
     if rules.iter().next().is_none() {
         writeln!(out, "There are no rules of your own.")?;
     } else {
-        writeln!(
-            out,
-            "\nYour rules, of which the last that matches decides ({}):",
-            path.display()
-        )?;
+        writeln!(out)?;
+        sayln!(out, "Your rules, of which the last that matches decides ({}):", path.display())?;
         for (number, _) in rules.iter() {
-            writeln!(out, "  {}", rules.line(number))?;
+            sayln!(out, "  {}", rules.line(number))?;
         }
     }
     for (number, fault) in rules.faults() {
-        writeln!(out, "Line {number} is not understood and counts for nothing: {}", fault.line)?;
+        sayln!(out, "Line {number} is not understood and counts for nothing: {}", fault.line)?;
     }
     Ok(Verdict::Yes)
 }
@@ -325,8 +323,8 @@ fn explain(
         catalogue::print_json(out, &document)?;
     } else {
         match why {
-            None => writeln!(out, "{name} is remembered.")?,
-            Some(why) => writeln!(out, "{name} is not remembered: {why}.")?,
+            None => sayln!(out, "{name} is remembered.")?,
+            Some(why) => sayln!(out, "{name} is not remembered: {why}.")?,
         }
     }
     Ok(verdict)

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use store::publish::publish;
 
 use super::preload;
+use crate::cli::screen::sayln;
 use crate::error::{Error, Kind, Verdict};
 
 /// Tells the library in which directory the lists are that need no sync.
@@ -58,7 +59,7 @@ impl Relax {
                     Error::new(Kind::Config, format!("write {}", file.display())).because(error)
                 })?;
                 writeln!(out, "Recent files are relaxed from the next login on.")?;
-                writeln!(out, "{} names {}.", file.display(), library.display())?;
+                sayln!(out, "{} names {}.", file.display(), library.display())?;
                 Ok(Verdict::Yes)
             }
             Session::Off => {
@@ -105,11 +106,11 @@ fn status(file: &Path, out: &mut dyn Write) -> Result<Verdict, Error> {
     let written = std::fs::read(file).ok();
     let named = written.as_deref().and_then(library_of);
     let is_now = std::env::var_os(VARIABLE).is_some();
-    writeln!(out, "Now: {}", if is_now { "on" } else { "off" })?;
+    sayln!(out, "Now: {}", if is_now { "on" } else { "off" })?;
     match named {
         Some(library) if library.is_file() => writeln!(out, "From the next login on: on")?,
         Some(library) => {
-            writeln!(out, "From the next login on: off, {} is gone", library.display())?;
+            sayln!(out, "From the next login on: off, {} is gone", library.display())?;
             writeln!(out, "hint: unjank recent relax --session off")?;
             return Ok(Verdict::No);
         }

@@ -7,6 +7,7 @@ use probe::report::paragraph::counted;
 use session::recents::projection::{Projected, XbelOutcome};
 use session::recents::writer;
 
+use crate::cli::screen::sayln;
 use crate::error::{Error, Kind, Verdict};
 
 /// Write the files that GTK's and KDE's programs read, now.
@@ -39,13 +40,10 @@ impl Sync {
 fn say(done: &Projected, path: &str, count: usize, out: &mut dyn Write) -> Result<(), Error> {
     let documents = counted(count, "document");
     match done.xbel {
-        XbelOutcome::Unchanged => writeln!(out, "{path} shows {documents} already.")?,
-        XbelOutcome::Written => writeln!(out, "{path} now shows {documents}.")?,
+        XbelOutcome::Unchanged => sayln!(out, "{path} shows {documents} already.")?,
+        XbelOutcome::Written => sayln!(out, "{path} now shows {documents}.")?,
         XbelOutcome::Blocked => {
-            writeln!(
-                out,
-                "{path} is no file, and is left alone: {documents} are in our own list."
-            )?;
+            sayln!(out, "{path} is no file, and is left alone: {documents} are in our own list.")?;
         }
     }
     for (number, what) in [
@@ -59,11 +57,11 @@ fn say(done: &Projected, path: &str, count: usize, out: &mut dyn Write) -> Resul
             } else {
                 what.replace("was", "were").replace("and is", "and are")
             };
-            writeln!(out, "{} {what}.", counted(number, "document"))?;
+            sayln!(out, "{} {what}.", counted(number, "document"))?;
         }
     }
     if let Some(kept) = &done.kept_aside {
-        writeln!(out, "It was damaged; what it was is kept in {}.", kept.display())?;
+        sayln!(out, "It was damaged; what it was is kept in {}.", kept.display())?;
     }
     Ok(())
 }

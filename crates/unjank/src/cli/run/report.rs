@@ -2,19 +2,22 @@
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use probe::report::figure::{self, Quantity};
+use report::guard::{Content, Guard};
+use report::text::{Charset, visible};
 use serde::Serialize;
 use session::jobs::Class;
 use session::jobs::keeper::Pauses;
 use session::jobs::report::{Disk, Watched};
 use sys::pidfd::Ended;
 
+use crate::cli::screen;
 use crate::error::{Error, Kind};
 
 /// A job that is shorter says nothing by itself.
@@ -61,11 +64,12 @@ impl Where {
     }
 
     /// Opens the place; one that cannot be opened is said on stderr, and the command goes on.
+    #[expect(clippy::disallowed_methods, reason = "a descriptor, which a guard writes to")]
     pub(super) fn open(&self) -> Opened {
         let stderr = || io::stderr().as_fd().try_clone_to_owned().map(File::from);
         let stream = |length| stderr().map_or(Opened::Nowhere, |file| Opened::Stream(file, length));
         match self {
-            Where::Terminal if !io::stderr().is_terminal() => Opened::Nowhere,
+            Where::Terminal if !screen::is_error_terminal() => Opened::Nowhere,
             Where::Terminal => stream(Length::Long),
             Where::Stderr => stream(Length::Any),
             Where::File(path) => {
@@ -75,7 +79,7 @@ impl Where {
                 match options.open(path) {
                     Ok(file) => Opened::File { file, path: path.clone(), stderr: stderr().ok() },
                     Err(error) => {
-                        refuse(&mut io::stderr().lock(), path, error);
+                        refuse(&mut screen::stderr(), path, error);
                         Opened::Nowhere
                     }
                 }
@@ -110,7 +114,7 @@ pub(super) struct Report {
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Json<'r> {
-    format: u32,
+    schema: &'static str,
     command: &'r [String],
     class: Class,
     exit_status: Option<i32>,
@@ -136,6 +140,7 @@ impl Opened {
             Opened::Stream(_, Length::Long) if report.took < WORTH_TELLING => (),
             Opened::Nowhere => (),
             Opened::Stream(mut stream, _) => {
+                let mut stream = Guard::new(&mut stream, screen::error_paint(), Content::Text);
                 // Nobody reads it any more.
                 let _ = stream.write_all(report.text().as_bytes());
             }
@@ -172,7 +177,7 @@ impl Report {
 
     fn json(&self) -> Json<'_> {
         Json {
-            format: 1,
+            schema: "unjank.run/1",
             command: &self.command,
             class: self.class,
             exit_status: self.end.exit_status(),
@@ -192,13 +197,14 @@ impl Report {
 
     fn text(&self) -> String {
         let mut text = String::new();
+        let name = self.command.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
         #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
         let bytes = |bytes: u64| Quantity::Size.show(bytes as f64);
         // Writing into a text does not fail.
         let _ = write!(
             text,
             "unjank: {} in {}, {} read, {} written",
-            self.command.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word)),
+            visible(name, Charset::Unicode),
             figure::duration(self.took),
             bytes(self.used.0),
             bytes(self.used.1),
@@ -244,7 +250,7 @@ impl Report {
                 }
                 None => String::new(),
             };
-            let name = &disk.name;
+            let name = visible(&disk.name, Charset::Unicode);
             let _ = write!(text, "\nunjank: {name}: scheduler {scheduler} {acts}{throttling}");
         }
         text.push('\n');

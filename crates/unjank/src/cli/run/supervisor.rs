@@ -29,6 +29,7 @@ use sys::supervise::{self, Side};
 use super::report::{Report, Where};
 use super::start::Waiting;
 use super::{launches, place};
+use crate::cli::screen;
 
 /// How long the keeper may take for its last words.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -118,7 +119,7 @@ fn failed(command: &str, error: &io::Error) -> ExitCode {
     let told = crate::error::Error::new(crate::error::Kind::User, format!("run {command:?}"));
     // Its own exit code is of our table; a shell's stands for a command that is not there.
     let _ = write!(
-        io::stderr().lock(),
+        screen::stderr(),
         "{}",
         told.because(io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(2)))
     );

@@ -15,6 +15,8 @@ use session::jobs::trust::{self, Runner};
 use session::jobs::units::{KNOWN, Manager};
 
 use crate::cli::catalogue::shown_path;
+use crate::cli::screen;
+use crate::cli::screen::sayln;
 use crate::error::{Error, Kind, Verdict};
 
 /// The first line of what we write: nothing without it is removed.
@@ -40,28 +42,24 @@ pub(super) fn run(way: Way) -> Result<Verdict, Error> {
         let configuration = configuration()?;
         (configuration.join("systemd/user"), Manager::User.places(Some(&configuration)))
     };
-    let mut out = io::stdout().lock();
+    let mut out = screen::stdout();
     let done = match way {
         Way::Adopt => adopt(&target, &sources, trusted)?,
         Way::Undo => undo(&target)?,
     };
     for path in &done {
-        writeln!(
-            out,
-            "{} {}",
-            if way == Way::Adopt { "made" } else { "removed" },
-            shown_path(path)
-        )?;
+        let what = if way == Way::Adopt { "made" } else { "removed" };
+        sayln!(out, "{what} {}", shown_path(path))?;
     }
     if done.is_empty() {
         let nothing = match way {
             Way::Adopt => "No unit that is known to work in the background is left to adopt.",
             Way::Undo => "No unit was adopted.",
         };
-        writeln!(out, "{nothing}")?;
+        sayln!(out, "{nothing}")?;
     } else {
         let user = if is_root { "" } else { "--user " };
-        writeln!(out, "It takes effect after: systemctl {user}daemon-reload")?;
+        sayln!(out, "It takes effect after: systemctl {user}daemon-reload")?;
     }
     Ok(Verdict::Yes)
 }

@@ -14,6 +14,7 @@ use store::table::gvdb::{self, Image, Salvaged, Stamp, Table};
 
 use super::environment;
 use crate::cli::screen;
+use crate::cli::screen::sayln;
 use crate::error::{Error, Kind, Verdict};
 
 /// The name and version of the JSON document; docs/settings.md has the fields.
@@ -133,11 +134,12 @@ impl Report {
                 (Tone::Bad, "damaged", format!("{cause}; {readable} can still be read"))
             }
         };
-        let path = self.path.display();
+        let path = self.path.display().to_string();
+        let path = screen::shown(&path);
         writeln!(out, "{}  {path}", paint.set(tone, &format!("{word:<7}")))?;
         write!(out, "{}", wrap(&text, width, "         "))?;
         if self.state == State::Damaged {
-            writeln!(out, "         unjank settings salvage {path} --print")?;
+            sayln!(out, "         unjank settings salvage {path} --print")?;
         }
         Ok(())
     }
@@ -154,13 +156,15 @@ impl Salvage {
             out.write_all(&key_file(&found).to_bytes())?;
         } else if let Some(output) = &self.output {
             write_new(&found, &bytes, output)?;
-            writeln!(out, "{}", summary(&found, whole))?;
-            writeln!(out, "\nWritten to {}.", output.display())?;
+            sayln!(out, "{}", summary(&found, whole))?;
+            writeln!(out)?;
+            sayln!(out, "Written to {}.", output.display())?;
         } else {
-            writeln!(out, "{}", summary(&found, whole))?;
+            sayln!(out, "{}", summary(&found, whole))?;
             let file = self.file.display();
-            writeln!(out, "\nTo see them:   unjank settings salvage {file} --print")?;
-            writeln!(out, "To keep them:  unjank settings salvage {file} -o NEW")?;
+            writeln!(out)?;
+            sayln!(out, "To see them:   unjank settings salvage {file} --print")?;
+            sayln!(out, "To keep them:  unjank settings salvage {file} -o NEW")?;
         }
         Ok(if whole { Verdict::Yes } else { Verdict::No })
     }
@@ -223,8 +227,8 @@ fn key_file(found: &Salvaged) -> KeyFile {
         };
         if file.set(group, name, &value.print()).is_err() {
             // Nobody is left to be told when stderr is gone.
-            drop(writeln!(
-                io::stderr().lock(),
+            drop(sayln!(
+                screen::stderr(),
                 "unjank: warning: left out {key}: its name cannot be in a key file"
             ));
         }

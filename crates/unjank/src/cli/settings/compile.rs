@@ -1,6 +1,6 @@
 //! `compile` and `update`: databases from directories of key files.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use bus::client::blocking::BlockingClient;
@@ -8,6 +8,7 @@ use session::settings::compile;
 
 use super::environment;
 use super::session::Voice;
+use crate::cli::screen::{self, sayln};
 use crate::error::{Error, Kind};
 
 /// Where the administrator's databases are.
@@ -60,5 +61,5 @@ fn say(voice: &Voice, text: &str) {
         Voice::Dconf(_) => "",
     };
     // Nobody is left to be told when stderr is gone.
-    drop(writeln!(io::stderr().lock(), "{name}{text}"));
+    drop(sayln!(screen::stderr(), "{name}{text}"));
 }

@@ -13,6 +13,7 @@ use super::compile::{self, SYSTEM_DATABASES};
 use super::session::{Session, Voice};
 use super::write::Locked;
 use super::{read, watch, write};
+use crate::cli::screen;
 use crate::error::Error;
 
 /// Says whether we were called as `dconf`.
@@ -29,7 +30,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
         return wrong_usage(None, &format!("unknown command {name}"));
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(screen::data());
     let mut call = Call { words: words.collect::<Vec<_>>().into(), voice, out: &mut out };
     let result = (command.run)(&mut call);
     let flushed = out.flush().map_err(|error| Failure::Failed(error.into()));
@@ -315,5 +316,5 @@ fn wrong_usage(command: Option<&Command>, text: &str) -> ExitCode {
 
 fn print_error(text: &str) {
     // Nobody is left to be told when stderr is gone.
-    drop(io::stderr().lock().write_all(text.as_bytes()));
+    drop(screen::stderr().write_all(text.as_bytes()));
 }

@@ -20,6 +20,7 @@ use store::table::gvariant::{Variant, View};
 
 use super::environment;
 use super::session::Voice;
+use crate::cli::screen::sayln;
 use crate::cli::{moment, screen};
 use crate::error::{Error, Kind, Verdict};
 
@@ -88,11 +89,12 @@ impl History {
             )?;
             return Ok(Verdict::Yes);
         }
-        writeln!(out, "{}", verdict(&entries, shown.len()))?;
+        sayln!(out, "{}", verdict(&entries, shown.len()))?;
         writeln!(out)?;
         write!(out, "{}", table(shown, &now).render(screen::width(), screen::paint()))?;
         if let Some(last) = shown.last() {
-            writeln!(out, "\nTake one back with its number: unjank settings undo {}", last.id)?;
+            writeln!(out)?;
+            sayln!(out, "Take one back with its number: unjank settings undo {}", last.id)?;
         }
         Ok(Verdict::Yes)
     }
@@ -123,12 +125,7 @@ impl Undo {
             apply(&undo)?;
         }
         let done = if self.dry_run { "would be taken back" } else { "taken back" };
-        writeln!(
-            out,
-            "{} {done}, {} left as they are.",
-            counted(keys, "key"),
-            undo.conflicts.len()
-        )?;
+        sayln!(out, "{} {done}, {} left as they are.", counted(keys, "key"), undo.conflicts.len())?;
         if keys > 0 {
             writeln!(out)?;
             write!(out, "{}", plan.render(screen::width(), screen::paint()))?;
@@ -206,7 +203,8 @@ fn conflicts(conflicts: &[Conflict], out: &mut dyn Write) -> io::Result<()> {
             }
             Conflict::Hidden { path, .. } => (path, "its value before is not in the history"),
         };
-        writeln!(out, "\nleft: {path}, {why}")?;
+        writeln!(out)?;
+        sayln!(out, "left: {path}, {why}")?;
     }
     if changed {
         writeln!(out, "\nTake those back as well with --force.")?;

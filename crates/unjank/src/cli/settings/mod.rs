@@ -10,7 +10,7 @@ mod session;
 mod watch;
 mod write;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use ::session::settings::client::Which;
@@ -18,6 +18,7 @@ use ::session::settings::path::Shape;
 use clap::{Args, Subcommand};
 use store::table::gvariant::Variant;
 
+use crate::cli::{document, screen};
 use crate::error::{Error, Verdict};
 use session::{Session, Voice};
 use write::Locked;
@@ -76,7 +77,7 @@ enum Command {
         /// A directory; it ends in a slash.
         #[arg(value_parser = dir)]
         dir: String,
-        /// Print a JSON array.
+        /// Print one JSON document.
         #[arg(long)]
         json: bool,
     },
@@ -87,7 +88,7 @@ enum Command {
         /// A directory.
         #[arg(value_parser = dir)]
         dir: String,
-        /// Print a JSON array.
+        /// Print one JSON document.
         #[arg(long)]
         json: bool,
     },
@@ -174,7 +175,7 @@ enum Command {
 
 impl Settings {
     pub(crate) fn run(self) -> Result<Verdict, Error> {
-        let mut out = BufWriter::new(io::stdout().lock());
+        let mut out = BufWriter::new(self.command.output());
         let verdict = self.command.run(&mut out)?;
         out.flush()?;
         Ok(verdict)
@@ -182,6 +183,20 @@ impl Settings {
 }
 
 impl Command {
+    /// Returns where the command writes to: what scripts read comes as it is, as from `dconf`.
+    fn output(&self) -> screen::Output {
+        match self {
+            Command::Read { .. }
+            | Command::List { .. }
+            | Command::ListLocks { .. }
+            | Command::Dump { .. }
+            | Command::Watch { .. }
+            | Command::Salvage(_)
+            | Command::Complete { .. } => screen::data(),
+            _ => screen::stdout(),
+        }
+    }
+
     fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let open = || Session::open(Voice::Unjank);
         match self {
@@ -200,9 +215,12 @@ impl Command {
                 }
                 write::reset(&open(), &path)?;
             }
-            Command::List { dir, json } => show(&read::list(&mut open(), &dir), json, out)?,
+            Command::List { dir, json } => {
+                show(&read::list(&mut open(), &dir), "unjank.settings.list/1", json, out)?
+            }
             Command::ListLocks { dir, json } => {
-                show(&read::list_locks(&mut open(), &dir), json, out)?;
+                let schema = "unjank.settings.list-locks/1";
+                show(&read::list_locks(&mut open(), &dir), schema, json, out)?;
             }
             Command::Dump { dir } => read::dump(&mut open(), &dir, out)?,
             Command::Load { force, dir } => {
@@ -223,19 +241,26 @@ impl Command {
     }
 }
 
+/// What `--json` prints of names.
+#[derive(serde::Serialize)]
+struct Names<'a> {
+    schema: &'static str,
+    names: &'a std::collections::BTreeSet<String>,
+}
+
 fn show(
     names: &std::collections::BTreeSet<String>,
+    schema: &'static str,
     json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    if json { read::json(names, out) } else { read::lines(names, out) }
+    if json { print_json(&Names { schema, names }, out) } else { read::lines(names, out) }
 }
 
-/// Prints one JSON document and a newline.
+/// Prints one JSON document behind what was written to `out`.
 fn print_json(document: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Error> {
-    serde_json::to_writer_pretty(&mut *out, document).map_err(io::Error::from)?;
-    writeln!(out)?;
-    Ok(())
+    out.flush()?;
+    document::print_whole(document)
 }
 
 fn key(text: &str) -> Result<String, String> {

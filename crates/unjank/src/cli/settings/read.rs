@@ -1,12 +1,13 @@
 //! Commands that only read: `read`, `list`, `list-locks`, `dump`, `complete`.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::Write;
 
 use session::keyfile::KeyFile;
 use session::settings::client::{Key, Which};
 
 use super::session::{Session, Voice};
+use crate::cli::screen;
 use crate::error::Error;
 
 /// Prints the value of a key; nothing if it has none.
@@ -40,14 +41,7 @@ pub(super) fn list_locks(session: &mut Session, dir: &str) -> BTreeSet<String> {
 
 /// Prints names, one a line.
 pub(super) fn lines(names: &BTreeSet<String>, out: &mut dyn Write) -> Result<(), Error> {
-    names.iter().try_for_each(|name| writeln!(out, "{name}"))?;
-    Ok(())
-}
-
-/// Prints names as a JSON array.
-pub(super) fn json(names: &BTreeSet<String>, out: &mut dyn Write) -> Result<(), Error> {
-    serde_json::to_writer(&mut *out, names).map_err(io::Error::from)?;
-    writeln!(out)?;
+    names.iter().try_for_each(|name| writeln!(out, "{}", screen::name(name)))?;
     Ok(())
 }
 
@@ -111,7 +105,7 @@ pub(super) fn complete(
         let full = format!("{dir}{name}");
         if full.starts_with(path) && name.ends_with(suffix) {
             // A directory goes on; behind a key the next word begins.
-            writeln!(out, "{full}{}", if full.ends_with('/') { "" } else { " " })?;
+            writeln!(out, "{}{}", screen::name(&full), if full.ends_with('/') { "" } else { " " })?;
         }
     }
     Ok(())

@@ -13,6 +13,7 @@ use session::settings::client::{
 use session::settings::profile::{Bus, Profile};
 
 use super::environment;
+use crate::cli::screen::{self, sayln};
 use crate::error::{Error, Kind};
 
 /// In whose words the command speaks on stderr.
@@ -79,15 +80,19 @@ impl Session {
 impl Voice {
     /// Says what does not stop the command; in the words of `dconf` it looks as GLib prints it.
     pub(super) fn warn(&self, domain: &str, level: &str, text: &str) {
-        let mut stderr = io::stderr().lock();
+        let mut stderr = screen::stderr();
         // Nobody is left to be told when stderr is gone.
         let _ = match self {
-            Voice::Unjank => writeln!(stderr, "unjank: warning: {text}"),
+            Voice::Unjank => sayln!(stderr, "unjank: warning: {text}"),
             Voice::Dconf(name) => {
                 let pid = std::process::id();
                 let now = jiff::Timestamp::try_from(SystemClock::start().now()).unwrap_or_default();
                 let now = now.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S%.3f");
-                writeln!(stderr, "\n({name}:{pid}): {domain}-{level} **: {now}: {text}")
+                writeln!(
+                    stderr,
+                    "\n({name}:{pid}): {domain}-{level} **: {now}: {}",
+                    screen::shown(text)
+                )
             }
         };
     }

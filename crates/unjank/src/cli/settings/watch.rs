@@ -9,6 +9,7 @@ use session::settings::path;
 use session::settings::profile::{Bus, Description};
 
 use super::session::{Session, Voice};
+use crate::cli::screen;
 use crate::error::{Error, Kind};
 
 /// Prints each change at or below `path` as it happens.
@@ -96,7 +97,7 @@ fn is_sound(prefix: &str, changes: &[String]) -> bool {
 }
 
 fn show(session: &mut Session, path: &str, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{path}")?;
+    writeln!(out, "{}", screen::name(path))?;
     if !path::is_key(path) {
         return Ok(());
     }

@@ -9,6 +9,7 @@ use store::table::gvariant::Variant;
 
 use super::environment;
 use super::session::{Session, Voice};
+use crate::cli::screen::{self, sayln};
 use crate::error::{Error, Kind};
 
 /// What `load` does with keys that are locked.
@@ -62,6 +63,6 @@ fn ignored(voice: &Voice, path: &str) {
     match voice {
         Voice::Unjank => voice.warn("", "", &text),
         // This one is dconf's own print, not GLib's.
-        Voice::Dconf(_) => drop(writeln!(io::stderr().lock(), "warning: {text}")),
+        Voice::Dconf(_) => drop(sayln!(screen::stderr(), "warning: {text}")),
     }
 }

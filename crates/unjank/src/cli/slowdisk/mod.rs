@@ -13,8 +13,10 @@ use probe::model::service::{self, Answer, Asked, Status};
 use probe::model::{Profile, Queue, Traffic};
 use probe::report::figure::Quantity;
 use probe::report::table::{Align, Table};
+use serde::Serialize;
 
 use super::catalogue;
+use crate::cli::{document, screen};
 use crate::error::{Error, Kind, Verdict};
 
 /// Where the servers of all disks can be reached: they are root's, whoever started them.
@@ -168,7 +170,7 @@ fn print_profile(which: &str) -> Result<Verdict, Error> {
             }
         },
     };
-    write!(io::stdout().lock(), "{text}")?;
+    write!(screen::stdout(), "{text}")?;
     Ok(Verdict::Yes)
 }
 
@@ -245,6 +247,12 @@ fn all() -> Result<Vec<(Status, OwnedFd)>, Error> {
     Ok(servers.into_iter().filter_map(ask).collect())
 }
 
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Listed<'a> {
+    disks: &'a [Status],
+}
+
 fn list(point: Option<&Path>, json: bool) -> Result<Verdict, Error> {
     let found: Vec<Status> = match point {
         Some(point) => match one(point)? {
@@ -254,11 +262,9 @@ fn list(point: Option<&Path>, json: bool) -> Result<Verdict, Error> {
         None => all()?.into_iter().map(|(status, _)| status).collect(),
     };
     if json {
-        let mut out = io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, &found).map_err(io::Error::from)?;
-        writeln!(out)?;
+        document::print("unjank.slowdisk/1", &Listed { disks: &found })?;
     } else if found.is_empty() {
-        writeln!(io::stdout().lock(), "No slow disk is mounted.")?;
+        writeln!(screen::stdout(), "No slow disk is mounted.")?;
     } else {
         show(&found)?;
     }
@@ -304,14 +310,14 @@ fn show(found: &[Status]) -> Result<(), Error> {
             waiting.to_string().into(),
         ]);
     }
-    catalogue::print_table(&mut io::stdout().lock(), &table)
+    catalogue::print_table(&mut screen::stdout(), &table)
 }
 
 /// Prints what goes through a disk, a line a second.
 fn follow(point: &Path) -> Result<Verdict, Error> {
     let Some((status, server)) = one(point)? else { return Ok(none(point)) };
     let mut before = status.traffic;
-    let mut out = io::stdout().lock();
+    let mut out = screen::stdout();
     writeln!(
         out,
         "{:>8} {:>8} {:>8} {:>11} {:>11} {:>6} {:>8}",

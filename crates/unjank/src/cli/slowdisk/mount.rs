@@ -15,6 +15,8 @@ use session::jobs::keeper::{receive, send};
 use sys::supervise::{self, Side};
 
 use super::{FOLDER, KindOfDisk, QueueOptions};
+use crate::cli::screen;
+use crate::cli::screen::sayln;
 use crate::cli::{bus, interrupt};
 use crate::error::{Error, Kind, Verdict};
 
@@ -120,13 +122,16 @@ impl Mount {
 }
 
 fn say(status: &Status) -> Result<(), Error> {
-    let mut out = io::stdout().lock();
+    let mut out = screen::stdout();
     let (point, queue) = (status.point.display(), &status.queue);
     let wbt = queue.wbt_lat_usec.map_or("no".to_owned(), |usec| format!("{usec} µs"));
-    writeln!(
+    sayln!(
         out,
         "{point}: {} on {}, scheduler {}, {wbt} write-back throttling, served by process {}",
-        status.model, status.device, queue.scheduler, status.process
+        status.model,
+        status.device,
+        queue.scheduler,
+        status.process
     )?;
     Ok(out.flush()?)
 }

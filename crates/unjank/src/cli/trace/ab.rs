@@ -1,7 +1,7 @@
 //! `unjank trace ab`: what would be if calls were free.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl Ab {
         let clock = SystemClock::start();
         let stop = interrupt::flag();
         let progress = screen::Progress::start();
-        let is_terminal = io::IsTerminal::is_terminal(&io::stderr());
+        let is_terminal = screen::is_error_terminal();
         let mut said = String::new();
         let compared = ab::compare(&plan, &clock, &stop, &mut |what, done, whole| {
             // A pipe gets each stage once, a terminal sees the bar move.
@@ -126,7 +126,7 @@ fn print(comparison: &Comparison, json: bool, clock: &dyn Clock) -> Result<(), E
     } else {
         ab::text(comparison, screen::width(), screen::paint())
     };
-    let mut stdout = io::stdout().lock();
+    let mut stdout = if json { screen::json() } else { screen::stdout() };
     stdout.write_all(output.as_bytes())?;
     Ok(stdout.flush()?)
 }

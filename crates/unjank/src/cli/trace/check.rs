@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 
 use clap::Args;
@@ -13,7 +13,7 @@ use probe::trace::report::Report;
 
 use super::options::{How, Output, read};
 use super::run::record;
-use crate::cli::screen;
+use crate::cli::screen::{self, sayln};
 use crate::error::{Error, Kind, Verdict};
 
 /// Check a command, or a report that exists, against limits.
@@ -98,7 +98,7 @@ impl Check {
         let report = self.report()?;
         let outcomes: Vec<Outcome> = rules.iter().map(|rule| rule.check(&report)).collect();
         let kept = outcomes.iter().all(|outcome| outcome.kept);
-        let mut stdout = io::stdout().lock();
+        let mut stdout = if self.json { screen::json() } else { screen::stdout() };
         if self.json {
             let document = Document {
                 schema: "unjank.trace.check/1",
@@ -117,10 +117,11 @@ impl Check {
                 } else {
                     ("▲ broken", Tone::Bad)
                 };
-                writeln!(stdout, "{}  {}", paint.set(tone, word), outcome.text)?;
+                let text = screen::sentence(&outcome.text);
+                writeln!(stdout, "{}  {text}", paint.set(tone, word))?;
             }
             if !kept {
-                writeln!(stdout, "{}", report.verdict)?;
+                sayln!(stdout, "{}", report.verdict)?;
             }
         }
         stdout.flush()?;

@@ -17,7 +17,7 @@ use probe::trace::stack::names::Sources;
 use session::clock::{Clock, SystemClock};
 
 use crate::cli::moment::duration;
-use crate::cli::screen;
+use crate::cli::{document, screen};
 use crate::error::{Error, Kind};
 
 /// What is watched, and how closely.
@@ -215,13 +215,11 @@ impl Opened {
         };
         if self.json {
             let json = data::to_json(report).map_err(internal)?;
-            let mut stdout = io::stdout().lock();
-            stdout.write_all(json.as_bytes())?;
-            stdout.flush()?;
+            document::print_text(&json)?;
         } else {
             let text = text::render(report, screen::error_width(), screen::error_paint());
             // Nobody is left to be told when stderr is gone; the page is still written.
-            let _ = io::stderr().lock().write_all(text.as_bytes());
+            let _ = screen::stderr().write_all(text.as_bytes());
         }
         for (kind, file) in self.exports {
             file.write(&kind.render(report).map_err(internal)?)?;
@@ -231,7 +229,7 @@ impl Opened {
             let path = page.path.clone();
             page.write(html.as_bytes())?;
             if !self.json {
-                let _ = writeln!(io::stderr().lock(), "\nReport: {}", path.display());
+                let _ = writeln!(screen::stderr(), "\nReport: {}", path.display());
             }
         }
         Ok(())

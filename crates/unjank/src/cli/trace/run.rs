@@ -17,6 +17,7 @@ use super::options::{How, Output, report_of, told};
 use super::signals;
 use crate::cli::interrupt;
 use crate::cli::moment::duration;
+use crate::cli::screen;
 use crate::error::{Error, Kind, Verdict};
 
 /// A program that was recorded.
@@ -45,7 +46,7 @@ impl Recorded {
     fn end(self) -> Option<Exit> {
         let Some(rest) = self.rest else { return self.exit };
         let _ = writeln!(
-            io::stderr().lock(),
+            screen::stderr(),
             "\nThe program goes on, and with it unjank, which has to answer its calls."
         );
         rest.wait().or(self.exit)

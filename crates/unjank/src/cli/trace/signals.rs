@@ -1,12 +1,14 @@
 //! What signals mean while a program of one's own is recorded: the first Ctrl-C is the program's.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::screen;
 
 /// How long after a Ctrl-C that a program outlives the user is told what else there is.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -54,7 +56,7 @@ pub(super) fn flag() -> Watched {
             if !recorded.load(Ordering::Relaxed) {
                 let text = "unjank: the program goes on; Ctrl-C again ends the recording";
                 // Nobody is left to be told when stderr is gone.
-                let _ = writeln!(io::stderr().lock(), "{text}");
+                let _ = writeln!(screen::stderr(), "{text}");
             }
             tokio::select! {
                 () = enough() => (),

@@ -1,6 +1,6 @@
 //! `unjank trace watch`: tells live of each time that a program's first thread stands still.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
@@ -53,7 +53,7 @@ impl Watch {
         let mut failed = None;
         let summary = watch::watch(&options, &stop, &mut |event| {
             let text = tell(&event, &self.subject, paint, self.stacks);
-            let mut stdout = io::stdout().lock();
+            let mut stdout = screen::stdout();
             if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
                 failed = Some(error);
                 stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Watch {
             lost => format!(", {lost} lost"),
         };
         writeln!(
-            io::stdout().lock(),
+            screen::stdout(),
             "{} told{lost}; {} idle waits of {} in all were not",
             summary.told,
             summary.idle_waits,

@@ -1,5 +1,7 @@
 //! `unjank-index`: what `unjank plugins index` does without a word, and the questions that `unjank bench plugins` times.
 
+#![expect(clippy::disallowed_methods, reason = "a program without the command line of `unjank`")]
+
 use std::error::Error;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -7,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
-use report::text::{Charset, visible_bytes};
+use report::text::{Charset, visible, visible_bytes};
 use session::clock::{Clock, SystemClock};
 use session::index::Index;
 use session::index::build::Look;
@@ -53,7 +55,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         cause = error.source();
     }
     // Nobody is left to be told when stderr is gone.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", visible(&text, Charset::Unicode));
     ExitCode::from(2)
 }
 

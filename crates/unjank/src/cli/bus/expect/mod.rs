@@ -100,7 +100,7 @@ impl Expect {
     }
 
     fn print(&self, report: &Report) -> Result<(), Error> {
-        let mut stdout = io::stdout().lock();
+        let mut stdout = if self.json { screen::json() } else { screen::stdout() };
         if self.json {
             let text = serde_json::to_string_pretty(&Document { schema: SCHEMA, report })
                 .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?;

@@ -43,6 +43,7 @@ pub(super) enum Printing {
 /// Runs `command` for at most `limit`, zero being no limit, and holds what it did on the buses against the rules.
 ///
 /// Whatever becomes of the command, what was seen by then is in the report.
+#[expect(clippy::disallowed_methods, reason = "a descriptor for another program")]
 pub(super) fn run(
     rules: &Rules,
     buses: &Buses,

@@ -5,7 +5,7 @@ mod running;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
@@ -19,7 +19,7 @@ use unjank::daemon::recents::settings::BusSettings;
 
 use self::report::Report;
 use super::service;
-use crate::cli::{moment, screen};
+use crate::cli::{document, moment, screen};
 use crate::error::{Error, Kind, Verdict};
 
 /// How fast files are searched at least, in bytes a second, to tell how long it takes.
@@ -74,7 +74,7 @@ impl Forget {
         let mut selection = self.selection(clock.now())?;
         let mut recents = super::recents()?;
         // Searching may take a while where programs keep much: then somebody who watches is told.
-        let progress = std::io::stderr().is_terminal().then(screen::Progress::start);
+        let progress = screen::is_error_terminal().then(screen::Progress::start);
         let step = |what: &str, done: u64, all: u64| {
             let time = |bytes: u64| Duration::from_millis(bytes * 1000 / SEARCHED_A_SECOND);
             progress.iter().for_each(|progress| progress.step(what, time(done), time(all)));
@@ -125,7 +125,7 @@ impl Forget {
             progress.end();
         }
         if self.json {
-            writeln!(out, "{:#}", report.json())?;
+            document::print_whole(&report.json())?;
         } else {
             report.print(out)?;
         }

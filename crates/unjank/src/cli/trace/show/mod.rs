@@ -54,7 +54,7 @@ impl Show {
         } else {
             text::render(&report, screen::width(), screen::paint())
         };
-        let mut stdout = io::stdout().lock();
+        let mut stdout = if self.json { screen::json() } else { screen::stdout() };
         stdout.write_all(output.as_bytes())?;
         stdout.flush()?;
         Ok(Verdict::Yes)
@@ -93,7 +93,7 @@ impl Compare {
         } else {
             compare::text(&comparison, screen::width(), screen::paint())
         };
-        let mut stdout = io::stdout().lock();
+        let mut stdout = if self.json { screen::json() } else { screen::stdout() };
         stdout.write_all(output.as_bytes())?;
         stdout.flush()?;
         Ok(Verdict::Yes)

@@ -1,6 +1,10 @@
 //! Text tables: aligned on the decimal point, as wide as the screen allows.
+//!
+//! Cells may hold text of others: what a terminal would obey is escaped, and wide letters count as what they take.
 
-use super::paint::{Paint, Tone};
+use crate::paint::{Paint, Tone};
+use crate::paragraph::wrap;
+use crate::text::{self, Charset, columns, spelled};
 
 /// How the cells of a column stand under one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,14 +83,19 @@ impl Table {
     /// Writes the table, no line wider than `width` columns where that can be.
     ///
     /// Columns give way from the right; then the first text column is cut in the middle.
+    /// Which columns had no room stands below the table.
     #[must_use]
     pub fn render(&self, width: usize, paint: Paint) -> String {
-        let laid: Vec<Vec<String>> = (0..self.columns.len()).map(|at| self.lay_out(at)).collect();
+        let charset = paint.charset();
+        let titles: Vec<String> =
+            self.columns.iter().map(|(title, _)| spelled(title, charset).into_owned()).collect();
+        let laid: Vec<Vec<String>> =
+            (0..self.columns.len()).map(|at| self.lay_out(at, charset)).collect();
         let mut widths: Vec<usize> = laid
             .iter()
-            .zip(&self.columns)
-            .map(|(cells, (title, _))| {
-                cells.iter().map(|cell| columns_of(cell)).max().unwrap_or(0).max(columns_of(title))
+            .zip(&titles)
+            .map(|(cells, title)| {
+                cells.iter().map(|cell| columns(cell)).max().unwrap_or(0).max(columns(title))
             })
             .collect();
         let first_text = self.columns.iter().position(|(_, align)| *align == Align::Text);
@@ -110,8 +119,9 @@ impl Table {
             widths[at] -= over.min(spare(&widths));
         }
         let mut text = String::new();
-        let titles = self.columns.iter().map(|(title, align)| (title.clone(), *align, Tone::Dim));
-        line(&mut text, titles, &widths, paint);
+        let heading = titles.iter().zip(&self.columns);
+        let heading = heading.map(|(title, (_, align))| (title.clone(), *align, Tone::Dim));
+        line(&mut text, heading, &widths, paint);
         for (number, row) in self.rows.iter().enumerate() {
             let cells = self.columns.iter().enumerate().map(|(at, (_, align))| {
                 let tone = row.get(at).map_or(Tone::Plain, |cell| cell.tone);
@@ -119,29 +129,44 @@ impl Table {
             });
             line(&mut text, cells, &widths, paint);
         }
+        if let Some(note) = no_room(&titles[widths.len()..]) {
+            text.push_str(&paint.set(Tone::Dim, wrap(&note, width, "").trim_end()));
+            text.push('\n');
+        }
         text
     }
 
     /// Pads the cells of a column so that their points and units stand under one another.
-    fn lay_out(&self, at: usize) -> Vec<String> {
+    fn lay_out(&self, at: usize, charset: Charset) -> Vec<String> {
         let cells = self.rows.iter().map(|row| row.get(at).map_or("", |cell| &*cell.text));
+        let cells: Vec<String> = cells.map(|cell| spelled(cell, charset).into_owned()).collect();
         if self.columns[at].1 == Align::Text {
-            return cells.map(str::to_owned).collect();
+            return cells;
         }
-        let parts: Vec<Parts<'_>> = cells.map(Parts::of).collect();
-        let whole = parts.iter().map(|parts| columns_of(parts.whole)).max().unwrap_or(0);
-        let fraction = parts.iter().map(|parts| columns_of(parts.fraction)).max().unwrap_or(0);
+        let parts: Vec<Parts<'_>> = cells.iter().map(|cell| Parts::of(cell)).collect();
+        let whole = parts.iter().map(|parts| columns(parts.whole)).max().unwrap_or(0);
+        let fraction = parts.iter().map(|parts| columns(parts.fraction)).max().unwrap_or(0);
         parts
             .iter()
             .map(|parts| {
-                let missing = whole - columns_of(parts.whole);
-                let gap = fraction - columns_of(parts.fraction);
+                let missing = whole - columns(parts.whole);
+                let gap = fraction - columns(parts.fraction);
                 // Only a unit that follows needs the fractions to be equally wide.
                 let gap = if parts.unit.is_empty() { 0 } else { gap };
                 format!("{:missing$}{}{}{:gap$}{}", "", parts.whole, parts.fraction, "", parts.unit)
             })
             .collect()
     }
+}
+
+/// Says which columns are not shown; nothing if all are.
+fn no_room(titles: &[String]) -> Option<String> {
+    // A heading that is a scale, and one that is empty, say nothing by themselves.
+    let is_name = |title: &&str| title.contains(char::is_alphabetic);
+    let names: Vec<&str> = titles.iter().map(|title| &**title).filter(is_name).collect();
+    let (last, others) = names.split_last()?;
+    let others = if others.is_empty() { String::new() } else { others.join(", ") + " and " };
+    Some(format!("(no room for {others}{last})"))
 }
 
 /// A figure taken apart: `11`, `.4`, ` ms`.
@@ -175,30 +200,20 @@ fn line(
     let mut line = String::new();
     let mut gap = 0;
     for ((cell, align, tone), &width) in cells.zip(widths) {
-        let cell = if align == Align::Text { cut(&cell, width) } else { cell };
+        let cell =
+            if align == Align::Text { text::cut(&cell, width, paint.charset()) } else { cell };
         line.push_str(&" ".repeat(gap));
         line.push_str(&paint.set(tone, &cell));
-        gap = GAP + width.saturating_sub(columns_of(&cell));
+        gap = GAP + width.saturating_sub(columns(&cell));
     }
     text.push_str(line.trim_end());
     text.push('\n');
 }
 
-/// Takes letters out of the middle until `text` is `width` columns wide.
+/// Takes letters out of the middle until `text` is at most `width` columns wide, and puts `…` there.
 #[must_use]
 pub fn cut(text: &str, width: usize) -> String {
-    let letters: Vec<char> = text.chars().collect();
-    if letters.len() <= width || width == 0 {
-        return text.to_owned();
-    }
-    let keep = width - 1;
-    let (head, tail) = (keep.div_ceil(2), keep / 2);
-    letters[..head].iter().chain(&['…']).chain(&letters[letters.len() - tail..]).collect()
-}
-
-/// Returns how many columns a text takes; what we print is one column a letter.
-fn columns_of(text: &str) -> usize {
-    text.chars().count()
+    text::cut(text, width, Charset::Unicode)
 }
 
 #[cfg(test)]
@@ -250,12 +265,14 @@ mod tests {
         sync in ~/.config     430    ns  < 0.001
         replace in…ath/to/it   11.4  ms    0.7
         write                   2.17 s   130
+        (no room for verdict)
         ");
         insta::assert_snapshot!(table().render(58, Paint::Off), @r"
         step                                    time       frames
         sync in ~/.config                       430    ns  < 0.001
         replace in /srv/a/r…er/long/path/to/it   11.4  ms    0.7
         write                                     2.17 s   130
+        (no room for verdict)
         ");
         assert!(table().render(40, Paint::Off).lines().all(|line| line.chars().count() <= 40));
     }
@@ -272,7 +289,7 @@ mod tests {
         application       result   where
         chromium.desktop  decides  /usr/share/appli…imeinfo.cache:12
         ");
-        assert!(!table.render(42, Paint::Off).contains("where"));
+        assert!(table.render(42, Paint::Off).ends_with("\n(no room for where)\n"));
     }
 
     #[test]
@@ -290,8 +307,28 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_text_keeps_both_ends() {
-        assert_eq!(cut("/home/ana/.config/dconf/user", 11), "/home…/user");
-        assert_eq!(cut("short", 11), "short");
+    fn text_of_others_keeps_to_its_cell() {
+        let mut table = Table::new(&[("name", Align::Text), ("size", Align::Point)]);
+        table.row(vec!["日本語.txt".into(), "1 KiB".into()]);
+        table.row(vec!["e\u{301}te\u{301}".into(), "22 KiB".into()]);
+        table.row(vec!["a\x1b[31m\nforged".into(), "3 KiB".into()]);
+        insta::assert_snapshot!(table.render(80, Paint::Off), @r"
+        name               size
+        日本語.txt          1 KiB
+        été                22 KiB
+        a\x1b[31m\nforged   3 KiB
+        ");
+        assert!(table.render(80, Paint::AsciiOff).is_ascii());
+    }
+
+    #[test]
+    fn ascii_keeps_the_columns() {
+        insta::assert_snapshot!(table().render(58, Paint::AsciiOff), @r"
+        step                                    time       frames
+        sync in ~/.config                       430    ns  < 0.001
+        replace in /srv/a/...r/long/path/to/it   11.4  ms    0.7
+        write                                     2.17 s   130
+        (no room for verdict)
+        ");
     }
 }

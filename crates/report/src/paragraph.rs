@@ -1,15 +1,21 @@
 //! Running text, broken into lines.
 
+use std::borrow::Cow;
+
+use crate::text::{Charset, columns, in_ascii, visible};
+
 /// Writes `text` in lines of at most `width` columns; the first begins with `first`, the others with as many spaces.
 ///
 /// A word that is longer than a line stands alone and whole: it may be a path to be pasted.
+/// What a terminal would obey in `text` is escaped ([`crate::text::visible`]); the lines are not too long in ASCII either.
 #[must_use]
 pub fn wrap(text: &str, width: usize, first: &str) -> String {
-    let indent = first.chars().count();
+    let indent = columns(first);
     let mut lines = first.to_owned();
     let mut column = indent;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
+    let text = visible(text, Charset::Unicode);
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let length = columns(word).max(columns(&signs_spelled(word)));
         if column > indent && column + 1 + length > width {
             lines.push('\n');
             lines.push_str(&" ".repeat(indent));
@@ -24,6 +30,19 @@ pub fn wrap(text: &str, width: usize, first: &str) -> String {
     }
     lines.push('\n');
     lines
+}
+
+/// Returns a word with our typographic signs as ASCII writes them; other letters stay.
+fn signs_spelled(word: &str) -> Cow<'_, str> {
+    if word.is_ascii() {
+        return Cow::Borrowed(word);
+    }
+    let mut letter = [0; 4];
+    let mut spelled = String::with_capacity(word.len() + 4);
+    for sign in word.chars() {
+        spelled.push_str(in_ascii(sign).unwrap_or(sign.encode_utf8(&mut letter)));
+    }
+    Cow::Owned(spelled)
 }
 
 /// Writes a number with its noun: `1 step`, `3 steps`.
@@ -75,6 +94,14 @@ mod tests {
         "
         );
         assert_eq!(wrap("", 20, "- "), "- \n");
+    }
+
+    #[test]
+    fn text_of_others_neither_begins_a_line_nor_moves_the_edge() {
+        let name = "a\x1b]0;x\x07\u{202e}b";
+        let text = wrap(&format!("cannot read {name}\nunjank: all is well"), 80, "- ");
+        assert_eq!(text, "- cannot read a\\x1b]0;x\\x07\\u{202e}b\\nunjank: all is well\n");
+        assert_eq!(wrap("日本 語語 a", 6, ""), "日本\n語語 a\n");
     }
 
     #[test]
