@@ -3,6 +3,7 @@
 //!
 //! `DAMAGES` says how many ways.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(clippy::print_stderr, reason = "a skip is said aloud")]
 #![expect(clippy::disallowed_methods, reason = "the test stands for other programs and bad disks")]
 #![allow(dead_code, reason = "a part of this test is used by others too")]
 #![expect(unreachable_pub, reason = "a part of this test")]
@@ -61,12 +62,13 @@ fn damage(bytes: &mut Vec<u8>, lot: &mut Lot) -> String {
             format!("{from} to {to} missing")
         }
         5 => {
-            let junk: Vec<u8> = (0..lot.below(300) + 1).map(|_| lot.below(256) as u8).collect();
+            let junk: Vec<u8> =
+                (0..lot.below(300) + 1).map(|_| u8::try_from(lot.below(256)).unwrap()).collect();
             bytes.splice(from..from, junk);
             format!("junk at {from}")
         }
         6 => {
-            bytes.iter_mut().for_each(|byte| *byte = lot.below(256) as u8);
+            bytes.iter_mut().for_each(|byte| *byte = u8::try_from(lot.below(256)).unwrap());
             "noise".to_owned()
         }
         7 => {

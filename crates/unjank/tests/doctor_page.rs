@@ -1,9 +1,5 @@
 //! The page of `unjank doctor` in a real browser: whole at the width of a telephone, in groups, light and dark.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test drives another program"
-)]
+#![expect(clippy::unwrap_used, reason = "a test drives another program")]
 
 #[path = "fixture/browser.rs"]
 mod browser;

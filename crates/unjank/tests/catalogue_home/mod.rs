@@ -36,7 +36,21 @@ impl Home {
             .arg(&source)
             .status();
         assert!(done.unwrap().success());
+        home.let_a_tick_pass();
         home
+    }
+
+    /// Waits until the clock of files shows a later time: what changed in the tick in which an index is made is not believed.
+    pub fn let_a_tick_pass(&self) {
+        let probe = self.path("tick");
+        let written = || {
+            fs::write(&probe, "").unwrap();
+            fs::metadata(&probe).unwrap().modified().unwrap()
+        };
+        let (start, first) = (Instant::now(), written());
+        while written() == first {
+            assert!(start.elapsed() < Duration::from_secs(10), "the clock of files stands still");
+        }
     }
 
     /// Writes a desktop file of the user's.
