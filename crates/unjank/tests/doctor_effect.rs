@@ -14,7 +14,8 @@ struct Home(tempfile::TempDir);
 
 impl Home {
     fn new() -> Home {
-        let home = Home(tempfile::tempdir().unwrap());
+        // A document in a hidden directory would be left out.
+        let home = Home(tempfile::Builder::new().prefix("home").tempdir().unwrap());
         for name in ["home/.config", "home/.local/share", "run", "tmp"] {
             fs::create_dir_all(home.at(name)).unwrap();
         }

@@ -83,8 +83,14 @@ pub(super) fn measure(
         (Some(_), Some(_)) => compare(&second, &first),
         _ => None,
     };
-    let (judged, beside) = if first.is_comparison { (&second, &first) } else { (&first, &second) };
-    let is_helped = judged.cause.is_some() && saves(beside, judged);
+    let is_helped = match judged {
+        Service::Ours => false,
+        Service::Other => {
+            let (other, ours) =
+                if first.is_comparison { (&second, &first) } else { (&first, &second) };
+            other.cause.is_some() && saves(ours, other)
+        }
+    };
     let helped = |finding: Finding| {
         if finding.is_comparison || !is_helped {
             return finding;
