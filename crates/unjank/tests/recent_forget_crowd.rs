@@ -1,13 +1,12 @@
 //! Nine documents among thousands are forgotten while a GTK program has them in memory and is stopped; afterwards GTK and
 //! KDE programs are used, and no byte of the home or of the runtime directory names one.
 //!
-//! `CROWD` is how many rounds are played (default 1); `ci/slow` plays more.
+//! `FORGET_ROUNDS` is how many rounds are played (default 1), every second one without the daemon; `ci/slow` plays more.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod fixture;
 mod recent_home;
 
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -56,23 +55,23 @@ fn open(home: &Home, program: &Path, display: &Display, folder: &str, count: usi
 /// The files below the home, the documents apart, in which a word is or whose name has it: in plain bytes and in UTF-16.
 /// It shares nothing with the search of ours.
 fn naming(home: &Home, word: &str) -> Vec<PathBuf> {
-    let wide: Vec<u8> = word.bytes().flat_map(|byte| [byte, 0]).collect();
-    let has = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).any(|found| found == part);
-    let (mut found, mut dirs) = (Vec::new(), vec![home.path().to_owned()]);
-    while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(&dir).unwrap().map(Result::unwrap) {
-            let (path, kind) = (entry.path(), entry.file_type().unwrap());
-            let is_named = has(entry.file_name().as_encoded_bytes(), word.as_bytes());
-            if kind.is_dir() && path != home.at("docs") {
-                dirs.push(path);
-            } else if kind.is_file() {
-                let bytes = fs::read(&path).unwrap_or_default();
-                if is_named || has(&bytes, word.as_bytes()) || has(&bytes, &wide) {
-                    found.push(path);
-                }
-            }
-        }
-    }
+    let wide: String = word.chars().map(|letter| format!("{letter}\\x00")).collect();
+    let paths = |command: &mut Command| -> Vec<PathBuf> {
+        let output = command.env("LC_ALL", "C").output().unwrap();
+        said(&output).lines().map(PathBuf::from).collect()
+    };
+    let mut found = paths(
+        Command::new("grep")
+            .args(["--recursive", "--files-with-matches", "--text", "--devices=skip"])
+            .args(["--exclude-dir=docs", "--perl-regexp", &format!("{word}|{wide}")])
+            .arg(home.path()),
+    );
+    found.extend(paths(
+        Command::new("find")
+            .arg(home.path())
+            .args(["-path", &format!("{}/docs", home.path().display()), "-prune", "-o"])
+            .args(["-name", &format!("*{word}*"), "-print"]),
+    ));
     found
 }
 
@@ -118,7 +117,8 @@ impl Drop for Stopped {
 fn nine_among_thousands_are_forgotten_and_no_program_brings_them_back() {
     let (Some(kde), Some(gtk)) = (kde(), gtk()) else { return };
     let Some(display) = Display::start() else { return };
-    let rounds = std::env::var("CROWD").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let rounds =
+        std::env::var("FORGET_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     for round in 0..rounds {
         play(kde, gtk, &display, round % 2 == 0);
     }
@@ -193,6 +193,24 @@ fn play(kde: &Path, gtk: &Path, display: &Display, has_daemon: bool) {
         assert!(!list.contains(SECRET) && list.contains(OPEN), "{list}");
     }
     assert!(shown[0].lines().count() >= 5_000, "{}", shown[0].lines().count());
+}
+
+#[test]
+fn documents_beyond_the_default_limit_are_forgotten_by_time() {
+    let home = Home::make();
+    let documents: Vec<PathBuf> =
+        (0..5_200).map(|number| home.at(&format!("docs/{SECRET}-{number}"))).collect();
+    remember(&home, "org.kde.okular", &documents);
+    succeed_unjank(&home, &["sync"]);
+    let mut command = home.command(recent_home::UNJANK);
+    let done = command.args(["recent", "forget", "--since", "1h"]).output().unwrap();
+    let told = said(&done);
+    assert_eq!(done.status.code(), Some(0), "{told}");
+    assert!(told.starts_with("Forgot 5200 documents; a search of "), "{told}");
+    home.write(".config/unjank/recent.rules", "keep entries 20000\n");
+    succeed_unjank(&home, &["sync"]);
+    assert!(!home.unjank(&["recent", "list", "--uris"]).status.success());
+    assert_eq!(naming(&home, SECRET), Vec::<PathBuf>::new());
 }
 
 fn succeed_unjank(home: &Home, arguments: &[&str]) -> String {
