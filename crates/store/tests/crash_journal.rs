@@ -409,7 +409,10 @@ fn naive(
             records.push(bytes.get(from + 4..from + 4 + len).unwrap_or(&[]).to_vec());
             from += 4 + len.max(1);
         }
-        at = (at + 40 + len).next_multiple_of(512);
+        at = (at + 40 + len).next_multiple_of(8);
+        while bytes.len() > at + 40 && bytes[at..at + 8] == [0; 8] {
+            at += 8;
+        }
     }
     Ok(records)
 }

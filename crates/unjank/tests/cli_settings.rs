@@ -179,6 +179,102 @@ fn changes_are_listed_and_taken_back() {
     });
 }
 
+/// Puts a profile with locks in place and returns the words for a command that uses it.
+fn lock(bus: &Bus, key: &str) -> std::path::PathBuf {
+    let (dir, name) = key.rsplit_once('/').unwrap();
+    for (path, text) in [
+        ("site.d/a", format!("[{}]\n{name}='fixed'\n", dir.trim_start_matches('/'))),
+        ("site.d/locks/a", format!("{key}\n")),
+        ("profile", format!("user-db:user\nfile-db:{}/site\n", bus.dir().display())),
+    ] {
+        let path = bus.dir().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    said(bus, &["compile", "site", "site.d"]);
+    bus.dir().join("profile")
+}
+
+#[test]
+fn undo_and_restore_leave_what_is_locked() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let daemon = bus.serve(OURS, &["--names", "dconf"]);
+        for words in [["write", "/a/b", "1"], ["write", "/a/c", "1"]] {
+            said(&bus, &words);
+        }
+        // The end of the service makes a snapshot and writes the history.
+        daemon.end(Signal::TERM);
+        let daemon = bus.serve(OURS, &["--names", "dconf"]);
+        said(&bus, &["write", "/a/b", "2"]);
+        said(&bus, &["write", "/a/c", "2"]);
+        daemon.end(Signal::TERM);
+        let listed: serde_json::Value =
+            serde_json::from_str(&said(&bus, &["snapshots", "--json"])).unwrap();
+        let first = listed["snapshots"][0]["name"].as_str().unwrap().to_owned();
+        let profile = lock(&bus, "/a/b");
+        let _daemon = bus.serve(OURS, &["--names", "dconf"]);
+        let run = |words: &[&str]| {
+            let mut command = bus.command(UNJANK);
+            command.env("DCONF_PROFILE", &profile).arg("settings").args(words);
+            let output = command.stdin(Stdio::null()).output().unwrap();
+            (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+        };
+        let value = |key| said(&bus, &["read", key]);
+        for words in [&["undo", "2", "3", "--dry-run"][..], &["undo", "2", "3", "--force"]] {
+            let (code, text) = run(words);
+            assert_eq!(code, 1, "{text}");
+            assert!(text.contains("1 key"), "{text}");
+            assert!(text.contains("left: /a/b, is locked by the administrator"), "{text}");
+        }
+        assert_eq!((value("/a/b"), value("/a/c")), ("2\n".to_owned(), "1\n".to_owned()));
+        said(&bus, &["write", "/a/c", "3"]);
+        let before = said(&bus, &["dump", "/"]);
+        for (words, done) in [
+            (&["restore", &first, "--dry-run"][..], "1 key would be changed"),
+            (&["restore", &first], "1 key changed"),
+        ] {
+            assert_eq!(said(&bus, &["dump", "/"]), before);
+            let (code, text) = run(words);
+            assert_eq!(code, 1, "{text}");
+            assert!(text.starts_with(done), "{text}");
+            assert!(text.contains("left: /a/b, is locked by the administrator"), "{text}");
+        }
+        assert_eq!((value("/a/b"), value("/a/c")), ("2\n".to_owned(), "1\n".to_owned()));
+        let (code, text) = refused(&bus, &["restore", "user.9.9"]);
+        assert_eq!(code, 2);
+        assert!(text.contains("there is no such snapshot"), "{text}");
+    });
+}
+
+#[test]
+fn a_history_on_a_pipe_has_who_and_both_values_whole() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let daemon = bus.serve(OURS, &["--names", "dconf"]);
+        let long = |letter: &str| format!("'{}'", letter.repeat(2000));
+        said(&bus, &["write", "/a/long", &long("x")]);
+        said(&bus, &["write", "/a/long", &long("y")]);
+        said(&bus, &["reset", "-f", "/a/"]);
+        daemon.end(Signal::TERM);
+        for columns in ["20", "80", "200"] {
+            let mut command = bus.command(UNJANK);
+            command.env("COLUMNS", columns).args(["settings", "history"]);
+            let output = command.stdin(Stdio::null()).output().unwrap();
+            let told = String::from_utf8(output.stdout).unwrap();
+            let (x, y) = (long("x"), long("y"));
+            for line in [
+                format!("    /a/long: unset -> {x}"),
+                format!("    /a/long: {x} -> {y}"),
+                format!("    /a/long: {y} -> unset"),
+            ] {
+                assert!(told.lines().any(|found| found == line), "{columns}: {told}");
+            }
+            assert_eq!(told.matches("unjank, process ").count(), 3, "{told}");
+        }
+    });
+}
+
 #[test]
 fn a_damaged_file_is_noticed_and_salvaged() {
     in_time(|| {

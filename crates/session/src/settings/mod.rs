@@ -5,6 +5,7 @@ pub mod changeset;
 pub mod client;
 pub mod compile;
 pub mod database;
+pub mod earlier;
 pub mod effective;
 pub mod engine;
 pub mod history;

@@ -15,6 +15,8 @@
 pub(super) const SLOT_AT: [u64; 2] = [0, 4096];
 /// Where the frames start.
 pub(super) const FRAMES_AT: u64 = 8192;
+/// The zeros that a file is made with behind its frames, at least.
+pub(super) const FIRST_ROOM: u64 = 1 << 16;
 /// The longest payload: twice the largest message of D-Bus.
 pub(super) const MAX_PAYLOAD: usize = 128 << 20;
 
@@ -115,6 +117,8 @@ pub(super) struct Contents {
     /// Where the last frame of `records` ends.
     pub(super) end: u64,
     pub(super) damage: Option<Damage>,
+    /// Whether bytes that are not zero belong to no whole frame, or the file is shorter than it was made.
+    pub(super) is_torn: bool,
 }
 
 /// A part of a journal that cannot be read although what was written after it can.
@@ -159,11 +163,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
         }
     }
     let frames: Vec<Frame<'_>> = frames(bytes, FRAMES_AT).collect();
+    let is_torn = is_torn(bytes, &frames);
     let Some((header, slot)) = newest else {
         // Both headers are lost: the file's last epoch is what is left.
         let last = frames.iter().max_by_key(|frame| frame.epoch).ok_or(Unreadable::NotAJournal)?;
         let header = Header { salt: last.salt, epoch: last.epoch, base: 0 };
-        return Ok(headless(&frames, header, 0));
+        return Ok(Contents { is_torn, ..headless(&frames, header, 0) });
     };
     let of_this_file = frames.iter().filter(|frame| frame.salt == header.salt);
     if let Some(epoch) = of_this_file.map(|frame| frame.epoch).max()
@@ -171,10 +176,18 @@ pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
     {
         // The slot of the newer epoch was lost after frames were written under it: what the old slot stands for
         // was given up long ago.
-        return Ok(headless(&frames, Header { epoch, ..header }, 1 - slot));
+        let headless = headless(&frames, Header { epoch, ..header }, 1 - slot);
+        return Ok(Contents { is_torn, ..headless });
     }
-    let mut contents =
-        Contents { header, slot, records: Vec::new(), next: 0, end: FRAMES_AT, damage: None };
+    let mut contents = Contents {
+        header,
+        slot,
+        records: Vec::new(),
+        next: 0,
+        end: FRAMES_AT,
+        damage: None,
+        is_torn,
+    };
     let mut salvaged = Vec::new();
     for frame in frames.iter().filter(|frame| frame.is_of(&header)) {
         if salvaged.is_empty() && frame.sequence == contents.next {
@@ -199,7 +212,27 @@ fn headless(frames: &[Frame<'_>], header: Header, slot: usize) -> Contents {
         .flat_map(|frame| frame.records().map(<[u8]>::to_vec))
         .collect();
     let damage = Some(Damage { offset: SLOT_AT[slot], salvaged });
-    Contents { header, slot, records: Vec::new(), next: 0, end: FRAMES_AT, damage }
+    let (records, is_torn) = (Vec::new(), false);
+    Contents { header, slot, records, next: 0, end: FRAMES_AT, damage, is_torn }
+}
+
+/// Tells whether bytes between the frames, or behind them, are not zero, or a part of the file is missing.
+fn is_torn(bytes: &[u8], frames: &[Frame<'_>]) -> bool {
+    if bytes.len() < usize_of(FRAMES_AT + FIRST_ROOM) {
+        return true;
+    }
+    let mut at = usize_of(FRAMES_AT);
+    let mut is_zero = |to: usize, next: usize| {
+        let between = bytes.get(at..to.max(at)).unwrap_or_default();
+        at = next;
+        between.chunks(ZEROS.len()).all(|part| *part == ZEROS[..part.len()])
+    };
+    let clean = frames.iter().all(|frame| {
+        let end = usize_of(frame.end);
+        let len = (FRAME_HEADER_LEN + frame.payload.len()).next_multiple_of(ALIGNMENT);
+        is_zero(end.saturating_sub(len), end)
+    });
+    !(clean && is_zero(bytes.len(), bytes.len()))
 }
 
 /// A frame whose checksum holds.

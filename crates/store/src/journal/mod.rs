@@ -21,7 +21,7 @@ use format::{FRAMES_AT, Header, SLOT_AT, Unreadable};
 pub use format::Damage;
 
 /// The least and the most that a full file grows by; in between it doubles.
-const GROWTH: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 20;
+const GROWTH: std::ops::RangeInclusive<u64> = format::FIRST_ROOM..=1 << 20;
 
 /// The largest block of a device, in bytes.
 const LARGEST_BLOCK: u64 = 4096;
@@ -93,6 +93,9 @@ pub struct Replay {
     pub records: Vec<Vec<u8>>,
     /// What follows `records` and cannot be read, with what comes behind it. The journal is then spent: restart it.
     pub damage: Option<Damage>,
+    /// Whether there are bytes that belong to no whole frame, or the file is shorter than it was made: a torn tail, or
+    /// damage behind the last record. Of a journal that was reset this says nothing.
+    pub is_torn: bool,
 }
 
 impl Replay {
@@ -105,8 +108,8 @@ impl Replay {
 
 impl From<format::Contents> for Replay {
     fn from(contents: format::Contents) -> Replay {
-        let format::Contents { header, records, damage, .. } = contents;
-        Replay { base: header.base, records, damage }
+        let format::Contents { header, records, damage, is_torn, .. } = contents;
+        Replay { base: header.base, records, damage, is_torn }
     }
 }
 
@@ -162,7 +165,8 @@ impl Journal {
                     unsure: Vec::new(),
                     behind_gap: 0,
                 };
-                return Ok((journal, Replay { base: 0, records: Vec::new(), damage: None }));
+                let nothing = Replay { base: 0, records: Vec::new(), damage: None, is_torn: false };
+                return Ok((journal, nothing));
             }
             Err(error) => return Err(not_opened(error)),
         };
@@ -201,8 +205,7 @@ impl Journal {
         let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
         let bytes = disk.read(path).map_err(not_opened)?;
         let contents = format::read(&bytes).map_err(|why| unreadable(path, why))?;
-        let base = contents.header.base;
-        Ok(Replay { base, records: contents.records, damage: contents.damage })
+        Ok(contents.into())
     }
 
     /// Appends records, all or none of them. On `Ok` they and all before them survive a power cut.
@@ -427,8 +430,9 @@ fn create(
     let mut image = header.encode().to_vec();
     image.resize(FRAMES_AT.try_into().unwrap_or(0), 0);
     let mut next = 0;
-    if !records.is_empty() {
-        let frame = format::encode_frame(&header, next, records).ok_or_else(|| too_long(path))?;
+    for record in records {
+        // The file is published as a whole, so the records need no common frame: damage to one leaves the others.
+        let frame = format::encode_frame(&header, next, &[record]).ok_or_else(|| too_long(path))?;
         image.extend_from_slice(&frame);
         next += 1;
     }

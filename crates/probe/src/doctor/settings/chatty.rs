@@ -37,7 +37,7 @@ pub(super) fn look(machine: &Machine, tools: &Tools<'_>) -> Vec<Finding> {
         return vec![Finding::new(NAME, "chatty programs", how, Outcome::Skipped(why))];
     }
     match read(&*store::disk::real(), &places) {
-        Ok(entries) => vec![judge(&entries, tools.clock.now(), how)],
+        Ok(recorded) => vec![judge(&recorded.entries, tools.clock.now(), how)],
         Err(error) => {
             vec![Finding::new(NAME, "chatty programs", how, Outcome::Skipped(chain(&error)))]
         }
@@ -55,7 +55,7 @@ struct Work {
 fn judge(entries: &[Entry], now: SystemTime, how: String) -> Finding {
     let young = |entry: &&Entry| now.duration_since(entry.time).is_ok_and(|age| age < DAY);
     let mut programs: BTreeMap<String, Work> = BTreeMap::new();
-    for entry in entries.iter().filter(young) {
+    for entry in entries.iter().filter(young).filter(|entry| !entry.is_from_outside()) {
         let exe = entry.process.as_ref().and_then(|process| process.exe.as_ref());
         let name = exe.map_or("an unknown program".to_owned(), |exe| exe.display().to_string());
         let work = programs.entry(name).or_default();
@@ -100,6 +100,8 @@ mod tests {
             sender: ":1.1".to_owned(),
             process: Some(Process { pid: 1, exe: Some(exe.into()) }),
             tag: String::new(),
+            generation: 1,
+            left_out: 0,
             keys: vec![KeyChange {
                 path: "/a/size".to_owned(),
                 old: Value::Unset,

@@ -1,5 +1,6 @@
 //! Work that nobody waits for: snapshots, checkpoints and the history.
 
+use std::error::Error;
 use std::path::PathBuf;
 
 use store::disk::Disk;
@@ -11,7 +12,7 @@ use super::answer::Report;
 use super::files::Files;
 use super::names::DatabaseId;
 use super::wal::Wal;
-use crate::settings::history::Writer;
+use crate::settings::history::{Writer, Written};
 
 /// One piece of work that nobody waits for.
 #[derive(Debug)]
@@ -23,14 +24,14 @@ pub(super) enum Aside {
     /// Fold the journal of a database into a new checkpoint.
     Checkpoint {
         id: DatabaseId,
-        files: Files,
+        files: Box<Files>,
         wal: Wal,
         generation: u64,
         image: Vec<u8>,
         access: Access,
     },
     /// Write what was gathered for the history.
-    History(Writer),
+    History(Box<Writer>),
 }
 
 /// What came of it.
@@ -39,7 +40,7 @@ pub(super) enum AsideDone {
     Snapshot { id: DatabaseId, snapshots: Snapshots },
     LostImage,
     Checkpoint { id: DatabaseId, wal: Wal, access: Access },
-    History(Writer),
+    History(Box<Writer>, Written),
 }
 
 impl Aside {
@@ -79,11 +80,14 @@ impl Aside {
                 AsideDone::Checkpoint { id, wal, access }
             }
             Aside::History(mut writer) => {
-                if let Err(error) = writer.write(disk) {
-                    reports
-                        .push(Report::Aside { text: format!("cannot write the history: {error}") });
-                }
-                AsideDone::History(writer)
+                let mut notes = Vec::new();
+                let written = writer.write(disk, &mut notes).unwrap_or_else(|error| {
+                    let cause = error.source().map_or_else(String::new, |why| format!(": {why}"));
+                    notes.push(format!("cannot write the history: {error}{cause}"));
+                    Written::Failed
+                });
+                reports.extend(notes.into_iter().map(|text| Report::Aside { text }));
+                AsideDone::History(writer, written)
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::names::{DatabaseId, Kind, Places};
+use crate::settings::history;
 
 /// The files of one database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub(super) struct Files {
     pub(super) flag: PathBuf,
     /// The directory of the snapshots of a `Writer` database.
     pub(super) snapshots: PathBuf,
+    /// The history of all databases.
+    pub(super) history: PathBuf,
     /// The text of a `keyfile` database.
     pub(super) text: PathBuf,
     /// The file that is locked while the text is read and replaced.
@@ -38,7 +41,8 @@ impl Files {
         Files {
             image,
             flag: places.flags.join(name),
-            snapshots: places.state.join("snapshots"),
+            snapshots: places.snapshots(),
+            history: history::file(places),
             text: places.config.join(format!("{name}.txt")),
             lock: places.config.join(format!("{name}.txt-lock")),
             checkpoint: places.config.join(format!("{name}{CHECKPOINT}")),

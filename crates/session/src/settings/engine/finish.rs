@@ -3,19 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use store::table::gvariant::Variant;
-
 use super::answer::{ChangeError, Report};
 use super::aside::AsideDone;
 use super::job::{Done, JobDone};
 use super::live::{Applied, Ask, Outcome};
 use super::load::{LoadDone, Loaded};
-use super::names::DatabaseId;
+use super::names::{DatabaseId, Kind};
 use super::outside::{Found, Outside, Settled};
 use super::plan::image_of;
 use super::write::Committed;
 use super::{Engine, Ordered};
-use crate::settings::history::{Entry, KeyChange, Recorder, Value};
+use crate::settings::history::{Entry, KeyChange, OUTSIDE, OpenedImage, Recorder};
 
 /// How long a removed or unfinished file is left alone before it is taken for what was meant.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -60,10 +58,11 @@ impl<T> Engine<T> {
     fn aside_done(&mut self, done: AsideDone) {
         match done {
             AsideDone::LostImage => {}
-            AsideDone::History(writer) => {
-                if let Some(history) = &mut self.history {
-                    history.return_writer(writer);
-                }
+            AsideDone::History(writer, written) => {
+                let now = self.clock.monotonic();
+                let history = self.history.as_mut();
+                let lost = history.and_then(|all| all.return_writer(*writer, written, now));
+                self.reports.extend(lost.map(|text| Report::Aside { text }));
             }
             AsideDone::Snapshot { id, snapshots } => {
                 self.database(&id).snapshots = Some(snapshots);
@@ -76,7 +75,7 @@ impl<T> Engine<T> {
     }
 
     fn loaded(&mut self, id: &DatabaseId, loaded: Result<Loaded, ChangeError>) {
-        let now = self.clock.monotonic();
+        let (now, time) = (self.clock.monotonic(), self.clock.now());
         self.watched_version += 1;
         let database = self.database(id);
         let loaded = match loaded {
@@ -88,6 +87,11 @@ impl<T> Engine<T> {
                 return;
             }
         };
+        if let (Some(bytes), Some(history)) = (loaded.image, &mut self.history) {
+            let generation = loaded.image_generation;
+            history.opened(OpenedImage { id: id.clone(), generation, bytes, time });
+        }
+        let Some(database) = self.databases.get_mut(id) else { return };
         database.snapshots = loaded.snapshots;
         database.wal = loaded.wal;
         let live = &mut database.live;
@@ -140,7 +144,8 @@ impl<T> Engine<T> {
                 database.snapshot_at.get_or_insert(now + later);
             }
             if let Some(history) = &mut self.history {
-                for entry in entries(&id, database.live.commit.in_flight(), time, history) {
+                let stored = (&id, generation, time);
+                for entry in entries(stored, database.live.commit.in_flight(), history) {
                     history.push(entry, now);
                 }
             }
@@ -165,15 +170,41 @@ impl<T> Engine<T> {
         let now = self.clock.monotonic();
         let made_s = super::seconds(self.clock.now());
         let Some(database) = self.databases.get_mut(id) else { return Vec::new() };
+        // Only services of this user write the others, and they record it themselves.
+        let is_recorded = matches!(id.kind(), Kind::User | Kind::Keyfile);
+        let found_generation = found.generation;
         let merged = database.live.merge(found, now);
+        if is_recorded
+            && !merged.outside.is_empty()
+            && let Some(history) = &mut self.history
+        {
+            let keys = merged.outside.iter().map(|(path, old, new)| KeyChange {
+                old: history.value(path, old.as_ref()),
+                new: history.value(path, new.as_ref()),
+                path: path.to_string(),
+            });
+            let entry = Entry {
+                id: 0,
+                time: self.clock.now(),
+                database: id.clone(),
+                sender: OUTSIDE.to_owned(),
+                process: None,
+                tag: String::new(),
+                generation: found_generation,
+                keys: keys.collect(),
+                left_out: 0,
+            };
+            history.push(entry, now);
+        }
         let generation = database.live.generation;
         if let Some(Ok(image)) = merged.lost.map(|table| image_of(&table, generation)) {
             // As a snapshot is called, so that it is found and one day removed like one.
             let name = format!("{}.{generation}.{made_s}", id.name());
             self.lost_images.push((database.files.snapshots.join(name), image));
         }
-        if merged.changes > 0 {
-            self.reports.push_back(Report::Merged { id: id.clone(), changes: merged.changes });
+        if !merged.outside.is_empty() {
+            self.reports
+                .push_back(Report::Merged { id: id.clone(), changes: merged.outside.len() });
         }
         merged.answers
     }
@@ -215,28 +246,21 @@ impl<T> Engine<T> {
     }
 }
 
-/// Makes history entries of a batch that was stored.
+/// Makes history entries of a batch that was stored: in which database, with which generation of its image, when.
 fn entries<T>(
-    id: &DatabaseId,
+    (id, generation, time): (&DatabaseId, u64, SystemTime),
     flying: &[Applied<T>],
-    time: SystemTime,
     history: &Recorder,
 ) -> Vec<Entry> {
-    let stored = |value: Option<&Variant>, hidden: bool| match value {
-        None => Value::Unset,
-        Some(_) if hidden => Value::Hidden,
-        Some(value) => Value::Set(value.clone()),
-    };
     let entry = |applied: &Applied<T>| {
         let Ask::Change { tag, sender, .. } = &applied.ask else { return None };
         let mut keys: BTreeMap<&str, KeyChange> = BTreeMap::new();
         for (path, old) in &applied.effective.before {
-            let hidden = history.hides(path);
-            let new = stored(applied.changes.get(path).flatten(), hidden);
+            let new = history.value(path, applied.changes.get(path).flatten());
             // A key below a directory that is reset is touched twice if it is set again: the first has the old value.
             keys.entry(path).or_insert_with(|| KeyChange {
                 path: path.to_string(),
-                old: stored(old.as_ref(), hidden),
+                old: history.value(path, old.as_ref()),
                 new,
             });
         }
@@ -247,7 +271,9 @@ fn entries<T>(
             sender: sender.to_string(),
             process: None,
             tag: tag.clone(),
+            generation,
             keys: keys.into_values().collect(),
+            left_out: 0,
         })
     };
     flying.iter().filter_map(entry).collect()

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use store::commit::Commit;
 use store::disk::Held;
+use store::table::gvariant::Variant;
 use store::table::gvdb;
 
 use super::access::{Patience, PatienceLimits};
@@ -118,8 +119,8 @@ pub(super) struct Live<T> {
 #[derive(Debug)]
 pub(super) struct Merged<T> {
     pub(super) answers: Vec<Ordered<T>>,
-    /// The number of keys that changed.
-    pub(super) changes: usize,
+    /// The keys that changed, with what they were and what they are.
+    pub(super) outside: Vec<(Box<str>, Option<Variant>, Option<Variant>)>,
     /// What there was before, if nothing is left of it.
     pub(super) lost: Option<Table>,
 }
@@ -387,8 +388,11 @@ impl<T> Live<T> {
         let changes = difference(&self.table, &theirs);
         let ours_before = std::mem::replace(&mut self.table, theirs);
         self.image = None;
-        let lost = (self.table.is_empty() && !ours_before.is_empty()).then_some(ours_before);
-        let count = changes.len();
+        let is_lost = self.table.is_empty();
+        let outside = changes
+            .iter()
+            .map(|(path, new)| (path.into(), ours_before.get(path).cloned(), new.cloned()));
+        let outside: Vec<_> = outside.collect();
         let paths: Vec<Box<str>> = changes.iter().map(|(path, _)| path.into()).collect();
         let mut answers = Vec::new();
         if matches!(self.id.kind(), Kind::User | Kind::Shm) {
@@ -401,7 +405,8 @@ impl<T> Live<T> {
         }
         self.reapply(ours);
         answers.extend(self.settle());
-        Merged { answers, changes: count, lost }
+        let lost = (is_lost && !ours_before.is_empty()).then_some(ours_before);
+        Merged { answers, outside, lost }
     }
 
     /// Takes back everything that is not durable and returns what was flying; what gathered stays.

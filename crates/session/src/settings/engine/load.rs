@@ -19,6 +19,8 @@ use super::wal::Wal;
 use super::write::raise;
 use crate::keyfile::KeyFile;
 use crate::settings::database::Table;
+use crate::settings::earlier;
+use crate::settings::history::{Rebuilt, read_file, rebuild};
 use crate::settings::merge::difference;
 use crate::settings::path;
 
@@ -31,6 +33,10 @@ pub(super) struct Loaded {
     /// The file that was seen; it keeps its number until this is dropped.
     pub(super) held: Held,
     pub(super) image_bytes: usize,
+    /// The generation that the image itself says it has; 0 if it says nothing.
+    pub(super) image_generation: u64,
+    /// `Writer`: the image, if it was intact.
+    pub(super) image: Option<Vec<u8>>,
     /// The paths that differ from the image that readers have.
     pub(super) unseen: Vec<Box<str>>,
     /// Readers have no image, or an old one.
@@ -121,7 +127,8 @@ fn load(
                     None
                 }
             };
-            let mut loaded = load_image(disk, id, &files.image, snapshots.as_ref(), reports)?;
+            let earlier = Earlier { snapshots: &files.snapshots, history: &files.history };
+            let mut loaded = load_image(disk, id, (&files.image, Some(earlier)), reports)?;
             // A file of another program has no generation, and one that was removed neither: ours go on from the newest.
             let newest =
                 snapshots.as_ref().and_then(|all| Some(all.newest_first().next()?.generation));
@@ -131,7 +138,7 @@ fn load(
             raise(&files.flag, reports);
             Ok(loaded)
         }
-        Kind::Shm => load_image(disk, id, &files.image, None, reports),
+        Kind::Shm => load_image(disk, id, (&files.image, None), reports),
         Kind::Keyfile => load_text(disk, id, files, reports),
         Kind::Journal => load_journal(disk, id, files, reports),
     }
@@ -171,8 +178,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Table, u64), Broken> {
 fn load_image(
     disk: &dyn Disk,
     id: &DatabaseId,
-    path: &Path,
-    snapshots: Option<&Snapshots>,
+    (path, earlier): (&Path, Option<Earlier<'_>>),
     reports: &mut Vec<Report>,
 ) -> Result<Loaded, ChangeError> {
     let look::Contents { bytes, seen, held } =
@@ -183,6 +189,8 @@ fn load_image(
         seen,
         held,
         image_bytes: bytes.as_ref().map_or(0, Vec::len),
+        image_generation: 0,
+        image: None,
         unseen: Vec::new(),
         must_write: false,
         write_now: false,
@@ -196,11 +204,14 @@ fn load_image(
     let broken = match decode(&bytes) {
         Ok((table, generation)) => {
             (loaded.table, loaded.generation) = (table, generation);
+            loaded.image_generation = generation;
+            loaded.image = (id.kind() == Kind::User).then_some(bytes);
             return Ok(loaded);
         }
         Err(broken) => broken,
     };
-    let rescued = rescue(disk, snapshots, broken, &bytes);
+    let rebuilt = earlier.map(|earlier| earlier.rebuild(disk, id)).unwrap_or_default();
+    let rescued = rescue(rebuilt, broken, &bytes);
     let nothing = rescued.table.is_empty() && broken == Broken::NotADatabase;
     let kept = if nothing { move_aside(disk, path) } else { copy_aside(disk, path) };
     let kept = kept.map_err(|error| {
@@ -243,12 +254,28 @@ struct Rescued {
     restored: usize,
 }
 
-/// Takes what the file proves, fills it up from the newest good snapshot, and only then takes what is merely
-/// well-formed in the file. `docs/decisions/0003-damaged-databases.md` says why.
-fn rescue(disk: &dyn Disk, snapshots: Option<&Snapshots>, broken: Broken, bytes: &[u8]) -> Rescued {
-    let snapshot = snapshots.and_then(|snapshots| newest_good(disk, snapshots));
-    let generation = snapshot.as_ref().map_or(0, |(_, generation)| *generation);
-    let mut table = snapshot.map(|(table, _)| table).unwrap_or_default();
+/// Where earlier states of a database are.
+#[derive(Clone, Copy, Debug)]
+struct Earlier<'a> {
+    snapshots: &'a Path,
+    history: &'a Path,
+}
+
+impl Earlier<'_> {
+    /// Returns the last state that snapshots and history know of.
+    fn rebuild(self, disk: &dyn Disk, id: &DatabaseId) -> Rebuilt {
+        let snapshot = earlier::newest(disk, self.snapshots, id);
+        // A history that cannot be read, either, says nothing.
+        let entries = read_file(disk, self.history).unwrap_or_default().entries;
+        rebuild(snapshot, id, &entries)
+    }
+}
+
+/// Takes what the file proves, fills it up from what the newest good snapshot and the history since say, and only then
+/// takes what is merely well-formed in the file. `docs/decisions/0003-damaged-databases.md` says why.
+fn rescue(rebuilt: Rebuilt, broken: Broken, bytes: &[u8]) -> Rescued {
+    let Rebuilt { mut table, generation, recorded, unknown, .. } = rebuilt;
+    let is_known = |key: &str| recorded.contains(key) && !unknown.contains(key);
     let mut restored = table.len();
     let mut intact = 0;
     if broken == Broken::Damaged {
@@ -256,7 +283,8 @@ fn rescue(disk: &dyn Disk, snapshots: Option<&Snapshots>, broken: Broken, bytes:
         let mut unproven = salvaged.unproven.into_iter().peekable();
         for (key, value) in salvaged.entries {
             let proven = unproven.next_if(|name| *name == key).is_none();
-            if !path::is_key(&key) || (!proven && table.get(&key).is_some()) {
+            let is_elsewhere = table.get(&key).is_some() || is_known(&key);
+            if !path::is_key(&key) || (!proven && is_elsewhere) {
                 continue;
             }
             restored -= usize::from(table.put(&key, Some(value)).is_some());
@@ -264,14 +292,6 @@ fn rescue(disk: &dyn Disk, snapshots: Option<&Snapshots>, broken: Broken, bytes:
         }
     }
     Rescued { table, generation: generation + 1, intact, restored }
-}
-
-/// Returns the newest snapshot that is intact, and its generation.
-fn newest_good(disk: &dyn Disk, snapshots: &Snapshots) -> Option<(Table, u64)> {
-    snapshots.newest_first().find_map(|snapshot| {
-        let (table, generation) = decode(&disk.read(&snapshot.path).ok()?).ok()?;
-        Some((table, generation.max(snapshot.generation)))
-    })
 }
 
 /// Reads the text of a `keyfile` database.
@@ -305,6 +325,8 @@ fn load_text(
         seen,
         held: Held::default(),
         image_bytes: 0,
+        image_generation: 0,
+        image: None,
         unseen: Vec::new(),
         must_write: false,
         write_now: false,
@@ -350,7 +372,7 @@ pub(super) fn read_journal(
     files: &Files,
     reports: &mut Vec<Report>,
 ) -> Result<JournalRead, ChangeError> {
-    let mut image = load_image(disk, id, &files.checkpoint, None, reports)?;
+    let mut image = load_image(disk, id, (&files.checkpoint, None), reports)?;
     let repaired = std::mem::take(&mut image.write_now);
     let mut table = std::mem::take(&mut image.table);
     let checkpoint = (image.generation, image.seen);

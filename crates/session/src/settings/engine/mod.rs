@@ -116,7 +116,7 @@ impl<T> Engine<T> {
     ) -> Engine<T> {
         Engine {
             pacer: options.pacing.map(Pacer::new),
-            history: options.history.clone().map(|keep| Recorder::new(&places, keep)),
+            history: options.history.clone().map(|keep| Recorder::new(&places, keep, clock.now())),
             places,
             options,
             tag_prefix,

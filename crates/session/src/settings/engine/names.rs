@@ -103,6 +103,14 @@ pub struct Places {
     pub state: PathBuf,
 }
 
+impl Places {
+    /// Returns the directory of the snapshots.
+    #[must_use]
+    pub fn snapshots(&self) -> PathBuf {
+        self.state.join("snapshots")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

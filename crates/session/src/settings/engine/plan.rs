@@ -152,7 +152,8 @@ impl<T> Engine<T> {
                     self.lost_images.pop().map(|(to, image)| Aside::LostImage { to, image })
                 }
                 Next::History => self.history.as_mut().and_then(|history| {
-                    history.take_writer(self.clock.now(), now).map(Aside::History)
+                    let writer = history.take_writer(self.clock.now(), now);
+                    writer.map(|writer| Aside::History(Box::new(writer)))
                 }),
                 Next::Checkpoint(id) => self.checkpoint(&id),
                 Next::Snapshot(id) => self.snapshot(&id),
@@ -188,7 +189,7 @@ impl<T> Engine<T> {
         match image_of(&database.live.table, generation) {
             Ok(image) => Some(Aside::Checkpoint {
                 id: id.clone(),
-                files: database.files.clone(),
+                files: Box::new(database.files.clone()),
                 wal,
                 generation,
                 image,

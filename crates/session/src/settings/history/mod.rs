@@ -1,15 +1,17 @@
 //! History: who changed which setting, when, from what to what; and how to take it back.
 //!
 //! The daemon writes it behind the replies; [`read()`] and [`undo()`] work with or without a daemon. The records are in
-//! one journal, `history.journal` in the state directory, oldest first, in a bounded number of bytes. `docs/history.md`
-//! has the format.
+//! one journal, `history.journal` in the state directory, oldest first, in a bounded number of bytes.
+//! `docs/settings-history.md` has the format.
 
 mod deny;
+mod rebuild;
 mod record;
 mod recorder;
 mod undo;
+mod writer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use store::disk::Disk;
@@ -19,8 +21,10 @@ use store::table::gvariant::Variant;
 use super::engine::{DatabaseId, Places};
 
 pub use deny::{DEFAULT_DENY, is_denied};
-pub(crate) use recorder::{Recorder, Writer};
-pub use undo::{Conflict, Forced, Undo, undo};
+pub(crate) use rebuild::{Rebuilt, rebuild};
+pub(crate) use recorder::{OpenedImage, Recorder};
+pub use undo::{Conflict, Forced, Present, Reason, Undo, undo};
+pub(crate) use writer::{Writer, Written};
 
 /// A process as the bus knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,10 +47,10 @@ pub struct Keep {
 }
 
 impl Default for Keep {
-    /// 4 MB, 90 days, and no values of the keys in [`DEFAULT_DENY`].
+    /// 16 MB, 90 days, and no values of the keys in [`DEFAULT_DENY`].
     fn default() -> Keep {
         let deny = DEFAULT_DENY.iter().map(|pattern| (*pattern).to_owned()).collect();
-        Keep { bytes: 4 << 20, age: Duration::from_secs(90 * 86_400), deny }
+        Keep { bytes: 16 << 20, age: Duration::from_secs(90 * 86_400), deny }
     }
 }
 
@@ -65,8 +69,23 @@ pub struct Entry {
     pub process: Option<Process>,
     /// The tag that the sender was given.
     pub tag: String,
+    /// The generation of the image that first held the change; 0 if it is not known or the image has none.
+    pub generation: u64,
     /// The keys that changed.
     pub keys: Vec<KeyChange>,
+    /// How many more keys changed, which are not stored because they are too many.
+    pub left_out: u64,
+}
+
+/// The sender of a change that no caller of the service made: another program replaced the file.
+pub const OUTSIDE: &str = "outside";
+
+impl Entry {
+    /// Says whether another program made the change by replacing the file.
+    #[must_use]
+    pub fn is_from_outside(&self) -> bool {
+        self.sender == OUTSIDE
+    }
 }
 
 /// What a change did to one key.
@@ -89,6 +108,20 @@ pub enum Value {
     Set(Variant),
     /// The key had a value that is not stored, because the key is on the deny list.
     Hidden,
+    /// The key had a value of so many bytes, which is not stored because it is too long.
+    TooLong(u64),
+}
+
+/// Values of more bytes than this are not stored.
+pub const LONGEST_VALUE_BYTES: usize = 16 << 10;
+
+/// A history as it was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recorded {
+    /// The changes, oldest first.
+    pub entries: Vec<Entry>,
+    /// Whether a part of the file cannot be read.
+    pub is_damaged: bool,
 }
 
 /// Reads the whole history, oldest first; it is empty if there is none.
@@ -98,21 +131,43 @@ pub enum Value {
 /// # Errors
 ///
 /// The file cannot be read or is no journal.
-pub fn read(disk: &dyn Disk, places: &Places) -> Result<Vec<Entry>, JournalError> {
-    match Journal::read(disk, &file(places)) {
+pub fn read(disk: &dyn Disk, places: &Places) -> Result<Recorded, JournalError> {
+    read_file(disk, &file(places))
+}
+
+pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Recorded, JournalError> {
+    match Journal::read(disk, path) {
         Ok(replay) => {
-            let damaged = replay.damage.into_iter().flat_map(|damage| damage.salvaged);
-            let records = replay.records.into_iter().chain(damaged);
-            Ok(records.flat_map(|bytes| record::unpack(&bytes)).collect())
+            let is_damaged = writer::is_damaged(&replay);
+            let records = writer::all_records(replay);
+            let entries = in_order(records.iter().flat_map(|bytes| record::unpack(bytes)));
+            Ok(Recorded { entries, is_damaged })
         }
         Err(JournalError::NotOpened { source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>
         {
-            Ok(Vec::new())
+            Ok(Recorded::default())
         }
         Err(error) => Err(error),
     }
 }
+
+/// Puts changes from outside, which are recorded some seconds later than others, where they belong.
+fn in_order(entries: impl Iterator<Item = Entry>) -> Vec<Entry> {
+    let mut ordered: Vec<Entry> = Vec::new();
+    for entry in entries {
+        let is_before = |earlier: &&Entry| {
+            let ahead = earlier.time.duration_since(entry.time).unwrap_or_default();
+            entry.is_from_outside() && !ahead.is_zero() && ahead <= LATEST_OUTSIDE
+        };
+        let behind = ordered.iter().rev().take_while(is_before).count();
+        ordered.insert(ordered.len() - behind, entry);
+    }
+    ordered
+}
+
+/// No change from outside is recorded later than this after it was seen.
+const LATEST_OUTSIDE: Duration = Duration::from_secs(10);
 
 /// Calls `take` with every value in the bytes of a history.
 pub(crate) fn each_value(bytes: &[u8], take: &mut dyn FnMut(&Variant)) {

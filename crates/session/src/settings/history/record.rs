@@ -1,4 +1,5 @@
-//! Entries as bytes: each a JSON object with short names, values as GVariant text; a record holds a packed batch of them.
+//! Entries as bytes: each a JSON object with short names, values as GVariant text, packed. A record holds one entry, so
+//! that a damaged one costs no other.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,8 +11,6 @@ use crate::settings::engine::DatabaseId;
 
 /// The version of the entries that this program writes.
 const VERSION: u32 = 1;
-/// A record takes no further entry once its text has this many bytes.
-const ENOUGH_BYTES: usize = 64 << 10;
 /// No packed text is longer than this many times its bytes: what LZ4 can do, so that a damaged length costs no memory.
 const MOST_PACKED: usize = 255;
 
@@ -32,17 +31,30 @@ struct Stored {
     pid: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     exe: Option<String>,
+    /// Generation of the image.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    g: u64,
     /// Keys: path, old, new.
     k: Vec<(String, StoredValue, StoredValue)>,
+    /// How many keys are left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    more: u64,
 }
 
-/// A value as it is stored: text, `null` for none, `false` for one that is hidden.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A value as it is stored: text, `null` for none, `false` for one that is hidden, a number of bytes for one that is too
+/// long.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum StoredValue {
     Text(String),
     Unset(()),
     Hidden(bool),
+    TooLong(u64),
 }
 
 impl From<&Value> for StoredValue {
@@ -51,6 +63,7 @@ impl From<&Value> for StoredValue {
             Value::Unset => StoredValue::Unset(()),
             Value::Set(value) => StoredValue::Text(value.print()),
             Value::Hidden => StoredValue::Hidden(false),
+            Value::TooLong(bytes) => StoredValue::TooLong(*bytes),
         }
     }
 }
@@ -63,29 +76,33 @@ impl StoredValue {
                 Variant::parse(None, &text).map_or(Value::Hidden, Value::Set)
             }
             StoredValue::Hidden(_) => Value::Hidden,
+            StoredValue::TooLong(bytes) => Value::TooLong(bytes),
         }
     }
 }
 
-/// Writes entries, as few records as may be.
-///
-/// The entries of a second say nearly the same of their senders and paths, so that packing leaves a third or less.
-pub(super) fn pack<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Vec<u8>> {
-    let mut records = Vec::new();
-    let mut text = Vec::new();
-    let mut entries = entries.into_iter().peekable();
-    while let Some(entry) = entries.next() {
-        text.append(&mut encode(entry));
-        text.push(b'\n');
-        if text.len() >= ENOUGH_BYTES || entries.peek().is_none() {
-            records.push(lz4_flex::block::compress_prepend_size(&text));
-            text.clear();
+/// Writes an entry as a record of at most `most` bytes. What is left out to keep to that stays in `entry` as such: first
+/// the values, then keys.
+pub(super) fn pack(entry: &mut Entry, most: usize) -> Vec<u8> {
+    let mut record = lz4_flex::block::compress_prepend_size(&encode(entry));
+    if record.len() > most {
+        for value in entry.keys.iter_mut().flat_map(|key| [&mut key.old, &mut key.new]) {
+            if let Value::Set(set) = value {
+                *value = Value::TooLong(set.as_bytes().len() as u64);
+            }
         }
+        record = lz4_flex::block::compress_prepend_size(&encode(entry));
     }
-    records
+    while record.len() > most && !entry.keys.is_empty() {
+        let stay = entry.keys.len() / 2;
+        entry.left_out += (entry.keys.len() - stay) as u64;
+        entry.keys.truncate(stay);
+        record = lz4_flex::block::compress_prepend_size(&encode(entry));
+    }
+    record
 }
 
-/// Reads the entries of a record; those that are none of ours are left out.
+/// Reads the entries of a record, of which earlier versions wrote several; those that are none of ours are left out.
 pub(super) fn unpack(record: &[u8]) -> Vec<Entry> {
     let len = record.first_chunk().map_or(0, |len| u32::from_le_bytes(*len) as usize);
     if len > record.len().saturating_mul(MOST_PACKED) {
@@ -111,6 +128,8 @@ fn encode(entry: &Entry) -> Vec<u8> {
             .as_ref()
             .and_then(|process| process.exe.as_ref())
             .map(|exe| exe.to_string_lossy().into_owned()),
+        g: entry.generation,
+        more: entry.left_out,
         k: entry
             .keys
             .iter()
@@ -135,6 +154,8 @@ fn decode(bytes: &[u8]) -> Option<Entry> {
         sender: stored.by,
         process: stored.pid.map(|pid| Process { pid, exe: stored.exe.map(Into::into) }),
         tag: stored.tag,
+        generation: stored.g,
+        left_out: stored.more,
         keys: stored.k.into_iter().map(key).collect(),
     })
 }
@@ -154,21 +175,61 @@ mod tests {
             sender: ":1.9".into(),
             process: Some(Process { pid: 12, exe: Some("/usr/bin/gsettings".into()) }),
             tag: ":1.5:user:3".into(),
+            generation: 9,
+            left_out: 0,
             keys: vec![
                 key("/a", Value::Unset, value("[byte 1, 2]")),
                 key("/b", value("@as []"), Value::Unset),
                 key("/c", Value::Hidden, value("<('a', uint64 5)>")),
+                key("/d", Value::TooLong(70_000), Value::Unset),
             ],
         };
         assert_eq!(decode(b"{\"v\":2}"), None);
         assert_eq!(decode(&encode(&entry)), Some(entry.clone()));
-        let many = vec![entry; 1000];
-        let records = pack(&many);
-        assert!(records.len() > 1, "all in one record");
-        assert_eq!(records.iter().flat_map(|record| unpack(record)).collect::<Vec<_>>(), many);
-        let bytes: usize = records.iter().map(Vec::len).sum();
-        assert!(bytes * 3 < many.iter().map(|entry| encode(entry).len()).sum());
-        assert!(pack(&[]).is_empty());
+        let record = pack(&mut entry.clone(), usize::MAX);
+        assert_eq!(unpack(&record), std::slice::from_ref(&entry));
+        // Earlier versions put several into a record.
+        let two = [encode(&entry), encode(&entry)].join(&b'\n');
+        let two = lz4_flex::block::compress_prepend_size(&two);
+        assert_eq!(unpack(&two), [entry.clone(), entry]);
+    }
+
+    #[test]
+    fn what_is_too_much_for_a_record_is_left_out_and_counted() {
+        let value = |number: u64| {
+            // An odd multiple gives text that packing does not shorten.
+            let odd = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            Value::Set(Variant::parse(None, &format!("'{odd:x}{:x}'", odd.rotate_left(7))).unwrap())
+        };
+        let keys = (1..=1000).map(|number| KeyChange {
+            path: format!("/k{number}"),
+            old: Value::Unset,
+            new: value(number),
+        });
+        let entry = Entry {
+            id: 1,
+            time: SystemTime::UNIX_EPOCH,
+            database: DatabaseId::from_object_path("/ca/desrt/dconf/Writer/user").unwrap(),
+            sender: ":1.9".into(),
+            process: None,
+            tag: String::new(),
+            generation: 1,
+            keys: keys.collect(),
+            left_out: 0,
+        };
+        let packed = |most| {
+            let mut stored = entry.clone();
+            let record = pack(&mut stored, most);
+            assert!(record.len() <= most, "{} of {most}", record.len());
+            assert_eq!(unpack(&record), [stored.clone()]);
+            stored
+        };
+        assert_eq!(packed(100_000), entry);
+        let without_values = packed(20_000);
+        assert_eq!(without_values.keys.len(), 1000);
+        assert!(matches!(without_values.keys[0].new, Value::TooLong(bytes) if bytes > 16));
+        let part = packed(1000);
+        assert!(!part.keys.is_empty() && part.keys.len() as u64 + part.left_out == 1000);
     }
 
     #[test]

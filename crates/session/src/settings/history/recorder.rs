@@ -1,46 +1,75 @@
-//! Gathering what changed and writing it behind the replies.
+//! Gathering what changed, on the engine's side; the disk thread writes it behind the replies.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use store::disk::Disk;
-use store::journal::{Journal, JournalError};
+use store::table::gvariant::Variant;
 
-use super::{Entry, Keep, Process, is_denied, record};
-use crate::settings::engine::Places;
+use super::writer::{Writer, Written};
+use super::{Entry, Keep, LONGEST_VALUE_BYTES, Process, Value, is_denied};
+use crate::settings::engine::{DatabaseId, Places};
 
 /// How long entries are gathered before they are written.
 const GATHER: Duration = Duration::from_secs(1);
+/// How long a change from outside waits: if another service of this user made it, that one has recorded it by then.
+const GATHER_OUTSIDE: Duration = Duration::from_secs(3);
+/// When to try again while another service writes the history.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+/// How long another service may take when this one ends.
+const PATIENCE_AT_THE_END: Duration = Duration::from_secs(1);
 /// The most entries that wait; when the disk takes none, the oldest are dropped.
 const MOST_WAITING: usize = 4096;
 /// The most senders whose processes are remembered.
 const MOST_PROCESSES: usize = 512;
+
+/// The image of a database as it was found when it was read first.
+#[derive(Debug)]
+pub(crate) struct OpenedImage {
+    /// The database.
+    pub(crate) id: DatabaseId,
+    /// The generation that the image says it has; 0 if it says nothing.
+    pub(crate) generation: u64,
+    /// The image.
+    pub(crate) bytes: Vec<u8>,
+    /// When it was read.
+    pub(crate) time: SystemTime,
+}
 
 /// What waits to be written, on the engine's side.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     keep: Keep,
     waiting: Vec<Entry>,
+    /// Changes from outside, and when each is due.
+    outside: Vec<(Duration, Entry)>,
+    /// How many entries were dropped because too many waited.
+    dropped: u64,
+    opened: Vec<OpenedImage>,
     processes: HashMap<Box<str>, Process>,
     /// The disk's side, unless the disk thread has it.
     writer: Option<Writer>,
     due: Option<Duration>,
+    /// Since when another service has kept us from writing.
+    busy_since: Option<Duration>,
+    is_ending: bool,
 }
 
 impl Recorder {
     /// Starts with nothing waiting; the file is opened by the first write.
-    pub(crate) fn new(places: &Places, keep: Keep) -> Recorder {
-        let writer = Writer {
-            path: super::file(places),
-            keep: keep.clone(),
-            journal: None,
-            next_id: 0,
-            batch: Vec::new(),
-            now: SystemTime::UNIX_EPOCH,
-        };
-        let (waiting, processes) = (Vec::new(), HashMap::new());
-        Recorder { keep, waiting, processes, writer: Some(writer), due: None }
+    pub(crate) fn new(places: &Places, keep: Keep, started: SystemTime) -> Recorder {
+        let writer = Writer::new(places, keep.clone(), started);
+        Recorder {
+            keep,
+            waiting: Vec::new(),
+            outside: Vec::new(),
+            dropped: 0,
+            opened: Vec::new(),
+            processes: HashMap::new(),
+            writer: Some(writer),
+            due: None,
+            busy_since: None,
+            is_ending: false,
+        }
     }
 
     /// Learns who is behind a bus name.
@@ -56,113 +85,103 @@ impl Recorder {
         self.processes.insert(sender.into(), process);
     }
 
-    /// Says whether the values of a key are never stored.
-    pub(crate) fn hides(&self, path: &str) -> bool {
-        is_denied(&self.keep.deny, path)
+    /// Returns what is stored of the value of a key.
+    pub(crate) fn value(&self, path: &str, value: Option<&Variant>) -> Value {
+        value_of(&self.keep, path, value)
+    }
+
+    /// Learns what a database was when it was read first; the next write compares it with what the history knows.
+    pub(crate) fn opened(&mut self, image: OpenedImage) {
+        self.opened.push(image);
     }
 
     /// Takes an entry, whose number and process are filled in here.
     pub(crate) fn push(&mut self, mut entry: Entry, now: Duration) {
         entry.process = self.processes.get(entry.sender.as_str()).cloned();
+        if self.outside.len() >= MOST_WAITING {
+            self.dropped += self.outside.len() as u64;
+            self.outside.clear();
+        }
         if self.waiting.len() >= MOST_WAITING {
             self.waiting.drain(..MOST_WAITING / 2);
+            self.dropped += (MOST_WAITING / 2) as u64;
         }
-        self.waiting.push(entry);
-        self.due.get_or_insert(now + GATHER);
+        if entry.is_from_outside() {
+            let wait = if self.is_ending { Duration::ZERO } else { GATHER_OUTSIDE };
+            self.outside.push((now + wait, entry));
+        } else {
+            self.waiting.push(entry);
+            self.due.get_or_insert(now + GATHER);
+        }
     }
 
     /// Returns when entries should be written.
     pub(crate) fn due(&self) -> Option<Duration> {
-        self.due.filter(|_| self.writer.is_some())
+        let outside = self.outside.iter().map(|(due, _)| *due);
+        outside.chain(self.due).min().filter(|_| self.writer.is_some())
     }
 
     /// Makes what waits due now.
     pub(crate) fn hurry(&mut self, now: Duration) {
+        self.is_ending = true;
         self.due = self.due.map(|due| due.min(now));
+        self.outside.iter_mut().for_each(|(due, _)| *due = now.min(*due));
     }
 
     /// Hands out what is due for writing.
     pub(crate) fn take_writer(&mut self, time: SystemTime, now: Duration) -> Option<Writer> {
-        self.due.take_if(|due| *due <= now)?;
-        let mut writer = self.writer.take()?;
-        writer.batch = std::mem::take(&mut self.waiting);
-        writer.now = time;
+        let is_due = self.due().is_some_and(|due| due <= now);
+        let mut writer = self.writer.take_if(|_| is_due)?;
+        self.due = None;
+        let later = self.outside.iter().position(|(due, _)| *due > now);
+        let due = self.outside.drain(..later.unwrap_or(self.outside.len()));
+        self.waiting.extend(due.map(|(_, entry)| entry));
+        writer.take_batch(
+            std::mem::take(&mut self.waiting),
+            std::mem::take(&mut self.opened),
+            time,
+        );
         Some(writer)
     }
 
-    /// Takes the writer back.
-    pub(crate) fn return_writer(&mut self, writer: Writer) {
+    /// Takes the writer back, with what it did; returns what the log should say.
+    pub(crate) fn return_writer(
+        &mut self,
+        mut writer: Writer,
+        written: Written,
+        now: Duration,
+    ) -> Option<String> {
+        let mut lost = std::mem::take(&mut self.dropped);
+        match written {
+            Written::All => self.busy_since = None,
+            Written::Failed => lost += writer.drop_batch(),
+            Written::Busy => {
+                let since = *self.busy_since.get_or_insert(now);
+                if self.is_ending && now.saturating_sub(since) >= PATIENCE_AT_THE_END {
+                    lost += writer.drop_batch();
+                } else {
+                    let (mut batch, opened) = writer.return_batch();
+                    batch.append(&mut self.waiting);
+                    self.waiting = batch;
+                    self.opened.splice(..0, opened);
+                    let again = now + TRY_AGAIN;
+                    self.due = Some(self.due.map_or(again, |due| due.min(again)));
+                }
+            }
+        }
         self.writer = Some(writer);
+        (lost > 0).then(|| format!("{lost} changes of settings are not in the history"))
     }
 }
 
-/// The disk's side.
-#[derive(Debug)]
-pub(crate) struct Writer {
-    path: PathBuf,
-    keep: Keep,
-    journal: Option<Journal>,
-    next_id: u64,
-    batch: Vec<Entry>,
-    now: SystemTime,
-}
-
-impl Writer {
-    /// Writes the batch and drops what is too old or too much. After an error the batch is lost.
-    ///
-    /// The records survive the end of the process, and a power cut as soon as the kernel writes them: a history is
-    /// not worth a sync.
-    pub(crate) fn write(&mut self, disk: &dyn Disk) -> Result<(), JournalError> {
-        let mut batch = std::mem::take(&mut self.batch);
-        let mut journal = match self.journal.take() {
-            Some(journal) => journal,
-            None => self.open(disk)?,
-        };
-        for entry in &mut batch {
-            entry.id = self.next_id;
-            self.next_id += 1;
+/// Returns what is stored of the value of a key.
+pub(super) fn value_of(keep: &Keep, path: &str, value: Option<&Variant>) -> Value {
+    match value {
+        None => Value::Unset,
+        Some(_) if is_denied(&keep.deny, path) => Value::Hidden,
+        Some(value) if value.as_bytes().len() > LONGEST_VALUE_BYTES => {
+            Value::TooLong(value.as_bytes().len() as u64)
         }
-        let records = record::pack(&batch);
-        let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
-        journal.append_cached(&records)?;
-        if journal.used_bytes() > self.keep.bytes {
-            let kept = self.kept(disk)?;
-            let kept: Vec<&[u8]> = kept.iter().map(Vec::as_slice).collect();
-            journal.restart(disk, self.next_id, &kept)?;
-        }
-        self.journal = Some(journal);
-        Ok(())
-    }
-
-    /// Opens the journal; what cannot be read of it is dropped.
-    fn open(&mut self, disk: &dyn Disk) -> Result<Journal, JournalError> {
-        let (mut journal, replay) = Journal::open(disk, &self.path)?;
-        let entries = replay.records.iter().flat_map(|bytes| record::unpack(bytes));
-        let next = entries.map(|entry| entry.id + 1).max().unwrap_or(0);
-        self.next_id = self.next_id.max(next).max(replay.base);
-        if journal.is_spent() {
-            let kept: Vec<&[u8]> = replay.records.iter().map(Vec::as_slice).collect();
-            journal.restart(disk, self.next_id, &kept)?;
-        }
-        Ok(journal)
-    }
-
-    /// Returns the newest records that are young enough and take no more than half of the room.
-    fn kept(&self, disk: &dyn Disk) -> Result<Vec<Vec<u8>>, JournalError> {
-        let mut records = Journal::read(disk, &self.path)?.records;
-        let oldest = self.now.checked_sub(self.keep.age);
-        let mut room = self.keep.bytes / 2;
-        let first = records
-            .iter()
-            .rposition(|bytes| {
-                let fits = room >= bytes.len() as u64;
-                room = room.saturating_sub(bytes.len() as u64);
-                let entries = record::unpack(bytes);
-                let young = entries.last().is_some_and(|entry| Some(entry.time) >= oldest);
-                !(fits && young)
-            })
-            .map_or(0, |last_dropped| last_dropped + 1);
-        records.drain(..first);
-        Ok(records)
+        Some(value) => Value::Set(value.clone()),
     }
 }

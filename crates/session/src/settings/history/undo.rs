@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use store::table::gvariant::Variant;
 
-use super::{Entry, Value};
+use super::{Entry, KeyChange, Value};
 use crate::settings::changeset::Changeset;
 use crate::settings::engine::DatabaseId;
 
@@ -13,71 +13,102 @@ use crate::settings::engine::DatabaseId;
 pub struct Undo {
     /// What to change, by database.
     pub changes: BTreeMap<DatabaseId, Changeset>,
-    /// What is left as it is, and why.
+    /// What is left as it is, and why. No key is both changed and left.
     pub conflicts: Vec<Conflict>,
+    /// How many keys the entries changed that the history does not name.
+    pub left_out: u64,
 }
 
 /// A key that is not taken back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Conflict {
-    /// It was changed again since.
-    Changed {
-        /// The database.
-        database: DatabaseId,
-        /// The key.
-        path: String,
-    },
-    /// The history does not hold what it was before.
-    Hidden {
-        /// The database.
-        database: DatabaseId,
-        /// The key.
-        path: String,
-    },
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Conflict {
+    /// The database.
+    pub database: DatabaseId,
+    /// The key.
+    pub path: String,
+    /// Why not.
+    pub reason: Reason,
 }
 
-/// Works out what takes the entries back, newest first, given what the keys are `now`.
+/// Why a key is not taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// It was changed again since, or between two of the changes.
+    Changed,
+    /// The history does not hold what it was before, or what it was changed to.
+    NotStored,
+    /// The administrator locked it.
+    Locked,
+}
+
+/// What decides whether a key can be taken back.
+pub trait Present {
+    /// Returns what a key is now.
+    fn value(&self, database: &DatabaseId, key: &str) -> Option<Variant>;
+    /// Says whether the administrator locked a key.
+    fn is_locked(&self, database: &DatabaseId, key: &str) -> bool;
+}
+
+/// Works out what takes the entries back, which are in the order in which they were made.
 ///
-/// A key is taken back only if it still is what the entry made it, or if it is to be `forced`; one whose old value is
-/// hidden never is.
-pub fn undo(
-    entries: &[Entry],
-    now: impl Fn(&DatabaseId, &str) -> Option<Variant>,
-    forced: Forced,
-) -> Undo {
-    let mut newest_first: Vec<&Entry> = entries.iter().collect();
-    newest_first.sort_by_key(|entry| std::cmp::Reverse(entry.id));
+/// A key goes back to what it was before the oldest of the entries. It is taken back only if it still is what the newest
+/// of them made it and nothing else changed it in between, or if it is to be `forced`; one that is locked, or whose old
+/// value is not stored, never is.
+pub fn undo(entries: &[Entry], present: &impl Present, forced: Forced) -> Undo {
+    let mut chains: BTreeMap<(&DatabaseId, &str), Vec<&KeyChange>> = BTreeMap::new();
     let mut result = Undo::default();
-    for entry in newest_first {
+    for entry in entries.iter().rev() {
+        result.left_out += entry.left_out;
         for key in &entry.keys {
-            let database = entry.database.clone();
-            let planned = result.changes.get(&database).and_then(|changes| changes.get(&key.path));
-            let current = match planned {
-                Some(value) => value.cloned(),
-                None => now(&database, &key.path),
-            };
-            let unchanged = match &key.new {
-                Value::Set(value) => current.as_ref() == Some(value),
-                Value::Unset => current.is_none(),
-                Value::Hidden => false,
-            };
-            let path = key.path.clone();
-            match &key.old {
-                Value::Hidden => result.conflicts.push(Conflict::Hidden { database, path }),
-                _ if !unchanged && forced == Forced::No => {
-                    result.conflicts.push(Conflict::Changed { database, path });
-                }
-                old => {
-                    let old = match old {
-                        Value::Set(value) => Some(value.clone()),
-                        Value::Unset | Value::Hidden => None,
-                    };
-                    result.changes.entry(database).or_default().change(&path, old);
-                }
+            chains.entry((&entry.database, &key.path)).or_default().push(key);
+        }
+    }
+    for ((database, path), chain) in chains {
+        let current = present.value(database, path);
+        let target = if present.is_locked(database, path) {
+            Err(Reason::Locked)
+        } else {
+            before(&chain, current.as_ref(), forced)
+        };
+        match target {
+            Err(reason) => {
+                let (database, path) = (database.clone(), path.to_owned());
+                result.conflicts.push(Conflict { database, path, reason });
+            }
+            Ok(target) if target == current => {}
+            Ok(target) => {
+                result.changes.entry(database.clone()).or_default().change(path, target);
             }
         }
     }
     result
+}
+
+/// Returns what a key was before a chain of changes, the newest first, if it can be taken back.
+fn before(
+    chain: &[&KeyChange],
+    current: Option<&Variant>,
+    forced: Forced,
+) -> Result<Option<Variant>, Reason> {
+    let (Some(newest), Some(oldest)) = (chain.first(), chain.last()) else {
+        return Err(Reason::NotStored);
+    };
+    let target = match &oldest.old {
+        Value::Set(value) => Some(value.clone()),
+        Value::Unset => None,
+        Value::Hidden | Value::TooLong(_) => return Err(Reason::NotStored),
+    };
+    if forced == Forced::Yes {
+        return Ok(target);
+    }
+    match &newest.new {
+        Value::Set(value) if current != Some(value) => return Err(Reason::Changed),
+        Value::Unset if current.is_some() => return Err(Reason::Changed),
+        Value::Hidden | Value::TooLong(_) => return Err(Reason::NotStored),
+        Value::Set(_) | Value::Unset => {}
+    }
+    let is_gapless = chain.windows(2).all(|pair| pair[0].old == pair[1].new);
+    if is_gapless { Ok(target) } else { Err(Reason::Changed) }
 }
 
 /// Whether keys that were changed again are taken back too.

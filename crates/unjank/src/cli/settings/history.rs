@@ -1,22 +1,16 @@
-//! `history` and `undo`: who changed what, and taking it back.
+//! `history`: who changed what, and when.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use bus::client::ClientError;
-use bus::client::blocking::BlockingClient;
 use clap::Args;
-use probe::report::paint::Tone;
-use probe::report::paragraph::counted;
-use probe::report::table::{Align, Cell, Table, cut};
+use report::paint::Tone;
+use report::paragraph::counted;
+use report::text::{columns, cut};
 use serde::Serialize;
 use session::clock::{Clock, SystemClock};
-use session::settings::engine::{DatabaseId, Kind as DatabaseKind};
-use session::settings::history::{self, Conflict, Entry, Filter, Forced, Value};
-use session::settings::profile::{Description, Environment};
-use session::settings::source::Source;
-use store::table::gvariant::{Variant, View};
+use session::settings::history::{self, Entry, Filter, Value};
 
 use super::environment;
 use super::session::Voice;
@@ -28,8 +22,6 @@ use crate::error::{Error, Kind, Verdict};
 const SCHEMA: &str = "unjank.settings.history/1";
 /// How many changes a person is shown if they do not say.
 const SHOWN: usize = 20;
-/// No value takes more columns than this.
-const VALUE_COLUMNS: usize = 32;
 
 #[derive(Debug, Args)]
 pub(super) struct History {
@@ -50,22 +42,6 @@ pub(super) struct History {
     json: bool,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct Undo {
-    /// The changes to take back, by their number in the history.
-    #[arg(required_unless_present = "since", conflicts_with = "since")]
-    id: Vec<u64>,
-    /// Take back every change from then on.
-    #[arg(long, value_name = "TIME")]
-    since: Option<String>,
-    /// Only say what would be done.
-    #[arg(long)]
-    dry_run: bool,
-    /// Take back keys that were changed again since, too.
-    #[arg(long)]
-    force: bool,
-}
-
 impl History {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let now = moment::local(SystemClock::start().now());
@@ -75,7 +51,8 @@ impl History {
             exe: self.exe.clone(),
             ..Filter::default()
         };
-        let entries: Vec<Entry> = read()?.iter().filter_map(|entry| filter.select(entry)).collect();
+        let all = read()?;
+        let entries: Vec<Entry> = all.iter().filter_map(|entry| filter.select(entry)).collect();
         let most = self.n.unwrap_or(if self.json { usize::MAX } else { SHOWN });
         let shown = &entries[entries.len().saturating_sub(most)..];
         if self.json {
@@ -91,7 +68,9 @@ impl History {
         }
         sayln!(out, "{}", verdict(&entries, shown.len()))?;
         writeln!(out)?;
-        write!(out, "{}", table(shown, &now).render(screen::width(), screen::paint()))?;
+        for entry in shown {
+            change(entry, &now, out)?;
+        }
         if let Some(last) = shown.last() {
             writeln!(out)?;
             sayln!(out, "Take one back with its number: unjank settings undo {}", last.id)?;
@@ -100,116 +79,26 @@ impl History {
     }
 }
 
-impl Undo {
-    pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
-        let now = moment::local(SystemClock::start().now());
-        let since = self.since.as_deref().map(|text| read_moment(text, &now)).transpose()?;
-        let entries = self.select(read()?, since)?;
-        let environment = environment::read();
-        let current = |id: &DatabaseId, key: &str| current(&environment, id, key);
-        let forced = if self.force { Forced::Yes } else { Forced::No };
-        let undo = history::undo(&entries, current, forced);
-        let mut plan =
-            Table::new(&[("key", Align::Text), ("now", Align::Text), ("then", Align::Text)]);
-        let mut keys = 0;
-        for (id, changes) in &undo.changes {
-            for (key, value) in changes.iter() {
-                let now = current(id, key).map_or_else(|| "unset".into(), |value| value.print());
-                let then = value.map_or_else(|| "unset".into(), Variant::print);
-                let short = |text: &str| Cell::from(cut(text, VALUE_COLUMNS));
-                plan.row(vec![Cell::from(key), short(&now), short(&then)]);
-                keys += 1;
-            }
-        }
-        if !self.dry_run {
-            apply(&undo)?;
-        }
-        let done = if self.dry_run { "would be taken back" } else { "taken back" };
-        sayln!(out, "{} {done}, {} left as they are.", counted(keys, "key"), undo.conflicts.len())?;
-        if keys > 0 {
-            writeln!(out)?;
-            write!(out, "{}", plan.render(screen::width(), screen::paint()))?;
-        }
-        conflicts(&undo.conflicts, out)?;
-        Ok(if undo.conflicts.is_empty() { Verdict::Yes } else { Verdict::No })
-    }
-
-    fn select(&self, all: Vec<Entry>, since: Option<SystemTime>) -> Result<Vec<Entry>, Error> {
-        if let Some(since) = since {
-            return Ok(all.into_iter().filter(|entry| entry.time >= since).collect());
-        }
-        let known: BTreeSet<u64> = all.iter().map(|entry| entry.id).collect();
-        if let Some(unknown) = self.id.iter().find(|id| !known.contains(id)) {
-            return Err(Error::new(Kind::User, format!("take back change {unknown}"))
-                .because("the history has no such change")
-                .hint("unjank settings history lists them"));
-        }
-        Ok(all.into_iter().filter(|entry| self.id.contains(&entry.id)).collect())
-    }
-}
-
-fn read() -> Result<Vec<Entry>, Error> {
+/// Reads the history; says on stderr if a part of it is lost.
+pub(super) fn read() -> Result<Vec<Entry>, Error> {
     let places = environment::places(&environment::read());
-    history::read(&*store::disk::real(), &places).map_err(|error| {
+    let recorded = history::read(&*store::disk::real(), &places).map_err(|error| {
         let file = history::file(&places);
-        Error::new(Kind::Config, format!("read the history {}", file.display())).because(error)
-    })
+        Error::new(Kind::Config, format!("read the history {}", file.display()))
+            .because(error)
+            .hint("the settings service sets it aside with the next change and begins a new one")
+    })?;
+    if recorded.is_damaged {
+        let file = history::file(&places);
+        let text = format!("a part of the history {} is damaged and left out", file.display());
+        Voice::Unjank.warn("", "", &text);
+    }
+    Ok(recorded.entries)
 }
 
-fn read_moment(text: &str, now: &jiff::Zoned) -> Result<SystemTime, Error> {
+pub(super) fn read_moment(text: &str, now: &jiff::Zoned) -> Result<SystemTime, Error> {
     moment::parse(text, now)
         .map_err(|why| Error::new(Kind::User, format!("understand the time {text:?}")).hint(why))
-}
-
-/// Returns the user's value as it is on disk now.
-fn current(environment: &Environment, id: &DatabaseId, key: &str) -> Option<Variant> {
-    let description = match id.kind() {
-        DatabaseKind::User => Description::User(id.name().to_owned()),
-        kind => Description::Service(format!("{}/{}", kind.segment(), id.name())),
-    };
-    let mut source = Source::new(description, environment);
-    source.refresh(&mut |_| (), &mut |_| ());
-    let table = source.table()?;
-    Some(View::inside(table.value(key)?, table.order()).to_variant())
-}
-
-fn apply(undo: &history::Undo) -> Result<(), Error> {
-    if undo.changes.is_empty() {
-        return Ok(());
-    }
-    let failed = |error| {
-        let kind = match error {
-            ClientError::TimedOut { .. } => Kind::Busy,
-            _ => Kind::Config,
-        };
-        Error::new(kind, "take the changes back")
-            .because(Voice::Unjank.bus_error(&error))
-            .hint("changing needs the settings service on the session bus")
-    };
-    let client = BlockingClient::connect(None).map_err(failed)?;
-    for (id, changes) in &undo.changes {
-        client.change(&id.object_path(), &changes.encode()).map_err(failed)?;
-    }
-    Ok(())
-}
-
-fn conflicts(conflicts: &[Conflict], out: &mut dyn Write) -> io::Result<()> {
-    let mut changed = false;
-    for conflict in conflicts {
-        let (path, why) = match conflict {
-            Conflict::Changed { path, .. } => {
-                changed = true;
-                (path, "was changed again since")
-            }
-            Conflict::Hidden { path, .. } => (path, "its value before is not in the history"),
-        };
-        writeln!(out)?;
-        sayln!(out, "left: {path}, {why}")?;
-    }
-    if changed {
-        writeln!(out, "\nTake those back as well with --force.")?;
-    }
-    Ok(())
 }
 
 fn verdict(entries: &[Entry], shown: usize) -> String {
@@ -230,38 +119,54 @@ fn verdict(entries: &[Entry], shown: usize) -> String {
 
 /// The name of the executable, else the bus name.
 fn program(entry: &Entry) -> String {
+    if entry.is_from_outside() {
+        return "another program, which replaced the file".to_owned();
+    }
     let exe = entry.process.as_ref().and_then(|process| process.exe.as_ref());
     let name = exe.and_then(|exe| exe.file_name()).map(|name| name.to_string_lossy().into_owned());
     name.unwrap_or_else(|| entry.sender.clone())
 }
 
-fn table(entries: &[Entry], now: &jiff::Zoned) -> Table {
-    let mut table = Table::new(&[
-        ("id", Align::Point),
-        ("when", Align::Point),
-        ("key", Align::Text),
-        ("from", Align::Text),
-        ("to", Align::Text),
-        ("by", Align::Text),
-    ]);
-    for entry in entries {
-        let mut first = true;
-        for key in &entry.keys {
-            let once = |text: String| if first { Cell::from(text) } else { Cell::default() };
-            let (id, when) = (once(entry.id.to_string()), once(moment::show(entry.time, now)));
-            let by = once(program(entry));
-            table.row(vec![id, when, Cell::from(&*key.path), cell(&key.old), cell(&key.new), by]);
-            first = false;
+/// Writes one change: who made it and when, then each key with both values.
+///
+/// Values are whole on a pipe; on a screen each is cut to a line of its own.
+fn change(entry: &Entry, now: &jiff::Zoned, out: &mut dyn Write) -> io::Result<()> {
+    let (paint, charset) = (screen::paint(), screen::charset());
+    let who = match &entry.process {
+        Some(process) => format!("{}, process {}", program(entry), process.pid),
+        None => program(entry),
+    };
+    let head = format!("{}  {}  {who}", entry.id, moment::show(entry.time, now));
+    writeln!(out, "{}", paint.set(Tone::Dim, &screen::sentence(&head)))?;
+    let width = if screen::is_terminal() { screen::width() } else { usize::MAX };
+    for key in &entry.keys {
+        let (path, old, new) = (screen::shown(&key.path), shown(&key.old), shown(&key.new));
+        let line = format!("    {path}: {old} -> {new}");
+        if columns(&line) <= width {
+            writeln!(out, "{line}")?;
+        } else {
+            let room = width.saturating_sub(SUBLINE.len() + 6);
+            writeln!(out, "    {path}:")?;
+            writeln!(out, "{SUBLINE}from: {}", cut(&old, room, charset))?;
+            writeln!(out, "{SUBLINE}to:   {}", cut(&new, room, charset))?;
         }
     }
-    table
+    if entry.left_out > 0 {
+        writeln!(out, "    and {} more keys, which the history has no room for", entry.left_out)?;
+    }
+    Ok(())
 }
 
-fn cell(value: &Value) -> Cell {
+/// What a line with one value begins with.
+const SUBLINE: &str = "        ";
+
+/// Returns a value as a person reads it.
+pub(super) fn shown(value: &Value) -> String {
     match value {
-        Value::Unset => Cell::toned(Tone::Dim, "unset"),
-        Value::Hidden => Cell::toned(Tone::Dim, "not stored"),
-        Value::Set(value) => Cell::from(cut(&value.print(), VALUE_COLUMNS)),
+        Value::Unset => "unset".to_owned(),
+        Value::Hidden => "(not stored)".to_owned(),
+        Value::TooLong(bytes) => format!("({bytes} bytes, not stored)"),
+        Value::Set(value) => screen::shown(&value.print()).into_owned(),
     }
 }
 
@@ -277,10 +182,14 @@ struct Change<'a> {
     time: String,
     database: String,
     sender: &'a str,
+    /// No caller of the service made the change: another program replaced the file.
+    outside: bool,
     pid: Option<u32>,
     exe: Option<String>,
     tag: &'a str,
     keys: Vec<Key<'a>>,
+    /// How many more keys changed.
+    left_out: u64,
 }
 
 #[derive(Serialize)]
@@ -290,18 +199,22 @@ struct Key<'a> {
     new: Option<String>,
     /// Values of this key are not stored: `old` and `new` say nothing.
     hidden: bool,
+    /// A value of this key is too long to be stored.
+    too_long: bool,
 }
 
 fn json(entries: &[Entry], out: &mut dyn Write) -> Result<Verdict, Error> {
     let text = |value: &Value| match value {
         Value::Set(value) => Some(value.print()),
-        Value::Unset | Value::Hidden => None,
+        Value::Unset | Value::Hidden | Value::TooLong(_) => None,
     };
     let changes = entries.iter().map(|entry| Change {
         id: entry.id,
         time: jiff::Timestamp::try_from(entry.time).unwrap_or_default().to_string(),
         database: entry.database.to_string(),
         sender: &entry.sender,
+        outside: entry.is_from_outside(),
+        left_out: entry.left_out,
         pid: entry.process.as_ref().map(|process| process.pid),
         exe: entry
             .process
@@ -317,6 +230,7 @@ fn json(entries: &[Entry], out: &mut dyn Write) -> Result<Verdict, Error> {
                 old: text(&key.old),
                 new: text(&key.new),
                 hidden: key.old == Value::Hidden || key.new == Value::Hidden,
+                too_long: [&key.old, &key.new].iter().any(|v| matches!(v, Value::TooLong(_))),
             })
             .collect(),
     });

@@ -2,11 +2,14 @@
 
 mod check;
 mod compile;
+mod current;
 pub(crate) mod dconf;
 pub(crate) mod environment;
 mod history;
 mod read;
 mod session;
+mod snapshots;
+mod undo;
 mod watch;
 mod write;
 
@@ -149,7 +152,18 @@ enum Command {
     /// A key that was changed again since is left as it is. Exits with 1 if any is left.
     ///
     /// Example: unjank settings undo 17 --dry-run
-    Undo(history::Undo),
+    Undo(undo::Undo),
+    /// List the earlier states of databases that the settings service keeps.
+    ///
+    /// Example: unjank settings snapshots
+    Snapshots(snapshots::Snapshots),
+    /// Bring a database back to an earlier state.
+    ///
+    /// Every key that is different now is changed; the history has what it was, so that it can be taken back.
+    /// Keys that the administrator locked are left. Exits with 1 if any is left.
+    ///
+    /// Example: unjank settings restore --latest --dry-run
+    Restore(snapshots::Restore),
     /// Look whether databases are whole: the structure, the values, the checksum.
     ///
     /// Exits with 0 if they are, 1 if one is damaged, 2 on an error.
@@ -233,6 +247,8 @@ impl Command {
             Command::Blame => watch::blame(&Voice::Unjank, out)?,
             Command::History(command) => return command.run(out),
             Command::Undo(command) => return command.run(out),
+            Command::Snapshots(command) => return command.run(out),
+            Command::Restore(command) => return command.run(out),
             Command::Check(command) => return command.run(out),
             Command::Salvage(command) => return command.run(out),
             Command::Complete { suffix, path } => read::complete(open, &suffix, &path, out)?,
