@@ -15,7 +15,7 @@ use super::damage::{self, Aside, Damage};
 use super::policy::{Keeping, Limits, Policy, Reason, Subject, Verdict};
 use super::projection::last_version_path;
 use super::record::{Addition, Everything, Forgetting, Record};
-use super::{Entry, List, Places, Salt, Timestamp, Uri};
+use super::{Entry, FieldError, List, Places, Salt, Timestamp, Uri};
 use crate::clock::Clock;
 
 /// How long it is known what was forgotten: no program keeps an old list in memory for longer and then writes it.
@@ -42,6 +42,9 @@ pub enum RecentsError {
         /// What the disk said.
         source: io::Error,
     },
+    /// What was to be remembered has a field that cannot be; nothing was written.
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// It is not known how far the journal went; everything is in it.
     #[error("cannot take down how far {path:?} goes")]
     NoExtent {
@@ -143,8 +146,10 @@ impl Recents {
     ///
     /// # Errors
     ///
-    /// [`RecentsError`]: it may be remembered or not. Others' additions are not touched.
+    /// [`RecentsError::Field`]: nothing was written. After another [`RecentsError`] it may be remembered or not; others'
+    /// additions are not touched.
     pub fn add(&mut self, addition: &Addition) -> Result<Added, RecentsError> {
+        addition.check()?;
         if let Verdict::Leave(reason) = self.decide(addition) {
             return Ok(Added::Left(reason));
         }

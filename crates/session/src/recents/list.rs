@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::record::{Addition, Everything, Forgetting, Record, VersionReceipts};
+use super::sandbox::is_sandboxed;
 use super::{Application, Entry, Mark, Privacy, Salt, Timestamp, Uri};
 
 /// An addition that is older than a forgetting by no more than this, and comes after it in the journal, was under way
@@ -133,22 +134,11 @@ impl List {
         records
     }
 
-    /// Drops the entries that were last used before `since`, and the oldest of more than `most`.
-    pub fn limit(&mut self, most: usize, since: Option<Timestamp>) {
-        let mut oldest = since;
-        if self.entries.len() > most {
-            let mut times: Vec<Timestamp> = self.iter().map(Entry::last_used).collect();
-            times.sort_unstable_by(|a, b| b.cmp(a));
-            // Of those that were used in the same microsecond all go or stay.
-            oldest = oldest.max(match most.checked_sub(1).and_then(|last| times.get(last)) {
-                Some(last) => Some(*last),
-                None => Some(Timestamp(i64::MAX)),
-            });
-        }
-        let Some(oldest) = oldest else { return };
+    /// Keeps the entries that `stays` wants.
+    pub(super) fn retain(&mut self, stays: impl Fn(&Entry) -> bool) {
         let places = &mut self.places;
         self.entries.retain(|_, entry| {
-            let stays = entry.last_used() >= oldest;
+            let stays = stays(entry);
             if !stays {
                 places.remove(&entry.uri);
             }
@@ -156,18 +146,8 @@ impl List {
         });
     }
 
-    /// Returns the time before which a document must have been used that [`List::limit`] would drop at once if it came.
-    #[must_use]
-    pub fn floor(&self, most: usize, since: Option<Timestamp>) -> Option<Timestamp> {
-        let oldest = match most {
-            0 => Some(Timestamp(i64::MAX)),
-            _ if self.entries.len() >= most => self.iter().map(Entry::last_used).min(),
-            _ => None,
-        };
-        since.max(oldest)
-    }
-
     fn add(&mut self, addition: Addition) {
+        let Some(addition) = addition.cleaned() else { return };
         let Addition { uri, mime, groups, privacy, application, exec, at } = addition;
         if let Some(forgotten) = self.forgotten(&uri)
             && (forgotten.before(UNDER_WAY)..forgotten).contains(&at)
@@ -178,13 +158,20 @@ impl List {
         let known = Some(&uri).filter(|uri| !self.places.contains_key(uri));
         let known = known.and_then(Uri::other_spelling).filter(|o| self.places.contains_key(o));
         let uri = known.unwrap_or(uri);
+        let is_sandboxed = is_sandboxed(&application, &exec);
         let entry = self.entry(&uri, at);
-        entry.mime = mime.or(entry.mime.take());
-        extend(&mut entry.groups, groups);
-        entry.privacy = privacy;
+        // What a sandbox says of a document counts in its own entries only.
+        let is_own = entry.applications.is_empty() || entry.sandbox() == Some(&*application);
+        if !is_sandboxed || is_own {
+            entry.mime = mime.or(entry.mime.take());
+            extend(&mut entry.groups, groups);
+            entry.privacy = privacy;
+        }
         entry.modified = entry.modified.max(at);
         entry.visited = entry.visited.max(at);
         match entry.applications.iter_mut().find(|known| known.name == application) {
+            // A program of the host has the name of a sandbox.
+            Some(known) if is_sandboxed && !known.is_sandboxed() => {}
             Some(known) => {
                 known.count = known.count.saturating_add(1);
                 known.modified = known.modified.max(at);
@@ -197,9 +184,11 @@ impl List {
                 modified: at,
             }),
         }
+        entry.bound();
     }
 
     fn put(&mut self, other: Entry) {
+        let Some(other) = other.cleaned() else { return };
         // It was forgotten after it was read in the file that it comes from.
         if !self.places.contains_key(&other.uri)
             && !self.forgotten.is_empty()
@@ -237,6 +226,7 @@ impl List {
                 None => entry.applications.push(application),
             }
         }
+        entry.bound();
     }
 
     /// Takes down earlier times of when documents came; those that are not there any more stay away.

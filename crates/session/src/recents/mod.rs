@@ -4,6 +4,7 @@
 //! [`List`]. `recently-used.xbel` and `RecentDocuments` are written of that, off everybody's path.
 
 mod alarm;
+mod bounds;
 mod damage;
 mod existence;
 pub mod forget;
@@ -13,21 +14,25 @@ mod list;
 mod mark;
 mod places;
 pub mod policy;
+mod pools;
 pub mod projection;
 pub mod query;
 mod record;
+pub mod sandbox;
 mod time;
 mod uri;
 pub mod writer;
 pub mod xbel;
 
 pub use alarm::{Alarm, Watcher, WriterProgram};
+pub use bounds::FieldError;
 pub use damage::Damage;
 pub use existence::{Existence, existence};
 pub use journal::{Added, Compacted, Program, REMEMBERED_AS_FORGOTTEN, Recents, RecentsError};
 pub use list::List;
 pub use mark::{Mark, Salt};
 pub use places::Places;
+pub use pools::{Floors, MOST_OF_A_SANDBOX};
 pub use record::{Addition, Everything, Forgetting, Record, VersionReceipts};
 pub use time::Timestamp;
 pub use uri::{Uri, UriError};

@@ -162,8 +162,9 @@ impl Wire {
         }
     }
 
+    /// Calls a method and does not wait for the answer.
     #[expect(clippy::too_many_arguments, reason = "a call has as many parts")]
-    fn write(
+    pub fn write(
         &mut self,
         destination: &str,
         path: &str,

@@ -10,6 +10,9 @@ use crate::request::ReplyTo;
 use crate::server::dispatch::machine_id;
 use crate::server::introspect;
 
+/// The longest arguments; of documents that are to be forgotten there may be many.
+const MOST_BYTES: usize = 1 << 20;
+
 /// What to do with a call.
 #[derive(Debug)]
 pub(super) enum Verdict {
@@ -73,6 +76,10 @@ fn decide(message: &Message, header: &Header<'_>) -> Result<Meaning, Refusal> {
             let (interface, path) = (interface.to_owned(), path.to_owned());
             return Err(Refusal::NoInterface { interface, path });
         }
+    }
+    // It waits in memory until it is known who calls.
+    if body.len() > MOST_BYTES {
+        return Err(Refusal::Invalid(format!("arguments of {} bytes", body.len())));
     }
     let call = match method {
         "Add" => {

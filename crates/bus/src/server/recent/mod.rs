@@ -178,6 +178,11 @@ impl Server {
         self.link.fail(&reply_to.0, errors::INVALID_ARGS, text);
     }
 
+    /// Refuses a call because its caller has too many.
+    pub fn too_much(&mut self, reply_to: &ReplyTo, text: &str) {
+        self.link.fail(&reply_to.0, errors::LIMITS_EXCEEDED, text);
+    }
+
     /// Refuses a call because of who makes it.
     pub fn denied(&mut self, reply_to: &ReplyTo, text: &str) {
         self.link.fail(&reply_to.0, errors::ACCESS_DENIED, text);

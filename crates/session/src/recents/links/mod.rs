@@ -103,6 +103,10 @@ pub(super) fn project(
             }
             continue;
         }
+        // A sandbox gets the places that are free: its links push out none of the user's.
+        if present.len() >= most && is_sandboxed(entry, application) {
+            continue;
+        }
         let taken: HashSet<&Path> = present.iter().map(|other| &*other.path).collect();
         let mut names = (1..=MAX_SAME_NAME).map(|number| places.links.join(link.file_name(number)));
         let Some(path) = names.find(|path| !taken.contains(&**path)) else { continue };
@@ -178,7 +182,7 @@ pub(super) fn take_out_refused(recents: &mut Recents, list: &List) -> Result<usi
     Ok(removed)
 }
 
-/// Returns what was opened after `since` and by what, the last `most`, the oldest first.
+/// Returns what was opened after `since` and by what, the last `most`, the oldest first, those of sandboxes behind.
 fn opened(list: &List, since: Timestamp, most: usize) -> Vec<(&Entry, &str, Timestamp)> {
     let mut opened: Vec<(&Entry, &str, Timestamp)> = list
         .iter()
@@ -188,8 +192,17 @@ fn opened(list: &List, since: Timestamp, most: usize) -> Vec<(&Entry, &str, Time
         })
         .filter(|(_, _, at)| *at > since)
         .collect();
-    opened.sort_by_key(|(_, _, at)| *at);
-    opened.split_off(opened.len().saturating_sub(most))
+    // Those of sandboxes count last.
+    opened.sort_by_key(|(entry, by, at)| (!is_sandboxed(entry, by), *at));
+    let mut last = opened.split_off(opened.len().saturating_sub(most));
+    // The user's come first to the places that are free.
+    last.sort_by_key(|(entry, by, at)| (is_sandboxed(entry, by), *at));
+    last
+}
+
+fn is_sandboxed(entry: &Entry, application: &str) -> bool {
+    let mut by = entry.applications.iter();
+    by.any(|known| known.name == application && known.is_sandboxed())
 }
 
 /// Reads the directory; `None` if it is none of KDE's.

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::base::{Base, Known, Publication, Version};
-use crate::recents::{Entry, List, Mark, Record, Timestamp, Uri};
+use crate::recents::{Entry, Floors, List, Mark, Record, Timestamp, Uri};
 
 /// GTK drops what was not used for so long whenever it writes (`gtk-recent-files-max-age`).
 const GTK_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -80,13 +80,8 @@ enum Fate {
     Capped,
 }
 
-/// Merges. What was used before `floor` is beyond our own limits.
-pub(super) fn merge(
-    base: &Base,
-    list: &List,
-    theirs: &Theirs<'_>,
-    floor: Option<Timestamp>,
-) -> Merge {
+/// Merges. What `floors` exclude is beyond our own limits.
+pub(super) fn merge(base: &Base, list: &List, theirs: &Theirs<'_>, floors: &Floors) -> Merge {
     let mut merge = Merge::default();
     let salt = list.salt();
     let is_ours = base.salt == salt;
@@ -97,7 +92,7 @@ pub(super) fn merge(
     for (uri, entry) in &theirs.entries {
         let mark = salt.mark(uri);
         let known = known(&mark);
-        let put = taken_in(entry, known, list, floor);
+        let put = taken_in(entry, known, list, floors);
         signs.see(entry, known, put.is_some());
         signs.read = signs.read.max(receipts.publication(mark, entry.added));
         puts.extend(put);
@@ -127,14 +122,9 @@ pub(super) fn merge(
 }
 
 /// Returns what the journal must learn of an entry of the file.
-fn taken_in(
-    entry: &Entry,
-    known: Option<&Known>,
-    list: &List,
-    floor: Option<Timestamp>,
-) -> Option<Entry> {
+fn taken_in(entry: &Entry, known: Option<&Known>, list: &List, floors: &Floors) -> Option<Entry> {
     let Some(ours) = list.get(&entry.uri) else {
-        return (!is_unwanted(entry, list, floor)).then(|| entry.clone());
+        return (!is_unwanted(entry, list, floors)).then(|| entry.clone());
     };
     if ours == entry {
         return None;
@@ -153,10 +143,9 @@ fn taken_in(
 
 /// Tells whether an entry of the file that our list lacks shall go: it was forgotten, or is beyond our limits. That the list
 /// lacks it is no reason: what was in a damaged journal comes back from the file.
-pub(super) fn is_unwanted(entry: &Entry, list: &List, floor: Option<Timestamp>) -> bool {
+pub(super) fn is_unwanted(entry: &Entry, list: &List, floors: &Floors) -> bool {
     let used = entry.last_used();
-    floor.is_some_and(|floor| used < floor)
-        || list.forgotten(&entry.uri).is_some_and(|at| used <= at)
+    floors.exclude(entry) || list.forgotten(&entry.uri).is_some_and(|at| used <= at)
 }
 
 /// Returns what the list would say of a document after `put`.

@@ -224,8 +224,8 @@ impl Attempt<'_> {
         let limits = recents.limits();
         let oldest = limits.age.map(|age| recents.now().before(age));
         let list = recents.list()?.clone();
-        let floor = list.floor(limits.entries, oldest);
-        let Merge { mut records, capped, restored } = merge(&base, &list, &theirs(&found), floor);
+        let floors = list.floors(limits.entries, oldest);
+        let Merge { mut records, capped, restored } = merge(&base, &list, &theirs(&found), &floors);
         let refused = refuse(recents, &mut records, &base);
         projected.restored += restored;
         if !records.is_empty() {
@@ -250,7 +250,7 @@ impl Attempt<'_> {
             base: &base,
             capped: &capped,
             refused: &refused,
-            floor: list.floor(limits.entries, oldest),
+            floors: &list.floors(limits.entries, oldest),
             now: recents.now(),
         };
         let Next { base: as_it_is, version } = plans.next(&found);

@@ -8,7 +8,7 @@ use super::base::{Base, Known, Publication, Version};
 use super::merge::{Presence, Reading, Theirs, combined, is_unwanted};
 use super::receipts::next_times;
 use crate::recents::xbel::{Change, Document};
-use crate::recents::{Entry, List, Mark, Record, Timestamp, Uri, VersionReceipts};
+use crate::recents::{Entry, Floors, List, Mark, Record, Timestamp, Uri, VersionReceipts};
 
 /// The shared file as it is now.
 pub(super) struct Found {
@@ -44,8 +44,8 @@ pub(super) struct Plans<'a> {
     pub(super) capped: &'a HashSet<Uri>,
     /// Entries that are not for the file as others have them.
     pub(super) refused: &'a HashSet<Uri>,
-    /// What was used before that is beyond our limits.
-    pub(super) floor: Option<Timestamp>,
+    /// What is beyond our limits.
+    pub(super) floors: &'a Floors,
     pub(super) now: Timestamp,
 }
 
@@ -179,7 +179,7 @@ impl Plans<'_> {
                 Change::Keep
             }
             Some(ours) => Change::Set(ours),
-            None if is_unwanted(entry, list, self.floor) => Change::Remove,
+            None if is_unwanted(entry, list, self.floors) => Change::Remove,
             None => Change::Keep,
         }
     }

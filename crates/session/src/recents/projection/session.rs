@@ -129,8 +129,8 @@ impl Session {
         };
         let reading = if self.was_read { Reading::Read } else { Reading::Unread };
         let found = Found { stat: None, document, presence, written, reading };
-        let floor = self.list.floor(self.most, None);
-        let merged = merge(&self.base, &self.list, &theirs(&found), floor);
+        let floors = self.list.floors(self.most, None);
+        let merged = merge(&self.base, &self.list, &theirs(&found), &floors);
         let mut deleted = 0;
         for record in merged.records {
             if let Record::Forget(forgetting) = &record {
@@ -144,7 +144,7 @@ impl Session {
             base: &self.base,
             capped: &merged.capped,
             refused: &std::collections::HashSet::new(),
-            floor: self.list.floor(self.most, None),
+            floors: &self.list.floors(self.most, None),
             now: self.now,
         };
         let Next { base, version } = plans.next(&found);

@@ -14,7 +14,7 @@ use crate::recents::Entry;
 pub const MAX_BYTES: usize = 64 << 20;
 
 /// Of a bookmark that says more than this no entry is made; it is kept as it is.
-const MAX_SAID_BYTES: usize = 64 << 10;
+pub(in crate::recents) const MAX_SAID_BYTES: usize = 64 << 10;
 
 /// How often a damaged document is read again, in its own length, before the rest is given up.
 const MAX_READINGS: usize = 8;

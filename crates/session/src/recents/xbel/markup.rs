@@ -100,7 +100,7 @@ fn plain(raw: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Tells whether XML cannot have a character as it is.
-pub(super) fn is_forbidden(c: char) -> bool {
+pub(in crate::recents) fn is_forbidden(c: char) -> bool {
     let is_blank = matches!(c, '\t' | '\n' | '\r');
     (c < ' ' && !is_blank) || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
@@ -127,6 +127,12 @@ pub(super) fn escape(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(to)
+}
+
+/// Returns how long a text is at most when it is escaped.
+pub(in crate::recents) fn escaped_len(text: &str) -> usize {
+    let special = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | b'"' | b'\'' | 0..=0x1f);
+    text.len() + 5 * text.bytes().filter(|byte| special(byte)).count()
 }
 
 /// Tells whether an entry can be written so that a reader gets this text back.

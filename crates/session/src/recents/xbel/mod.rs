@@ -10,4 +10,6 @@ mod stamp;
 #[cfg(test)]
 mod tests;
 
+pub(super) use document::MAX_SAID_BYTES;
 pub use document::{Bookmark, Change, Condition, Document, MAX_BYTES, TooLarge};
+pub(super) use markup::{escaped_len, is_forbidden};

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use clap::Args;
 use session::mime::Globs;
-use session::recents::{Added, Addition, Privacy, Recents, Uri};
+use session::recents::{Added, Addition, Privacy, Recents, RecentsError, Uri};
 use unjank::daemon::recents::places;
 
-use crate::cli::screen::sayln;
+use crate::cli::screen::{self, sayln};
 use crate::error::{Error, Kind, Verdict};
 
 /// What a file is of which nothing is known.
@@ -55,7 +55,11 @@ impl Add {
             let mime = self.mime.clone().unwrap_or_else(|| type_of(&uri, &recents));
             let addition = self.addition(uri, mime, &recents);
             let added = recents.add(&addition).map_err(|error| {
-                Error::new(Kind::Config, format!("remember {}", file.to_string_lossy()))
+                let kind = match error {
+                    RecentsError::Field(_) => Kind::User,
+                    _ => Kind::Config,
+                };
+                Error::new(kind, format!("remember {}", screen::shown(&file.to_string_lossy())))
                     .because(error)
             })?;
             if let Added::Left(reason) = added {

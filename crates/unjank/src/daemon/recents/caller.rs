@@ -32,7 +32,7 @@ pub(super) struct Caller {
 }
 
 /// Whether a caller is in a sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Confined {
     /// It is: it learns nothing of others' documents.
     Yes,

@@ -8,13 +8,16 @@ use std::time::Duration;
 use bus::request::ReplyTo;
 use bus::server::recent::{Call, Document, Incoming, NAME, Server};
 use session::recents::policy::{Private, Reason};
-use session::recents::{Added, Addition, Program, Recents, Uri, UriError, Watcher, writer};
+use session::recents::{
+    Added, Addition, Program, Recents, RecentsError, Uri, UriError, Watcher, sandbox, writer,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::super::part::State;
 use super::Options;
 use super::caller::{Caller, Callers, Confined, Identity};
+use super::quota::Quota;
 use super::watch::Watch;
 use super::work::{self, Done, Job, Seen, Worker};
 
@@ -26,6 +29,16 @@ const RETRY: Duration = Duration::from_secs(2);
 const MOST_RETRY: Duration = Duration::from_secs(60);
 /// Calls that wait until it is known who makes them.
 const MOST_WAITING: usize = 1024;
+/// Of these, calls of one connection.
+const MOST_WAITING_EACH: usize = 128;
+/// Callers that wait for one round of writing.
+const MOST_SYNCED: usize = 1024;
+/// No addition is longer whose fields are as they must be.
+const LONGEST: usize = 32 << 10;
+/// What a sandboxed program is told of a document that is left out, whatever the reason: rules are the user's matter.
+const LEFT_OUT: &str = "it is not remembered";
+/// What a caller is told that has used up its share.
+const TOO_MUCH: &str = "cannot take so many documents at once: try again in a minute";
 
 /// A caller, and what is known of it.
 type Found = (String, Identity);
@@ -50,6 +63,7 @@ struct Hub {
     recents: Recents,
     worker: Worker,
     callers: Callers,
+    quota: Quota,
     waiting: VecDeque<(ReplyTo, Call)>,
     /// When the next round begins.
     due: Option<Duration>,
@@ -87,6 +101,7 @@ pub(super) fn serve(
             recents,
             worker,
             callers: Callers::new(options.host.clone()),
+            quota: Quota::default(),
             waiting: VecDeque::new(),
             due: None,
             began: Duration::ZERO,
@@ -307,8 +322,11 @@ impl Hub {
     /// Takes a call, or puts it off until it is known who makes it.
     fn take(&mut self, reply_to: ReplyTo, call: Call) {
         let Some(server) = &mut self.server else { return };
-        if self.waiting.len() >= MOST_WAITING {
-            return server.failed(&reply_to, "too many calls are waiting");
+        let waits = |(other, _): &&(ReplyTo, Call)| other.sender() == reply_to.sender();
+        if self.waiting.len() >= MOST_WAITING
+            || self.waiting.iter().filter(waits).count() >= MOST_WAITING_EACH
+        {
+            return server.too_much(&reply_to, "too many calls are waiting");
         }
         if self.callers.is_new(reply_to.sender()) {
             server.identify(reply_to.sender());
@@ -339,11 +357,22 @@ impl Hub {
         if caller.confined == Confined::Yes && !is_own {
             return server.denied(&reply_to, "a sandboxed program may only add documents");
         }
+        // What is too long is refused for that, and costs no more than any call.
+        let bytes = size_of(&call);
+        let bytes = if bytes > LONGEST { 0 } else { bytes };
+        if is_own && !self.quota.take(caller, bytes, self.options.clock.monotonic()) {
+            return server.too_much(&reply_to, TOO_MUCH);
+        }
         match call {
             Call::Add(document) => self.add(&reply_to, document, caller),
+            Call::Sync if self.synced.len() >= MOST_SYNCED => server.too_much(&reply_to, TOO_MUCH),
             Call::Sync => {
                 self.synced.push(reply_to);
-                self.due = Some(self.options.clock.monotonic());
+                match caller.confined {
+                    Confined::No => self.due = Some(self.options.clock.monotonic()),
+                    // It does not decide how often we work.
+                    Confined::Yes => self.touch(),
+                }
             }
             Call::List(query) => match self.recents.list() {
                 Ok(list) => server.listed(&reply_to, &query.select(list)),
@@ -392,28 +421,43 @@ impl Hub {
     fn add(&mut self, reply_to: &ReplyTo, document: Document, caller: &Caller) {
         let Some(server) = &mut self.server else { return };
         if caller.program == Program::Private {
-            return server.added(reply_to, Some(&Reason::PrivateProgram.to_string()));
+            let why = match caller.confined {
+                Confined::Yes => LEFT_OUT.to_owned(),
+                Confined::No => Reason::PrivateProgram.to_string(),
+            };
+            return server.added(reply_to, Some(&why));
         }
         let uri = match Uri::parse(document.uri.as_bytes()) {
             Ok(uri) => uri,
             Err(error) => return server.invalid(reply_to, &error.to_string()),
         };
-        let application = match (caller.confined, document.application) {
-            (Confined::No, Some(name)) => name,
-            _ => caller.name.clone(),
+        let is_confined = caller.confined == Confined::Yes;
+        let application = document.application.filter(|_| !is_confined);
+        let application = application.unwrap_or_else(|| caller.name.clone());
+        let exec = match document.exec {
+            // Whoever runs it is outside of the sandbox.
+            _ if is_confined => sandbox::command_line(&caller.name),
+            Some(exec) => exec,
+            None => format!("{} %u", caller.name),
         };
         let addition = Addition {
             uri,
             mime: document.mime,
             groups: document.groups,
             privacy: document.privacy,
-            exec: document.exec.unwrap_or_else(|| format!("{} %u", caller.name)),
+            exec,
             application,
             at: self.recents.now(),
         };
         match self.recents.add(&addition) {
             Ok(Added::Remembered) => server.added(reply_to, None),
+            Ok(Added::Left(_)) if is_confined => server.added(reply_to, Some(LEFT_OUT)),
             Ok(Added::Left(reason)) => server.added(reply_to, Some(&reason.to_string())),
+            Err(RecentsError::Field(error)) => server.invalid(reply_to, &error.to_string()),
+            Err(error) if is_confined => {
+                tracing::warn!(error = work::text(&error), "cannot remember a document");
+                server.failed(reply_to, "cannot remember the document");
+            }
             Err(error) => server.failed(reply_to, &work::text(&error)),
         }
     }
@@ -439,4 +483,11 @@ impl Hub {
         }
         self.worker.stop();
     }
+}
+
+/// Returns how long the texts of a call are.
+fn size_of(call: &Call) -> usize {
+    let Call::Add(Document { uri, mime, groups, application, exec, .. }) = call else { return 0 };
+    let texts = [mime, application, exec].into_iter().flatten().chain(groups).chain([uri]);
+    texts.map(String::len).sum()
 }

@@ -6,6 +6,7 @@
 mod caller;
 mod hub;
 pub mod places;
+mod quota;
 pub mod settings;
 mod watch;
 mod work;
