@@ -13,6 +13,7 @@ use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, open};
 use rustix::process::Rlimit;
 
 use super::environment::Environment;
+use super::identity::TerminalFile;
 use super::keeper::Terms;
 use super::program::{self, Program};
 use super::start::{Executable, Prepared};
@@ -166,11 +167,14 @@ impl Request {
             .unwrap_or_default()
     }
 
-    /// Says whether a standard descriptor is a terminal.
+    /// Returns the terminal that a standard descriptor is; that of standard output if there are several.
     #[must_use]
-    pub fn has_terminal(&self) -> bool {
-        let standard = self.descriptors.iter().filter(|(target, _)| *target <= 2);
-        standard.into_iter().any(|(_, fd)| rustix::termios::isatty(fd))
+    pub fn terminal(&self) -> Option<TerminalFile> {
+        let of = |number| {
+            let mut given = self.descriptors.iter();
+            TerminalFile::of(&given.find(|(target, _)| *target == number)?.1)
+        };
+        [1, 0, 2].into_iter().find_map(of)
     }
 
     /// Gives the command the type of its caller's terminal, unless the caller said something about it: the session does

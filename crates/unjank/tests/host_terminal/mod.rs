@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::fixture::{has, in_time, skip};
+use super::fixture::{has, in_time, sandbox, setting, skip};
 use super::{Host, SPAWN, UNJANK, told, wait_until};
 
 /// How long a screen may take to show something, on a busy machine.
@@ -16,18 +16,34 @@ const PATIENCE: Duration = Duration::from_secs(40);
 struct Screen<'a> {
     host: &'a Host,
     socket: PathBuf,
+    /// What the shell says that waits for a command.
+    prompt: &'static str,
 }
 
 impl Screen<'_> {
     fn start(host: &Host) -> Screen<'_> {
         let socket = host.bus.dir().join("tmux");
-        let screen = Screen { host, socket };
+        let screen = Screen { host, socket, prompt: "out>" };
         let mut start =
             screen.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24"]);
         start.args(["env", "PS1=out> ", "LC_ALL=C.UTF-8", "TERM=screen", "bash", "--norc", "-i"]);
         assert!(start.status().unwrap().success());
         screen.see("out>");
         screen
+    }
+
+    /// Goes into a sandbox, as who runs an application in a terminal; says whether there is one.
+    fn enter_sandbox(&mut self) -> bool {
+        let shell = ["env", "PS1=box> ", "bash", "--norc", "-i"];
+        let Some(command) = sandbox::proxied(&self.host.bus, "org.unjank.Terminal", &shell) else {
+            return false;
+        };
+        let words: Vec<String> =
+            command.get_args().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+        self.line(&format!("python3 {}", words.join(" ")));
+        self.prompt = "box>";
+        self.prompt(self.prompt);
+        true
     }
 
     fn tmux(&self, arguments: &[&str]) -> Command {
@@ -51,6 +67,15 @@ impl Screen<'_> {
     /// What is on the screen, and what went off its top.
     fn shown(&self) -> String {
         told(self.tmux(&["capture-pane", "-p", "-S", "-200"]).output().unwrap()).1
+    }
+
+    /// Empties the screen and what went off its top.
+    fn clear(&self) {
+        self.line("clear");
+        self.wait("a clear screen", |shown| {
+            assert!(self.tmux(&["clear-history"]).status().unwrap().success());
+            shown.trim() == self.prompt
+        });
     }
 
     /// Waits until this is on the screen.
@@ -142,6 +167,25 @@ fn on_each_screen(test: fn(&Screen<'_>, &str)) {
     });
 }
 
+/// Runs a test with the unmodified client through our service: on the host, and in a sandbox with a proxy, of which all that
+/// the bus knows is the proxy.
+fn on_screens_of_the_original(test: fn(&Screen<'_>, &str)) {
+    on_a_screen_of_the_original(test);
+    in_time(move || {
+        if !has(&["tmux", "bash", "vim"]) || !Path::new(SPAWN).exists() {
+            return;
+        }
+        let Some(host) = Host::ours() else { return };
+        let mut screen = Screen::start(&host);
+        if screen.enter_sandbox() {
+            for _ in 0..setting("TERMINAL_TIMES").unwrap_or(1) {
+                test(&screen, &format!("{SPAWN} --host"));
+                screen.clear();
+            }
+        }
+    });
+}
+
 fn job_control(screen: &Screen<'_>, client: &str) {
     screen.line("stty -g > before");
     screen.line(&format!("{client} env 'PS1=in> ' bash --norc -i"));
@@ -163,7 +207,7 @@ fn job_control(screen: &Screen<'_>, client: &str) {
     screen.line("tty < /dev/tty > /dev/null && echo has-a-terminal");
     screen.see("\nhas-a-terminal");
     screen.line("exit 7");
-    screen.prompt("out>");
+    screen.prompt(screen.prompt);
     screen.line("echo status $?");
     screen.see("status 7");
     screen.line("stty -g | cmp - before && echo as-before");
@@ -180,7 +224,7 @@ fn sizes(screen: &Screen<'_>, client: &str) {
         shown.contains("17 61")
     });
     screen.line(":q!");
-    screen.prompt("out>");
+    screen.prompt(screen.prompt);
 }
 
 fn password(screen: &Screen<'_>, client: &str) {
@@ -193,7 +237,7 @@ fn password(screen: &Screen<'_>, client: &str) {
     screen.line("sesame-open");
     screen.see("try again");
     screen.key("C-c");
-    screen.prompt("out>");
+    screen.prompt(screen.prompt);
     assert!(!screen.shown().contains("sesame"), "{}", screen.shown());
 }
 
@@ -214,23 +258,34 @@ fn a_password_is_asked_for_and_not_shown() {
 
 #[test]
 fn a_shell_has_job_control_through_the_client_of_flatpak() {
-    on_a_screen_of_the_original(job_control);
+    on_screens_of_the_original(job_control);
 }
 
 #[test]
 fn sizes_reach_an_editor_through_the_client_of_flatpak() {
-    on_a_screen_of_the_original(sizes);
+    on_screens_of_the_original(sizes);
 }
 
 #[test]
 fn a_password_is_asked_for_through_the_client_of_flatpak() {
-    on_a_screen_of_the_original(password);
+    on_screens_of_the_original(password);
 }
 
 #[test]
 fn a_command_by_itself_stops_and_goes_on_with_its_client() {
-    on_each_screen(|screen, client| {
-        screen.line(&format!("{client} sleep 100"));
+    on_each_screen(stop_and_go_on);
+}
+
+#[test]
+fn a_command_by_itself_stops_and_goes_on_with_the_client_of_flatpak() {
+    on_screens_of_the_original(stop_and_go_on);
+}
+
+#[test]
+fn a_script_stops_and_goes_on_with_its_command() {
+    on_screens_of_the_original(|screen, client| {
+        // The shell in between has no job control: the terminal stops it together with what it waits for.
+        screen.line(&format!("sh -c '{client} sleep 100; echo sta''tus $?'"));
         screen.sleeps('S');
         screen.key("C-z");
         screen.see("Stopped");
@@ -238,10 +293,53 @@ fn a_command_by_itself_stops_and_goes_on_with_its_client() {
         screen.line("fg");
         screen.sleeps('S');
         screen.key("C-c");
-        screen.prompt("out>");
-        screen.line("echo status $?");
-        screen.see("status 130");
+        screen.prompt(screen.prompt);
     });
+}
+
+#[test]
+fn an_end_of_input_is_one_whenever_it_is_typed() {
+    on_screens_of_the_original(|screen, client| {
+        for time in 0..5 {
+            screen.line(&format!("echo g''o-{time}; {client} cat; echo e''nd-{time}"));
+            screen.see(&format!("go-{time}"));
+            screen.key("C-d");
+            screen.see(&format!("end-{time}"));
+            screen.prompt(screen.prompt);
+        }
+    });
+}
+
+#[test]
+fn a_command_of_the_background_comes_to_the_front_as_any_other() {
+    on_screens_of_the_original(|screen, client| {
+        screen.line("stty -g > before");
+        screen.line(&format!("{client} sh -c 'echo run''s; exec cat' &"));
+        screen.see("\nruns");
+        screen.line("fg");
+        screen.wait("the command once more", |shown| shown.matches("exec cat").count() == 2);
+        screen.line("to-and-fro");
+        // As it was typed, and as it was written.
+        screen.wait("two lines", |shown| shown.matches("to-and-fro").count() == 2);
+        screen.key("C-d");
+        screen.prompt(screen.prompt);
+        screen.line("stty -g | cmp - before && echo as-''before");
+        screen.see("as-before");
+    });
+}
+
+fn stop_and_go_on(screen: &Screen<'_>, client: &str) {
+    screen.line(&format!("{client} sleep 100"));
+    screen.sleeps('S');
+    screen.key("C-z");
+    screen.see("Stopped");
+    screen.sleeps('T');
+    screen.line("fg");
+    screen.sleeps('S');
+    screen.key("C-c");
+    screen.prompt(screen.prompt);
+    screen.line("echo status $?");
+    screen.see("status 130");
 }
 
 #[test]

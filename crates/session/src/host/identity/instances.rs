@@ -21,7 +21,7 @@ pub(super) struct Belongs {
 
 /// Whether a process passes on what others say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speaks {
+pub enum Speaks {
     /// For itself.
     ForItself,
     /// For a sandbox.
@@ -82,8 +82,17 @@ impl Instance {
         Some(all.swap_remove(found))
     }
 
+    /// Says whether a process with these mounts is inside.
+    pub(super) fn holds(&self, host: &Host, pid: u32, mounts: &Path) -> bool {
+        self.mounts.as_deref() == Some(mounts)
+            || self.processes.is_some_and(|own| {
+                let around = sys::namespace::around(&host.of(pid, "ns/pid"));
+                around.is_ok_and(|around| around.contains(&own))
+            })
+    }
+
     /// Reads what is written down of one, if it runs: the numbers of one that has ended may be another's by now.
-    fn running(host: &Host, number: String) -> Option<Instance> {
+    pub(super) fn running(host: &Host, number: String) -> Option<Instance> {
         let dir = host.instances.join(&number);
         let id = Said::parse(&read(&dir.join("info")).ok()?).id?;
         let made: serde_json::Value =

@@ -1,5 +1,6 @@
 //! Who calls: the application behind a process, from what the kernel and the host know of it and never from what it says.
 
+mod client;
 mod instances;
 
 use std::collections::HashSet;
@@ -7,9 +8,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use self::instances::{Belongs, Instance, Speaks};
+use self::client::is_proxy;
+use self::instances::{Belongs, Instance};
 use super::process::Stat;
 use crate::keyfile::KeyFile;
+
+pub use self::client::{CallTraits, Client, TerminalFile};
+pub use self::instances::Speaks;
 
 /// The longest file of a process that is looked at.
 const MOST_BYTES: u64 = 64 << 10;
@@ -63,6 +68,8 @@ pub struct Caller {
     pub application: Application,
     /// Its executable as it sees it, if that could be read.
     pub exe: Option<PathBuf>,
+    /// Whether it passes on what others say.
+    pub speaks: Speaks,
 }
 
 /// Why a process is nobody whom we would serve.
@@ -172,11 +179,9 @@ impl Host {
     pub fn recognize(&self, pid: u32) -> Result<Option<Caller>, IdentityError> {
         let unknown = |source| IdentityError::Unknown { pid, source };
         let exe = self.exe(pid);
-        let name = exe.as_deref().and_then(Path::file_name);
-        let speaks =
-            if name == Some(PROXY.as_ref()) { Speaks::ForOthers } else { Speaks::ForItself };
+        let speaks = if is_proxy(exe.as_deref()) { Speaks::ForOthers } else { Speaks::ForItself };
         let shares_ours = self.shares_our_files(pid).map_err(unknown)?;
-        let caller = |application| Ok(Some(Caller { pid, application, exe }));
+        let caller = |application| Ok(Some(Caller { pid, application, exe, speaks }));
         // What speaks for others is no program of the host, whatever files it sees itself.
         if shares_ours && speaks == Speaks::ForItself {
             return caller(Application::Host);
@@ -216,7 +221,10 @@ impl Host {
                 known: "it does not belong to a running instance of it".to_owned(),
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(Caller { pid, application: Application::Other, exe: self.exe(pid) })
+                let exe = self.exe(pid);
+                let speaks =
+                    if is_proxy(exe.as_deref()) { Speaks::ForOthers } else { Speaks::ForItself };
+                Ok(Caller { pid, application: Application::Other, exe, speaks })
             }
             Err(source) => Err(IdentityError::Unknown { pid, source }),
         }
@@ -235,6 +243,12 @@ impl Host {
     fn of(&self, pid: u32, name: &str) -> PathBuf {
         self.proc.join(pid.to_string()).join(name)
     }
+}
+
+/// Says whether a process passes on what others say: whether it is the proxy of a sandbox.
+#[must_use]
+pub fn is_proxy_process(pid: u32) -> bool {
+    is_proxy(std::fs::read_link(format!("/proc/{pid}/exe")).ok().as_deref())
 }
 
 /// What a `.flatpak-info` says.

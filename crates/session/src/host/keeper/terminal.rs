@@ -11,13 +11,17 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, fcntl_setfl, fstat, major, minor, open};
-use rustix::io::{Errno, read, write};
+use rustix::io::{Errno, ioctl_fionread, read, write};
 use rustix::process::{Pid, Signal, getpgrp, ioctl_tiocsctty, kill_process_group};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{
-    OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr, tcsetpgrp, tcsetwinsize,
+    InputModes, LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, isatty,
+    tcgetattr, tcgetwinsize, tcsetattr, tcsetpgrp, tcsetwinsize,
 };
 use sys::pidfd::{self, Scope};
+
+use crate::host::identity::is_proxy_process;
+use crate::host::process::Stat;
 
 const SIGSTOP: i32 = 19;
 const SIGTSTP: i32 = 20;
@@ -42,6 +46,36 @@ struct Client {
     process: OwnedFd,
 }
 
+impl Client {
+    /// Stops the client and, if it is in front of its terminal, the job of its shell that it is a part of, as the terminal
+    /// would have done.
+    fn stop(&self) {
+        // What has ended is not stopped.
+        let _ = pidfd::signal(self.process.as_fd(), self.pid, SIGTSTP, Scope::Process);
+        let Some(own) = Stat::of(self.pid).filter(|own| own.group == own.foreground) else {
+            return;
+        };
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok())
+            else {
+                continue;
+            };
+            let of_job = |pid| {
+                Stat::of(pid).is_some_and(|it| it.group == own.group && it.session == own.session)
+            };
+            // The proxy of a sandbox may be in the job. The client needs it to tell that it stops.
+            if pid == self.pid || !of_job(pid) || is_proxy_process(pid) {
+                continue;
+            }
+            if let Ok(process) = pidfd::open(pid)
+                && of_job(pid)
+            {
+                let _ = pidfd::signal(process.as_fd(), pid, SIGTSTP, Scope::Process);
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Kind {
     /// The caller's terminal, which is nobody else's.
@@ -60,6 +94,13 @@ enum Input {
     WhenAsked,
 }
 
+/// Whose the caller's terminal is when the command begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Front {
+    Caller,
+    Others,
+}
+
 /// A terminal of ours, and the caller's.
 #[derive(Debug)]
 struct Pair {
@@ -75,6 +116,13 @@ struct Pair {
     input: Input,
     /// The modes that ours began with.
     first: Termios,
+    /// How much of what is read next was typed before the caller's terminal passed every byte on. An end of input among it
+    /// comes as a zero byte.
+    typed_before: usize,
+    /// The character that ends the input in the caller's terminal.
+    end_of_input: u8,
+    /// Whether the caller has been in front.
+    was_in_front: bool,
     /// The modes that theirs had and that we gave it, while we have changed it.
     changed: Option<(Termios, Termios)>,
     stopped: bool,
@@ -107,7 +155,10 @@ impl Terminal {
         let same = |fd: BorrowedFd<'_>| device(fd).is_some_and(|s| s.st_rdev == status.st_rdev);
         let numbers = standard.iter().filter(|(_, fd)| input == Input::Always && same(*fd));
         let numbers = numbers.map(|(number, _)| *number).collect();
-        let pair = Pair::new(first.1, status.st_rdev, numbers, input).ok()?;
+        let device = number_of(status.st_rdev);
+        let is_front = client.as_ref().is_some_and(|client| is_in_front(client.pid, device));
+        let front = if is_front { Front::Caller } else { Front::Others };
+        let pair = Pair::new(first.1, device, numbers, input, front).ok()?;
         Some(Terminal { client, kind: Kind::Ours(Box::new(pair)) })
     }
 
@@ -209,8 +260,7 @@ impl Terminal {
         }
         // A caller that stops its command stops itself.
         if let Some(client) = self.client.as_ref().filter(|_| signal != SIGSTOP) {
-            let process = client.process.as_fd();
-            let _ = pidfd::signal(process, client.pid, SIGTSTP, Scope::Process);
+            client.stop();
         }
     }
 
@@ -260,6 +310,7 @@ impl Pair {
         device: u64,
         numbers: Vec<i32>,
         input: Input,
+        front: Front,
     ) -> io::Result<Pair> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
@@ -270,14 +321,16 @@ impl Pair {
         unlockpt(&inner)?;
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let held = sys::launch::above(ioctl_tiocgptpeer(&inner, flags)?.as_fd(), 3)?;
-        let first = tcgetattr(&outer)?;
+        let mut first = tcgetattr(&outer)?;
+        let end_of_input = first.special_codes[SpecialCodeIndex::VEOF];
+        if front == Front::Others {
+            // What the terminal is set to is for those who are in front, as a shell that edits its line.
+            edit_lines(&mut first);
+        }
         tcsetattr(&held, OptionalActions::Now, &first)?;
         tcsetwinsize(&held, tcgetwinsize(&outer)?)?;
         ioctl_tiocsctty(&held)?;
         let first = tcgetattr(&held)?;
-        let device = u64::from(minor(device) & 0xff)
-            | u64::from(major(device)) << 8
-            | u64::from(minor(device) & !0xff) << 12;
         Ok(Pair {
             outer,
             device,
@@ -286,6 +339,9 @@ impl Pair {
             held: Some(held),
             input,
             first,
+            typed_before: 0,
+            end_of_input,
+            was_in_front: false,
             changed: None,
             stopped: false,
             finished: false,
@@ -318,11 +374,30 @@ impl Pair {
 
     fn take(&mut self) {
         let Ok(before) = tcgetattr(&self.outer) else { return };
+        if !std::mem::replace(&mut self.was_in_front, true) {
+            self.begin_with(&before);
+        }
         let mut raw = before.clone();
         raw.make_raw();
         let set = tcsetattr(&self.outer, OptionalActions::Now, &raw);
+        self.end_of_input = before.special_codes[SpecialCodeIndex::VEOF];
+        let waiting = ioctl_fionread(&self.outer).unwrap_or(0);
+        self.typed_before = usize::try_from(waiting).unwrap_or(0);
         if let Ok(now) = set.and_then(|()| tcgetattr(&self.outer)) {
             self.changed = Some((before, now));
+        }
+    }
+
+    /// Gives our terminal the modes that the caller's has when its caller comes to the front, unless the command has set
+    /// others by then.
+    fn begin_with(&mut self, modes: &Termios) {
+        if !tcgetattr(&self.inner).is_ok_and(|now| same(&now, &self.first)) {
+            return;
+        }
+        // A terminal that is gone has no modes.
+        let _ = tcsetattr(&self.inner, OptionalActions::Now, modes);
+        if let Ok(now) = tcgetattr(&self.inner) {
+            self.first = now;
         }
     }
 
@@ -361,7 +436,15 @@ impl Pair {
             let mut buffer = [0; CHUNK];
             match read(&self.outer, &mut buffer) {
                 Ok(0) => return Err(io::ErrorKind::BrokenPipe.into()),
-                Ok(len) => self.to_inner.extend_from_slice(buffer.get(..len).unwrap_or_default()),
+                Ok(len) => {
+                    let typed = buffer.get_mut(..len).unwrap_or_default();
+                    let before = self.typed_before.min(len);
+                    self.typed_before -= before;
+                    for zero in typed.iter_mut().take(before).filter(|byte| **byte == 0) {
+                        *zero = self.end_of_input;
+                    }
+                    self.to_inner.extend_from_slice(typed);
+                }
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -401,17 +484,28 @@ impl Pair {
     }
 }
 
+/// Returns a device as `/proc/PID/stat` has it.
+fn number_of(device: u64) -> u64 {
+    u64::from(minor(device) & 0xff)
+        | u64::from(major(device)) << 8
+        | u64::from(minor(device) & !0xff) << 12
+}
+
 /// Says whether the process is in front of the terminal `device`, or has another or none, so that its shell does not
 /// say who is.
 fn is_in_front(pid: u32, device: u64) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // The name before the last parenthesis may hold anything.
-    let fields = stat.rfind(')').and_then(|end| stat.get(end + 2..));
-    let mut fields = fields.unwrap_or_default().split(' ').skip(2);
-    let mut number = || fields.next().and_then(|field| field.parse::<i64>().ok());
-    let (group, _session, terminal, front) = (number(), number(), number(), number());
-    let own = terminal.and_then(|terminal| u64::try_from(terminal).ok()) == Some(device);
-    !own || group == front
+    let is_front = |own: Stat| own.terminal != device || own.group == own.foreground;
+    Stat::of(pid).is_some_and(is_front)
+}
+
+/// Makes modes those of a terminal in which lines are typed, as `stty sane` does.
+fn edit_lines(modes: &mut Termios) {
+    modes.input_modes.insert(InputModes::ICRNL | InputModes::IXON | InputModes::BRKINT);
+    modes.input_modes.remove(InputModes::INLCR | InputModes::IGNCR);
+    modes.output_modes.insert(OutputModes::OPOST | OutputModes::ONLCR);
+    let edited = LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN;
+    let echoed = LocalModes::ECHO | LocalModes::ECHOE | LocalModes::ECHOK;
+    modes.local_modes.insert(edited | echoed);
 }
 
 fn same(one: &Termios, other: &Termios) -> bool {

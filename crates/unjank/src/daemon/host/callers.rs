@@ -2,12 +2,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use bus::request::ReplyTo;
 use bus::server::flatpak::Process;
 use session::host::command::Request;
-use session::host::identity::{Application, Caller, Host, IdentityError};
+use session::host::identity::{
+    Application, CallTraits, Caller, Client, Host, IdentityError, Speaks,
+};
 use session::host::process::ticks_now;
 
 /// Calls of one connection that may wait.
@@ -27,6 +30,8 @@ pub(super) struct Known {
     began: u64,
     /// What says that it is this process.
     evidence: Evidence,
+    /// The process of a sandbox that the connection of its proxy is made for, if it was found.
+    client: Option<Client>,
 }
 
 /// What says that a connection is a process's.
@@ -39,6 +44,22 @@ enum Evidence {
 }
 
 impl Known {
+    /// Returns the process that asks and its executable, as far as they are known: not those of a proxy, which only passes
+    /// on what others say.
+    pub(super) fn client(&self) -> (u32, Option<&Path>) {
+        match (&self.client, self.caller.speaks) {
+            (Some(client), _) => (client.pid, client.exe.as_deref()),
+            (None, Speaks::ForItself) => (self.caller.pid, self.caller.exe.as_deref()),
+            (None, Speaks::ForOthers) => (0, None),
+        }
+    }
+
+    /// Returns the process whose terminal may be that of a command; 0 if nobody knows it.
+    pub(super) fn terminal_owner(&self) -> u32 {
+        let has_none = self.client.as_ref().is_some_and(|client| !client.has_terminal);
+        if has_none { 0 } else { self.client().0 }
+    }
+
     /// Looks whether a process of the host still holds the connection for which the bus said its number; before that number
     /// lets a caller do what a sandbox may not.
     ///
@@ -111,6 +132,35 @@ pub(super) enum Learned {
     Known,
     /// Neither the kernel nor the host knows: its own files have to be looked at, for as long as that takes.
     LookInside(Suspect),
+    /// It is the proxy of a sandbox: who asks has to be found among the processes inside.
+    LookBehind(Proxied),
+}
+
+/// A connection of a proxy.
+#[derive(Debug)]
+pub(super) struct Proxied {
+    host: Host,
+    known: Arc<Known>,
+    call: CallTraits,
+}
+
+impl Proxied {
+    /// Whose it is.
+    pub(super) fn application(&self) -> String {
+        self.known.caller.application.policy_name()
+    }
+
+    /// What is known without a look.
+    pub(super) fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known)
+    }
+
+    /// Looks for the process that asks.
+    pub(super) fn look_behind(self) -> Arc<Known> {
+        let Known { caller, began, evidence, .. } = &*self.known;
+        let client = self.host.client_behind(caller, &self.call);
+        Arc::new(Known { caller: caller.clone(), began: *began, evidence: *evidence, client })
+    }
 }
 
 /// A process that nobody knows.
@@ -222,10 +272,27 @@ impl Callers {
         }
         match self.recognize(sender, process) {
             Ok(Err(suspect)) => return Learned::LookInside(suspect),
-            Ok(Ok(caller)) => self.settle(sender, Ok(caller)),
+            Ok(Ok(known)) if known.caller.speaks == Speaks::ForOthers => {
+                let call = self.traits(sender);
+                return Learned::LookBehind(Proxied { host: self.host.clone(), known, call });
+            }
+            Ok(Ok(known)) => self.settle(sender, Ok(known)),
             Err(why) => self.settle(sender, Err(why)),
         }
         Learned::Known
+    }
+
+    /// Returns what is known of the first call of a connection.
+    fn traits(&self, sender: &str) -> CallTraits {
+        let came = self.came.get(sender).copied().unwrap_or(self.since);
+        let first = self.known.get(sender).and_then(|calling| calling.waiting.front());
+        match first {
+            Some(Call::Command(_, request)) => {
+                let words = request.arguments.clone();
+                CallTraits { terminal: request.terminal(), words, came }
+            }
+            _ => CallTraits { came, ..CallTraits::default() },
+        }
     }
 
     fn recognize(
@@ -258,7 +325,7 @@ impl Callers {
         if is_over(&pidfd) {
             return Err(ended());
         }
-        let known = Arc::new(Known { caller, began, evidence });
+        let known = Arc::new(Known { caller, began, evidence, client: None });
         if self.processes.len() >= MOST_KEPT {
             self.processes.retain(|_, kept| kept.strong_count() > 0);
         }
@@ -282,7 +349,7 @@ impl Suspect {
         match is_over(&self.pidfd) {
             false => {
                 let Suspect { began, evidence, .. } = *self;
-                Ok(Arc::new(Known { caller, began, evidence }))
+                Ok(Arc::new(Known { caller, began, evidence, client: None }))
             }
             true => Err(format!("process {} has ended", self.pid)),
         }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use bus::request::ReplyTo;
@@ -42,7 +43,8 @@ impl Hub {
         };
         let caller = &known.caller;
         entry.application = caller.application.policy_name();
-        (entry.caller, entry.exe) = (caller.pid, caller.exe.clone());
+        let (client, exe) = known.client();
+        (entry.caller, entry.exe) = (client, exe.map(Path::to_owned));
         let policy = Arc::clone(self.policy.now());
         let rules = policy.as_ref().as_ref().map_err(String::as_str);
         if let Err(error) = admission::screen(rules, &caller.application, &request) {

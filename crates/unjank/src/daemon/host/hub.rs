@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::super::part::State;
 use super::Options;
-use super::callers::{Call, Callers, Identity, Learned, Queued, Suspect};
+use super::callers::{Call, Callers, Identity, Learned, Proxied, Queued, Suspect};
 use super::journal::Log;
 use super::kept::{Keepers, Starting};
 use super::policy::Followed;
@@ -64,8 +64,8 @@ pub(super) enum Event {
 /// What a thread was asked to do.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// To look at the files of the process of this connection.
-    Identify(String),
+    /// To find out who asks by this connection, and what is known of that if it takes too long.
+    Identify(String, Identity),
     /// To start a command.
     Start(Box<Starting>),
 }
@@ -272,6 +272,7 @@ impl Hub {
         match self.callers.learn(sender, process) {
             Learned::Known => self.advance(sender),
             Learned::LookInside(suspect) => self.look_inside(sender, suspect),
+            Learned::LookBehind(proxied) => self.look_behind(sender, proxied),
         }
     }
 
@@ -280,16 +281,34 @@ impl Hub {
         // Nobody knows yet whose it is; its control group it cannot choose.
         let group = std::fs::read_to_string(format!("/proc/{}/cgroup", suspect.pid));
         let whose = format!("?{}", group.unwrap_or_default());
+        let late = Err("its files cannot be read".to_owned());
+        self.identify(sender, &whose, late, move || suspect.look_inside());
+    }
+
+    /// Has the process looked for that speaks through a proxy.
+    fn look_behind(&mut self, sender: &str, proxied: Proxied) {
+        let late = Ok(proxied.known());
+        let whose = proxied.application();
+        self.identify(sender, &whose, late, move || Ok(proxied.look_behind()));
+    }
+
+    /// Has a thread find out who asks; `late` is what counts if that takes too long.
+    fn identify(
+        &mut self,
+        sender: &str,
+        whose: &str,
+        late: Identity,
+        look: impl FnOnce() -> Identity + Send + 'static,
+    ) {
         let tell = self.tell.clone();
         let work = move |job| {
-            let identity = suspect.look_inside();
             // Nobody listens any more when we are ending.
-            let _ = tell.send(Event::Identified { job, identity });
+            let _ = tell.send(Event::Identified { job, identity: look() });
         };
         match self.starters.begin(whose.into(), self.options.clock.monotonic(), work) {
-            Ok(job) => drop(self.jobs.insert(job, Job::Identify(sender.to_owned()))),
+            Ok(job) => drop(self.jobs.insert(job, Job::Identify(sender.to_owned(), late))),
             Err(error) => {
-                self.callers.settle(sender, Err(error.to_string()));
+                self.callers.settle(sender, late.map_err(|_| error.to_string()));
                 self.advance(sender);
             }
         }
@@ -297,7 +316,7 @@ impl Hub {
 
     fn identified(&mut self, job: u64, identity: Identity) {
         self.starters.finish(job);
-        if let Some(Job::Identify(sender)) = self.jobs.remove(&job) {
+        if let Some(Job::Identify(sender, _)) = self.jobs.remove(&job) {
             self.callers.settle(&sender, identity);
             self.advance(&sender);
         }
@@ -361,8 +380,8 @@ impl Hub {
         let late = self.starters.late(self.options.clock.monotonic());
         for job in late {
             match self.jobs.remove(&job) {
-                Some(Job::Identify(sender)) => {
-                    self.callers.settle(&sender, Err("its files cannot be read".to_owned()));
+                Some(Job::Identify(sender, late)) => {
+                    self.callers.settle(&sender, late);
                     self.advance(&sender);
                 }
                 Some(Job::Start(starting)) => {

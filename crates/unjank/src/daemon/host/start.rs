@@ -52,12 +52,12 @@ impl Start {
             let proof = self.known.prove(&self.host, self.bus);
             proof.map_err(|why| admission::refused(&self.request, application, why))?;
         }
-        let has_terminal = self.request.has_terminal();
+        let has_terminal = self.request.terminal().is_some();
         if has_terminal {
-            self.request.add_terminal_type(caller.pid);
+            self.request.add_terminal_type(self.known.client().0);
         }
         let executable = admission::admit(policy, application, &self.request, &self.environment)?;
-        let terms = self.request.terms(caller.pid);
+        let terms = self.request.terms(self.known.terminal_owner());
         let command = self.request.name();
         let prepared = self.request.prepare(&self.environment, executable, self.open_files)?;
         let started = if has_terminal || terms.are_any() {
