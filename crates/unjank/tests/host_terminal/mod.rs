@@ -182,6 +182,9 @@ fn on_screens_of_the_original(test: fn(&Screen<'_>, &str)) {
                 test(&screen, &format!("{SPAWN} --host"));
                 screen.clear();
             }
+            // Who asked is the client inside, not its proxy.
+            let log = told(host.host(&["log", "--json"]).output().unwrap()).1;
+            assert!(log.contains(SPAWN) && !log.contains("xdg-dbus-proxy"), "{log}");
         }
     });
 }
@@ -315,9 +318,11 @@ fn a_command_of_the_background_comes_to_the_front_as_any_other() {
     on_screens_of_the_original(|screen, client| {
         screen.line("stty -g > before");
         screen.line(&format!("{client} sh -c 'echo run''s; exec cat' &"));
-        screen.see("\nruns");
+        screen.see("runs");
         screen.line("fg");
-        screen.wait("the command once more", |shown| shown.matches("exec cat").count() == 2);
+        screen.wait("the command once more", |shown| {
+            shown.replace('\n', "").matches("exec cat").count() == 2
+        });
         screen.line("to-and-fro");
         // As it was typed, and as it was written.
         screen.wait("two lines", |shown| shown.matches("to-and-fro").count() == 2);
