@@ -16,12 +16,19 @@ fn main() -> io::Result<()> {
         println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
         let linker = env::var_os("RUSTC_LINKER").unwrap_or_else(|| "cc".into());
         let out = env::var_os("OUT_DIR").map(PathBuf::from);
-        if let Some(out) = out.filter(|_| has_static_libc(&linker)) {
-            link_statically("unjank-index", &out)?;
+        let is_static = out.filter(|_| has_static_libc(&linker));
+        if let Some(out) = &is_static {
+            make_names(out)?;
         }
-        if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
-            // A cold program is read with megabytes of what lies around it in its file, and its own first reads wait behind them.
-            println!("cargo::rustc-link-arg-bin=unjank-index=-Wl,--strip-debug");
+        let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
+        for program in ["unjank-index", "unjank-host"] {
+            if let Some(out) = &is_static {
+                link_statically(program, out);
+            }
+            if is_release {
+                // A cold program is read with megabytes of what lies around it in its file, and its own first reads wait behind them.
+                println!("cargo::rustc-link-arg-bin={program}=-Wl,--strip-debug");
+            }
         }
     }
     Ok(())
@@ -36,11 +43,8 @@ fn has_static_libc(linker: &OsString) -> bool {
     })
 }
 
-/// Links one program without shared libraries: to start with them takes a third of a millisecond more.
-///
-/// `crt-static` does the same for everything that cargo builds, and what is preloaded has to be shared.
-/// Rust's library asks for shared libraries by name; the names in `out` lead to the static ones.
-fn link_statically(program: &str, out: &Path) -> io::Result<()> {
+/// Writes names of shared libraries, for which Rust's library asks, that lead to the static ones.
+fn make_names(out: &Path) -> io::Result<()> {
     for (shared, archives) in [
         ("c", "GROUP(-l:libc.a -l:libgcc_eh.a -l:libgcc.a)"),
         ("gcc_s", "INPUT(-l:libgcc_eh.a)"),
@@ -48,8 +52,14 @@ fn link_statically(program: &str, out: &Path) -> io::Result<()> {
     ] {
         fs::write(out.join(format!("lib{shared}.so")), archives)?;
     }
+    Ok(())
+}
+
+/// Links one program without shared libraries: to start with them takes a third of a millisecond more, and those of a sandbox may be older than what it was built with.
+///
+/// `crt-static` does the same for everything that cargo builds, and what is preloaded has to be shared.
+fn link_statically(program: &str, out: &Path) {
     for argument in ["-static-pie", &format!("-L{}", out.display())] {
         println!("cargo::rustc-link-arg-bin={program}={argument}");
     }
-    Ok(())
 }

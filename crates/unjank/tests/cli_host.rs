@@ -10,6 +10,8 @@ mod fixture;
 mod host_terminal;
 #[path = "cli_host/original.rs"]
 mod original;
+#[path = "cli_host/small.rs"]
+mod small;
 #[path = "cli_host/upkeep.rs"]
 mod upkeep;
 

@@ -5,6 +5,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,6 +14,8 @@ use sys::mounts::Mounts;
 /// How often processes are moved out of a cgroup in which some are ending, and how long is waited for those.
 const MOVES: usize = 50;
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// How long is waited for a change that nobody may tell of: not every kernel wakes whoever waits when a cgroup is removed.
+const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// A cgroup and where its file system is mounted.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -177,8 +180,15 @@ impl Cgroup {
     /// Says whether any process is in it or below.
     #[must_use]
     pub fn is_populated(&self) -> bool {
-        let text = fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();
-        text.lines().any(|line| line == "populated 1")
+        Events::open(self).is_ok_and(|events| events.is_populated())
+    }
+
+    /// Waits until no process is in it or below; returns at once when it is gone.
+    pub fn wait_until_empty(&self) {
+        let Ok(events) = Events::open(self) else { return };
+        while events.is_populated() {
+            events.wait(&SECOND);
+        }
     }
 
     /// Moves all processes into the cgroup around it and removes it: for a job that nobody watches any more.
@@ -190,7 +200,7 @@ impl Cgroup {
         let around = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?.join("cgroup.procs");
         let mut last = Ok(());
         for _ in 0..MOVES {
-            let events = File::open(self.path.join("cgroup.events"));
+            let events = Events::open(self);
             for process in self.processes() {
                 // The kernel takes one number at a time; one that has ended is refused.
                 let opened = OpenOptions::new().write(true).open(&around);
@@ -200,8 +210,9 @@ impl Cgroup {
             match (&last, events) {
                 // One that is ending can no longer be moved, and counts until it has ended.
                 (Err(error), Ok(events)) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    let mut changed = [PollFd::new(&events, PollFlags::PRI)];
-                    let _ = poll(&mut changed, Some(&MOMENT));
+                    if events.is_populated() {
+                        events.wait(&MOMENT);
+                    }
                 }
                 _ => break,
             }
@@ -241,6 +252,29 @@ impl Cgroup {
             }
         }
         fs::remove_dir(&self.path)
+    }
+}
+
+/// `cgroup.events`, which says whether any process is in a cgroup, and changes.
+struct Events(File);
+
+impl Events {
+    fn open(cgroup: &Cgroup) -> io::Result<Events> {
+        File::open(cgroup.path.join("cgroup.events")).map(Events)
+    }
+
+    /// Says whether any process is in the cgroup or below; not when it is gone.
+    fn is_populated(&self) -> bool {
+        // On this descriptor, from the start: until it has been read, poll(2) says that there is something new.
+        let mut text = [0; 256];
+        let read = self.0.read_at(&mut text, 0).unwrap_or(0);
+        text[..read].split(|byte| *byte == b'\n').any(|line| line == b"populated 1")
+    }
+
+    /// Waits until the file changes after the last [`Events::is_populated`], but no longer than `limit`.
+    fn wait(&self, limit: &Timespec) {
+        // A signal ends it early, which does no harm.
+        let _ = poll(&mut [PollFd::new(&self.0, PollFlags::PRI)], Some(limit));
     }
 }
 

@@ -237,7 +237,7 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
         let _ = processes.release();
     }
     // Who holds the job is not to wait for a processor himself; where it is refused, he does.
-    let _hurry = Hurry::begin();
+    let hurry = Hurry::begin();
     let start = clock.monotonic();
     let mut keeper = Keeper {
         channel: channel.as_fd(),
@@ -266,11 +266,13 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
     keeper.run(control_socket.as_ref().map(AsFd::as_fd));
     keeper.release();
     drop(keeper);
+    // From here on it only waits.
+    drop(hurry);
     drop(control_socket);
     // A job may have left processes that run on, as it may without us. They are no longer held, but their files are still taken:
     // nobody else is to have the mailbox's name while they use it.
     if let Subject::Made(cgroup) = &subject {
-        wait_until_empty(cgroup);
+        cgroup.wait_until_empty();
     }
     drop(mailbox);
     drop(writeback);
@@ -279,22 +281,11 @@ pub fn keep(options: Options, channel: &OwnedFd, clock: &dyn Clock) {
     }
 }
 
-/// Waits until the last process of a cgroup has ended.
-fn wait_until_empty(cgroup: &Cgroup) {
-    let Ok(events) = std::fs::File::open(cgroup.path().join("cgroup.events")) else { return };
-    while cgroup.is_populated() {
-        // The kernel marks the file when its text changes.
-        let mut polled = [PollFd::new(&events, PollFlags::PRI)];
-        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-        let _ = poll(&mut polled, Some(&second));
-    }
-}
-
 /// Removes a cgroup as soon as it is empty.
 fn remove(cgroup: &Cgroup) {
     // Somebody may come in again behind the last one.
     for _ in 0..100 {
-        wait_until_empty(cgroup);
+        cgroup.wait_until_empty();
         if cgroup.remove_soon().is_ok() {
             return;
         }

@@ -16,8 +16,8 @@ use session::index::record::{Record, Value};
 use session::index::refresh::{self, Location, RefreshError};
 use session::index::sources::Sources;
 
-use unjank::daemon::index::places;
-pub(super) use unjank::daemon::index::places::program_path;
+use crate::daemon::index::places;
+pub(super) use crate::daemon::index::places::program_path;
 
 use super::screen::{self, sayln};
 use crate::error::{Error, Kind};

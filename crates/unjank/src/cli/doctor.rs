@@ -152,7 +152,7 @@ fn machine() -> Machine {
             .filter_map(|name| Some((name.to_owned(), variable(name)?.into_string().ok()?)))
             .collect(),
         program_dir: std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned())),
-        catalogue: unjank::daemon::index::places::sources(None),
+        catalogue: crate::daemon::index::places::sources(None),
         uid: rustix::process::geteuid().as_raw(),
         home,
         runtime_dir,

@@ -8,7 +8,7 @@ mod doctor;
 mod document;
 mod exercise;
 mod generate;
-mod host;
+pub mod host;
 mod interrupt;
 mod jobs;
 mod keys;
@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use report::text::{Charset, visible_bytes};
 
-use unjank::daemon::{host as served, program};
+use crate::daemon::{host as served, program};
 
 /// Keeps the disk off a Linux desktop's critical path.
 #[derive(Debug, Parser)]
@@ -106,7 +106,7 @@ impl Command {
 }
 
 /// Runs the command line `arguments`, the first of which is the name that we were called by.
-pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if arguments.first().is_some_and(|name| settings::dconf::is_name(name)) {
         return settings::dconf::run(&arguments);
     }
@@ -123,7 +123,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     if let Some(code) = host::run_shim(&arguments) {
         return code;
     }
-    if let Some(code) = host::run_alone(&arguments) {
+    if arguments.get(1).is_some_and(|first| first == "host")
+        && let Some(code) = host::run_alone(&arguments[2..])
+    {
         return code;
     }
     // Help lists what commands do, so their tables are needed then.
@@ -134,15 +136,14 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     });
     match read {
         Ok(cli) => cli.command.run(),
-        Err(error) => refuse(&arguments, error),
+        Err(error) => refuse(Cli::command(), &arguments, error),
     }
 }
 
 /// Prints help to stdout and returns 0, or what is wrong with a command line to stderr and returns 2.
-fn refuse(arguments: &[OsString], error: clap::Error) -> ExitCode {
+fn refuse(mut whole: clap::Command, arguments: &[OsString], error: clap::Error) -> ExitCode {
     // What was typed may be a pattern of the shell, and so a name that somebody else chose: the message quotes it.
     let shown = arguments.iter().map(|word| visible_bytes(word.as_bytes(), Charset::Unicode));
-    let mut whole = Cli::command();
     whole.build();
     let error = whole.try_get_matches_from(shown.map(Cow::into_owned)).err().unwrap_or(error);
     let (mut out, paint, code) = match error.use_stderr() {

@@ -1,11 +1,12 @@
 //! Killed at any moment, alone or both of its processes at once, a job leaves nothing held and nothing behind.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use super::fixture::{in_time, setting};
+use super::fixture::{in_time, setting, skip};
 use super::{Place, UNJANK, cgroup_of, children, keeper_of, read_line, state, until};
 
 #[test]
@@ -46,6 +47,46 @@ fn killed_at_any_moment_it_leaves_nothing_held() {
             }
         });
     }
+}
+
+/// How long the threads of a process have computed, in milliseconds, and its scheduling policy.
+fn computed(process: u32) -> (u64, u64) {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    // proc_pid_stat(5): the state is field 3, user and system time are 14 and 15, the policy is 41.
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let field = |number: usize| fields[number - 3].parse::<u64>().unwrap();
+    let ticks = field(14) + field(15);
+    (ticks * 1000 / rustix::param::clock_ticks_per_second(), field(41))
+}
+
+#[test]
+fn a_keeper_that_waits_for_what_its_job_left_behind_uses_no_processor_time() {
+    in_time(|| {
+        let place = Place::new();
+        // What is left behind says when a second and a half have gone by, and stays until its input ends.
+        let script = "exec 3<&0; (sleep 1.5; echo waited; read line <&3) & echo $!";
+        let mut child = place.start(&format!("read go; {script}"));
+        place.status(&child);
+        let supervisor = child.id();
+        if cgroup_of(supervisor).is_none_or(|cgroup| !cgroup.exists()) {
+            skip("no cgroup can be made here");
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            return;
+        }
+        let keeper = keeper_of(supervisor);
+        writeln!(child.stdin.as_ref().unwrap(), "go").unwrap();
+        read_line(&mut child);
+        let stdin = child.stdin.take();
+        assert!(child.wait().unwrap().success());
+        let (before, _) = computed(keeper);
+        assert_eq!(read_line(&mut child), "waited");
+        let (after, policy) = computed(keeper);
+        assert!(after - before < 50, "it computed for {} ms", after - before);
+        assert_eq!(policy, 0, "it waits with the priority of one that holds a job");
+        drop(stdin);
+        place.is_clean(supervisor);
+    });
 }
 
 /// Numbers of processes that have this in their environment, those of ours left out.

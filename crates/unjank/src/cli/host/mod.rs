@@ -1,4 +1,5 @@
-//! `unjank host`: a command on the host, from inside a sandbox, and exactly what became of it.
+//! `unjank host`, and `unjank-host`, the same as a small program of its own: a command on the host, from inside a sandbox, and
+//! exactly what became of it.
 
 mod direct;
 mod log;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use bus::client::flatpak::{Inherits, WithoutUs};
 use clap::builder::ValueParser;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches, Subcommand, ValueEnum};
 
 use self::order::Order;
 use self::run::Outcome;
@@ -27,6 +28,8 @@ use crate::error::{Error, Kind};
 pub(crate) use self::shim::run_as_called as run_shim;
 pub(crate) use self::spawn::{is_name as is_spawn, run as run_spawn};
 
+/// The name of the small program.
+const PROGRAM: &str = "unjank-host";
 /// The status for trouble of ours or the service's, as of `env` and `timeout`.
 const TROUBLE: u8 = 125;
 /// The status of a command that may not be run.
@@ -112,20 +115,43 @@ enum Tty {
     Never,
 }
 
-/// Runs `unjank host COMMAND…` where there are no options, without a parser: a plugin that runs git at every key waits for it.
+/// Runs a command line of `unjank-host`, the first word of which is the name that it was called by.
+///
+/// It is what `unjank host` is, and `flatpak-spawn` or a shim by another name, without the rest of `unjank`.
+#[must_use]
+pub fn program(arguments: &[OsString]) -> ExitCode {
+    if arguments.first().is_some_and(|name| is_spawn(name)) {
+        return run_spawn(arguments);
+    }
+    if let Some(code) = run_shim(arguments) {
+        return code;
+    }
+    if let Some(code) = run_alone(arguments.get(1..).unwrap_or_default()) {
+        return code;
+    }
+    let table = || {
+        let command = clap::Command::new(PROGRAM).version(env!("CARGO_PKG_VERSION"));
+        Host::augment_args(command).max_term_width(80)
+    };
+    let read = table().try_get_matches_from(arguments);
+    match read.and_then(|found| Host::from_arg_matches(&found)) {
+        Ok(host) => host.run(),
+        Err(error) => super::refuse(table(), arguments, error),
+    }
+}
+
+/// Runs the words behind `unjank host` if there are no options among them, without a parser: a plugin that runs git at every key
+/// waits for it.
 ///
 /// Returns nothing for any other command line.
-pub(crate) fn run_alone(arguments: &[OsString]) -> Option<ExitCode> {
-    if arguments.get(1)? != "host" {
-        return None;
-    }
+pub(crate) fn run_alone(words: &[OsString]) -> Option<ExitCode> {
     // Others of our commands begin with one of these words.
     let others = ["shim", "policy", "log", "help"];
-    let first = arguments.get(2).filter(|word| others.iter().all(|other| word != other))?;
+    let first = words.first().filter(|word| others.iter().all(|other| word != other))?;
     let words = match first.as_encoded_bytes() {
-        b"--" => arguments.get(3..).filter(|words| !words.is_empty())?,
+        b"--" => words.get(1..).filter(|words| !words.is_empty())?,
         option if option.starts_with(b"-") => return None,
-        _ => &arguments[2..],
+        _ => words,
     };
     Some(match Order::of(words) {
         Ok(order) => finish(&order, run::run(&order), Dies::WithStatus),
@@ -317,18 +343,26 @@ fn programs(name: &OsStr) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Finds the next program of this name on the PATH that is not this one.
+/// Finds the next program of this name on the PATH that is not a client of host commands of ours.
 fn other(name: &OsStr) -> Option<PathBuf> {
-    programs(name).find(|program| !is_this_program(program))
+    programs(name).find(|program| !is_client(program))
 }
 
-/// Says whether a path leads to the file of this program.
-fn is_this_program(path: &Path) -> bool {
+/// Says whether a path leads to the file of this program, or of the small program beside it.
+fn is_client(path: &Path) -> bool {
     let identity = |path: &Path| {
         let status = rustix::fs::stat(path).ok()?;
         Some((status.st_dev, status.st_ino))
     };
-    identity(Path::new("/proc/self/exe")).is_some_and(|own| identity(path) == Some(own))
+    let Some(found) = identity(path) else { return false };
+    identity(Path::new("/proc/self/exe")) == Some(found)
+        || small_program().is_some_and(|small| identity(&small) == Some(found))
+}
+
+/// Returns the small program beside this one, if it is there.
+fn small_program() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.with_file_name(PROGRAM);
+    program.is_file().then_some(program)
 }
 
 /// How this program ends when a signal ended the command.

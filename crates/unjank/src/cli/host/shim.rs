@@ -1,4 +1,4 @@
-//! `unjank host shim`: links to this program that run the host's command of their name, or else the sandbox's own.
+//! `unjank host shim`: links to `unjank-host`, or else to this program, that run the host's command of their name, or else the sandbox's own.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::error::{Error, Kind, Verdict};
 /// Tells a shim that it was called by one on the host: it must not ask the host again.
 const INSIDE: &str = "UNJANK_SHIM";
 /// Names under which this program is something else.
-const OTHERS: [&str; 4] = ["unjank", "unjankd", "dconf", "flatpak-spawn"];
+const OTHERS: [&str; 5] = ["unjank", "unjankd", super::PROGRAM, "dconf", "flatpak-spawn"];
 /// The name and version of the JSON document; docs/host.md has the fields.
 const SCHEMA: &str = "unjank.host.shims/1";
 
@@ -76,8 +76,12 @@ impl Shim {
 
 fn add(named: &Named, out: &mut dyn Write) -> Result<Verdict, Error> {
     let dir = directory(named)?;
-    let program = std::env::current_exe()
-        .map_err(|error| Error::new(Kind::Config, "find this program").because(error))?;
+    // The small one starts sooner, and in every sandbox.
+    let program = match super::small_program() {
+        Some(program) => program,
+        None => std::env::current_exe()
+            .map_err(|error| Error::new(Kind::Config, "find this program").because(error))?,
+    };
     std::fs::create_dir_all(&dir).map_err(|error| {
         Error::new(Kind::User, format!("make {}", dir.display())).because(error)
     })?;
@@ -206,10 +210,10 @@ fn check(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Says whether `path` is a link to this program.
+/// Says whether `path` is a link to a client of host commands of ours.
 fn is_shim(path: &Path) -> bool {
     let is_link = path.symlink_metadata().is_ok_and(|status| status.is_symlink());
-    is_link && super::is_this_program(path)
+    is_link && super::is_client(path)
 }
 
 /// Runs the host's command, if we were called through a shim.

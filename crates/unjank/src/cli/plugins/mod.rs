@@ -20,7 +20,7 @@ use session::index::refresh::{Done, Location};
 use session::index::{Index, IndexError};
 use session::plugins::metadata;
 
-use unjank::daemon::index::places::SYSTEM;
+use crate::daemon::index::places::SYSTEM;
 
 use super::catalogue::{self, Question, Selection, shown, shown_path};
 use crate::cli::screen;

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
+use crate::daemon::recents::places;
 use clap::Args;
 use session::mime::Globs;
 use session::recents::{Added, Addition, Privacy, Recents, RecentsError, Uri};
-use unjank::daemon::recents::places;
 
 use crate::cli::screen::{self, sayln};
 use crate::error::{Error, Kind, Verdict};

@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::daemon::recents::places;
 use clap::{Args, Subcommand};
 use session::clock::SystemClock;
 use session::recents::{Recents, Uri};
-use unjank::daemon::recents::places;
 
 use crate::cli::screen;
 use crate::error::{Error, Kind, Verdict};

@@ -5,11 +5,11 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use crate::daemon::recents::places;
 use clap::{Args, ValueEnum};
 use session::clock::{Clock, SystemClock};
 use session::recents::policy::Private as Mode;
 use session::recents::{Places, Recents, Timestamp, forget, writer};
-use unjank::daemon::recents::places;
 
 use super::preload;
 use crate::cli::moment;

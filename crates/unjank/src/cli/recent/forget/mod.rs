@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
+use crate::daemon::recents::settings::BusSettings;
 use clap::Args;
 use session::clock::{Clock, SystemClock};
 use session::recents::forget::{
@@ -15,7 +16,6 @@ use session::recents::forget::{
 };
 use session::recents::policy::{Reason, Subject, Verdict as Decision};
 use session::recents::{Recents, Timestamp};
-use unjank::daemon::recents::settings::BusSettings;
 
 use self::report::Report;
 use super::service;
