@@ -13,8 +13,9 @@ use store::publish::{PublishError, wipe};
 use super::alarm::{Alarm, WriterProgram};
 use super::damage::{self, Aside, Damage};
 use super::policy::{Keeping, Limits, Policy, Reason, Subject, Verdict};
-use super::projection::last_version_path;
+use super::projection::last_version_paths;
 use super::record::{Addition, Everything, Forgetting, Record};
+use super::volatile::additions_missing;
 use super::{Entry, FieldError, List, Places, Salt, Timestamp, Uri};
 use crate::clock::Clock;
 
@@ -320,10 +321,16 @@ impl Recents {
             return Ok(());
         }
         let now = self.now();
-        let records = encoded(self.list()?, now);
         let disk = self.disk.clone();
         let mut owner = owner_of(&*disk, &durable)?;
         let before = owner.read(&*disk).unwrap_or_default();
+        let mut copied = List::default();
+        fold(&mut copied, &before);
+        let missing = additions_missing(self.list()?, &copied);
+        if !missing.is_empty() {
+            self.take_in(missing)?;
+        }
+        let records = encoded(self.list()?, now);
         if before != records {
             owner.replace(&*disk, &slices(&records))?;
         }
@@ -531,7 +538,7 @@ impl Recents {
     }
 
     /// Replaces the journal by what the list is after `change`.
-    fn replace(&mut self, change: impl FnOnce(&mut List)) -> Result<(), RecentsError> {
+    pub(super) fn replace(&mut self, change: impl FnOnce(&mut List)) -> Result<(), RecentsError> {
         let path = self.journal_path();
         self.prepare(&path)?;
         let disk = self.disk.clone();
@@ -588,12 +595,13 @@ impl Recents {
             self.snapshot()?;
         }
         // A name of the shared list as it was, whose bytes are others' to replace.
-        let last = last_version_path(&self.places);
-        match self.disk.remove(&last) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(RecentsError::NotAside { path: last, source });
+        for last in last_version_paths(&self.places) {
+            match self.disk.remove(&last) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(RecentsError::NotAside { path: last, source });
+                }
+                _ => {}
             }
-            _ => {}
         }
         for journal in journals {
             for path in damage::kept(&*self.disk, &journal) {
@@ -628,7 +636,8 @@ fn owner_of(disk: &dyn Disk, path: &Path) -> Result<Owner, RecentsError> {
     owner.ok_or_else(|| RecentsError::Busy { path: path.to_owned() })
 }
 
-fn fold(list: &mut List, records: &[Vec<u8>]) {
+/// Applies the records of a journal.
+pub(super) fn fold(list: &mut List, records: &[Vec<u8>]) {
     records
         .iter()
         .filter_map(|record| Record::decode(record))

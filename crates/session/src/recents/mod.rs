@@ -21,6 +21,7 @@ mod record;
 pub mod sandbox;
 mod time;
 mod uri;
+pub mod volatile;
 pub mod writer;
 pub mod xbel;
 

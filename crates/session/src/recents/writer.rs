@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::journal::{Compacted, Recents, RecentsError};
 use super::projection::{Projected, ProjectionError, project};
+use super::volatile::{self, VolatileError};
 
 /// How long additions are gathered before they are written together.
 pub const GATHER: Duration = Duration::from_millis(250);
@@ -30,6 +31,9 @@ pub enum WriterError {
     /// The files that others read do not show the list.
     #[error(transparent)]
     NotProjected(#[from] ProjectionError),
+    /// The files show the list, and are in memory without a copy of now.
+    #[error(transparent)]
+    NotSaved(#[from] VolatileError),
     /// The files show the list; the journal is as long as it was, or its copy as old.
     #[error("cannot tidy the journal")]
     NotTidied(#[from] RecentsError),
@@ -57,9 +61,22 @@ pub fn write(recents: &mut Recents) -> Result<Written, WriterError> {
     let _lock = lock.map_err(|source| WriterError::NotLocked { path, source })?;
     // What is kept of a damaged journal is as it was found.
     recents.repair()?;
+    settle(recents);
     let projected = project(recents)?;
+    // The list may be new, or another program has replaced it meanwhile.
+    settle(recents);
     let compacted = recents.compact()?;
     recents.write_extent()?;
     recents.snapshot_if_older(SNAPSHOT)?;
+    volatile::save_if_older(recents, SNAPSHOT)?;
     Ok(Written { projected, compacted })
+}
+
+/// Brings the lists to memory or back. They can be written where they are if that fails, and the next round tries again.
+fn settle(recents: &mut Recents) {
+    let settled = volatile::settle(recents).and_then(|()| volatile::announce(recents));
+    if let Err(error) = settled {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        tracing::warn!(%error, cause, "the lists of recent documents are not where the rules say");
+    }
 }

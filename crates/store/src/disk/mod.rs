@@ -249,6 +249,33 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// As `readlink(2)`: [`io::ErrorKind::InvalidInput`] if it is no symlink.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
+    /// Makes a symlink at `path` that points to `target`; nothing may be there.
+    ///
+    /// # Errors
+    ///
+    /// As `symlink(2)`; [`io::ErrorKind::Unsupported`] of a disk that cannot.
+    fn symlink(&self, target: &Path, path: &Path) -> io::Result<()> {
+        let _ = (target, path);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Sets the time of the last change of a file's contents, in nanoseconds since 1970. A disk that keeps none does nothing.
+    ///
+    /// # Errors
+    ///
+    /// As `utimensat(2)`.
+    fn set_modified(&self, path: &Path, mtime_ns: i128) -> io::Result<()> {
+        let _ = (path, mtime_ns);
+        Ok(())
+    }
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// As `rmdir(2)`; [`io::ErrorKind::Unsupported`] of a disk that cannot.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let _ = dir;
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Returns the names in a directory, unsorted.
     ///
     /// # Errors
@@ -314,7 +341,7 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// As `rename(2)`.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives two files each other's names, in one step.
+    /// Gives two files, symlinks or directories each other's names, in one step.
     ///
     /// # Errors
     ///

@@ -21,6 +21,8 @@ use super::{
 /// A file system takes memory in blocks as large as the call. Large ones come from where nobody has been for long, and a virtual machine has to fetch each of their pages from its host: that takes longer than all the calls.
 const WRITE_LEN: usize = 64 << 10;
 
+const NS_PER_S: i128 = 1_000_000_000;
+
 /// The real disk; it holds nothing, every call names its file.
 #[derive(Debug)]
 pub(super) struct RealDisk;
@@ -73,6 +75,26 @@ impl Disk for RealDisk {
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
         let target = fs::readlink(path, Vec::new())?;
         Ok(PathBuf::from(OsStr::from_bytes(target.to_bytes())))
+    }
+
+    fn symlink(&self, target: &Path, path: &Path) -> io::Result<()> {
+        Ok(fs::symlink(target, path)?)
+    }
+
+    fn set_modified(&self, path: &Path, mtime_ns: i128) -> io::Result<()> {
+        let (seconds, rest) = (mtime_ns.div_euclid(NS_PER_S), mtime_ns.rem_euclid(NS_PER_S));
+        let to_time = |seconds, rest| {
+            let (tv_sec, tv_nsec) = (i64::try_from(seconds).ok()?, i64::try_from(rest).ok()?);
+            Some(fs::Timespec { tv_sec, tv_nsec })
+        };
+        let last_modification = to_time(seconds, rest).ok_or(io::ErrorKind::InvalidInput)?;
+        let last_access = fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT };
+        let times = fs::Timestamps { last_access, last_modification };
+        Ok(fs::utimensat(CWD, path, &times, AtFlags::empty())?)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        Ok(fs::rmdir(dir)?)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {

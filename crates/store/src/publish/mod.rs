@@ -1,6 +1,7 @@
 //! Replaces a file as a whole: readers see the old one or the new one, and so does a restart.
 
 mod aside;
+mod exchange;
 mod resolve;
 mod stale;
 mod wipe;
@@ -15,6 +16,7 @@ pub(crate) use resolve::{directory_of, make_parents, target as final_target};
 pub(crate) use wipe::overwrite;
 
 pub use aside::{copy_aside, move_aside};
+pub use exchange::{exchange, give_name, put_link};
 pub use stale::remove_stale;
 pub use wipe::wipe;
 

@@ -37,6 +37,26 @@ impl Disk for SimDisk {
         })
     }
 
+    fn symlink(&self, target: &Path, path: &Path) -> io::Result<()> {
+        self.call("symlink", path, |state, how| {
+            let (above, name) = free_name(state, path)?;
+            let number = state.add(Node::Link(target.to_owned()));
+            state.dir(above)?.change(Change::Link(name, number), how);
+            Ok(())
+        })
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.call("remove_dir", dir, |state, how| {
+            let (above, name, found) = state.place(dir)?;
+            if !state.dir(found.ok_or(Errno::NOENT)?)?.seen.is_empty() {
+                return Err(Errno::NOTEMPTY.into());
+            }
+            state.dir(above)?.change(Change::Unlink(name), how);
+            Ok(())
+        })
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         self.call("list", dir, |state, _| {
             let number = state.find(dir)?;
@@ -118,8 +138,7 @@ impl Disk for SimDisk {
             }
             state.dir(dir)?.change(Change::Rename(old, new, number), how);
             if matches!(how, How::Partial | How::Whole) {
-                let ticks = state.ticks;
-                state.file(number)?.ctime = ticks;
+                touch(state, number);
             }
             Ok(())
         })
@@ -137,10 +156,7 @@ impl Disk for SimDisk {
             }
             state.dir(dir)?.change(Change::Exchange([(one, second), (other, first)]), how);
             if matches!(how, How::Partial | How::Whole) {
-                let ticks = state.ticks;
-                for number in [first, second] {
-                    state.file(number)?.ctime = ticks;
-                }
+                [first, second].into_iter().for_each(|number| touch(state, number));
             }
             Ok(())
         })
@@ -198,6 +214,14 @@ pub(super) fn stat_of(state: &State, number: u64) -> io::Result<Stat> {
     };
     let len = len as u64;
     Ok(Stat { identity: (1, number), len, mtime_ns, ctime_ns, mode: kind | mode, owner })
+}
+
+/// Gives a file the time of this call; of other nodes none is kept.
+fn touch(state: &mut State, number: u64) {
+    let ticks = state.ticks;
+    if let Ok(file) = state.file(number) {
+        file.ctime = ticks;
+    }
 }
 
 /// Finds the directory and the name for a file that must not be there.

@@ -61,6 +61,14 @@ impl SimDisk {
         self
     }
 
+    /// Puts a directory at `path` that is in memory, as a runtime directory is: a power cut empties it. There is one.
+    #[must_use]
+    pub fn with_memory(self, path: impl AsRef<Path>) -> SimDisk {
+        let number = self.lock().seed_dir(path.as_ref());
+        self.lock().memory = Some(number);
+        self
+    }
+
     /// Puts a durable symlink at `path` that points to `target`.
     #[must_use]
     pub fn with_link(self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> SimDisk {
@@ -101,6 +109,13 @@ impl SimDisk {
     #[must_use]
     pub fn history(&self) -> Vec<String> {
         self.lock().history.clone()
+    }
+
+    /// Forgets the calls that were made, so that the next one is the first.
+    #[must_use]
+    pub fn with_empty_history(self) -> SimDisk {
+        self.lock().history.clear();
+        self
     }
 
     /// Returns a copy that has its own life, with what readers see, what is pending and what is planned.

@@ -42,6 +42,8 @@ pub(super) struct State {
     pub(super) ticks: i128,
     pub(super) tokens: u64,
     pub(super) shares: bool,
+    /// A directory that a power cut empties.
+    pub(super) memory: Option<u64>,
     /// The files that are locked. Locks are no part of what a disk holds: they end with their holder.
     pub(super) locked: BTreeSet<PathBuf>,
     pub(super) plan: Plan,
@@ -99,6 +101,7 @@ impl Default for State {
             ticks: 1_000_000_000,
             tokens: 0,
             shares: false,
+            memory: None,
             locked: BTreeSet::new(),
             plan: Plan::default(),
             history: Vec::new(),
@@ -246,7 +249,17 @@ impl State {
         let nodes = self.nodes.clone();
         let (plan, history, locked) = (Plan::default(), Vec::new(), BTreeSet::new());
         let mut images = vec![State { nodes, plan, history, locked, ..*self }];
+        let in_memory = self.in_memory();
         for (number, node) in &self.nodes {
+            if in_memory.contains(number) {
+                for image in &mut images {
+                    match self.memory == Some(*number) {
+                        true => image.nodes.insert(*number, Node::Dir(Dir::default())),
+                        false => image.nodes.remove(number),
+                    };
+                }
+                continue;
+            }
             let left: Vec<Node> = match node {
                 Node::Dir(dir) => dir.after_power_cut()?.into_iter().map(Node::Dir).collect(),
                 Node::File(file) => file.after_power_cut()?.into_iter().map(Node::File).collect(),
@@ -268,6 +281,20 @@ impl State {
             images = next;
         }
         Some(images)
+    }
+
+    /// Returns the directory that a power cut empties, with all that is below it.
+    fn in_memory(&self) -> BTreeSet<u64> {
+        let mut found = BTreeSet::new();
+        let mut left: Vec<u64> = self.memory.into_iter().collect();
+        while let Some(number) = left.pop() {
+            if found.insert(number)
+                && let Some(Node::Dir(dir)) = self.nodes.get(&number)
+            {
+                left.extend(dir.seen.values());
+            }
+        }
+        found
     }
 
     fn may_be_named(&self, number: u64) -> bool {

@@ -34,6 +34,7 @@ use std::path::{Path, PathBuf};
 use sys::sqlite::SqliteError;
 
 use super::projection::{ProjectionError, project};
+use super::volatile::{self, VolatileError};
 use super::{Places, Recents, RecentsError, Timestamp, Uri};
 
 pub use dconf::SettingsService;
@@ -120,6 +121,9 @@ pub enum Trouble {
     /// Our own list may still have the documents.
     #[error(transparent)]
     Journal(RecentsError),
+    /// Copies of lists that are in memory may still have the documents.
+    #[error(transparent)]
+    Volatile(VolatileError),
     /// The lists that others read may still have the documents.
     #[error(transparent)]
     Lists(ProjectionError),
@@ -251,11 +255,15 @@ pub fn remove(
         // Also what nobody could read.
         troubles.read(recents.forget_everything().map_err(Trouble::Journal));
     }
+    // A list that another program has just written is not left beside the one in memory.
+    troubles.read(volatile::settle(recents).map_err(Trouble::Volatile));
     // Under KDE's lock, and with what its programs wrote meanwhile; what cannot be done so is done below.
     troubles.read(project(recents).map_err(Trouble::Lists));
     let places = recents.places();
     stores::remove(places, recents.disk(), chosen, &mut troubles);
     dconf::remove_from_databases(places, settings, chosen, &mut troubles);
+    let copied = volatile::settle(recents).and_then(|()| volatile::save_if_moved(recents));
+    troubles.read(copied.map_err(Trouble::Volatile));
     troubles.troubles
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use store::disk::Disk;
 
-use super::super::{Places, Timestamp};
+use super::super::{Places, Timestamp, volatile};
 use super::name::Name;
 use super::search::plain;
 use super::{Item, StoreKind, Survey, files, thumbnail};
@@ -17,6 +17,8 @@ pub(super) fn files(places: &Places) -> Vec<(PathBuf, StoreKind)> {
     let mut add =
         |dir: &Path, kind| found.extend(files::regular(dir).into_iter().map(|file| (file, kind)));
     add(&places.links, StoreKind::Links);
+    let [_, copy] = volatile::copies(places);
+    add(&copy, StoreKind::Links);
     for program in files::directories(&places.data) {
         // Gwenview's `recentfolders` and `recenturls`.
         for dir in files::directories(&program) {

@@ -30,9 +30,13 @@ use super::xbel::{Condition, Document, TooLarge};
 use super::{Places, Recents, RecentsError, Record, Timestamp, Uri};
 
 pub use self::lock::LockError;
+use crate::clock::Clock;
 
 /// How long another program's lock is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The second name of the shared file.
+const LAST_VERSION: &str = "last-version";
 
 /// How often the file may be written by others while we merge before that is an error.
 const ATTEMPTS: usize = 20;
@@ -114,8 +118,17 @@ pub fn base_path(places: &Places) -> PathBuf {
 /// Returns the second name of the shared file as we last knew it. It tells whether another program has read that version,
 /// also when yet another one has replaced it meanwhile. It names documents, and goes when one is forgotten.
 #[must_use]
-pub fn last_version_path(places: &Places) -> PathBuf {
-    places.state.join("last-version")
+pub fn last_version_path(disk: &dyn Disk, places: &Places) -> PathBuf {
+    match (disk.read_link(&places.xbel), &places.runtime) {
+        // A file has names on one file system only.
+        (Ok(target), Some(dir)) if target.starts_with(dir) => dir.join(LAST_VERSION),
+        _ => places.state.join(LAST_VERSION),
+    }
+}
+
+/// Returns both names that a last version may have: that of a list on the disk, and that of one in memory.
+pub(super) fn last_version_paths(places: &Places) -> impl Iterator<Item = PathBuf> {
+    std::iter::once(&places.state).chain(&places.runtime).map(|dir| dir.join(LAST_VERSION))
 }
 
 /// Returns where a damaged shared file is kept; the last one that was.
@@ -189,7 +202,11 @@ fn write_base(disk: &dyn Disk, places: &Places, base: &Base) -> Result<usize, Pu
 ///
 /// Where that cannot be done it is not known what was read, and time has to tell.
 fn keep_last_version(disk: &dyn Disk, places: &Places) {
-    let path = last_version_path(places);
+    let path = last_version_path(disk, places);
+    // The list has moved: the old name would keep documents that are forgotten.
+    for other in last_version_paths(places).filter(|other| *other != path) {
+        let _ = disk.remove(&other);
+    }
     let (there, wanted) = (identity_of(disk, &path), identity_of(disk, &places.xbel));
     if there == wanted {
         return;
@@ -204,6 +221,11 @@ fn keep_last_version(disk: &dyn Disk, places: &Places) {
 
 fn identity_of(disk: &dyn Disk, path: &Path) -> Option<(u64, u64)> {
     disk.stat(path).ok().map(|stat| stat.identity)
+}
+
+/// Takes KDE's lock of the shared list, which is given back when what is returned is dropped.
+pub(super) fn lock_list(places: &Places, clock: &dyn Clock) -> Result<impl Drop, LockError> {
+    Lock::of(&places.xbel, clock, PATIENCE)
 }
 
 /// One attempt to write the shared file, which others may overtake.
@@ -255,7 +277,7 @@ impl Attempt<'_> {
         };
         let Next { base: as_it_is, version } = plans.next(&found);
         // First what was taken in: it must not be taken in again if the file cannot be written.
-        let is_replaced = identity_of(recents.disk(), &last_version_path(places))
+        let is_replaced = identity_of(recents.disk(), &last_version_path(recents.disk(), places))
             != found.stat.map(|stat| stat.identity);
         // Who has read the version in place can still be seen at its second name.
         let before = match is_replaced {
@@ -336,7 +358,7 @@ fn read(
         Condition::Damaged => Presence::Damaged,
     };
     let micros = i64::try_from(stat.mtime_ns / 1000).unwrap_or(i64::MAX);
-    let reading = match disk.was_read(&last_version_path(places)) {
+    let reading = match disk.was_read(&last_version_path(disk, places)) {
         Ok(Some(true)) => Reading::Read,
         Ok(Some(false)) => Reading::Unread,
         Ok(None) | Err(_) => Reading::Unknown,

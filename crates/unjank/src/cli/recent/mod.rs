@@ -9,6 +9,7 @@ mod private;
 mod relax;
 mod service;
 mod sync;
+mod volatile;
 pub(super) mod writer;
 
 use std::ffi::OsString;
@@ -44,6 +45,7 @@ enum Command {
     Forget(forget::Forget),
     Relax(relax::Relax),
     Sync(sync::Sync),
+    Volatile(volatile::Volatile),
 }
 
 impl Recent {
@@ -57,6 +59,7 @@ impl Recent {
             Command::Forget(command) => command.run(&mut out)?,
             Command::Relax(command) => command.run(&mut out)?,
             Command::Sync(command) => command.run(&mut out)?,
+            Command::Volatile(command) => command.run(&mut out)?,
         };
         out.flush()?;
         Ok(verdict)

@@ -14,6 +14,7 @@ use session::recents::policy::{
 use session::recents::{Addition, Privacy, Recents, forget};
 use store::publish::publish;
 
+use super::volatile;
 use crate::cli::catalogue;
 use crate::cli::screen::sayln;
 use crate::error::{Error, Kind, Verdict};
@@ -62,7 +63,7 @@ enum Command {
     Off,
     /// Remember again, after `off`.
     On,
-    /// Keep the list in memory, with a copy on the disk now and then; `--undo` puts it back on the disk.
+    /// The same as `unjank recent volatile on`; with `--undo` as `off`.
     Volatile {
         /// Put it back.
         #[arg(long)]
@@ -139,17 +140,15 @@ impl Policy {
             Some(Command::Remove { rule }) => return remove(&recents, &rule.join(" "), out),
             Some(Command::On) => return remove(&recents, "off", out),
             Some(Command::Volatile { undo: true }) => {
-                // What is in memory only goes to the disk first.
-                recents.snapshot().map_err(|error| {
-                    Error::new(Kind::Config, "copy the list to the disk").because(error)
-                })?;
-                return remove(&recents, "volatile", out);
+                volatile::off(&mut recents)?;
+                sayln!(out, "Removed: volatile")?;
+                return Ok(Verdict::Yes);
             }
-            Some(Command::Volatile { undo: false }) if recents.places().runtime.is_none() => {
-                return Err(Error::new(Kind::Config, "keep the list in memory")
-                    .because(std::io::Error::other("XDG_RUNTIME_DIR is not set")));
+            Some(Command::Volatile { undo: false }) => {
+                volatile::on(&mut recents)?;
+                sayln!(out, "Added: volatile")?;
+                return Ok(Verdict::Yes);
             }
-            Some(Command::Volatile { undo: false }) => "volatile".to_owned(),
             Some(Command::Off) => "off".to_owned(),
             Some(Command::Keep { what: Kept::Entries, count }) => format!("keep entries {count}"),
             Some(Command::Keep { what: Kept::Days, count }) => format!("keep days {count}"),
@@ -201,7 +200,7 @@ fn remove(recents: &Recents, line: &str, out: &mut dyn Write) -> Result<Verdict,
 }
 
 /// Changes the rules; what is not changed is not written.
-fn change(
+pub(super) fn change(
     recents: &Recents,
     change: impl FnOnce(&mut Rules) -> Result<bool, Error>,
 ) -> Result<bool, Error> {
@@ -267,9 +266,9 @@ fn show(recents: &mut Recents, as_json: bool, out: &mut dyn Write) -> Result<Ver
     writeln!(out, "Kept are the last {} documents, {age}.", limits.entries)?;
     let place = match limits.keeping {
         Keeping::Durable => "on the disk",
-        Keeping::Volatile => "in memory, with a copy on the disk now and then",
+        Keeping::Volatile => "in memory, with copies on the disk (`unjank recent volatile`)",
     };
-    writeln!(out, "The list is {place}.")?;
+    writeln!(out, "The lists are {place}.")?;
     sayln!(out, "Temporary files below {} are left out.", recents.places().temporary.display())?;
     for Setting { path, text } in off.iter().chain(&others) {
         sayln!(out, "{} says {text}.", path.display())?;

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use bus::request::ReplyTo;
 use session::recents::forget::{self, Name, Selection};
-use session::recents::{Recents, Uri, writer};
+use session::recents::{Recents, Uri, volatile, writer};
 use store::disk::Stat;
 use tokio::sync::mpsc as wake;
 
@@ -116,6 +116,9 @@ fn work_off(recents: &mut Recents, settings: &mut BusSettings, job: Job) -> Done
             if let Err(error) = recents.snapshot() {
                 tracing::warn!(error = text(&error), "cannot copy recent documents to the disk");
             }
+            if let Err(error) = volatile::save_if_moved(recents) {
+                tracing::warn!(error = text(&error), "cannot copy recent documents to the disk");
+            }
             Done::Snapshot
         }
     }
@@ -155,7 +158,7 @@ pub(super) fn text(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Returns where the watched files are: the journal, and the one that programs share.
-pub(super) fn watched(recents: &mut Recents) -> [PathBuf; 2] {
-    [recents.journal_path(), recents.places().xbel.clone()]
+/// Returns where the watched files are: the journal, the one that programs share, and where that is in memory.
+pub(super) fn watched(recents: &mut Recents) -> [PathBuf; 3] {
+    [recents.journal_path(), recents.places().xbel.clone(), volatile::list_file(recents)]
 }
