@@ -20,7 +20,7 @@ const VARIABLE: &str = "UNJANK_RELAX_DIR";
 /// Example: unjank recent relax -- okular report.pdf
 ///
 /// Syncs of recently-used.xbel, of RecentDocuments and of their locks return at once: all of them can be made again.
-/// Every other sync is as it was. With --session this holds for all programs from the next login on.
+/// Every other sync is as it was, also of settings such as okularrc and of their locks. With --session this holds for all programs from the next login on.
 #[derive(Debug, Args)]
 pub(super) struct Relax {
     /// For all programs of coming sessions: on, off, or status.
