@@ -21,7 +21,7 @@ use peers::{Home, add, peers, printed};
 use unjank_session::recents::projection::{
     LockError, ProjectionError, XbelOutcome, damaged_path, project,
 };
-use unjank_session::recents::xbel::Document;
+use unjank_session::recents::xbel::{Condition, Document};
 use unjank_session::recents::{Recents, Uri};
 
 fn uris(recents: &mut Recents) -> BTreeSet<String> {
@@ -359,4 +359,52 @@ fn documents_and_links_of_the_corpus_pass() {
 fn a_body_that_panics_is_noticed() {
     let wrong = |data: &[u8]| assert!(data.len() < 100, "planted");
     assert!(replay("xbel", wrong).is_err());
+}
+
+#[test]
+fn a_list_that_gtk_refuses_is_damaged_for_us_too_and_whole_when_it_is_written() {
+    let Some(peers) = peers() else { return };
+    let home = Home::new();
+    let mut recents = home.recents();
+    let names = ["a", "b", "c"];
+    names.iter().for_each(|name| add(&mut recents, &home.file(name)));
+    project(&mut recents).unwrap();
+    let whole = fs::read_to_string(&home.places.xbel).unwrap();
+    let wide: Vec<u8> = format!("\u{feff}{}", whole.replace("UTF-8", "UTF-16"))
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let prefix = whole.replace("xmlns:bookmark=", "xmlns:other=");
+    let variants = [
+        ("junk behind", format!("{whole}junk").into_bytes()),
+        ("an element behind", format!("{whole}<more/>").into_bytes()),
+        ("a second list behind", whole.repeat(2).into_bytes()),
+        ("junk in front", format!("junk{whole}").into_bytes()),
+        ("UTF-16", wide),
+        ("an unbound prefix of ours", prefix.into_bytes()),
+        ("a comment behind", format!("{whole}<!-- end -->\n").into_bytes()),
+    ];
+    let gtk_reads = || {
+        let mut command = home.command(&peers.gtk);
+        let output = command.arg("read").arg(&home.places.xbel).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() { text.matches("uri ").count() } else { 0 }
+    };
+    let mut refused = Vec::new();
+    for (what, bytes) in variants {
+        fs::write(&home.places.xbel, &bytes).unwrap();
+        let is_read = gtk_reads() == names.len();
+        let document = Document::parse(bytes).unwrap();
+        let is_whole = document.condition() == Condition::Whole;
+        assert!(is_read || !is_whole, "{what}: GTK refuses it");
+        if !is_read {
+            refused.push(what);
+        }
+        let projected = project(&mut recents).unwrap();
+        assert_eq!(projected.kept_aside.is_some(), !is_whole, "{what}");
+        assert_eq!(gtk_reads(), names.len(), "{what}: as we wrote it");
+        assert_eq!(uris(&mut recents).len(), names.len(), "{what}");
+    }
+    eprintln!("GTK refuses: {refused:?}");
+    assert!(refused.len() >= 4, "GTK refuses {refused:?} only");
 }

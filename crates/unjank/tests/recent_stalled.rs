@@ -268,8 +268,8 @@ fn programs_that_stop_for_a_while_lose_nothing_that_was_acknowledged() {
         return;
     }
     let seconds = setting("STALL_SECONDS");
-    let stall = Duration::from_secs(seconds.unwrap_or(6));
-    let each = if seconds.is_some() { 100 } else { 12 };
+    let stall = Duration::from_secs(seconds.unwrap_or(2));
+    let each = if seconds.is_some() { 100 } else { 10 };
     let runs = setting("STALL_RUNS").unwrap_or(1);
     let first = setting("SEED").unwrap_or(1);
     let next = AtomicU64::new(first);

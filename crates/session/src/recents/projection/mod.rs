@@ -26,8 +26,8 @@ use self::merge::{Merge, Presence, Reading, merge};
 use self::plan::{Found, Next, NextVersion, Plans, theirs};
 use super::links::{self, LinksError, LinksOutcome};
 use super::policy::{Reason, Rule, Verdict};
-use super::xbel::{Condition, Document, TooLarge};
-use super::{Places, Recents, RecentsError, Record, Timestamp, Uri};
+use super::xbel::{Condition, Document, MAX_BYTES};
+use super::{List, Places, Recents, RecentsError, Record, Timestamp, Uri};
 
 pub use self::lock::LockError;
 use crate::clock::Clock;
@@ -58,14 +58,6 @@ pub enum ProjectionError {
         path: PathBuf,
         /// What the disk said.
         source: io::Error,
-    },
-    /// The shared file is longer than any list; nothing is changed.
-    #[error("cannot read {path:?}")]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// How long it is.
-        source: TooLarge,
     },
     /// The journal cannot be read, or what others did cannot be put into it; the files are as they were.
     #[error(transparent)]
@@ -185,6 +177,31 @@ pub fn project(recents: &mut Recents) -> Result<Projected, ProjectionError> {
         projected.written_bytes += write_base(disk, &places, &base)?;
     }
     Ok(projected)
+}
+
+/// Returns the list with what other programs wrote into the shared file since we last knew it. Nothing is written.
+///
+/// # Errors
+///
+/// [`ProjectionError`]: the journal or the shared file cannot be read.
+pub fn preview(recents: &mut Recents) -> Result<List, ProjectionError> {
+    let mut list = recents.list()?.clone();
+    let places = recents.places().clone();
+    let stat = recents.disk().stat(&places.xbel).ok().filter(|stat| stat.is_file());
+    let known = identity_of(recents.disk(), &last_version_path(&places));
+    if stat.is_none_or(|stat| Some(stat.identity) == known) {
+        return Ok(list);
+    }
+    let base = read_base(recents.disk(), &places);
+    let found = read(recents.disk(), &places, true, recents.now())?;
+    let limits = recents.limits();
+    let oldest = limits.age.map(|age| recents.now().before(age));
+    let floors = list.floors(limits.entries, oldest);
+    let Merge { mut records, .. } = merge(&base, &list, &theirs(&found), &floors);
+    refuse(recents, &mut records, &base);
+    records.into_iter().for_each(|record| list.apply(record));
+    list.limit(limits.entries, oldest);
+    Ok(list)
 }
 
 fn read_base(disk: &dyn Disk, places: &Places) -> Base {
@@ -349,9 +366,13 @@ fn read(
         let (document, reading) = (Document::new(), Reading::Unknown);
         return Ok(Found { stat, document, presence, written: now, reading });
     };
-    let bytes = disk.read_unnoticed(path).map_err(unread)?;
-    let document = Document::parse(bytes)
-        .map_err(|source| ProjectionError::TooLarge { path: path.clone(), source })?;
+    let document = match disk.read_unnoticed(path) {
+        // One that grew too long is shortened: nobody else does that.
+        Ok(bytes) if bytes.len() > MAX_BYTES => Document::parse_too_large(&bytes),
+        Ok(bytes) => Document::parse(bytes).unwrap_or_default(),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Document::parse_too_large(&[]),
+        Err(error) => return Err(unread(error)),
+    };
     let presence = match document.condition() {
         Condition::Whole if document.bookmarks().is_empty() => Presence::Empty,
         Condition::Whole => Presence::Whole,

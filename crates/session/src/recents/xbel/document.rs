@@ -16,6 +16,12 @@ pub const MAX_BYTES: usize = 64 << 20;
 /// Of a bookmark that says more than this no entry is made; it is kept as it is.
 pub(in crate::recents) const MAX_SAID_BYTES: usize = 64 << 10;
 
+/// What is kept of a document that is too long: with our own entries it is short enough to be read again.
+const SHORTENED_BYTES: usize = 12 << 20;
+
+/// A bookmark that is longer is dropped from a document that is too long.
+const LONGEST_BOOKMARK: usize = 128 << 10;
+
 /// How often a damaged document is read again, in its own length, before the rest is given up.
 const MAX_READINGS: usize = 8;
 
@@ -131,10 +137,11 @@ impl Document {
         if bytes.len() > MAX_BYTES {
             return Err(TooLarge(bytes.len()));
         }
-        let (text, condition) = match String::from_utf8(bytes) {
-            Ok(text) if is_possible(&text) => (text, Condition::Whole),
-            Ok(text) => (readable(text.as_bytes()), Condition::Damaged),
-            Err(error) => (readable(error.as_bytes()), Condition::Damaged),
+        let (text, condition) = match (utf16_text(&bytes), String::from_utf8(bytes)) {
+            (Some(text), _) => (text, Condition::Damaged),
+            (None, Ok(text)) if is_possible(&text) => (text, Condition::Whole),
+            (None, Ok(text)) => (readable(text.as_bytes()), Condition::Damaged),
+            (None, Err(error)) => (readable(error.as_bytes()), Condition::Damaged),
         };
         let mut scan = Scan::default();
         scan.prolog(&text);
@@ -142,6 +149,16 @@ impl Document {
         let Scan { names, bookmarks, frame, condition: seen, .. } = scan;
         let condition = if seen == Condition::Damaged { seen } else { condition };
         Ok(Document { text, names, bookmarks, frame, condition })
+    }
+
+    /// Reads what can be of a document that is longer than [`MAX_BYTES`]: the last bookmarks, without those that are longer
+    /// than any that a program would write. It counts as damaged.
+    #[must_use]
+    pub fn parse_too_large(bytes: &[u8]) -> Document {
+        let shortened = shorten(bytes);
+        let mut document = Document::parse(shortened).unwrap_or_default();
+        document.condition = Condition::Damaged;
+        document
     }
 
     /// Returns the bookmarks in the order of the document.
@@ -197,6 +214,46 @@ fn readable(bytes: &[u8]) -> String {
     text
 }
 
+/// Reads a text of two bytes a character, without its declaration, which says so.
+fn utf16_text(bytes: &[u8]) -> Option<String> {
+    let (unit, rest): (fn([u8; 2]) -> u16, _) = match bytes {
+        [0xff, 0xfe, rest @ ..] => (u16::from_le_bytes, rest),
+        [0xfe, 0xff, rest @ ..] => (u16::from_be_bytes, rest),
+        _ => return None,
+    };
+    let (units, _) = rest.as_chunks();
+    let text = char::decode_utf16(units.iter().copied().map(unit));
+    let text: String = text.flatten().filter(|c| !is_forbidden(*c)).collect();
+    let declared = text.strip_prefix("<?xml").and_then(|rest| rest.split_once("?>"));
+    Some(declared.map_or_else(|| text.clone(), |(_, rest)| rest.trim_start().to_owned()))
+}
+
+/// Returns the last bookmarks of a document that is too long, in a root of their own.
+fn shorten(bytes: &[u8]) -> Vec<u8> {
+    const START: &[u8] = b"<bookmark ";
+    let starts: Vec<usize> = (0..bytes.len().saturating_sub(START.len()))
+        .filter(|at| bytes[*at] == b'<' && bytes[*at..].starts_with(START))
+        .collect();
+    let mut kept = Vec::new();
+    let (mut end, mut left) = (bytes.len(), SHORTENED_BYTES);
+    for start in starts.into_iter().rev() {
+        let len = end - start;
+        if len <= LONGEST_BOOKMARK {
+            let Some(rest) = left.checked_sub(len) else { break };
+            left = rest;
+            kept.push(start..end);
+        }
+        end = start;
+    }
+    let mut short = head().into_bytes();
+    for place in kept.into_iter().rev() {
+        short.extend_from_slice(&bytes[place]);
+    }
+    // The end of the last one may be the root's, too; what is behind that is given up.
+    short.extend_from_slice(b"\n</xbel>\n");
+    short
+}
+
 /// A document while it is read.
 #[derive(Debug)]
 struct Scan {
@@ -227,12 +284,24 @@ impl Scan {
     /// Reads up to the tag of the root.
     fn prolog(&mut self, text: &str) {
         let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        let mut has_junk = false;
         let mut reader = Reader::from_str(&text[start..]);
         loop {
             let from = start + position(&reader);
             let event = reader.read_event();
             self.at = start + position(&reader);
+            let is_root = matches!(&event,
+                Ok(Event::Start(tag) | Event::Empty(tag)) if tag.name().0 == "xbel");
+            if is_root && has_junk {
+                self.condition = Condition::Damaged;
+                self.frame.holes.push(0..from);
+            }
             match event {
+                Ok(Event::Text(_) | Event::CData(_) | Event::GeneralRef(_))
+                    if !text[from..self.at].trim().is_empty() =>
+                {
+                    has_junk = true;
+                }
                 Ok(Event::Start(tag)) if tag.name().0 == "xbel" => {
                     self.frame.root = Some(from + 1..self.at - 1);
                     self.names = Names::of(&tag);
@@ -273,6 +342,14 @@ impl Scan {
             }
         }
         if self.frame.closing == Closing::Missing {
+            self.condition = Condition::Damaged;
+        } else if !is_epilogue(&text[self.at..]) {
+            // Readers refuse the whole file for it.
+            self.condition = Condition::Damaged;
+            self.frame.holes.push(self.at..text.len());
+        }
+        if !Names::unbound(text).is_empty() {
+            // Readers refuse the whole file for that, too; they are declared when it is written.
             self.condition = Condition::Damaged;
         }
     }
@@ -344,6 +421,20 @@ impl Scan {
         self.frame.holes.push(from..next);
         self.at = next;
         self.frame.end = next;
+    }
+}
+
+/// Tells whether a text may stand behind the root: comments and instructions.
+fn is_epilogue(text: &str) -> bool {
+    let mut reader = Reader::from_str(text);
+    loop {
+        let from = position(&reader);
+        match reader.read_event() {
+            Ok(Event::Eof) => return true,
+            Ok(Event::Comment(_) | Event::PI(_)) => {}
+            Ok(Event::Text(_)) if text[from..position(&reader)].trim().is_empty() => {}
+            Ok(_) | Err(_) => return false,
+        }
     }
 }
 

@@ -75,9 +75,15 @@ pub(super) fn edit<'a>(
         Some(root) => {
             let tag = &text[root.clone()];
             let end = root.start + tag_name(tag).len();
-            splices.put(end..end, Names::missing(tag));
+            // What is unbound may be one of those that are missing.
+            let (missing, unbound) = (Names::missing(tag), Names::unbound(text));
+            let unbound = if missing.is_empty() { unbound } else { without(&unbound, &missing) };
+            splices.put(end..end, missing + &unbound);
         }
-        None => splices.0.insert(0, (0..0, head())),
+        None => {
+            let unbound = without(&Names::unbound(text), &head());
+            splices.0.insert(0, (0..0, head().replacen("\n>", &format!("{unbound}\n>"), 1)));
+        }
     }
     let end = frame.end;
     match frame.closing {
@@ -91,6 +97,14 @@ pub(super) fn edit<'a>(
         }
     }
     Some(splices.apply(text))
+}
+
+/// Returns the declarations that are not among others.
+fn without(declarations: &str, others: &str) -> String {
+    let each = declarations.split_inclusive("\" ").map(str::trim);
+    each.filter(|one| !one.is_empty() && !others.contains(one))
+        .map(|one| format!(" {one}"))
+        .collect()
 }
 
 /// Returns where the white space in front of a place begins.

@@ -1,6 +1,7 @@
 //! Tags and texts of XML by their place in a text, and the names that a document gives to the two namespaces.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use quick_xml::escape::unescape;
@@ -199,6 +200,27 @@ impl Names {
             }
         }
         missing
+    }
+
+    /// Returns declarations for the names of namespaces that elements of a text have and nobody declares: readers refuse
+    /// the whole file for one.
+    pub(super) fn unbound(text: &str) -> String {
+        let is_name = |c: char| c.is_alphanumeric() || "._-".contains(c);
+        let mut names = BTreeSet::new();
+        for (at, _) in text.match_indices('<') {
+            let rest = &text[at + 1..];
+            let len = rest.find(|c| !is_name(c)).unwrap_or_default();
+            if len > 0 && rest[len..].starts_with(':') {
+                names.insert(&rest[..len]);
+            }
+        }
+        names.retain(|name| !text.contains(&format!("xmlns:{name}=")));
+        let declare = |name: &&str| match *name {
+            "bookmark" => format!(" xmlns:bookmark=\"{BOOKMARK}\""),
+            "mime" => format!(" xmlns:mime=\"{MIME}\""),
+            name => format!(" xmlns:{name}=\"urn:unknown:{name}\""),
+        };
+        names.iter().map(declare).collect()
     }
 
     /// Returns what an element is, by its name as it is written.

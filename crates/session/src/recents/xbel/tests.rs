@@ -361,3 +361,26 @@ proptest! {
         prop_assert_eq!(again.edit(|_| Change::Set(&new), []), None);
     }
 }
+
+#[test]
+fn what_makes_gtk_refuse_the_whole_list_is_damage_and_is_gone_when_it_is_written() {
+    let whole = |text: &str| parse(text).condition() == Condition::Whole;
+    assert!(whole(MIXED));
+    let declared = MIXED.replace("xmlns:bookmark=", "xmlns:other=");
+    let undeclared = MIXED.replace(" xmlns:x=\"urn:x\"", "");
+    let utf16 = format!("\u{feff}{}", MIXED.replace("UTF-8", "UTF-16"));
+    let utf16: Vec<u8> = utf16.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let behind = [MIXED, "junk", "<more/>"].map(|junk| format!("{MIXED}{junk}").into_bytes());
+    let before = format!("junk{}", &MIXED[MIXED.find("<xbel").unwrap()..]).into_bytes();
+    for bytes in
+        behind.into_iter().chain([before, declared.into_bytes(), undeclared.into_bytes(), utf16])
+    {
+        let document = Document::parse(bytes).unwrap();
+        assert_eq!(document.condition(), Condition::Damaged);
+        let text = document.edit(|_| Change::Keep, []).unwrap();
+        let again = parse(&text);
+        assert_eq!(again.condition(), Condition::Whole, "{text}");
+        assert_eq!(uris(&again), ["file:///a", "file:///b"], "{text}");
+        assert_eq!(text.matches("</xbel>").count(), 1);
+    }
+}

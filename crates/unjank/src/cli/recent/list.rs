@@ -9,6 +9,7 @@ use probe::report::paragraph::counted;
 use probe::report::table::{Align, Cell, Table};
 use serde_json::{Value as Json, json};
 use session::clock::{Clock, SystemClock};
+use session::recents::projection;
 use session::recents::query::Query;
 use session::recents::{Entry, Existence, Privacy, Timestamp, existence};
 
@@ -79,10 +80,8 @@ impl List {
         };
         let mut recents = super::recents()?;
         let home = recents.places().home.clone();
-        let list = recents
-            .list()
+        let list = projection::preview(&mut recents)
             .map_err(|error| Error::new(Kind::Config, "list recent documents").because(error))?;
-        let list = list.clone();
         super::tell_damage(&mut recents);
         let mut found = query.select(&list);
         let usual = (is_screen && !self.json && !self.uris).then_some(SHOWN);

@@ -86,7 +86,10 @@ fn uri(text: &OsString) -> Result<Uri, Error> {
     };
     // A file whose name looks like a URI is the file, if it is there.
     let is_uri = bytes.iter().position(|&b| b == b':').is_some_and(|colon| {
-        colon > 1 && (bytes[colon..].starts_with(b"://") || bytes.starts_with(b"file:"))
+        // Some have one slash, as mtp:/ and trash:/ of KDE do.
+        let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+        let is_rooted = bytes[colon..].starts_with(b":/") && bytes[..colon].iter().all(is_scheme);
+        colon > 1 && (is_rooted || bytes.starts_with(b"file:"))
     });
     if is_uri && !Path::new(text).exists() {
         return Uri::parse(bytes).map_err(|error| fail(io::Error::other(error)));

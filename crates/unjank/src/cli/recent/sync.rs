@@ -1,14 +1,20 @@
 //! `recent sync`: what other programs read is written now.
 
 use std::io::Write;
+use std::time::Duration;
 
 use clap::Args;
 use probe::report::paragraph::counted;
-use session::recents::projection::{Projected, XbelOutcome};
-use session::recents::writer;
+use session::clock::{Clock, SystemClock};
+use session::recents::Recents;
+use session::recents::projection::{Projected, ProjectionError, XbelOutcome};
+use session::recents::writer::{self, WriterError, Written};
 
 use crate::cli::screen::sayln;
 use crate::error::{Error, Kind, Verdict};
+
+/// How long others that write are waited for; each attempt waits a while by itself.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Write the files that GTK's and KDE's programs read, now.
 ///
@@ -23,7 +29,7 @@ pub(super) struct Sync {
 impl Sync {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let mut recents = super::recents()?;
-        let written = writer::write(&mut recents).map_err(|error| {
+        let written = write(&mut recents).map_err(|error| {
             Error::new(Kind::Config, "write the lists that other programs read").because(error)
         })?;
         super::tell_damage(&mut recents);
@@ -34,6 +40,20 @@ impl Sync {
             say(&written.projected, &path, count, out)?;
         }
         Ok(Verdict::Yes)
+    }
+}
+
+/// Writes, when those who hold a lock at the moment have let go: a writer of ours, or a program of KDE's.
+fn write(recents: &mut Recents) -> Result<Written, WriterError> {
+    let clock = SystemClock::start();
+    let deadline = clock.monotonic() + PATIENCE;
+    loop {
+        match writer::write(recents) {
+            Err(
+                WriterError::NotLocked { .. } | WriterError::NotProjected(ProjectionError::Lock(_)),
+            ) if clock.monotonic() < deadline => {}
+            done => return done,
+        }
     }
 }
 
