@@ -1,4 +1,4 @@
-//! `unjank recent` beside lists that others wrote, and in homes that cannot be written.
+//! `unjank recent` beside lists that others wrote: long ones, ones that grew too long, and homes that cannot be written.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -79,6 +79,31 @@ fn a_list_is_read_in_a_home_that_cannot_be_written() {
     assert!(home.unjank(&["recent", "add", "/srv/more"]).status.success());
     assert!(home.unjank(&["recent", "sync", "--quiet"]).status.success());
     assert_eq!(list(), 4);
+}
+
+#[test]
+fn a_list_that_grew_too_long_is_kept_aside_and_shortened() {
+    let home = Home::make();
+    fs::create_dir_all(home.at(".local/share")).unwrap();
+    // As an addition without bounds made it: a few entries are most of it.
+    let mut text = list_of((0..1200).map(|number| number.to_string()));
+    let long = format!("exec=\"{}", "x".repeat(140_000));
+    let (short, rest) = text.split_at(text.len() / 2);
+    text = format!("{}{rest}", short.replace("exec=\"", &long));
+    fs::write(home.at(XBEL), text).unwrap();
+    let before = fs::metadata(home.at(XBEL)).unwrap().len();
+    assert!(before > 64 << 20, "{before}");
+    let output = home.unjank(&["recent", "sync"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.contains("It was damaged"), "{said}");
+    let aside = home.at(&format!("{XBEL}.damaged"));
+    assert_eq!(fs::metadata(aside).unwrap().len(), before);
+    let after = fs::metadata(home.at(XBEL)).unwrap().len();
+    assert!(after < 2 << 20, "{after}");
+    assert!((598..=600).contains(&listed(&home)), "{}", listed(&home));
+    // From now on it is as any other.
+    let said = String::from_utf8(home.unjank(&["recent", "sync"]).stdout).unwrap();
+    assert!(said.contains("already"), "{said}");
 }
 
 #[test]
