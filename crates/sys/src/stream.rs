@@ -4,8 +4,10 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
@@ -25,24 +27,31 @@ pub enum Address<'a> {
 
 /// Connects to whoever listens at `address`.
 ///
+/// Neither that nor a later [`send`] waits longer than `limit` for the other end to have room.
+///
 /// # Errors
 ///
-/// As `connect(2)`; `InvalidInput` if the address is too long for a socket.
-pub fn connect_to(address: Address<'_>) -> io::Result<OwnedFd> {
+/// As `connect(2)`; `TimedOut` if the queue of the other end stays full; `InvalidInput` if the address is too long for a socket.
+pub fn connect_to(address: Address<'_>, limit: Duration) -> io::Result<OwnedFd> {
     let address = match address {
         Address::Path(path) => SocketAddrUnix::new(path)?,
         Address::Abstract(name) => SocketAddrUnix::new_abstract_name(name)?,
     };
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    connect(&socket, &address)?;
-    Ok(socket)
+    // One of no length would be none at all.
+    set_socket_timeout(&socket, Timeout::Send, Some(limit.max(Duration::from_millis(1))))?;
+    match connect(&socket, &address) {
+        Ok(()) => Ok(socket),
+        Err(Errno::AGAIN) => Err(io::ErrorKind::TimedOut.into()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Sends all of `bytes`, and `descriptors` with the first of them; waits while the other end has no room.
 ///
 /// # Errors
 ///
-/// As `sendmsg(2)`; `InvalidInput` for too many descriptors. A closed other end is `BrokenPipe`, never a signal.
+/// As `sendmsg(2)`; `TimedOut` if there was no room for as long as [`connect_to`] was told; `InvalidInput` for too many descriptors. A closed other end is `BrokenPipe`, never a signal.
 pub fn send(socket: impl AsFd, mut bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     if descriptors.len() > MOST_DESCRIPTORS {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -59,6 +68,7 @@ pub fn send(socket: impl AsFd, mut bytes: &[u8], descriptors: &[BorrowedFd<'_>])
                 control.clear();
             }
             Err(Errno::INTR) => (),
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
             Err(error) => return Err(error.into()),
         }
     }
@@ -105,7 +115,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
-        let here = connect_to(Address::Path(&path)).unwrap();
+        let here = connect_to(Address::Path(&path), Duration::from_secs(10)).unwrap();
         let (there, _) = listener.accept().unwrap();
         let (kept, passed) = UnixStream::pair().unwrap();
         send(&here, b"hello", &[passed.as_fd(), passed.as_fd()]).unwrap();

@@ -6,6 +6,8 @@
     reason = "a test, which is another program"
 )]
 
+#[path = "cli_host/broken_bus.rs"]
+mod broken_bus;
 mod fixture;
 mod host_terminal;
 #[path = "cli_host/original.rs"]

@@ -43,7 +43,7 @@ pub fn environment_of(mut socket: &UnixStream) -> Result<Vec<String>, ClientErro
         body.text("Environment");
     });
     socket.write_all(LINES).map_err(broken)?;
-    let mut bytes = answered(socket, Descriptors::Welcome).map_err(|error| match error {
+    let mut bytes = answered(socket, Descriptors::Welcome, None).map_err(|error| match error {
         GreetError::Lost(error) => ClientError::Broken(error),
         error @ GreetError::Rejected(_) => ClientError::Broken(io::Error::other(error)),
     })?;

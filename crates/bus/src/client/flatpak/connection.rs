@@ -7,7 +7,7 @@ use sys::stream::{self, Empty};
 
 use super::HostError;
 use super::wire::{self, Call, Malformed, Writer};
-use crate::client::socket::{self, Descriptors, GreetError, LAST_LINE, LINES};
+use crate::client::socket::{self, Deadline, Descriptors, GreetError, LAST_LINE, LINES};
 
 /// Messages that are longer are skipped: nobody answers us with so much.
 const LONGEST: usize = 1 << 20;
@@ -37,6 +37,8 @@ pub(super) struct Connection {
     at: usize,
     /// How much of a message that is too long is still to come.
     skip: usize,
+    /// Whether any message has come.
+    heard: bool,
 }
 
 impl Connection {
@@ -45,9 +47,21 @@ impl Connection {
         address: &[u8],
         greeting: Greeting,
         rule: &str,
+        deadline: &Deadline<'_>,
     ) -> Result<Connection, HostError> {
-        let socket = socket::connect(address).map_err(HostError::NoBus)?;
-        let mut connection = Connection { socket, serial: 0, buffer: Vec::new(), at: 0, skip: 0 };
+        let broken = |error: io::Error| not_greeted(error, deadline);
+        let left = deadline.remaining().map_err(broken)?;
+        let socket = socket::connect(address, left).map_err(|error| match error.kind() {
+            // Nobody listens there, or it is no address for us.
+            io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::Unsupported => HostError::NoBus(error),
+            io::ErrorKind::TimedOut => broken(error),
+            _ => HostError::Unreachable(error),
+        })?;
+        let mut connection = Connection::over(socket);
         let hello = connection.take_number();
         let calls = [
             call_of_bus(hello, "Hello", "").write(|_| ()),
@@ -59,18 +73,41 @@ impl Connection {
             Greeting::AtOnce => ([LINES, LAST_LINE, &calls].concat(), None),
             Greeting::StepByStep => (LINES.to_vec(), Some([LAST_LINE, &calls])),
         };
-        stream::send(&connection.socket, &first, &[]).map_err(HostError::NoBus)?;
-        connection.buffer = socket::answered(&connection.socket, Descriptors::Needed)?;
+        stream::send(&connection.socket, &first, &[]).map_err(broken)?;
+        let answered = socket::answered(&connection.socket, Descriptors::Needed, Some(deadline));
+        connection.buffer = answered.map_err(|error| match error {
+            GreetError::Lost(source) => broken(source),
+            GreetError::Rejected(text) => HostError::Rejected(text),
+        })?;
         for bytes in then.into_iter().flatten() {
-            stream::send(&connection.socket, bytes, &[]).map_err(HostError::NoBus)?;
+            stream::send(&connection.socket, bytes, &[]).map_err(broken)?;
         }
         if greeting == Greeting::StepByStep {
             // Until it has read the last line of the greeting, it does not look for descriptors.
-            while connection.next(|message| message.reply_to == hello)? != Some(true) {
-                sys::socket::wait_readable(&connection, None).map_err(HostError::Lost)?;
-            }
+            connection.wait_for(hello, deadline).map_err(|error| match error {
+                HostError::Lost(source) => broken(source),
+                error => error,
+            })?;
         }
         Ok(connection)
+    }
+
+    fn over(socket: OwnedFd) -> Connection {
+        Connection { socket, serial: 0, buffer: Vec::new(), at: 0, skip: 0, heard: false }
+    }
+
+    /// Waits for the answer to a call.
+    fn wait_for(&mut self, serial: u32, deadline: &Deadline<'_>) -> Result<(), HostError> {
+        while self.next(|message| message.reply_to == serial)? != Some(true) {
+            let left = deadline.remaining().map_err(HostError::Lost)?;
+            sys::socket::wait_readable(&self.socket, Some(left)).map_err(HostError::Lost)?;
+        }
+        Ok(())
+    }
+
+    /// Says whether the bus has sent any message.
+    pub(super) fn has_heard(&self) -> bool {
+        self.heard
     }
 
     /// Sends a call to the bus itself and returns its serial number.
@@ -99,7 +136,8 @@ impl Connection {
         call.serial = self.take_number();
         call.descriptors = u32::try_from(descriptors.len()).unwrap_or(u32::MAX);
         // Descriptors go with the first byte of their own message: brokers do not agree on less.
-        stream::send(&self.socket, &call.write(body), descriptors).map_err(HostError::Lost)?;
+        stream::send(&self.socket, &call.write(body), descriptors)
+            .map_err(|error| HostError::Lost(reset(error)))?;
         Ok(self.serial)
     }
 
@@ -120,6 +158,7 @@ impl Connection {
                 }
                 Some(whole) if whole <= waiting.len() => {
                     let message = wire::parse(&waiting[..whole])?;
+                    self.heard = true;
                     let result = read(&message);
                     self.at += whole;
                     return Ok(Some(result));
@@ -161,12 +200,19 @@ impl From<Malformed> for HostError {
     }
 }
 
-impl From<GreetError> for HostError {
-    fn from(error: GreetError) -> HostError {
-        match error {
-            GreetError::Lost(source) => HostError::NoBus(source),
-            GreetError::Rejected(text) => HostError::Rejected(text),
-        }
+/// What it means that the greeting was broken off: nothing was asked for.
+fn not_greeted(error: io::Error, deadline: &Deadline<'_>) -> HostError {
+    match error.kind() {
+        io::ErrorKind::TimedOut => HostError::Silent { limit: deadline.limit() },
+        _ => HostError::NotGreeted(reset(error)),
+    }
+}
+
+/// A bus that is gone when we write: to programs a broken pipe is a reader of theirs that wants no more, which is no error.
+fn reset(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => io::ErrorKind::ConnectionReset.into(),
+        _ => error,
     }
 }
 
@@ -193,9 +239,7 @@ mod tests {
 
     fn pair() -> (Connection, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let connection =
-            Connection { socket: ours.into(), serial: 0, buffer: Vec::new(), at: 0, skip: 0 };
-        (connection, theirs)
+        (Connection::over(ours.into()), theirs)
     }
 
     /// A message with a text of `length` letters.

@@ -11,9 +11,11 @@ pub use self::connection::Greeting;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use self::connection::{BUS, Connection};
 use self::wire::{Call, Kind, Message, Writer};
+use super::socket::Deadline;
 
 /// The name of the service.
 pub const SERVICE: &str = "org.freedesktop.Flatpak";
@@ -31,6 +33,18 @@ pub enum HostError {
     /// Nobody listens at the bus's address; nothing was asked for.
     #[error("cannot connect to the bus")]
     NoBus(#[source] io::Error),
+    /// Somebody may listen at the bus's address, and cannot be reached; nothing was asked for.
+    #[error("the bus cannot be reached")]
+    Unreachable(#[source] io::Error),
+    /// The bus broke the connection before it took us; nothing was asked for.
+    #[error("the bus broke the connection in the greeting")]
+    NotGreeted(#[source] io::Error),
+    /// The bus did not take us in time; nothing was asked for.
+    #[error("the bus has not answered within {} s", limit.as_secs_f32())]
+    Silent {
+        /// How long it was waited for.
+        limit: Duration,
+    },
     /// The bus does not take us, or passes no descriptors; nothing was asked for.
     #[error("the bus does not take us: {0}")]
     Rejected(String),
@@ -150,9 +164,13 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// There is no bus, or it does not take us.
-    pub fn connect(address: &[u8], greeting: Greeting) -> Result<Host, HostError> {
-        let connection = Connection::open(address, greeting, &owner_rule(SERVICE))?;
+    /// There is no bus, or it does not take us in time.
+    pub fn connect(
+        address: &[u8],
+        greeting: Greeting,
+        deadline: &Deadline<'_>,
+    ) -> Result<Host, HostError> {
+        let connection = Connection::open(address, greeting, &owner_rule(SERVICE), deadline)?;
         Ok(Host { connection, start: 0, question: 0, running: None, early: Vec::new() })
     }
 
@@ -239,6 +257,12 @@ impl Host {
         let (service, number) = self.running.as_ref()?;
         let is_ours = |(from, of, _): &&(String, u32, u32)| from == service && of == number;
         self.early.iter().find(is_ours).map(|(_, _, status)| *status)
+    }
+
+    /// Says whether any message has come from the bus.
+    #[must_use]
+    pub fn has_heard(&self) -> bool {
+        self.connection.has_heard()
     }
 
     /// Asks whether the service exists although its name is not its own any more.

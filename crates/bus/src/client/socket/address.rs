@@ -5,25 +5,26 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use sys::stream::{Address, connect_to};
 
-/// Connects to the first of the addresses in `text` at which somebody listens.
+/// Connects to the first of the addresses in `text` at which somebody listens; waits for none longer than `limit`.
 ///
 /// # Errors
 ///
 /// What the last of them said; `Unsupported` if none is of a Unix socket.
-pub fn connect(text: &[u8]) -> io::Result<OwnedFd> {
+pub fn connect(text: &[u8], limit: Duration) -> io::Result<OwnedFd> {
     let mut last = io::Error::new(io::ErrorKind::Unsupported, "its address is of no Unix socket");
     for one in text.split(|byte| *byte == b';') {
         match target(one) {
             Some(Target::Path(path)) => {
-                match connect_to(Address::Path(Path::new(OsStr::from_bytes(&path)))) {
+                match connect_to(Address::Path(Path::new(OsStr::from_bytes(&path))), limit) {
                     Ok(socket) => return Ok(socket),
                     Err(error) => last = error,
                 }
             }
-            Some(Target::Abstract(name)) => match connect_to(Address::Abstract(&name)) {
+            Some(Target::Abstract(name)) => match connect_to(Address::Abstract(&name), limit) {
                 Ok(socket) => return Ok(socket),
                 Err(error) => last = error,
             },
@@ -96,6 +97,7 @@ mod tests {
         let path = dir.path().join("bus");
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let text = format!("tcp:host=a;unix:path=/nowhere/bus;unix:path={}", path.display());
+        let connect = |text: &[u8]| connect(text, Duration::from_secs(10));
         assert!(connect(text.as_bytes()).is_ok());
         let missing = connect(b"unix:path=/nowhere/bus").unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);

@@ -7,7 +7,9 @@ mod address;
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
+use session::clock::Clock;
 use sys::stream::{self, Empty};
 
 pub use address::connect;
@@ -43,12 +45,53 @@ pub enum GreetError {
     Rejected(String),
 }
 
+/// Until when a bus must have answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline<'c> {
+    clock: &'c dyn Clock,
+    /// When it is over, on the clock.
+    at: Duration,
+    limit: Duration,
+}
+
+impl<'c> Deadline<'c> {
+    /// Returns the deadline that is over `limit` from now.
+    #[must_use]
+    pub fn after(clock: &'c dyn Clock, limit: Duration) -> Deadline<'c> {
+        Deadline { clock, at: clock.monotonic().saturating_add(limit), limit }
+    }
+
+    /// Returns the whole time that there was.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// Returns the time that is left.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`: there is none.
+    pub fn remaining(&self) -> io::Result<Duration> {
+        match self.at.saturating_sub(self.clock.monotonic()) {
+            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(left),
+        }
+    }
+}
+
 /// Waits until the bus has agreed to all [`LINES`], and returns what came behind its answers.
+///
+/// Without a `deadline` the socket itself says how long each read may take.
 ///
 /// # Errors
 ///
 /// [`GreetError`]; nothing can be done with the socket any more.
-pub fn answered(socket: impl AsFd, descriptors: Descriptors) -> Result<Vec<u8>, GreetError> {
+pub fn answered(
+    socket: impl AsFd,
+    descriptors: Descriptors,
+    deadline: Option<&Deadline<'_>>,
+) -> Result<Vec<u8>, GreetError> {
     let mut heard = Vec::new();
     loop {
         if let Some(after) = answers(&heard, descriptors)? {
@@ -56,6 +99,12 @@ pub fn answered(socket: impl AsFd, descriptors: Descriptors) -> Result<Vec<u8>, 
         }
         if heard.len() > LONGEST {
             return Err(GreetError::Lost(io::ErrorKind::InvalidData.into()));
+        }
+        if let Some(deadline) = deadline {
+            let left = deadline.remaining().map_err(GreetError::Lost)?;
+            if !sys::socket::wait_readable(&socket, Some(left)).map_err(GreetError::Lost)? {
+                continue;
+            }
         }
         let held = heard.len();
         heard.resize(held + CHUNK, 0);

@@ -130,13 +130,13 @@ impl Connection {
     /// Connects to the bus at `address` and gets a name.
     pub(in crate::bus) fn open(address: &str) -> Result<Connection, RecordError> {
         let no_bus = |source| RecordError::NoBus { address: address.to_owned(), source };
-        let socket = socket::connect(address.as_bytes()).map_err(no_bus)?;
+        let socket = socket::connect(address.as_bytes(), PATIENCE).map_err(no_bus)?;
         let mut socket = UnixStream::from(socket);
         socket.set_read_timeout(Some(PATIENCE)).map_err(no_bus)?;
         // Descriptors that come with messages are closed at once by plain reads.
         let greeting = [socket::LINES, socket::LAST_LINE].concat();
         socket.write_all(&greeting).map_err(no_bus)?;
-        let buffer = socket::answered(&socket, Descriptors::Welcome);
+        let buffer = socket::answered(&socket, Descriptors::Welcome, None);
         let buffer = buffer.map_err(|error| match error {
             GreetError::Lost(source) => no_bus(source),
             other => no_bus(io::Error::new(io::ErrorKind::PermissionDenied, other)),

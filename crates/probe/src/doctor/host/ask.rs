@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use bus::client::flatpak::{Command, Event, Greeting, Host, HostError, Inherits, WithoutUs};
+use bus::client::socket::Deadline;
 
 use super::super::Tools;
 
@@ -49,7 +50,8 @@ fn run(
     tools: &Tools<'_>,
 ) -> Result<Asked, HostError> {
     let until = tools.clock.monotonic() + patience;
-    let mut host = Host::connect(address.as_bytes(), Greeting::AtOnce)?;
+    let deadline = Deadline::after(tools.clock, patience);
+    let mut host = Host::connect(address.as_bytes(), Greeting::AtOnce, &deadline)?;
     let arguments: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     let descriptors: Vec<_> = output.iter().map(|output| (1, output.as_fd())).collect();
     let command = Command {

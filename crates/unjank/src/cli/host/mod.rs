@@ -87,6 +87,9 @@ struct Run {
     /// End the command after a time: 1.5s, 10m, 2h. It does not outlive this program then.
     #[arg(long, value_name = "TIME", value_parser = order::time)]
     timeout: Option<Duration>,
+    /// Give up when the bus or the service has not answered after a time; 30 seconds by default.
+    #[arg(long, value_name = "TIME", value_parser = order::time)]
+    answer_within: Option<Duration>,
     /// Run with this niceness.
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-20..20))]
     nice: Option<i32>,
@@ -203,6 +206,9 @@ impl Run {
         }
         order.forward(&self.forward_fd)?;
         order.timeout = self.timeout;
+        if let Some(limit) = self.answer_within {
+            order.answer_within = limit;
+        }
         order.nice = self.nice;
         order.idle = self.idle;
         order.tty = self.tty;

@@ -16,6 +16,9 @@ use crate::error::{Error, Kind};
 /// Variables take no more room than this: the kernel would not take them either.
 const MOST_VARIABLES: u64 = 64 << 20;
 
+/// How long the bus and the service may take to answer, unless it is said.
+const USUAL_ANSWER: Duration = Duration::from_secs(30);
+
 /// A command to run on the host.
 #[derive(Debug)]
 pub(super) struct Order {
@@ -32,6 +35,8 @@ pub(super) struct Order {
     pub(super) forwarded: Vec<(u32, OwnedFd)>,
     pub(super) without_us: WithoutUs,
     pub(super) timeout: Option<Duration>,
+    /// How long it may take until the command is known to run.
+    pub(super) answer_within: Duration,
     pub(super) nice: Option<i32>,
     pub(super) idle: bool,
     pub(super) tty: Tty,
@@ -51,6 +56,7 @@ impl Order {
             forwarded: Vec::new(),
             without_us: WithoutUs::RunsOn,
             timeout: None,
+            answer_within: USUAL_ANSWER,
             nice: None,
             idle: false,
             tty: Tty::Auto,

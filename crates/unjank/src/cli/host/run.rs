@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use bus::client::flatpak::{Command, Event, Greeting, Host, HostError, Options, To, WithoutUs};
+use bus::client::socket::Deadline;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use session::clock::{Clock, SystemClock};
@@ -61,15 +62,17 @@ pub(super) fn run(order: &Order) -> Outcome {
     // An empty file is what a sandbox leaves that was made over the host's own files.
     let sandbox = std::fs::metadata("/.flatpak-info").is_ok_and(|status| status.len() > 0);
     let greeting = if sandbox { Greeting::StepByStep } else { Greeting::AtOnce };
-    let host = match Host::connect(&address, greeting).or_else(|error| match error {
-        HostError::NoBus(cause) if is_confused(&cause) && !sandbox => {
-            Host::connect(&address, Greeting::StepByStep)
+    let clock = SystemClock::start();
+    let answer = Deadline::after(&clock, order.answer_within);
+    let host = match Host::connect(&address, greeting, &answer).or_else(|error| match error {
+        HostError::NotGreeted(cause) if is_confused(&cause) && !sandbox => {
+            Host::connect(&address, Greeting::StepByStep, &answer)
         }
         error => Err(error),
     }) {
         Ok(host) => host,
         Err(HostError::NoBus(error)) => return Outcome::NoBus(plain(&error)),
-        Err(error) => return Outcome::Failed(lost(order, error)),
+        Err(error) => return Outcome::Failed(not_asked(order, error)),
     };
     let taken = [HUP, INT, QUIT, USR1, USR2, ALRM, TERM, CONT, TSTP, WINCH]
         .into_iter()
@@ -84,7 +87,6 @@ pub(super) fn run(order: &Order) -> Outcome {
         Ok(terminal) => terminal,
         Err(error) => return failed("make a terminal for the command", error),
     };
-    let clock = SystemClock::start();
     let mut life = Life {
         order,
         host,
@@ -92,6 +94,7 @@ pub(super) fn run(order: &Order) -> Outcome {
         terminal,
         clock: &clock,
         number: None,
+        answer,
         early: VecDeque::new(),
         deadline: None,
         ending: Ending::NotYet,
@@ -116,6 +119,11 @@ fn is_confused(error: &io::Error) -> bool {
 
 fn failed(what: &str, error: io::Error) -> Outcome {
     Outcome::Failed(Error::new(Kind::Config, what).because(error))
+}
+
+/// The command was not asked for.
+fn not_asked(order: &Order, error: HostError) -> Error {
+    Error::new(Kind::Config, format!("run {} on the host", order.name())).because(error)
 }
 
 fn lost(order: &Order, error: HostError) -> Error {
@@ -151,6 +159,8 @@ struct Life<'a> {
     clock: &'a dyn Clock,
     /// The command's number on the host, once it runs.
     number: Option<u32>,
+    /// Until when the service must have answered.
+    answer: Deadline<'a>,
     /// Signals for a command that does not run yet.
     early: VecDeque<i32>,
     /// When the next step of its end is due, on the clock.
@@ -184,6 +194,9 @@ impl Life<'_> {
                 if let Some(outcome) = self.signalled(signal)? {
                     return Ok(outcome);
                 }
+            }
+            if self.number.is_none() && self.answer.remaining().is_err() {
+                return Ok(Outcome::Failed(self.unanswered()));
             }
             self.end_in_time()?;
             self.wait()?;
@@ -261,6 +274,13 @@ impl Life<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Nobody has answered in time. What was asked for may still be done.
+    fn unanswered(&self) -> Error {
+        let who = if self.host.has_heard() { "the service" } else { "the bus" };
+        let limit = self.answer.limit().as_secs_f32();
+        self.unknown(format!("{who} has not answered within {limit} s"))
     }
 
     fn unknown(&self, why: String) -> Error {
@@ -343,7 +363,10 @@ impl Life<'_> {
         let now = self.clock.monotonic();
         let until_deadline = self.deadline.map(|deadline| deadline.saturating_sub(now));
         let patience = self.terminal.as_ref().and_then(Terminal::patience);
-        let limit = until_deadline.into_iter().chain(patience).min().map(|time| Timespec {
+        let is_asked = self.number.is_none();
+        let until_answer = is_asked.then(|| self.answer.remaining().unwrap_or_default());
+        let limits = until_deadline.into_iter().chain(patience).chain(until_answer);
+        let limit = limits.min().map(|time| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         });
