@@ -12,6 +12,8 @@ mod fixture;
 mod host_service;
 #[path = "host_attacks/impostors.rs"]
 mod impostors;
+#[path = "host_attacks/many.rs"]
+mod many;
 #[path = "host_attacks/policy.rs"]
 mod policy;
 

@@ -9,6 +9,55 @@ use rustix::process::{Signal, kill_process};
 use super::fixture::{Bus, in_time, skip};
 use super::{Host, REAL, SPAWN, UNJANK, through_each, told, wait_until};
 
+/// Has the bus of a host start this program for the name.
+fn activates(host: &Host, program: &str) {
+    let dir = host.bus.dir().join("run/dbus-1/services");
+    fs::create_dir_all(&dir).unwrap();
+    let text = format!("[D-BUS Service]\nName=org.freedesktop.Flatpak\nExec={program}\n");
+    fs::write(dir.join("org.freedesktop.Flatpak.service"), text).unwrap();
+}
+
+#[test]
+fn a_policy_says_who_applies_it() {
+    in_time(|| {
+        let policy = |host: &Host, words: &[&str]| {
+            let words = [&["policy"], words].concat();
+            let (_, out, err) = told(host.host(&words).output().unwrap());
+            format!("{out}{err}")
+        };
+        let Some(mut host) = Host::ours() else { return };
+        activates(&host, "/usr/bin/unjankd --names flatpak");
+        let said = policy(&host, &["allow", "org.vim.Vim", "git"]);
+        assert!(said.contains("It is applied: unjankd (process"), "{said}");
+        assert!(!said.contains("would start"), "{said}");
+        // It would not be after this one.
+        activates(&host, "/usr/libexec/flatpak-session-helper");
+        let said = policy(&host, &["show"]);
+        let next = "the bus would start /usr/libexec/flatpak-session-helper";
+        assert!(said.contains(next), "{said}");
+        // This one was killed.
+        host.service.kill().unwrap();
+        host.service.wait().unwrap();
+        wait_until(|| host.bus.client().name_owner(super::NAME).unwrap().is_none());
+        let said = policy(&host, &["show"]);
+        assert!(said.contains("It is NOT applied: the next call makes the bus start"), "{said}");
+        let json = policy(&host, &["show", "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["service"]["applies"], false);
+        assert_eq!(json["service"]["starts"], "/usr/libexec/flatpak-session-helper");
+        activates(&host, "/usr/bin/unjankd --names flatpak");
+        let said = policy(&host, &["show"]);
+        assert!(said.contains("It is applied: the next call"), "{said}");
+        // Another program serves.
+        if !Path::new(REAL).exists() {
+            return skip("no flatpak-session-helper");
+        }
+        let Some(host) = Host::start(&[REAL]) else { return };
+        let said = policy(&host, &["allow", "org.vim.Vim", "git"]);
+        assert!(said.contains(&format!("It is NOT applied: {REAL} (process")), "{said}");
+    });
+}
+
 #[test]
 fn a_shim_runs_the_hosts_command_and_else_the_sandboxs_own() {
     through_each(|mut host| {

@@ -67,7 +67,7 @@ impl Host {
 
     /// Starts a service on this bus.
     pub fn on(bus: Bus, which: Which) -> Host {
-        let mut command = match which {
+        let command = match which {
             Which::Ours => {
                 let mut command = bus.command(OURS);
                 command.args(["--names", "flatpak"]);
@@ -75,6 +75,22 @@ impl Host {
             }
             Which::Original => bus.command(ORIGINAL),
         };
+        Host::by(bus, command)
+    }
+
+    /// Starts our service with so few descriptors that it has to ask for more.
+    pub fn with_few_descriptors() -> Option<Host> {
+        if !has(&[SPAWN]) {
+            return None;
+        }
+        let bus = Bus::start()?;
+        let mut command = bus.command("sh");
+        command.args(["-c", "ulimit -Sn 128; exec \"$0\" --names flatpak", OURS]);
+        Some(Host::by(bus, command))
+    }
+
+    /// Starts a service by this command.
+    fn by(bus: Bus, mut command: Command) -> Host {
         let service = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let host = Host { bus, service };
         host.bus.client().wait_for_owner(NAME).unwrap();

@@ -6,6 +6,7 @@ mod log;
 mod order;
 mod policy;
 mod run;
+mod serves;
 mod shim;
 mod spawn;
 mod terminal;

@@ -10,6 +10,7 @@ use session::host::Application;
 use session::host::policy::{self, Decision, Effect, Rule, Wanted};
 use session::host::program;
 
+use super::serves::Serves;
 use crate::cli::screen::sayln;
 use crate::cli::{document, screen};
 use crate::error::{Error, Kind, Verdict};
@@ -61,6 +62,7 @@ struct Document<'a> {
     schema: &'static str,
     file: &'a Path,
     sections: Vec<Section<'a>>,
+    service: &'a Serves,
 }
 
 #[derive(Debug, Serialize)]
@@ -99,7 +101,9 @@ impl Show {
                 app,
                 rules: rules.map(|it| Line { effect: rule(it), words: &it.words }).collect(),
             });
-            let document = Document { schema: SCHEMA, file, sections: sections.collect() };
+            let service = &Serves::find();
+            let sections = sections.collect();
+            let document = Document { schema: SCHEMA, file, sections, service };
             document::print_whole(&document)?;
             return Ok(Verdict::Yes);
         }
@@ -124,6 +128,8 @@ impl Show {
                 "Line {line} has no effect: line {by} is about the same commands and comes first."
             )?;
         }
+        writeln!(out)?;
+        Serves::find().tell(out)?;
         Ok(Verdict::Yes)
     }
 }
@@ -154,6 +160,9 @@ impl About {
         };
         let may = if decision.allows() { "may" } else { "may not" };
         sayln!(out, "{} {may} run {}: {why}.", self.app, shown(&found.path))?;
+        if policy.limits_anybody() {
+            Serves::find().tell(out)?;
+        }
         Ok(if decision.allows() { Verdict::Yes } else { Verdict::No })
     }
 
@@ -177,6 +186,7 @@ impl About {
             )?;
             writeln!(out, "  unjank host policy remove {} {words}", self.app)?;
         }
+        Serves::find().tell(out)?;
         Ok(Verdict::Yes)
     }
 

@@ -86,7 +86,7 @@ impl Hub {
 
     /// Takes what a thread has done for a command.
     pub(super) fn started(&mut self, job: u64, result: Result<Started, StartError>) {
-        self.starters.finish(job);
+        self.starters.finish(job, self.options.clock.monotonic());
         let Some(Job::Start(starting)) = self.jobs.remove(&job) else {
             // It took so long that the caller was told that it did not begin.
             if let Ok(started) = result {

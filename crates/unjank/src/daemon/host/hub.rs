@@ -315,7 +315,7 @@ impl Hub {
     }
 
     fn identified(&mut self, job: u64, identity: Identity) {
-        self.starters.finish(job);
+        self.starters.finish(job, self.options.clock.monotonic());
         if let Some(Job::Identify(sender, _)) = self.jobs.remove(&job) {
             self.callers.settle(&sender, identity);
             self.advance(&sender);

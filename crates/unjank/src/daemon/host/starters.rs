@@ -1,6 +1,6 @@
 //! Threads that look at callers' files and start commands: a file system that hangs holds up one of them, and nobody else.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ const MOST_THREADS: usize = 64;
 const MOST_FOR_ONE: usize = 8;
 /// Threads that wait for work when there is none.
 const MOST_IDLE: usize = 2;
-/// How long work may take, its time in the queue included.
+/// How long work may take, and how long it is queued while no other work of its application gets done.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a thread does.
@@ -76,8 +76,20 @@ impl Shared {
 pub(super) struct Starters {
     shared: Arc<Shared>,
     next: u64,
-    /// Until when each job is waited for, in the order of their numbers.
-    pending: BTreeMap<u64, Duration>,
+    pending: HashMap<u64, Pending>,
+    /// When each of them is looked at, the next one first.
+    due: BTreeSet<(Duration, u64)>,
+    /// When work of an application that has some was last done.
+    progress: HashMap<Arc<str>, (usize, Duration)>,
+}
+
+/// A job that is waited for.
+#[derive(Debug)]
+struct Pending {
+    whose: Arc<str>,
+    until: Duration,
+    /// It was seen to run.
+    runs: bool,
 }
 
 impl std::fmt::Debug for Starters {
@@ -88,7 +100,13 @@ impl std::fmt::Debug for Starters {
 
 impl Starters {
     pub(super) fn new() -> Starters {
-        Starters { shared: Arc::default(), next: 0, pending: BTreeMap::new() }
+        Starters {
+            shared: Arc::default(),
+            next: 0,
+            pending: HashMap::new(),
+            due: BTreeSet::new(),
+            progress: HashMap::new(),
+        }
     }
 
     /// Has something done for `whose` and returns its number. What becomes of it is the work's own to tell; when it has, or
@@ -104,6 +122,7 @@ impl Starters {
         work: impl FnOnce(u64) + Send + 'static,
     ) -> io::Result<u64> {
         let number = self.next;
+        let owner = Arc::clone(&whose);
         let job = Job { number, whose, work: Box::new(move || work(number)) };
         let mut queue = self.shared.lock();
         let may = queue.may_begin(&job.whose);
@@ -129,32 +148,75 @@ impl Starters {
             self.shared.wake.notify_one();
         }
         self.next += 1;
-        self.pending.insert(number, now + PATIENCE);
+        let until = now + PATIENCE;
+        self.progress.entry(Arc::clone(&owner)).or_insert((0, Duration::ZERO)).0 += 1;
+        self.pending.insert(number, Pending { whose: owner, until, runs: false });
+        self.due.insert((until, number));
         Ok(number)
     }
 
     /// Takes it that a job was heard of; says whether it was waited for.
-    pub(super) fn finish(&mut self, number: u64) -> bool {
-        self.pending.remove(&number).is_some()
+    pub(super) fn finish(&mut self, number: u64, now: Duration) -> bool {
+        let Some(job) = self.forget(number) else { return false };
+        if let Some((_, progress)) = self.progress.get_mut(&job.whose) {
+            *progress = now;
+        }
+        true
     }
 
-    /// Returns when the next job takes too long.
+    fn forget(&mut self, number: u64) -> Option<Pending> {
+        let job = self.pending.remove(&number)?;
+        self.due.remove(&(job.until, number));
+        if let Some((count, _)) = self.progress.get_mut(&job.whose) {
+            *count -= 1;
+            if *count == 0 {
+                self.progress.remove(&job.whose);
+            }
+        }
+        Some(job)
+    }
+
+    /// Returns when the next job may have taken too long.
     pub(super) fn deadline(&self) -> Option<Duration> {
-        self.pending.values().next().copied()
+        self.due.first().map(|(until, _)| *until)
     }
 
     /// Returns the jobs that take too long. They are not waited for any more; one that has not begun never will.
+    ///
+    /// A job waits in the queue for as long as others of its application get done: many at once are no reason to refuse one.
     pub(super) fn late(&mut self, now: Duration) -> Vec<u64> {
-        let late: Vec<u64> = self
-            .pending
-            .iter()
-            .take_while(|(_, until)| **until <= now)
-            .map(|(job, _)| *job)
-            .collect();
-        if !late.is_empty() {
-            self.pending.retain(|job, _| !late.contains(job));
-            self.shared.lock().jobs.retain(|job| !late.contains(&job.number));
+        let due: Vec<u64> =
+            self.due.iter().take_while(|(until, _)| *until <= now).map(|(_, job)| *job).collect();
+        if due.is_empty() {
+            return due;
         }
+        let shared = Arc::clone(&self.shared);
+        let mut queue = shared.lock();
+        let queued: HashSet<u64> = queue.jobs.iter().map(|job| job.number).collect();
+        let mut late = Vec::new();
+        for number in due {
+            let Some(job) = self.pending.get_mut(&number) else { continue };
+            let progress = self.progress.get(&job.whose).map_or(Duration::ZERO, |(_, at)| *at);
+            let begun = !queued.contains(&number);
+            // Nobody knows when one began that runs; it has its time from now on, once.
+            let until = match begun {
+                true if job.runs || progress + PATIENCE < job.until => None,
+                true => Some(now + PATIENCE),
+                false => Some(progress + PATIENCE).filter(|until| *until > now),
+            };
+            match until {
+                Some(until) => {
+                    self.due.remove(&(job.until, number));
+                    self.due.insert((until, number));
+                    (job.until, job.runs) = (until, begun);
+                }
+                None => late.push(number),
+            }
+        }
+        for number in &late {
+            self.forget(*number);
+        }
+        queue.jobs.retain(|job| !late.contains(&job.number));
         late
     }
 }
@@ -249,6 +311,31 @@ mod tests {
     }
 
     #[test]
+    fn a_job_waits_for_as_long_as_others_of_its_application_get_done() {
+        let mut starters = Starters::new();
+        let (tell, told) = channel();
+        let (go_on, go) = channel();
+        let go = Arc::new(Mutex::new(go));
+        for _ in 0..MOST_FOR_ONE + 3 {
+            starters.begin("many".into(), NOW, hang(&tell, &go)).unwrap();
+        }
+        let running: Vec<u64> = (0..MOST_FOR_ONE).map(|_| soon(&told)).collect();
+        // One of those that run is done after a while; another one begins.
+        let later = NOW + PATIENCE - Duration::from_secs(1);
+        go_on.send(()).unwrap();
+        let begun = soon(&told);
+        assert!(starters.finish(running[0], later));
+        let late = starters.late(NOW + PATIENCE);
+        assert!(!late.contains(&begun), "it has only begun");
+        assert!(late.iter().all(|job| running.contains(job)), "{late:?} of {running:?}");
+        // Nothing more gets done.
+        let late = starters.late(later + 2 * PATIENCE);
+        assert!(late.contains(&begun));
+        assert!(starters.pending.is_empty());
+        drop(go_on);
+    }
+
+    #[test]
     fn all_that_fits_is_done_in_its_order_for_each() {
         let mut starters = Starters::new();
         let (tell, told) = channel();
@@ -261,7 +348,8 @@ mod tests {
         let mut done: Vec<u64> = (0..1000).map(|_| soon(&told)).collect();
         done.sort_unstable();
         assert_eq!(done, numbers);
-        assert!(numbers.iter().all(|number| starters.finish(*number)));
-        assert!(!starters.finish(0));
+        assert!(numbers.iter().all(|number| starters.finish(*number, NOW)));
+        assert!(!starters.finish(0, NOW));
+        assert!(starters.progress.is_empty() && starters.deadline().is_none());
     }
 }
