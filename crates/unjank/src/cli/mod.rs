@@ -6,6 +6,8 @@ mod bus;
 mod catalogue;
 mod doctor;
 mod document;
+#[cfg(test)]
+mod documented;
 mod exercise;
 mod generate;
 pub mod host;
