@@ -6,7 +6,7 @@ mod engine_support;
 
 use engine_support::{World, changeset, id, keys_in, put};
 use unjank_session::settings::changeset::Changeset;
-use unjank_session::settings::engine::Kind;
+use unjank_session::settings::engine::{Kind, MOST_DATABASES};
 
 #[test]
 fn a_change_is_replied_to_and_then_told() {
@@ -198,4 +198,22 @@ fn a_paced_sender_waits_alone_and_its_last_value_lands() {
     world.stop();
     assert_eq!(world.keys(&user), "/other=1 /slider=-1");
     assert_eq!(keys_in(&world.image(&user)), world.keys(&user));
+}
+
+#[test]
+fn a_caller_that_names_many_databases_is_refused() {
+    let mut world = World::new();
+    for number in 0..MOST_DATABASES {
+        let database = id(&format!("Writer/n{number}"));
+        assert!(world.change(&database, "/a=1")[0].starts_with("0 ok"), "{number}");
+    }
+    for object in ["Writer/more", "shm/more", "keyfile/more", "journal/more"] {
+        let answers = world.change(&id(object), "/a=1");
+        assert!(answers.len() == 1 && !answers[0].starts_with("0 ok"), "{object}: {answers:?}");
+        assert_eq!(world.keys(&id(object)), "no file", "{object}");
+    }
+    // Those that are there, and the user's own, are not affected.
+    for object in ["Writer/n0", "Writer/user"] {
+        assert!(world.change(&id(object), "/b=1")[0].starts_with("0 ok"), "{object}");
+    }
 }

@@ -4,24 +4,16 @@
 mod fixture;
 
 use bus::client::Argument;
+use fixture::random::Random;
 use fixture::{Bus, NAME, OURS, SET_A_B, USER, in_time};
 
-/// A small generator (splitmix64), so that a failure can be repeated.
-struct Random(u64);
+/// Nonsense of every kind.
+trait Nonsense {
+    fn blob(&mut self) -> Vec<u8>;
+    fn argument(&mut self, depth: usize) -> Argument;
+}
 
-impl Random {
-    fn next(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % below as u64).unwrap()
-    }
-
-    fn pick(&mut self, from: &[&'static str]) -> &'static str {
-        from[self.next(from.len())]
-    }
-
+impl Nonsense for Random {
     /// Bytes that look a little like a changeset, or not at all.
     fn blob(&mut self) -> Vec<u8> {
         let mut blob = match self.next(4) {
@@ -90,8 +82,7 @@ fn nonsense_is_answered_and_survived() {
         command.args(["--log-level", "error"]);
         let service = bus.serve_by(command);
         let client = bus.client();
-        let mut random = Random(u64::from(std::process::id()));
-        eprintln!("seed: {:#x}", random.0);
+        let mut random = Random::begin();
         for _ in 0..1500 {
             let path = random.pick(&PATHS);
             let interface = Some(random.pick(&INTERFACES)).filter(|name| !name.is_empty());

@@ -7,6 +7,9 @@ use store::table::gvariant::{Type, Variant, View};
 
 use super::path;
 
+/// Entries that are no change, behind which a body is not read on.
+pub const MOST_MALFORMED: usize = 1024;
+
 /// Changes by path, in the order in which they are applied: a directory's reset before what is set below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changeset(BTreeMap<Box<str>, Option<Variant>>);
@@ -16,17 +19,25 @@ impl Changeset {
     ///
     /// Never fails: an entry that is no key or directory, or gives a directory a value, is left out.
     /// Of two entries for one path the last counts.
+    /// Behind [`MOST_MALFORMED`] entries that are left out nothing is read: no client writes one, and a caller could have
+    /// millions of them read at the cost of everybody else's time.
     #[must_use]
     pub fn decode(blob: &[u8]) -> Changeset {
         let mut changes = Changeset::default();
         let Some(ty) = Type::parse("a{smv}") else { return changes };
         let body = View::new(ty, blob, ByteOrder::NATIVE);
+        let mut malformed = 0;
         for entry in body.children() {
+            if malformed >= MOST_MALFORMED {
+                break;
+            }
+            malformed += 1;
             let mut parts = entry.children();
             let Some(path) = parts.next().and_then(View::as_str) else { continue };
             let value = parts.next().and_then(|maybe| maybe.child(0)).and_then(|v| v.child(0));
             if path::is_key(path) || (path::is_dir(path) && value.is_none()) {
                 changes.change(path, value.map(View::to_variant));
+                malformed -= 1;
             }
         }
         changes
@@ -131,6 +142,25 @@ mod tests {
             assert_eq!(changes.encode(), hex(golden));
             assert_eq!(Changeset::decode(&hex(golden)), changes);
         }
+    }
+
+    #[test]
+    fn behind_many_entries_that_are_no_change_nothing_is_read() {
+        // Each entry has an offset at the end; as long as they are short, one of a byte.
+        let body = |malformed: usize| {
+            let mut entries = vec![0; malformed * 8];
+            let mut ends: Vec<usize> = (1..=malformed).map(|count| count * 8).collect();
+            entries.extend(one("/a/b", Some("1")).encode().split_last().unwrap().1);
+            ends.push(entries.len());
+            let width = offset_width(entries.len(), ends.len());
+            for end in ends {
+                push_offset(&mut entries, end, width);
+            }
+            Changeset::decode(&entries).len()
+        };
+        assert_eq!(body(0), 1);
+        assert_eq!(body(MOST_MALFORMED - 1), 1);
+        assert_eq!(body(MOST_MALFORMED), 0);
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Bytes {
     }
 
     /// A field of a header.
-    fn field(&mut self, code: u8, kind: &str, write: impl FnOnce(&mut Bytes)) {
+    pub fn field(&mut self, code: u8, kind: &str, write: impl FnOnce(&mut Bytes)) {
         self.align(8);
         self.0.extend([code, 1, kind.as_bytes()[0], 0]);
         write(self);

@@ -60,7 +60,7 @@ pub enum ErrorKind {
     ReadOnly,
     /// The file system is full (ENOSPC).
     NoSpace,
-    /// The user's quota is used up (EDQUOT).
+    /// The user's quota is used up (EDQUOT), or as many databases are in use as may be.
     Quota,
     /// The device failed (EIO).
     Io,

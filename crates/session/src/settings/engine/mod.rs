@@ -138,6 +138,9 @@ impl<T> Engine<T> {
     ///
     /// Hand over every request that has arrived before asking for the next job: they share one write.
     pub fn change(&mut self, id: &DatabaseId, changeset: Changeset, sender: &str, token: T) {
+        if let Some(error) = self.too_many(id) {
+            return self.answers.push_back(Answer::Failed { token, error });
+        }
         let tag_prefix = self.tag_prefix.clone();
         let database = self.database(id);
         let tag = database.live.next_tag(&tag_prefix);
@@ -152,7 +155,22 @@ impl<T> Engine<T> {
 
     /// Takes an `Init` call: makes sure that readers of a database that is not [`Kind::User`] find a file.
     pub fn init(&mut self, id: &DatabaseId, token: T) {
+        if let Some(error) = self.too_many(id) {
+            return self.answers.push_back(Answer::Failed { token, error });
+        }
         self.ask(id, Ask::Init { token }, Changeset::default());
+    }
+
+    /// Says why a database is not taken in: each costs memory and a descriptor, and any caller can name as many as it likes.
+    /// That of the user always is.
+    fn too_many(&self, id: &DatabaseId) -> Option<ChangeError> {
+        let is_own = id.kind() == Kind::User && id.name() == "user";
+        if is_own || self.databases.contains_key(id) || self.databases.len() < MOST_DATABASES {
+            return None;
+        }
+        let text =
+            format!("cannot open {id}: {MOST_DATABASES} databases are in use; nothing was changed");
+        Some(ChangeError { kind: ErrorKind::Quota, text })
     }
 
     fn ask(&mut self, id: &DatabaseId, ask: Ask<T>, changes: Changeset) {
@@ -312,6 +330,8 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+/// Databases that are in use at a time; a session has two or three.
+pub const MOST_DATABASES: usize = 64;
 /// The longest part of a path between two slashes that the table format can hold, in bytes, slash included.
 const LONGEST_PART: usize = 65_535;
 
