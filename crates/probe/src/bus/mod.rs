@@ -18,4 +18,5 @@ pub mod readable;
 pub mod record;
 pub mod stats;
 pub mod traffic;
+pub mod why;
 pub mod wire;

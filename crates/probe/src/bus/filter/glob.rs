@@ -2,13 +2,13 @@
 
 /// A pattern of names.
 #[derive(Clone, Debug)]
-pub(super) struct Glob {
+pub(crate) struct Glob {
     pattern: String,
     is_plain: bool,
 }
 
 impl Glob {
-    pub(super) fn new(pattern: &str) -> Glob {
+    pub(crate) fn new(pattern: &str) -> Glob {
         Glob { pattern: pattern.to_owned(), is_plain: !pattern.contains(['*', '?']) }
     }
 
@@ -17,7 +17,7 @@ impl Glob {
     }
 
     /// Returns whether a name fits, as a whole.
-    pub(super) fn fits(&self, name: &str) -> bool {
+    pub(crate) fn fits(&self, name: &str) -> bool {
         if self.is_plain {
             return self.pattern == name;
         }

@@ -12,7 +12,7 @@ mod tests;
 pub use parse::FilterError;
 pub(crate) use parse::nanoseconds;
 
-use self::glob::Glob;
+pub(crate) use self::glob::Glob;
 use super::model::peers::{Peer, PeerId};
 use super::model::texts::Text;
 use super::model::{Model, Row};

@@ -89,8 +89,12 @@ fn processes_and_applications_are_found_at_both_ends() {
     let peer = model.row(1).unwrap().sender;
     let executable = model.texts.keep("/usr/bin/kate");
     let application = model.texts.keep("org.kde.kate");
-    let about =
-        crate::bus::model::peers::About { pid: Some(42), uid: None, executable, application };
+    let about = crate::bus::model::peers::About {
+        pid: Some(42),
+        executable,
+        application,
+        ..Default::default()
+    };
     model.peers.describe(peer, about);
     for filter in ["pid:42", "app:kate", "app:/usr/*", "app:org.kde.kate"] {
         let filter: Filter = filter.parse().unwrap();

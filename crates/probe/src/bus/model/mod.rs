@@ -334,6 +334,12 @@ impl Model {
         astray
     }
 
+    /// Returns the messages that asked for a service which nobody owned and which did not start until the record ended.
+    pub fn unfinished(&self) -> impl Iterator<Item = u32> {
+        let waiting = self.waiting.values().flat_map(|waiting| &waiting.messages);
+        waiting.filter(|(_, is_unowned)| *is_unowned).map(|(number, _)| *number)
+    }
+
     /// Returns the requests to portals with their responses.
     #[must_use]
     pub fn requests(&self) -> &[Request] {

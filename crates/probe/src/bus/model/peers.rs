@@ -54,6 +54,8 @@ pub struct Peer {
     pub uid: Option<u32>,
     /// The executable.
     pub executable: Text,
+    /// The command line.
+    pub command: Text,
     /// The id of the sandboxed application.
     pub application: Text,
     /// The first message after it came to the bus; 0 if it was there before the first one.
@@ -122,6 +124,7 @@ impl Peers {
             pid: None,
             uid: None,
             executable: Text::NONE,
+            command: Text::NONE,
             application: Text::NONE,
             came: 0,
             left_ns: None,
@@ -199,6 +202,9 @@ impl Peers {
         peer.uid = about.uid.or(peer.uid);
         if about.executable.is_some() {
             peer.executable = about.executable;
+        }
+        if about.command.is_some() {
+            peer.command = about.command;
         }
         if about.application.is_some() {
             peer.application = about.application;
@@ -300,7 +306,7 @@ impl Peers {
 }
 
 /// Who a connection is on the machine, as far as it is known.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct About {
     /// The process.
     pub pid: Option<u32>,
@@ -308,6 +314,8 @@ pub struct About {
     pub uid: Option<u32>,
     /// The executable.
     pub executable: Text,
+    /// The command line.
+    pub command: Text,
     /// The id of the sandboxed application.
     pub application: Text,
 }
@@ -358,7 +366,7 @@ mod tests {
         let peer = peers.connection(0, unique);
         assert_eq!(peers.label(peer, &texts), ":1.7");
         let executable = texts.keep("/usr/bin/kate");
-        let about = About { pid: Some(1), uid: None, executable, application: Text::NONE };
+        let about = About { pid: Some(1), executable, ..About::default() };
         peers.describe(peer, about);
         assert_eq!(peers.label(peer, &texts), "kate :1.7");
     }

@@ -195,10 +195,12 @@ impl Model {
             self.peers.owns(peer.bus, *name, id, if self.is_empty() { 0 } else { at });
         }
         self.peers.only(peer.bus, id, &names, at);
+        let command = (!peer.command.is_empty()).then(|| peer.command.join(" "));
         let about = About {
             pid: peer.pid,
             uid: peer.uid,
             executable: self.texts.keep_some(peer.exe.as_deref()),
+            command: self.texts.keep_some(command.as_deref()),
             application: self.texts.keep_some(peer.app.as_deref()),
         };
         self.peers.describe(id, about);

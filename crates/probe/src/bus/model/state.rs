@@ -249,7 +249,7 @@ impl Model {
 
     fn describe(&mut self, bus: u16, name: Text, pid: Option<u32>, uid: Option<u32>) {
         let peer = self.peers.named(bus, name, &self.texts);
-        let about = About { pid, uid, executable: Text::NONE, application: Text::NONE };
+        let about = About { pid, uid, ..About::default() };
         self.peers.describe(peer, about);
     }
 }

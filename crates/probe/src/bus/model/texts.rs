@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 use super::peers::DRIVER;
 
 /// A text that is kept; [`Text::NONE`] stands for the lack of one.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Text(u32);
 
 impl Text {

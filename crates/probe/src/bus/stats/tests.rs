@@ -126,6 +126,20 @@ fn who_sleeps_is_woken_and_who_is_busy_is_not() {
 }
 
 #[test]
+fn nobody_is_woken_by_what_is_sent_to_a_service_that_is_not_there() {
+    let tick = "org.example.I.Tick";
+    let model = seen(&[
+        (0, Sample::directed(1, ":1.1", ":1.2", tick)),
+        (1_000, Sample::call(2, ":1.1", "org.example.Nobody", tick)),
+        (300_000, Sample::call(3, ":1.1", "org.example.Nobody", tick)),
+        (600_000, Sample::call(4, ":1.1", "org.example.Nobody", tick).flags(1)),
+        (700_000, Sample::owner_changed(":1.2", ":1.2", "")),
+        (900_000, Sample::directed(5, ":1.1", ":1.2", tick)),
+    ]);
+    assert_eq!(all(&model).wakes, []);
+}
+
+#[test]
 fn a_broadcast_wakes_who_asked_for_it() {
     let add =
         Sample::call(1, ":1.3", DRIVER, "org.freedesktop.DBus.AddMatch").text("type='signal'");

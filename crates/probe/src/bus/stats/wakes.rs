@@ -9,6 +9,13 @@ use crate::bus::model::{Model, Row};
 /// A connection that has neither sent nor received for so long sleeps.
 pub(super) const QUIET_NS: u64 = 100_000_000;
 
+/// Returns whether somebody is there to be woken: a name that nobody is known to own sleeps for ever, and so does who has left.
+fn is_there(model: &Model, peer: PeerId, row: &Row) -> bool {
+    model.peers.get(peer).is_some_and(|peer| {
+        peer.unique.is_some() && peer.left_ns.is_none_or(|left_ns| row.at_ns <= left_ns)
+    })
+}
+
 /// Who, whom, and with what.
 pub(super) type Key = (PeerId, PeerId, Text, Text);
 
@@ -42,7 +49,7 @@ impl Wakes {
         let is_one = row.receiver != PeerId::NONE && model.is_delivered(row);
         let direct = is_one.then_some(row.receiver);
         for receiver in direct.iter().chain(model.hearers(row)).copied().map(identity) {
-            if receiver == sender {
+            if receiver == sender || !is_there(model, receiver, row) {
                 continue;
             }
             // What went on before the first message is not known: nobody is taken to sleep then.

@@ -14,6 +14,7 @@ mod stats;
 mod tail;
 mod traffic;
 mod until;
+mod why;
 
 use std::process::ExitCode;
 
@@ -38,6 +39,7 @@ enum Command {
     Record(record::Record),
     Live(live::Live),
     Stats(stats::Stats),
+    Why(why::Why),
     Diagram(diagram::Diagram),
     Diff(diff::Diff),
     Expect(expect::Expect),
@@ -56,6 +58,7 @@ impl Bus {
             Command::Record(command) => command.run(),
             Command::Live(command) => command.run(),
             Command::Stats(command) => command.run(),
+            Command::Why(command) => command.run(),
             Command::Diagram(command) => command.run(),
             Command::Diff(command) => command.run(),
             Command::Expect(command) => command.run(),
