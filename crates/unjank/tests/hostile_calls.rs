@@ -5,6 +5,7 @@
 #![expect(
     unreachable_pub,
     clippy::unwrap_used,
+    clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "the tests are other programs; what cannot be set up fails"
 )]
