@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use engine_support::{World, id, image, keys_in, put};
 use store::disk::Disk;
+use unjank_session::clock::Clock;
 use unjank_session::settings::engine::Report;
 
 fn read(path: &Path) -> String {
@@ -141,6 +142,117 @@ fn a_snapshot_fills_what_damage_took() {
         assert_eq!(kept, good[..cut]);
         std::fs::remove_file(path.with_file_name("user~0")).unwrap();
     }
+}
+
+#[test]
+fn what_was_acknowledged_before_the_damage_is_replayed_over_the_snapshot() {
+    let (mut world, user) = (World::new(), id("Writer/user"));
+    world.change(&user, "/a/one='first' /a/two='second' /gone=1 /b/x=1 /b/y=1");
+    world.run_out();
+    // No snapshot holds what comes now: they are made once a day where blocks are not shared.
+    let dir = world.places.state.join("snapshots");
+    let snapshots = || std::fs::read_dir(&dir).unwrap().count();
+    let made = snapshots();
+    for value in 0..20 {
+        world.change(&user, &format!("/a/one='newer{value}'"));
+    }
+    world.change(&user, "/gone");
+    world.change(&user, "/b/ /b/z=1");
+    // A backup that was put back belongs to what is replayed, and so does what came after it.
+    world.write_outside(&user, "/a/one='backup' /a/two='second' /b/z=1 /c=1");
+    world.stir(&user);
+    world.run();
+    world.change(&user, "/d=1");
+    world.clock.advance(Duration::from_secs(5));
+    world.run();
+    world.change(&user, "/e='last'");
+    world.clock.advance(Duration::from_secs(1));
+    world.run();
+    let made_since = snapshots() - made;
+    assert_eq!(made_since, 0, "a snapshot was made, which this test is not about");
+    let expected = world.keys(&user);
+    assert_eq!(expected, "/a/one='backup' /a/two='second' /b/z=1 /c=1 /d=1 /e='last'");
+    let path = world.image(&user);
+    let good = std::fs::read(&path).unwrap();
+    let zeros = |from: usize| {
+        let mut bad = good.clone();
+        bad[from..].fill(0);
+        bad
+    };
+    let cut = (0..good.len()).step_by(11).map(|at| good[..at].to_vec());
+    let wiped = (1..good.len()).step_by(7).map(zeros);
+    for (number, bad) in cut.chain(wiped).enumerate() {
+        put(&path, &bad);
+        world.restart();
+        world.change(&user, "/nothing");
+        world.run();
+        assert_eq!(world.keys(&user), expected, "damage {number}");
+        let _ = std::fs::remove_file(path.with_file_name("user~0"));
+    }
+}
+
+#[test]
+fn a_history_alone_brings_a_database_back_before_its_first_snapshot() {
+    let (mut world, user) = (World::new(), id("Writer/user"));
+    world.change(&user, "/a=1 /b=1");
+    world.change(&user, "/a=2");
+    // A second later the history is written; the first snapshot is not made yet.
+    while let Some(deadline) = world.engine.deadline() {
+        world.clock.advance(deadline.saturating_sub(world.clock.monotonic()));
+        world.run();
+        if unjank_session::settings::history::file(&world.places).exists() {
+            break;
+        }
+    }
+    let _ = std::fs::remove_dir_all(world.places.state.join("snapshots"));
+    put(&world.image(&user), b"");
+    world.restart();
+    world.change(&user, "/c=1");
+    world.run();
+    assert_eq!(world.keys(&user), "/a=2 /b=1 /c=1");
+}
+
+#[test]
+fn temporary_files_of_killed_writers_go_at_the_next_start() {
+    let mut world = World::new();
+    let ids = ["Writer/user", "keyfile/text", "journal/log", "shm/quick"].map(id);
+    for id in &ids {
+        world.change(id, "/a=1");
+    }
+    world.run_out();
+    world.stop();
+    let token = "0123456789abcdef";
+    let (config, volatile) = (world.places.config.clone(), world.places.volatile.clone());
+    let stale = [
+        config.join(format!(".user.unjank-{token}")),
+        config.join("user.5TNF9Z"),
+        config.join(format!(".text.txt.unjank-{token}")),
+        config.join(format!(".log.journal-image.unjank-{token}")),
+        config.join(format!(".log.journal-log.unjank-{token}")),
+        volatile.join(format!("shm/.quick.unjank-{token}")),
+        volatile.join(format!("keyfile/.text.unjank-{token}")),
+        world.places.state.join(format!(".history.journal.unjank-{token}")),
+        world.places.state.join(format!("snapshots/.user.1.1700000000.unjank-{token}")),
+    ];
+    let kept = [config.join("user.backup"), config.join(".another"), config.join("other.5TNF9Z")];
+    let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+    for path in stale.iter().chain(&kept) {
+        put(path, b"half of some");
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+    }
+    // One whose writer lives is its own business.
+    let lived_in = config.join(format!(".user.unjank-{}", token.replace('0', "f")));
+    let writer = world.disk.create(&lived_in, 0o600).unwrap();
+    let file = std::fs::File::options().write(true).open(&lived_in).unwrap();
+    file.set_modified(long_ago).unwrap();
+    for id in &ids {
+        world.change(id, "/a=2");
+    }
+    world.run_out();
+    let left: Vec<_> = stale.iter().filter(|path| path.exists()).collect();
+    assert_eq!(left, Vec::<&std::path::PathBuf>::new());
+    assert!(kept.iter().all(|path| path.exists()) && lived_in.exists());
+    drop(writer);
 }
 
 #[test]

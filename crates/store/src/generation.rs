@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use sys::map::SharedByte;
 
 use crate::disk::{Disk, DiskFile};
+use crate::publish::final_target;
 
 /// A reader's side of the flag of a native database.
 ///
@@ -91,7 +92,9 @@ impl Retired {
     ///
     /// As `open(2)`; nothing is changed.
     pub fn open(disk: &dyn Disk, path: &Path) -> io::Result<Option<Retired>> {
-        match disk.open(path) {
+        // The links are followed here, where those of other users are refused.
+        let target = final_target(disk, path)?;
+        match disk.open_no_link(&target) {
             Ok(file) => Ok(Some(Retired(file))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

@@ -247,6 +247,89 @@ fn undo_and_restore_leave_what_is_locked() {
     });
 }
 
+/// Runs a shell command as another user, who owns nothing of ours.
+fn as_somebody_else(dir: &Path, script: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-euc", script]).current_dir(dir).uid(65_534).gid(65_534);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn compile_follows_nothing_that_another_user_placed() {
+    use std::os::unix::fs::PermissionsExt;
+    in_time(|| {
+        if !rustix::process::geteuid().is_root() {
+            return skip("needs root to act as another user");
+        }
+        let home = tempfile::tempdir().unwrap();
+        let open = |path: &Path, mode| {
+            std::fs::create_dir_all(path).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        open(home.path(), 0o755);
+        let ours = home.path().join("ours");
+        open(&ours, 0o755);
+        open(&ours.join("db/site.d"), 0o755);
+        std::fs::write(ours.join("db/site.d/a"), "[a]\nb=1\n").unwrap();
+        // Databases, so that nothing but the owner tells them from what may be replaced or marked as old.
+        let run = |words: &[&str], dir: &Path| {
+            let mut command = Command::new(UNJANK);
+            command.arg("settings").args(words).current_dir(dir).stdin(Stdio::null());
+            let output = command.output().unwrap();
+            (output.status.success(), String::from_utf8(output.stderr).unwrap())
+        };
+        assert!(run(&["compile", "victim", "db/site.d"], &ours).0);
+        let victim = std::fs::read(ours.join("victim")).unwrap();
+        let source = ours.join("db/site.d").display().to_string();
+        for (number, (prepare, words)) in [
+            // A link in the place of the database: to a file, to one that is not there, over another link.
+            ("ln -s VICTIM out", &["compile", "out", "SOURCE"][..]),
+            ("ln -s OURS/new out", &["compile", "out", "SOURCE"]),
+            ("ln -s VICTIM two; ln -s two out", &["compile", "out", "SOURCE"]),
+            // A link, or a directory of somebody's, on the way.
+            ("ln -s OURS dir", &["compile", "dir/victim", "SOURCE"]),
+            ("ln -s OURS dir", &["compile", "dir/new", "SOURCE"]),
+            ("mkdir dir; ln -s VICTIM dir/out", &["compile", "dir/out", "SOURCE"]),
+            // A file of somebody's, who would own the database.
+            ("touch out; chmod 666 out", &["compile", "out", "SOURCE"]),
+            // Key files that somebody placed, or chose.
+            ("mkdir d; echo '[a]' > d/x; echo 'b=2' >> d/x", &["compile", "new", "d"]),
+            ("ln -s OURS/secrets d", &["compile", "new", "d"]),
+            ("mkdir -p site.d; ln -s VICTIM site", &["update", "."]),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            for mode in [0o1777, 0o777] {
+                let shared = home.path().join(format!("shared{number}-{mode:o}"));
+                open(&shared, mode);
+                let victim_path = ours.join("victim").display().to_string();
+                let prepare = prepare
+                    .replace("VICTIM", &victim_path)
+                    .replace("OURS", &ours.display().to_string());
+                as_somebody_else(&shared, &prepare);
+                let words: Vec<&str> = words
+                    .iter()
+                    .map(|word| if *word == "SOURCE" { &source } else { *word })
+                    .collect();
+                let (done, text) = run(&words, &shared);
+                assert!(!done, "{prepare}: {words:?}");
+                assert!(text.contains("belongs to another user"), "{prepare}: {text}");
+                assert_eq!(std::fs::read(ours.join("victim")).unwrap(), victim, "{prepare}");
+                assert!(!ours.join("new").exists(), "{prepare}");
+                assert!(!shared.join("new").exists(), "{prepare}");
+            }
+        }
+        // Our own links in such a directory, and anybody's in a directory of ours, are followed.
+        let shared = home.path().join("shared");
+        open(&shared, 0o1777);
+        std::os::unix::fs::symlink(ours.join("victim"), shared.join("out")).unwrap();
+        assert!(run(&["compile", "out", &source], &shared).0);
+        assert!(shared.join("out").is_symlink());
+    });
+}
+
 #[test]
 fn a_history_on_a_pipe_has_who_and_both_values_whole() {
     in_time(|| {

@@ -58,6 +58,14 @@ pub enum CompileError {
         /// What is wrong with it.
         error: EntryError,
     },
+    /// Another user placed a part of the path.
+    #[error("Refused to use “{}”: {source}", path.display())]
+    Untrusted {
+        /// The path.
+        path: PathBuf,
+        /// Which part, and whose it is.
+        source: io::Error,
+    },
     /// The format cannot hold it.
     #[error("{0}")]
     Image(WriteError),
@@ -166,6 +174,7 @@ pub fn read(disk: &dyn Disk, dir: &Path, languages: &[String]) -> Result<KeyFile
     paths.reverse();
     for path in paths {
         let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        check_trusted(disk, &path)?;
         let text =
             disk.read(&path).map_err(|source| CompileError::File { file: name(), source })?;
         let file =
@@ -179,6 +188,7 @@ pub fn read(disk: &dyn Disk, dir: &Path, languages: &[String]) -> Result<KeyFile
     match list(disk, &dir.join("locks"), Stat::is_file) {
         Ok(paths) => {
             for path in paths {
+                check_trusted(disk, &path)?;
                 let text = disk
                     .read(&path)
                     .map_err(|source| CompileError::Locks { path: path.clone(), source })?;
@@ -207,6 +217,8 @@ pub fn compile(
     dir: &Path,
     languages: &[String],
 ) -> Result<(), CompileError> {
+    check_trusted(disk, dir)?;
+    check_trusted(disk, output)?;
     let files = read(disk, dir, languages)?;
     put(disk, output, &files)
 }
@@ -221,6 +233,7 @@ pub fn update(
     dir: &Path,
     languages: &[String],
 ) -> Result<Vec<Updated>, CompileError> {
+    check_trusted(disk, dir)?;
     let dirs = list(disk, dir, Stat::is_dir)?;
     let updated = dirs.into_iter().filter_map(|dir| {
         let name = dir.file_name()?.to_string_lossy().strip_suffix(".d")?.to_owned();
@@ -238,6 +251,8 @@ fn update_one(
     languages: &[String],
     warning: &mut Option<String>,
 ) -> Result<(), CompileError> {
+    check_trusted(disk, dir)?;
+    check_trusted(disk, output)?;
     let files = read(disk, dir, languages)?;
     let mut warn = |error: &io::Error| {
         let output = output.display();
@@ -252,6 +267,12 @@ fn update_one(
         warn(&error);
     }
     Ok(())
+}
+
+/// Refuses a path of which another user placed a part: an administrator would read or replace what he chose.
+fn check_trusted(disk: &dyn Disk, path: &Path) -> Result<(), CompileError> {
+    disk.check_trusted(path)
+        .map_err(|source| CompileError::Untrusted { path: path.to_owned(), source })
 }
 
 fn put(disk: &dyn Disk, output: &Path, files: &KeyFiles) -> Result<(), CompileError> {

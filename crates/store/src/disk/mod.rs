@@ -3,6 +3,7 @@
 mod attributes;
 mod log;
 mod real;
+mod trust;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -276,6 +277,16 @@ pub trait Disk: Debug + Send + Sync {
         let _ = dir;
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// Refuses a path by which another user leads us elsewhere: through a link, a directory or a file of his in a
+    /// directory that everybody may write to. What does not exist is no reason.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::PermissionDenied`], with the part of the path that is not trusted; else as `stat(2)`.
+    fn check_trusted(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Ok(())
+    }
     /// Returns the names in a directory, unsorted.
     ///
     /// # Errors
@@ -300,6 +311,14 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// As `open(2)`.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens an existing file to write into it; a symlink is not followed.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)` with `O_NOFOLLOW`.
+    fn open_no_link(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.open(path)
+    }
     /// Opens an existing file as a log. What an earlier process left in memory only is made durable first, so
     /// that everything which [`LogFile::read`] then returns survives a power cut.
     ///

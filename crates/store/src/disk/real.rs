@@ -13,7 +13,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::{
     AppendFile, Disk, DiskFile, FileLock, Held, LockHolder, LogFile, MAX_READ_BYTES, Stat,
-    attributes, log,
+    attributes, log, trust,
 };
 
 /// How many bytes are written in one call.
@@ -74,6 +74,7 @@ impl Disk for RealDisk {
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
         let target = fs::readlink(path, Vec::new())?;
+        trust::check_link(path)?;
         Ok(PathBuf::from(OsStr::from_bytes(target.to_bytes())))
     }
 
@@ -97,6 +98,10 @@ impl Disk for RealDisk {
         Ok(fs::rmdir(dir)?)
     }
 
+    fn check_trusted(&self, path: &Path) -> io::Result<()> {
+        trust::check_path(path)
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         std::fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
@@ -118,6 +123,12 @@ impl Disk for RealDisk {
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        Ok(Box::new(RealFile(File::from(fs::open(path, flags, Mode::empty())?))))
+    }
+
+    fn open_no_link(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = flags | OFlags::NOFOLLOW;
         Ok(Box::new(RealFile(File::from(fs::open(path, flags, Mode::empty())?))))
     }
 

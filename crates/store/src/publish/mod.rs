@@ -17,7 +17,7 @@ pub(crate) use wipe::overwrite;
 
 pub use aside::{copy_aside, move_aside};
 pub use exchange::{exchange, give_name, put_link};
-pub use stale::remove_stale;
+pub use stale::{remove_all_stale, remove_stale};
 pub use wipe::wipe;
 
 /// Why a publish did not finish.

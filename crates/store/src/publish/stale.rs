@@ -49,6 +49,46 @@ pub fn remove_stale(disk: &dyn Disk, path: &Path, older_than_ns: i128) -> io::Re
     failed.map_or(Ok(removed), Err)
 }
 
+/// Removes what dead writers of any file left in a directory, as [`remove_stale`] does for one file of it; only our own
+/// temporary files are known so.
+///
+/// # Errors
+///
+/// As [`remove_stale`].
+pub fn remove_all_stale(disk: &dyn Disk, dir: &Path, older_than_ns: i128) -> io::Result<()> {
+    let names = match disk.list(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let mut failed = None;
+    for candidate in names.iter().filter(|name| is_ours(name.as_bytes())) {
+        match remove_one(disk, &dir.join(candidate), older_than_ns) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Tells whether a name is that of a temporary file of ours, whatever it is for.
+fn is_ours(candidate: &[u8]) -> bool {
+    let at = candidate.len().checked_sub(MARK.len() + TOKEN_LEN);
+    candidate.first() == Some(&b'.')
+        && at.is_some_and(|at| at > 1 && is_ending_of_ours(&candidate[at..]))
+}
+
+/// Tells whether bytes are the mark and a token.
+fn is_ending_of_ours(ending: &[u8]) -> bool {
+    ending.strip_prefix(MARK.as_bytes()).is_some_and(|token| {
+        token.len() == TOKEN_LEN
+            && token.iter().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte))
+    })
+}
+
+/// The letters of a token.
+const TOKEN_LEN: usize = 16;
+
 /// Removes one temporary file if it is old and nobody's.
 fn remove_one(disk: &dyn Disk, path: &Path, older_than_ns: i128) -> io::Result<bool> {
     // Also for ours: a writer that has made its file and not locked it yet is younger than we are.
@@ -61,13 +101,9 @@ fn remove_one(disk: &dyn Disk, path: &Path, older_than_ns: i128) -> io::Result<b
 /// Tells whether `candidate` is a name of a temporary file for `name`.
 fn is_temporary(name: &OsStr, candidate: &OsStr) -> bool {
     let (name, candidate) = (name.as_bytes(), candidate.as_bytes());
-    let ours = candidate
-        .strip_prefix(b".")
-        .and_then(|rest| rest.strip_prefix(name))
-        .and_then(|rest| rest.strip_prefix(MARK.as_bytes()));
-    if let Some(token) = ours {
-        return token.len() == 16
-            && token.iter().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte));
+    let ending = candidate.strip_prefix(b".").and_then(|rest| rest.strip_prefix(name));
+    if let Some(ending) = ending.filter(|ending| ending.starts_with(MARK.as_bytes())) {
+        return is_ending_of_ours(ending);
     }
     let theirs = candidate.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"."));
     theirs.is_some_and(|token| {
@@ -101,5 +137,9 @@ mod tests {
     fn both_services_temporary_files_are_known_by_name() {
         assert!(temporary("user.5TNF9Z"));
         assert!(temporary(".user.unjank-0123456789abcdef"));
+        assert!(is_ours(b".user.1.17.unjank-0123456789abcdef"));
+        for name in [".unjank-0123456789abcdef", "user.unjank-0123456789abcdef", ".a.unjank-0123"] {
+            assert!(!is_ours(name.as_bytes()), "{name}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use store::disk::{Disk, Held};
-use store::publish::{copy_aside, move_aside};
+use store::publish::{copy_aside, move_aside, remove_all_stale, remove_stale};
 use store::snapshots::{Policy, Snapshots};
 use store::table::gvariant::View;
 use store::table::gvdb;
@@ -56,6 +56,8 @@ pub(super) struct LoadRequest {
     pub(super) files: Files,
     pub(super) access: Access,
     pub(super) patience: Patience,
+    /// When the service started, in nanoseconds since 1970.
+    pub(super) started_ns: i128,
 }
 
 /// What came of a [`LoadRequest`]: the database, none if another service is busy with it, or why not.
@@ -80,9 +82,26 @@ impl LoadRequest {
             let (id, path) = (self.id.clone(), path.to_owned());
             reports.push(Report::ForeignFileSystem { id, path, kind });
         }
+        self.remove_stale(disk, reports);
         let loaded = self.load(disk, policy, reports);
         self.access.leave();
         LoadDone { id: self.id, access: self.access, loaded }
+    }
+
+    /// Removes the temporary files of writers that were killed.
+    fn remove_stale(&self, disk: &dyn Disk, reports: &mut Vec<Report>) {
+        let (files, older) = (&self.files, self.started_ns);
+        let of = |path: &Path| remove_stale(disk, path, older).map(|_removed| ());
+        let removed = match self.id.kind() {
+            Kind::User => of(&files.image).and(remove_all_stale(disk, &files.snapshots, older)),
+            Kind::Shm => of(&files.image),
+            Kind::Keyfile => of(&files.text).and(of(&files.image)),
+            Kind::Journal => of(&files.checkpoint).and(of(&files.log)).and(of(&files.image)),
+        };
+        if let Err(error) = removed {
+            let text = format!("cannot remove old temporary files of {}: {error}", self.id);
+            reports.push(Report::Aside { text });
+        }
     }
 
     /// Says why the database was not read.

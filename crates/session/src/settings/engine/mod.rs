@@ -84,6 +84,8 @@ pub struct Engine<T> {
     shutting_down: bool,
     locks_removed: bool,
     watched_version: u64,
+    /// When the engine was made, in nanoseconds since 1970.
+    started_ns: i128,
 }
 
 /// A database with what belongs to it beside its state.
@@ -114,7 +116,9 @@ impl<T> Engine<T> {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
     ) -> Engine<T> {
+        let started = clock.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Engine {
+            started_ns: i128::try_from(started.as_nanos()).unwrap_or(i128::MAX),
             pacer: options.pacing.map(Pacer::new),
             history: options.history.clone().map(|keep| Recorder::new(&places, keep, clock.now())),
             places,

@@ -64,6 +64,7 @@ impl<T> Engine<T> {
 
     fn load_work(&mut self) -> Option<Work> {
         let (now, limits) = (self.clock.monotonic(), self.patience());
+        let started_ns = self.started_ns;
         let mut loads = Vec::new();
         for (id, database) in &mut self.databases {
             if database.live.load_due().is_some_and(|due| due <= now) {
@@ -73,6 +74,7 @@ impl<T> Engine<T> {
                     files: database.files.clone(),
                     access: std::mem::take(&mut database.access),
                     patience: database.live.patience(now, limits),
+                    started_ns,
                 });
             }
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use store::disk::Disk;
 use store::journal::{Journal, JournalError, Replay};
-use store::publish::{copy_aside, move_aside};
+use store::publish::{copy_aside, move_aside, remove_stale};
 use store::turns::{Asked, Turns};
 
 use super::recorder::{OpenedImage, value_of};
@@ -142,6 +142,10 @@ impl Writer {
     fn open(&mut self, disk: &dyn Disk, notes: &mut Vec<String>) -> Result<Journal, JournalError> {
         let path = &self.path;
         let not_opened = |source| JournalError::NotOpened { path: path.clone(), source };
+        let started = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let older_than_ns = i128::try_from(started.as_nanos()).unwrap_or(i128::MAX);
+        // What stays is a hidden file that the next start tries to remove.
+        let _ = remove_stale(disk, path, older_than_ns);
         let opened = match Journal::open(disk, path) {
             Err(
                 error @ (JournalError::NotAJournal { .. } | JournalError::UnknownVersion { .. }),
