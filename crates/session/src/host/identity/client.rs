@@ -147,6 +147,7 @@ pub(super) fn is_proxy(exe: Option<&Path>) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test stands for the kernel and Flatpak")]
 mod tests {
     use super::*;
     use std::fs::{create_dir_all, write};

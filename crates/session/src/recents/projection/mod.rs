@@ -188,7 +188,7 @@ pub fn preview(recents: &mut Recents) -> Result<List, ProjectionError> {
     let mut list = recents.list()?.clone();
     let places = recents.places().clone();
     let stat = recents.disk().stat(&places.xbel).ok().filter(|stat| stat.is_file());
-    let known = identity_of(recents.disk(), &last_version_path(&places));
+    let known = identity_of(recents.disk(), &last_version_path(recents.disk(), &places));
     if stat.is_none_or(|stat| Some(stat.identity) == known) {
         return Ok(list);
     }
