@@ -375,11 +375,11 @@ os._exit(0)
         let status = place.command(UNJANK).args(["jobs", "--json"]).output().unwrap();
         assert!(status.status.success());
         let told: Value = serde_json::from_slice(&status.stdout).unwrap();
-        assert_eq!(told[0]["job"], job.child.id(), "the keeper answers");
+        assert_eq!(told["jobs"][0]["job"], job.child.id(), "the keeper answers");
         wait_until("the file is found", || {
             let status = place.command(UNJANK).args(["jobs", "--json"]).output().unwrap();
             let told: Value = serde_json::from_slice(&status.stdout).unwrap();
-            told[0]["watched"]["found"].as_u64().is_some_and(|found| found > 0)
+            told["jobs"][0]["watched"]["found"].as_u64().is_some_and(|found| found > 0)
         });
         drop(mount);
         job.say("end");

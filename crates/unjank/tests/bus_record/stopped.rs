@@ -129,9 +129,11 @@ fn whatever_watches_a_bus_may_be_stopped_without_a_cost_to_the_bus() {
         let (mut tail, pid) = watching(tail.spawn().unwrap());
         let mut lines = BufReader::new(tail.child().stdout.take().unwrap());
         lines.read_line(&mut String::new()).unwrap();
+        let reader = reader_of(pid);
         let reads = std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         stop_in_a_flood(&bus, pid);
         drop(tail);
+        until_state(reader, "outlives what it reads for", |state| state.is_none());
         reads.join().unwrap().unwrap();
 
         let mut expect = unjank(&bus);
@@ -139,7 +141,7 @@ fn whatever_watches_a_bus_may_be_stopped_without_a_cost_to_the_bus() {
             "--",
             "sh",
             "-c",
-            "echo ready; sleep 1000",
+            "echo ready; exec sleep 1000",
         ]);
         let (mut expect, pid) = watching(expect.stdout(Stdio::piped()).spawn().unwrap());
         let mut ready = BufReader::new(expect.child().stdout.take().unwrap());
@@ -164,9 +166,11 @@ fn whatever_watches_a_bus_may_be_stopped_without_a_cost_to_the_bus() {
             seen.extend(&piece[..count]);
         }
         let mut rest = screen.try_clone().unwrap();
+        let reader = reader_of(pid);
         let reads = std::thread::spawn(move || std::io::copy(&mut rest, &mut std::io::sink()));
         stop_in_a_flood(&bus, pid);
         drop((live, line));
+        until_state(reader, "outlives what it reads for", |state| state.is_none());
         // The end of a terminal is an error.
         let _ = reads.join().unwrap();
     });

@@ -162,7 +162,7 @@ mod tests {
         symlink(format!("socket:[{pid}]"), dir.join("fd/5")).unwrap();
         symlink("/usr/bin/some", dir.join("exe")).unwrap();
         write(dir.join("cmdline"), line.replace(' ', "\0") + "\0").unwrap();
-        let stat = format!("{pid} (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 0 20 0 1 0 {began} 0\n");
+        let stat = format!("{pid} (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {began} 0\n");
         write(dir.join("stat"), stat).unwrap();
     }
 

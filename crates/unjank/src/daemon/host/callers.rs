@@ -150,6 +150,11 @@ impl Proxied {
         self.known.caller.application.policy_name()
     }
 
+    /// Says whether the call passes a terminal on, whose owner has to be known.
+    pub(super) fn has_terminal(&self) -> bool {
+        self.call.terminal.is_some()
+    }
+
     /// What is known without a look.
     pub(super) fn known(&self) -> Arc<Known> {
         Arc::clone(&self.known)

@@ -79,6 +79,8 @@ pub(super) struct Starters {
     pending: HashMap<u64, Pending>,
     /// When each of them is looked at, the next one first.
     due: BTreeSet<(Duration, u64)>,
+    /// Jobs that run and are not waited for any more, and whose they are.
+    given_up: HashMap<u64, Arc<str>>,
     /// When work of an application that has some was last done.
     progress: HashMap<Arc<str>, (usize, Duration)>,
 }
@@ -105,6 +107,7 @@ impl Starters {
             next: 0,
             pending: HashMap::new(),
             due: BTreeSet::new(),
+            given_up: HashMap::new(),
             progress: HashMap::new(),
         }
     }
@@ -157,11 +160,13 @@ impl Starters {
 
     /// Takes it that a job was heard of; says whether it was waited for.
     pub(super) fn finish(&mut self, number: u64, now: Duration) -> bool {
-        let Some(job) = self.forget(number) else { return false };
-        if let Some((_, progress)) = self.progress.get_mut(&job.whose) {
+        let job = self.forget(number).map(|job| job.whose);
+        let waited = job.is_some();
+        let whose = job.or_else(|| self.given_up.remove(&number));
+        if let Some((_, progress)) = whose.and_then(|whose| self.progress.get_mut(&whose)) {
             *progress = now;
         }
-        true
+        waited
     }
 
     fn forget(&mut self, number: u64) -> Option<Pending> {
@@ -214,7 +219,10 @@ impl Starters {
             }
         }
         for number in &late {
-            self.forget(*number);
+            let job = self.forget(*number);
+            if let Some(job) = job.filter(|_| !queued.contains(number)) {
+                self.given_up.insert(*number, job.whose);
+            }
         }
         queue.jobs.retain(|job| !late.contains(&job.number));
         late
