@@ -16,7 +16,7 @@ use store::sim::{Effect, SimDisk};
 use unjank_session::clock::Clock;
 use unjank_session::recents::policy::{Private, Reason, Verdict};
 use unjank_session::recents::{
-    Added, Addition, Compacted, Places, Privacy, Program, Recents, Timestamp, Uri,
+    Added, Addition, Compacted, Entry, Places, Privacy, Program, Recents, Timestamp, Uri,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -488,6 +488,24 @@ fn a_volatile_list_is_in_memory_and_starts_from_its_copy_on_the_disk() {
     assert_eq!(names(&mut home.recents()), ["before", "a"]);
     home.recents().add(&home.addition("c")).unwrap();
     assert_eq!(names(&mut home.recents()), ["before", "a", "c"]);
+}
+
+#[test]
+fn a_journal_in_memory_that_was_made_and_not_filled_is_filled_by_the_next() {
+    let home = Home::new();
+    home.recents().add(&home.addition("before")).unwrap();
+    home.write("config/unjank/recent.rules", b"volatile\n");
+    // Its maker was killed at this point.
+    let journal = home.recents().journal_path();
+    store::journal::shared::Appender::open(&*disk::real(), &journal).unwrap();
+    assert_eq!(names(&mut home.recents()), ["before"]);
+    home.recents().add(&home.addition("a")).unwrap();
+    home.recents().snapshot().unwrap();
+    assert_eq!(names(&mut home.recents()), ["before", "a"]);
+    // Once: nothing is counted twice.
+    let counts = |entry: &Entry| entry.applications.iter().map(|one| one.count).sum::<u32>();
+    let mut recents = home.recents();
+    assert!(recents.list().unwrap().iter().all(|entry| counts(entry) == 1));
 }
 
 const GLIB: &str = r#"

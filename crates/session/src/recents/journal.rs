@@ -457,19 +457,36 @@ impl Recents {
     /// Fills a journal in memory that is not there yet from the copy on the disk.
     fn prepare(&mut self, path: &Path) -> Result<(), RecentsError> {
         let durable = durable_journal(&self.places);
-        if path == durable || self.disk.stat(path).is_ok() || self.disk.stat(&durable).is_err() {
+        if path == durable || self.disk.stat(&durable).is_err() {
             return Ok(());
         }
         let disk = self.disk.clone();
+        match disk.stat(path) {
+            // Longer than one that was made and not filled.
+            Ok(stat) if stat.len >= SMALL => return Ok(()),
+            // Whoever made it may have been killed before it was filled.
+            Ok(_) => {
+                let (News::All(records) | News::More(records)) = Reader::new(path).read(&*disk)?;
+                if records.iter().any(|record| is_salt(record)) {
+                    return Ok(());
+                }
+            }
+            Err(_) => {}
+        }
         let mut owner = owner_of(&*disk, path)?;
         let there = owner.read(&*disk)?;
         let before = match Reader::new(&durable).read(&*disk)? {
             News::All(records) | News::More(records) => records,
         };
         // Whoever was quicker filled it already.
-        let is_filled = |record: &Vec<u8>| matches!(Record::decode(record), Some(Record::Salt(_)));
-        if !there.iter().any(is_filled) {
-            let all: Vec<&[u8]> = before.iter().chain(&there).map(Vec::as_slice).collect();
+        if !there.iter().any(|record| is_salt(record)) {
+            // By its salt a journal that was filled is known.
+            let salt = match before.iter().any(|record| is_salt(record)) {
+                true => None,
+                false => Some(Record::Salt(new_salt(&*disk, path)?).encode()),
+            };
+            let all: Vec<&[u8]> =
+                salt.iter().chain(&before).chain(&there).map(Vec::as_slice).collect();
             owner.replace(&*disk, &all)?;
         }
         Ok(())
@@ -562,12 +579,7 @@ impl Recents {
             Err(error) => return Err(error.into()),
         }
         if list.salt() == Salt::default() {
-            let token = || disk.token().map(u64::to_le_bytes);
-            let source = |source| JournalError::NotOpened { path: path.clone(), source };
-            let mut salt = Salt::default();
-            salt.0[..8].copy_from_slice(&token().map_err(source)?);
-            salt.0[8..].copy_from_slice(&token().map_err(source)?);
-            list.apply(Record::Salt(salt));
+            list.apply(Record::Salt(new_salt(&*disk, &path)?));
         }
         change(&mut list);
         let limits = self.policy.limits(&*disk);
@@ -625,6 +637,20 @@ impl Recents {
 /// Returns where the journal is on the disk.
 fn durable_journal(places: &Places) -> PathBuf {
     places.state.join("journal")
+}
+
+fn new_salt(disk: &dyn Disk, path: &Path) -> Result<Salt, RecentsError> {
+    let token = || disk.token().map(u64::to_le_bytes);
+    let source = |source| JournalError::NotOpened { path: path.to_owned(), source };
+    let mut salt = Salt::default();
+    salt.0[..8].copy_from_slice(&token().map_err(source)?);
+    salt.0[8..].copy_from_slice(&token().map_err(source)?);
+    Ok(salt)
+}
+
+/// Whether a record is the first of a journal that was filled.
+fn is_salt(record: &[u8]) -> bool {
+    matches!(Record::decode(record), Some(Record::Salt(_)))
 }
 
 fn owner_of(disk: &dyn Disk, path: &Path) -> Result<Owner, RecentsError> {

@@ -74,6 +74,7 @@ pub fn write(recents: &mut Recents) -> Result<Written, WriterError> {
 
 /// Brings the lists to memory or back. They can be written where they are if that fails, and the next round tries again.
 fn settle(recents: &mut Recents) {
+    volatile::remove_leftovers(recents);
     let settled = volatile::settle(recents).and_then(|()| volatile::announce(recents));
     if let Err(error) = settled {
         let cause = std::error::Error::source(&error).map(ToString::to_string);

@@ -23,6 +23,9 @@ use super::{Places, Recents, RecentsError, Record};
 /// How long another process that moves the lists is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a dead process left is removed when it is so old.
+const STALE: Duration = Duration::from_secs(60);
+
 /// Why the lists are not where they are to be. They can be read and written where they are; nothing is lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -163,6 +166,14 @@ pub fn settle(recents: &mut Recents) -> Result<(), VolatileError> {
     Ok(())
 }
 
+/// Removes what a process that was killed while it copied the shared list has left: it names documents. What cannot be
+/// removed now is tried again with the next round.
+pub(super) fn remove_leftovers(recents: &Recents) {
+    let [list, _] = stores(recents);
+    let before = i128::from(recents.now().before(STALE).0) * 1000;
+    let _ = ::store::publish::remove_stale(recents.disk(), &list.copy(), before);
+}
+
 /// Has programs that watch the name of the shared list see that it has changed: a symlink does not say so by itself.
 ///
 /// # Errors
@@ -230,17 +241,29 @@ pub fn save_if_older(recents: &Recents, age: Duration) -> Result<(), VolatileErr
 pub fn probe(recents: &Recents) -> io::Result<()> {
     let (disk, data) = (recents.disk(), &recents.places().data);
     ::store::publish::make_directory(disk, data)?;
-    let probe = MovableStore {
-        disk,
-        shape: StoreShape::File,
-        name: data.join(format!(".unjank-probe-{:016x}", disk.token()?)),
-        memory: PathBuf::from("/nowhere"),
-    };
+    remove_probe(recents);
+    let probe = probe_of(recents);
     disk.symlink(&probe.memory, &probe.name)?;
     let announced = probe.announce();
-    let _ = disk.remove(&probe.aside());
-    disk.remove(&probe.name)?;
+    remove_probe(recents);
     announced
+}
+
+/// Removes what a killed [`probe`] has left: symlinks to nowhere.
+pub fn remove_probe(recents: &Recents) {
+    let probe = probe_of(recents);
+    // Usually there is none.
+    let _ = recents.disk().remove(&probe.aside());
+    let _ = recents.disk().remove(&probe.name);
+}
+
+fn probe_of(recents: &Recents) -> MovableStore<'_> {
+    MovableStore {
+        disk: recents.disk(),
+        shape: StoreShape::File,
+        name: recents.places().data.join(".unjank-probe"),
+        memory: PathBuf::from("/nowhere"),
+    }
 }
 
 fn lock(recents: &Recents) -> Result<Box<dyn ::store::disk::FileLock>, VolatileError> {

@@ -99,6 +99,7 @@ pub(super) fn on(recents: &mut Recents) -> Result<(), Error> {
 /// Moves the lists back to the disk.
 pub(super) fn off(recents: &mut Recents) -> Result<(), Error> {
     let fail = || Error::new(Kind::Config, "put the lists back on the disk");
+    volatile::remove_probe(recents);
     // What is in memory only goes to the disk first.
     recents.snapshot().map_err(|error| fail().because(error))?;
     policy::change(recents, |rules| rules.remove(RULE).map_err(|error| fail().because(error)))?;
