@@ -29,8 +29,9 @@ fn plugins_are_found_and_shown() {
         .said(0, &["plugins", "find", "--namespace", "kf5", "--where", "Id == 'one'", "--json"]);
     let found: serde_json::Value = serde_json::from_str(&found).unwrap();
     assert_eq!(found["plugins"][0]["properties"]["Name"], "One");
-    let whole: serde_json::Value =
-        serde_json::from_str(&home.said(0, &["plugins", "show", "one", "--json"])).unwrap();
+    let whole = home.said(0, &["plugins", "show", "one", "--json"]);
+    assert!(whole.starts_with("{\n  \"schema\": "), "{whole}");
+    let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
     assert_eq!(whole["schema"], "unjank.plugins.show/1");
     assert_eq!(whole["metadata"]["MetaData"]["KPlugin"]["Name[de]"], "Eins");
     let shown = home.said(0, &["plugins", "show", "one"]);

@@ -186,9 +186,21 @@ pub(super) fn to_json(record: Record<'_>) -> Json {
 
 /// Writes a JSON document and a line end.
 pub(super) fn print_json(out: &mut dyn io::Write, document: &Json) -> Result<(), Error> {
-    serde_json::to_writer_pretty(&mut *out, document).map_err(io::Error::from)?;
+    serde_json::to_writer_pretty(&mut *out, &SchemaFirst(document)).map_err(io::Error::from)?;
     writeln!(out)?;
     Ok(())
+}
+
+/// A document whose `schema` is written first; the other members follow in the order of their names.
+struct SchemaFirst<'a>(&'a Json);
+
+impl serde::Serialize for SchemaFirst<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Json::Object(members) = self.0 else { return self.0.serialize(serializer) };
+        let schema = members.iter().filter(|(name, _)| *name == "schema");
+        let others = members.iter().filter(|(name, _)| *name != "schema");
+        serializer.collect_map(schema.chain(others))
+    }
 }
 
 /// Says on stderr that nothing was found; stdout stays empty for who reads it.
