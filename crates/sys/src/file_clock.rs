@@ -11,6 +11,22 @@ pub fn now_ns() -> u64 {
     now.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec.cast_unsigned())
 }
 
+/// Waits until this clock has passed the present moment: what has changed by now has earlier times than what changes later.
+///
+/// A tick is not enough, for the clock may be one behind the finer times that newer kernels give to files. A clock that
+/// is set back is waited for no longer than a second.
+pub fn wait_until_later() {
+    let nanoseconds = |clock| {
+        let now = clock_gettime(clock);
+        i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+    };
+    let (begun, present) = (nanoseconds(ClockId::Monotonic), nanoseconds(ClockId::Realtime));
+    let is_late = || nanoseconds(ClockId::Monotonic) - begun > 1_000_000_000;
+    while nanoseconds(ClockId::RealtimeCoarse) <= present && !is_late() {
+        std::thread::yield_now();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;
@@ -22,5 +38,16 @@ mod tests {
         let dated =
             made.ctime().cast_unsigned() * 1_000_000_000 + made.ctime_nsec().cast_unsigned();
         assert!(dated >= before, "{dated} is before {before}");
+    }
+
+    #[test]
+    fn what_changed_before_has_an_earlier_time_than_the_clock_has_then() {
+        for _ in 0..20 {
+            let made = tempfile::tempfile().unwrap().metadata().unwrap();
+            let dated =
+                made.ctime().cast_unsigned() * 1_000_000_000 + made.ctime_nsec().cast_unsigned();
+            super::wait_until_later();
+            assert!(dated < super::now_ns());
+        }
     }
 }

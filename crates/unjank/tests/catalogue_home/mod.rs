@@ -36,16 +36,8 @@ impl Home {
             .arg(&source)
             .status();
         assert!(done.unwrap().success());
-        home.let_a_tick_pass();
+        sys::file_clock::wait_until_later();
         home
-    }
-
-    /// Waits until the kernel dates changes later than now: what changes in the tick in which an index is made is not believed.
-    pub fn let_a_tick_pass(&self) {
-        let (start, first) = (Instant::now(), sys::file_clock::now_ns());
-        while sys::file_clock::now_ns() == first {
-            assert!(start.elapsed() < Duration::from_secs(10), "the clock of files stands still");
-        }
     }
 
     /// Writes a desktop file of the user's.
