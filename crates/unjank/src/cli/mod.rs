@@ -1,4 +1,4 @@
-//! The command line: one file or folder a command. A new command is a line in [`Command`] and one in [`Command::run`].
+//! The command line: one file or folder a command. A new command is a line in `Command` and one in `Command::run`.
 
 mod apps;
 mod bench;
