@@ -150,21 +150,7 @@ impl Journal {
         let mut file = match disk.open_log(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let (file, header, end, next) = create(disk, path, 0, &[])?;
-                let path = path.to_owned();
-                let journal = Journal {
-                    path,
-                    file,
-                    header,
-                    slot: 0,
-                    slots: [header.encode(), format::NO_SLOT],
-                    next,
-                    end,
-                    unsynced: false,
-                    spent: false,
-                    unsure: Vec::new(),
-                    behind_gap: 0,
-                };
+                let journal = create(disk, path, 0, &[])?;
                 let nothing = Replay { base: 0, records: Vec::new(), damage: None, is_torn: false };
                 return Ok((journal, nothing));
             }
@@ -301,21 +287,7 @@ impl Journal {
         records: &[&[u8]],
     ) -> Result<(), JournalError> {
         self.spent = true;
-        let (file, header, end, next) = create(disk, &self.path, base, records)?;
-        let path = std::mem::take(&mut self.path);
-        *self = Journal {
-            path,
-            file,
-            header,
-            slot: 0,
-            slots: [header.encode(), format::NO_SLOT],
-            next,
-            end,
-            unsynced: false,
-            spent: false,
-            unsure: Vec::new(),
-            behind_gap: 0,
-        };
+        *self = create(disk, &self.path, base, records)?;
         Ok(())
     }
 
@@ -418,13 +390,13 @@ impl Journal {
     }
 }
 
-/// Publishes a journal of these records and opens it; returns its header, where it ends, and the next sequence number.
+/// Publishes a journal of these records in place of what was there, and opens it.
 fn create(
     disk: &dyn Disk,
     path: &Path,
     base: u64,
     records: &[&[u8]],
-) -> Result<(Box<dyn LogFile>, Header, u64, u64), JournalError> {
+) -> Result<Journal, JournalError> {
     let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
     let header = Header { salt: disk.token().map_err(not_opened)?, epoch: 0, base };
     let mut image = header.encode().to_vec();
@@ -441,7 +413,19 @@ fn create(
     image.resize(len, 0);
     publish(disk, path, &image)
         .map_err(|source| JournalError::NotRestarted { path: path.to_owned(), source })?;
-    Ok((disk.open_log(path).map_err(not_opened)?, header, end as u64, next))
+    Ok(Journal {
+        path: path.to_owned(),
+        file: disk.open_log(path).map_err(not_opened)?,
+        header,
+        slot: 0,
+        slots: [header.encode(), format::NO_SLOT],
+        next,
+        end: end as u64,
+        unsynced: false,
+        spent: false,
+        unsure: Vec::new(),
+        behind_gap: 0,
+    })
 }
 
 fn unreadable(path: &Path, why: Unreadable) -> JournalError {

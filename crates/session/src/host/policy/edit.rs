@@ -91,20 +91,8 @@ fn joined(lines: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::Effect;
+    use super::super::tests::TEXT;
     use super::*;
-
-    const TEXT: &str = "\
-# What my editor may do.
-[org.vim.Vim]
-allow sh -c true   
-deny  'sh'
-allow cat
-
-[org.gnome.*]
-deny sh
-[*]
-allow sh
-";
 
     fn added(text: &str, section: &str, rule: &str) -> Added {
         with_rule(text, section, &Rule::parse(rule).unwrap()).unwrap()

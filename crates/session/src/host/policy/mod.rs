@@ -421,7 +421,7 @@ impl Section {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "\
+    pub(super) const TEXT: &str = "\
 # What my editor may do.
 [org.vim.Vim]
 allow sh -c true   
