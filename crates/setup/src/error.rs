@@ -1,0 +1,109 @@
+//! Why parts were not switched on or off.
+
+use std::io;
+use std::path::PathBuf;
+
+use store::publish::PublishError;
+use store::trust::Untrusted;
+
+/// Why parts were not switched on or off.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// Another run holds the lock; nothing was changed.
+    #[error("another `unjank setup` or `unjank undo` is running ({path:?} is locked)")]
+    Busy {
+        /// The lock.
+        path: PathBuf,
+    },
+    /// A file of somebody else is in the way; nothing was changed.
+    #[error("{path:?} belongs to something else")]
+    ForeignFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file of ours was changed by somebody else; nothing was changed.
+    #[error("{path:?} was changed since unjank wrote it")]
+    ChangedFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What is in the way cannot be kept for later; nothing was changed.
+    #[error("{path:?} cannot be kept: it is too large, or no file")]
+    Unkeepable {
+        /// What is in the way.
+        path: PathBuf,
+    },
+    /// The manifest cannot be used; nothing was changed.
+    #[error("cannot use {path:?}: {why}")]
+    BadManifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A directory or the manifest belongs to another user; nothing was changed.
+    #[error("{path:?} belongs to user {owner}")]
+    AnotherUsers {
+        /// The path.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+    },
+    /// Others than root, or than the user who asks, can change what would be run; nothing was changed.
+    #[error("others can change what is run")]
+    OpenToOthers {
+        /// What they can change.
+        source: Untrusted,
+    },
+    /// A path means something else in a file of D-Bus or systemd; nothing was changed.
+    #[error(
+        "cannot write {path:?} into a unit: it has characters that units take for something else"
+    )]
+    UnusablePath {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A program of ours is neither installed nor built; nothing was changed.
+    #[error("{path:?} is missing")]
+    MissingProgram {
+        /// The program.
+        path: PathBuf,
+    },
+    /// The module of GIO is neither installed nor built; nothing was changed.
+    #[error("{path:?} is missing: the module of GIO is neither installed nor built")]
+    MissingModule {
+        /// Where it was looked for first.
+        path: PathBuf,
+    },
+    /// A path could not be looked at; nothing was changed.
+    #[error("cannot examine {path:?}")]
+    NotExamined {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The manifest could not be written; no further step was made.
+    #[error("cannot record what is done")]
+    NotRecorded {
+        /// Why, and which manifest is in place.
+        source: PublishError,
+    },
+    /// A step that is in the manifest was not made; those before it were.
+    #[error("cannot put {path:?} in place")]
+    NotMade {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A step was not taken back, and is still in the manifest; those before it were.
+    #[error("cannot take {path:?} back")]
+    NotTakenBack {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}

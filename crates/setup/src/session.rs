@@ -1,0 +1,223 @@
+//! What a running session has to learn after files were put in place or taken away, and who owns a name in it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use bus::client::blocking::BlockingClient;
+
+use crate::part::SetupPart;
+use host::activation;
+
+/// A bus that has not answered after this is given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A session that runs.
+#[derive(Debug)]
+pub struct LiveSession {
+    bus: Option<BlockingClient>,
+    has_systemd: bool,
+}
+
+/// The process that owns a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameOwner {
+    /// Its number.
+    pub pid: u32,
+    /// Its program, where that can be seen.
+    pub program: Option<PathBuf>,
+}
+
+impl NameOwner {
+    /// Says whether it is our daemon.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.program.as_deref().is_some_and(activation::is_ours)
+    }
+
+    /// Returns the name of its program.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = self.program.as_deref().and_then(Path::file_name);
+        name.map_or("another program".to_owned(), |name| {
+            name.to_string_lossy().trim_end_matches(" (deleted)").to_owned()
+        })
+    }
+
+    /// Says whether its program was replaced by another version since it was started.
+    fn was_replaced(&self) -> bool {
+        let path = self.program.as_deref().and_then(Path::to_str);
+        path.is_some_and(|path| path.ends_with(" (deleted)"))
+    }
+
+    /// Says whether it has child processes, which would lose their parent.
+    fn has_children(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten();
+        let children = |path: PathBuf| std::fs::read(path.join("children")).unwrap_or_default();
+        tasks.flatten().any(|task| !children(task.path()).trim_ascii().is_empty())
+    }
+}
+
+/// What becomes of another service that has a name which ours serves from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherServices {
+    /// It goes on until it ends by itself, or with the session.
+    GoOn,
+    /// It is ended, and a call that reaches it in that moment fails.
+    EndNow,
+}
+
+/// What became of the program that had a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameHandover {
+    /// Nobody has it: the next call starts ours.
+    NobodyHadIt,
+    /// Ours has it already, of the version that it was started with.
+    WasOurs(NameOwner),
+    /// It was ended; the next call starts ours.
+    Ended(NameOwner),
+    /// The other one has it until the session ends.
+    StillTheirs(NameOwner),
+    /// There is no bus to ask.
+    NoBus,
+}
+
+impl LiveSession {
+    /// Connects to the bus of this session, if there is one. `runtime` is `$XDG_RUNTIME_DIR`.
+    #[must_use]
+    pub fn connect(runtime: Option<&Path>) -> LiveSession {
+        let bus = BlockingClient::connect(None).ok().map(|mut client| {
+            client.set_timeout(PATIENCE);
+            client
+        });
+        let has_systemd = runtime.is_some_and(|dir| dir.join("systemd/private").exists());
+        LiveSession { bus, has_systemd }
+    }
+
+    /// Says whether there is a bus.
+    #[must_use]
+    pub fn has_bus(&self) -> bool {
+        self.bus.is_some()
+    }
+
+    /// Says whether the user's systemd runs.
+    #[must_use]
+    pub fn has_systemd(&self) -> bool {
+        self.has_systemd
+    }
+
+    /// Returns the process that owns a name.
+    #[must_use]
+    pub fn owner(&self, name: &str) -> Option<NameOwner> {
+        let bus = self.bus.as_ref()?;
+        let unique = bus.name_owner(name).ok().flatten()?;
+        let pid = bus.pid_of(&unique).ok()?;
+        let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        Some(NameOwner { pid, program })
+    }
+
+    /// Has the bus and systemd read their files again; returns what did not.
+    #[must_use]
+    pub fn reload(&self) -> Vec<&'static str> {
+        let mut failed = Vec::new();
+        if self.has_systemd && !self.systemctl(&["daemon-reload"]) {
+            failed.push("systemctl --user daemon-reload");
+        }
+        if let Some(bus) = &self.bus
+            && bus.reload_config().is_err()
+        {
+            failed.push(
+                "dbus-send --session --type=method_call --dest=org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus.ReloadConfig",
+            );
+        }
+        failed
+    }
+
+    /// Returns who answers the name of a part, after ours was given it where that loses nothing.
+    ///
+    /// A daemon of ours that was replaced by another version ends when it has answered every call that the bus has given it,
+    /// and the next call starts the new one. Other services have no such end: a call that reaches one while it ends fails,
+    /// and programs of GSettings drop a change that failed. They are ended only when that is asked for, and a helper of
+    /// Flatpak only while it has no commands.
+    #[must_use]
+    pub fn take_over(&self, part: SetupPart, patience: OtherServices) -> NameHandover {
+        let (Some(name), true) = (part.bus_name(), self.has_bus()) else {
+            return NameHandover::NoBus;
+        };
+        let Some(owner) = self.owner(name) else { return NameHandover::NobodyHadIt };
+        if owner.is_ours() {
+            return match owner.was_replaced() && self.end(&owner, name) {
+                true => NameHandover::Ended(owner),
+                false => NameHandover::WasOurs(owner),
+            };
+        }
+        let is_known = match part {
+            SetupPart::Settings => owner.name() == "dconf-service",
+            SetupPart::Host => owner.name() == "flatpak-session-helper" && !owner.has_children(),
+            _ => false,
+        };
+        if patience == OtherServices::EndNow && is_known && self.end(&owner, name) {
+            NameHandover::Ended(owner)
+        } else {
+            NameHandover::StillTheirs(owner)
+        }
+    }
+
+    /// Has our daemon own the name of a part, so that calls are answered while its files go.
+    ///
+    /// A bus that has to start a service whose file has just gone refuses the call.
+    pub fn hold(&self, part: SetupPart) {
+        let (Some(bus), Some(name)) = (&self.bus, part.bus_name()) else { return };
+        if self.owner(name).is_none() {
+            // Where it cannot start, nobody's call is answered by it in any case.
+            let _ = bus.start_service(name);
+        }
+    }
+
+    /// Asks our daemon to end, which stores all that it has accepted first; returns whom.
+    #[must_use]
+    pub fn end_ours(&self, part: SetupPart) -> Option<NameOwner> {
+        for unit in part.units().iter().filter(|_| self.has_systemd) {
+            // A unit that systemd does not know is none that runs.
+            let _ = self.systemctl(&["stop", unit]);
+        }
+        let name = part.bus_name()?;
+        let owner = self.owner(name).filter(NameOwner::is_ours)?;
+        self.end(&owner, name).then_some(owner)
+    }
+
+    /// Starts a unit of ours now.
+    #[must_use]
+    pub fn start(&self, unit: &str) -> bool {
+        self.has_systemd && self.systemctl(&["start", "--no-block", unit])
+    }
+
+    /// Asks a process to end, and waits until it has given the name up.
+    fn end(&self, owner: &NameOwner, name: &str) -> bool {
+        let pid = i32::try_from(owner.pid).ok().and_then(rustix::process::Pid::from_raw);
+        let Some(pid) = pid else { return false };
+        let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+        else {
+            return false;
+        };
+        // It is still the same one: the number was not given to another process before it was opened.
+        if self.owner(name).as_ref() != Some(owner) {
+            return false;
+        }
+        let asked = rustix::process::pidfd_send_signal(&process, rustix::process::Signal::TERM);
+        if asked.is_err() {
+            return false;
+        }
+        let seconds = i64::try_from(PATIENCE.as_secs()).unwrap_or(5);
+        let limit = rustix::event::Timespec { tv_sec: seconds, tv_nsec: 0 };
+        let ended = rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN);
+        rustix::event::poll(&mut [ended], Some(&limit)).is_ok_and(|count| count > 0)
+    }
+
+    fn systemctl(&self, arguments: &[&str]) -> bool {
+        let mut command = Command::new("systemctl");
+        command.arg("--user").args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    }
+}

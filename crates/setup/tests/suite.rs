@@ -1,0 +1,3 @@
+//! Parts are switched on and off, on simulated disks with every failure and on real ones.
+
+mod crash;
