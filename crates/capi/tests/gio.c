@@ -1,0 +1,165 @@
+/* Uses the GListModel of unjank-gio.h in a main loop. Run as: gio DIRECTORY (of 300 files) */
+#define UNJANK_GIO_IMPLEMENTATION
+#include <unjank-gio.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "check.h"
+
+static guint told, told_items;
+/* The entries of a range of rows that somebody holds, as a view holds its widgets, by what the signals say. */
+#define SHOWN 40
+static gpointer held[SHOWN];
+static guint held_from;
+
+static void hold(GListModel *rows, guint from)
+{
+    for (guint at = 0; at < SHOWN; at++) {
+        gpointer before = held[at];
+        held[at] = g_list_model_get_item(rows, from + at);
+        g_clear_object(&before);
+    }
+    held_from = from;
+}
+
+/* What is held is what the model has in its row, so that no change is kept from a view. */
+static void check_held(GListModel *rows)
+{
+    for (guint at = 0; at < SHOWN; at++) {
+        gpointer now = g_list_model_get_item(rows, held_from + at);
+        CHECK(now == held[at]);
+        g_clear_object(&now);
+    }
+}
+
+/* The rows as the signals say: what a view believes. */
+static void rows_changed(GListModel *rows, guint at, guint removed, guint added, gpointer viewed)
+{
+    CHECK(at + removed <= told);
+    told = told - removed + added;
+    CHECK(told == g_list_model_get_n_items(rows));
+    if (!viewed)
+        return;
+    /* A view keeps to what it shows: rows that come or go before that move it. */
+    if (at + removed <= held_from && at < held_from)
+        held_from = held_from - removed + added;
+    else if (at < held_from + SHOWN)
+        hold(rows, held_from);
+}
+
+static void item_changed(GObject *item, GParamSpec *spec, gpointer unused)
+{
+    (void)item;
+    (void)spec;
+    (void)unused;
+    told_items++;
+}
+
+static void wait_for(GListModel *rows, guint count)
+{
+    gint64 end = g_get_monotonic_time() + 30 * G_TIME_SPAN_SECOND;
+    while (g_list_model_get_n_items(rows) != count || unjank_list_model_is_loading(UNJANK_LIST_MODEL(rows))) {
+        CHECK(g_get_monotonic_time() < end);
+        g_main_context_iteration(NULL, TRUE);
+    }
+}
+
+/* The rows are in order at the end, and what a view shows was true at all times. */
+static void check_order(const char *path, guint count, guint from)
+{
+    unjank_listing_options options = {.size = sizeof options, .fields = UNJANK_SIZE, .flags = UNJANK_FOLLOW};
+    unjank_model_options order = {.size = sizeof order, .locale = "C"};
+    GListModel *rows = unjank_list_model_new(path, &options, &order);
+    told = 0;
+    g_signal_connect(rows, "items-changed", G_CALLBACK(rows_changed), rows);
+    gint64 end = g_get_monotonic_time() + 60 * G_TIME_SPAN_SECOND;
+    do {
+        CHECK(g_get_monotonic_time() < end);
+        g_main_context_iteration(NULL, TRUE);
+        if (held_from == 0 && from && told > from + SHOWN)
+            hold(rows, from);
+        check_held(rows);
+    } while (told != count || unjank_list_model_is_loading(UNJANK_LIST_MODEL(rows)));
+    for (guint round = 0; round < 3; round++) {
+        char *last = NULL;
+        for (guint at = 0; at < count; at++) {
+            char *name;
+            gpointer item = g_list_model_get_item(rows, at);
+            g_object_get(item, "name", &name, NULL);
+            g_object_unref(item);
+            CHECK(!last || (round == 1 ? strcmp(last, name) > 0 : strcmp(last, name) < 0));
+            g_free(last);
+            last = name;
+        }
+        g_free(last);
+        order.flags ^= UNJANK_DESCENDING;
+        CHECK(unjank_list_model_set(UNJANK_LIST_MODEL(rows), &order) == 0);
+        check_held(rows);
+        while (unjank_list_model_is_loading(UNJANK_LIST_MODEL(rows))) {
+            CHECK(g_get_monotonic_time() < end);
+            g_main_context_iteration(NULL, TRUE);
+            check_held(rows);
+        }
+    }
+    for (guint at = 0; at < SHOWN; at++)
+        g_clear_object(&held[at]);
+    held_from = 0;
+    g_object_unref(rows);
+    told = 0;
+}
+
+int main(int count, char **arguments)
+{
+    CHECK(count == 2 || count == 4);
+    if (count == 4) {
+        check_order(arguments[1], (guint)atoi(arguments[2]), (guint)atoi(arguments[3]));
+        puts("good");
+        return 0;
+    }
+    unjank_listing_options options = {.size = sizeof options, .fields = UNJANK_SIZE, .flags = UNJANK_FOLLOW};
+    unjank_model_options order = {.size = sizeof order, .locale = "en_GB.UTF-8"};
+    GListModel *rows = unjank_list_model_new(arguments[1], &options, &order);
+    CHECK(rows != NULL && g_list_model_get_item_type(rows) == UNJANK_TYPE_ITEM);
+    g_signal_connect(rows, "items-changed", G_CALLBACK(rows_changed), NULL);
+    while (g_list_model_get_n_items(rows) == 0)
+        g_main_context_iteration(NULL, TRUE);
+    gpointer shown = g_list_model_get_item(rows, 0);
+    g_signal_connect(shown, "notify::generation", G_CALLBACK(item_changed), NULL);
+    wait_for(rows, 300);
+    UnjankItem *first = UNJANK_ITEM(g_list_model_get_item(rows, 9));
+    gpointer again = g_list_model_get_item(rows, 9);
+    CHECK(again == (gpointer)first);
+    g_object_unref(again);
+    char *name;
+    g_object_get(first, "name", &name, NULL);
+    CHECK(g_strcmp0(name, "file 9") == 0);
+    g_free(name);
+    unjank_entry entry;
+    CHECK(unjank_item_get_entry(first, &entry) == 0 && (entry.fields & UNJANK_SIZE) && entry.bytes == 9);
+    CHECK(unjank_item_get_entry(UNJANK_ITEM(shown), &entry) == 0 && (entry.fields & UNJANK_SIZE));
+
+    char *path = g_build_filename(arguments[1], "file 9b", NULL);
+    CHECK(g_file_set_contents(path, "twelve bytes", -1, NULL));
+    /* Its temporary name may have been seen, too. */
+    wait_for(rows, 301);
+    CHECK(remove(path) == 0);
+    wait_for(rows, 300);
+    g_free(path);
+
+    order.flags = UNJANK_DESCENDING;
+    order.by = UNJANK_BY_SIZE;
+    CHECK(unjank_list_model_set(UNJANK_LIST_MODEL(rows), &order) == 0);
+    UnjankItem *largest = UNJANK_ITEM(g_list_model_get_item(rows, 0));
+    CHECK(unjank_item_get_entry(largest, &entry) == 0 && entry.bytes == 299);
+    CHECK(g_list_model_get_item(rows, 300) == NULL);
+    g_object_unref(largest);
+    g_object_unref(first);
+    g_object_unref(shown);
+    g_object_add_weak_pointer(G_OBJECT(rows), (gpointer *)&again);
+    again = rows;
+    g_object_unref(rows);
+    CHECK(again == NULL);
+    puts("good");
+    return 0;
+}
