@@ -1,0 +1,89 @@
+//! Reads the records of the programs.
+
+use crate::event::{
+    InterruptKind, NAME_BYTES, ThreadIdentity, ThreadWait, WakeupContext, WakeupSource,
+};
+
+use super::layout::{FUNCTIONS, SOURCES, record, source};
+
+/// Set in the state of a thread that signals cannot wake.
+const UNINTERRUPTIBLE: u32 = 2;
+/// Set in the state of a thread of the kernel that waits for work.
+const IDLE: u32 = 0x400;
+
+/// Calls have lower numbers; what is not a call has -1 or the code of an error.
+const CALLS: u64 = 1024;
+
+fn at(offset: i16) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
+
+fn word(bytes: &[u8], offset: i16) -> Option<u32> {
+    let four = bytes.get(at(offset)..at(offset).checked_add(4)?)?;
+    Some(u32::from_ne_bytes(four.try_into().ok()?))
+}
+
+fn long(bytes: &[u8], offset: i16) -> Option<u64> {
+    let eight = bytes.get(at(offset)..at(offset).checked_add(8)?)?;
+    Some(u64::from_ne_bytes(eight.try_into().ok()?))
+}
+
+fn name(bytes: &[u8], offset: i16) -> Option<[u8; NAME_BYTES]> {
+    bytes.get(at(offset)..at(offset).checked_add(NAME_BYTES)?)?.try_into().ok()
+}
+
+fn read_source(bytes: &[u8], begin: i16) -> Option<WakeupSource> {
+    let context = match word(bytes, begin + source::CONTEXT)?.cast_signed() {
+        source::PROGRAM => WakeupContext::Program,
+        source::KERNEL => WakeupContext::Kernel,
+        source::TIMER => WakeupContext::Interrupt(InterruptKind::Timer),
+        source::NETWORK => WakeupContext::Interrupt(InterruptKind::Network),
+        source::DISK => WakeupContext::Interrupt(InterruptKind::Disk),
+        source::OTHER => WakeupContext::Interrupt(InterruptKind::Other),
+        source::BIRTH => WakeupContext::Birth,
+        _ => return None,
+    };
+    Some(WakeupSource {
+        who: ThreadIdentity {
+            thread: word(bytes, begin + source::THREAD)?,
+            began: word(bytes, begin + source::BEGAN)?,
+        },
+        process: word(bytes, begin + source::PROCESS)?,
+        name: name(bytes, begin + source::NAME)?,
+        context,
+        at_ns: long(bytes, begin + source::AT)?,
+    })
+}
+
+/// Reads a record; none for bytes that are none.
+pub(super) fn read(bytes: &[u8]) -> Option<ThreadWait> {
+    let state = word(bytes, record::STATE)?;
+    let call = long(bytes, record::CALL)?;
+    let begins = (0..SOURCES).map(|index| record::SOURCES + index * source::SIZE);
+    let sources: Vec<WakeupSource> = begins.map_while(|begin| read_source(bytes, begin)).collect();
+    let functions = (0..FUNCTIONS).map_while(|index| long(bytes, record::FUNCTIONS + 8 * index));
+    let mut wait = ThreadWait {
+        who: ThreadIdentity {
+            thread: word(bytes, record::THREAD)?,
+            began: word(bytes, record::BEGAN)?,
+        },
+        process: word(bytes, record::PROCESS)?,
+        name: name(bytes, record::NAME)?,
+        from_ns: long(bytes, record::FROM)?,
+        to_ns: long(bytes, record::TO)?,
+        call: u32::try_from(call).ok().filter(|_| call < CALLS),
+        functions: functions.take_while(|address| *address != 0).collect(),
+        uninterruptible: state & UNINTERRUPTIBLE != 0 && state & IDLE == 0,
+        processor_ns: long(bytes, record::PROCESSOR)?,
+        ready_ns: long(bytes, record::READY)?,
+        sources,
+        source_counters: Some([
+            long(bytes, record::SOURCE_PROCESSOR)?,
+            long(bytes, record::SOURCE_READY)?,
+        ]),
+    };
+    if wait.is_birth() {
+        (wait.processor_ns, wait.ready_ns, wait.call) = (0, 0, None);
+    }
+    Some(wait)
+}

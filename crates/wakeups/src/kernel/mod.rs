@@ -1,0 +1,159 @@
+//! Records wake-ups by programs in the kernel, for root or with the capabilities `bpf` and `perfmon`.
+//!
+//! The programs see every wake-up of the machine. Of each thread they keep who woke it last; waits from 0.3 ms on come as records.
+
+mod decode;
+mod layout;
+mod offsets;
+mod programs;
+
+use std::io;
+
+use sys::bpf::assembler::AssembleError;
+use sys::bpf::{AttachedProgram, BpfProgram, Map, MapKind, ProgramKind, Ring};
+
+use self::layout::{processor, shared, thread};
+use self::offsets::SchedulerOffsets;
+pub use self::offsets::SchedulerTypesError;
+use self::programs::WakeupPlan;
+use super::history::WakeupHistory;
+
+/// Bytes of the ring: room for twelve thousand waits.
+const RING: u32 = 4 << 20;
+
+/// Why wake-ups cannot be recorded; nothing is left in the kernel.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WakeupLoadError {
+    /// The kernel's types are missing or lack something.
+    #[error(transparent)]
+    Types(#[from] SchedulerTypesError),
+    /// A map could not be made; without the right to it, that is what is refused first.
+    #[error("cannot make a map in the kernel")]
+    Map(#[source] io::Error),
+    /// A program has a fault that we made.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    /// The kernel did not take a program.
+    #[error("cannot load the program {name}; the kernel says:\n{log}")]
+    Refused {
+        /// Its name.
+        name: &'static str,
+        /// What the verifier said.
+        log: String,
+        /// What `bpf(2)` reported.
+        source: io::Error,
+    },
+    /// The kernel did not start a program at its place.
+    #[error("cannot attach the program {name}")]
+    Attach {
+        /// Its name.
+        name: &'static str,
+        /// What `bpf(2)` reported.
+        source: io::Error,
+    },
+}
+
+/// Programs in the kernel that record who wakes whom.
+#[derive(Debug)]
+pub struct WakeupTracer {
+    // The links go first: what the others hold is in use as long as they are there.
+    links: Vec<AttachedProgram>,
+    programs: Vec<BpfProgram>,
+    words: Map,
+    ring: Ring,
+    _threads: Map,
+    _processors: Map,
+}
+
+impl WakeupTracer {
+    /// Begins to record.
+    ///
+    /// # Errors
+    ///
+    /// [`WakeupLoadError`]: nothing is recorded.
+    pub fn load() -> Result<WakeupTracer, WakeupLoadError> {
+        let offsets = SchedulerOffsets::of_this_kernel()?;
+        let map = |kind, name, value, entries| {
+            Map::new(kind, name, 4, value, entries).map_err(WakeupLoadError::Map)
+        };
+        let threads = map(MapKind::TaskStorage, "unjank_woken", thread::SIZE, 0)?;
+        let words = map(MapKind::Array, "unjank_wwords", shared::SIZE, 1)?;
+        let mut first = sys::bpf::clock_ns().to_ne_bytes().to_vec();
+        first.resize(usize::try_from(shared::SIZE).unwrap_or(0), 0);
+        words.set(&0_u32.to_ne_bytes(), &first).map_err(WakeupLoadError::Map)?;
+        let processors = map(MapKind::PerCpuArray, "unjank_wcpus", processor::SIZE, 1)?;
+        let ring = Ring::new("unjank_wakeups", RING).map_err(WakeupLoadError::Map)?;
+        let plan = WakeupPlan {
+            offsets,
+            threads: (&threads).into(),
+            words: (&words).into(),
+            processors: (&processors).into(),
+            ring: ring.map().into(),
+        };
+        let mut tracer = WakeupTracer {
+            links: Vec::new(),
+            programs: Vec::new(),
+            words,
+            ring,
+            _threads: threads,
+            _processors: processors,
+        };
+        let mut programs = Vec::new();
+        for (points, both) in offsets.interrupts.into_iter().zip(plan.interrupts()?) {
+            // The end first: no beginning is left behind.
+            for (point, instructions) in points.into_iter().zip(both).rev() {
+                programs.push(("unjank_irq", point, instructions));
+            }
+        }
+        // Waits are noted last: their ends are recorded then.
+        programs.push(("unjank_made", offsets.wakeup_new, plan.wakeup_new()?));
+        programs.push(("unjank_woken", offsets.waking, plan.waking()?));
+        programs.push(("unjank_switch", offsets.switch, plan.switch()?));
+        for (name, point, instructions) in programs {
+            let program =
+                BpfProgram::load(ProgramKind::TypedTracepoint(point), name, &instructions)
+                    .map_err(|refused| WakeupLoadError::Refused {
+                        name,
+                        log: refused.log,
+                        source: refused.error,
+                    })?;
+            let link =
+                program.attach().map_err(|source| WakeupLoadError::Attach { name, source })?;
+            tracer.links.push(link);
+            tracer.programs.push(program);
+        }
+        Ok(tracer)
+    }
+
+    /// Adds the waits that have ended since the last call to a history; returns how many there were.
+    pub fn take(&mut self, history: &mut WakeupHistory) -> usize {
+        self.ring.take(usize::MAX, |bytes| {
+            // The kernel's programs write nothing else; what is not understood is as good as nothing.
+            if let Some(wait) = decode::read(bytes) {
+                history.add(wait);
+            }
+        })
+    }
+
+    /// Returns how many waits were lost: in a full ring, for want of memory, or because a program already ran.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn lost(&self) -> io::Result<u64> {
+        let words = self.words.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
+        let word = |offset: i16| {
+            let at = usize::try_from(offset).unwrap_or(usize::MAX);
+            let eight = words.get(at..).and_then(|rest| rest.first_chunk::<8>());
+            eight.map_or(0, |eight| u64::from_ne_bytes(*eight))
+        };
+        let missed: io::Result<Vec<u64>> = self.programs.iter().map(BpfProgram::missed).collect();
+        Ok(word(shared::LOST) + word(shared::NOT_KEPT) + missed?.iter().sum::<u64>())
+    }
+
+    /// Detaches the programs: nothing is recorded any more. What was recorded can still be taken.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+}
