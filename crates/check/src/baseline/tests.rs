@@ -1,0 +1,303 @@
+//! Baselines of runs that are logs of strace: what is new, what is gone, what chance made, and what could not be seen.
+
+use super::*;
+use crate::example::traced;
+use trace::report::TraceReport;
+
+const SAVE: (&str, &[&str]) =
+    ("100.100000 fsync(3</home/ana/.config/editor/session>) = 0 <0.012000>", &["save", "main"]);
+const READ: (&str, &[&str]) =
+    ("100.200000 read(4</usr/lib/libfoo.so.1.2>, \"\", 9) = 9 <0.030000>", &["load", "main"]);
+const REST: (&str, &[&str]) = ("100.300000 poll([{fd=5}], 1, -1) = 1 <2.000000>", &[]);
+const LATE: (&str, &[&str]) = ("103.000000 fsync(3</home/ana/x>) = 0 <0.001000>", &["save"]);
+const PLANTED: (&str, &[&str]) =
+    ("100.250000 fsync(3</home/ana/.cache/editor/log>) = 0 <0.000200>", &["log_start", "main"]);
+
+fn places() -> UserPlaces {
+    UserPlaces::new(Some(b"/home/ana"), |_| None)
+}
+
+fn made(runs: &[&[(&str, &[&str])]], old: Option<&Baseline>) -> BaselineUpdate {
+    let runs: Vec<_> = runs.iter().map(|lines| (None, traced(lines))).collect();
+    update(&runs, old, &places(), BaselineRules::default()).unwrap()
+}
+
+fn baseline(runs: &[&[(&str, &[&str])]]) -> Baseline {
+    // As it is read from its file, with the numbers of its lines.
+    Baseline::read(made(runs, None).baseline.render().as_bytes()).unwrap()
+}
+
+fn findings(report: &TraceReport, baseline: &Baseline) -> Vec<(FindingKind, String)> {
+    let judgement = judge(report, baseline, &places(), None);
+    judgement.findings.into_iter().map(|finding| (finding.kind, finding.text)).collect()
+}
+
+#[test]
+fn a_baseline_has_a_sorted_line_for_each_wait_in_words_that_a_person_can_review() {
+    let made = made(&[&[READ, SAVE, REST], &[SAVE, REST]], None);
+    insta::assert_snapshot!(made.baseline.render(), @r#"
+    {"schema":"unjank.trace.baseline/1","program":"editor","runs":2,"calls":"all that the log has","threshold":"0.1ms","floor":"4ms","quiet":"100ms","factor":2,"plus":"50ms","unexplained":"9000.1ms"}
+    {"phase":"start","short":"0ms","runs":2}
+    {"phase":"idle","short":"0ms","runs":2}
+    {"phase":"quit","short":"0ms","runs":2}
+    {"phase":"start","call":"fsync","path":"$XDG_CONFIG_HOME/editor/session","function":"save","count":1,"least":1,"time":"12ms"}
+    {"phase":"start","call":"read","path":"/usr/lib/libfoo.so.*","function":"load","count":1,"least":0,"time":"30ms"}
+    "#);
+}
+
+#[test]
+fn an_unchanged_program_keeps_its_baseline_and_a_planted_sync_breaks_it_however_short() {
+    let baseline = baseline(&[&[SAVE, READ, REST]]);
+    assert_eq!(findings(&traced(&[SAVE, READ, REST]), &baseline), []);
+    let judgement = judge(&traced(&[SAVE, READ, PLANTED, REST]), &baseline, &places(), None);
+    assert!(!judgement.is_kept());
+    let [finding] = &judgement.findings[..] else { panic!("{judgement:?}") };
+    assert!(finding.is_certain && finding.kind == FindingKind::NewWait, "{finding:?}");
+    assert_eq!(
+        finding.text,
+        "new wait: start: fsync of $XDG_CACHE_HOME/editor/log by log_start, once, 200 µs blocked"
+    );
+}
+
+#[test]
+fn the_same_wait_in_another_phase_is_new() {
+    let mark = (
+        "100.050000 access(\"/unjank-mark/first-frame\", F_OK) = -1 ENOENT (No such file or directory) <0.000002>",
+        &[][..],
+    );
+    let baseline = baseline(&[&[mark, SAVE]]);
+    assert_eq!(baseline.waits[0].phase, "first-frame");
+    assert_eq!(findings(&traced(&[mark, SAVE]), &baseline), []);
+    let late = (
+        "100.150000 access(\"/unjank-mark/first-frame\", F_OK) = -1 ENOENT (No such file or directory) <0.000002>",
+        &[][..],
+    );
+    let found = findings(&traced(&[SAVE, late]), &baseline);
+    assert_eq!(found[0].0, FindingKind::NewWait, "{found:?}");
+    assert!(found[0].1.starts_with("new wait: start: fsync"), "{found:?}");
+}
+
+#[test]
+fn syncs_may_be_as_far_above_the_most_as_the_fewest_were_below_it_and_no_further() {
+    let times = |count: usize| {
+        let lines = vec![SAVE; count];
+        traced(&lines)
+    };
+    let exact = baseline(&[&[SAVE, SAVE], &[SAVE, SAVE]]);
+    assert_eq!(findings(&times(2), &exact), []);
+    assert_eq!(findings(&times(3), &exact)[0].0, FindingKind::MoreWaits);
+    let spread = baseline(&[&[SAVE, SAVE, SAVE], &[SAVE, SAVE]]);
+    assert_eq!(findings(&times(4), &spread), []);
+    assert_eq!(findings(&times(5), &spread)[0].0, FindingKind::MoreWaits);
+}
+
+#[test]
+fn a_wait_that_is_gone_does_not_fail_and_an_update_takes_its_line_away() {
+    let mut old = baseline(&[&[SAVE, READ, REST]]);
+    old.waits[0].reason = "the session is saved".to_owned();
+    let found = findings(&traced(&[READ, REST]), &old);
+    assert_eq!(found[0].0, FindingKind::Tighten, "{found:?}");
+    assert!(judge(&traced(&[READ, REST]), &old, &places(), None).is_kept());
+    let sometimes = baseline(&[&[SAVE, READ, REST], &[READ, REST]]);
+    assert_eq!(findings(&traced(&[READ, REST]), &sometimes), [], "it did not come each time");
+    let updated = made(&[&[READ, REST]], Some(&old));
+    assert_eq!(updated.baseline.waits.len(), 1);
+    let [BaselineChange::Removed(text)] = &updated.changes[..] else {
+        panic!("{:?}", updated.changes)
+    };
+    assert!(text.ends_with("by save (its reason was: the session is saved)"), "{text}");
+}
+
+#[test]
+fn reasons_and_patterns_of_a_person_survive_an_update() {
+    let mut old = baseline(&[&[SAVE, READ, REST]]);
+    old.waits[0].path = "$XDG_CONFIG_HOME/editor/*".to_owned();
+    old.waits[0].function = "s*e".to_owned();
+    old.waits[0].reason = "sessions are small".to_owned();
+    assert_eq!(findings(&traced(&[SAVE, READ, REST]), &old), []);
+    let other =
+        ("100.110000 fsync(3</home/ana/.config/editor/recent>) = 0 <0.001000>", &["store"][..]);
+    let updated = made(&[&[SAVE, other, READ, REST]], Some(&old)).baseline;
+    let line = &updated.waits[0];
+    assert_eq!((&*line.path, &*line.function, line.count), ("$XDG_CONFIG_HOME/editor/*", "s*e", 2));
+    assert_eq!(line.reason, "sessions are small");
+}
+
+#[test]
+fn many_short_waits_are_one_long_one() {
+    let name = |at: usize| {
+        format!("100.{:06} read(4</usr/share/{at}.x/a>, \"\", 9) = 9 <0.003000>", 1000 + at * 4000)
+    };
+    let few: Vec<String> = (0..2).map(name).collect();
+    let few: Vec<(&str, &[&str])> = few.iter().map(|line| (line.as_str(), &[][..])).collect();
+    let many: Vec<String> = (0..40)
+        .map(|at| {
+            name(at).replace(&format!("{at}.x"), &"abcdefgh"[..1 + at % 7].repeat(1 + at / 7))
+        })
+        .collect();
+    let many: Vec<(&str, &[&str])> = many.iter().map(|line| (line.as_str(), &[][..])).collect();
+    let baseline = baseline(&[&few]);
+    assert_eq!(findings(&traced(&few), &baseline), []);
+    let found = findings(&traced(&many), &baseline);
+    assert_eq!(found[0].0, FindingKind::ShortWaits, "{found:?}");
+}
+
+#[test]
+fn what_could_not_be_seen_is_no_all_clear() {
+    let baseline = baseline(&[&[SAVE, READ, REST]]);
+    let whole = || traced(&[SAVE, READ, REST]);
+    let mut blind: Vec<(&str, TraceReport)> = Vec::new();
+    let mut change = |what: &'static str, change: fn(&mut TraceReport)| {
+        let mut report = whole();
+        change(&mut report);
+        blind.push((what, report));
+    };
+    change("backend", |report| report.watch.backend = "peek".to_owned());
+    change("lost", |report| report.watch.lost = 1);
+    change("left out", |report| report.slow_left_out = 1);
+    change("32-bit", |report| report.watch.notes.push("3 32-bit calls were not recorded.".into()));
+    change("main thread", |report| report.main_thread = None);
+    change("program", |report| report.processes[0].executable = "/usr/bin/other".to_owned());
+    change("calls", |report| report.watch.calls = "sync".to_owned());
+    change("threshold", |report| report.watch.threshold_ns = 1_000_000);
+    change("not explained", |report| report.threads[0].end_ns = Some(60_000_000_000));
+    change("phase idle", |report| report.slow.retain(|slow| slow.wall_ns < 1_000_000_000));
+    change("phase extra", |report| {
+        let mark = |name: &str| trace::report::schema::MarkRow {
+            name: name.to_owned(),
+            process: 10,
+            at_ns: 1,
+        };
+        report.marks.extend(["idle", "quit", "extra"].map(mark));
+    });
+    for (what, report) in blind {
+        let judgement = judge(&report, &baseline, &places(), None);
+        let said = judgement.findings.iter().any(|finding| {
+            finding.kind == FindingKind::NotJudged && finding.text.starts_with(what)
+        });
+        assert!(said && !judgement.is_kept(), "{what}: {:?}", judgement.findings);
+    }
+}
+
+#[test]
+fn a_blind_run_makes_no_baseline() {
+    let mut lost = traced(&[SAVE]);
+    lost.watch.lost = 3;
+    let runs = [(None, traced(&[SAVE])), (None, lost)];
+    let error = update(&runs, None, &places(), BaselineRules::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "run 2 cannot be in a baseline: lost: 3 events of the recording were lost"
+    );
+    assert_eq!(update(&[], None, &places(), BaselineRules::default()), Err(UpdateError::NoRun));
+}
+
+fn confirmed(runs: Vec<BaselineJudgement>) -> (BaselineJudgement, usize) {
+    let mut runs = runs.into_iter();
+    let first = runs.next().unwrap();
+    let mut asked = 0;
+    let judgement = confirm(first, 2, || {
+        asked += 1;
+        runs.next().ok_or("there is no further run")
+    });
+    (judgement.unwrap(), asked)
+}
+
+#[test]
+fn chance_does_not_come_again_and_a_sync_needs_not_to() {
+    let baseline = baseline(&[&[SAVE, REST]]);
+    let of = |lines: &[(&str, &[&str])]| judge(&traced(lines), &baseline, &places(), None);
+    let calm = || of(&[SAVE, REST]);
+    // A cold file in one run alone.
+    let (judgement, asked) = confirmed(vec![of(&[SAVE, READ, REST]), calm()]);
+    assert!(judgement.is_kept() && asked == 1, "{judgement:?}");
+    assert_eq!(judgement.findings[0].kind, FindingKind::NotConfirmed);
+    // In each run.
+    let slow = || of(&[SAVE, READ, REST]);
+    let (judgement, asked) = confirmed(vec![slow(), slow(), slow()]);
+    assert!(!judgement.is_kept() && asked == 2, "{judgement:?}");
+    // Chance does not stand beside what is certain, either.
+    let (judgement, asked) = confirmed(vec![of(&[SAVE, READ, PLANTED, REST]), calm()]);
+    assert!(!judgement.is_kept() && asked == 1, "{judgement:?}");
+    let failing = judgement.findings.iter().filter(|finding| finding.kind.fails());
+    assert_eq!(failing.count(), 1, "{judgement:?}");
+    // A sync decides at once, and one that comes in a further run does, too.
+    let planted = || of(&[SAVE, PLANTED, REST]);
+    assert_eq!(confirmed(vec![planted()]).1, 0);
+    assert!(!confirmed(vec![slow(), planted()]).0.is_kept());
+}
+
+#[test]
+fn a_run_that_saw_everything_answers_for_a_blind_one_and_blind_runs_never_pass() {
+    let baseline = baseline(&[&[SAVE, REST]]);
+    let of = |lines: &[(&str, &[&str])]| judge(&traced(lines), &baseline, &places(), None);
+    let blind = |change: fn(&mut TraceReport)| {
+        let mut report = traced(&[SAVE, REST]);
+        change(&mut report);
+        judge(&report, &baseline, &places(), None)
+    };
+    let lost = || blind(|report| report.watch.lost = 1);
+    let cut = || blind(|report| report.slow_left_out = 1);
+    assert!(confirmed(vec![lost(), of(&[SAVE, REST])]).0.is_kept());
+    assert!(!confirmed(vec![lost(), cut(), lost()]).0.is_kept(), "blind in other ways");
+    // What the blind run may have hidden has to come twice in runs that see.
+    let slow = || of(&[SAVE, READ, REST]);
+    let (judgement, asked) = confirmed(vec![lost(), slow(), slow()]);
+    assert!(!judgement.is_kept() && asked == 2, "{judgement:?}");
+    // A blind run says nothing against what one that sees has found.
+    assert!(!confirmed(vec![slow(), lost(), slow()]).0.is_kept());
+}
+
+#[test]
+fn a_damaged_baseline_is_refused_with_its_line() {
+    let text = baseline(&[&[SAVE, READ, REST]]).render();
+    let read = |text: &str| Baseline::read(text.as_bytes()).map(|_| ());
+    let why = |text: &str| read(text).unwrap_err().to_string();
+    assert!(read(&text).is_ok());
+    assert!(why("").contains("line 1 is not a header"), "{}", why(""));
+    assert!(why(&text.replace("baseline/1", "baseline/9")).contains("baseline/9"));
+    let last = text.lines().last().unwrap();
+    assert_eq!(why(&format!("{text}{last}\n")), "line 7: it allows the same wait as line 6");
+    assert!(why(&format!("{text}{}\n", &last[..40])).starts_with("line 7: EOF"));
+    assert!(why(&text.replace("\"count\":1", "\"count\":-1")).starts_with("line 5: invalid value"));
+    assert!(why(&text.replace("\"time\":", "\"tiem\":")).contains("unknown field `tiem`"));
+    assert!(why(&text.replace("12ms", "12 parsecs")).contains("expected a number with a unit"));
+    assert!(why(&format!("{text}\u{1}\n")).starts_with("line 7: "), "control characters");
+    let nested = format!("{text}{{\"call\":{}\n", "[".repeat(100_000));
+    assert!(why(&nested).starts_with("line 7: "), "{}", why(&nested));
+    let huge = vec![b' '; LARGEST_BASELINE + 1];
+    assert_eq!(Baseline::read(&huge), Err(BaselineError::TooLarge(LARGEST_BASELINE + 1)));
+    let mut long = text.clone();
+    (0..6000).for_each(|at| {
+        long.push_str(&format!("{{\"phase\":\"{at}\",\"short\":\"0\",\"runs\":1}}\n"))
+    });
+    assert_eq!(read(&long), Err(BaselineError::TooLong));
+    assert_eq!(Baseline::read(b"\xff\n"), Err(BaselineError::NotText));
+}
+
+#[test]
+fn a_path_with_a_newline_is_one_line_and_matches_itself() {
+    let evil = (
+        "100.100000 fsync(3</home/ana/a\\n{\\\"call\\\": 1}\\33[31m*>) = 0 <0.012000>",
+        &["save"][..],
+    );
+    let baseline = baseline(&[&[evil]]);
+    assert_eq!(baseline.waits.len(), 1, "{}", baseline.render());
+    assert_eq!(findings(&traced(&[evil]), &baseline), []);
+}
+
+#[test]
+fn a_window_divides_the_start_from_the_first_frame() {
+    let report = traced(&[SAVE, READ, REST, LATE]);
+    let phases = |shown: Option<u64>| {
+        let phases = ProgramPhases::find(&report, 100_000_000, shown);
+        let names: Vec<String> = phases.names().into_iter().map(str::to_owned).collect();
+        (phases.source, names.join(" "), phases.at(200_000_000).to_owned())
+    };
+    let [with, without] = [Some(150_000_000), None].map(phases);
+    assert_eq!(
+        with,
+        (PhaseSource::Window, "start first-frame idle quit".into(), "first-frame".into())
+    );
+    assert_eq!(without, (PhaseSource::EventLoop, "start idle quit".into(), "start".into()));
+}

@@ -1,0 +1,195 @@
+//! A baseline from what several runs showed; what a person wrote into the old one stays.
+
+use std::collections::BTreeMap;
+
+use trace::report::TraceReport;
+
+use super::BaselineRules;
+use super::file::{AllowedWait, Baseline, BaselineHeader, PhaseBudget, SCHEMA};
+use super::judge::{blind_spots, matching, named, program, unexplained_ns};
+use super::phases::ProgramPhases;
+use super::places::UserPlaces;
+use super::waits::{MainThreadWaits, WaitKey};
+
+/// Why runs do not make a baseline.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UpdateError {
+    /// Nothing ran.
+    #[error("there is no run to make a baseline of")]
+    NoRun,
+    /// A run could not be seen whole.
+    #[error("run {run} cannot be in a baseline: {why}")]
+    Blind {
+        /// Its number, from 1.
+        run: usize,
+        /// What hides a wait.
+        why: String,
+    },
+    /// The runs are not of one program.
+    #[error("run {run} is of {program:?}, the first one of {first:?}")]
+    OtherProgram {
+        /// Its number, from 1.
+        run: usize,
+        /// The program.
+        program: String,
+        /// The program of the first run.
+        first: String,
+    },
+}
+
+/// What an update changed in a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BaselineChange {
+    /// The wait is new.
+    Added(String),
+    /// More or longer waits are allowed than before.
+    Raised(String),
+    /// Fewer or shorter ones.
+    Lowered(String),
+    /// The wait did not come any more.
+    Removed(String),
+}
+
+/// A baseline, and what is different from the one before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaselineUpdate {
+    /// The new baseline.
+    pub baseline: Baseline,
+    /// The changes: additions, then what was raised, lowered and removed.
+    pub changes: Vec<BaselineChange>,
+}
+
+/// What the runs showed of one line.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    runs: u64,
+    most: u64,
+    least: u64,
+    longest_ns: u64,
+}
+
+impl Seen {
+    fn add(&mut self, count: u64, blocked_ns: u64) {
+        self.least = if self.runs == 0 { count } else { self.least.min(count) };
+        self.runs += 1;
+        self.most = self.most.max(count);
+        self.longest_ns = self.longest_ns.max(blocked_ns);
+    }
+}
+
+/// Makes a baseline of the reports of several runs, each behind the moment at which its window was shown, if one was.
+///
+/// Lines of `old` whose waits were seen keep their patterns and reasons.
+///
+/// # Errors
+///
+/// [`UpdateError`]; a run in which something could not be seen is in no baseline.
+pub fn update(
+    runs: &[(Option<u64>, TraceReport)],
+    old: Option<&Baseline>,
+    places: &UserPlaces,
+    rules: BaselineRules,
+) -> Result<BaselineUpdate, UpdateError> {
+    let (_, first) = runs.first().ok_or(UpdateError::NoRun)?;
+    let old_lines = old.map(|old| old.waits.as_slice()).unwrap_or_default();
+    let mut header = BaselineHeader {
+        schema: SCHEMA.to_owned(),
+        program: program(first).to_owned(),
+        runs: runs.len() as u64,
+        calls: first.watch.calls.clone(),
+        threshold: first.watch.threshold_ns,
+        floor: rules.floor_ns,
+        quiet: rules.quiet_ns,
+        factor: rules.factor,
+        plus: rules.plus_ns,
+        unexplained: 0,
+    };
+    let mut phases: Vec<PhaseBudget> = Vec::new();
+    let mut seen: BTreeMap<WaitKey, Seen> = BTreeMap::new();
+    for (number, (window_ns, report)) in (1..).zip(runs) {
+        if let Some(why) = blind_spots(report).into_iter().next() {
+            return Err(UpdateError::Blind { run: number, why });
+        }
+        if program(report) != header.program {
+            let (program, first) = (program(report).to_owned(), header.program.clone());
+            return Err(UpdateError::OtherProgram { run: number, program, first });
+        }
+        header.unexplained = header.unexplained.max(unexplained_ns(report));
+        let found = ProgramPhases::find(report, rules.quiet_ns, *window_ns);
+        let waits = MainThreadWaits::find(report, &found, places, rules.floor_ns);
+        add_phases(&mut phases, &found, &waits);
+        let mut run: BTreeMap<WaitKey, (u64, u64)> = BTreeMap::new();
+        for wait in &waits.found {
+            // A line that a person made wider stays as wide.
+            let line = matching(old_lines, wait, places).map(|at| old_lines[at].key());
+            let sum = run.entry(line.unwrap_or_else(|| wait.key.clone())).or_default();
+            *sum = (sum.0 + wait.count, sum.1.saturating_add(wait.blocked_ns));
+        }
+        for (key, (count, blocked_ns)) in run {
+            seen.entry(key).or_default().add(count, blocked_ns);
+        }
+    }
+    let waits = seen.into_iter().map(|(key, seen)| line(key, seen, &header, old_lines)).collect();
+    let mut baseline = Baseline { header, phases, waits };
+    baseline.sort();
+    let changes = changes(old_lines, &baseline.waits);
+    Ok(BaselineUpdate { baseline, changes })
+}
+
+/// Adds the phases of a run in their order, each with what its short waits took.
+fn add_phases(phases: &mut Vec<PhaseBudget>, found: &ProgramPhases, waits: &MainThreadWaits) {
+    let mut behind = 0;
+    for name in found.names() {
+        let short = waits.short_ns.get(name).copied().unwrap_or(0);
+        let at = phases.iter().position(|known| known.phase == name).unwrap_or_else(|| {
+            let budget = PhaseBudget { phase: name.to_owned(), short: 0, runs: 0 };
+            phases.insert(behind.min(phases.len()), budget);
+            behind.min(phases.len() - 1)
+        });
+        behind = at + 1;
+        phases[at].runs += 1;
+        phases[at].short = phases[at].short.max(short);
+    }
+}
+
+fn line(
+    key: WaitKey,
+    seen: Seen,
+    header: &BaselineHeader,
+    old_lines: &[AllowedWait],
+) -> AllowedWait {
+    let old = old_lines.iter().find(|old| old.key() == key);
+    AllowedWait {
+        phase: key.phase,
+        call: key.call,
+        path: key.path,
+        function: old.map_or(key.function, |old| old.function.clone()),
+        count: seen.most,
+        least: if seen.runs < header.runs { 0 } else { seen.least },
+        time: seen.longest_ns,
+        reason: old.map(|old| old.reason.clone()).unwrap_or_default(),
+        line: 0,
+    }
+}
+
+fn changes(old: &[AllowedWait], new: &[AllowedWait]) -> Vec<BaselineChange> {
+    let mut changes = [const { Vec::new() }; 4];
+    for line in new {
+        let name = named(&line.key());
+        match old.iter().find(|old| old.key() == line.key()) {
+            None => changes[0].push(BaselineChange::Added(name)),
+            Some(old) if line.count > old.count => changes[1].push(BaselineChange::Raised(name)),
+            Some(old) if line.count < old.count => changes[2].push(BaselineChange::Lowered(name)),
+            Some(_) => (),
+        }
+    }
+    for line in old.iter().filter(|old| !new.iter().any(|new| new.key() == old.key())) {
+        let reason = match line.reason.as_str() {
+            "" => String::new(),
+            reason => format!(" (its reason was: {reason})"),
+        };
+        changes[3].push(BaselineChange::Removed(named(&line.key()) + &reason));
+    }
+    changes.into_iter().flatten().collect()
+}

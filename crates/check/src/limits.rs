@@ -1,0 +1,287 @@
+//! Limits for a report, so that a test run detects regressions.
+
+use ::report::duration::{self, DurationError};
+use serde::Serialize;
+use trace::report::TraceReport;
+use trace::report::account::TimeAccount;
+use trace::report::schema::Thread;
+use trace::report::verdict::{block_text, frames_of, time};
+use trace::syscall_set::Set;
+
+/// A limit for a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckRule {
+    /// No stall of the main thread is longer than this, in nanoseconds.
+    MainBlock(u64),
+    /// The main thread misses no more frames than this.
+    FramesMissed(u64),
+    /// The number of calls is limited.
+    Count(String, u64),
+    /// The total time of a call is limited, without idle waits, in nanoseconds.
+    Wall(String, u64),
+    /// The number of failures of a call is limited.
+    Errors(String, u64),
+}
+
+/// Why a text is not a valid rule.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("cannot read {text:?} as a rule: {why}")]
+pub struct CheckRuleError {
+    text: String,
+    why: String,
+}
+
+/// The outcome of a rule.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckOutcome {
+    /// Whether the report keeps it.
+    pub kept: bool,
+    /// Whether the calls of the rule were recorded; if not, the rule counts as broken.
+    pub seen: bool,
+    /// The limit without its value: `max fsync`.
+    pub rule: String,
+    /// The finding, in a sentence.
+    pub text: String,
+}
+
+/// Splits `CALL=VALUE`.
+fn parts(text: &str) -> Result<(String, &str), CheckRuleError> {
+    let wrong = |why: &str| CheckRuleError { text: text.to_owned(), why: why.to_owned() };
+    let (call, value) =
+        text.split_once('=').ok_or(wrong("it does not have the form CALL=VALUE"))?;
+    if !is_call(call) {
+        return Err(wrong("unknown system call"));
+    }
+    Ok((call.to_owned(), value.trim()))
+}
+
+fn is_call(name: &str) -> bool {
+    trace::syscall::call_number(name).is_some()
+}
+
+impl CheckRule {
+    /// Reads `fsync=0`: at most so many calls.
+    ///
+    /// # Errors
+    ///
+    /// A [`CheckRuleError`] that says what is wrong with the text.
+    pub fn count(text: &str) -> Result<CheckRule, CheckRuleError> {
+        let (call, value) = parts(text)?;
+        Ok(CheckRule::Count(call, number(text, value)?))
+    }
+
+    /// Reads `openat=10`: at most so many failures.
+    ///
+    /// # Errors
+    ///
+    /// A [`CheckRuleError`] that says what is wrong with the text.
+    pub fn errors(text: &str) -> Result<CheckRule, CheckRuleError> {
+        let (call, value) = parts(text)?;
+        Ok(CheckRule::Errors(call, number(text, value)?))
+    }
+
+    /// Reads `fdatasync=20ms`: at most so long in all.
+    ///
+    /// # Errors
+    ///
+    /// A [`CheckRuleError`] that says what is wrong with the text.
+    pub fn wall(text: &str) -> Result<CheckRule, CheckRuleError> {
+        let (call, value) = parts(text)?;
+        Ok(CheckRule::Wall(call, duration_ns(text, value)?))
+    }
+
+    /// Reads `50ms`: no stall of the main thread is longer.
+    ///
+    /// # Errors
+    ///
+    /// A [`CheckRuleError`] that says what is wrong with the text.
+    pub fn main_block(text: &str) -> Result<CheckRule, CheckRuleError> {
+        Ok(CheckRule::MainBlock(duration_ns(text, text)?))
+    }
+
+    /// Returns the option that makes the rule, without its value: `max fsync`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            CheckRule::MainBlock(_) => "max-main-block".to_owned(),
+            CheckRule::FramesMissed(_) => "max-frames".to_owned(),
+            CheckRule::Count(call, _) => format!("max {call}"),
+            CheckRule::Wall(call, _) => format!("max-wall {call}"),
+            CheckRule::Errors(call, _) => format!("max-errors {call}"),
+        }
+    }
+
+    /// Returns whether a report keeps the rule.
+    #[must_use]
+    pub fn check(&self, report: &TraceReport) -> CheckOutcome {
+        let kind = |call: &str| report.calls.iter().find(|kind| kind.name == call);
+        let was_watched = |call: &str| watched(report, call);
+        let outcome = |kept: bool, seen: bool, text: String| CheckOutcome {
+            kept: kept && seen,
+            seen,
+            rule: self.name(),
+            text,
+        };
+        match self {
+            CheckRule::MainBlock(most) => {
+                let (kept, seen, text) = main_block(report, *most);
+                outcome(kept, seen, text)
+            }
+            CheckRule::FramesMissed(most) => {
+                let main = report.main().filter(|main| main.account.is_some());
+                let found = report.main().map_or(0, Thread::frames);
+                outcome(
+                    found <= *most,
+                    main.is_some(),
+                    format!("the main thread missed {found} frames, {most} allowed"),
+                )
+            }
+            CheckRule::Count(call, most) => {
+                let found = kind(call).map_or(0, |kind| kind.count);
+                outcome(
+                    found <= *most,
+                    was_watched(call),
+                    format!("{call} was called {found} times, {most} allowed"),
+                )
+            }
+            CheckRule::Errors(call, most) => {
+                let found = kind(call).map_or(0, |kind| kind.errors);
+                outcome(
+                    found <= *most,
+                    was_watched(call),
+                    format!("{call} failed {found} times, {most} allowed"),
+                )
+            }
+            CheckRule::Wall(call, most) => {
+                let found = kind(call).map_or(0, |kind| kind.wall_ns.saturating_sub(kind.idle_ns));
+                outcome(
+                    found <= *most,
+                    was_watched(call),
+                    format!("{call} took {} in all, {} allowed", time(found), time(*most)),
+                )
+            }
+        }
+        .explained(report)
+    }
+}
+
+/// Checks the longest time in which the main thread could not go on, whatever that time went to.
+fn main_block(report: &TraceReport, most: u64) -> (bool, bool, String) {
+    let main = report.main();
+    let account = main.and_then(|main| main.account.as_ref());
+    let found = main.map_or(0, Thread::longest_ns);
+    let mut text = format!(
+        "the longest stall of the main thread took {} ({} frames)",
+        time(found),
+        frames_of(found, report)
+    );
+    let block = account.and_then(TimeAccount::longest);
+    if let Some(block) = block.filter(|block| block.wall_ns == found) {
+        text.push_str(&format!(": {}", block_text(report, block)));
+    }
+    text.push_str(&format!("; {} allowed", time(most)));
+    if let Some(account) = account {
+        let unknown = account.parts.unknown_ns;
+        text.push_str(&format!("; {} of its time are not explained", time(unknown)));
+    }
+    let seen = account.is_some();
+    (found <= most, seen, text)
+}
+
+impl CheckOutcome {
+    fn explained(mut self, report: &TraceReport) -> CheckOutcome {
+        if !self.seen && report.main().is_some_and(|main| main.account.is_none()) {
+            self.text.push_str("; but what the thread did between its calls was not recorded");
+        } else if !self.seen {
+            self.text.push_str(&format!("; but it was not watched (only: {})", report.watch.calls));
+        } else if report.watch.lost > 0 && self.kept {
+            self.text.push_str(&format!("; {} events were lost", report.watch.lost));
+        }
+        self
+    }
+}
+
+/// Returns whether the recording covers a call.
+fn watched(report: &TraceReport, call: &str) -> bool {
+    let set = report.watch.calls.parse::<Set>();
+    let is_in = |set: Set| trace::syscall::call_number(call).is_some_and(|call| set.contains(call));
+    // The options of a log are not known; the calls in it were recorded.
+    set.map_or(true, is_in) || report.calls.iter().any(|kind| kind.name == call)
+}
+
+fn number(text: &str, value: &str) -> Result<u64, CheckRuleError> {
+    value.parse().map_err(|_| CheckRuleError {
+        text: text.to_owned(),
+        why: "the limit is not a number".to_owned(),
+    })
+}
+
+/// Reads a duration, in nanoseconds.
+fn duration_ns(text: &str, value: &str) -> Result<u64, CheckRuleError> {
+    let wrong = || CheckRuleError { text: text.to_owned(), why: DurationError.to_string() };
+    let time = duration::parse(value).map_err(|_| wrong())?;
+    u64::try_from(time.as_nanos()).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::report;
+
+    #[test]
+    fn a_rule_is_kept_or_broken_and_says_by_how_much() {
+        let report = report();
+        let check = |rule: CheckRule| {
+            let outcome = rule.check(&report);
+            format!("{} {}", outcome.kept, outcome.text)
+        };
+        insta::assert_snapshot!(check(CheckRule::main_block("170ms").unwrap()), @"true the longest stall of the main thread took 166 ms (10 frames): 132 ms blocked in calls, 18.0 ms on a processor, 16.2 ms not explained; 170 ms allowed; 68.6 ms of its time are not explained");
+        insta::assert_snapshot!(check(CheckRule::main_block("0.05 s").unwrap()), @"false the longest stall of the main thread took 166 ms (10 frames): 132 ms blocked in calls, 18.0 ms on a processor, 16.2 ms not explained; 50.0 ms allowed; 68.6 ms of its time are not explained");
+        insta::assert_snapshot!(check(CheckRule::count("fsync=0").unwrap()), @"false fsync was called 1 times, 0 allowed");
+        insta::assert_snapshot!(check(CheckRule::count("syncfs=0").unwrap()), @"true syncfs was called 0 times, 0 allowed");
+        insta::assert_snapshot!(check(CheckRule::errors("access=1375").unwrap()), @"true access failed 1375 times, 1375 allowed");
+        insta::assert_snapshot!(check(CheckRule::wall("ppoll=1us").unwrap()), @"true ppoll took 0 ns in all, 1.00 µs allowed");
+        insta::assert_snapshot!(check(CheckRule::FramesMissed(11)), @"false the main thread missed 17 frames, 11 allowed");
+    }
+
+    #[test]
+    fn a_rule_about_what_was_not_watched_is_not_kept() {
+        let mut report = report();
+        report.watch.calls = "fdatasync,openat".to_owned();
+        let outcome = CheckRule::count("syncfs=0").unwrap().check(&report);
+        assert!(
+            !outcome.kept && !outcome.seen && outcome.text.contains("was not watched"),
+            "{outcome:?}"
+        );
+        assert!(CheckRule::count("openat=0").unwrap().check(&report).kept);
+    }
+
+    #[test]
+    fn a_report_without_an_account_keeps_no_limit_on_stalls() {
+        let mut old = report();
+        old.threads.iter_mut().for_each(|thread| thread.account = None);
+        let outcome = CheckRule::main_block("10s").unwrap().check(&old);
+        assert!(!outcome.kept && !outcome.seen, "{}", outcome.text);
+        assert!(outcome.text.contains("was not recorded"), "{}", outcome.text);
+    }
+
+    #[test]
+    fn a_set_of_calls_has_the_calls_that_its_name_says() {
+        let mut report = report();
+        for (set, seen) in [("sync", true), ("disk", true), ("all", true), ("openat", false)] {
+            set.clone_into(&mut report.watch.calls);
+            assert_eq!(CheckRule::count("syncfs=0").unwrap().check(&report).seen, seen, "{set}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused() {
+        for wrong in ["fsync", "fsync=", "fsync=-1", "=3", "fsnyc=0", "fsync=1.5"] {
+            assert!(CheckRule::count(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "5", "ms", "-1ms", "infs", "1e300s", "5 parsecs"] {
+            assert!(CheckRule::main_block(wrong).is_err(), "{wrong}");
+        }
+        insta::assert_snapshot!(CheckRule::count("fsnyc=0").unwrap_err(), @r#"cannot read "fsnyc=0" as a rule: unknown system call"#);
+    }
+}

@@ -1,0 +1,76 @@
+//! What a check found, for people and for the programs of code hosts.
+
+mod annotations;
+mod json;
+mod junit;
+mod place;
+mod sarif;
+mod text;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+pub use self::annotations::{github, gitlab};
+pub use self::json::render as json;
+pub use self::junit::render as junit;
+pub use self::sarif::render as sarif;
+pub use self::text::{changes, render as text};
+
+use crate::baseline::{BaselineJudgement, CheckFinding, FindingKind};
+use crate::limits::CheckOutcome;
+
+/// Everything that a check found.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckDocument<'a> {
+    /// The name of the program.
+    pub program: &'a str,
+    /// The command, quoted for a shell.
+    pub command: &'a str,
+    /// The path of the baseline, as the user gave it.
+    pub baseline: Option<&'a str>,
+    /// The directory of the sources, which paths are told from.
+    pub root: &'a Path,
+    /// When the run began, in milliseconds since 1970.
+    pub began_ms: u64,
+    /// How long it lasted, in nanoseconds.
+    pub length_ns: u64,
+    /// The report's finding in a sentence or two.
+    pub verdict: &'a str,
+    /// Our version.
+    pub version: &'a str,
+    /// What the baseline says; without one, nothing was found and nothing is allowed.
+    pub judgement: &'a BaselineJudgement,
+    /// What the limits say.
+    pub outcomes: &'a [CheckOutcome],
+}
+
+/// Writes what a check found into a file for another program, which may be there from the last run.
+///
+/// # Errors
+///
+/// As `open(2)` and `write(2)`.
+pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    let file = File::options().write(true).create(true).truncate(true).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+}
+
+impl CheckDocument<'_> {
+    /// Returns whether everything is kept.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.judgement.is_kept() && self.outcomes.iter().all(|outcome| outcome.kept)
+    }
+
+    /// Returns all findings: those of the baseline, then the broken limits.
+    fn findings(&self) -> Vec<CheckFinding> {
+        let broken = self.outcomes.iter().filter(|outcome| !outcome.kept);
+        let limits = broken.map(|outcome| {
+            CheckFinding::new(FindingKind::Limit, format!("{}: {}", outcome.rule, outcome.text))
+        });
+        self.judgement.findings.iter().cloned().chain(limits).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
