@@ -1,0 +1,135 @@
+//! Paths that are not recorded as they are: those that the user's rules for recent documents exclude.
+//!
+//! Such a path is stored as a hash with a salt of this store, so that hangs on the same file can be counted and nothing of
+//! its name is kept.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use recents::policy::{DenialReason, PolicySubject, RetentionPolicy, RetentionVerdict};
+use recents::{RecentTime, RecentsFiles, Uri};
+use sha2::{Digest, Sha256};
+use store::disk::Disk;
+use store::publish::publish;
+
+/// The name of the file with the salt.
+const SALT: &str = "salt";
+/// Directories that hold no documents of a person.
+const SYSTEM: [&str; 11] = [
+    "/usr/",
+    "/etc/",
+    "/var/lib/",
+    "/var/cache/",
+    "/proc/",
+    "/sys/",
+    "/dev/",
+    "/lib/",
+    "/lib64/",
+    "/opt/",
+    "/run/user/",
+];
+
+/// Decides which paths are stored as a hash.
+pub struct PathConcealer {
+    disk: Arc<dyn Disk>,
+    policy: Option<RetentionPolicy>,
+    salt: [u8; 16],
+}
+
+impl fmt::Debug for PathConcealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PathConcealer").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl PathConcealer {
+    /// Creates one for the store in `dir`, with the salt that is there, or a new one. Without `files` every path is stored as it is.
+    ///
+    /// # Errors
+    ///
+    /// The salt cannot be read or written.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        files: Option<&RecentsFiles>,
+    ) -> io::Result<PathConcealer> {
+        let path = dir.join(SALT);
+        let stored = match disk.read(&path) {
+            Ok(bytes) => <[u8; 16]>::try_from(&*bytes).ok(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let salt = match stored {
+            Some(salt) => salt,
+            None => new_salt(&*disk, &path)?,
+        };
+        Ok(PathConcealer { policy: files.map(RetentionPolicy::new), disk, salt })
+    }
+
+    /// Returns what is stored in the place of a path that `program` used at `now`.
+    pub fn stored_path(&mut self, path: &str, program: &str, now: SystemTime) -> String {
+        let Some(policy) = &mut self.policy else { return path.to_owned() };
+        if !path.starts_with('/') {
+            return path.to_owned();
+        }
+        let plain = path.strip_suffix(" (deleted)").unwrap_or(path);
+        let Ok(uri) = Uri::of_path(&PathBuf::from(plain)) else { return path.to_owned() };
+        let subject = PolicySubject { uri: &uri, mime: None, application: program };
+        let now = RecentTime::of(now);
+        let is_system = SYSTEM.iter().any(|directory| plain.starts_with(directory));
+        match policy.decide_foreign(&*self.disk, subject, now, now) {
+            RetentionVerdict::Remember => path.to_owned(),
+            // Private mode and the like are about documents; a rule may name any place.
+            RetentionVerdict::Leave(DenialReason::Rule { line, .. })
+                if line.contains(" path ") || line.contains(" mount ") =>
+            {
+                self.hash(plain)
+            }
+            RetentionVerdict::Leave(_) if is_system => path.to_owned(),
+            RetentionVerdict::Leave(_) => self.hash(plain),
+        }
+    }
+
+    fn hash(&self, path: &str) -> String {
+        let hash = Sha256::new().chain_update(self.salt).chain_update(path).finalize();
+        let digits: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        format!("excluded:{digits}")
+    }
+}
+
+fn new_salt(disk: &dyn Disk, path: &Path) -> io::Result<[u8; 16]> {
+    let mut salt = [0; 16];
+    for half in salt.chunks_exact_mut(8) {
+        half.copy_from_slice(&disk.token()?.to_ne_bytes());
+    }
+    publish(disk, path, &salt).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(salt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excluded_path_is_a_hash_that_is_the_same_each_time_and_others_stay() {
+        let home = tempfile::tempdir().unwrap();
+        let files = RecentsFiles::below(home.path());
+        let rules = files.rules();
+        let disk = store::disk::real();
+        store::publish::make_directory(&*disk, rules.parent().unwrap()).unwrap();
+        publish(&*disk, &rules, b"deny path /srv/secret/**\n").unwrap();
+        let mut concealer =
+            PathConcealer::open(Arc::clone(&disk), home.path(), Some(&files)).unwrap();
+        let at = SystemTime::UNIX_EPOCH;
+        let once = concealer.stored_path("/srv/secret/a/b.txt", "kate", at);
+        assert!(once.starts_with("excluded:") && !once.contains("secret"), "{once}");
+        assert_eq!(concealer.stored_path("/srv/secret/a/b.txt (deleted)", "kate", at), once);
+        assert_ne!(concealer.stored_path("/srv/secret/a/c.txt", "kate", at), once);
+        assert_eq!(concealer.stored_path("/srv/open/c.txt", "kate", at), "/srv/open/c.txt");
+        let mut again = PathConcealer::open(disk, home.path(), Some(&files)).unwrap();
+        assert_eq!(again.stored_path("/srv/secret/a/b.txt", "kate", at), once, "the salt is kept");
+    }
+}

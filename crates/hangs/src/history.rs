@@ -1,0 +1,260 @@
+//! A part of what was recorded: which hangs, and for how long somebody watched.
+
+use std::collections::BTreeMap;
+
+use crate::model::{Hang, StepHistogram, WatchedPeriod};
+use crate::store::StoredHistory;
+
+/// Two periods this close to each other have no gap between them, in nanoseconds.
+const CLOSE_NS: u64 = 5_000_000_000;
+
+/// A span of time, in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TimeSpan {
+    /// Its beginning.
+    pub from_ns: u64,
+    /// Its end.
+    pub to_ns: u64,
+}
+
+impl TimeSpan {
+    /// All of time.
+    pub const ALL: TimeSpan = TimeSpan { from_ns: 0, to_ns: u64::MAX };
+
+    /// Returns its length.
+    #[must_use]
+    pub fn length_ns(self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// How much of a span was watched.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct WatchCoverage {
+    /// For how long a recorder looked, in nanoseconds.
+    pub recorder_ns: u64,
+    /// For how long at least one interactive program was followed, in nanoseconds.
+    pub watched_ns: u64,
+    /// Times between the first and the last period in which no recorder looked, the longest first.
+    pub gaps: Vec<TimeSpan>,
+    /// The interval of looks, in nanoseconds; 0 where the kernel reports each step.
+    pub interval_ns: u64,
+    /// Programs that could not be followed because there were too many, at most in a period.
+    pub over_limit: u32,
+    /// Programs that the kernel did not let us look at.
+    pub refused: u32,
+    /// Hangs that were seen and could not be stored.
+    pub lost: u64,
+}
+
+/// The hangs of a span, and how much of it was watched.
+#[derive(Clone, Debug, Default)]
+pub struct HangHistory {
+    /// The hangs, the longest first.
+    pub hangs: Vec<Hang>,
+    /// How much was watched.
+    pub coverage: WatchCoverage,
+    /// The steps of each program.
+    pub programs: BTreeMap<String, (u64, StepHistogram)>,
+    /// What of the store could not be read.
+    pub damage: Option<String>,
+}
+
+/// Returns which share of a period lies in a span, as `(part, whole)`.
+fn overlap(period: &WatchedPeriod, span: TimeSpan) -> Option<(u64, u64)> {
+    let whole = period.to_ns.saturating_sub(period.from_ns).max(1);
+    let from = period.from_ns.max(span.from_ns);
+    let to = period.to_ns.max(period.from_ns + 1).min(span.to_ns);
+    (to > from).then(|| ((to - from).min(whole), whole))
+}
+
+fn scaled(time: u64, (part, whole): (u64, u64)) -> u64 {
+    u64::try_from(u128::from(time) * u128::from(part) / u128::from(whole)).unwrap_or(time)
+}
+
+impl WatchCoverage {
+    fn of(periods: &[&WatchedPeriod], span: TimeSpan) -> WatchCoverage {
+        let mut coverage = WatchCoverage::default();
+        let mut spans = Vec::new();
+        for period in periods {
+            let Some(share) = overlap(period, span) else { continue };
+            coverage.recorder_ns += scaled(period.recorder_ns, share);
+            coverage.watched_ns += scaled(period.watched_ns, share);
+            coverage.interval_ns = coverage.interval_ns.max(period.interval_ns);
+            coverage.over_limit = coverage.over_limit.max(period.over_limit);
+            coverage.refused = coverage.refused.max(period.refused);
+            coverage.lost += u64::from(period.lost);
+            spans.push(TimeSpan { from_ns: period.from_ns, to_ns: period.to_ns });
+        }
+        spans.sort_by_key(|span| span.from_ns);
+        let mut end: Option<u64> = None;
+        for TimeSpan { from_ns, to_ns } in spans {
+            if let Some(end) = end
+                && from_ns.saturating_sub(end) > CLOSE_NS
+            {
+                coverage.gaps.push(TimeSpan { from_ns: end, to_ns: from_ns });
+            }
+            end = end.max(Some(to_ns));
+        }
+        coverage.gaps.sort_by_key(|gap| std::cmp::Reverse(gap.length_ns()));
+        coverage
+    }
+}
+
+impl HangHistory {
+    /// Selects the hangs that began in a span, and if it is given those of one program.
+    #[must_use]
+    pub fn select(stored: &StoredHistory, span: TimeSpan, program: Option<&str>) -> HangHistory {
+        let is_meant = |name: &str| program.is_none_or(|wanted| wanted == name);
+        let mut hangs: Vec<Hang> = stored
+            .hangs
+            .values()
+            .filter(|hang| (span.from_ns..=span.to_ns).contains(&hang.started_ns))
+            .filter(|hang| is_meant(&hang.program))
+            .cloned()
+            .collect();
+        hangs.sort_by_key(|hang| (std::cmp::Reverse(hang.length_ns), hang.number));
+        let periods: Vec<&WatchedPeriod> = stored.periods.iter().collect();
+        let mut programs: BTreeMap<String, (u64, StepHistogram)> = BTreeMap::new();
+        for period in &periods {
+            let Some(share) = overlap(period, span) else { continue };
+            for steps in period.programs.iter().filter(|steps| is_meant(&steps.program)) {
+                let (watched_ns, known) = programs.entry(steps.program.clone()).or_default();
+                *watched_ns += scaled(steps.watched_ns, share);
+                known.merge(&steps.steps);
+            }
+        }
+        HangHistory {
+            hangs,
+            coverage: WatchCoverage::of(&periods, span),
+            programs,
+            damage: stored.damage(),
+        }
+    }
+}
+
+/// By what hangs are counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum HangGrouping {
+    /// The program.
+    Program,
+    /// The kind of cause.
+    Cause,
+    /// The file or peer.
+    File,
+    /// The function to blame.
+    Function,
+    /// The unit of systemd.
+    Unit,
+}
+
+impl HangGrouping {
+    /// All groupings with the words by which they are chosen.
+    pub const ALL: [(&'static str, HangGrouping); 5] = [
+        ("program", HangGrouping::Program),
+        ("cause", HangGrouping::Cause),
+        ("file", HangGrouping::File),
+        ("function", HangGrouping::Function),
+        ("unit", HangGrouping::Unit),
+    ];
+
+    /// Returns the grouping of this name.
+    ///
+    /// # Errors
+    ///
+    /// A sentence with the names that there are.
+    pub fn parse(name: &str) -> Result<HangGrouping, String> {
+        let found = HangGrouping::ALL.into_iter().find(|(known, _)| *known == name);
+        found
+            .map(|(_, grouping)| grouping)
+            .ok_or_else(|| "group by program, cause, file, function or unit".to_owned())
+    }
+
+    fn key(self, hang: &Hang) -> String {
+        match self {
+            HangGrouping::Program => hang.program.clone(),
+            HangGrouping::Cause => hang.cause.words().to_owned(),
+            HangGrouping::File => {
+                hang.object().map_or("(none)".to_owned(), |object| object.name.clone())
+            }
+            HangGrouping::Function => {
+                hang.blamed_frame().map_or("(not known)".to_owned(), |frame| frame.function.clone())
+            }
+            HangGrouping::Unit if hang.unit.is_empty() => "(none)".to_owned(),
+            HangGrouping::Unit => hang.unit.clone(),
+        }
+    }
+}
+
+/// The hangs of one group.
+#[derive(Clone, Debug, Eq, PartialEq, serde::Serialize)]
+pub struct HangGroup {
+    /// What they have in common.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+    /// All of their time, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest, in nanoseconds.
+    pub longest_ns: u64,
+    /// The number of the longest.
+    pub longest: u64,
+}
+
+/// Counts hangs in groups; the group with the most time comes first.
+#[must_use]
+pub fn group(hangs: &[Hang], grouping: HangGrouping) -> Vec<HangGroup> {
+    let mut groups: BTreeMap<String, HangGroup> = BTreeMap::new();
+    for hang in hangs {
+        let name = grouping.key(hang);
+        let group = groups.entry(name.clone()).or_insert(HangGroup {
+            name,
+            count: 0,
+            total_ns: 0,
+            longest_ns: 0,
+            longest: hang.number,
+        });
+        group.count += 1;
+        group.total_ns = group.total_ns.saturating_add(hang.length_ns);
+        if hang.length_ns > group.longest_ns {
+            (group.longest_ns, group.longest) = (hang.length_ns, hang.number);
+        }
+    }
+    let mut groups: Vec<HangGroup> = groups.into_values().collect();
+    groups.sort_by(|one, other| {
+        other.total_ns.cmp(&one.total_ns).then_with(|| one.name.cmp(&other.name))
+    });
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn period(from_s: u64, to_s: u64) -> WatchedPeriod {
+        let second = 1_000_000_000;
+        let length = (to_s - from_s) * second;
+        WatchedPeriod {
+            from_ns: from_s * second,
+            to_ns: to_s * second,
+            recorder_ns: length,
+            watched_ns: length / 2,
+            ..WatchedPeriod::default()
+        }
+    }
+
+    #[test]
+    fn what_was_watched_is_the_share_of_each_period_in_the_span_and_gaps_are_named() {
+        let periods = [period(0, 60), period(60, 120), period(600, 660)];
+        let periods: Vec<&WatchedPeriod> = periods.iter().collect();
+        let second = 1_000_000_000;
+        let all = WatchCoverage::of(&periods, TimeSpan::ALL);
+        assert_eq!((all.recorder_ns, all.watched_ns), (180 * second, 90 * second));
+        assert_eq!(all.gaps, [TimeSpan { from_ns: 120 * second, to_ns: 600 * second }]);
+        let part = TimeSpan { from_ns: 30 * second, to_ns: 90 * second };
+        let part = WatchCoverage::of(&periods, part);
+        assert_eq!((part.recorder_ns, part.gaps.len()), (60 * second, 0));
+        let none = TimeSpan { from_ns: 200 * second, to_ns: 300 * second };
+        assert_eq!(WatchCoverage::of(&periods, none), WatchCoverage::default());
+    }
+}

@@ -1,0 +1,161 @@
+//! What programs read about hangs; docs/hangs.md describes the fields.
+
+use serde::Serialize;
+use trace::report::account::TimeParts;
+
+use crate::compare::RateComparison;
+use crate::history::{HangGroup, HangHistory, WatchCoverage};
+use crate::model::{CallShare, Hang, HangCause, HangFrame, STEP_BOUNDS_NS, StepHistogram};
+use crate::remedy::remedy;
+
+/// A hang.
+#[derive(Debug, Serialize)]
+pub struct HangDocument<'a> {
+    number: u64,
+    started_unix_ns: u64,
+    length_ns: u64,
+    uncertain_ns: u64,
+    goes_on: bool,
+    process: u32,
+    program: &'a str,
+    unit: &'a str,
+    cause: HangCause,
+    parts: TimeParts,
+    calls: &'a [CallShare],
+    frames: &'a [HangFrame],
+    blamed: Option<u32>,
+    pressure_percent: Option<[f64; 3]>,
+    unseen: Vec<&'static str>,
+    command: Option<String>,
+}
+
+impl<'a> HangDocument<'a> {
+    /// Describes a hang.
+    #[must_use]
+    pub fn of(hang: &'a Hang) -> HangDocument<'a> {
+        HangDocument {
+            number: hang.number,
+            started_unix_ns: hang.started_ns,
+            length_ns: hang.length_ns,
+            uncertain_ns: hang.uncertain_ns,
+            goes_on: hang.goes_on,
+            process: hang.process,
+            program: &hang.program,
+            unit: &hang.unit,
+            cause: hang.cause,
+            parts: hang.parts,
+            calls: &hang.calls,
+            frames: &hang.frames,
+            blamed: hang.blamed,
+            pressure_percent: hang
+                .pressure
+                .map(|shares| shares.map(|share| f64::from(share) / 100.0)),
+            unseen: hang.unseen.sentences(),
+            command: remedy(hang).and_then(|remedy| remedy.advice().command),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct GapDocument {
+    from_unix_ns: u64,
+    to_unix_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct CoverageDocument {
+    recorder_ns: u64,
+    watched_ns: u64,
+    interval_ns: u64,
+    gaps: Vec<GapDocument>,
+    programs_over_limit: u32,
+    programs_refused: u32,
+    hangs_lost: u64,
+}
+
+impl CoverageDocument {
+    fn of(coverage: &WatchCoverage) -> CoverageDocument {
+        let gaps = coverage.gaps.iter();
+        CoverageDocument {
+            recorder_ns: coverage.recorder_ns,
+            watched_ns: coverage.watched_ns,
+            interval_ns: coverage.interval_ns,
+            gaps: gaps
+                .map(|gap| GapDocument { from_unix_ns: gap.from_ns, to_unix_ns: gap.to_ns })
+                .collect(),
+            programs_over_limit: coverage.over_limit,
+            programs_refused: coverage.refused,
+            hangs_lost: coverage.lost,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct ProgramDocument<'a> {
+    program: &'a str,
+    watched_ns: u64,
+    steps: StepHistogram,
+}
+
+/// What `unjank hangs --json` prints.
+#[derive(Debug, Serialize)]
+pub struct HangListDocument<'a> {
+    hangs: Vec<HangDocument<'a>>,
+    coverage: CoverageDocument,
+    step_bounds_ns: &'static [u64],
+    programs: Vec<ProgramDocument<'a>>,
+    damage: Option<&'a str>,
+}
+
+impl<'a> HangListDocument<'a> {
+    /// Describes a history.
+    #[must_use]
+    pub fn of(history: &'a HangHistory) -> HangListDocument<'a> {
+        let programs = history.programs.iter();
+        HangListDocument {
+            hangs: history.hangs.iter().map(HangDocument::of).collect(),
+            coverage: CoverageDocument::of(&history.coverage),
+            step_bounds_ns: &STEP_BOUNDS_NS,
+            programs: programs
+                .map(|(program, (watched_ns, steps))| ProgramDocument {
+                    program,
+                    watched_ns: *watched_ns,
+                    steps: *steps,
+                })
+                .collect(),
+            damage: history.damage.as_deref(),
+        }
+    }
+}
+
+/// What `unjank hangs top --json` prints.
+#[derive(Debug, Serialize)]
+pub struct HangTopDocument<'a> {
+    by: &'a str,
+    groups: &'a [HangGroup],
+    coverage: CoverageDocument,
+}
+
+impl<'a> HangTopDocument<'a> {
+    /// Describes groups of hangs.
+    #[must_use]
+    pub fn of(by: &'a str, groups: &'a [HangGroup], history: &HangHistory) -> HangTopDocument<'a> {
+        HangTopDocument { by, groups, coverage: CoverageDocument::of(&history.coverage) }
+    }
+}
+
+/// What `unjank hangs compare --json` prints.
+#[derive(Debug, Serialize)]
+pub struct HangComparisonDocument {
+    at_unix_ns: u64,
+    #[serde(flatten)]
+    comparison: RateComparison,
+}
+
+impl HangComparisonDocument {
+    /// Describes a comparison around a moment.
+    #[must_use]
+    pub fn of(at_unix_ns: u64, comparison: RateComparison) -> HangComparisonDocument {
+        HangComparisonDocument { at_unix_ns, comparison }
+    }
+}

@@ -1,0 +1,347 @@
+//! What is recorded: a hang with its account, and how long programs were watched.
+
+use serde::Serialize;
+use trace::report::account::TimeParts;
+
+/// A hang is kept whole from this length on, in nanoseconds.
+pub const HANG_NS: u64 = 100_000_000;
+/// One frame of a screen with 60 Hz, in nanoseconds: a step that is longer is counted.
+pub const FRAME_NS: u64 = 16_666_667;
+/// The upper bounds of the classes of a [`StepHistogram`] in nanoseconds; the last class has none.
+pub const STEP_BOUNDS_NS: [u64; 9] = [
+    33_333_333,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_000_000_000,
+    5_000_000_000,
+    10_000_000_000,
+];
+
+/// What a hang went to, by the largest part of its account.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HangCause {
+    /// Nothing of it could be seen.
+    Unknown,
+    /// The thread ran on a processor.
+    Computing,
+    /// The thread could run, and other threads had the processors.
+    ProcessorQueue,
+    /// A disk had to store something first.
+    Sync,
+    /// Bytes of a file were read or written.
+    FileData,
+    /// Files were looked up, opened or renamed.
+    FileNames,
+    /// Pages of memory were read from a disk.
+    PageFault,
+    /// Another thread held a lock.
+    Lock,
+    /// Another program had to answer.
+    OtherProgram,
+    /// A program that it had started had to end, or to begin.
+    Child,
+    /// The thread slept on purpose.
+    Sleep,
+    /// A signal had stopped the program, or the freezer had.
+    Stopped,
+    /// Another call of the system.
+    OtherCall,
+}
+
+impl HangCause {
+    /// All causes, in the order of their numbers in the store.
+    pub const ALL: [HangCause; 13] = [
+        HangCause::Unknown,
+        HangCause::Computing,
+        HangCause::ProcessorQueue,
+        HangCause::Sync,
+        HangCause::FileData,
+        HangCause::FileNames,
+        HangCause::PageFault,
+        HangCause::Lock,
+        HangCause::OtherProgram,
+        HangCause::Child,
+        HangCause::Sleep,
+        HangCause::Stopped,
+        HangCause::OtherCall,
+    ];
+
+    /// Returns what it is called.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            HangCause::Unknown => "not seen",
+            HangCause::Computing => "computing",
+            HangCause::ProcessorQueue => "waiting for a processor",
+            HangCause::Sync => "waiting until a disk has stored data",
+            HangCause::FileData => "reading or writing a file",
+            HangCause::FileNames => "looking up files",
+            HangCause::PageFault => "waiting for pages from a disk",
+            HangCause::Lock => "waiting for a lock",
+            HangCause::OtherProgram => "waiting for another program",
+            HangCause::Child => "waiting for a child process",
+            HangCause::Sleep => "sleeping on purpose",
+            HangCause::Stopped => "stopped by a signal or frozen",
+            HangCause::OtherCall => "waiting in a system call",
+        }
+    }
+}
+
+/// What a call worked on or waited for.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ObjectKind {
+    /// A file or a directory.
+    File,
+    /// A socket; the name is that of the program at the other end.
+    Socket,
+    /// A lock in memory.
+    Lock,
+    /// A child process; the name is that of its program.
+    Child,
+    /// A pipe, a timer and so on.
+    Other,
+}
+
+impl ObjectKind {
+    /// All kinds, in the order of their numbers in the store.
+    pub const ALL: [ObjectKind; 5] = [
+        ObjectKind::File,
+        ObjectKind::Socket,
+        ObjectKind::Lock,
+        ObjectKind::Child,
+        ObjectKind::Other,
+    ];
+}
+
+/// The object of a call.
+#[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize)]
+pub struct CallObject {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its name: the path of a file, or `excluded:` and a salted hash of it.
+    pub name: String,
+    /// The type of its file system, as `ext4`; empty if there is none.
+    pub file_system: String,
+    /// The device of its file system, as `vda2`; empty if there is none.
+    pub device: String,
+}
+
+/// A call that took a part of a hang.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct CallShare {
+    /// The name of the call.
+    pub call: String,
+    /// For how long the thread was blocked in it, in nanoseconds.
+    pub blocked_ns: u64,
+    /// How many different calls were seen; calls that fall between two looks are not.
+    pub seen: u32,
+    /// What it worked on, if that was read.
+    pub object: Option<CallObject>,
+}
+
+/// A function on the stack of a hang.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct HangFrame {
+    /// The function.
+    pub function: String,
+    /// The file that contains it.
+    pub module: String,
+}
+
+/// What a record does not contain.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct UnseenParts(pub u8);
+
+impl UnseenParts {
+    /// The functions that ran on a processor: the kernel allows no samples.
+    pub const FUNCTIONS: UnseenParts = UnseenParts(1);
+    /// The stack: it was not read before the hang ended.
+    pub const STACK: UnseenParts = UnseenParts(1 << 1);
+    /// The files and peers of calls.
+    pub const OBJECTS: UnseenParts = UnseenParts(1 << 2);
+    /// A time in which the recorder itself did not run.
+    pub const GAP: UnseenParts = UnseenParts(1 << 3);
+    /// Whether it is one step or several: the kernel allows no breakpoint at the wait of the main loop.
+    pub const STEPS: UnseenParts = UnseenParts(1 << 4);
+
+    /// Returns whether a part is missing.
+    #[must_use]
+    pub fn has(self, part: UnseenParts) -> bool {
+        self.0 & part.0 != 0
+    }
+
+    /// Adds a part.
+    pub fn add(&mut self, part: UnseenParts) {
+        self.0 |= part.0;
+    }
+
+    /// Returns a sentence for each part that is missing.
+    #[must_use]
+    pub fn sentences(self) -> Vec<&'static str> {
+        let all = [
+            (
+                UnseenParts::FUNCTIONS,
+                "The functions that ran are not known: kernel.perf_event_paranoid is above 2, and allows no samples.",
+            ),
+            (
+                UnseenParts::STACK,
+                "The callers are not known: the hang ended before they were read.",
+            ),
+            (
+                UnseenParts::OBJECTS,
+                "The file or peer is not known: the call ended before it was read.",
+            ),
+            (
+                UnseenParts::STEPS,
+                "It may be several steps, each shorter, with looks for events in between that took no time: kernel.perf_event_paranoid is above 2, and allows no breakpoint at the wait of the main loop.",
+            ),
+            (UnseenParts::GAP, "The recorder itself did not run for a part of this time."),
+        ];
+        all.into_iter().filter(|(part, _)| self.has(*part)).map(|(_, text)| text).collect()
+    }
+}
+
+/// A time in which an interface thread was away from the wait of its main loop.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Hang {
+    /// Its number in the store, by which it is shown.
+    pub number: u64,
+    /// When it began, in nanoseconds since 1970.
+    pub started_ns: u64,
+    /// How long it was, in nanoseconds.
+    pub length_ns: u64,
+    /// By how much the length may be wrong in each direction, in nanoseconds: a sampler sees neither end exactly.
+    pub uncertain_ns: u64,
+    /// Whether it went on when this was written.
+    pub goes_on: bool,
+    /// The process ID.
+    pub process: u32,
+    /// The name of the program.
+    pub program: String,
+    /// The unit of systemd that contains it; empty if it is not known.
+    pub unit: String,
+    /// What it went to mostly.
+    pub cause: HangCause,
+    /// What all of it went to.
+    pub parts: TimeParts,
+    /// The calls that took the most of it, the longest first.
+    pub calls: Vec<CallShare>,
+    /// The stack in which the most of it was spent, the innermost frame first.
+    pub frames: Vec<HangFrame>,
+    /// The index in `frames` of the function to blame.
+    pub blamed: Option<u32>,
+    /// How much of the last ten seconds some thread of the machine waited for processors, disks and memory, in hundredths of a percent.
+    pub pressure: Option<[u16; 3]>,
+    /// What is missing in this record.
+    pub unseen: UnseenParts,
+}
+
+impl Hang {
+    /// Returns the function to blame.
+    #[must_use]
+    pub fn blamed_frame(&self) -> Option<&HangFrame> {
+        self.frames.get(usize::try_from(self.blamed?).ok()?)
+    }
+
+    /// Returns the first object among the calls that took the most.
+    #[must_use]
+    pub fn object(&self) -> Option<&CallObject> {
+        self.calls.first()?.object.as_ref()
+    }
+
+    /// Returns when it ended, or until when it is known to have gone on, in nanoseconds since 1970.
+    #[must_use]
+    pub fn ended_ns(&self) -> u64 {
+        self.started_ns.saturating_add(self.length_ns)
+    }
+}
+
+/// How many steps of a main loop took how long.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct StepHistogram(pub [u64; STEP_BOUNDS_NS.len() + 1]);
+
+impl StepHistogram {
+    /// Counts a step, unless it is shorter than a frame.
+    pub fn add(&mut self, length_ns: u64) {
+        if length_ns >= FRAME_NS {
+            let class = STEP_BOUNDS_NS.iter().position(|bound| length_ns < *bound);
+            self.0[class.unwrap_or(STEP_BOUNDS_NS.len())] += 1;
+        }
+    }
+
+    /// Adds other counts.
+    pub fn merge(&mut self, other: &StepHistogram) {
+        for (own, other) in self.0.iter_mut().zip(other.0) {
+            *own = own.saturating_add(other);
+        }
+    }
+
+    /// Returns how many steps were longer than a frame.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+/// The steps of one program in a period.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct ProgramSteps {
+    /// The name of the program.
+    pub program: String,
+    /// For how long its processes were watched, in nanoseconds; those of several processes are added.
+    pub watched_ns: u64,
+    /// Its steps that were longer than a frame.
+    pub steps: StepHistogram,
+}
+
+/// A period in which the recorder ran.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct WatchedPeriod {
+    /// When it began, in nanoseconds since 1970.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// For how long of it the recorder looked, in nanoseconds: suspend and times in which it did not run are left out.
+    pub recorder_ns: u64,
+    /// For how long of it at least one interactive program was watched, in nanoseconds.
+    pub watched_ns: u64,
+    /// The interval of looks at a thread at rest, in nanoseconds; 0 where the kernel reports each step.
+    pub interval_ns: u64,
+    /// The programs that were watched.
+    pub programs: Vec<ProgramSteps>,
+    /// Programs that could not be watched because there were too many.
+    pub over_limit: u32,
+    /// Programs that the kernel did not let us look at.
+    pub refused: u32,
+    /// Hangs that were seen and could not be stored, or came faster than they could be described.
+    pub lost: u32,
+}
+
+/// A record of the store.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum HangRecord {
+    /// A hang. One that goes on is written several times with the same number; the last one counts.
+    Hang(Box<Hang>),
+    /// A period in which the recorder ran.
+    Watched(WatchedPeriod),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_counted_in_its_class_and_a_short_one_not_at_all() {
+        let mut steps = StepHistogram::default();
+        for length in [FRAME_NS - 1, FRAME_NS, 99_999_999, 100_000_000, u64::MAX] {
+            steps.add(length);
+        }
+        assert_eq!(steps.0, [1, 0, 1, 1, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(steps.total(), 4);
+    }
+}

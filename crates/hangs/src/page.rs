@@ -1,0 +1,138 @@
+//! A page of a span of time, mostly a day: a lane for each program, and the sheet of each hang.
+
+use report::chart::timeline::{Bar, Lane, Shape, render};
+use report::escape::escape;
+use report::page::Page;
+use report::paint::Paint;
+use report::provenance::Provenance;
+use report::text::Charset;
+use std::collections::BTreeMap;
+
+use crate::history::{HangHistory, TimeSpan};
+use crate::model::{FRAME_NS, Hang, HangCause};
+use crate::text::HangTextStyle;
+
+/// The most programs with a lane of their own; those with the most time come first.
+const LANES: usize = 24;
+/// The most hangs that are on the page; the longest come first.
+const HANGS: usize = 1000;
+/// A bar is at least so wide, as a share of the whole width: a second of a day would not be seen.
+const NARROWEST: u64 = 400;
+
+/// Returns the page.
+#[must_use]
+pub fn render_page(
+    history: &HangHistory,
+    span: TimeSpan,
+    when: &str,
+    style: &HangTextStyle<'_>,
+    provenance: &Provenance,
+) -> String {
+    let style = HangTextStyle { paint: Paint::new(false, Charset::Unicode), ..style.clone() };
+    let verdict = style.verdict(history, span, when);
+    let mut page = Page::new("Hangs", verdict.first().map_or("", |line| line));
+    let hangs = &history.hangs[..history.hangs.len().min(HANGS)];
+    if !hangs.is_empty() {
+        page.style(STYLE);
+        let (first, last) = shown_span(hangs, span);
+        let caption = format!(
+            "From {} to {}: a lane for each program, a bar for each hang; the name of a bar says which. Short ones are drawn wider than they were.",
+            style.moment(first),
+            style.moment(last)
+        );
+        page.figure(&chart(hangs, first, last, &style), &caption);
+    }
+    for line in verdict.iter().skip(1) {
+        page.paragraph(&escape(line));
+    }
+    if !hangs.is_empty() {
+        page.heading("Each hang, the longest first");
+    }
+    for hang in hangs {
+        let line = format!("{}. {}", hang.number, style.line(hang));
+        page.markup(&format!(
+            "<details id=\"hang-{}\"><summary>{}</summary><pre>{}</pre></details>\n",
+            hang.number,
+            escape(&line),
+            escape(&style.sheet(hang))
+        ));
+    }
+    if history.hangs.len() > hangs.len() {
+        page.paragraph(&format!(
+            "{} shorter ones are not on this page.",
+            history.hangs.len() - hangs.len()
+        ));
+    }
+    page.finish(&[], provenance)
+}
+
+const STYLE: &str = "\
+main{max-width:940px}
+details pre{overflow-x:auto;font-size:13px}summary{cursor:pointer;overflow-wrap:anywhere}
+.k-sync{--kind:#d55e00}.k-names{--kind:var(--ours)}.k-data{--kind:#009e73}.k-wait{--kind:#e69f00}
+.k-network{--kind:#cc79a7}.k-process,.k-other{--kind:var(--aside)}
+svg .frames{stroke:var(--rule);stroke-width:.7;fill:none}svg .life{stroke:var(--rule);stroke-width:2;fill:none}
+svg .lane{font-size:12.5px}svg .bar{fill:var(--kind);stroke:var(--kind);stroke-width:.6}
+";
+
+/// Returns the span of the picture: the chosen one where it has bounds, else that of the hangs.
+fn shown_span(hangs: &[Hang], span: TimeSpan) -> (u64, u64) {
+    let first = hangs.iter().map(|hang| hang.started_ns).min().unwrap_or(0);
+    let last = hangs.iter().map(Hang::ended_ns).max().unwrap_or(0);
+    let first = if span.from_ns == 0 { first } else { span.from_ns.min(first) };
+    let last = if span.to_ns == u64::MAX { last } else { span.to_ns.max(last) };
+    (first, last.max(first + 1))
+}
+
+fn chart(hangs: &[Hang], first: u64, last: u64, style: &HangTextStyle<'_>) -> String {
+    let length = last - first;
+    let mut programs: BTreeMap<&str, (u64, Vec<&Hang>)> = BTreeMap::new();
+    for hang in hangs {
+        let (total, of_program) = programs.entry(&hang.program).or_default();
+        *total = total.saturating_add(hang.length_ns);
+        of_program.push(hang);
+    }
+    let mut programs: Vec<(&str, (u64, Vec<&Hang>))> = programs.into_iter().collect();
+    programs.sort_by_key(|(_, (total, _))| std::cmp::Reverse(*total));
+    programs.truncate(LANES);
+    let titles: Vec<Vec<String>> = programs
+        .iter()
+        .map(|(_, (_, hangs))| {
+            hangs.iter().map(|hang| format!("{}. {}", hang.number, style.line(hang))).collect()
+        })
+        .collect();
+    let lanes: Vec<Lane<'_>> = programs
+        .iter()
+        .zip(&titles)
+        .map(|((name, (_, hangs)), titles)| Lane {
+            name,
+            life_ns: (0, length),
+            bars: hangs
+                .iter()
+                .zip(titles)
+                .map(|(hang, title)| Bar {
+                    at_ns: hang.started_ns - first,
+                    length_ns: hang.length_ns.max(length / NARROWEST),
+                    class: class(hang.cause),
+                    shape: Shape::Felt,
+                    id: usize::try_from(hang.number).unwrap_or(0),
+                    title,
+                })
+                .collect(),
+        })
+        .collect();
+    render("Hangs by program", &lanes, length, FRAME_NS)
+}
+
+/// Returns the class of the page that colours a cause.
+fn class(cause: HangCause) -> &'static str {
+    match cause {
+        HangCause::Sync => "k-sync",
+        HangCause::FileData | HangCause::PageFault => "k-data",
+        HangCause::FileNames => "k-names",
+        HangCause::OtherProgram => "k-network",
+        HangCause::Lock | HangCause::Sleep | HangCause::Child | HangCause::Stopped => "k-wait",
+        HangCause::Computing | HangCause::ProcessorQueue => "k-process",
+        HangCause::OtherCall | HangCause::Unknown => "k-other",
+    }
+}

@@ -1,0 +1,514 @@
+//! Follows one interface thread: tells the wait of its main loop from other waits, and divides the time between two such waits.
+//!
+//! It reads nothing itself: each look at the thread is given to it, so that its decisions can be tested.
+
+use std::collections::HashMap;
+
+use trace::backend::peek::blocked::{BlockedSyscall, SchedulerCounters};
+use trace::syscall::{EVENT_WAITS, call_name};
+
+use super::absence::{Absence, Activity, LookPoint, LookShares, ThreadLook, divide};
+use crate::model::{CallObject, StepHistogram, UnseenParts};
+
+/// A wait at a place that is not classified is asked about after this time, in nanoseconds.
+const ASK_NS: u64 = 50_000_000;
+/// A call of a thread that is away is described after this time, in nanoseconds.
+const DESCRIBE_NS: u64 = 20_000_000;
+/// The first description of a thread that is away is made after this time, in nanoseconds, also of a short call.
+const FIRST_DESCRIPTION_NS: u64 = 50_000_000;
+/// A longer time between two looks is a gap: what the thread did in it is not known, in nanoseconds.
+pub(crate) const GAP_NS: u64 = 300_000_000;
+/// The most places of waits that are remembered.
+const PLACES: usize = 256;
+/// The most descriptions of one hang.
+const DESCRIPTIONS: usize = 16;
+
+/// Where a wait is made: the stack pointer, and the instruction.
+pub(crate) type WaitPlace = (u64, u64);
+
+/// What a wait at a place is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum PlaceKind {
+    /// The main loop waits for something to do.
+    Loop,
+    /// Something is waited for inside of a step of the main loop.
+    Nested,
+    /// It is not known yet; the stack is being read.
+    Asked,
+}
+
+/// What the loop around a wait says about it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct PlaceEvidence {
+    /// The callers are a known event loop at rest.
+    pub(crate) is_idle_loop: bool,
+    /// A caller is known to wait for an answer.
+    pub(crate) waits_for_answer: bool,
+    /// The connection to the display is among what is waited for.
+    pub(crate) has_display: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// No wait of the main loop has been seen yet, or none since a gap.
+    Unknown,
+    /// In the wait of the main loop.
+    Waiting { last: LookPoint, since_ns: u64, place: WaitPlace },
+    /// Away from it.
+    Away(Box<Absence>),
+}
+
+/// What a look brought.
+#[derive(Debug)]
+pub(crate) enum LookOutcome {
+    /// Nothing of note.
+    Nothing,
+    /// The thread is back in its wait after an absence.
+    Returned(Box<Absence>),
+}
+
+/// What the caller should read while the thread is blocked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Wanted {
+    /// Nothing.
+    Nothing,
+    /// The stack, to classify the wait at this place.
+    Place(BlockedSyscall),
+    /// The stack and the object of the call.
+    Description(BlockedSyscall),
+}
+
+/// Follows the interface thread of one process.
+#[derive(Debug)]
+pub(crate) struct ThreadFollower {
+    phase: Phase,
+    places: HashMap<WaitPlace, PlaceKind>,
+    /// The stack pointer of the shallowest wait that was seen. Stacks grow downwards.
+    shallowest: u64,
+    next_key: u64,
+    /// The wait of the main loop in which the thread was seen last, with the number of the call.
+    main_wait: Option<(WaitPlace, u32)>,
+    /// Steps since they were last taken.
+    pub(crate) steps: StepHistogram,
+    /// The time in which it was followed since that was last taken.
+    pub(crate) watched_ns: u64,
+}
+
+fn is_event_wait(number: u32) -> bool {
+    call_name(number).is_some_and(|name| EVENT_WAITS.contains(&name))
+}
+
+impl ThreadFollower {
+    /// Creates a follower whose absences have keys from `first_key` on.
+    pub(crate) fn new(first_key: u64) -> ThreadFollower {
+        ThreadFollower {
+            phase: Phase::Unknown,
+            places: HashMap::new(),
+            shallowest: 0,
+            next_key: first_key,
+            main_wait: None,
+            steps: StepHistogram::default(),
+            watched_ns: 0,
+        }
+    }
+
+    /// Returns whether the thread is known to have stayed in its main loop's wait, by its counters alone.
+    pub(crate) fn stayed(&mut self, at_ns: u64, counters: SchedulerCounters) -> bool {
+        let Phase::Waiting { last, since_ns, place } = &mut self.phase else { return false };
+        let is_unclassified = !self.places.contains_key(place);
+        if last.counters.turns != counters.turns
+            || (is_unclassified && at_ns.saturating_sub(*since_ns) >= ASK_NS)
+        {
+            return false;
+        }
+        self.watched_ns += looked_ns(last.at_ns, at_ns);
+        *last = LookPoint { at_ns, counters };
+        true
+    }
+
+    /// Returns the absence that goes on.
+    pub(crate) fn absence(&self) -> Option<&Absence> {
+        match &self.phase {
+            Phase::Away(absence) => Some(absence),
+            _ => None,
+        }
+    }
+
+    /// Returns the absence that goes on, to be added to.
+    pub(crate) fn absence_mut(&mut self) -> Option<&mut Absence> {
+        match &mut self.phase {
+            Phase::Away(absence) => Some(absence),
+            _ => None,
+        }
+    }
+
+    /// Ends the absence that goes on, because the process or the recorder ends.
+    pub(crate) fn abandon(&mut self) -> Option<Box<Absence>> {
+        match std::mem::replace(&mut self.phase, Phase::Unknown) {
+            Phase::Away(mut absence) => {
+                absence.settle_pending();
+                Some(absence)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns a look with the number of the call that the kernel restarted, after a stop for example, in place of
+    /// `restart_syscall`.
+    pub(crate) fn with_restarted_call(&self, look: ThreadLook) -> ThreadLook {
+        let Activity::InCall(mut call) = look.activity else { return look };
+        if call_name(call.number) != Some("restart_syscall") {
+            return look;
+        }
+        let place = (call.sp, call.ip);
+        let of_absence = self.absence().and_then(|absence| absence.current).map(|at| at.syscall);
+        if let Some(before) = of_absence.filter(|before| (before.sp, before.ip) == place) {
+            call.number = before.number;
+        } else if let Some((main, number)) = self.main_wait
+            && main == place
+        {
+            call.number = number;
+        }
+        ThreadLook { activity: Activity::InCall(call), ..look }
+    }
+
+    /// Returns the place of the main loop's wait at which the thread was seen last.
+    pub(crate) fn main_place(&self) -> Option<WaitPlace> {
+        self.main_wait.map(|(place, _)| place)
+    }
+
+    /// Takes into account that the main loop looked for events at these moments, in order, and did not wait long;
+    /// returns the longest absence that this ends.
+    pub(crate) fn turned(&mut self, moments: &[u64]) -> Option<Box<Absence>> {
+        let Phase::Away(absence) = &mut self.phase else { return None };
+        let (first, last) = (*moments.first()?, *moments.last()?);
+        if first < absence.started_ns {
+            return None;
+        }
+        moments.windows(2).for_each(|pair| self.steps.add(pair[1].saturating_sub(pair[0])));
+        absence.settle_pending();
+        let mut ended = absence.clone();
+        ended.ended_ns = first;
+        ended.trim_parts();
+        self.steps.add(ended.length_ns());
+        absence.restart(self.next_key, last);
+        self.next_key += 1;
+        Some(ended)
+    }
+
+    /// Takes a look into account.
+    pub(crate) fn look(&mut self, look: &ThreadLook) -> LookOutcome {
+        let is_waiting = self.is_main_wait(look);
+        let point = LookPoint { at_ns: look.at_ns, counters: look.counters };
+        match &mut self.phase {
+            Phase::Unknown => {
+                if let Some(place) = is_waiting {
+                    self.phase = Phase::Waiting { last: point, since_ns: look.at_ns, place };
+                }
+                LookOutcome::Nothing
+            }
+            Phase::Waiting { last, since_ns, place } => {
+                let gap = look.at_ns.saturating_sub(last.at_ns);
+                self.watched_ns += looked_ns(last.at_ns, look.at_ns);
+                let LookShares { ran_ns, ready_ns, .. } = divide(last, &point);
+                if let Some(at) = is_waiting {
+                    if last.counters.turns != look.counters.turns || *place != at {
+                        if gap < GAP_NS {
+                            self.steps.add(ran_ns + ready_ns);
+                        }
+                        *since_ns = look.at_ns;
+                    }
+                    (*last, *place) = (point, at);
+                    return LookOutcome::Nothing;
+                }
+                let key = self.next_key;
+                self.next_key += 1;
+                let absence = Absence::begin(key, last, point, look.activity);
+                self.phase = Phase::Away(Box::new(absence));
+                LookOutcome::Nothing
+            }
+            Phase::Away(absence) => {
+                let from = absence.last;
+                let gap = look.at_ns.saturating_sub(from.at_ns);
+                let shares = divide(&from, &point);
+                let used = shares.ran_ns + shares.ready_ns;
+                let is_certain = gap < GAP_NS
+                    || absence.is_same_call(look)
+                    || used.saturating_mul(5) >= gap.saturating_mul(4);
+                if !is_certain {
+                    // It may have been back meanwhile.
+                    absence.unseen.add(UnseenParts::GAP);
+                    let absence = self.abandon();
+                    if let Some(place) = is_waiting {
+                        self.phase = Phase::Waiting { last: point, since_ns: look.at_ns, place };
+                    }
+                    return absence.map_or(LookOutcome::Nothing, LookOutcome::Returned);
+                }
+                self.watched_ns += gap;
+                let Some(place) = is_waiting else {
+                    let classified = match look.activity {
+                        Activity::InCall(call) if is_event_wait(call.number) => {
+                            self.places.get(&(call.sp, call.ip)) == Some(&PlaceKind::Nested)
+                        }
+                        _ => true,
+                    };
+                    absence.go_on(look, classified);
+                    return LookOutcome::Nothing;
+                };
+                absence.count_running(&shares);
+                absence.settle_pending();
+                // It came back between the two looks, after it had run for so long.
+                let (after, rest) = (used, gap - used);
+                absence.ended_ns = from.at_ns + after + rest / 2;
+                absence.count_blocked(rest / 2);
+                absence.uncertain_ns += rest / 2;
+                let next = Phase::Waiting { last: point, since_ns: look.at_ns, place };
+                match std::mem::replace(&mut self.phase, next) {
+                    Phase::Away(absence) => {
+                        self.steps.add(absence.length_ns());
+                        LookOutcome::Returned(absence)
+                    }
+                    _ => LookOutcome::Nothing,
+                }
+            }
+        }
+    }
+
+    /// Returns the place of the main loop's wait if the thread is in it.
+    fn is_main_wait(&mut self, look: &ThreadLook) -> Option<WaitPlace> {
+        let Activity::InCall(call) = look.activity else { return None };
+        if !is_event_wait(call.number) {
+            return None;
+        }
+        let place = (call.sp, call.ip);
+        let is_main = match self.places.get(&place) {
+            Some(PlaceKind::Loop) => true,
+            Some(PlaceKind::Nested) => false,
+            Some(PlaceKind::Asked) | None => call.sp >= self.shallowest,
+        };
+        self.shallowest = self.shallowest.max(call.sp);
+        if is_main {
+            self.main_wait = Some((place, call.number));
+        }
+        is_main.then_some(place)
+    }
+
+    /// Returns what should be read while the thread is where the last look found it.
+    pub(crate) fn wanted(&self, look: &ThreadLook) -> Wanted {
+        let Activity::InCall(call) = look.activity else { return Wanted::Nothing };
+        let is_known = self.places.contains_key(&(call.sp, call.ip));
+        match &self.phase {
+            Phase::Waiting { since_ns, .. }
+                if !is_known && look.at_ns.saturating_sub(*since_ns) >= ASK_NS =>
+            {
+                Wanted::Place(call)
+            }
+            Phase::Away(absence) => {
+                let Some(current) = &absence.current else { return Wanted::Nothing };
+                let stayed = look.at_ns.saturating_sub(current.since_ns);
+                if is_event_wait(call.number) && !is_known {
+                    return if stayed >= ASK_NS { Wanted::Place(call) } else { Wanted::Nothing };
+                }
+                if current.description.is_some() || absence.descriptions.len() >= DESCRIPTIONS {
+                    return Wanted::Nothing;
+                }
+                let away = look.at_ns.saturating_sub(absence.started_ns);
+                let since = look.at_ns.saturating_sub(absence.described_ns);
+                let is_due = stayed >= DESCRIBE_NS
+                    || (away >= FIRST_DESCRIPTION_NS && since >= FIRST_DESCRIPTION_NS);
+                if is_due { Wanted::Description(call) } else { Wanted::Nothing }
+            }
+            _ => Wanted::Nothing,
+        }
+    }
+
+    /// Notes that the stack at a place is being read.
+    pub(crate) fn asked(&mut self, place: WaitPlace) {
+        if self.places.len() >= PLACES {
+            self.places.clear();
+        }
+        self.places.insert(place, PlaceKind::Asked);
+    }
+
+    /// Notes that a description with this number was made of the call in which the thread is.
+    pub(crate) fn described(&mut self, number: u32, object: Option<CallObject>, at_ns: u64) {
+        let Some(absence) = self.absence_mut() else { return };
+        absence.described_ns = at_ns;
+        absence.descriptions.push((number, 0));
+        let Some(current) = &mut absence.current else { return };
+        current.description = Some(number);
+        let (call, first) = (current.syscall.number, current.syscall.arguments[0]);
+        let slot = absence.calls.iter_mut().find(|slot| (slot.number, slot.first) == (call, first));
+        if let Some(slot) = slot {
+            slot.is_described = true;
+            slot.object = object.or(slot.object.take());
+        }
+    }
+
+    /// Classifies a place by what is known of the stack; returns the absence that this ends.
+    pub(crate) fn classify(
+        &mut self,
+        place: WaitPlace,
+        evidence: PlaceEvidence,
+    ) -> Option<Box<Absence>> {
+        let PlaceEvidence { is_idle_loop, waits_for_answer, has_display } = evidence;
+        let is_loop =
+            is_idle_loop || (!waits_for_answer && (has_display || place.0 >= self.shallowest));
+        let kind = if is_loop { PlaceKind::Loop } else { PlaceKind::Nested };
+        self.places.insert(place, kind);
+        match (&mut self.phase, kind) {
+            // It was taken for the main loop's wait: nothing is known of when its step began.
+            (Phase::Waiting { place: at, .. }, PlaceKind::Nested) if *at == place => {
+                self.phase = Phase::Unknown;
+                None
+            }
+            (Phase::Away(absence), kind) => {
+                let current = absence
+                    .current
+                    .filter(|current| (current.syscall.sp, current.syscall.ip) == place)?;
+                if kind == PlaceKind::Nested {
+                    absence.settle_pending();
+                    return None;
+                }
+                // The wait was that of a loop: the absence ended where it began.
+                let point = absence.last;
+                absence.ended_ns = current.since_ns;
+                let next = Phase::Waiting { last: point, since_ns: current.since_ns, place };
+                match std::mem::replace(&mut self.phase, next) {
+                    Phase::Away(absence) => {
+                        self.steps.add(absence.length_ns());
+                        Some(absence)
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns how much of the time between two looks was looked at.
+fn looked_ns(from_ns: u64, to_ns: u64) -> u64 {
+    let gap = to_ns.saturating_sub(from_ns);
+    if gap < GAP_NS { gap } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::syscall::call_number;
+
+    const MS: u64 = 1_000_000;
+    /// Where the main loop waits; what is called from it is below.
+    const LOOP: WaitPlace = (9000, 1);
+    const DEEP: WaitPlace = (5000, 1);
+
+    fn in_call(name: &str, (sp, ip): WaitPlace) -> Activity {
+        let number = call_number(name).unwrap();
+        Activity::InCall(BlockedSyscall { number, arguments: [3, 0, 0, 0, 0, 0], sp, ip })
+    }
+
+    fn look(at_ms: u64, cpu_ms: u64, turns: u64, activity: Activity) -> ThreadLook {
+        let counters = SchedulerCounters { cpu_ns: cpu_ms * MS, queued_ns: 0, turns };
+        ThreadLook { at_ns: at_ms * MS, counters, activity }
+    }
+
+    fn at_rest() -> ThreadFollower {
+        let mut follower = ThreadFollower::new(0);
+        follower.look(&look(1000, 0, 1, in_call("poll", LOOP)));
+        follower
+    }
+
+    fn idle() -> PlaceEvidence {
+        PlaceEvidence { is_idle_loop: true, waits_for_answer: false, has_display: false }
+    }
+
+    #[test]
+    fn a_sync_between_two_waits_is_an_absence_with_its_parts() {
+        let mut follower = at_rest();
+        follower.look(&look(1050, 2, 2, in_call("fsync", DEEP)));
+        for at in (1060..1400).step_by(10) {
+            follower.look(&look(at, 2, 2, in_call("fsync", DEEP)));
+        }
+        let LookOutcome::Returned(absence) =
+            follower.look(&look(1400, 3, 3, in_call("poll", LOOP)))
+        else {
+            panic!("it is back");
+        };
+        // It left between 1000 and 1048 and was back between 1390 and 1399.
+        assert!(absence.length_ns().abs_diff(370 * MS) <= absence.uncertain_ns + MS, "{absence:?}");
+        let sum: u64 = absence.parts.named().iter().map(|(_, part)| part).sum();
+        assert_eq!(sum, absence.length_ns(), "{absence:?}");
+        assert_eq!(absence.parts.processor_ns, 3 * MS);
+        assert_eq!(absence.calls[0].blocked_ns, absence.parts.call_ns);
+        assert_eq!(follower.steps.total(), 1);
+    }
+
+    #[test]
+    fn a_wait_deeper_on_the_stack_counts_only_once_it_is_known_not_to_be_a_loop() {
+        for (evidence, is_loop) in [
+            (idle(), true),
+            (PlaceEvidence { is_idle_loop: false, waits_for_answer: true, ..idle() }, false),
+            (PlaceEvidence { is_idle_loop: false, ..idle() }, false),
+            (PlaceEvidence { is_idle_loop: false, has_display: true, ..idle() }, true),
+        ] {
+            let mut follower = at_rest();
+            for at in (1050..1300).step_by(10) {
+                let deep = look(at, 1, 2, in_call("poll", DEEP));
+                follower.look(&deep);
+                if matches!(follower.wanted(&deep), Wanted::Place(_)) {
+                    follower.asked(DEEP);
+                }
+            }
+            assert!(follower.absence().unwrap().certain_ns() < 60 * MS, "it may be a loop");
+            let ended = follower.classify(DEEP, evidence);
+            assert_eq!(ended.is_some(), is_loop, "{evidence:?}");
+            let certain = follower.absence().map(Absence::certain_ns);
+            assert_eq!(certain.is_some_and(|certain| certain > 200 * MS), !is_loop, "{evidence:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_was_taken_for_the_loop_and_is_none_starts_no_absence() {
+        let mut follower = at_rest();
+        let nested = PlaceEvidence { is_idle_loop: false, waits_for_answer: true, ..idle() };
+        assert!(follower.classify(LOOP, nested).is_none());
+        follower.look(&look(1400, 0, 2, in_call("fsync", DEEP)));
+        assert!(follower.absence().is_none());
+    }
+
+    #[test]
+    fn looks_for_events_that_took_no_time_divide_an_absence() {
+        let mut follower = at_rest();
+        for at in (1050..1500).step_by(10) {
+            follower.look(&look(at, at - 1050, 2, Activity::Running));
+        }
+        let ended = follower.turned(&[1120 * MS, 1140 * MS, 1460 * MS]).expect("an absence ends");
+        assert!(ended.length_ns() < 125 * MS, "{ended:?}");
+        assert!(ended.may_be_several(), "it began before anybody saw the main loop");
+        let rest = follower.absence().unwrap();
+        assert_eq!((rest.started_ns, rest.may_be_several()), (1460 * MS, false));
+        assert_eq!(follower.steps.total(), 3, "{:?}", follower.steps);
+    }
+
+    #[test]
+    fn a_wait_that_is_restarted_after_a_stop_is_the_same_wait() {
+        let mut follower = at_rest();
+        follower.look(&look(1050, 0, 2, Activity::Stopped));
+        let restarted = look(1300, 0, 3, in_call("restart_syscall", LOOP));
+        let restarted = follower.with_restarted_call(restarted);
+        assert!(matches!(follower.look(&restarted), LookOutcome::Returned(_)));
+    }
+
+    #[test]
+    fn a_time_in_which_nobody_looked_is_no_hang() {
+        let mut follower = at_rest();
+        follower.look(&look(1050, 1, 2, Activity::Running));
+        let LookOutcome::Returned(absence) = follower.look(&look(9000, 2, 5, Activity::Running))
+        else {
+            panic!("it ends where nobody looked");
+        };
+        assert!(absence.length_ns() < 60 * MS && absence.unseen.has(UnseenParts::GAP));
+        assert!(follower.absence().is_none(), "nothing is known until it waits again");
+    }
+}

@@ -1,0 +1,667 @@
+//! The recorder: follows the interface threads of this user's interactive programs, from outside and without stopping them.
+//!
+//! One thread looks at them, another one describes and stores. A thread that stays in its main loop's wait costs one read
+//! of its counters each [`REST`]; one that is away is looked at each [`AWAY`].
+
+mod absence;
+mod describe;
+mod follower;
+mod interactive;
+mod read;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, SystemTime};
+
+use recents::RecentsFiles;
+use rustix::event::{PollFd, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+use store::disk::Disk;
+use sys::clock::Clock;
+use sys::perf::ThreadSampler;
+use trace::stack::names::SymbolSources;
+
+use self::absence::{Absence, Activity, ThreadLook};
+use self::describe::{DescribeWork, HangDescriber, HangDraft, PlaceAnswer, SharedCounters};
+use self::follower::{GAP_NS, LookOutcome, ThreadFollower, WaitPlace, Wanted};
+use self::interactive::{InteractiveFinder, ProcessIdentity};
+use self::read::ThreadReader;
+use crate::excluded::PathConcealer;
+use crate::model::{HANG_NS, Hang, ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod};
+use crate::store::{HangStore, HangStoreError};
+
+/// The interval of looks at threads in the wait of their main loop.
+pub const REST: Duration = Duration::from_millis(50);
+/// The interval of looks at a thread that is away from it.
+pub const AWAY: Duration = Duration::from_millis(10);
+/// The most programs that are followed.
+pub const MOST_PROGRAMS: usize = 256;
+/// The most names of programs in one period; others are counted together.
+const MOST_NAMES: usize = 256;
+/// How often a period is stored, in nanoseconds.
+const PERIOD_NS: u64 = 60_000_000_000;
+/// How often the store is made durable, in nanoseconds.
+const SYNC_NS: u64 = 600_000_000_000;
+/// A hang that goes on is stored at this length for the first time, then each time that it has doubled, in nanoseconds.
+const FIRST_STORED_NS: u64 = 1_000_000_000;
+/// Functions on a processor are sampled once a thread has been away for so long, in nanoseconds.
+const SAMPLE_AFTER_NS: u64 = 30_000_000;
+/// The interval of samples on a processor.
+const SAMPLE_PERIOD: Duration = Duration::from_millis(7);
+/// The most samples of one hang.
+const SAMPLES: u32 = 64;
+/// The key of the first absence of the next program: a program has fewer absences than this.
+const KEYS: u64 = 1 << 40;
+
+/// What a recorder is to do.
+#[derive(Clone, Debug)]
+pub struct RecorderOptions {
+    /// The directory of the store.
+    pub dir: PathBuf,
+    /// How many bytes the store may take.
+    pub limit_bytes: u64,
+    /// Names of programs that are followed although they have no display.
+    pub named: Vec<String>,
+    /// The rules that exclude paths; without them every path is stored.
+    pub excluded: Option<RecentsFiles>,
+    /// Where symbols are searched.
+    pub sources: SymbolSources,
+}
+
+/// Why a recorder ended, or did not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecorderError {
+    /// The store cannot be used; nothing is recorded.
+    #[error(transparent)]
+    Store(#[from] HangStoreError),
+    /// The salt of excluded paths cannot be used; nothing is recorded.
+    #[error("cannot read or make the salt of excluded paths")]
+    Salt(#[source] io::Error),
+    /// The kernel refused a thread, or a wait failed; what was seen is stored.
+    #[error("cannot go on recording")]
+    Stopped(#[source] io::Error),
+}
+
+/// What a recorder did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct RecorderSummary {
+    /// Programs that were followed.
+    pub programs: u64,
+    /// Hangs that were stored.
+    pub hangs: u64,
+}
+
+/// Records until `stop` is set; `told` receives each hang when it is stored.
+///
+/// # Errors
+///
+/// [`RecorderError`]. What was stored stays.
+pub fn record(
+    options: &RecorderOptions,
+    disk: &Arc<dyn Disk>,
+    clock: &dyn Clock,
+    stop: &AtomicBool,
+    told: &mut (dyn FnMut(&Hang) + Send),
+) -> Result<RecorderSummary, RecorderError> {
+    // Copies of stacks are large and rare: what they took goes back to the system at once.
+    sys::heap::keep_freed(1 << 20, 64 << 10);
+    let _lock = crate::store::lock_recorder(&**disk, &options.dir)?;
+    let store = HangStore::open(Arc::clone(disk), &options.dir, options.limit_bytes)?;
+    let concealer = PathConcealer::open(Arc::clone(disk), &options.dir, options.excluded.as_ref())
+        .map_err(RecorderError::Salt)?;
+    let counters = Arc::new(SharedCounters::default());
+    let (work, items) = mpsc::channel();
+    let (answer, answers) = mpsc::channel();
+    let describer = HangDescriber::new(
+        store,
+        concealer,
+        options.sources.clone(),
+        Arc::clone(&counters),
+        answer,
+    );
+    std::thread::scope(|scope| {
+        let mut hangs = 0;
+        let describer = std::thread::Builder::new().name("describer".to_owned()).spawn_scoped(
+            scope,
+            move || {
+                let mut count = |hang: &Hang| {
+                    hangs += u64::from(!hang.goes_on);
+                    told(hang);
+                };
+                describer.run(&items, &mut count);
+                hangs
+            },
+        );
+        let describer = describer.map_err(RecorderError::Stopped)?;
+        let user = rustix::process::geteuid().as_raw();
+        let mut looker = Looker {
+            clock,
+            work,
+            answers,
+            counters,
+            finder: InteractiveFinder::new(user, options.named.clone()),
+            followed: BTreeMap::new(),
+            reader: ThreadReader::new(),
+            period: PeriodTotals::begin(clock.now(), sys::bpf::clock_ns()),
+            programs: 0,
+            may_sample: true,
+            may_break: true,
+        };
+        let looked = looker.run(stop);
+        let programs = looker.programs;
+        drop(looker);
+        let hangs = describer.join().map_err(|_| {
+            RecorderError::Stopped(io::Error::other("the describing thread panicked"))
+        })?;
+        looked.map_err(RecorderError::Stopped)?;
+        Ok(RecorderSummary { programs, hangs })
+    })
+}
+
+/// A program that is followed.
+struct FollowedProgram {
+    process: u32,
+    name: String,
+    /// Where the stack of its first thread begins, once that was read.
+    stack_start: Option<u64>,
+    follower: ThreadFollower,
+    sampler: Option<ThreadSampler>,
+    samples: u32,
+    /// Sees each return of the main loop's wait.
+    turns: Option<(ThreadSampler, WaitPlace)>,
+    due_ns: u64,
+    /// The length at which a hang that goes on is stored the next time.
+    store_at_ns: u64,
+}
+
+/// The totals of the current period.
+#[derive(Debug)]
+struct PeriodTotals {
+    began: SystemTime,
+    began_ns: u64,
+    recorder_ns: u64,
+    watched_ns: u64,
+    programs: BTreeMap<String, (u64, StepHistogram)>,
+    over_limit: u32,
+    refused: u32,
+}
+
+impl PeriodTotals {
+    fn begin(now: SystemTime, now_ns: u64) -> PeriodTotals {
+        PeriodTotals {
+            began: now,
+            began_ns: now_ns,
+            recorder_ns: 0,
+            watched_ns: 0,
+            programs: BTreeMap::new(),
+            over_limit: 0,
+            refused: 0,
+        }
+    }
+
+    fn add(&mut self, name: &str, follower: &mut ThreadFollower) {
+        let steps = std::mem::take(&mut follower.steps);
+        let watched = std::mem::take(&mut follower.watched_ns);
+        if watched == 0 && steps == StepHistogram::default() {
+            return;
+        }
+        let is_known = self.programs.contains_key(name);
+        let name = if is_known || self.programs.len() < MOST_NAMES { name } else { "others" };
+        let (known_watched, known_steps) = self.programs.entry(name.to_owned()).or_default();
+        *known_watched += watched;
+        known_steps.merge(&steps);
+    }
+
+    fn finish(self, now: SystemTime, lost: u32) -> WatchedPeriod {
+        let from_ns = unix_ns(self.began);
+        let programs = self
+            .programs
+            .into_iter()
+            .map(|(program, (watched_ns, steps))| ProgramSteps { program, watched_ns, steps });
+        WatchedPeriod {
+            from_ns,
+            // A clock that was set back must not make a period end before it begins.
+            to_ns: unix_ns(now).max(from_ns),
+            recorder_ns: self.recorder_ns,
+            watched_ns: self.watched_ns,
+            interval_ns: u64::try_from(REST.as_nanos()).unwrap_or(u64::MAX),
+            programs: programs.collect(),
+            over_limit: self.over_limit,
+            refused: self.refused,
+            lost,
+        }
+    }
+}
+
+/// Looks at the programs.
+struct Looker<'a> {
+    clock: &'a dyn Clock,
+    work: Sender<DescribeWork>,
+    answers: Receiver<PlaceAnswer>,
+    counters: Arc<SharedCounters>,
+    finder: InteractiveFinder,
+    followed: BTreeMap<u32, FollowedProgram>,
+    reader: ThreadReader,
+    period: PeriodTotals,
+    programs: u64,
+    /// Whether the kernel allows samples of what runs.
+    may_sample: bool,
+    /// Whether the kernel allows breakpoints.
+    may_break: bool,
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Returns a moment in nanoseconds since 1970.
+fn unix_ns(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, nanoseconds)
+}
+
+/// Returns the time that the machine has been suspended since boot.
+fn suspended_ns() -> u64 {
+    let read = |id| {
+        let now = clock_gettime(id);
+        u64::try_from(now.tv_sec)
+            .unwrap_or(0)
+            .saturating_mul(1_000_000_000)
+            .saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+    };
+    let monotonic = read(ClockId::Monotonic);
+    read(ClockId::Boottime).saturating_sub(monotonic)
+}
+
+impl Looker<'_> {
+    fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let rest_ns = nanoseconds(REST);
+        let mut last_ns = sys::bpf::clock_ns();
+        let mut synced_ns = last_ns;
+        let mut suspended = suspended_ns();
+        while !stop.load(Ordering::Relaxed) {
+            let now_ns = sys::bpf::clock_ns();
+            let passed = now_ns.saturating_sub(last_ns);
+            if passed < GAP_NS {
+                self.period.recorder_ns += passed;
+                if !self.followed.is_empty() {
+                    self.period.watched_ns += passed;
+                }
+            }
+            last_ns = now_ns;
+            let suspended_now = suspended_ns();
+            if suspended_now.saturating_sub(suspended) > rest_ns {
+                // The machine slept: periods do not stretch over it.
+                self.end_period(now_ns);
+            }
+            suspended = suspended_now;
+            self.search();
+            self.take_answers();
+            self.look(now_ns);
+            if now_ns.saturating_sub(self.period.began_ns) >= PERIOD_NS {
+                self.end_period(now_ns);
+            }
+            if now_ns.saturating_sub(synced_ns) >= SYNC_NS {
+                synced_ns = now_ns;
+                self.send(DescribeWork::Sync);
+            }
+            let next_ns = self.followed.values().map(|program| program.due_ns).min();
+            // Threads at rest are looked at together: one wake-up serves all.
+            let tick_ns = (now_ns / rest_ns + 1) * rest_ns;
+            sleep_until(next_ns.unwrap_or(tick_ns + 4 * rest_ns).max(now_ns + 1_000_000))?;
+        }
+        let now_ns = sys::bpf::clock_ns();
+        for process in self.followed.keys().copied().collect::<Vec<_>>() {
+            self.unfollow(process, true);
+        }
+        self.end_period(now_ns);
+        Ok(())
+    }
+
+    /// Sends work to the other thread, which lives as long as this one.
+    fn send(&self, work: DescribeWork) {
+        let _ = self.work.send(work);
+    }
+
+    fn search(&mut self) {
+        let change = self.finder.search(&sys::bpf::clock_ns);
+        for ProcessIdentity { process, .. } in change.gone {
+            self.unfollow(process, false);
+            self.send(DescribeWork::Forget { process });
+        }
+        for ProcessIdentity { process, .. } in change.found {
+            if self.followed.len() >= MOST_PROGRAMS {
+                self.period.over_limit = self.period.over_limit.saturating_add(1);
+                continue;
+            }
+            self.follow(process);
+        }
+    }
+
+    fn follow(&mut self, process: u32) {
+        self.programs += 1;
+        let program = FollowedProgram {
+            process,
+            name: interactive::program_name(process),
+            stack_start: None,
+            follower: ThreadFollower::new(self.programs * KEYS),
+            sampler: None,
+            samples: 0,
+            turns: None,
+            due_ns: 0,
+            store_at_ns: FIRST_STORED_NS,
+        };
+        self.reader.open(process);
+        self.followed.insert(process, program);
+    }
+
+    /// Stops following a process; `goes_on` says that it has not ended.
+    fn unfollow(&mut self, process: u32, goes_on: bool) {
+        self.reader.close(process);
+        let Some(mut program) = self.followed.remove(&process) else { return };
+        if let Some(absence) = program.follower.abandon() {
+            self.finish(&program, &absence, goes_on);
+        }
+        self.period.add(&program.name, &mut program.follower);
+    }
+
+    fn take_answers(&mut self) {
+        while let Ok(PlaceAnswer { process, place, evidence }) = self.answers.try_recv() {
+            let Some(program) = self.followed.get_mut(&process) else { continue };
+            if let Some(absence) = program.follower.classify(place, evidence) {
+                self.ended(process, &absence);
+            }
+        }
+    }
+
+    fn look(&mut self, now_ns: u64) {
+        let due: Vec<u32> = self
+            .followed
+            .values()
+            .filter(|program| program.due_ns <= now_ns)
+            .map(|program| program.process)
+            .collect();
+        let rest_ns = nanoseconds(REST);
+        for process in due {
+            let is_there = self.look_at(process);
+            if !is_there {
+                continue;
+            }
+            let Some(program) = self.followed.get_mut(&process) else { continue };
+            let now_ns = sys::bpf::clock_ns();
+            let is_near =
+                program.follower.absence().is_some_and(|absence| !absence.is_settled(now_ns));
+            program.due_ns = match is_near {
+                true => now_ns + nanoseconds(AWAY),
+                false => (now_ns / rest_ns + 1) * rest_ns,
+            };
+        }
+    }
+
+    /// Looks at a process once; returns whether it is still followed.
+    fn look_at(&mut self, process: u32) -> bool {
+        let Some(program) = self.followed.get_mut(&process) else { return false };
+        let at_ns = sys::bpf::clock_ns();
+        let Some(counters) = self.reader.counters(process) else {
+            self.unfollow(process, false);
+            return false;
+        };
+        if program.follower.stayed(at_ns, counters) {
+            return true;
+        }
+        let Some(state) = interactive::thread_state(process) else {
+            self.unfollow(process, false);
+            return false;
+        };
+        if program.stack_start.replace(state.stack_start).is_some_and(|at| at != state.stack_start)
+        {
+            // It has executed a program, perhaps the same: nothing that was learned of it is true any more.
+            self.unfollow(process, false);
+            self.send(DescribeWork::Forget { process });
+            self.follow(process);
+            return true;
+        }
+        let activity = match self.reader.activity(process, state) {
+            Ok(activity) => activity,
+            Err(error) => {
+                let is_refused = error.kind() == io::ErrorKind::PermissionDenied;
+                self.period.refused += u32::from(is_refused);
+                self.unfollow(process, false);
+                return false;
+            }
+        };
+        let look = ThreadLook { at_ns, counters, activity };
+        self.take_turns(process);
+        let Some(program) = self.followed.get_mut(&process) else { return false };
+        let look = program.follower.with_restarted_call(look);
+        if let LookOutcome::Returned(absence) = program.follower.look(&look) {
+            self.ended(process, &absence);
+            return true;
+        }
+        self.watch_turns(process, at_ns);
+        let Some(program) = self.followed.get_mut(&process) else { return false };
+        let wanted = program.follower.wanted(&look);
+        self.read_wanted(process, wanted);
+        self.sample(process, at_ns, activity == Activity::Running);
+        self.store_running(process);
+        true
+    }
+
+    fn read_wanted(&mut self, process: u32, wanted: Wanted) {
+        let Some(program) = self.followed.get_mut(&process) else { return };
+        if wanted == Wanted::Nothing
+            || self.counters.copies.load(Ordering::Relaxed) >= describe::COPIES
+        {
+            return;
+        }
+        match wanted {
+            Wanted::Nothing => {}
+            Wanted::Place(call) => {
+                let Some((copy, polled)) = self.reader.copy_wait(process, &call) else { return };
+                self.counters.copies.fetch_add(1, Ordering::Relaxed);
+                let displays = interactive::display_descriptors(process);
+                let has_display = polled.iter().any(|descriptor| displays.contains(descriptor));
+                let place = (call.sp, call.ip);
+                program.follower.asked(place);
+                let call = call.number;
+                self.send(DescribeWork::Place { process, call, place, has_display, copy });
+            }
+            Wanted::Description(call) => {
+                let Some(key) = program.follower.absence().map(|absence| absence.key) else {
+                    return;
+                };
+                let Some((number, copy, object)) = self.reader.describe(process, &call) else {
+                    return;
+                };
+                self.counters.copies.fetch_add(1, Ordering::Relaxed);
+                program.follower.described(number, object, sys::bpf::clock_ns());
+                self.send(DescribeWork::Stack { key, process, number, copy });
+            }
+        }
+    }
+
+    /// Puts a breakpoint at the wait of the main loop once a thread is away: looks for events that take no time are not
+    /// seen otherwise, and many short steps would be one long one.
+    fn watch_turns(&mut self, process: u32, at_ns: u64) {
+        let Some(program) = self.followed.get_mut(&process) else { return };
+        let Some(absence) = program.follower.absence() else { return };
+        let away_ns = at_ns.saturating_sub(absence.started_ns);
+        if program.turns.is_some() || !self.may_break || away_ns < SAMPLE_AFTER_NS {
+            return;
+        }
+        let Some(place) = program.follower.main_place() else { return };
+        match ThreadSampler::at_instruction(process, place.1) {
+            Ok(sampler) => program.turns = Some((sampler, place)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.may_break = false,
+            // Others use all breakpoints of the processor.
+            Err(_) => {}
+        }
+    }
+
+    /// Takes the returns of the main loop's wait into account that a breakpoint has seen.
+    fn take_turns(&mut self, process: u32) {
+        let Some(program) = self.followed.get_mut(&process) else { return };
+        let Some((sampler, place)) = &mut program.turns else { return };
+        let mut moments = Vec::new();
+        sampler.take(|sample| {
+            // Other waits return to the same instruction from deeper on the stack.
+            if sample.sp == place.0 {
+                moments.push(sample.at_ns);
+            }
+        });
+        let Some(absence) = program.follower.turned(&moments) else { return };
+        if let Some(program) = self.followed.get(&process) {
+            self.finish(program, &absence, false);
+        }
+        if let Some(program) = self.followed.get_mut(&process) {
+            program.sampler = None;
+            program.samples = 0;
+            program.store_at_ns = FIRST_STORED_NS;
+        }
+    }
+
+    /// Samples the functions of a thread that computes.
+    fn sample(&mut self, process: u32, at_ns: u64, is_running: bool) {
+        let Some(program) = self.followed.get_mut(&process) else { return };
+        let FollowedProgram { follower, sampler, samples, .. } = program;
+        let Some(absence) = follower.absence_mut() else { return };
+        let away_ns = at_ns.saturating_sub(absence.started_ns);
+        if sampler.is_none() && is_running && away_ns >= SAMPLE_AFTER_NS && absence.is_computing() {
+            if self.may_sample {
+                match ThreadSampler::open(process, SAMPLE_PERIOD) {
+                    Ok(opened) => *sampler = Some(opened),
+                    Err(error) => {
+                        // The limit of locked memory passes; a prohibition stays.
+                        self.may_sample = error.kind() != io::ErrorKind::PermissionDenied;
+                    }
+                }
+            }
+            if sampler.is_none() {
+                absence.unseen.add(UnseenParts::FUNCTIONS);
+            }
+        }
+        let Some(sampler) = sampler else { return };
+        let (key, counters, work) = (absence.key, &self.counters, &self.work);
+        sampler.take(|sample| {
+            let has_room = counters.copies.load(Ordering::Relaxed) < describe::COPIES;
+            if sample.fault.is_some() || *samples >= SAMPLES || !has_room {
+                return;
+            }
+            *samples += 1;
+            counters.copies.fetch_add(1, Ordering::Relaxed);
+            let registers = trace::stack::KnownRegisters::new(sample.ip, sample.sp)
+                .bp(sample.bp)
+                .kept(sample.kept);
+            let bytes = sample.stack.to_vec();
+            let stands_for_ns = nanoseconds(SAMPLE_PERIOD);
+            let _ =
+                work.send(DescribeWork::Sample { key, process, registers, bytes, stands_for_ns });
+        });
+    }
+
+    /// Stores a hang that goes on, so that it is known even if this process is killed.
+    fn store_running(&mut self, process: u32) {
+        let Some(program) = self.followed.get_mut(&process) else { return };
+        let Some(absence) = program.follower.absence() else { return };
+        if absence.certain_ns() < program.store_at_ns {
+            return;
+        }
+        program.store_at_ns = program.store_at_ns.saturating_mul(2);
+        let absence = Box::new(absence.clone());
+        if let Some(program) = self.followed.get(&process) {
+            self.send_hang(program, &absence, true);
+        }
+    }
+
+    /// Handles the end of an absence of a process that goes on.
+    fn ended(&mut self, process: u32, absence: &Absence) {
+        if let Some(program) = self.followed.get(&process) {
+            self.finish(program, absence, false);
+        }
+        if let Some(program) = self.followed.get_mut(&process) {
+            program.sampler = None;
+            program.samples = 0;
+            program.turns = None;
+            program.store_at_ns = FIRST_STORED_NS;
+        }
+    }
+
+    /// Stores an absence that has ended if it was a hang.
+    fn finish(&self, program: &FollowedProgram, absence: &Absence, goes_on: bool) {
+        if absence.length_ns() >= HANG_NS {
+            self.send_hang(program, absence, goes_on);
+        } else {
+            self.send(DescribeWork::Dropped { key: absence.key });
+        }
+    }
+
+    fn send_hang(&self, program: &FollowedProgram, absence: &Absence, goes_on: bool) {
+        let now_ns = sys::bpf::clock_ns();
+        let since = now_ns.saturating_sub(absence.started_ns);
+        let mut trimmed = absence.clone();
+        trimmed.trim_parts();
+        let mut parts = trimmed.parts;
+        let known = parts.named().iter().fold(0_u64, |sum, (_, part)| sum.saturating_add(*part));
+        parts.unknown_ns += absence.length_ns().saturating_sub(known);
+        let mut unseen = absence.unseen;
+        if program.turns.is_none() && absence.may_be_several() {
+            unseen.add(UnseenParts::STEPS);
+        }
+        let calls = absence.calls.iter().map(read::call_share).collect();
+        if absence.calls.iter().any(|call| {
+            !call.is_described && call.blocked_ns.saturating_mul(2) > absence.length_ns()
+        }) {
+            unseen.add(UnseenParts::OBJECTS);
+        }
+        let hang = Hang {
+            number: 0,
+            started_ns: unix_ns(self.clock.now()).saturating_sub(since),
+            length_ns: absence.length_ns(),
+            uncertain_ns: absence.uncertain_ns,
+            goes_on,
+            process: program.process,
+            program: program.name.clone(),
+            unit: interactive::unit_name(program.process),
+            cause: crate::model::HangCause::Unknown,
+            parts,
+            calls,
+            frames: Vec::new(),
+            blamed: None,
+            pressure: read::pressure(),
+            unseen,
+        };
+        let descriptions = absence.descriptions.clone();
+        self.send(DescribeWork::Hang(Box::new(HangDraft { key: absence.key, hang, descriptions })));
+    }
+
+    fn end_period(&mut self, now_ns: u64) {
+        let now = self.clock.now();
+        for program in self.followed.values_mut() {
+            self.period.add(&program.name, &mut program.follower);
+        }
+        let next = PeriodTotals::begin(now, now_ns);
+        let period = std::mem::replace(&mut self.period, next);
+        let lost = self.counters.lost.swap(0, Ordering::Relaxed);
+        if period.recorder_ns > 0 || lost > 0 {
+            self.send(DescribeWork::Watched(period.finish(now, lost)));
+        }
+    }
+}
+
+/// Sleeps until a moment of the monotonic clock.
+fn sleep_until(at_ns: u64) -> io::Result<()> {
+    let rest = Duration::from_nanos(at_ns.saturating_sub(sys::bpf::clock_ns()));
+    let time = Timespec {
+        tv_sec: i64::try_from(rest.as_secs()).unwrap_or(1),
+        tv_nsec: rest.subsec_nanos().into(),
+    };
+    let nothing: &mut [PollFd<'_>] = &mut [];
+    match poll(nothing, Some(&time)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

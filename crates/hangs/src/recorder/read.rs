@@ -1,0 +1,215 @@
+//! Reads what an interface thread does and waits for, without stopping it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+
+use trace::backend::peek::blocked::{
+    BlockedSyscall, FileRetention, SchedulerCounters, ThreadActivity, ThreadFiles,
+};
+use trace::place::{ContextLookup, SyscallContext};
+use trace::recorder::TraceRecorder;
+use trace::recording::{Backend, Target};
+use trace::syscall::{call_name, runs_program};
+
+use super::absence::{Activity, CallTime};
+use super::describe::StackBytes;
+use super::interactive::ThreadState;
+use crate::model::{CallObject, CallShare, ObjectKind};
+
+/// The most threads whose files of `/proc` are kept open, two each.
+const MOST_OPEN: usize = 200;
+/// The most bytes of a stack that are copied.
+const STACK_BYTES: usize = 192 << 10;
+/// The most descriptors of a wait that are read.
+const POLLED: usize = 256;
+/// After this many targets the cache of them is cleared.
+const TARGETS: usize = 1000;
+
+/// Reads interface threads.
+#[derive(Debug)]
+pub(crate) struct ThreadReader {
+    files: HashMap<u32, ThreadFiles>,
+    places: ContextLookup,
+    recorder: TraceRecorder,
+    descriptions: u32,
+}
+
+fn recorder() -> TraceRecorder {
+    TraceRecorder::new(Backend::Peek, Vec::new(), std::time::SystemTime::UNIX_EPOCH)
+}
+
+impl ThreadReader {
+    pub(crate) fn new() -> ThreadReader {
+        ThreadReader {
+            files: HashMap::new(),
+            places: ContextLookup::new(),
+            recorder: recorder(),
+            descriptions: 0,
+        }
+    }
+
+    /// Opens the files of a process's first thread.
+    pub(crate) fn open(&mut self, process: u32) {
+        let keep = match self.files.len() < MOST_OPEN {
+            true => FileRetention::Open,
+            false => FileRetention::Closed,
+        };
+        self.files.insert(process, ThreadFiles::new(process, process, keep));
+    }
+
+    /// Forgets a process.
+    pub(crate) fn close(&mut self, process: u32) {
+        self.files.remove(&process);
+        self.places.forget(process);
+    }
+
+    /// Returns the scheduler's counters; `None` if the thread has ended.
+    pub(crate) fn counters(&self, process: u32) -> Option<SchedulerCounters> {
+        self.files.get(&process)?.counters()
+    }
+
+    /// Returns what the thread does.
+    pub(crate) fn activity(&self, process: u32, state: ThreadState) -> io::Result<Activity> {
+        let files = self.files.get(&process).ok_or(io::ErrorKind::NotFound)?;
+        let activity = match files.activity()? {
+            Some(ThreadActivity::Running) | None => Activity::Running,
+            Some(ThreadActivity::InCall(call)) => Activity::InCall(call),
+            Some(ThreadActivity::OutsideOfCall(..)) => Activity::Fault,
+        };
+        // A thread that was stopped in a call still has its number.
+        let is_stopped = match state.letter {
+            'T' | 't' => true,
+            'S' | 'D' => is_frozen(process),
+            _ => false,
+        };
+        Ok(if is_stopped { Activity::Stopped } else { activity })
+    }
+
+    /// Copies the stack of a wait, and reads the descriptors that it waits for.
+    pub(crate) fn copy_wait(
+        &mut self,
+        process: u32,
+        call: &BlockedSyscall,
+    ) -> Option<(StackBytes, Vec<i32>)> {
+        let copy = copy_stack(process, call)?;
+        let polled = match call_name(call.number) {
+            Some("poll" | "ppoll") => polled(process, call),
+            _ => Vec::new(),
+        };
+        self.is_still_in(process, call).then_some((copy, polled))
+    }
+
+    /// Copies the stack of a call, and reads what it works on; the number is that of the description.
+    pub(crate) fn describe(
+        &mut self,
+        process: u32,
+        call: &BlockedSyscall,
+    ) -> Option<(u32, StackBytes, Option<CallObject>)> {
+        if runs_program(call.number) {
+            // The stack may already be that of the new program.
+            return None;
+        }
+        let copy = copy_stack(process, call)?;
+        if self.recorder.recording().targets.len() > TARGETS {
+            self.recorder = recorder();
+        }
+        let context = SyscallContext {
+            process,
+            thread: process,
+            number: call.number,
+            arguments: call.arguments,
+            returned: None,
+        };
+        let target = self.places.target(&context, &mut self.recorder);
+        if !self.is_still_in(process, call) {
+            return None;
+        }
+        self.descriptions = self.descriptions.wrapping_add(1);
+        let recording = self.recorder.recording();
+        let index = target.and_then(|target| usize::try_from(target.0).ok());
+        let target = index.and_then(|index| recording.targets.get(index).cloned());
+        let object = target.map(|target| object(&target, &mut self.recorder));
+        Some((self.descriptions, copy, object))
+    }
+
+    /// Returns whether the thread is still in a call: then nothing has changed while it was read.
+    fn is_still_in(&self, process: u32, call: &BlockedSyscall) -> bool {
+        let now = self.files.get(&process).and_then(|files| files.activity().ok().flatten());
+        now == Some(ThreadActivity::InCall(*call))
+    }
+}
+
+/// Returns whether the freezer holds a process: its first thread sleeps as others do, and the kernel's function tells.
+fn is_frozen(process: u32) -> bool {
+    fs::read(format!("/proc/{process}/task/{process}/wchan"))
+        .is_ok_and(|function| function == b"do_freezer_trap")
+}
+
+fn copy_stack(process: u32, call: &BlockedSyscall) -> Option<StackBytes> {
+    let mut bytes = vec![0; STACK_BYTES];
+    let read = sys::remote::read(process, call.sp, &mut bytes).unwrap_or(0);
+    bytes.truncate(read);
+    bytes.shrink_to_fit();
+    (!bytes.is_empty()).then_some(StackBytes { ip: call.ip, sp: call.sp, bytes })
+}
+
+/// Returns the descriptors that a `poll` waits for.
+fn polled(process: u32, call: &BlockedSyscall) -> Vec<i32> {
+    let [array, count, ..] = call.arguments;
+    let count = usize::try_from(count).unwrap_or(0).min(POLLED);
+    let mut bytes = vec![0; 8 * count];
+    let read = sys::remote::read(process, array, &mut bytes).unwrap_or(0);
+    let entries = bytes[..read.min(bytes.len())].chunks_exact(8);
+    let descriptors =
+        entries.filter_map(|entry| Some(i32::from_le_bytes(entry.get(..4)?.try_into().ok()?)));
+    descriptors.filter(|descriptor| *descriptor >= 0).collect()
+}
+
+/// Describes the target of a call by names only.
+fn object(target: &Target, recorder: &mut TraceRecorder) -> CallObject {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (kind, name, mount) = match target {
+        Target::File { path, mount } => (ObjectKind::File, text(path), *mount),
+        Target::Files { to, mount, .. } => (ObjectKind::File, text(to), *mount),
+        Target::Socket { peer, .. } => (ObjectKind::Socket, peer.clone(), None),
+        Target::Lock { .. } => (ObjectKind::Lock, "lock".to_owned(), None),
+        Target::Child(_, command) => {
+            // Arguments may be anything; the name of the program is enough.
+            let program = command.split(|byte| *byte == b' ').next().unwrap_or_default();
+            let name = program.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            (ObjectKind::Child, text(name), None)
+        }
+        Target::Other(name) => (ObjectKind::Other, name.clone(), None),
+    };
+    let mounts = &recorder.recording().mounts;
+    let mount = mount.and_then(|at| mounts.get(usize::try_from(at).ok()?));
+    let file_system = mount.map(|mount| mount.kind.clone()).unwrap_or_default();
+    let device = mount.map(|mount| {
+        let source = mount.source.strip_prefix(b"/dev/").unwrap_or(&mount.source);
+        text(source)
+    });
+    CallObject { kind, name, file_system, device: device.unwrap_or_default() }
+}
+
+/// Returns the share of a call in an absence.
+pub(crate) fn call_share(call: &CallTime) -> CallShare {
+    CallShare {
+        call: call_name(call.number).unwrap_or("?").to_owned(),
+        blocked_ns: call.blocked_ns,
+        seen: call.seen,
+        object: call.object.clone(),
+    }
+}
+
+/// Returns how much of the last ten seconds some thread waited for processors, disks and memory.
+pub(crate) fn pressure() -> Option<[u16; 3]> {
+    let read = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/pressure/{name}")).ok()?;
+        let share = text.split_once("avg10=")?.1.split_ascii_whitespace().next()?;
+        let (whole, part) = share.split_once('.')?;
+        let whole: u16 = whole.parse().ok()?;
+        whole.checked_mul(100)?.checked_add(part.get(..2)?.parse().ok()?)
+    };
+    Some([read("cpu")?, read("io")?, read("memory")?])
+}

@@ -1,0 +1,199 @@
+//! Erases records: files are written anew without them, and the old bytes are overwritten before they are free.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use store::disk::Disk;
+use store::journal::{Journal, JournalError};
+use store::publish::wipe;
+
+use super::{ENDING, ERASED, HangStoreError, io_cause, lock_writer, segments};
+use crate::codec;
+use crate::model::{HangRecord, WatchedPeriod};
+
+/// Which records are erased.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct EraseSelection {
+    /// Only what ended after this moment, in nanoseconds since 1970.
+    pub since_ns: Option<u64>,
+    /// Only what began before this moment.
+    pub until_ns: Option<u64>,
+    /// Only what is about this program.
+    pub program: Option<String>,
+}
+
+impl EraseSelection {
+    /// Returns whether everything is meant.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        *self == EraseSelection::default()
+    }
+
+    fn meets(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.since_ns.is_none_or(|since| to_ns >= since)
+            && self.until_ns.is_none_or(|until| from_ns <= until)
+    }
+
+    /// Returns what is left of a record, and whether that is less than it was.
+    fn rest(&self, record: HangRecord) -> (Option<HangRecord>, bool) {
+        match record {
+            HangRecord::Hang(hang) => {
+                let is_meant = self.meets(hang.started_ns, hang.ended_ns())
+                    && self.program.as_ref().is_none_or(|program| hang.program == *program);
+                (Some(HangRecord::Hang(hang)).filter(|_| !is_meant), is_meant)
+            }
+            HangRecord::Watched(period) => {
+                if !self.meets(period.from_ns, period.to_ns) {
+                    return (Some(HangRecord::Watched(period)), false);
+                }
+                let Some(program) = &self.program else { return (None, true) };
+                let before = period.programs.len();
+                let others = period.programs.into_iter().filter(|steps| steps.program != *program);
+                let period = WatchedPeriod { programs: others.collect(), ..period };
+                let is_less = period.programs.len() < before;
+                (Some(HangRecord::Watched(period)), is_less)
+            }
+        }
+    }
+}
+
+/// What was erased.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct EraseOutcome {
+    /// Hangs.
+    pub hangs: u64,
+    /// Periods, or parts of them.
+    pub periods: u64,
+    /// Files that cannot be read, and were removed as a whole because everything was meant.
+    pub unreadable_files: u64,
+    /// Files that cannot be read and stay, because not everything was meant.
+    pub kept_files: u64,
+}
+
+/// Erases records from the store in `dir`. A recorder that runs goes on.
+///
+/// # Errors
+///
+/// [`HangStoreError`]; other files may have been erased already.
+pub fn erase(
+    disk: &dyn Disk,
+    dir: &Path,
+    selection: &EraseSelection,
+) -> Result<EraseOutcome, HangStoreError> {
+    let mut outcome = EraseOutcome::default();
+    let _turn = match lock_writer(disk, dir) {
+        // There is no store.
+        Err(HangStoreError::Unusable { source, .. })
+            if source.kind() == io::ErrorKind::NotFound =>
+        {
+            return Ok(outcome);
+        }
+        turn => turn?,
+    };
+    finish(disk, dir)?;
+    for (_, path) in segments(disk, dir).map_err(HangStoreError::unusable(dir))? {
+        erase_from(disk, &path, selection, &mut outcome)?;
+    }
+    disk.sync_dir(dir).map_err(|source| not_erased(dir, source))?;
+    Ok(outcome)
+}
+
+fn not_erased(path: &Path, source: io::Error) -> HangStoreError {
+    HangStoreError::NotErased { path: path.to_owned(), source }
+}
+
+fn erase_from(
+    disk: &dyn Disk,
+    path: &Path,
+    selection: &EraseSelection,
+    outcome: &mut EraseOutcome,
+) -> Result<(), HangStoreError> {
+    let (mut journal, replay) = match Journal::open(disk, path) {
+        Ok(opened) => opened,
+        Err(JournalError::NotOpened { path, source }) => return Err(not_erased(&path, source)),
+        Err(_) if selection.is_everything() => {
+            outcome.unreadable_files += 1;
+            return wipe(disk, path).map_err(|source| not_erased(path, source));
+        }
+        Err(_) => {
+            outcome.kept_files += 1;
+            return Ok(());
+        }
+    };
+    let base = super::next_number(&replay);
+    let is_damaged = replay.damage.is_some();
+    let mut kept = Vec::new();
+    let mut is_changed = false;
+    for bytes in replay.into_all_records() {
+        match codec::decode(&bytes) {
+            Ok(record) => {
+                let is_hang = matches!(record, HangRecord::Hang(_));
+                let (rest, is_less) = selection.rest(record);
+                is_changed |= is_less;
+                outcome.hangs += u64::from(is_less && is_hang);
+                outcome.periods += u64::from(is_less && !is_hang);
+                match rest {
+                    Some(rest) if is_less => kept.push(codec::encode(&rest)),
+                    Some(_) => kept.push(bytes),
+                    None => {}
+                }
+            }
+            // Nobody knows what it is about.
+            Err(_) if selection.is_everything() => is_changed = true,
+            Err(_) => kept.push(bytes),
+        }
+    }
+    // What was appended before the file was reset, and bytes that no record claims, go with everything.
+    if !(is_changed || is_damaged || selection.is_everything()) {
+        return Ok(());
+    }
+    let erased = erased_path(path);
+    let is_linked = match disk.link(path, &erased) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => false,
+        Err(source) => return Err(not_erased(path, source)),
+    };
+    let records: Vec<&[u8]> = kept.iter().map(Vec::as_slice).collect();
+    journal.restart(disk, base, &records).map_err(|error| not_erased(path, io_cause(&error)))?;
+    if is_linked {
+        wipe_old(disk, path, &erased)?;
+    }
+    Ok(())
+}
+
+fn erased_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ERASED);
+    PathBuf::from(name)
+}
+
+/// Finishes what an earlier process began: old files that still have what was erased.
+pub(super) fn finish(disk: &dyn Disk, dir: &Path) -> Result<(), HangStoreError> {
+    let names = disk.list(dir).map_err(HangStoreError::unusable(dir))?;
+    for name in names {
+        let Some(name) = name.to_str() else { continue };
+        if let Some(segment) = name.strip_suffix(ERASED)
+            && segment.ends_with(ENDING)
+        {
+            wipe_old(disk, &dir.join(segment), &dir.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Overwrites and removes the old file, unless it is still the one in place.
+fn wipe_old(disk: &dyn Disk, path: &Path, erased: &Path) -> Result<(), HangStoreError> {
+    let identity = |path: &Path| match disk.stat(path) {
+        Ok(stat) => Ok(Some(stat.identity)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(not_erased(path, source)),
+    };
+    let (in_place, old) = (identity(path)?, identity(erased)?);
+    let done = match old {
+        None => Ok(()),
+        // The process ended before the new file was in place: this is a second name of the records.
+        Some(_) if in_place == old => disk.remove(erased),
+        Some(_) => wipe(disk, erased),
+    };
+    done.map_err(|source| not_erased(erased, source))
+}

@@ -1,0 +1,317 @@
+//! Where records are: a few journals of bounded length in one private directory, the oldest of which go.
+//!
+//! A record that [`HangStore::append`] took survives the end of the process, and a power cut after the next
+//! [`HangStore::sync`]. Reading needs no lock, and salvages what is intact of a damaged file.
+
+mod erase;
+mod read;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::disk::{Disk, FileLock, LockHolder};
+use store::journal::{Journal, JournalError, Replay};
+use store::publish::{PublishError, make_directory};
+
+use crate::codec;
+use crate::model::HangRecord;
+
+pub use erase::{EraseOutcome, EraseSelection, erase};
+pub use read::{StoredHistory, read};
+
+/// How many bytes the records of a user may take.
+pub const DEFAULT_LIMIT: u64 = 64 << 20;
+/// A file of records is full at this many bytes, or at a sixteenth of the limit.
+const SEGMENT: u64 = 4 << 20;
+/// The least that a file of records holds.
+const SMALLEST_SEGMENT: u64 = 16 << 10;
+/// How long a writer waits for another one, which takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The end of the name of a file of records.
+const ENDING: &str = ".hangs";
+/// The end of the name of a file that is being erased.
+const ERASED: &str = ".erased";
+/// The lock of whoever writes or erases records.
+const WRITER_LOCK: &str = "writer.lock";
+/// The lock of the recorder, for as long as it runs.
+const RECORDER_LOCK: &str = "recorder.lock";
+
+/// Why the store did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HangStoreError {
+    /// Nothing was changed.
+    #[error("cannot use {path:?}")]
+    Unusable {
+        /// The directory or file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another recorder of this user runs; nothing was changed.
+    #[error("another recorder runs{}", .holder.map(|holder| format!(" (process {})", holder.pid)).unwrap_or_default())]
+    RecorderRuns {
+        /// Which process it is, if that could be found out.
+        holder: Option<LockHolder>,
+    },
+    /// Another process has been writing for two seconds; nothing was changed.
+    #[error("another process writes into {path:?}")]
+    Busy {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The records are not stored, or may not be.
+    #[error("cannot store a record")]
+    NotStored {
+        /// Why.
+        source: JournalError,
+    },
+    /// A file still has what was to be erased.
+    #[error("cannot erase {path:?}")]
+    NotErased {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl HangStoreError {
+    fn unusable(path: &Path) -> impl FnOnce(io::Error) -> HangStoreError {
+        move |source| HangStoreError::Unusable { path: path.to_owned(), source }
+    }
+}
+
+/// The right to record for this user, until it is dropped.
+#[derive(Debug)]
+pub struct RecorderLock {
+    _lock: Box<dyn FileLock>,
+}
+
+/// Takes the right to record, so that no two recorders write the same hang.
+///
+/// # Errors
+///
+/// [`HangStoreError::RecorderRuns`] and [`HangStoreError::Unusable`].
+pub fn lock_recorder(disk: &dyn Disk, dir: &Path) -> Result<RecorderLock, HangStoreError> {
+    make_directory(disk, dir).map_err(HangStoreError::unusable(dir))?;
+    let path = dir.join(RECORDER_LOCK);
+    match disk.own(&path, Duration::ZERO).map_err(HangStoreError::unusable(&path))? {
+        Some(lock) => Ok(RecorderLock { _lock: lock }),
+        None => Err(HangStoreError::RecorderRuns { holder: disk.lock_holder(&path) }),
+    }
+}
+
+/// Returns the process that records for this user, if one does.
+#[must_use]
+pub fn running_recorder(disk: &dyn Disk, dir: &Path) -> Option<LockHolder> {
+    disk.lock_holder(&dir.join(RECORDER_LOCK))
+}
+
+/// The files of a store by their numbers, the oldest first.
+pub(crate) fn segments(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let names = match disk.list(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        names => names?,
+    };
+    let mut found: Vec<(u64, PathBuf)> = names
+        .into_iter()
+        .filter_map(|name| {
+            let number = name.to_str()?.strip_suffix(ENDING)?;
+            let is_plain = number.len() == 8 && number.bytes().all(|byte| byte.is_ascii_digit());
+            is_plain.then_some(())?;
+            Some((number.parse().ok()?, dir.join(name)))
+        })
+        .collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:08}{ENDING}"))
+}
+
+/// The store of one user, open for writing.
+#[derive(Debug)]
+pub struct HangStore {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    limit: u64,
+    /// The file that takes records, with its number; none after a failure.
+    current: Option<(u64, Journal)>,
+    /// The number of the next hang.
+    next_hang: u64,
+}
+
+impl HangStore {
+    /// Opens the store in `dir`, which is made (0700), with room for `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`HangStoreError`]; no record is lost.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, limit: u64) -> Result<HangStore, HangStoreError> {
+        make_directory(&*disk, dir).map_err(HangStoreError::unusable(dir))?;
+        let limit = limit.max(4 * SMALLEST_SEGMENT);
+        let mut store = HangStore { disk, dir: dir.to_owned(), limit, current: None, next_hang: 1 };
+        let _turn = lock_writer(&*store.disk, dir)?;
+        erase::finish(&*store.disk, dir)?;
+        store.open_newest()?;
+        Ok(store)
+    }
+
+    /// Returns the number that the next hang gets, and does not give it again.
+    pub fn take_number(&mut self) -> u64 {
+        let number = self.next_hang;
+        self.next_hang = number.saturating_add(1);
+        number
+    }
+
+    /// Appends records, all or none of them. On `Ok` they survive the end of this process.
+    ///
+    /// # Errors
+    ///
+    /// [`HangStoreError::NotStored`]: they may or may not be found. The next call tries a new file.
+    pub fn append(&mut self, records: &[HangRecord]) -> Result<(), HangStoreError> {
+        let _turn = lock_writer(&*self.disk, &self.dir)?;
+        let is_current = match &self.current {
+            Some((_, journal)) if !journal.is_spent() => {
+                journal.is_current(&*self.disk).map_err(HangStoreError::unusable(&self.dir))?
+            }
+            _ => false,
+        };
+        if !is_current {
+            // Somebody erased records, or an earlier write failed.
+            self.current = None;
+            self.open_newest()?;
+        }
+        let encoded: Vec<Vec<u8>> = records.iter().map(codec::encode).collect();
+        let slices: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
+        let full = self.segment_len();
+        let Some((number, journal)) = &mut self.current else { return Ok(()) };
+        journal.append_cached(&slices).map_err(|source| HangStoreError::NotStored { source })?;
+        let number = *number;
+        if journal.used_bytes() >= full {
+            journal.sync().map_err(|source| HangStoreError::NotStored { source })?;
+            self.start(number + 1)?;
+            self.drop_oldest()?;
+        }
+        Ok(())
+    }
+
+    /// Makes all records durable.
+    ///
+    /// # Errors
+    ///
+    /// [`HangStoreError::NotStored`]: a power cut may lose those since the last call.
+    pub fn sync(&mut self) -> Result<(), HangStoreError> {
+        match &mut self.current {
+            Some((_, journal)) if !journal.is_spent() => {
+                journal.sync().map_err(|source| HangStoreError::NotStored { source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn segment_len(&self) -> u64 {
+        SEGMENT.min(self.limit / 16).max(SMALLEST_SEGMENT)
+    }
+
+    /// Opens the newest file for writing, or starts one behind a file that takes no records.
+    fn open_newest(&mut self) -> Result<(), HangStoreError> {
+        let unusable = HangStoreError::unusable(&self.dir);
+        let found = segments(&*self.disk, &self.dir).map_err(unusable)?;
+        let Some((number, path)) = found.last() else { return self.start(1) };
+        // A process may have ended between making the newest file and writing the next number into it.
+        for (_, path) in found.iter().rev().skip(1).take(1) {
+            let before = Journal::read(&*self.disk, path).map_or(1, |replay| next_number(&replay));
+            self.next_hang = self.next_hang.max(before);
+        }
+        match Journal::open(&*self.disk, path) {
+            Ok((journal, replay)) => {
+                self.next_hang = self.next_hang.max(next_number(&replay));
+                let is_full = journal.used_bytes() >= self.segment_len();
+                if journal.is_spent() || is_full {
+                    // What can be read of a damaged file stays there.
+                    return self.start(number + 1);
+                }
+                self.current = Some((*number, journal));
+                Ok(())
+            }
+            Err(JournalError::NotOpened { path, source }) => {
+                Err(HangStoreError::Unusable { path, source })
+            }
+            // Another file, or one of a later version: it stays as it is.
+            Err(_) => self.start(number + 1),
+        }
+    }
+
+    /// Starts the file with this number.
+    fn start(&mut self, number: u64) -> Result<(), HangStoreError> {
+        let path = segment_path(&self.dir, number);
+        let journal = Journal::open(&*self.disk, &path).and_then(|(mut journal, _)| {
+            // The number of the next hang is known even if all hangs of the file are erased.
+            journal.reset(self.next_hang)?;
+            Ok(journal)
+        });
+        let journal = journal.map_err(|source| HangStoreError::NotStored { source })?;
+        self.current = Some((number, journal));
+        Ok(())
+    }
+
+    /// Removes the oldest files until the rest is within the limit.
+    fn drop_oldest(&self) -> Result<(), HangStoreError> {
+        let unusable = || HangStoreError::unusable(&self.dir);
+        let found = segments(&*self.disk, &self.dir).map_err(unusable())?;
+        let mut lengths = Vec::with_capacity(found.len());
+        for (_, path) in &found {
+            lengths.push(self.disk.stat(path).map_or(0, |stat| stat.len));
+        }
+        let mut total: u64 = lengths.iter().sum();
+        // The newest one takes records.
+        for ((_, path), length) in found.iter().zip(lengths).rev().skip(1).rev() {
+            // The newest file may grow to its full length.
+            if total.saturating_add(self.segment_len()) <= self.limit {
+                break;
+            }
+            self.disk.remove(path).map_err(HangStoreError::unusable(path))?;
+            total = total.saturating_sub(length);
+        }
+        Ok(())
+    }
+}
+
+/// Takes the right to write, which is given up when the value is dropped.
+fn lock_writer(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn FileLock>, HangStoreError> {
+    let path = dir.join(WRITER_LOCK);
+    let lock = disk.own(&path, PATIENCE).map_err(HangStoreError::unusable(&path))?;
+    lock.ok_or_else(|| HangStoreError::Busy { path: dir.to_owned() })
+}
+
+/// Returns the number of the next hang after what a file holds.
+fn next_number(replay: &Replay) -> u64 {
+    let salvaged = replay.damage.iter().flat_map(|damage| &damage.salvaged);
+    let numbers =
+        replay.records.iter().chain(salvaged).filter_map(|bytes| match codec::decode(bytes) {
+            Ok(HangRecord::Hang(hang)) => Some(hang.number.saturating_add(1)),
+            _ => None,
+        });
+    numbers.fold(replay.base.max(1), u64::max)
+}
+
+/// Returns the cause of a failed publish.
+fn io_cause(error: &JournalError) -> io::Error {
+    let copy = |error: &io::Error| match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => error.kind().into(),
+    };
+    match error {
+        JournalError::NotOpened { source, .. }
+        | JournalError::NotAppended { source, .. }
+        | JournalError::Unknown { source, .. } => copy(source),
+        JournalError::NotRestarted { source, .. } => copy(PublishError::cause(source)),
+        other => io::Error::other(other.to_string()),
+    }
+}

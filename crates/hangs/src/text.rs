@@ -1,0 +1,470 @@
+//! What people read about hangs: a line each, in words, and the sheet of one.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use jiff::{Timestamp, Zoned};
+use report::figure::duration;
+use report::paint::{Paint, Tone};
+use report::paragraph::{counted, wrap};
+use report::table::{Align, TextTable};
+use report::text::spelled;
+
+use crate::compare::{HangRate, RateComparison, RateDifference};
+use crate::history::{HangGroup, HangGrouping, HangHistory, TimeSpan, WatchCoverage, group};
+use crate::model::{CallObject, Hang, HangCause, ObjectKind, UnseenParts};
+use crate::remedy::{HangRemedy, remedy};
+
+/// The most gaps that are named.
+const GAPS: usize = 3;
+
+/// For whom and where text is written.
+#[derive(Clone, Debug)]
+pub struct HangTextStyle<'a> {
+    /// The home, which is written as `~`.
+    pub home: Option<&'a Path>,
+    /// Now, where the user is.
+    pub now: &'a Zoned,
+    /// Colours and characters.
+    pub paint: Paint,
+    /// The width of the screen.
+    pub width: usize,
+}
+
+fn time(nanoseconds: u64) -> String {
+    duration(Duration::from_nanos(nanoseconds))
+}
+
+/// Writes a length that a person measures in minutes and hours.
+fn long_time(nanoseconds: u64) -> String {
+    let minutes = nanoseconds / 60_000_000_000;
+    match (minutes / 60, minutes % 60) {
+        (0, 0) => time(nanoseconds),
+        (0, minutes) => format!("{minutes} min"),
+        (hours, 0) => format!("{hours} h"),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}
+
+impl HangTextStyle<'_> {
+    /// Writes a path of the user's home with `~`, and without what a terminal would obey.
+    #[must_use]
+    pub fn path(&self, path: &str) -> String {
+        let home = self.home.and_then(Path::to_str).filter(|home| home.len() > 1);
+        let rest = home.and_then(|home| path.strip_prefix(home));
+        let short = match rest.filter(|rest| rest.starts_with('/')) {
+            Some(rest) => format!("~{rest}"),
+            None => path.to_owned(),
+        };
+        self.others(&short)
+    }
+
+    /// Writes text of others on one line.
+    #[must_use]
+    pub fn others(&self, text: &str) -> String {
+        spelled(text, self.paint.charset()).into_owned()
+    }
+
+    /// Returns a moment where the user is.
+    #[must_use]
+    pub fn local(&self, at_ns: u64) -> Zoned {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(at_ns.min(i64::MAX.unsigned_abs()));
+        Timestamp::try_from(at).unwrap_or_default().to_zoned(self.now.time_zone().clone())
+    }
+
+    /// Writes a moment: the time of today, else with the date.
+    #[must_use]
+    pub fn moment(&self, at_ns: u64) -> String {
+        let at = self.local(at_ns);
+        let format = if at.date() == self.now.date() { "%H:%M" } else { "%Y-%m-%d %H:%M" };
+        at.strftime(format).to_string()
+    }
+
+    /// Writes what a hang waited for: `fdatasync of ~/x on vda, in KConfig::sync`.
+    #[must_use]
+    pub fn reason(&self, hang: &Hang) -> String {
+        let mut text = self.waited_for(hang);
+        if let Some(frame) = hang.blamed_frame() {
+            let _ = write!(text, ", in {}", self.others(&frame.function));
+        }
+        text
+    }
+
+    fn waited_for(&self, hang: &Hang) -> String {
+        let words = hang.cause.words();
+        let is_call = !matches!(
+            hang.cause,
+            HangCause::Computing
+                | HangCause::ProcessorQueue
+                | HangCause::PageFault
+                | HangCause::Stopped
+                | HangCause::Unknown
+                | HangCause::Sleep
+        );
+        let share = hang.calls.iter().find(|_| is_call);
+        let Some(share) = share else { return words.to_owned() };
+        match &share.object {
+            Some(CallObject { kind: ObjectKind::File, name, device, .. }) => {
+                let on = if device.is_empty() {
+                    String::new()
+                } else {
+                    format!(" on {}", self.others(device))
+                };
+                format!("{} of {}{on}", share.call, self.path(name))
+            }
+            Some(CallObject { kind: ObjectKind::Socket, name, .. }) => {
+                format!("waiting for {} ({})", self.others(name), share.call)
+            }
+            Some(CallObject { kind: ObjectKind::Child, name, .. }) if !name.is_empty() => {
+                format!("waiting for the child {} ({})", self.others(name), share.call)
+            }
+            Some(CallObject { kind: ObjectKind::Other, name, .. }) if !name.is_empty() => {
+                format!("{words}: {} of {}", share.call, self.others(name))
+            }
+            _ => format!("{words} ({})", share.call),
+        }
+    }
+
+    /// Writes a hang in a line, without its number.
+    #[must_use]
+    pub fn line(&self, hang: &Hang) -> String {
+        let length = time(hang.length_ns);
+        let length = match hang.goes_on {
+            true => format!("{length} or longer"),
+            false => length,
+        };
+        let verb = if hang.unseen.has(UnseenParts::STEPS) { "was busy" } else { "froze" };
+        format!(
+            "{} {verb} {} at {}: {}",
+            self.paint.set(Tone::Strong, &self.others(&hang.program)),
+            self.paint.set(Tone::Bad, &length),
+            self.moment(hang.started_ns),
+            self.reason(hang)
+        )
+    }
+
+    /// Writes the sentence at the top, and what was not watched.
+    #[must_use]
+    pub fn verdict(&self, history: &HangHistory, span: TimeSpan, when: &str) -> Vec<String> {
+        let WatchCoverage { watched_ns, recorder_ns, interval_ns, lost, .. } = history.coverage;
+        let mut lines = Vec::new();
+        let watched = match watched_ns {
+            0 => String::new(),
+            watched => format!(" in {} of watching", long_time(watched)),
+        };
+        let total =
+            history.hangs.iter().fold(0_u64, |sum, hang| sum.saturating_add(hang.length_ns));
+        match history.hangs.first() {
+            Some(worst) => lines.push(format!(
+                "{} {when}{watched}, {} in all; the longest took {}.",
+                counted(history.hangs.len(), "hang"),
+                time(total),
+                time(worst.length_ns)
+            )),
+            None if watched_ns > 0 => {
+                lines.push(format!("No hang of 100 ms or more {when}{watched}."));
+            }
+            None if recorder_ns > 0 => lines.push(format!(
+                "Nothing to tell {when}: the recorder ran for {}, and no interactive program did.",
+                long_time(recorder_ns)
+            )),
+            None => lines.push(format!("Nothing was watched {when}: the recorder did not run.")),
+        }
+        let gaps = &history.coverage.gaps;
+        for TimeSpan { from_ns, to_ns } in gaps.iter().take(GAPS) {
+            lines.push(format!(
+                "Not watched: {}, from {} to {}.",
+                long_time(to_ns - from_ns),
+                self.moment((*from_ns).max(span.from_ns)),
+                self.moment((*to_ns).min(span.to_ns))
+            ));
+        }
+        if gaps.len() > GAPS {
+            lines.push(format!("Not watched: {} more gaps.", gaps.len() - GAPS));
+        }
+        if history.coverage.over_limit > 0 {
+            lines.push(format!(
+                "Not watched: {} beyond the most that a recorder follows.",
+                counted(usize::try_from(history.coverage.over_limit).unwrap_or(0), "program")
+            ));
+        }
+        if lost > 0 {
+            lines.push(format!("Seen and not stored: {lost} hangs; the disk took no records."));
+        }
+        if interval_ns > 0 && watched_ns > 0 {
+            lines.push(format!(
+                "By looks from outside every {}: lengths are right within about half of that, and of shorter steps only a part is counted.",
+                time(interval_ns)
+            ));
+        }
+        lines.extend(history.damage.clone());
+        lines
+    }
+
+    fn paragraphs(&self, lines: &[String]) -> String {
+        let mut text = String::new();
+        for (at, line) in lines.iter().enumerate() {
+            let wrapped = wrap(line, self.width, "");
+            let tone = if at == 0 { Tone::Strong } else { Tone::Dim };
+            text.push_str(&self.paint.set(tone, wrapped.trim_end()));
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Writes the list of hangs, the worst first, at most `most`, with what mends them.
+    #[must_use]
+    pub fn list(&self, history: &HangHistory, span: TimeSpan, when: &str, most: usize) -> String {
+        let mut text = self.paragraphs(&self.verdict(history, span, when));
+        if !history.hangs.is_empty() {
+            text.push('\n');
+        }
+        let digits =
+            history.hangs.iter().map(|hang| hang.number).max().unwrap_or(0).to_string().len();
+        for hang in history.hangs.iter().take(most) {
+            let number = format!("{:>digits$}", hang.number);
+            let _ = writeln!(text, "{}  {}", self.paint.set(Tone::Dim, &number), self.line(hang));
+        }
+        if history.hangs.len() > most {
+            let _ = writeln!(
+                text,
+                "and {} more; --limit shows more of them",
+                history.hangs.len() - most
+            );
+        }
+        let remedies = remedies(&history.hangs);
+        if !remedies.is_empty() {
+            text.push('\n');
+        }
+        for (remedy, count, total_ns) in remedies {
+            let advice = remedy.advice();
+            let _ =
+                writeln!(text, "{} ({}): {}", counted(count, "hang"), time(total_ns), advice.text);
+            if let Some(command) = advice.command {
+                let _ = writeln!(text, "  {}", self.paint.set(Tone::Strong, &command));
+            }
+        }
+        text
+    }
+
+    /// Writes everything about one hang.
+    #[must_use]
+    pub fn sheet(&self, hang: &Hang) -> String {
+        let mut text = format!("{}\n", self.line(hang));
+        let mut facts = vec![format!(
+            "process {}{}; began {}; {}",
+            hang.process,
+            match &*hang.unit {
+                "" => String::new(),
+                unit => format!(" of {}", self.others(unit)),
+            },
+            self.local(hang.started_ns).strftime("%Y-%m-%d %H:%M:%S"),
+            match hang.uncertain_ns {
+                0 => "the length is exact".to_owned(),
+                uncertain => format!("the length may be wrong by {}", time(uncertain)),
+            }
+        )];
+        if hang.goes_on {
+            facts.push(
+                "It went on when this was written; how long it took in the end is not known."
+                    .to_owned(),
+            );
+        }
+        if let Some([cpu, io, memory]) = hang.pressure {
+            let share = |part: u16| format!("{}.{:02} %", part / 100, part % 100);
+            facts.push(format!(
+                "pressure in the ten seconds before its end: processors {}, disks {}, memory {}",
+                share(cpu),
+                share(io),
+                share(memory)
+            ));
+        }
+        for fact in facts {
+            text.push_str(&self.paint.set(Tone::Dim, wrap(&fact, self.width, "").trim_end()));
+            text.push('\n');
+        }
+        text.push_str("\nWhat the time went to\n");
+        let mut table = TextTable::new(&[("part", Align::Text), ("time", Align::Point)]);
+        let mut parts = hang.parts.named();
+        parts.sort_by_key(|(_, part)| std::cmp::Reverse(*part));
+        for (name, part) in parts.into_iter().filter(|(_, part)| *part > 0) {
+            table.row(vec![name.into(), time(part).into()]);
+        }
+        text.push_str(&table.render(self.width, self.paint));
+        if !hang.calls.is_empty() {
+            text.push_str("\nCalls that it was blocked in\n");
+            let columns = [
+                ("call", Align::Text),
+                ("blocked", Align::Point),
+                ("seen", Align::Point),
+                ("on", Align::Text),
+                ("object", Align::Text),
+            ];
+            let mut table = TextTable::new(&columns);
+            table.ends_in_paths();
+            for share in &hang.calls {
+                let object = share.object.as_ref();
+                let on = object.map_or(String::new(), |object| {
+                    format!("{} {}", object.file_system, object.device).trim().to_owned()
+                });
+                let name = object.map_or(String::new(), |object| match object.kind {
+                    ObjectKind::File => self.path(&object.name),
+                    _ => self.others(&object.name),
+                });
+                table.row(vec![
+                    share.call.clone().into(),
+                    time(share.blocked_ns).into(),
+                    share.seen.to_string().into(),
+                    self.others(&on).into(),
+                    name.into(),
+                ]);
+            }
+            text.push_str(&table.render(self.width, self.paint));
+        }
+        if !hang.frames.is_empty() {
+            text.push_str("\nWhere most of it was spent\n");
+            for (at, frame) in (0_u32..).zip(&hang.frames) {
+                let is_blamed = hang.blamed == Some(at);
+                let mark = if is_blamed { ">" } else { " " };
+                let line = format!("{mark} {}  {}", frame.function, frame.module);
+                let tone = if is_blamed { Tone::Strong } else { Tone::Dim };
+                let _ = writeln!(text, "{}", self.paint.set(tone, &self.others(line.trim_end())));
+            }
+        }
+        for sentence in hang.unseen.sentences() {
+            let _ = write!(text, "\n{}", wrap(sentence, self.width, ""));
+        }
+        if let Some(advice) = remedy(hang).map(HangRemedy::advice) {
+            let _ = write!(text, "\nWhat mends it: {}\n", advice.text);
+            if let Some(command) = advice.command {
+                let _ = writeln!(text, "  {}", self.paint.set(Tone::Strong, &command));
+            }
+        }
+        text
+    }
+
+    /// Writes the hangs of yesterday in a sentence, with what mends the most of them.
+    #[must_use]
+    pub fn yesterday(&self, history: &HangHistory) -> String {
+        let watched = history.coverage.watched_ns;
+        if watched == 0 {
+            return "Yesterday nothing was watched for hangs.".to_owned();
+        }
+        let watching = long_time(watched);
+        let Some(worst) = history.hangs.first() else {
+            return format!("Yesterday no program hung in {watching} of watching.");
+        };
+        let mut text = format!(
+            "Yesterday {} in {watching} of watching, the longest {} ({})",
+            counted(history.hangs.len(), "hang"),
+            time(worst.length_ns),
+            self.others(&worst.program)
+        );
+        let groups = group(&history.hangs, HangGrouping::File);
+        let most = groups.iter().filter(|group| group.name.starts_with('/') && group.count > 1);
+        if let Some(most) = most.max_by_key(|group| group.count) {
+            let _ = write!(text, "; {} of them on {}", most.count, self.path(&most.name));
+        }
+        if let Some((remedy, count, _)) = remedies(&history.hangs).first()
+            && let Some(command) = remedy.advice().command
+        {
+            let _ = write!(text, "; what mends {count}: {command}");
+        }
+        text.push_str(". See: unjank hangs --since yesterday");
+        text
+    }
+
+    /// Writes groups of hangs.
+    #[must_use]
+    pub fn top(
+        &self,
+        history: &HangHistory,
+        groups: &[HangGroup],
+        span: TimeSpan,
+        when: &str,
+        by: &str,
+    ) -> String {
+        let mut text = self.paragraphs(&self.verdict(history, span, when));
+        if groups.is_empty() {
+            return text;
+        }
+        text.push('\n');
+        let columns = [
+            (by, Align::Text),
+            ("hangs", Align::Point),
+            ("in all", Align::Point),
+            ("longest", Align::Point),
+            ("number", Align::Point),
+        ];
+        let mut table = TextTable::new(&columns);
+        for group in groups {
+            table.row(vec![
+                self.path(&group.name).into(),
+                group.count.to_string().into(),
+                time(group.total_ns).into(),
+                time(group.longest_ns).into(),
+                group.longest.to_string().into(),
+            ]);
+        }
+        text.push_str(&table.render(self.width, self.paint));
+        text
+    }
+
+    /// Writes a comparison.
+    #[must_use]
+    pub fn comparison(&self, comparison: &RateComparison, moment: &str) -> String {
+        let RateComparison { before, after, ratio, difference } = comparison;
+        let verdict = match difference {
+            RateDifference::Fewer => format!("Fewer hangs since {moment}."),
+            RateDifference::More => format!("More hangs since {moment}."),
+            RateDifference::None => format!("No clear difference before and after {moment}."),
+            RateDifference::NotEnough => {
+                format!("Too little was watched before or after {moment} to compare.")
+            }
+        };
+        let mut lines = vec![verdict];
+        let rate = |name: &str, rate: &HangRate| {
+            let an_hour =
+                rate.an_hour().map_or("not known".to_owned(), |rate| format!("{rate:.2}"));
+            format!(
+                "{name}: {} in {} of watching, {an_hour} an hour, {} in all",
+                counted(usize::try_from(rate.hangs).unwrap_or(usize::MAX), "hang"),
+                long_time(rate.watched_ns),
+                time(rate.total_ns)
+            )
+        };
+        lines.push(rate("before", before));
+        lines.push(rate("after", after));
+        if let Some((point, low, high)) = ratio {
+            let figure = |value: &Option<f64>| {
+                value.map_or("without bound".to_owned(), |value| format!("{value:.2}"))
+            };
+            lines.push(format!(
+                "the rate after by the rate before: {} [{} … {}], 95 %",
+                figure(point),
+                figure(low),
+                figure(high)
+            ));
+        }
+        self.paragraphs(&lines)
+    }
+}
+
+/// Returns what mends some of the hangs: for how many, and how much time they took; the most time first.
+#[must_use]
+pub fn remedies(hangs: &[Hang]) -> Vec<(HangRemedy, usize, u64)> {
+    let mut found: std::collections::BTreeMap<HangRemedy, (usize, u64)> =
+        std::collections::BTreeMap::new();
+    for hang in hangs {
+        if let Some(remedy) = remedy(hang) {
+            let (count, total) = found.entry(remedy).or_default();
+            *count += 1;
+            *total = total.saturating_add(hang.length_ns);
+        }
+    }
+    let mut found: Vec<(HangRemedy, usize, u64)> =
+        found.into_iter().map(|(remedy, (count, total))| (remedy, count, total)).collect();
+    found.sort_by_key(|(_, _, total)| std::cmp::Reverse(*total));
+    found
+}

@@ -1,0 +1,132 @@
+//! Replays the body of the fuzz target over the committed corpus, and over small changes to it.
+
+#[path = "../../../fuzz/src/hangs.rs"]
+#[expect(unreachable_pub, reason = "the file belongs to another crate")]
+mod bodies;
+#[path = "../../../fuzz/replay.rs"]
+#[expect(unreachable_pub, reason = "the file belongs to several tests")]
+mod replay;
+
+use std::fs;
+
+use replay::{corpus, replay};
+use unjank_hangs::codec::{HangRecordError, MAX_FRAMES, MAX_TEXT, decode, encode};
+use unjank_hangs::model::{
+    CallObject, CallShare, Hang, HangCause, HangFrame, HangRecord, ObjectKind, ProgramSteps,
+    StepHistogram, UnseenParts, WatchedPeriod,
+};
+
+/// A hang with every field.
+pub(crate) fn hang(number: u64) -> Hang {
+    let mut parts = trace::report::account::TimeParts::default();
+    (parts.call_ns, parts.processor_ns, parts.unknown_ns) = (2_000_000_000, 300_000_000, 1);
+    let frame = |function: &str, module: &str| HangFrame {
+        function: function.to_owned(),
+        module: module.to_owned(),
+    };
+    Hang {
+        number,
+        started_ns: 1_763_900_000_000_000_000 + number * 1_000_000_000,
+        length_ns: 2_300_000_001,
+        uncertain_ns: 25_000_000,
+        goes_on: number.is_multiple_of(2),
+        process: 4711,
+        program: "kate".to_owned(),
+        unit: "app-kate@1.service".to_owned(),
+        cause: HangCause::Sync,
+        parts,
+        calls: vec![
+            CallShare {
+                call: "fdatasync".to_owned(),
+                blocked_ns: 2_000_000_000,
+                seen: 1,
+                object: Some(CallObject {
+                    kind: ObjectKind::File,
+                    name: "/home/ana/.local/share/recently-used.xbel".to_owned(),
+                    file_system: "ext4".to_owned(),
+                    device: "vda2".to_owned(),
+                }),
+            },
+            CallShare { call: "futex".to_owned(), blocked_ns: 7, seen: 3, object: None },
+        ],
+        frames: vec![
+            frame("fdatasync", "libc.so.6"),
+            frame("KRecentDocument::add", "libKF5KIOCore.so.5"),
+            frame("main", "kate"),
+        ],
+        blamed: Some(1),
+        pressure: Some([12, 8150, 0]),
+        unseen: UnseenParts::GAP,
+    }
+}
+
+fn period() -> WatchedPeriod {
+    let mut steps = StepHistogram::default();
+    [20_000_000, 60_000_000, 400_000_000].iter().for_each(|length| steps.add(*length));
+    WatchedPeriod {
+        from_ns: 1_763_900_000_000_000_000,
+        to_ns: 1_763_900_060_000_000_000,
+        recorder_ns: 60_000_000_000,
+        watched_ns: 59_000_000_000,
+        interval_ns: 50_000_000,
+        programs: vec![ProgramSteps {
+            program: "kate".to_owned(),
+            watched_ns: 59_000_000_000,
+            steps,
+        }],
+        over_limit: 1,
+        refused: 2,
+        lost: 3,
+    }
+}
+
+#[test]
+fn the_corpus_passes() {
+    if std::env::var_os("WRITE_CORPUS").is_some() {
+        let at = |name: &str| corpus("hang_record").join(name);
+        fs::create_dir_all(corpus("hang_record")).unwrap();
+        fs::write(at("hang"), encode(&HangRecord::Hang(Box::new(hang(1))))).unwrap();
+        fs::write(at("period"), encode(&HangRecord::Watched(period()))).unwrap();
+        let least =
+            Hang { calls: Vec::new(), frames: Vec::new(), pressure: None, blamed: None, ..hang(2) };
+        fs::write(at("least"), encode(&HangRecord::Hang(Box::new(least)))).unwrap();
+    }
+    let inputs = replay("hang_record", 400, &[0, 1, 0x7f, 0x80, 0xff], bodies::record);
+    assert!(inputs.unwrap() >= 1200);
+}
+
+#[test]
+fn a_body_that_panics_is_noticed() {
+    let wrong = |data: &[u8]| assert!(decode(data).is_err(), "planted");
+    assert!(replay("hang_record", 1, &[0], wrong).is_err());
+}
+
+#[test]
+fn records_are_read_as_they_were_written_and_no_part_of_one_is() {
+    for record in [HangRecord::Hang(Box::new(hang(7))), HangRecord::Watched(period())] {
+        let bytes = encode(&record);
+        assert_eq!(decode(&bytes), Ok(record));
+        for length in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..length]), Err(HangRecordError::Damaged), "{length}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(decode(&longer), Err(HangRecordError::Damaged));
+        let mut later = bytes;
+        later[1] = 2;
+        assert_eq!(decode(&later), Err(HangRecordError::UnknownVersion(2)));
+    }
+}
+
+#[test]
+fn what_is_longer_than_the_bounds_is_cut_and_can_be_read() {
+    let mut long = hang(1);
+    long.program = "ä".repeat(MAX_TEXT);
+    let frame = |at: usize| HangFrame { function: format!("f{at}"), module: format!("m{at}") };
+    long.frames = (0..1000).map(frame).collect();
+    long.blamed = Some(999);
+    let Ok(HangRecord::Hang(read)) = decode(&encode(&HangRecord::Hang(Box::new(long)))) else {
+        panic!("it cannot be read");
+    };
+    assert_eq!((read.program.len(), read.frames.len(), read.blamed), (MAX_TEXT, MAX_FRAMES, None));
+    assert_eq!(read.frames[63], frame(63));
+}

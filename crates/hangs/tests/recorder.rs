@@ -1,0 +1,260 @@
+//! The recorder beside a program that hangs in known ways.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sys::clock::SystemClock;
+use tempfile::TempDir;
+use trace::stack::names::SymbolSources;
+use unjank_hangs::model::{Hang, HangCause};
+use unjank_hangs::recorder::{RecorderError, RecorderOptions, RecorderSummary, record};
+use unjank_hangs::store::{DEFAULT_LIMIT, StoredHistory, read};
+
+/// Nothing here takes longer, however slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The name of the program. Other tests run it at the same time, so that hangs are told apart by their process.
+const NAME: &str = "unjank-hang-test";
+
+fn store_of(root: &TempDir) -> PathBuf {
+    root.path().join("hangs")
+}
+
+fn stored(root: &TempDir) -> StoredHistory {
+    read(&*store::disk::real(), &store_of(root)).unwrap_or_default()
+}
+
+/// Waits until `found` returns something.
+fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A recorder in a thread.
+struct TestRecorder {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<RecorderSummary, RecorderError>>>,
+}
+
+impl TestRecorder {
+    fn start(root: &TempDir) -> TestRecorder {
+        let stop = Arc::new(AtomicBool::new(false));
+        let options = RecorderOptions {
+            dir: store_of(root),
+            limit_bytes: DEFAULT_LIMIT,
+            named: Vec::new(),
+            excluded: None,
+            sources: SymbolSources::default(),
+        };
+        let flag = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let clock = SystemClock::start();
+            record(&options, &store::disk::real(), &clock, &flag, &mut |_| {})
+        });
+        TestRecorder { stop, thread: Some(thread) }
+    }
+
+    fn end(mut self) -> RecorderSummary {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap().unwrap()
+    }
+}
+
+impl Drop for TestRecorder {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The program, and the display that it is connected to.
+struct Interactive {
+    child: Child,
+    display: UnixStream,
+    lock: PathBuf,
+}
+
+impl Interactive {
+    fn start(root: &TempDir) -> Interactive {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interactive/program.c");
+        let program = root.path().join(NAME);
+        let built = Command::new("cc").args(["-g", "-O1", "-o"]).arg(&program).arg(source).status();
+        assert!(built.unwrap().success(), "the program cannot be compiled");
+        let socket = root.path().join("wayland-7");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let lock = root.path().join("held");
+        let child = Command::new(&program).arg(&socket).arg(&lock).spawn().unwrap();
+        let (display, _) = listener.accept().unwrap();
+        display.set_read_timeout(Some(PATIENCE)).unwrap();
+        Interactive { child, display, lock }
+    }
+
+    /// Has the program do something, and waits until it is done.
+    fn order(&mut self, command: u8) {
+        self.display.write_all(&[command]).unwrap();
+        self.finished();
+    }
+
+    fn finished(&mut self) {
+        self.display.read_exact(&mut [0]).unwrap();
+    }
+
+    /// Keeps the program busy for moments until the recorder has seen its main loop.
+    fn be_noticed(&mut self, root: &TempDir) {
+        until("the recorder to follow the program", || {
+            let seen = self.last_hang(root);
+            seen.is_none().then(|| self.order(b's'));
+            seen
+        });
+    }
+
+    fn last_hang(&self, root: &TempDir) -> Option<Hang> {
+        let hangs = stored(root).hangs.into_values();
+        let last = hangs.into_iter().rfind(|hang| hang.process == self.child.id())?;
+        assert_eq!(last.program, NAME);
+        Some(last)
+    }
+
+    /// Returns the next hang that has ended after the hang with this number.
+    fn next_hang(&self, root: &TempDir, after: u64) -> Hang {
+        until("the next hang", || {
+            self.last_hang(root).filter(|hang| hang.number > after && !hang.goes_on)
+        })
+    }
+}
+
+impl Drop for Interactive {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn blamed(hang: &Hang) -> String {
+    hang.blamed_frame().map(|frame| frame.function.clone()).unwrap_or_default()
+}
+
+#[test]
+fn each_way_to_hang_is_recorded_with_its_cause_and_its_function() {
+    let root = tempfile::tempdir().unwrap();
+    let recorder = TestRecorder::start(&root);
+    let mut program = Interactive::start(&root);
+    program.be_noticed(&root);
+    let mut last = program.last_hang(&root).unwrap().number;
+    for (order, cause, function) in [
+        (b's', HangCause::Sleep, "sleep_on_purpose"),
+        (b'r', HangCause::OtherProgram, "wait_for_reply"),
+        (b's', HangCause::Sleep, "sleep_on_purpose"),
+    ] {
+        program.order(order);
+        let hang = program.next_hang(&root, last);
+        last = hang.number;
+        assert_eq!((hang.cause, &*blamed(&hang)), (cause, function), "{hang:?}");
+        assert!(hang.length_ns + hang.uncertain_ns >= 380_000_000, "{hang:?}");
+        let sum: u64 = hang.parts.named().iter().map(|(_, part)| part).sum();
+        assert!(
+            sum.abs_diff(hang.length_ns) <= hang.length_ns / 20,
+            "the parts are all of it: {hang:?}"
+        );
+    }
+    // A lock that another process holds, with the name of the file.
+    let held = File::create(&program.lock).unwrap();
+    held.lock().unwrap();
+    program.display.write_all(b"l").unwrap();
+    until("a hang that goes on to be stored", || {
+        program.last_hang(&root).filter(|hang| hang.number > last && hang.goes_on)
+    });
+    drop(held);
+    program.finished();
+    let hang = program.next_hang(&root, last);
+    last = hang.number;
+    assert_eq!((hang.cause, &*blamed(&hang)), (HangCause::Lock, "lock_file"), "{hang:?}");
+    assert_eq!(hang.object().unwrap().name, program.lock.to_str().unwrap());
+    assert!(hang.length_ns >= 900_000_000, "{hang:?}");
+    // Stopped in the wait of its main loop, where it looks as if it waited.
+    let process = Pid::from_child(&program.child);
+    kill_process(process, Signal::STOP).unwrap();
+    until("the stop to be stored", || program.last_hang(&root).filter(|hang| hang.number > last));
+    kill_process(process, Signal::CONT).unwrap();
+    let hang = program.next_hang(&root, last);
+    assert_eq!(hang.cause, HangCause::Stopped, "{hang:?}");
+    let summary = recorder.end();
+    assert!(summary.hangs >= 6, "{summary:?}");
+    let periods = stored(&root).periods;
+    assert!(periods.iter().any(|period| {
+        period.programs.iter().any(|steps| steps.program == NAME && steps.watched_ns > 0)
+    }));
+}
+
+#[test]
+fn a_program_that_computes_is_told_from_one_that_waits() {
+    let root = tempfile::tempdir().unwrap();
+    let _recorder = TestRecorder::start(&root);
+    let mut program = Interactive::start(&root);
+    program.be_noticed(&root);
+    let last = program.last_hang(&root).unwrap().number;
+    program.order(b'c');
+    let hang = program.next_hang(&root, last);
+    // On a loaded machine it may wait for the processor longer than it has it.
+    let ran = hang.parts.processor_ns + hang.parts.ready_ns;
+    assert!(ran * 10 >= hang.length_ns * 8, "{hang:?}");
+    let may_sample = sys::perf::ThreadSampler::open(program.child.id(), Duration::from_millis(5));
+    if may_sample.is_ok() && hang.cause == HangCause::Computing {
+        assert!(hang.frames.iter().any(|frame| frame.function == "compute_things"), "{hang:?}");
+    }
+}
+
+#[test]
+fn a_hang_in_which_the_program_is_killed_is_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let _recorder = TestRecorder::start(&root);
+    let mut program = Interactive::start(&root);
+    program.be_noticed(&root);
+    let last = program.last_hang(&root).unwrap().number;
+    let held = File::create(&program.lock).unwrap();
+    held.lock().unwrap();
+    program.display.write_all(b"l").unwrap();
+    until("a hang that goes on", || program.last_hang(&root).filter(|hang| hang.number > last));
+    program.child.kill().unwrap();
+    program.child.wait().unwrap();
+    let hang = program.next_hang(&root, last);
+    assert_eq!((hang.cause, &*blamed(&hang)), (HangCause::Lock, "lock_file"), "{hang:?}");
+}
+
+#[test]
+fn a_program_at_rest_has_no_hang() {
+    let root = tempfile::tempdir().unwrap();
+    let recorder = TestRecorder::start(&root);
+    let mut program = Interactive::start(&root);
+    program.be_noticed(&root);
+    let before = program.last_hang(&root).unwrap().number;
+    // Steps that are too short for a hang, with rests in between.
+    for _ in 0..20 {
+        program.order(b'b');
+    }
+    recorder.end();
+    let hangs = stored(&root).hangs;
+    // On a loaded machine a step of 20 ms may take 100 ms; then it was ready, or on a processor.
+    for hang in
+        hangs.values().filter(|hang| hang.process == program.child.id() && hang.number > before)
+    {
+        assert!(hang.parts.ready_ns + hang.parts.processor_ns > 30_000_000, "{hang:?}");
+    }
+    fs::remove_dir_all(store_of(&root)).unwrap();
+}

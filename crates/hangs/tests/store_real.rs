@@ -1,0 +1,198 @@
+//! The store on a real disk: bounds, permissions, damage, erasing, two writers, and a writer that is killed.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use unjank_hangs::model::{HangRecord, WatchedPeriod};
+use unjank_hangs::store::{
+    DEFAULT_LIMIT, EraseSelection, HangStore, HangStoreError, erase, lock_recorder, read,
+};
+
+use crate::fuzz_hangs::hang;
+
+fn open(dir: &Path, limit: u64) -> HangStore {
+    HangStore::open(store::disk::real(), dir, limit).unwrap()
+}
+
+fn append_hang(store: &mut HangStore) -> u64 {
+    let number = store.take_number();
+    store.append(&[HangRecord::Hang(Box::new(hang(number)))]).unwrap();
+    number
+}
+
+fn numbers(dir: &Path) -> Vec<u64> {
+    read(&*store::disk::real(), dir).unwrap().hangs.into_keys().collect()
+}
+
+/// Returns the files of the store, but for locks.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|end| end == "hangs")).collect()
+}
+
+fn holds(dir: &Path, text: &str) -> bool {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.into_iter().any(|path| {
+        let bytes = fs::read(path).unwrap();
+        bytes.windows(text.len()).any(|part| part == text.as_bytes())
+    })
+}
+
+#[test]
+fn nobody_else_reads_the_store() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("unjank/hangs");
+    append_hang(&mut open(&dir, DEFAULT_LIMIT));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    for entry in fs::read_dir(&dir).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{path:?}");
+    }
+}
+
+#[test]
+fn the_oldest_go_when_the_limit_is_reached_and_numbers_go_on() {
+    let root = tempfile::tempdir().unwrap();
+    let limit = 512 << 10;
+    let mut store = open(root.path(), limit);
+    let mut last = 0;
+    for _ in 0..6000 {
+        last = append_hang(&mut store);
+        if last.is_multiple_of(500) {
+            let used: u64 =
+                files(root.path()).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+            assert!(used <= limit + (128 << 10), "{used} bytes");
+        }
+    }
+    let kept = numbers(root.path());
+    assert_eq!(kept.last(), Some(&last));
+    assert!(kept[0] > 1 && kept.len() > 500, "{} are kept, from {} on", kept.len(), kept[0]);
+    drop(store);
+    assert_eq!(open(root.path(), limit).take_number(), last + 1);
+}
+
+#[test]
+fn damage_costs_the_records_that_it_hits_and_no_other() {
+    let root = tempfile::tempdir().unwrap();
+    let mut store = open(root.path(), DEFAULT_LIMIT);
+    (0..50).for_each(|_| {
+        append_hang(&mut store);
+    });
+    drop(store);
+    let path = files(root.path()).remove(0);
+    let mut bytes = fs::read(&path).unwrap();
+    // In the middle of the records, which take a few hundred bytes each.
+    let at = 4096 * 2 + 4000;
+    bytes[at..at + 8].fill(0xa5);
+    fs::write(&path, &bytes).unwrap();
+    let left = numbers(root.path());
+    assert!((48..50).contains(&left.len()), "{left:?}");
+    // A recorder goes on behind it, and what is left stays.
+    let mut store = open(root.path(), DEFAULT_LIMIT);
+    let next = append_hang(&mut store);
+    assert_eq!(next, 51);
+    assert_eq!(numbers(root.path()).len(), left.len() + 1);
+    assert!(read(&*store::disk::real(), root.path()).unwrap().damage().is_some());
+    // A file that is none of ours stays as it is, and a recorder goes on behind it, too.
+    fs::write(root.path().join("00000090.hangs"), "not a journal").unwrap();
+    let mut store = open(root.path(), DEFAULT_LIMIT);
+    assert_eq!(append_hang(&mut store), 52);
+    assert_eq!(read(&*store::disk::real(), root.path()).unwrap().unreadable_files, 1);
+}
+
+#[test]
+fn erased_records_leave_no_byte_and_the_recorder_goes_on() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = store::disk::real();
+    let mut store = open(root.path(), DEFAULT_LIMIT);
+    let mut secret = hang(store.take_number());
+    secret.program = "secret-program".to_owned();
+    let period = WatchedPeriod { from_ns: 1, to_ns: 2, ..WatchedPeriod::default() };
+    let records = [HangRecord::Hang(Box::new(secret)), HangRecord::Watched(period)];
+    store.append(&records).unwrap();
+    append_hang(&mut store);
+    assert!(holds(root.path(), "secret-program"));
+    let selection =
+        EraseSelection { program: Some("secret-program".to_owned()), ..EraseSelection::default() };
+    assert_eq!(erase(&*disk, root.path(), &selection).unwrap().hangs, 1);
+    assert!(!holds(root.path(), "secret-program"));
+    assert_eq!(numbers(root.path()), [2]);
+    // The recorder still has the old file open.
+    assert_eq!(append_hang(&mut store), 3);
+    assert_eq!(numbers(root.path()), [2, 3]);
+    let from = hang(3).started_ns;
+    let selection = EraseSelection { since_ns: Some(from), ..EraseSelection::default() };
+    erase(&*disk, root.path(), &selection).unwrap();
+    erase(&*disk, root.path(), &EraseSelection::default()).unwrap();
+    assert!(numbers(root.path()).is_empty());
+    assert!(!holds(root.path(), "kate") && !holds(root.path(), "fdatasync"));
+    drop(store);
+    assert!(open(root.path(), DEFAULT_LIMIT).take_number() > 3, "no number is given twice");
+}
+
+#[test]
+fn a_second_recorder_is_told_of_the_first() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = store::disk::real();
+    let first = lock_recorder(&*disk, root.path()).unwrap();
+    let error = lock_recorder(&*disk, root.path()).unwrap_err();
+    assert!(matches!(error, HangStoreError::RecorderRuns { .. }), "{error}");
+    assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
+    drop(first);
+    lock_recorder(&*disk, root.path()).unwrap();
+}
+
+/// The variable that makes this program a writer that is to be killed.
+const WRITER: &str = "UNJANK_HANGS_TEST_WRITER";
+
+#[test]
+fn nothing_that_was_told_is_lost_when_the_writer_is_killed() {
+    if let Some(dir) = std::env::var_os(WRITER) {
+        let mut store = open(Path::new(&dir), 1 << 20);
+        let mut out = std::io::stdout();
+        loop {
+            let number = append_hang(&mut store);
+            writeln!(out, "told {number}").unwrap();
+            out.flush().unwrap();
+        }
+    }
+    let rounds = std::env::var("HANGS_KILLS").ok().and_then(|rounds| rounds.parse().ok());
+    let root = tempfile::tempdir().unwrap();
+    let mut last = 0;
+    for round in 0..rounds.unwrap_or(8_u64) {
+        let mut writer = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "store_real::nothing_that_was_told_is_lost_when_the_writer_is_killed",
+            ])
+            .args(["--nocapture", "--test-threads=1"])
+            .env(WRITER, root.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
+        // Some are killed while the first record is written, others while a file is replaced.
+        let wanted = round % 4 * 70 + 1;
+        let mut told = Vec::new();
+        while told.len() < usize::try_from(wanted).unwrap() {
+            let line = lines.next().expect("a writer tells").unwrap();
+            told.extend(line.split("told ").nth(1).and_then(|number| number.parse::<u64>().ok()));
+        }
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        for line in lines {
+            let line = line.unwrap();
+            told.extend(line.split("told ").nth(1).and_then(|number| number.parse::<u64>().ok()));
+        }
+        let stored = numbers(root.path());
+        for number in told {
+            assert!(stored.contains(&number), "hang {number} was told in round {round}");
+            assert!(number > last, "number {number} was given twice");
+            last = number;
+        }
+    }
+}
