@@ -3,16 +3,18 @@
 
 use std::sync::OnceLock;
 
-use unjank_probe::bus::capture::{Capture, Encoder, Event, Format, Message, Timestamp};
-use unjank_probe::bus::expect::{self, Rules};
-use unjank_probe::bus::filter::{Filter, FilterError};
-use unjank_probe::bus::introspection::Introspection;
-use unjank_probe::bus::model::{Ending, Model, read, rules};
-use unjank_probe::bus::wire::body::{check, values};
-use unjank_probe::bus::wire::known::Known;
-use unjank_probe::bus::wire::write::{Draft, Marshal};
-use unjank_probe::bus::wire::{Endian, Kind};
-use unjank_probe::bus::{lines, wire};
+use ::wire::body::{check, values};
+use ::wire::known::CheckedHeaders;
+use ::wire::write::{Draft, Marshal};
+use ::wire::{Endian, MessageType};
+use capture::capture::{
+    Capture, CaptureEvent, CaptureTime, CapturedMessage, Encoder, RecordFormat,
+};
+use capture::expect::{self, ExpectRules};
+use capture::filter::{Filter, FilterError};
+use capture::introspection::Introspection;
+use capture::lines;
+use capture::model::{Ending, Model, read, rules};
 
 /// Reads `bytes` as one message.
 pub fn message(bytes: &[u8]) {
@@ -26,12 +28,12 @@ pub fn message(bytes: &[u8]) {
         assert!(walked && !header.is_cut());
     }
     // Whoever has seen its texts reads the same.
-    let mut known = Known::default();
+    let mut known = CheckedHeaders::default();
     for _ in 0..2 {
         assert_eq!(known.message(bytes).map(|read| read.header), Ok(header));
     }
-    let event = Event::Message(Message {
-        at: Timestamp(1),
+    let event = CaptureEvent::Message(CapturedMessage {
+        at: CaptureTime(1),
         bus: 0,
         length: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
         bytes,
@@ -45,17 +47,17 @@ pub fn message(bytes: &[u8]) {
 /// Reads `bytes` as a record.
 pub fn record(bytes: &[u8]) {
     let Some(capture) = Capture::of(bytes.to_vec()) else { return };
-    let mut encoder = Encoder::new(Format::Pcapng);
+    let mut encoder = Encoder::new(RecordFormat::Pcapng);
     let mut written = Vec::new();
     let mut count = 0;
     for event in capture.events() {
         encoder.event(&mut written, &event).expect("pcapng has a place for everything");
-        count += usize::from(matches!(event, Event::Message(_)));
+        count += usize::from(matches!(event, CaptureEvent::Message(_)));
     }
     // Each thing that is read takes bytes of its own, so there is an end to them.
     assert!(count <= bytes.len());
     let again = Capture::of(written).map_or(0, |again| {
-        again.events().filter(|event| matches!(event, Event::Message(_))).count()
+        again.events().filter(|event| matches!(event, CaptureEvent::Message(_))).count()
     });
     assert_eq!(count, again);
 }
@@ -75,7 +77,7 @@ fn traffic() -> &'static Model {
             member: "NameOwnerChanged",
             signature: "sss",
             body: &body,
-            ..Draft::new(Kind::Signal, 1)
+            ..Draft::new(MessageType::Signal, 1)
         };
         let call = |serial, member| Draft {
             sender: ":1.1",
@@ -83,34 +85,39 @@ fn traffic() -> &'static Model {
             path: "/org/example/Object",
             interface: "org.example.Files",
             member,
-            ..Draft::new(Kind::Call, serial)
+            ..Draft::new(MessageType::Call, serial)
         };
         let answer = |serial, reply_serial, kind| Draft {
             sender: ":1.2",
             destination: ":1.1",
             reply_serial,
-            error_name: if kind == Kind::Error { "org.example.Error.Failed" } else { "" },
+            error_name: if kind == MessageType::Error { "org.example.Error.Failed" } else { "" },
             ..Draft::new(kind, serial)
         };
-        let signal =
-            Draft { kind: Kind::Signal, destination: "", sender: ":1.2", ..call(9, "Changed") };
+        let signal = Draft {
+            kind: MessageType::Signal,
+            destination: "",
+            sender: ":1.2",
+            ..call(9, "Changed")
+        };
         let drafts = [
             owned,
             call(1, "Open"),
-            answer(2, 1, Kind::Return),
+            answer(2, 1, MessageType::Return),
             call(3, "Read"),
-            answer(4, 3, Kind::Error),
+            answer(4, 3, MessageType::Error),
             call(5, "Close"),
             signal,
             Draft { destination: "org.example.Nobody", ..call(6, "Open") },
         ];
-        let mut encoder = Encoder::new(Format::Pcap);
+        let mut encoder = Encoder::new(RecordFormat::Pcap);
         let mut written = Vec::new();
         for (at, draft) in drafts.iter().enumerate() {
             let bytes = draft.bytes();
-            let at = Timestamp(1_000_000_000_000 + 7_000_000 * at as u64);
+            let at = CaptureTime(1_000_000_000_000 + 7_000_000 * at as u64);
             let length = u32::try_from(bytes.len()).expect("it is short");
-            let message = Event::Message(Message { at, bus: 0, length, bytes: &bytes });
+            let message =
+                CaptureEvent::Message(CapturedMessage { at, bus: 0, length, bytes: &bytes });
             encoder.event(&mut written, &message).expect("there is one bus");
         }
         let capture = Capture::of(written).expect("it is a record");
@@ -140,9 +147,9 @@ pub fn filter(bytes: &[u8]) {
 /// Reads `bytes` as rules for a test run, and as one rule by which a program asks for messages.
 pub fn rules(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    if let Some(rule) = rules::Rule::parse(text) {
+    if let Some(rule) = rules::MatchRule::parse(text) {
         let hears = |interface: &str| {
-            rule.hears(&rules::Signal {
+            rule.hears(&rules::SignalFields {
                 is_from: &|name| name == ":1.2",
                 interface,
                 member: "Changed",
@@ -154,7 +161,7 @@ pub fn rules(bytes: &[u8]) {
         // The interface makes a difference only to a rule that names one.
         assert!(one == other || rule.interface.is_some());
     }
-    let Ok(wanted) = text.parse::<Rules>() else { return };
+    let Ok(wanted) = text.parse::<ExpectRules>() else { return };
     let lines =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let outcomes = expect::check(&wanted, traffic());
@@ -168,7 +175,7 @@ pub fn introspection(bytes: &[u8]) {
     let mut known = Introspection::default();
     known.learn(text);
     let names = |known: &Introspection| {
-        [Kind::Call, Kind::Return, Kind::Signal]
+        [MessageType::Call, MessageType::Return, MessageType::Signal]
             .map(|kind| known.arguments(kind, "a.b", "M").to_vec())
     };
     let first = names(&known);

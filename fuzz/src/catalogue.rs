@@ -4,18 +4,18 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use unjank_session::apps::associations::{Step, explain};
-use unjank_session::apps::choose;
-use unjank_session::apps::desktop::DesktopFile;
-use unjank_session::apps::entries;
-use unjank_session::index::Index;
-use unjank_session::index::identity::Identity;
-use unjank_session::index::layout::{AppKey, PluginKey};
-use unjank_session::index::record::Record;
-use unjank_session::index::{app, plugin};
-use unjank_session::languages::Languages;
-use unjank_session::plugins::elf::{Place, Raw};
-use unjank_session::plugins::metadata;
+use catalogue::apps::associations::{ClaimStep, explain};
+use catalogue::apps::choose;
+use catalogue::apps::desktop::DesktopFile;
+use catalogue::apps::entries;
+use catalogue::index::Index;
+use catalogue::index::identity::Identity;
+use catalogue::index::layout::{AppKey, PluginKey};
+use catalogue::index::record::IndexRecord;
+use catalogue::index::{app, plugin};
+use catalogue::plugins::elf::{EncodedMetadata, MetadataLocation};
+use catalogue::plugins::metadata;
+use xdg::languages::Languages;
 
 /// A plugin's file: ELF, its note or its section, and what is in it.
 pub fn plugin_elf(data: &[u8]) {
@@ -31,11 +31,11 @@ pub fn plugin_elf(data: &[u8]) {
 /// The metadata alone: CBOR or binary JSON. The first byte says which place it is in.
 pub fn plugin_metadata(data: &[u8]) {
     let Some((place, bytes)) = data.split_first() else { return };
-    let place = if place % 2 == 0 { Place::Note } else { Place::Section };
-    decoded(&Raw { place, bytes: bytes.to_vec() });
+    let place = if place % 2 == 0 { MetadataLocation::Note } else { MetadataLocation::Section };
+    decoded(&EncodedMetadata { place, bytes: bytes.to_vec() });
 }
 
-fn decoded(raw: &Raw) {
+fn decoded(raw: &EncodedMetadata) {
     let german = Languages::of_locale("de_DE.UTF-8");
     let Ok(whole) = metadata::decode(raw) else { return };
     // What is passed over must have been what it seemed.
@@ -108,7 +108,7 @@ fn asked(index: &Index, most: usize) {
         }
         assert!(index.gio_modules(text).count() <= most);
         let lineage: Vec<&str> = index.lineage(text).into_iter().take(8).collect();
-        let steps: Vec<Step<'_>> =
+        let steps: Vec<ClaimStep<'_>> =
             explain(&lineage, |name| index.claims(name).take(50).collect::<Vec<_>>(), &Nobody);
         for step in steps {
             let _ = index.association_file(step.claim.file);
@@ -116,7 +116,7 @@ fn asked(index: &Index, most: usize) {
     }
 }
 
-fn take<'a>(record: Record<'a>, types: &mut Vec<&'a str>) {
+fn take<'a>(record: IndexRecord<'a>, types: &mut Vec<&'a str>) {
     let _ = (record.path(), record.identity());
     for (name, _) in record.members() {
         types.extend(record.list(name).take(10));
@@ -127,7 +127,7 @@ fn take<'a>(record: Record<'a>, types: &mut Vec<&'a str>) {
 /// Nothing is installed.
 struct Nobody;
 
-impl unjank_session::apps::associations::Apps for Nobody {
+impl catalogue::apps::associations::Apps for Nobody {
     fn is_usable(&self, id: &str) -> bool {
         id.len().is_multiple_of(2)
     }

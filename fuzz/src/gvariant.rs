@@ -1,7 +1,7 @@
 //! GVariant: what bytes and texts of any kind must keep to.
 
-use unjank_store::table::ByteOrder;
-use unjank_store::table::gvariant::{Type, Variant, View, decode_changes, encode_changes};
+use gvdb::ByteOrder;
+use gvdb::gvariant::{Type, Variant, VariantView, decode_changes, encode_changes};
 
 /// A type string, a zero, and bytes that are read as that type, or as `v` if it is no type.
 pub fn bytes(data: &[u8]) {
@@ -11,7 +11,7 @@ pub fn bytes(data: &[u8]) {
     };
     let ty = std::str::from_utf8(ty).ok().and_then(Type::parse).unwrap_or(Type::VARIANT);
     for order in [ByteOrder::Little, ByteOrder::Big] {
-        let view = View::new(ty, bytes, order);
+        let view = VariantView::new(ty, bytes, order);
         let value = view.to_variant();
         let size = bytes.len() + ty.as_str().len();
         assert!(value.as_bytes().len() <= 1025 + 9 * size, "the normal form is too large");
@@ -41,7 +41,7 @@ pub fn changes(data: &[u8]) {
     };
     let blob = again(&changes);
     assert_eq!(decode_changes(&blob), changes, "changes do not survive the way there and back");
-    assert!(View::new(Type::CHANGES, &blob, ByteOrder::NATIVE).is_normal());
+    assert!(VariantView::new(Type::CHANGES, &blob, ByteOrder::NATIVE).is_normal());
 }
 
 /// Checks that a value is what its text says it is.
@@ -66,6 +66,6 @@ fn check_text(value: &Variant) {
 }
 
 /// Says whether a value holds a number so small that no text of 17 digits is exactly it, which GLib refuses to read.
-fn has_lost_digits(view: View<'_>) -> bool {
+fn has_lost_digits(view: VariantView<'_>) -> bool {
     view.as_f64().is_some_and(f64::is_subnormal) || view.children().any(has_lost_digits)
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use unjank_store::table::gvariant::View;
-use unjank_store::table::gvdb::{Image, Stamp, Table, hash, salvage, stamp, write};
+use gvdb::gvariant::VariantView;
+use gvdb::{GvdbTable, Image, Stamp, hash, salvage, stamp, write};
 
 /// Reads `bytes` in every way there is, and checks that the ways agree.
 pub fn read(bytes: &[u8]) {
     let stamp = stamp(bytes);
     let salvaged = salvage(bytes);
     assert!(salvaged.entries.is_sorted_by(|a, b| a.0 < b.0));
-    let Ok(table) = Table::open(bytes) else {
+    let Ok(table) = GvdbTable::open(bytes) else {
         assert_eq!(stamp, Stamp::None);
         return;
     };
@@ -32,7 +32,7 @@ pub fn read(bytes: &[u8]) {
     if is_whole && entries.len() < 1000 {
         // What a check passes, salvage gives back: every key with the value that a reader sees.
         for (name, value) in &salvaged.entries {
-            let view = View::inside(table.value(name).unwrap_or_default(), table.order());
+            let view = VariantView::inside(table.value(name).unwrap_or_default(), table.order());
             assert!(!salvaged.is_proven(name) || view.to_variant() == *value);
         }
     }
@@ -51,8 +51,8 @@ pub fn written(bytes: &[u8]) {
     // Each key alone can be written, and so can all of them in byte order.
     let written = write(keys.iter().copied(), &image).unwrap_or_default();
     assert_eq!(stamp(&written), Stamp::Good { generation: bytes.len() as u64 });
-    let table = Table::open(&written);
+    let table = GvdbTable::open(&written);
     assert!(table.is_ok_and(|table| table.check().is_ok()));
-    let read: BTreeMap<String, &[u8]> = table.into_iter().flat_map(Table::entries).collect();
+    let read: BTreeMap<String, &[u8]> = table.into_iter().flat_map(GvdbTable::entries).collect();
     assert!(read.iter().map(|(name, value)| (&**name, *value)).eq(keys));
 }

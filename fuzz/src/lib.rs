@@ -4,12 +4,13 @@
 //! `cargo +nightly fuzz run <target>` from the root of the repository looks for more.
 
 // Tests of `session`, which replay a body, know it by this name.
-extern crate unjank_store as store;
 
 pub mod bus;
 pub mod catalogue;
+pub mod check;
 pub mod gvariant;
 pub mod gvdb;
+pub mod hangs;
 pub mod host;
 pub mod kernel;
 pub mod listing;

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use store::stream::{Builder, Chunk, Records};
-use unjank_session::listing::record::{FORMAT, request_of};
-use unjank_session::listing::{Entries, Fault, Limits, Update};
+use listing::record::{FORMAT, request_of};
+use listing::{Entries, ListingLimits, StreamFault, Update};
+use store::stream::{Chunk, Records, StreamBuilder};
 
 /// A chunk that whoever lists sent: the whole stream, and once more as records behind a header that is right.
 pub fn chunk(data: &[u8]) {
-    let mut with_header = Builder::new(FORMAT).into_bytes().into_vec();
+    let mut with_header = StreamBuilder::new(FORMAT).into_bytes().into_vec();
     with_header.extend_from_slice(data);
     for bytes in [data.to_vec(), with_header] {
         let Ok(chunk) = Chunk::own(bytes.into_boxed_slice(), FORMAT) else { continue };
-        let mut entries = Entries::new(Limits { entries: 100_000, bytes: 1 << 24 });
+        let mut entries = Entries::new(ListingLimits { entries: 100_000, bytes: 1 << 24 });
         take(&mut entries, chunk);
     }
 }
@@ -23,7 +23,7 @@ fn take(entries: &mut Entries, chunk: Chunk) {
     // Twice: what was right the first time meets entries that are there already.
     for _ in 0..2 {
         let taken = entries.take(&chunk);
-        assert!(!matches!(taken, Err(Fault::Memory(_))), "a chunk was looked through before");
+        assert!(!matches!(taken, Err(StreamFault::Memory(_))), "a chunk was looked through before");
         let count = entries.len() as usize;
         assert!(count <= 2 * length, "{count} entries of {length} bytes");
         assert!(entries.present() <= entries.len());

@@ -1,20 +1,20 @@
 //! Recent documents: what records and journals of any bytes must keep to.
 
+use recents::policy::RetentionRules;
+use recents::{JournalRecord, RecentList, RecentTime, Uri};
 use store::journal::shared::salvage;
-use unjank_session::recents::policy::Rules;
-use unjank_session::recents::{List, Record, Timestamp, Uri};
 
 /// A record of the journal: what is read is written again as it was, and leads to a list that can be written.
 pub fn record(data: &[u8]) {
-    let Some(record) = Record::decode(data) else { return };
+    let Some(record) = JournalRecord::decode(data) else { return };
     let bytes = record.encode();
-    assert_eq!(Record::decode(&bytes).as_ref(), Some(&record), "written and read again");
-    let mut list = List::default();
+    assert_eq!(JournalRecord::decode(&bytes).as_ref(), Some(&record), "written and read again");
+    let mut list = RecentList::default();
     // Twice: what it adds meets what is there already.
     list.apply(record.clone());
     list.apply(record);
-    let mut again = List::default();
-    list.records(Timestamp(i64::MIN)).into_iter().for_each(|record| again.apply(record));
+    let mut again = RecentList::default();
+    list.records(RecentTime(i64::MIN)).into_iter().for_each(|record| again.apply(record));
     assert!(again.iter().eq(list.iter()), "the fewest records lead to the same list");
     list.limit(0, None);
     assert!(list.is_empty());
@@ -39,6 +39,6 @@ pub fn uri(data: &[u8]) {
     if let Some(other) = uri.other_spelling() {
         assert_eq!(other.to_path(), uri.to_path());
     }
-    let rules = Rules::parse(data);
-    assert_eq!(Rules::parse(&rules.to_bytes()).iter().count(), rules.iter().count());
+    let rules = RetentionRules::parse(data);
+    assert_eq!(RetentionRules::parse(&rules.to_bytes()).iter().count(), rules.iter().count());
 }

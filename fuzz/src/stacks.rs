@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::time::SystemTime;
 
-use unjank_probe::trace::place::dbus::Request;
-use unjank_probe::trace::recorder::Recorder;
-use unjank_probe::trace::recording::{Address, Backend, Stack, StackEnd};
-use unjank_probe::trace::stack::names::{Names, Sources};
-use unjank_probe::trace::stack::{Registers, follow, module};
+use trace::place::dbus::BusCall;
+use trace::recorder::TraceRecorder;
+use trace::recording::{Backend, CodeAddress, Stack, StackEnd};
+use trace::stack::names::{Names, SymbolSources};
+use trace::stack::{KnownRegisters, follow, module};
 
 /// Takes `bytes` for an ELF file: follows stacks in it and names addresses of it.
 pub fn elf(bytes: &[u8]) {
@@ -18,7 +18,7 @@ pub fn elf(bytes: &[u8]) {
     let addresses: Vec<u64> = likely.chain([0x1000, 0x1010, 0x1020, u64::MAX]).collect();
     let stack: Vec<u8> = addresses.iter().flat_map(|word| word.to_le_bytes()).collect();
     for ip in &addresses {
-        let registers = Registers::new(*ip, 0x7000).bp(0x7010).kept([1, 2, 3, 4, 5]);
+        let registers = KnownRegisters::new(*ip, 0x7000).bp(0x7010).kept([1, 2, 3, 4, 5]);
         let found = follow(bytes.to_vec(), &registers, &stack);
         // Each step goes up the stack, so that it ends; signals alone may go elsewhere.
         assert!(found.len() <= 512);
@@ -28,11 +28,13 @@ pub fn elf(bytes: &[u8]) {
         return;
     }
     let Some(module) = module(file.path()) else { return };
-    let mut recorder = Recorder::new(Backend::Peek, Vec::new(), SystemTime::UNIX_EPOCH);
+    let mut recorder = TraceRecorder::new(Backend::Peek, Vec::new(), SystemTime::UNIX_EPOCH);
     let index = recorder.module(module);
-    let frames = addresses.iter().map(|address| Address { module: Some(index), address: *address });
+    let frames =
+        addresses.iter().map(|address| CodeAddress { module: Some(index), address: *address });
     let stack = Stack { frames: frames.collect(), end: StackEnd::Lost };
-    let sources = Sources { debug_directories: Vec::new(), debuginfod_cache: None, compiled: None };
+    let sources =
+        SymbolSources { debug_directories: Vec::new(), debuginfod_cache: None, compiled: None };
     let mut names = Names::new(sources);
     let first = names.frames(recorder.recording(), 1, &stack);
     assert_eq!(first, names.frames(recorder.recording(), 1, &stack));
@@ -43,7 +45,7 @@ pub fn elf(bytes: &[u8]) {
 
 /// Takes `bytes` for what was sent over a socket.
 pub fn dbus(bytes: &[u8]) {
-    if let Some(request) = Request::parse(bytes) {
+    if let Some(request) = BusCall::parse(bytes) {
         assert!(request.text().len() <= 2 * bytes.len() + 2);
         assert!(request.text().bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()));
     }

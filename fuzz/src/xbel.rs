@@ -2,23 +2,23 @@
 
 use std::path::Path;
 
-use unjank_session::recents::links::read;
-use unjank_session::recents::xbel::{Change, Condition, Document};
-use unjank_session::recents::{Entry, Timestamp};
+use recents::links::read;
+use recents::xbel::{BookmarkChange, Condition, XbelDocument};
+use recents::{RecentEntry, RecentTime};
 
-fn entries(document: &Document) -> Vec<Entry> {
+fn entries(document: &XbelDocument) -> Vec<RecentEntry> {
     document.bookmarks().iter().filter_map(|bookmark| bookmark.entry().cloned()).collect()
 }
 
-fn parse(text: String) -> Document {
-    Document::parse(text.into_bytes()).expect("no edit makes a list too long")
+fn parse(text: String) -> XbelDocument {
+    XbelDocument::parse(text.into_bytes()).expect("no edit makes a list too long")
 }
 
 /// A list: what can be read of it is the same after it was written, whatever else is in it.
 pub fn document(data: &[u8]) {
-    let Ok(document) = Document::parse(data.to_vec()) else { return };
+    let Ok(document) = XbelDocument::parse(data.to_vec()) else { return };
     let before = entries(&document);
-    if let Some(text) = document.edit(|_| Change::Keep, []) {
+    if let Some(text) = document.edit(|_| BookmarkChange::Keep, []) {
         assert_eq!(document.condition(), Condition::Damaged, "a whole list is written as it is");
         let again = parse(text);
         assert_eq!(entries(&again), before, "a salvaged list says the same");
@@ -26,16 +26,16 @@ pub fn document(data: &[u8]) {
     // Each entry changed: the others, and what is in none, are as they were.
     for at in 0..before.len().min(4) {
         let mut changed = before[at].clone();
-        changed.modified = Timestamp(1_700_000_000_000_000);
+        changed.modified = RecentTime(1_700_000_000_000_000);
         changed.groups.push("new".into());
         let mut number = 0;
         let edited = document.edit(
             |bookmark| {
                 number += usize::from(bookmark.entry().is_some());
                 if bookmark.entry().is_some() && number == at + 1 {
-                    Change::Set(&changed)
+                    BookmarkChange::Set(&changed)
                 } else {
-                    Change::Keep
+                    BookmarkChange::Keep
                 }
             },
             [],
@@ -50,7 +50,7 @@ pub fn document(data: &[u8]) {
             }
         }
     }
-    let none = document.edit(|_| Change::Remove, before.first());
+    let none = document.edit(|_| BookmarkChange::Remove, before.first());
     let left = none.map(parse).map(|document| entries(&document).len());
     assert!(left.is_none_or(|left| left <= 1), "what is removed is gone");
 }

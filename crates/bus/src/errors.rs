@@ -4,30 +4,25 @@
 
 use std::io;
 
-use session::host::command::StartError;
-use session::settings::engine::{ChangeError, ErrorKind};
+pub use host::client::{HOST_REFUSED, INVALID_ARGS, UNKNOWN_METHOD};
+use host::command::StartError;
+use settings::engine::{ChangeError, ErrorKind};
 
-/// `org.freedesktop.DBus.Error.UnknownMethod`: no such object, interface or method.
-pub const UNKNOWN_METHOD: &str = "org.freedesktop.DBus.Error.UnknownMethod";
-/// `org.freedesktop.DBus.Error.InvalidArgs`: the method exists, the arguments are not its own.
-pub const INVALID_ARGS: &str = "org.freedesktop.DBus.Error.InvalidArgs";
 /// `org.freedesktop.DBus.Error.Failed`: anything that has no better name.
 pub const FAILED: &str = "org.freedesktop.DBus.Error.Failed";
 
 /// `org.freedesktop.DBus.Error.FileNotFound`: there is no such program, or not its interpreter.
-pub const FILE_NOT_FOUND: &str = "org.freedesktop.DBus.Error.FileNotFound";
+pub(crate) const FILE_NOT_FOUND: &str = "org.freedesktop.DBus.Error.FileNotFound";
 /// `org.freedesktop.DBus.Error.AccessDenied`: the kernel, or whoever serves, does not let the caller.
-pub const ACCESS_DENIED: &str = "org.freedesktop.DBus.Error.AccessDenied";
+pub(crate) const ACCESS_DENIED: &str = "org.freedesktop.DBus.Error.AccessDenied";
 /// `org.freedesktop.DBus.Error.UnixProcessIdUnknown`: the caller has no such command.
-pub const NO_SUCH_PID: &str = "org.freedesktop.DBus.Error.UnixProcessIdUnknown";
+pub(crate) const NO_SUCH_PID: &str = "org.freedesktop.DBus.Error.UnixProcessIdUnknown";
 /// `org.freedesktop.DBus.Error.LimitsExceeded`: the caller has too much that runs or waits.
 pub const LIMITS_EXCEEDED: &str = "org.freedesktop.DBus.Error.LimitsExceeded";
-/// `org.unjank.Host1.Error.Refused`: the policy of host commands forbids it, or the caller is not who it says; nothing ran.
-pub const HOST_REFUSED: &str = "org.unjank.Host1.Error.Refused";
 
 /// Returns the D-Bus name of a host command that was not started.
 #[must_use]
-pub fn of_start(error: &StartError) -> &'static str {
+pub(crate) fn of_start(error: &StartError) -> &'static str {
     match error {
         StartError::NoCommand | StartError::Invalid(_) => INVALID_ARGS,
         StartError::Refused { .. } => HOST_REFUSED,
@@ -43,7 +38,7 @@ pub fn of_start(error: &StartError) -> &'static str {
 
 /// Returns the D-Bus name of a signal that was not sent.
 #[must_use]
-pub fn of_signal(error: &io::Error) -> &'static str {
+pub(crate) fn of_signal(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => NO_SUCH_PID,
         io::ErrorKind::PermissionDenied => ACCESS_DENIED,
@@ -59,7 +54,7 @@ pub fn of_signal(error: &io::Error) -> &'static str {
 /// The names are those of GLib's file errors as GDBus puts them on the wire, because that is what
 /// programs have been getting for a failed change.
 #[must_use]
-pub fn of_change(error: &ChangeError) -> &'static str {
+pub(crate) fn of_change(error: &ChangeError) -> &'static str {
     macro_rules! file_error {
         ($code:literal) => {
             concat!(

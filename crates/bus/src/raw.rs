@@ -5,11 +5,14 @@
 //! of the same change, so calls are taken from the stream of messages by hand.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
 use zbus::message::{Flags, Header, Type};
 use zbus::{Connection, DynamicType, Message, MessageStream};
+
+use crate::bounded::UnreadBytes;
 
 /// Messages this small are kept whole until they are answered.
 const KEEP_BYTES: usize = 4096;
@@ -42,19 +45,64 @@ impl Caller {
     }
 }
 
+/// A message that came. The descriptors that it carries are another program's: nobody waits for their close.
+#[derive(Debug)]
+pub(crate) struct Received(Option<Message>, Option<Arc<UnreadBytes>>);
+
+impl std::ops::Deref for Received {
+    type Target = Message;
+
+    fn deref(&self) -> &Message {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        if let (Some(message), Some(unread)) = (&self.0, &self.1) {
+            unread.handled(message.data().len());
+        }
+        let hangs = |message: &Message| {
+            message.data().fds().iter().any(|fd| sys::deferred_close::may_hang(fd.as_fd()))
+        };
+        if let Some(message) = self.0.take().filter(hangs) {
+            sys::deferred_close::drop_beside(message);
+        }
+    }
+}
+
 /// One connection: what came in, and what waits to go out.
 #[derive(Debug)]
 pub(crate) struct Link {
     connection: Connection,
     stream: MessageStream,
     outbox: Vec<Message>,
+    /// What was read and not handled, if that is bounded.
+    unread: Option<Arc<UnreadBytes>>,
 }
 
 impl Link {
     /// Takes over `connection`; must be called before it is first polled, or messages may be missed.
     pub(crate) fn over(connection: Connection) -> Link {
         let stream = MessageStream::from(&connection);
-        Link { connection, stream, outbox: Vec::new() }
+        Link { connection, stream, outbox: Vec::new(), unread: None }
+    }
+
+    /// Takes note in `unread` of each message that was handled.
+    pub(crate) fn counting(self, unread: Option<Arc<UnreadBytes>>) -> Link {
+        Link { unread, ..self }
+    }
+
+    /// Bounds what is read before it is handled. From now on messages have to be taken all the time.
+    pub(crate) fn bound_unread(&self) {
+        if let Some(unread) = &self.unread {
+            unread.bound();
+        }
+    }
+
+    /// Returns the length of what waits to go out, in bytes.
+    pub(crate) fn outgoing_bytes(&self) -> usize {
+        self.outbox.iter().map(|message| message.data().len()).sum()
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -62,13 +110,14 @@ impl Link {
     }
 
     /// Waits for the next message; `None` when the connection is gone. Nothing is lost if the future is dropped.
-    pub(crate) async fn next(&mut self) -> Option<Message> {
-        self.stream.next().await?.ok()
+    pub(crate) async fn next(&mut self) -> Option<Received> {
+        self.stream.next().await?.ok().map(|message| Received(Some(message), self.unread.clone()))
     }
 
     /// Returns a message that has already arrived.
-    pub(crate) fn next_now(&mut self) -> Option<Message> {
-        self.stream.next().now_or_never()??.ok()
+    pub(crate) fn next_now(&mut self) -> Option<Received> {
+        let message = self.stream.next().now_or_never()??.ok()?;
+        Some(Received(Some(message), self.unread.clone()))
     }
 
     /// Puts a message after those that wait to go out.

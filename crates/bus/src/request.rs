@@ -1,6 +1,6 @@
 //! What a D-Bus call asks of the owner of the state. No behaviour lives here.
 
-use session::settings::engine::{DatabaseId, Kind};
+use settings::engine::{DatabaseId, DatabaseKind};
 
 use crate::raw::Caller;
 
@@ -31,7 +31,7 @@ impl Blob {
 
 /// One call that the owner has to answer.
 #[derive(Debug)]
-pub enum Request {
+pub enum BusRequest {
     /// `ca.desrt.dconf.Writer.Change`.
     Change {
         /// Receives the tag or the error.
@@ -58,6 +58,6 @@ pub enum Request {
         /// Receives the names.
         reply_to: ReplyTo,
         /// Which databases.
-        kind: Kind,
+        kind: DatabaseKind,
     },
 }

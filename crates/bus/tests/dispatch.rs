@@ -4,16 +4,19 @@
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use session::settings::engine::{ChangeError, DatabaseId, ErrorKind};
-use unjank_bus::client::{Argument, Client, ClientError, Outcome, Signal};
-use unjank_bus::request::Request;
-use unjank_bus::server::{Blame, Incoming, Server};
+use settings::engine::{ChangeError, DatabaseId, ErrorKind};
+use unjank_bus::client::{BusClient, CallArgument, CallOutcome, ClientError, DconfSignal};
+use unjank_bus::request::BusRequest;
+use unjank_bus::server::{CallRecording, Incoming, Server};
 use zbus::connection::Builder;
 
 const USER: &str = "/ca/desrt/dconf/Writer/user";
 
 /// Runs `test` with a server and a client that talk to each other.
-fn with_pair<F: Future>(blame: Blame, test: impl FnOnce(Server, Client) -> F) -> F::Output {
+fn with_pair<F: Future>(
+    blame: CallRecording,
+    test: impl FnOnce(Server, BusClient) -> F,
+) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (one, other) = UnixStream::pair().unwrap();
@@ -26,13 +29,13 @@ fn with_pair<F: Future>(blame: Blame, test: impl FnOnce(Server, Client) -> F) ->
             Builder::unix_stream(other).p2p().build(),
         )
         .unwrap();
-        let test = test(server, Client::over(client));
+        let test = test(server, BusClient::over(client));
         tokio::time::timeout(Duration::from_secs(30), test).await.expect("in time")
     })
 }
 
 /// Waits for a request, sending what the server answers by itself.
-async fn request(server: &mut Server) -> Request {
+async fn request(server: &mut Server) -> BusRequest {
     loop {
         match server.next().await {
             Incoming::Request(request) => return request,
@@ -47,18 +50,18 @@ async fn serve(mut server: Server) {
     let mut count = 0;
     loop {
         match server.next().await {
-            Incoming::Request(Request::Change { reply_to, database, blob }) => {
+            Incoming::Request(BusRequest::Change { reply_to, database, blob }) => {
                 let tag = format!("tag:{count}");
                 count += 1;
                 server.reply_text(&reply_to, &tag);
                 let prefix = format!("/{}", blob.bytes().len());
                 server.notify(&database, &prefix, &[String::new()], &tag);
             }
-            Incoming::Request(Request::Init { reply_to, .. }) => server.reply_empty(&reply_to),
-            Incoming::Request(Request::Blame { reply_to }) => {
+            Incoming::Request(BusRequest::Init { reply_to, .. }) => server.reply_empty(&reply_to),
+            Incoming::Request(BusRequest::Blame { reply_to }) => {
                 server.reply_text(&reply_to, "it was you");
             }
-            Incoming::Request(Request::Names { reply_to, kind }) => {
+            Incoming::Request(BusRequest::Names { reply_to, kind }) => {
                 server.reply_names(&reply_to, &[kind.segment().to_lowercase()]);
             }
             Incoming::Closed => return,
@@ -70,9 +73,9 @@ async fn serve(mut server: Server) {
 
 #[test]
 fn a_change_reaches_the_owner_and_its_tag_the_caller() {
-    with_pair(Blame::Off, async |mut server, client| {
+    with_pair(CallRecording::Off, async |mut server, client| {
         let owner = async {
-            let Request::Change { reply_to, database, blob } = request(&mut server).await else {
+            let BusRequest::Change { reply_to, database, blob } = request(&mut server).await else {
                 panic!("another request");
             };
             assert_eq!(database, DatabaseId::from_object_path(USER).unwrap());
@@ -86,7 +89,7 @@ fn a_change_reaches_the_owner_and_its_tag_the_caller() {
 }
 
 /// What a client's connection receives after two changes: libdconf depends on the order.
-async fn received_after_two_changes(client: Client) -> Vec<String> {
+async fn received_after_two_changes(client: BusClient) -> Vec<String> {
     let mut stream = client.raw_messages();
     client.change_without_waiting(USER, b"a").await.unwrap();
     client.change_without_waiting(USER, b"bb").await.unwrap();
@@ -101,7 +104,7 @@ const REPLY_FIRST: [&str; 4] = ["Method return", "Signal Notify", "Method return
 
 #[test]
 fn the_reply_is_on_the_wire_before_the_signal() {
-    with_pair(Blame::Off, async |server, client| {
+    with_pair(CallRecording::Off, async |server, client| {
         tokio::select! {
             seen = received_after_two_changes(client) => assert_eq!(seen, REPLY_FIRST),
             () = serve(server) => panic!("the server ended"),
@@ -111,10 +114,11 @@ fn the_reply_is_on_the_wire_before_the_signal() {
 
 #[test]
 fn a_signal_that_overtakes_its_reply_is_noticed() {
-    with_pair(Blame::Off, async |mut server, client| {
+    with_pair(CallRecording::Off, async |mut server, client| {
         let wrong = async {
             loop {
-                let Request::Change { reply_to, database, .. } = request(&mut server).await else {
+                let BusRequest::Change { reply_to, database, .. } = request(&mut server).await
+                else {
                     panic!("another request");
                 };
                 server.notify(&database, "/a", &[String::new()], "tag");
@@ -131,7 +135,7 @@ fn a_signal_that_overtakes_its_reply_is_noticed() {
 
 #[test]
 fn pipelined_calls_arrive_in_order() {
-    with_pair(Blame::Off, async |mut server, client| {
+    with_pair(CallRecording::Off, async |mut server, client| {
         let calls = async {
             let blobs: Vec<[u8; 1]> = (0..50).map(|number| [number]).collect();
             let mut calls = tokio::task::JoinSet::new();
@@ -144,7 +148,7 @@ fn pipelined_calls_arrive_in_order() {
         let owner = async {
             let mut seen = Vec::new();
             while seen.len() < 50 {
-                let Request::Change { reply_to, blob, .. } = request(&mut server).await else {
+                let BusRequest::Change { reply_to, blob, .. } = request(&mut server).await else {
                     panic!("another request");
                 };
                 seen.extend_from_slice(blob.bytes());
@@ -160,9 +164,9 @@ fn pipelined_calls_arrive_in_order() {
 
 #[test]
 fn a_failed_change_is_an_error_with_a_known_name() {
-    with_pair(Blame::Off, async |mut server, client| {
+    with_pair(CallRecording::Off, async |mut server, client| {
         let owner = async {
-            let Request::Change { reply_to, .. } = request(&mut server).await else {
+            let BusRequest::Change { reply_to, .. } = request(&mut server).await else {
                 panic!("another request");
             };
             let text = "cannot write /x: no space left; nothing changed".to_owned();
@@ -179,7 +183,7 @@ fn a_failed_change_is_an_error_with_a_known_name() {
 
 #[test]
 fn a_call_that_wants_no_reply_gets_none() {
-    with_pair(Blame::Off, async |server, client| {
+    with_pair(CallRecording::Off, async |server, client| {
         let mut stream = client.raw_messages();
         let caller = async {
             client.change_without_reply(USER, b"a").await.unwrap();
@@ -195,14 +199,14 @@ fn a_call_that_wants_no_reply_gets_none() {
 
 #[test]
 fn a_change_of_megabytes_arrives_whole() {
-    with_pair(Blame::Off, async |server, client| {
+    with_pair(CallRecording::Off, async |server, client| {
         let blob = vec![7; 33 << 20];
         let mut signals = client.subscribe(USER, "/").await.unwrap();
         let mut others = client.subscribe(USER, "/elsewhere/").await.unwrap();
         let caller = async {
             client.change(USER, &blob).await.unwrap();
             let signal = signals.next().await.unwrap();
-            let Signal::Notify { prefix, .. } = signal else { panic!("{signal:?}") };
+            let DconfSignal::Notify { prefix, .. } = signal else { panic!("{signal:?}") };
             assert_eq!(prefix, format!("/{}", blob.len()));
             let other = tokio::time::timeout(Duration::ZERO, others.next()).await;
             assert!(other.is_err(), "a signal that was not asked for: {other:?}");
@@ -216,7 +220,7 @@ fn a_change_of_megabytes_arrives_whole() {
 
 #[test]
 fn blame_exists_only_while_it_is_on() {
-    for (blame, expected) in [(Blame::On, true), (Blame::Off, false)] {
+    for (blame, expected) in [(CallRecording::On, true), (CallRecording::Off, false)] {
         with_pair(blame, async |server, client| {
             tokio::select! {
                 text = client.blame() => assert_eq!(text.is_ok(), expected, "{text:?}"),
@@ -228,7 +232,7 @@ fn blame_exists_only_while_it_is_on() {
 
 #[test]
 fn introspection_lists_the_databases_of_a_kind() {
-    with_pair(Blame::On, async |server, client| {
+    with_pair(CallRecording::On, async |server, client| {
         let introspect = async |path: &str| {
             let outcome = client.try_call(
                 "ca.desrt.dconf",
@@ -238,8 +242,8 @@ fn introspection_lists_the_databases_of_a_kind() {
                 vec![],
             );
             match outcome.await.unwrap() {
-                Outcome::Reply { text, .. } => text.unwrap(),
-                Outcome::Error { name, message } => panic!("{name}: {message}"),
+                CallOutcome::Reply { text, .. } => text.unwrap(),
+                CallOutcome::Error { name, message } => panic!("{name}: {message}"),
             }
         };
         let caller = async {
@@ -265,9 +269,10 @@ fn introspection_lists_the_databases_of_a_kind() {
 
 #[test]
 fn nonsense_never_stops_the_server() {
-    let mut random = Random(0x5eed_1234);
-    eprintln!("seed: {:#x}", random.0);
-    with_pair(Blame::On, async |server, client| {
+    let seed = 0x5eed_1234;
+    eprintln!("seed: {seed:#x}");
+    let mut random = Random(fastrand::Rng::with_seed(seed));
+    with_pair(CallRecording::On, async |server, client| {
         let caller = async {
             for _ in 0..2000 {
                 let (path, interface, method) = random.target();
@@ -284,16 +289,12 @@ fn nonsense_never_stops_the_server() {
     });
 }
 
-/// A small generator (splitmix64), so that a failure can be repeated.
-struct Random(u64);
+/// A generator that gives the same calls for the same seed.
+struct Random(fastrand::Rng);
 
 impl Random {
     fn next(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % below as u64).unwrap()
+        self.0.usize(..below)
     }
 
     fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
@@ -333,21 +334,21 @@ impl Random {
         (path, (!interface.is_empty()).then_some(interface), method)
     }
 
-    fn arguments(&mut self) -> Vec<Argument> {
+    fn arguments(&mut self) -> Vec<CallArgument> {
         (0..self.next(4)).map(|_| self.argument(3)).collect()
     }
 
-    fn argument(&mut self, depth: usize) -> Argument {
+    fn argument(&mut self, depth: usize) -> CallArgument {
         match self.next(if depth == 0 { 5 } else { 6 }) {
-            0 => Argument::Text("ca.desrt.dconf.Writer".chars().take(self.next(22)).collect()),
-            1 => Argument::Texts(vec!["x".to_owned(); self.next(3)]),
+            0 => CallArgument::Text("ca.desrt.dconf.Writer".chars().take(self.next(22)).collect()),
+            1 => CallArgument::Texts(vec!["x".to_owned(); self.next(3)]),
             2 => {
                 let len = self.next(200);
-                Argument::Bytes((0..len).map(|_| self.next(256).to_le_bytes()[0]).collect())
+                CallArgument::Bytes((0..len).map(|_| self.next(256).to_le_bytes()[0]).collect())
             }
-            3 => Argument::Number(-1),
-            4 => Argument::Truth(true),
-            _ => Argument::Variant(Box::new(self.argument(depth - 1))),
+            3 => CallArgument::Number(-1),
+            4 => CallArgument::Truth(true),
+            _ => CallArgument::Variant(Box::new(self.argument(depth - 1))),
         }
     }
 }

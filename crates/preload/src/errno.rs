@@ -4,13 +4,13 @@ use std::ffi::c_int;
 
 /// What `errno` was; it is that again when this is dropped.
 #[derive(Debug)]
-pub struct Errno(c_int);
+pub struct SavedErrno(c_int);
 
-impl Errno {
+impl SavedErrno {
     /// Remembers it.
     #[must_use]
-    pub fn keep() -> Errno {
-        Errno(errno())
+    pub fn keep() -> SavedErrno {
+        SavedErrno(errno())
     }
 }
 
@@ -21,7 +21,7 @@ pub fn errno() -> c_int {
     unsafe { *place() }
 }
 
-impl Drop for Errno {
+impl Drop for SavedErrno {
     fn drop(&mut self) {
         set_errno(self.0);
     }

@@ -4,32 +4,32 @@ use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::errno::Errno;
+use crate::errno::SavedErrno;
 
 /// The next function of a name behind this library: the C library's, or that of another preloaded library.
 ///
 /// It is looked up once. That may happen in several threads at the same time, which find the same.
 #[derive(Debug)]
-pub struct Next<F> {
+pub struct NextFunction<F> {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
     kind: PhantomData<F>,
 }
 
-impl<F: Copy> Next<F> {
+impl<F: Copy> NextFunction<F> {
     /// Names a function.
     ///
     /// # Safety
     ///
     /// `F` must be the type `unsafe extern "C-unwind" fn(…)` of the function that C programs know by this name.
     #[must_use]
-    pub const unsafe fn named(name: &'static CStr) -> Next<F> {
-        Next { name, found: AtomicPtr::new(std::ptr::null_mut()), kind: PhantomData }
+    pub const unsafe fn named(name: &'static CStr) -> NextFunction<F> {
+        NextFunction { name, found: AtomicPtr::new(std::ptr::null_mut()), kind: PhantomData }
     }
 
     /// Looks it up, so that later calls need not: `dlsym` is not for signal handlers.
     pub fn prepare(&self) {
-        let _kept = Errno::keep();
+        let _kept = SavedErrno::keep();
         // SAFETY: the name ends in NUL and lives for ever.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.found.store(found, Ordering::Relaxed);

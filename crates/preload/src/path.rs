@@ -2,12 +2,10 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use crate::errno::{Errno, errno};
-use crate::scratch::Scratch;
+use crate::errno::{SavedErrno, errno};
+use crate::scratch::{PATH_MAX, Scratch};
 use crate::system_call::{argument, system_call};
 
-/// The longest path that is looked at; longer ones are nobody's.
-pub const PATH_MAX: usize = 4096;
 /// A page is so long, or a multiple of it.
 const PAGE: usize = 4096;
 
@@ -42,7 +40,7 @@ impl PathBuffer {
     /// Nothing has to be true of the address: the kernel copies.
     #[must_use]
     pub fn of_address(name: *const c_char) -> Option<PathBuffer> {
-        let _kept = Errno::keep();
+        let _kept = SavedErrno::keep();
         let mut path = PathBuffer::new()?;
         let page = PAGE - name.addr() % PAGE;
         // Parts that do not split a page: of each all or nothing is copied (process_vm_readv(2)).
@@ -102,7 +100,7 @@ impl PathBuffer {
     /// Returns what the kernel calls the file of `descriptor`: absolute, without symbolic links; of one without a name, ` (deleted)` follows.
     #[must_use]
     pub fn of_descriptor(descriptor: c_int) -> Option<PathBuffer> {
-        let _kept = Errno::keep();
+        let _kept = SavedErrno::keep();
         let mut path = PathBuffer::new()?;
         let link = link_of(descriptor)?;
         let to = path.scratch.bytes_mut().as_mut_ptr();
@@ -117,7 +115,7 @@ impl PathBuffer {
     /// The last part is not followed if it is a symbolic link.
     #[must_use]
     pub fn of_name(at: c_int, path: &[u8]) -> Option<PathBuffer> {
-        let _kept = Errno::keep();
+        let _kept = SavedErrno::keep();
         let path = trimmed(path);
         let name_at = path.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1);
         let (parent, name) = path.split_at(name_at);

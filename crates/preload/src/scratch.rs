@@ -4,7 +4,8 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::path::PATH_MAX;
+/// The longest path that is looked at; longer ones are nobody's.
+pub const PATH_MAX: usize = 4096;
 
 /// How many threads and handlers find memory at the same time without asking the kernel for it.
 const SLOTS: usize = 16;

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use preload::{Next, bytes};
+use preload::{NextFunction, bytes};
 
 use crate::lists;
 
@@ -17,12 +17,13 @@ type Text = unsafe extern "C-unwind" fn(*mut c_void) -> *const c_char;
 const INTERFACE: &[u8] = b"org.kde.ActivityManager.Resources";
 
 // SAFETY: the type is that of `dbus-connection.h`.
-static SEND: Next<Send> = unsafe { Next::named(c"dbus_connection_send") };
+static SEND: NextFunction<Send> = unsafe { NextFunction::named(c"dbus_connection_send") };
 // SAFETY: the type is that of `dbus-connection.h`.
-static SEND_WITH_REPLY: Next<SendWithReply> =
-    unsafe { Next::named(c"dbus_connection_send_with_reply") };
+static SEND_WITH_REPLY: NextFunction<SendWithReply> =
+    unsafe { NextFunction::named(c"dbus_connection_send_with_reply") };
 // SAFETY: the type is that of `dbus-message.h`.
-static GET_INTERFACE: Next<Text> = unsafe { Next::named(c"dbus_message_get_interface") };
+static GET_INTERFACE: NextFunction<Text> =
+    unsafe { NextFunction::named(c"dbus_message_get_interface") };
 
 pub(crate) fn prepare() {
     // Programs without libdbus have none of them.

@@ -9,9 +9,9 @@ macro_rules! guarded {
             use super::*;
             $(
                 #[expect(non_upper_case_globals, reason = "the names are C's")]
-                pub(super) static $name: preload::Next<unsafe extern "C-unwind" fn($($kind),*) -> c_int> =
+                pub(super) static $name: preload::NextFunction<unsafe extern "C-unwind" fn($($kind),*) -> c_int> =
                     // SAFETY: the type is that of the C library's headers.
-                    unsafe { preload::Next::named($crate::guarded::c_name(concat!(stringify!($name), "\0"))) };
+                    unsafe { preload::NextFunction::named($crate::guarded::c_name(concat!(stringify!($name), "\0"))) };
             )*
         }
 

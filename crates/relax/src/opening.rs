@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 
 use libc::{AT_FDCWD, mode_t};
-use preload::{Errno, Next, bytes, fail};
+use preload::{NextFunction, SavedErrno, bytes, fail};
 
 use crate::lists;
 
@@ -31,7 +31,7 @@ fn refuses(at: c_int, name: *const c_char, flags: c_int) -> bool {
 /// Takes note of the lock, if that was opened. Returns the call's result.
 fn opened(name: *const c_char, flags: c_int, result: c_int) -> c_int {
     if result >= 0 {
-        let _kept = Errno::keep();
+        let _kept = SavedErrno::keep();
         // SAFETY: the kernel has opened what it names.
         unsafe { lists::made(name, flags) };
     }
@@ -45,9 +45,9 @@ macro_rules! opening {
             use super::*;
             $(
                 #[expect(non_upper_case_globals, reason = "the names are C's")]
-                pub(super) static $name: Next<unsafe extern "C-unwind" fn($($kind),*) -> c_int> =
+                pub(super) static $name: NextFunction<unsafe extern "C-unwind" fn($($kind),*) -> c_int> =
                     // SAFETY: the type is that of `fcntl.h`, or of the C library's own checks of it.
-                    unsafe { Next::named($crate::guarded::c_name(concat!(stringify!($name), "\0"))) };
+                    unsafe { NextFunction::named($crate::guarded::c_name(concat!(stringify!($name), "\0"))) };
             )*
         }
 
@@ -101,19 +101,19 @@ type Unlink = unsafe extern "C-unwind" fn(*const c_char) -> c_int;
 type Unlinkat = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int) -> c_int;
 
 // SAFETY: the type is that of `stdio.h`.
-static FOPEN: Next<Fopen> = unsafe { Next::named(c"fopen") };
+static FOPEN: NextFunction<Fopen> = unsafe { NextFunction::named(c"fopen") };
 // SAFETY: the type is that of `stdio.h`.
-static FOPEN64: Next<Fopen> = unsafe { Next::named(c"fopen64") };
+static FOPEN64: NextFunction<Fopen> = unsafe { NextFunction::named(c"fopen64") };
 // SAFETY: the type is that of `stdio.h`.
-static FREOPEN: Next<Freopen> = unsafe { Next::named(c"freopen") };
+static FREOPEN: NextFunction<Freopen> = unsafe { NextFunction::named(c"freopen") };
 // SAFETY: the type is that of `stdio.h`.
-static FREOPEN64: Next<Freopen> = unsafe { Next::named(c"freopen64") };
+static FREOPEN64: NextFunction<Freopen> = unsafe { NextFunction::named(c"freopen64") };
 // SAFETY: the type is that of `unistd.h`.
-static UNLINK: Next<Unlink> = unsafe { Next::named(c"unlink") };
+static UNLINK: NextFunction<Unlink> = unsafe { NextFunction::named(c"unlink") };
 // SAFETY: the type is that of `unistd.h`.
-static UNLINKAT: Next<Unlinkat> = unsafe { Next::named(c"unlinkat") };
+static UNLINKAT: NextFunction<Unlinkat> = unsafe { NextFunction::named(c"unlinkat") };
 // SAFETY: the type is that of `stdio.h`.
-static REMOVE: Next<Unlink> = unsafe { Next::named(c"remove") };
+static REMOVE: NextFunction<Unlink> = unsafe { NextFunction::named(c"remove") };
 
 pub(crate) fn prepare() {
     prepare_opening();
@@ -150,7 +150,11 @@ unsafe fn refuses_stream(path: *const c_char, mode: *const c_char) -> bool {
 /// # Safety
 ///
 /// As of `fopen(3)`.
-unsafe fn stream(next: &Next<Fopen>, path: *const c_char, mode: *const c_char) -> *mut c_void {
+unsafe fn stream(
+    next: &NextFunction<Fopen>,
+    path: *const c_char,
+    mode: *const c_char,
+) -> *mut c_void {
     // SAFETY: modes that are passed to the C library end in NUL.
     if unsafe { refuses_stream(path, mode) } {
         return null_mut();
@@ -166,7 +170,7 @@ unsafe fn stream(next: &Next<Fopen>, path: *const c_char, mode: *const c_char) -
 ///
 /// As of `freopen(3)`.
 unsafe fn stream_again(
-    next: &Next<Freopen>,
+    next: &NextFunction<Freopen>,
     path: *const c_char,
     mode: *const c_char,
     stream: *mut c_void,
@@ -246,7 +250,7 @@ fn refuses_removal(at: c_int, name: *const c_char) -> bool {
 /// Takes note of a lock that is gone. Returns the call's result.
 fn removed(name: *const c_char, result: c_int) -> c_int {
     if result == 0 {
-        let _kept = Errno::keep();
+        let _kept = SavedErrno::keep();
         // SAFETY: the kernel has removed what it names.
         unsafe { lists::removed(name) };
     }

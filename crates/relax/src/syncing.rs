@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use preload::{Next, fail};
+use preload::{NextFunction, fail};
 
 use crate::lists;
 
@@ -10,11 +10,12 @@ type Sync = unsafe extern "C-unwind" fn(c_int) -> c_int;
 type SyncRange = unsafe extern "C-unwind" fn(c_int, i64, i64, c_uint) -> c_int;
 
 // SAFETY: the type is that of `unistd.h`.
-static FSYNC: Next<Sync> = unsafe { Next::named(c"fsync") };
+static FSYNC: NextFunction<Sync> = unsafe { NextFunction::named(c"fsync") };
 // SAFETY: the type is that of `unistd.h`.
-static FDATASYNC: Next<Sync> = unsafe { Next::named(c"fdatasync") };
+static FDATASYNC: NextFunction<Sync> = unsafe { NextFunction::named(c"fdatasync") };
 // SAFETY: the type is that of `fcntl.h`.
-static SYNC_FILE_RANGE: Next<SyncRange> = unsafe { Next::named(c"sync_file_range") };
+static SYNC_FILE_RANGE: NextFunction<SyncRange> =
+    unsafe { NextFunction::named(c"sync_file_range") };
 
 pub(crate) fn prepare() {
     FSYNC.prepare();

@@ -23,7 +23,8 @@ mod at {
     type Utimensat =
         unsafe extern "C-unwind" fn(c_int, *const c_char, *const c_void, c_int) -> c_int;
     // SAFETY: the type is that of `sys/stat.h`.
-    static UTIMENSAT: preload::Next<Utimensat> = unsafe { preload::Next::named(c"utimensat") };
+    static UTIMENSAT: preload::NextFunction<Utimensat> =
+        unsafe { preload::NextFunction::named(c"utimensat") };
 
     /// Is the C library's function of this name, except for what must not be written.
     ///

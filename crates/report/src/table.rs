@@ -17,36 +17,36 @@ pub enum Align {
 
 /// A cell: its text and how it is set.
 #[derive(Clone, Debug, Default)]
-pub struct Cell {
+pub struct TableCell {
     text: String,
     tone: Tone,
 }
 
-impl From<&str> for Cell {
-    fn from(text: &str) -> Cell {
-        Cell { text: text.to_owned(), tone: Tone::Plain }
+impl From<&str> for TableCell {
+    fn from(text: &str) -> TableCell {
+        TableCell { text: text.to_owned(), tone: Tone::Plain }
     }
 }
 
-impl From<String> for Cell {
-    fn from(text: String) -> Cell {
-        Cell { text, tone: Tone::Plain }
+impl From<String> for TableCell {
+    fn from(text: String) -> TableCell {
+        TableCell { text, tone: Tone::Plain }
     }
 }
 
-impl Cell {
+impl TableCell {
     /// Makes a cell in a tone.
     #[must_use]
-    pub fn toned(tone: Tone, text: impl Into<String>) -> Cell {
-        Cell { text: text.into(), tone }
+    pub fn toned(tone: Tone, text: impl Into<String>) -> TableCell {
+        TableCell { text: text.into(), tone }
     }
 }
 
 /// Rows under headings.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct TextTable {
     columns: Vec<(String, Align)>,
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<Vec<TableCell>>,
     narrowest_text: Option<usize>,
     ends_in_paths: bool,
 }
@@ -57,12 +57,12 @@ const NARROWEST_LAST: usize = 16;
 /// A text column is never cut below this, nor below half of a narrow screen, unless the table says so; before that the last column goes.
 const NARROWEST_TEXT: usize = 36;
 
-impl Table {
+impl TextTable {
     /// Starts a table with these headings.
     #[must_use]
-    pub fn new(columns: &[(&str, Align)]) -> Table {
+    pub fn new(columns: &[(&str, Align)]) -> TextTable {
         let columns = columns.iter().map(|(title, align)| ((*title).to_owned(), *align)).collect();
-        Table { columns, rows: Vec::new(), narrowest_text: None, ends_in_paths: false }
+        TextTable { columns, rows: Vec::new(), narrowest_text: None, ends_in_paths: false }
     }
 
     /// Has the first text column cut down to `width` columns before another one goes.
@@ -76,7 +76,7 @@ impl Table {
     }
 
     /// Adds a row; missing cells are empty.
-    pub fn row(&mut self, cells: Vec<Cell>) {
+    pub fn row(&mut self, cells: Vec<TableCell>) {
         self.rows.push(cells);
     }
 
@@ -220,8 +220,8 @@ pub fn cut(text: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
-    fn table() -> Table {
-        let mut table = Table::new(&[
+    fn table() -> TextTable {
+        let mut table = TextTable::new(&[
             ("step", Align::Text),
             ("time", Align::Point),
             ("frames", Align::Point),
@@ -231,7 +231,7 @@ mod tests {
             "sync in ~/.config".into(),
             "430 ns".into(),
             "< 0.001".into(),
-            Cell::toned(Tone::Good, "● fits"),
+            TableCell::toned(Tone::Good, "● fits"),
         ]);
         table.row(vec![
             "replace in /srv/a/rather/long/path/to/it".into(),
@@ -243,7 +243,7 @@ mod tests {
             "write".into(),
             "2.17 s".into(),
             "130".into(),
-            Cell::toned(Tone::Bad, "▲ misses"),
+            TableCell::toned(Tone::Bad, "▲ misses"),
         ]);
         table
     }
@@ -281,7 +281,7 @@ mod tests {
     fn a_path_in_the_last_column_is_cut_before_it_goes() {
         let columns =
             [("application", Align::Text), ("result", Align::Text), ("where", Align::Text)];
-        let mut table = Table::new(&columns);
+        let mut table = TextTable::new(&columns);
         table.ends_in_paths();
         let path = "/usr/share/applications/mimeinfo.cache:12";
         table.row(vec!["chromium.desktop".into(), "decides".into(), path.into()]);
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn text_of_others_keeps_to_its_cell() {
-        let mut table = Table::new(&[("name", Align::Text), ("size", Align::Point)]);
+        let mut table = TextTable::new(&[("name", Align::Text), ("size", Align::Point)]);
         table.row(vec!["日本語.txt".into(), "1 KiB".into()]);
         table.row(vec!["e\u{301}te\u{301}".into(), "22 KiB".into()]);
         table.row(vec!["a\x1b[31m\nforged".into(), "3 KiB".into()]);

@@ -1,4 +1,4 @@
-//! Measures what 1000 small durable appends cost: `cargo run --release -p unjank-store --example journal_bytes DIR`.
+//! Measures what 1000 small durable appends cost: `cargo run --profile dist -p unjank-store --example journal_bytes DIR`.
 //!
 //! Three rows: the journal in a new file, the journal after a reset, and a plain buffered file with `fdatasync`. For
 //! each the time of an append, what this process caused to be written (`/proc/self/io`), and the sectors that the

@@ -14,7 +14,7 @@ use crate::publish::{Contents, Promise, PublishError, replace};
 
 /// How many snapshots are kept and how often one is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct SnapshotPolicy {
     /// How many of the newest are kept.
     pub recent: usize,
     /// The least time between two snapshots that share blocks.
@@ -24,11 +24,11 @@ pub struct Policy {
     pub copied_every: Duration,
 }
 
-impl Default for Policy {
+impl Default for SnapshotPolicy {
     /// Three and one of a day before; every ten minutes where blocks are shared, else daily.
-    fn default() -> Policy {
+    fn default() -> SnapshotPolicy {
         let day = Duration::from_secs(24 * 60 * 60);
-        Policy { recent: 3, shared_every: Duration::from_secs(10 * 60), copied_every: day }
+        SnapshotPolicy { recent: 3, shared_every: Duration::from_secs(10 * 60), copied_every: day }
     }
 }
 
@@ -48,7 +48,7 @@ pub struct Snapshot {
 pub struct Snapshots {
     dir: PathBuf,
     name: OsString,
-    policy: Policy,
+    policy: SnapshotPolicy,
     /// Oldest first.
     kept: Vec<Snapshot>,
     /// Whether the file system shares blocks, once that was tried.
@@ -61,7 +61,12 @@ impl Snapshots {
     /// # Errors
     ///
     /// As `readdir(3)`; nothing is changed.
-    pub fn open(disk: &dyn Disk, dir: &Path, name: &str, policy: Policy) -> io::Result<Snapshots> {
+    pub fn open(
+        disk: &dyn Disk,
+        dir: &Path,
+        name: &str,
+        policy: SnapshotPolicy,
+    ) -> io::Result<Snapshots> {
         let names = match disk.list(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => other?,
@@ -205,7 +210,8 @@ mod tests {
     fn the_newest_three_and_one_of_a_day_before_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let (disk, file) = (real(), dir.path().join("user"));
-        let policy = Policy { copied_every: Duration::from_secs(HOUR), ..Policy::default() };
+        let policy =
+            SnapshotPolicy { copied_every: Duration::from_secs(HOUR), ..SnapshotPolicy::default() };
         let kept = dir.path().join("snapshots");
         let mut snapshots = Snapshots::open(&*disk, &kept, "user", policy).unwrap();
         for generation in 1..=12 {
@@ -231,7 +237,8 @@ mod tests {
         let (disk, file) = (real(), dir.path().join("user"));
         publish(&*disk, &file, b"image").unwrap();
         let mut snapshots =
-            Snapshots::open(&*disk, &dir.path().join("s"), "user", Policy::default()).unwrap();
+            Snapshots::open(&*disk, &dir.path().join("s"), "user", SnapshotPolicy::default())
+                .unwrap();
         assert!(snapshots.keep(&*disk, &file, 1, 1_000_000_000).unwrap());
         assert!(!snapshots.keep(&*disk, &file, 2, 1_000_000_001).unwrap(), "too soon");
         assert!(snapshots.keep(&*disk, &file, 3, 1_000).unwrap());

@@ -1,11 +1,10 @@
 //! Every crash state and every failing call of a journal's life, and planted faults that are caught.
 #![expect(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
-use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use unjank_store::disk::{Disk, DiskFile, LogFile, Stat};
+use unjank_store::disk::{Disk, LogFile};
 use unjank_store::journal::{Journal, JournalError};
 use unjank_store::sim::{Explored, SimDisk, explore};
 
@@ -313,42 +312,15 @@ impl LogFile for LyingLog {
 }
 
 impl Disk for Lying {
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.disk.read(path)
-    }
-    fn stat(&self, path: &Path) -> io::Result<Stat> {
-        self.disk.stat(path)
-    }
-    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        self.disk.read_link(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        self.disk.list(dir)
-    }
-    fn create_dir(&self, dir: &Path, mode: u32) -> io::Result<()> {
-        self.disk.create_dir(dir, mode)
-    }
-    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
-        self.disk.create(path, mode)
-    }
-    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.disk.open(path)
-    }
+    unjank_store::pass_on!(this, path => this.disk;
+        read stat read_link list create_dir create open rename remove remove_abandoned);
+
     fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
         let log = match self.lie {
             Lie::OpenLog => self.disk.open_log_unsynced(path)?,
             _ => self.disk.open_log(path)?,
         };
         Ok(Box::new(LyingLog { log, lie: self.lie }))
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-    fn remove_abandoned(&self, path: &Path) -> io::Result<bool> {
-        self.disk.remove_abandoned(path)
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         if self.lie == Lie::SyncDir { Ok(()) } else { self.disk.sync_dir(dir) }

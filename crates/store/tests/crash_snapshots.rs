@@ -7,9 +7,9 @@ use std::time::Duration;
 use unjank_store::disk::Disk;
 use unjank_store::publish::publish;
 use unjank_store::sim::{SimDisk, explore};
-use unjank_store::snapshots::{Policy, Snapshots};
+use unjank_store::snapshots::{SnapshotPolicy, Snapshots};
 
-const POLICY: Policy = Policy {
+const POLICY: SnapshotPolicy = SnapshotPolicy {
     recent: 1,
     shared_every: Duration::from_secs(10),
     copied_every: Duration::from_secs(10),

@@ -1,4 +1,4 @@
-//! How many bytes a journal puts on storage. Alone in its process, because the kernel counts by process.
+//! How many bytes a journal puts on storage. The kernel counts them by thread, too, so that what other tests write is not counted.
 #![expect(clippy::unwrap_used, reason = "a test that fails here has failed")]
 #![expect(
     clippy::disallowed_methods,
@@ -10,9 +10,9 @@ use std::fs;
 use unjank_store::disk;
 use unjank_store::journal::Journal;
 
-/// Returns how many bytes the kernel says this process caused to be written to storage.
+/// Returns how many bytes the kernel says this thread caused to be written to storage.
 fn written_bytes() -> u64 {
-    let io = fs::read_to_string("/proc/self/io").unwrap();
+    let io = fs::read_to_string("/proc/thread-self/io").unwrap();
     let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap();
     line.parse().unwrap()
 }

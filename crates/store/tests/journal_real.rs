@@ -187,7 +187,7 @@ fn a_writer_whose_append_failed_tells_its_own_frame_from_those_of_others() {
     let path = Path::new("/d/journal");
     let mut ours = Journal::open(&sim, path).unwrap().0;
     ours.append(&[b"first"]).unwrap();
-    for effect in [unjank_store::sim::Effect::Nothing, unjank_store::sim::Effect::Whole] {
+    for effect in [unjank_store::sim::FaultEffect::Nothing, unjank_store::sim::FaultEffect::Whole] {
         sim.fail_call(sim.calls(), 5, effect);
         ours.append(&[b"unsure"]).unwrap_err();
         sim.heal();

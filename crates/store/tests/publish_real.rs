@@ -180,3 +180,13 @@ fn reading_refuses_what_is_no_regular_file_without_waiting() {
     assert_eq!(disk.read(&fifo).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
     assert_eq!(disk.read(dir.path()).unwrap_err().kind(), std::io::ErrorKind::IsADirectory);
 }
+
+#[test]
+fn a_held_file_knows_whether_it_is_in_memory() {
+    let disk = disk::real();
+    let memory = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+    assert!(disk.hold(memory.path()).is_in_memory());
+    // Of what is on a file system that has no device either, and of what is not there, it is not known.
+    assert!(!disk.hold(Path::new("/proc/version")).is_in_memory());
+    assert!(!disk.hold(Path::new("/dev/shm/not there")).is_in_memory());
+}

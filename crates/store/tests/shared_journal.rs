@@ -2,13 +2,12 @@
 #![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
 #![expect(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use unjank_store::disk::{self, AppendFile, Disk, DiskFile, LogFile, Stat};
-use unjank_store::journal::shared::{Appender, Flaw, News, Owner, Reader, salvage};
+use unjank_store::disk::{self, Disk};
+use unjank_store::journal::shared::{Appender, Flaw, JournalReader, News, Owner, salvage};
 use unjank_store::sim::{SimDisk, explore, interleave};
 
 fn log() -> &'static Path {
@@ -16,7 +15,7 @@ fn log() -> &'static Path {
 }
 
 fn records_of(disk: &dyn Disk, path: &Path) -> Vec<String> {
-    let (News::All(records) | News::More(records)) = Reader::new(path).read(disk).unwrap();
+    let (News::All(records) | News::More(records)) = JournalReader::new(path).read(disk).unwrap();
     records.into_iter().map(|record| String::from_utf8(record).unwrap()).collect()
 }
 
@@ -97,7 +96,7 @@ fn what_was_acknowledged_outlives_its_writer_and_its_owner_and_what_was_durable_
 #[test]
 fn a_reader_misses_nothing_whatever_happens_between_its_calls() {
     let follow = |disk: &SimDisk, acknowledged: &Mutex<Vec<&'static str>>| {
-        let (mut reader, mut seen) = (Reader::new(log()), Vec::new());
+        let (mut reader, mut seen) = (JournalReader::new(log()), Vec::new());
         for _ in 0..2 {
             let promised = acknowledged.lock().unwrap().clone();
             match reader.read(disk).map_err(|error| format!("{error:?}"))? {
@@ -153,48 +152,8 @@ fn what_is_appended_beside_an_owner_is_there_once_also_where_there_was_no_journa
 struct OneName(SimDisk);
 
 impl Disk for OneName {
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.0.read(path)
-    }
-    fn stat(&self, path: &Path) -> io::Result<Stat> {
-        self.0.stat(path)
-    }
-    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        self.0.read_link(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<std::ffi::OsString>> {
-        self.0.list(dir)
-    }
-    fn create_dir(&self, dir: &Path, mode: u32) -> io::Result<()> {
-        self.0.create_dir(dir, mode)
-    }
-    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
-        self.0.create(path, mode)
-    }
-    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.0.open(path)
-    }
-    fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
-        self.0.open_log(path)
-    }
-    fn open_append(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
-        self.0.open_append(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.remove(path)
-    }
-    fn remove_abandoned(&self, path: &Path) -> io::Result<bool> {
-        self.0.remove_abandoned(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.sync_dir(dir)
-    }
-    fn token(&self) -> io::Result<u64> {
-        self.0.token()
-    }
+    unjank_store::pass_on!(this, path => this.0;
+        read stat read_link list create_dir create open open_log open_append rename remove remove_abandoned sync_dir token);
 }
 
 #[test]
@@ -283,7 +242,7 @@ fn four_writers_lose_nothing_while_the_journal_is_replaced_under_their_hands() {
             .collect();
         let follower = scope.spawn(|| {
             let _alarm = Alarm(&done);
-            let (mut reader, mut seen) = (Reader::new(&path), Vec::new());
+            let (mut reader, mut seen) = (JournalReader::new(&path), Vec::new());
             loop {
                 let is_last = done.load(Ordering::Relaxed);
                 match reader.read(&*disk).unwrap() {
@@ -340,7 +299,7 @@ fn what_a_killed_writer_left_half_is_skipped_and_never_read_as_something_else() 
 }
 
 fn flaw_of(disk: &SimDisk) -> Option<Flaw> {
-    let mut reader = Reader::new(log());
+    let mut reader = JournalReader::new(log());
     reader.read(disk).unwrap();
     reader.flaw()
 }
@@ -365,7 +324,7 @@ fn damage_behind_in_and_between_records_is_noticed_also_by_a_reader_that_follows
     }
     assert_eq!(damaged([&whole[..], &[0; 4096]].concat()), Some(Flaw::Damaged));
     // One who has read it before sees what is behind that.
-    let mut reader = Reader::new(log());
+    let mut reader = JournalReader::new(log());
     reader.read(&disk).unwrap();
     disk.open_append(log()).unwrap().append(b"junk").unwrap();
     reader.read(&disk).unwrap();
@@ -384,7 +343,7 @@ fn a_reader_that_follows_notices_that_the_journal_was_cut() {
     writer.append(&*disk, b"first").unwrap();
     let len = disk.stat(&path).unwrap().len;
     writer.append(&*disk, b"second").unwrap();
-    let mut reader = Reader::new(&path);
+    let mut reader = JournalReader::new(&path);
     reader.read(&*disk).unwrap();
     assert_eq!(reader.flaw(), None);
     std::fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
@@ -430,7 +389,7 @@ fn a_damaged_journal_gives_what_is_left_and_can_be_replaced() {
     Appender::open(&empty, log()).unwrap_err();
     assert!(records_of(&empty, log()).is_empty());
     let other = SimDisk::new().with_file(log(), b"somebody's text");
-    Reader::new(log()).read(&other).unwrap_err();
+    JournalReader::new(log()).read(&other).unwrap_err();
 }
 
 #[test]

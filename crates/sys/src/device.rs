@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
-use crate::mounts::Mount;
+use crate::mounts::MountInfo;
 
 /// How deep partitions, mappings and loop devices may stand on one another before we stop asking.
 const DEPTH: usize = 8;
@@ -34,7 +34,7 @@ pub struct Device {
 impl Device {
     /// Finds the disk under `mount`; `None` for memory, network and program-made file systems.
     #[must_use]
-    pub fn under(mount: &Mount) -> Option<Device> {
+    pub fn under(mount: &MountInfo) -> Option<Device> {
         // Btrfs, overlayfs and others show a made-up number with major 0; the source names a node.
         let node = || {
             let node = fs::metadata(&mount.source).ok()?;

@@ -17,9 +17,9 @@ pub use rustix::fs::{Statx, StatxFlags, StatxTimestamp};
 
 /// An open directory.
 #[derive(Debug)]
-pub struct Directory(OwnedFd);
+pub struct OpenDirectory(OwnedFd);
 
-impl AsFd for Directory {
+impl AsFd for OpenDirectory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -27,7 +27,7 @@ impl AsFd for Directory {
 
 /// One name as the file system keeps it.
 #[derive(Clone, Copy, Debug)]
-pub struct Name<'a> {
+pub struct FileName<'a> {
     /// The name: any bytes but NUL and `/`, never `.` or `..`.
     pub name: &'a CStr,
     /// The type as `d_type` has it, 0 where the file system does not keep it with the name.
@@ -36,15 +36,15 @@ pub struct Name<'a> {
     pub inode: u64,
 }
 
-impl Directory {
+impl OpenDirectory {
     /// Opens the directory at `path`; a link is followed.
     ///
     /// # Errors
     ///
     /// As `open(2)`: missing, not a directory, not to be read. May hang as long as the file system does.
-    pub fn open(path: &Path) -> io::Result<Directory> {
+    pub fn open(path: &Path) -> io::Result<OpenDirectory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        Ok(Directory(openat(CWD, path, flags, Mode::empty())?))
+        Ok(OpenDirectory(openat(CWD, path, flags, Mode::empty())?))
     }
 
     /// Opens the same directory again, to read its names from the beginning.
@@ -52,9 +52,9 @@ impl Directory {
     /// # Errors
     ///
     /// As `open(2)`.
-    pub fn again(&self) -> io::Result<Directory> {
+    pub fn again(&self) -> io::Result<OpenDirectory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        Ok(Directory(openat(&self.0, c".", flags, Mode::empty())?))
+        Ok(OpenDirectory(openat(&self.0, c".", flags, Mode::empty())?))
     }
 
     /// Reads names with one call of `getdents64` into `buffer` and gives them to `each`, in the file system's order
@@ -68,7 +68,7 @@ impl Directory {
     pub fn read(
         &self,
         buffer: &mut [MaybeUninit<u8>],
-        mut each: impl FnMut(Name<'_>),
+        mut each: impl FnMut(FileName<'_>),
     ) -> io::Result<bool> {
         let mut names = RawDir::new(&self.0, buffer);
         loop {
@@ -76,7 +76,7 @@ impl Directory {
             let entry = entry?;
             let name = entry.file_name();
             if !matches!(name.to_bytes(), b"." | b".." | b"") {
-                each(Name { name, kind: kind(entry.file_type()), inode: entry.ino() });
+                each(FileName { name, kind: kind(entry.file_type()), inode: entry.ino() });
             }
             if names.is_buffer_empty() {
                 return Ok(true);
@@ -177,7 +177,7 @@ fn kind(file_type: FileType) -> u8 {
     }
 }
 
-/// Says whether an error of [`Directory::status`] means that the name is gone.
+/// Says whether an error of [`OpenDirectory::status`] means that the name is gone.
 #[must_use]
 pub fn is_vanished(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
@@ -189,10 +189,10 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::MetadataExt;
 
-    fn names(directory: &Directory, bytes: usize) -> Vec<(Vec<u8>, u8)> {
+    fn names(directory: &OpenDirectory, bytes: usize) -> Vec<(Vec<u8>, u8)> {
         let mut buffer = vec![MaybeUninit::uninit(); bytes];
         let mut found = Vec::new();
-        let mut each = |name: Name<'_>| found.push((name.name.to_bytes().to_vec(), name.kind));
+        let mut each = |name: FileName<'_>| found.push((name.name.to_bytes().to_vec(), name.kind));
         while directory.read(&mut buffer, &mut each).unwrap() {}
         found.sort();
         found
@@ -207,11 +207,11 @@ mod tests {
         let odd: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').take(200).collect();
         std::os::unix::fs::symlink("to", dir.path().join(std::ffi::OsStr::from_bytes(&odd)))
             .unwrap();
-        let small = names(&Directory::open(dir.path()).unwrap(), 512);
+        let small = names(&OpenDirectory::open(dir.path()).unwrap(), 512);
         assert_eq!(small.len(), 301);
         assert!(small.contains(&(odd.clone(), 10)));
-        assert_eq!(small, names(&Directory::open(dir.path()).unwrap(), 1 << 18));
-        let directory = Directory::open(dir.path()).unwrap();
+        assert_eq!(small, names(&OpenDirectory::open(dir.path()).unwrap(), 1 << 18));
+        let directory = OpenDirectory::open(dir.path()).unwrap();
         let odd = std::ffi::CString::new(odd).unwrap();
         assert_eq!(directory.target(&odd).unwrap(), b"to");
         assert!(is_vanished(&directory.target_status(&odd, StatxFlags::TYPE).unwrap_err()));

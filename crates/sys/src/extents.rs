@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 /// `FS_IOC_FIEMAP`.
-const FIEMAP: libc::c_ulong = 0xC020_660B;
+const FIEMAP: libc::Ioctl = libc::_IOWR::<[u64; 4]>(b'f' as u32, 11);
 /// `FIEMAP_EXTENT_UNKNOWN`, which stands beside `FIEMAP_EXTENT_DELALLOC`: no place has been chosen yet.
 const UNKNOWN: u32 = 0x0002;
 

@@ -1,5 +1,7 @@
 //! Starts a program with exactly the descriptors, environment and directory that it is to have, without copying our memory.
 
+mod apart;
+
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
@@ -10,9 +12,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::Rlimit;
 
+pub use self::apart::keep_apart;
+use self::apart::{ChildEnd, Way};
+
 /// The group and session of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ProcessGroup {
     /// A session of its own, of which it is the leader.
     OwnSession,
     /// A process group of its own in our session.
@@ -21,7 +26,7 @@ pub enum Place {
 
 /// What becomes of descriptors from 3 on that a program is not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Others {
+pub enum OtherDescriptors {
     /// They are closed, also what another thread of ours has got in this moment from somebody who does not say
     /// `O_CLOEXEC`.
     Closed,
@@ -31,7 +36,7 @@ pub enum Others {
 
 /// The file that is executed.
 #[derive(Clone, Copy, Debug)]
-pub enum Program<'a> {
+pub enum LaunchedFile<'a> {
     /// Whatever is at this path then; a relative one is looked for in the directory of the launch.
     Path(&'a CStr),
     /// This very file, whatever its path leads to by now. The descriptor has to be above all numbers that the program gets.
@@ -44,7 +49,7 @@ pub enum Program<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     /// The file.
-    pub program: Program<'a>,
+    pub program: LaunchedFile<'a>,
     /// Its arguments, its name first.
     pub arguments: &'a [CString],
     /// Its environment, `NAME=value` each.
@@ -54,9 +59,9 @@ pub struct Launch<'a> {
     /// Its descriptors: ours, and the numbers that they get. Ours have to be above all of those numbers; see [`above`].
     pub descriptors: &'a [(BorrowedFd<'a>, RawFd)],
     /// The other ones, but for the standard ones, which are ours.
-    pub others: Others,
+    pub others: OtherDescriptors,
     /// Its session.
-    pub place: Place,
+    pub place: ProcessGroup,
     /// How many descriptors it may have (`RLIMIT_NOFILE`); ours if there is none.
     pub open_files: Option<Rlimit>,
 }
@@ -146,8 +151,8 @@ pub fn close_given() -> io::Result<()> {
 pub fn launch(wanted: &Launch<'_>) -> io::Result<Child> {
     let highest = wanted.descriptors.iter().map(|(_, target)| *target).max().unwrap_or(-1);
     let too_low = match wanted.program {
-        Program::File(file) => file.as_raw_fd() <= highest,
-        Program::Path(_) => false,
+        LaunchedFile::File(file) => file.as_raw_fd() <= highest,
+        LaunchedFile::Path(_) => false,
     };
     let is_low =
         |(ours, target): &(BorrowedFd<'_>, RawFd)| ours.as_raw_fd() <= highest || *target < 0;
@@ -155,8 +160,18 @@ pub fn launch(wanted: &Launch<'_>) -> io::Result<Child> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let (arguments, environment) = (pointers(wanted.arguments), pointers(wanted.environment));
+    // Those that are given, the directory, the file.
+    let mut needed: Vec<BorrowedFd<'_>> =
+        wanted.descriptors.iter().map(|(ours, _)| *ours).collect();
+    needed.extend(wanted.directory);
+    if let LaunchedFile::File(file) = wanted.program {
+        needed.push(file);
+    }
+    let is_closed = wanted.others == OtherDescriptors::Closed;
+    let way = is_closed.then(|| Way::with(&needed)).flatten();
     let plan = Plan {
         wanted,
+        way: way.as_ref().map(Way::child_end),
         arguments: arguments.as_ptr(),
         environment: environment.as_ptr(),
         error: AtomicI32::new(0),
@@ -168,7 +183,8 @@ pub fn launch(wanted: &Launch<'_>) -> io::Result<Child> {
     let mut process: RawFd = -1;
     // A handler of ours must not run in the child, which shares our memory.
     let blocked = BlockedSignals::all();
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let table = if way.is_some() { libc::CLONE_FILES } else { 0 };
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD | table;
     // SAFETY: this thread is suspended until the child has executed a program or ended, so that `plan` and `stack` outlive
     // its use of them; `become_program` makes system calls only and unwinds never.
     let pid = unsafe {
@@ -184,6 +200,7 @@ pub fn launch(wanted: &Launch<'_>) -> io::Result<Child> {
     };
     let failed = (pid < 0).then(io::Error::last_os_error);
     drop(blocked);
+    drop(way);
     if let Some(error) = failed {
         return Err(error);
     }
@@ -207,6 +224,8 @@ const SIGNALS: usize = 64;
 /// What the child does before the program begins, and what came of it.
 struct Plan<'a> {
     wanted: &'a Launch<'a>,
+    /// Where the child, which has no descriptors else, receives those that it is to have.
+    way: Option<ChildEnd>,
     arguments: *const *mut libc::c_char,
     environment: *const *mut libc::c_char,
     /// Why the program could not be executed; 0 if nothing was told.
@@ -227,29 +246,40 @@ impl Plan<'_> {
     /// Returns only if something failed, and what. Allocates nothing and takes no lock: other threads of ours go on.
     fn carry_out(&self) -> libc::c_int {
         let wanted = self.wanted;
+        let mut received = [-1; 250];
+        if let Some(way) = self.way {
+            let highest = wanted.descriptors.iter().map(|(_, target)| *target).max().unwrap_or(2);
+            // Before anything else: until then the table is the parent's.
+            if let Err(error) = way.receive(highest.max(2) + 1, &mut received) {
+                return error;
+            }
+        }
+        let own = |at: usize, ours: RawFd| if self.way.is_some() { received[at] } else { ours };
+        let given = wanted.descriptors.len();
         reset_handlers();
         let placed = match wanted.place {
             // SAFETY: takes nothing, and acts on the child alone.
-            Place::OwnSession => unsafe { libc::setsid() },
+            ProcessGroup::OwnSession => unsafe { libc::setsid() },
             // SAFETY: takes numbers, and acts on the child alone.
-            Place::OwnGroup => unsafe { libc::setpgid(0, 0) },
+            ProcessGroup::OwnGroup => unsafe { libc::setpgid(0, 0) },
         };
         if placed < 0 {
             return errno();
         }
-        // SAFETY: takes a descriptor that the parent holds open.
-        let moved = wanted.directory.map_or(0, |at| unsafe { libc::fchdir(at.as_raw_fd()) });
-        if moved < 0 {
-            return errno();
+        if let Some(directory) = wanted.directory {
+            // SAFETY: takes a descriptor that the parent holds open, or that the child received.
+            if unsafe { libc::fchdir(own(given, directory.as_raw_fd())) } < 0 {
+                return errno();
+            }
         }
-        if wanted.others == Others::Closed
+        if wanted.others == OtherDescriptors::Closed
             && let Err(error) = close_on_exec(3)
         {
             return error.raw_os_error().unwrap_or(libc::EINVAL);
         }
-        for (ours, target) in wanted.descriptors {
-            // SAFETY: takes numbers; the table is the child's own, and no target is one of ours.
-            if unsafe { libc::dup2(ours.as_raw_fd(), *target) } < 0 {
+        for (at, (ours, target)) in wanted.descriptors.iter().enumerate() {
+            // SAFETY: takes numbers; the table is the child's own, and no target is one of those that it has.
+            if unsafe { libc::dup2(own(at, ours.as_raw_fd()), *target) } < 0 {
                 return errno();
             }
         }
@@ -263,35 +293,38 @@ impl Plan<'_> {
             }
         }
         set_mask(0);
-        self.execute();
+        match wanted.program {
+            LaunchedFile::Path(path) => self.execute_path(path),
+            LaunchedFile::File(file) => {
+                let at = given + usize::from(wanted.directory.is_some());
+                self.execute_file(own(at, file.as_raw_fd()));
+            }
+        }
         errno()
     }
 
-    fn execute(&self) {
-        match self.wanted.program {
-            Program::Path(path) => {
-                // SAFETY: the path ends with a zero byte, and both arrays with a null.
-                unsafe {
-                    libc::execve(
-                        path.as_ptr(),
-                        self.arguments.cast::<*const libc::c_char>(),
-                        self.environment.cast::<*const libc::c_char>(),
-                    )
-                };
-            }
-            Program::File(file) => {
-                self.execute_file(file.as_raw_fd());
-                if errno() == libc::ENOENT {
-                    // A script, whose interpreter cannot open what is closed by then (execveat(2)).
-                    // SAFETY: sets a flag of a descriptor in the child's own table.
-                    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) };
-                    self.execute_file(file.as_raw_fd());
-                }
-            }
-        }
+    fn execute_path(&self, path: &CStr) {
+        // SAFETY: the path ends with a zero byte, and both arrays with a null.
+        unsafe {
+            libc::execve(
+                path.as_ptr(),
+                self.arguments.cast::<*const libc::c_char>(),
+                self.environment.cast::<*const libc::c_char>(),
+            )
+        };
     }
 
     fn execute_file(&self, file: RawFd) {
+        self.execute_open(file);
+        if errno() == libc::ENOENT {
+            // A script, whose interpreter cannot open what is closed by then (execveat(2)).
+            // SAFETY: sets a flag of a descriptor in the child's own table.
+            unsafe { libc::fcntl(file, libc::F_SETFD, 0) };
+            self.execute_open(file);
+        }
+    }
+
+    fn execute_open(&self, file: RawFd) {
         // SAFETY: the descriptor is open, the path empty, and both arrays end with a null.
         unsafe {
             libc::syscall(
@@ -381,8 +414,36 @@ pub(crate) fn signal_set(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pidfd::{self, Ended};
+    use crate::pidfd::{self, ProcessEnd};
     use std::io::Read;
+
+    /// Set in the copy of this test program that starts programs apart from descriptors of others.
+    const APART: &str = "UNJANK_TEST_APART";
+
+    #[test]
+    fn programs_start_the_same_way_apart_from_the_descriptors_of_others() {
+        #[expect(clippy::disallowed_methods, reason = "the test tells its copy what it is")]
+        let is_copy = std::env::var_os(APART).is_some();
+        if is_copy {
+            keep_apart().unwrap();
+            // Numbers of others begin above those that are ours.
+            let other = File::open("/dev/null").unwrap();
+            assert!(other.as_raw_fd() >= 64);
+            let places = apart::free_places();
+            assert!(places > 32, "{places}");
+            a_program_has_what_it_was_given_and_nothing_else();
+            a_program_that_cannot_start_is_an_error();
+            the_file_that_was_opened_runs_and_not_what_its_path_leads_to_by_then();
+            assert_eq!(apart::free_places(), places, "a place was lost");
+            return;
+        }
+        let name =
+            "launch::tests::programs_start_the_same_way_apart_from_the_descriptors_of_others";
+        let mut copy = std::process::Command::new(std::env::current_exe().unwrap());
+        copy.args(["--test-threads=1", "--nocapture", "--exact", name]).env(APART, "1");
+        let output = copy.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 
     fn words(words: &[&str]) -> Vec<CString> {
         words.iter().map(|word| CString::new(*word).unwrap()).collect()
@@ -392,18 +453,18 @@ mod tests {
     fn shell(script: &str, descriptors: &[(BorrowedFd<'_>, RawFd)]) -> io::Result<Child> {
         let temporary = rustix::fs::open("/tmp", rustix::fs::OFlags::PATH, 0.into()).unwrap();
         launch(&Launch {
-            program: Program::Path(c"/bin/sh"),
+            program: LaunchedFile::Path(c"/bin/sh"),
             arguments: &words(&["sh", "-c", script]),
             environment: &words(&["WORD=said"]),
             directory: Some(temporary.as_fd()),
             descriptors,
-            others: Others::Closed,
-            place: Place::OwnSession,
+            others: OtherDescriptors::Closed,
+            place: ProcessGroup::OwnSession,
             open_files: None,
         })
     }
 
-    fn end(child: &Child) -> Ended {
+    fn end(child: &Child) -> ProcessEnd {
         pidfd::wait_readable(child.pidfd.as_fd()).unwrap();
         pidfd::reap(child.pidfd.as_fd()).unwrap().unwrap()
     }
@@ -443,26 +504,27 @@ mod tests {
     #[test]
     fn a_program_that_cannot_start_is_an_error() {
         let missing = Launch {
-            program: Program::Path(c"/nowhere/at/all"),
+            program: LaunchedFile::Path(c"/nowhere/at/all"),
             arguments: &words(&["x"]),
             environment: &[],
             directory: None,
             descriptors: &[],
-            others: Others::Closed,
-            place: Place::OwnGroup,
+            others: OtherDescriptors::Closed,
+            place: ProcessGroup::OwnGroup,
             open_files: None,
         };
         assert_eq!(launch(&missing).unwrap_err().raw_os_error(), Some(libc::ENOENT));
-        let directory = Launch { program: Program::Path(c"/tmp"), ..missing };
+        let directory = Launch { program: LaunchedFile::Path(c"/tmp"), ..missing };
         assert_eq!(launch(&directory).unwrap_err().raw_os_error(), Some(libc::EACCES));
         let stdin = above(std::io::stdin().as_fd(), 3).unwrap();
         let low = [(stdin.as_fd(), 5000)];
-        let low = Launch { program: Program::Path(c"/bin/true"), descriptors: &low, ..missing };
+        let low =
+            Launch { program: LaunchedFile::Path(c"/bin/true"), descriptors: &low, ..missing };
         assert_eq!(launch(&low).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 
     /// Starts a program with one descriptor for what it says, and returns that and its end.
-    fn said(program: Program<'_>, open_files: Option<Rlimit>) -> (String, i32) {
+    fn said(program: LaunchedFile<'_>, open_files: Option<Rlimit>) -> (String, i32) {
         let (mut read, write) = std::io::pipe().unwrap();
         let output = above(write.as_fd(), 3).unwrap();
         drop(write);
@@ -472,8 +534,8 @@ mod tests {
             environment: &[],
             directory: None,
             descriptors: &[(output.as_fd(), 1)],
-            others: Others::Closed,
-            place: Place::OwnSession,
+            others: OtherDescriptors::Closed,
+            place: ProcessGroup::OwnSession,
             open_files,
         });
         let child = child.unwrap();
@@ -505,18 +567,18 @@ mod tests {
             let file = open(&path, OFlags::PATH | OFlags::CLOEXEC, 0.into()).unwrap();
             std::fs::remove_file(&path).unwrap();
             std::os::unix::fs::symlink("/bin/false", &path).unwrap();
-            let (text, status) = said(Program::File(file.as_fd()), None);
+            let (text, status) = said(LaunchedFile::File(file.as_fd()), None);
             assert!(text.starts_with(wanted) && status == 0, "{text} {status}");
         }
         let directory = open("/tmp", OFlags::PATH | OFlags::CLOEXEC, 0.into()).unwrap();
         let refused = launch(&Launch {
-            program: Program::File(directory.as_fd()),
+            program: LaunchedFile::File(directory.as_fd()),
             arguments: &words(&["x"]),
             environment: &[],
             directory: None,
             descriptors: &[],
-            others: Others::Closed,
-            place: Place::OwnSession,
+            others: OtherDescriptors::Closed,
+            place: ProcessGroup::OwnSession,
             open_files: None,
         });
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EACCES));
@@ -525,8 +587,8 @@ mod tests {
     #[test]
     fn a_program_gets_the_limit_of_descriptors_that_it_is_given() {
         let limit = Rlimit { current: Some(57), maximum: Some(1000) };
-        assert_eq!(said(Program::Path(c"/bin/sh"), Some(limit)).0, "runs\n57\n");
+        assert_eq!(said(LaunchedFile::Path(c"/bin/sh"), Some(limit)).0, "runs\n57\n");
         let own = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap();
-        assert_eq!(said(Program::Path(c"/bin/sh"), None).0, format!("runs\n{own}\n"));
+        assert_eq!(said(LaunchedFile::Path(c"/bin/sh"), None).0, format!("runs\n{own}\n"));
     }
 }

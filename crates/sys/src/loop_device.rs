@@ -6,8 +6,8 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 /// `LOOP_CTL_GET_FREE` and `LOOP_CONFIGURE` of `linux/loop.h`.
-const GET_FREE: libc::c_ulong = 0x4c82;
-const CONFIGURE: libc::c_ulong = 0x4c0a;
+const GET_FREE: libc::Ioctl = 0x4c82;
+const CONFIGURE: libc::Ioctl = 0x4c0a;
 /// The device frees itself when nobody has it open or mounted any more.
 const AUTOCLEAR: u32 = 4;
 /// Requests go to the file past the page cache, with the class that they have.
@@ -39,7 +39,8 @@ struct Config {
 /// A loop device that is open; it lives until this, all mounts of it and all who have it open are gone.
 #[derive(Debug)]
 pub struct LoopDevice {
-    device: File,
+    /// Open, so that the kernel does not free the device before it is mounted.
+    _device: File,
     name: String,
 }
 
@@ -82,7 +83,7 @@ impl LoopDevice {
             // SAFETY: the kernel reads a structure of the layout that it expects, which lives until the call has returned.
             let done = unsafe { libc::ioctl(device.as_raw_fd(), CONFIGURE, &raw const config) };
             if done == 0 {
-                return Ok(LoopDevice { device, name });
+                return Ok(LoopDevice { _device: device, name });
             }
             let error = io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::EBUSY) {
@@ -102,12 +103,6 @@ impl LoopDevice {
     #[must_use]
     pub fn node(&self) -> PathBuf {
         node(&self.name)
-    }
-
-    /// Returns the open device.
-    #[must_use]
-    pub fn file(&self) -> &File {
-        &self.device
     }
 }
 

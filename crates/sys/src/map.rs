@@ -45,48 +45,29 @@ impl SharedByte {
         memmap2::MmapOptions::new().len(1).map_raw_read_only(file).map(SharedByte)
     }
 
-    /// Maps the first byte of `file`, to be read and written.
-    ///
-    /// # Errors
-    ///
-    /// Whatever `mmap` reports.
-    pub fn to_write(file: &File) -> io::Result<SharedByteWriter> {
-        memmap2::MmapOptions::new().len(1).map_raw(file).map(SharedByteWriter)
-    }
-
     /// Returns the byte as it is now, without a system call.
     #[must_use]
     pub fn load(&self) -> u8 {
         // SAFETY: the mapping is one byte long, lives as long as `self`, and a byte is always aligned. Every
-        // access to it from this process is atomic and goes through this type or `SharedByteWriter`; a relaxed
-        // load is allowed on memory that is mapped read-only.
+        // access to it from this process is atomic and goes through this type; a relaxed load is allowed on memory
+        // that is mapped read-only.
         unsafe { AtomicU8::from_ptr(self.0.as_mut_ptr()) }.load(Ordering::Relaxed)
-    }
-}
-
-/// The same byte, mapped by the one who changes it.
-#[derive(Debug)]
-pub struct SharedByteWriter(memmap2::MmapRaw);
-
-impl SharedByteWriter {
-    /// Stores `value`, after everything that this thread did before.
-    pub fn store(&self, value: u8) {
-        // SAFETY: as in `SharedByte::load`; `map_raw` mapped the byte to be written.
-        unsafe { AtomicU8::from_ptr(self.0.as_mut_ptr()) }.store(value, Ordering::Release);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
-    fn a_stored_byte_is_seen_through_another_mapping() {
+    fn a_byte_that_is_written_is_seen_through_the_mapping() {
         let file = tempfile::tempfile().expect("a temporary file");
         file.set_len(2).expect("two bytes");
         let reader = SharedByte::to_read(&file).expect("a mapping");
         assert_eq!(reader.load(), 0);
-        SharedByte::to_write(&file).expect("a mapping").store(1);
+        file.write_all_at(&[1], 0).expect("a byte");
         assert_eq!(reader.load(), 1);
     }
 }

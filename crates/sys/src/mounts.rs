@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 /// One line of `mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
+pub struct MountInfo {
     /// The mount's number in this namespace.
     pub id: u64,
     /// Major and minor number of the file system; major 0 where it has no block device of its own.
@@ -26,7 +26,7 @@ pub struct Mount {
     pub fs_options: Vec<String>,
 }
 
-impl Mount {
+impl MountInfo {
     /// Says whether either kind of options holds `name`, alone or as `name=…`.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
@@ -74,7 +74,7 @@ impl Mount {
 
 /// All mounts of this process's namespace, in the order in which they were made.
 #[derive(Clone, Debug, Default)]
-pub struct Mounts(Vec<Mount>);
+pub struct Mounts(Vec<MountInfo>);
 
 impl Mounts {
     /// Reads `/proc/self/mountinfo`.
@@ -102,13 +102,13 @@ impl Mounts {
     }
 
     /// Returns all mounts, in the order in which they were made.
-    pub fn iter(&self) -> impl Iterator<Item = &Mount> {
+    pub fn iter(&self) -> impl Iterator<Item = &MountInfo> {
         self.0.iter()
     }
 
     /// Returns the mount that holds `path`, which must exist.
     #[must_use]
-    pub fn holding(&self, path: &Path) -> Option<&Mount> {
+    pub fn holding(&self, path: &Path) -> Option<&MountInfo> {
         let id = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID)
             .ok()
             .filter(|stat| stat.stx_mask & StatxFlags::MNT_ID.bits() != 0)
@@ -119,13 +119,13 @@ impl Mounts {
 
     /// Returns the mount with this number, as `fdinfo` and `statx` tell it.
     #[must_use]
-    pub fn numbered(&self, id: u64) -> Option<&Mount> {
+    pub fn numbered(&self, id: u64) -> Option<&MountInfo> {
         self.0.iter().find(|mount| mount.id == id)
     }
 
     /// Returns the mount whose point is the longest prefix of `path`; of several the last.
     #[must_use]
-    pub fn above(&self, path: &Path) -> Option<&Mount> {
+    pub fn above(&self, path: &Path) -> Option<&MountInfo> {
         self.0
             .iter()
             .filter(|mount| path.starts_with(&mount.point))
@@ -134,7 +134,7 @@ impl Mounts {
 }
 
 /// Splits a line: `36 35 98:0 /root /point rw,noatime master:1 - ext4 /dev/sda1 rw,data=ordered`.
-fn mount(line: &[u8]) -> Option<Mount> {
+fn mount(line: &[u8]) -> Option<MountInfo> {
     let mut fields = line.split(|&byte| byte == b' ');
     let id = number(fields.next()?)?;
     let _parent = fields.next()?;
@@ -147,7 +147,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     let fs_type = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
     let fs_options = list(fields.next().unwrap_or_default());
-    Some(Mount { id, device, point, options, fs_type, source, fs_options })
+    Some(MountInfo { id, device, point, options, fs_type, source, fs_options })
 }
 
 fn number(digits: &[u8]) -> Option<u64> {

@@ -14,7 +14,7 @@ const SO_PEERPIDFD: libc::c_int = 77;
 
 /// Whether a peer sees the same files as this process, as this user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
+pub enum PeerView {
     /// It does.
     Same,
     /// It belongs to another user.
@@ -67,11 +67,11 @@ pub fn credentials(socket: impl AsFd) -> io::Result<PeerCredentials> {
 /// # Errors
 ///
 /// The peer has ended, or `/proc` is not there or hides it.
-pub fn of(socket: impl AsFd) -> io::Result<Peer> {
+pub fn of(socket: impl AsFd) -> io::Result<PeerView> {
     let socket = socket.as_fd();
     let credentials = credentials(socket)?;
     if credentials.user != rustix::process::geteuid().as_raw() {
-        return Ok(Peer::OtherUser);
+        return Ok(PeerView::OtherUser);
     }
     let pid = i32::try_from(credentials.process).ok().and_then(Pid::from_raw);
     let process = descriptor(socket, pid.ok_or(io::ErrorKind::NotFound)?)?;
@@ -84,7 +84,7 @@ pub fn of(socket: impl AsFd) -> io::Result<Peer> {
         return Err(io::ErrorKind::NotFound.into());
     }
     let same = theirs == namespace("/proc/self/ns/mnt")?;
-    Ok(if same { Peer::Same } else { Peer::OtherMounts })
+    Ok(if same { PeerView::Same } else { PeerView::OtherMounts })
 }
 
 fn namespace(path: &str) -> io::Result<PathBuf> {
@@ -151,8 +151,8 @@ mod tests {
         let path = dir.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
         let here = crate::socket::pair().unwrap();
-        assert_eq!(of(&here.0).unwrap(), Peer::Same);
+        assert_eq!(of(&here.0).unwrap(), PeerView::Same);
         let _caller = std::os::unix::net::UnixStream::connect(&path).unwrap();
-        assert_eq!(of(listener.accept().unwrap().0).unwrap(), Peer::Same);
+        assert_eq!(of(listener.accept().unwrap().0).unwrap(), PeerView::Same);
     }
 }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// How a process ended, and what it and the children that it waited for used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct ProcessEnd {
     /// The status as `waitpid(2)` returns it.
     pub wait_status: i32,
     /// Processor time in programs.
@@ -21,7 +21,7 @@ pub struct Ended {
     pub memory_bytes: u64,
 }
 
-impl Ended {
+impl ProcessEnd {
     /// Returns the status that it ended with, if it ended by itself.
     #[must_use]
     pub fn exit_status(&self) -> Option<i32> {
@@ -37,9 +37,9 @@ impl Ended {
 
 /// What happened to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ChildEvent {
     /// It ended; its number may be another's from now on.
-    Ended(Ended),
+    Ended(ProcessEnd),
     /// This signal stopped it.
     Stopped(i32),
     /// It goes on.
@@ -48,7 +48,7 @@ pub enum Change {
 
 /// Whom a signal is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum SignalScope {
     /// The process.
     Process,
     /// The process group that it leads.
@@ -72,14 +72,19 @@ pub fn open(pid: u32) -> io::Result<OwnedFd> {
 /// # Errors
 ///
 /// As `kill(2)`: `ESRCH`, `EPERM`, `EINVAL`.
-pub fn signal(process: BorrowedFd<'_>, pid: u32, signal: i32, scope: Scope) -> io::Result<()> {
+pub fn signal(
+    process: BorrowedFd<'_>,
+    pid: u32,
+    signal: i32,
+    scope: SignalScope,
+) -> io::Result<()> {
     const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 4;
     let flags = match scope {
-        Scope::Process => 0,
-        Scope::Group => PIDFD_SIGNAL_PROCESS_GROUP,
+        SignalScope::Process => 0,
+        SignalScope::Group => PIDFD_SIGNAL_PROCESS_GROUP,
     };
     match send(process, signal, flags) {
-        Err(error) if scope == Scope::Group && error.raw_os_error() == Some(libc::EINVAL) => {
+        Err(error) if scope == SignalScope::Group && error.raw_os_error() == Some(libc::EINVAL) => {
             let group = i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
             // SAFETY: takes two numbers.
             let result = unsafe { libc::killpg(group, signal) };
@@ -119,10 +124,10 @@ pub fn wait_readable(descriptor: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 ///
 /// As `waitid(2)`: `ECHILD` if it is no child of ours, or its end was taken.
-pub fn reap(process: BorrowedFd<'_>) -> io::Result<Option<Ended>> {
+pub fn reap(process: BorrowedFd<'_>) -> io::Result<Option<ProcessEnd>> {
     let id = libc::id_t::try_from(process.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
     Ok(match wait(libc::P_PIDFD, id, libc::WEXITED)? {
-        Some((_, Change::Ended(ended))) => Some(ended),
+        Some((_, ChildEvent::Ended(ended))) => Some(ended),
         _ => None,
     })
 }
@@ -132,7 +137,7 @@ pub fn reap(process: BorrowedFd<'_>) -> io::Result<Option<Ended>> {
 /// # Errors
 ///
 /// As `waitid(2)`: `ECHILD` if there are no children.
-pub fn next_change() -> io::Result<Option<(u32, Change)>> {
+pub fn next_change() -> io::Result<Option<(u32, ChildEvent)>> {
     wait(libc::P_ALL, 0, libc::WEXITED | libc::WSTOPPED | libc::WCONTINUED)
 }
 
@@ -140,7 +145,7 @@ fn wait(
     kind: libc::idtype_t,
     id: libc::id_t,
     wanted: libc::c_int,
-) -> io::Result<Option<(u32, Change)>> {
+) -> io::Result<Option<(u32, ChildEvent)>> {
     let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes at most one of each into memory of ours that lives until the call returns.
@@ -169,7 +174,7 @@ fn wait(
         return Ok(None);
     }
     let ended = |wait_status| {
-        Change::Ended(Ended {
+        ChildEvent::Ended(ProcessEnd {
             wait_status,
             user: duration(usage.ru_utime),
             system: duration(usage.ru_stime),
@@ -180,8 +185,8 @@ fn wait(
         libc::CLD_EXITED => ended((status & 0xff) << 8),
         libc::CLD_DUMPED => ended(status | 0x80),
         libc::CLD_KILLED => ended(status),
-        libc::CLD_CONTINUED => Change::Continued,
-        _ => Change::Stopped(status),
+        libc::CLD_CONTINUED => ChildEvent::Continued,
+        _ => ChildEvent::Stopped(status),
     };
     Ok(Some((pid.unsigned_abs(), change)))
 }
@@ -216,7 +221,7 @@ mod tests {
         (child, process)
     }
 
-    fn end(process: &OwnedFd) -> Ended {
+    fn end(process: &OwnedFd) -> ProcessEnd {
         wait_readable(process.as_fd()).unwrap();
         reap(process.as_fd()).unwrap().unwrap()
     }
@@ -246,14 +251,14 @@ mod tests {
     #[test]
     fn a_signal_reaches_the_group_and_its_failure_is_told() {
         let (child, process) = start("sleep 1000 & wait");
-        signal(process.as_fd(), child.id(), 0, Scope::Group).unwrap();
+        signal(process.as_fd(), child.id(), 0, SignalScope::Group).unwrap();
         assert!(reap(process.as_fd()).unwrap().is_none());
         assert!(!has_ended(&process).unwrap());
-        signal(process.as_fd(), child.id(), libc::SIGTERM, Scope::Group).unwrap();
+        signal(process.as_fd(), child.id(), libc::SIGTERM, SignalScope::Group).unwrap();
         assert_eq!(end(&process).wait_status, libc::SIGTERM);
-        let wrong = signal(process.as_fd(), child.id(), 999, Scope::Process).unwrap_err();
+        let wrong = signal(process.as_fd(), child.id(), 999, SignalScope::Process).unwrap_err();
         assert!(matches!(wrong.raw_os_error(), Some(libc::EINVAL | libc::ESRCH)));
-        let gone = signal(process.as_fd(), child.id(), 15, Scope::Process).unwrap_err();
+        let gone = signal(process.as_fd(), child.id(), 15, SignalScope::Process).unwrap_err();
         assert_eq!(gone.raw_os_error(), Some(libc::ESRCH));
     }
 }

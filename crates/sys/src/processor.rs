@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -60,10 +61,43 @@ impl RunDelay {
     ///
     /// As `pread(2)`.
     pub fn nanoseconds(&self) -> io::Result<u64> {
-        let text = read(&self.file)?;
-        let delay = text.split(' ').nth(1).and_then(|delay| delay.trim().parse().ok());
-        delay.ok_or_else(|| io::ErrorKind::InvalidData.into())
+        delay_in(&read(&self.file)?)
     }
+}
+
+/// How a thread waits for a processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessorWait {
+    /// How long it has been ready to run and did not, without the present wait, which the kernel counts when it is over.
+    pub so_far: Duration,
+    /// Whether it runs, or is ready to.
+    pub is_ready: bool,
+}
+
+/// Returns how a thread, and the newest process that it started, wait for a processor: the sum of their waits, and whether
+/// one of them is ready.
+///
+/// What the kernel does not tell, or has ended, counts as no wait.
+#[must_use]
+pub fn wait_with_newest_child(process: u32, thread: u32) -> ProcessorWait {
+    let at = format!("/proc/{process}/task/{thread}");
+    let children = std::fs::read_to_string(format!("{at}/children")).unwrap_or_default();
+    let newest = children.split_whitespace().next_back().map(|pid| format!("/proc/{pid}"));
+    let mut wait = ProcessorWait::default();
+    for at in std::iter::once(at).chain(newest) {
+        let text = |file: &str| std::fs::read_to_string(format!("{at}/{file}")).unwrap_or_default();
+        wait.so_far += Duration::from_nanos(delay_in(&text("schedstat")).unwrap_or(0));
+        // The name before the last parenthesis may hold anything.
+        wait.is_ready |=
+            text("stat").rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'));
+    }
+    wait
+}
+
+/// Reads the second number of `schedstat`: nanoseconds.
+fn delay_in(text: &str) -> io::Result<u64> {
+    let delay = text.split(' ').nth(1).and_then(|delay| delay.trim().parse().ok());
+    delay.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn read(file: &File) -> io::Result<String> {

@@ -28,7 +28,7 @@ pub enum Orphans {
 
 /// Why a thread stopped, or that it ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Status {
+pub enum TraceStop {
     /// It ended with this status.
     Exited(i32),
     /// It was killed by this signal.
@@ -53,31 +53,33 @@ pub enum Status {
     Other,
 }
 
-const fn status_of(status: i32) -> Status {
+const fn status_of(status: i32) -> TraceStop {
     if libc::WIFEXITED(status) {
-        return Status::Exited(libc::WEXITSTATUS(status));
+        return TraceStop::Exited(libc::WEXITSTATUS(status));
     }
     if libc::WIFSIGNALED(status) {
-        return Status::Killed(libc::WTERMSIG(status));
+        return TraceStop::Killed(libc::WTERMSIG(status));
     }
     if !libc::WIFSTOPPED(status) {
-        return Status::Other;
+        return TraceStop::Other;
     }
     let signal = libc::WSTOPSIG(status);
     match status >> 16 {
-        0 if signal == libc::SIGTRAP | 0x80 => Status::Call,
-        0 => Status::Signal(signal),
-        libc::PTRACE_EVENT_SECCOMP => Status::Seccomp,
+        0 if signal == libc::SIGTRAP | 0x80 => TraceStop::Call,
+        0 => TraceStop::Signal(signal),
+        libc::PTRACE_EVENT_SECCOMP => TraceStop::Seccomp,
         libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
-            Status::Started
+            TraceStop::Started
         }
-        libc::PTRACE_EVENT_EXEC => Status::Exec,
-        libc::PTRACE_EVENT_EXIT => Status::Exiting,
+        libc::PTRACE_EVENT_EXEC => TraceStop::Exec,
+        libc::PTRACE_EVENT_EXIT => TraceStop::Exiting,
         libc::PTRACE_EVENT_STOP => match signal {
-            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => Status::Group(signal),
-            _ => Status::Stopped,
+            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => {
+                TraceStop::Group(signal)
+            }
+            _ => TraceStop::Stopped,
         },
-        _ => Status::Other,
+        _ => TraceStop::Other,
     }
 }
 
@@ -94,7 +96,7 @@ pub enum Patience {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Waited {
     /// This thread stopped or ended.
-    Thread(Tid, Status),
+    Thread(Tid, TraceStop),
     /// A signal came to us first, or nothing is there to be told.
     Nothing,
     /// The calling thread traces nothing and has no children.
@@ -141,8 +143,18 @@ fn wait_for(whom: i32, patience: Patience) -> io::Result<Waited> {
     }
 }
 
+/// A request as the C library declares it: musl's numbers are signed.
+#[cfg(target_env = "musl")]
+type PtraceRequest = libc::c_int;
+/// A request as the C library declares it.
+#[cfg(not(target_env = "musl"))]
+type PtraceRequest = libc::c_uint;
+
+/// `PTRACE_GET_SYSCALL_INFO` of `linux/ptrace.h`, which not every C library declares.
+const GET_SYSCALL_INFO: PtraceRequest = 0x420e;
+
 /// Makes a request whose address and data are plain numbers, or an address that outlives the call.
-fn request(what: libc::c_uint, tid: Tid, address: usize, data: usize) -> io::Result<i64> {
+fn request(what: PtraceRequest, tid: Tid, address: usize, data: usize) -> io::Result<i64> {
     let tid = libc::pid_t::try_from(tid).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: callers pass numbers, or pointers to buffers that live and are as long as they say.
     let done = unsafe { libc::ptrace(what, tid, address, data) };
@@ -167,7 +179,7 @@ pub fn seize(tid: Tid, orphans: Orphans) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, tid, 0, number(options)).map(drop)
 }
 
-/// Asks a running thread to stop soon, which [`Status::Stopped`] tells.
+/// Asks a running thread to stop soon, which [`TraceStop::Stopped`] tells.
 ///
 /// # Errors
 ///
@@ -269,7 +281,7 @@ struct Words([u64; 12]);
 pub fn call_stop(tid: Tid) -> io::Result<CallStop> {
     let mut info = Words([0; 12]);
     let size = size_of::<Words>();
-    request(libc::PTRACE_GET_SYSCALL_INFO, tid, size, (&raw mut info).expose_provenance())?;
+    request(GET_SYSCALL_INFO, tid, size, (&raw mut info).expose_provenance())?;
     let [head, ip, sp, first, rest @ ..] = info.0;
     let [operation, _, _, _, architecture @ ..] = head.to_ne_bytes();
     let at = match operation {
@@ -288,7 +300,7 @@ pub fn call_stop(tid: Tid) -> io::Result<CallStop> {
 
 /// The registers that an unwinder begins with.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Registers {
+pub struct InitialRegisters {
     /// The instruction pointer.
     pub ip: u64,
     /// The stack pointer.
@@ -304,27 +316,47 @@ pub struct Registers {
 /// # Errors
 ///
 /// As [`cont`].
-pub fn registers(tid: Tid) -> io::Result<Registers> {
+pub fn registers(tid: Tid) -> io::Result<InitialRegisters> {
+    Ok(registers_of(&general_registers(tid)?))
+}
+
+fn general_registers(tid: Tid) -> io::Result<[u64; 64]> {
     // As many words as any architecture's general registers have.
     let mut words = [0_u64; 64];
     let mut buffer =
         libc::iovec { iov_base: (&raw mut words).cast(), iov_len: size_of_val(&words) };
     let general = number(libc::NT_PRSTATUS);
     request(libc::PTRACE_GETREGSET, tid, general, (&raw mut buffer).expose_provenance())?;
-    Ok(registers_of(&words))
+    Ok(words)
+}
+
+/// Returns the number of the call that a stopped thread has left last, and its result; `None` if it came from elsewhere.
+///
+/// For a call that the kernel will restart, this is `-ERESTARTSYS` or the like. On machines but x86-64 it is not known.
+///
+/// # Errors
+///
+/// As [`cont`].
+pub fn call_result(tid: Tid) -> io::Result<Option<(i64, i64)>> {
+    if !cfg!(target_arch = "x86_64") {
+        return Ok(None);
+    }
+    let words = general_registers(tid)?;
+    let (result, number) = (words[10].cast_signed(), words[15].cast_signed());
+    Ok((number >= 0).then_some((number, result)))
 }
 
 /// `struct user_regs_struct`, in its order.
 #[cfg(target_arch = "x86_64")]
-fn registers_of(words: &[u64; 64]) -> Registers {
+fn registers_of(words: &[u64; 64]) -> InitialRegisters {
     let [r15, r14, r13, r12, rbp, rbx, ..] = *words;
-    Registers { ip: words[16], sp: words[19], fp: rbp, kept: [rbx, r12, r13, r14, r15] }
+    InitialRegisters { ip: words[16], sp: words[19], fp: rbp, kept: [rbx, r12, r13, r14, r15] }
 }
 
 /// `struct user_pt_regs`, in its order.
 #[cfg(target_arch = "aarch64")]
-fn registers_of(words: &[u64; 64]) -> Registers {
-    Registers { ip: words[32], sp: words[31], fp: words[29], kept: [words[30], 0, 0, 0, 0] }
+fn registers_of(words: &[u64; 64]) -> InitialRegisters {
+    InitialRegisters { ip: words[32], sp: words[31], fp: words[29], kept: [words[30], 0, 0, 0, 0] }
 }
 
 #[cfg(test)]
@@ -334,15 +366,15 @@ mod tests {
     #[test]
     fn a_status_says_what_stopped_the_thread() {
         let stop = |event: i32, signal: i32| (event << 16) | (signal << 8) | 0x7f;
-        assert_eq!(status_of(7 << 8), Status::Exited(7));
-        assert_eq!(status_of(9), Status::Killed(9));
-        assert_eq!(status_of(stop(0, libc::SIGTRAP | 0x80)), Status::Call);
-        assert_eq!(status_of(stop(0, libc::SIGTRAP)), Status::Signal(libc::SIGTRAP));
-        assert_eq!(status_of(stop(7, libc::SIGTRAP)), Status::Seccomp);
-        assert_eq!(status_of(stop(128, libc::SIGTSTP)), Status::Group(libc::SIGTSTP));
-        assert_eq!(status_of(stop(128, libc::SIGTRAP)), Status::Stopped);
-        assert_eq!(status_of(stop(3, libc::SIGTRAP)), Status::Started);
-        assert_eq!(status_of(stop(99, libc::SIGTRAP)), Status::Other);
+        assert_eq!(status_of(7 << 8), TraceStop::Exited(7));
+        assert_eq!(status_of(9), TraceStop::Killed(9));
+        assert_eq!(status_of(stop(0, libc::SIGTRAP | 0x80)), TraceStop::Call);
+        assert_eq!(status_of(stop(0, libc::SIGTRAP)), TraceStop::Signal(libc::SIGTRAP));
+        assert_eq!(status_of(stop(7, libc::SIGTRAP)), TraceStop::Seccomp);
+        assert_eq!(status_of(stop(128, libc::SIGTSTP)), TraceStop::Group(libc::SIGTSTP));
+        assert_eq!(status_of(stop(128, libc::SIGTRAP)), TraceStop::Stopped);
+        assert_eq!(status_of(stop(3, libc::SIGTRAP)), TraceStop::Started);
+        assert_eq!(status_of(stop(99, libc::SIGTRAP)), TraceStop::Other);
     }
 
     #[test]

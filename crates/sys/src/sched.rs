@@ -101,9 +101,12 @@ impl CpuClass {
     pub fn of(tid: u32) -> io::Result<CpuClass> {
         let tid = libc::pid_t::try_from(tid).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: the call takes a number only.
-        let number = unsafe { libc::sched_getscheduler(tid) };
-        match number & !libc::SCHED_RESET_ON_FORK {
-            _ if number < 0 => Err(io::Error::last_os_error()),
+        let number = unsafe { libc::syscall(libc::SYS_sched_getscheduler, tid) };
+        if number < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // The numbers of classes and that flag are far from the end of the type.
+        match i32::try_from(number).unwrap_or_default() & !libc::SCHED_RESET_ON_FORK {
             libc::SCHED_BATCH => Ok(CpuClass::Batch),
             libc::SCHED_IDLE => Ok(CpuClass::Idle),
             _ => Ok(CpuClass::Normal),
@@ -117,9 +120,12 @@ impl CpuClass {
     /// `ESRCH`: there is no such thread; `EPERM`: it is a stranger's, or an idle one may not come back.
     pub fn set(self, tid: u32) -> io::Result<()> {
         let tid = libc::pid_t::try_from(tid).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let priority = libc::sched_param { sched_priority: 0 };
+        // `struct sched_param` of the kernel. The call of the C library is not for us: musl's always fails.
+        let priority: libc::c_int = 0;
         // SAFETY: the pointer is to a value of ours that lives until the call has returned.
-        let done = unsafe { libc::sched_setscheduler(tid, self.number(), &raw const priority) };
+        let done = unsafe {
+            libc::syscall(libc::SYS_sched_setscheduler, tid, self.number(), &raw const priority)
+        };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
@@ -132,19 +138,19 @@ const SHORTEST_NS: u64 = 100_000;
 ///
 /// For threads that compute little and must not be late. A child of the thread is in no hurry.
 #[derive(Debug)]
-pub struct Hurry {
+pub struct RealtimeGuard {
     before: libc::sched_attr,
     /// It is one thread's.
     _thread: std::marker::PhantomData<*const ()>,
 }
 
-impl Hurry {
+impl RealtimeGuard {
     /// Begins to hurry.
     ///
     /// # Errors
     ///
     /// As sched_setattr(2); the thread is as it was.
-    pub fn begin() -> io::Result<Hurry> {
+    pub fn begin() -> io::Result<RealtimeGuard> {
         let before = attributes()?;
         let realtime = libc::sched_attr {
             sched_policy: libc::SCHED_RR.cast_unsigned(),
@@ -160,11 +166,11 @@ impl Hurry {
             ..before
         };
         set_attributes(&realtime).or_else(|_| set_attributes(&short))?;
-        Ok(Hurry { before, _thread: std::marker::PhantomData })
+        Ok(RealtimeGuard { before, _thread: std::marker::PhantomData })
     }
 }
 
-impl Drop for Hurry {
+impl Drop for RealtimeGuard {
     fn drop(&mut self) {
         // Less is always allowed; a thread that hurries on is no worse for it.
         let _ = set_attributes(&self.before);
@@ -191,7 +197,7 @@ fn set_attributes(attributes: &libc::sched_attr) -> io::Result<()> {
 
 /// How a program that is about to start yields to others.
 #[derive(Debug)]
-pub struct Manners {
+pub struct ExecScheduling {
     /// The class of its reads and writes.
     pub io: IoClass,
     /// Its class on the processor.
@@ -216,7 +222,7 @@ pub enum Orphaned {
 /// Has `command` take on `manners` just before it becomes its program.
 ///
 /// A class that the kernel refuses is left as it is: a program that yields less is better than none. A cgroup that cannot be joined fails the spawn.
-pub fn before_exec(command: &mut Command, manners: Manners) {
+pub fn before_exec(command: &mut Command, manners: ExecScheduling) {
     let parent = rustix::process::getpid();
     let behave = move || {
         if manners.orphaned == Orphaned::Killed {
@@ -285,7 +291,7 @@ mod tests {
         let mut command = Command::new("sh");
         // Field 41 is the policy: 5 is SCHED_IDLE.
         command.args(["-c", "ionice -p $$; cut -d' ' -f41 /proc/$$/stat"]);
-        let manners = Manners {
+        let manners = ExecScheduling {
             io: IoClass::Idle,
             cpu: CpuClass::Idle,
             cgroup: None,
@@ -320,7 +326,7 @@ mod tests {
                 |all: &libc::sched_attr| (all.sched_policy, all.sched_nice, all.sched_runtime);
             CpuClass::Batch.set(0).unwrap();
             let before = numbers(&attributes().unwrap());
-            let hurry = Hurry::begin().unwrap();
+            let hurry = RealtimeGuard::begin().unwrap();
             let meanwhile = attributes().unwrap();
             let is_realtime = meanwhile.sched_policy == libc::SCHED_RR.cast_unsigned();
             assert!(is_realtime || meanwhile.sched_policy == libc::SCHED_OTHER.cast_unsigned());

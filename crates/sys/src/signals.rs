@@ -43,13 +43,25 @@ impl Mask {
 
     /// Blocks `signal` no longer in the calling thread, and returns the mask from before. A signal that waits takes effect.
     #[must_use]
-    pub fn open_for(signal: i32) -> Mask {
+    pub(crate) fn open_for(signal: i32) -> Mask {
         let mut set = signal_set(libc::sigemptyset);
         // SAFETY: adds to a set of ours; a number that is no signal is an error that changes nothing.
         unsafe { libc::sigaddset(&raw mut set, signal) };
         let mut before = signal_set(libc::sigemptyset);
         // SAFETY: reads one set of ours and writes the other.
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, &raw mut before) };
+        Mask(before)
+    }
+
+    /// Blocks `signal` in the calling thread, and returns the mask from before.
+    #[must_use]
+    pub(crate) fn closed_for(signal: i32) -> Mask {
+        let mut set = signal_set(libc::sigemptyset);
+        // SAFETY: adds to a set of ours; a number that is no signal is an error that changes nothing.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+        let mut before = signal_set(libc::sigemptyset);
+        // SAFETY: reads one set of ours and writes the other.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) };
         Mask(before)
     }
 }

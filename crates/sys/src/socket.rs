@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -130,6 +130,19 @@ pub fn send(
             Ok(_) => return Ok(()),
         }
     }
+}
+
+/// Says whether something that was sent here has not been taken at the other end.
+///
+/// # Errors
+///
+/// As `ioctl_unix(7)`.
+pub fn has_unread(socket: impl AsFd) -> io::Result<bool> {
+    let mut bytes: libc::c_int = 0;
+    let socket = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes one number to where `bytes` is.
+    let done = unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut bytes) };
+    if done == 0 { Ok(bytes > 0) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A message that came in.
@@ -296,18 +309,24 @@ mod tests {
     #[test]
     fn descriptors_that_come_uninvited_are_not_opened() {
         let (here, there) = pair().unwrap();
-        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-        let before = open();
-        send(&here, b"one", Some(here.as_fd()), Full::Fail).unwrap();
+        let (mut kept, passed) = io::pipe().unwrap();
+        send(&here, b"one", Some(passed.as_fd()), Full::Fail).unwrap();
+        drop(passed);
         let mut buffer = [0; 4];
         assert_eq!(receive_bytes(&there, &mut buffer).unwrap(), 3);
-        assert!(&buffer[..3] == b"one" && open() <= before);
+        assert_eq!(&buffer[..3], b"one");
+        // It ends as soon as nobody holds the other end.
+        let until = Some(Duration::from_secs(30));
+        assert!(wait_readable(&kept, until).unwrap(), "the descriptor was still open after 30 s");
+        assert_eq!(io::Read::read(&mut kept, &mut [0]).unwrap(), 0);
         send(&here, b"four!", None, Full::Fail).unwrap();
         let long = receive_bytes(&there, &mut buffer).unwrap_err();
         assert_eq!(long.kind(), io::ErrorKind::InvalidData);
         let none = receive_bytes(&there, &mut buffer).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
         drop(here);
+        // A program that another test is starting has a copy until it runs.
+        assert!(wait_readable(&there, until).unwrap(), "the end did not come within 30 s");
         assert_eq!(receive_bytes(&there, &mut buffer).unwrap(), 0);
     }
 

@@ -9,11 +9,11 @@ use std::{fs, ptr};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::seccomp::tracing::Filter;
+use crate::seccomp::tracing::SeccompFilter;
 
 /// A program to start.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Command {
+pub struct ProgramToStart {
     /// Its name, looked up in `PATH` if there is no slash in it, and its arguments.
     pub arguments: Vec<OsString>,
     /// Its whole environment; ours if there is none.
@@ -50,7 +50,7 @@ impl Pointers {
 
 /// A child that waits to be released. Dropped before that, it ends without having done anything.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldChild {
     process: u32,
     go: fs::File,
     failed: fs::File,
@@ -59,7 +59,6 @@ pub struct Held {
 /// A child that was released.
 #[derive(Debug)]
 pub struct Started {
-    process: u32,
     failed: fs::File,
 }
 
@@ -72,7 +71,7 @@ pub struct Started {
 /// # Errors
 ///
 /// As `fork(2)` and `pipe(2)`; invalid input if an argument holds a zero byte or there are none.
-pub fn hold(command: &Command, filter: Option<&Filter>) -> io::Result<Held> {
+pub fn hold(command: &ProgramToStart, filter: Option<&SeccompFilter>) -> io::Result<HeldChild> {
     let [program, ..] = &command.arguments[..] else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -101,7 +100,7 @@ pub fn hold(command: &Command, filter: Option<&Filter>) -> io::Result<Held> {
 /// # Errors
 ///
 /// As [`hold`].
-pub fn hold_idle(calls: u32, filter: Option<&Filter>) -> io::Result<Held> {
+pub fn hold_idle(calls: u32, filter: Option<&SeccompFilter>) -> io::Result<HeldChild> {
     start(&Work::Idle(calls), filter)
 }
 
@@ -109,7 +108,7 @@ fn c_string(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-fn start(work: &Work, filter: Option<&Filter>) -> io::Result<Held> {
+fn start(work: &Work, filter: Option<&SeccompFilter>) -> io::Result<HeldChild> {
     let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
     let (failed, fail) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     // SAFETY: the child calls only what may be called between `fork` and `exec` in a program with threads.
@@ -117,12 +116,20 @@ fn start(work: &Work, filter: Option<&Filter>) -> io::Result<Held> {
     match u32::try_from(process) {
         Err(_) => Err(io::Error::last_os_error()),
         Ok(0) => child(work, filter, &wait, &go, &fail),
-        Ok(process) => Ok(Held { process, go: fs::File::from(go), failed: fs::File::from(failed) }),
+        Ok(process) => {
+            Ok(HeldChild { process, go: fs::File::from(go), failed: fs::File::from(failed) })
+        }
     }
 }
 
 /// The child's part: waits, installs, and runs the program; tells `fail` why it cannot.
-fn child(work: &Work, filter: Option<&Filter>, wait: &OwnedFd, go: &OwnedFd, fail: &OwnedFd) -> ! {
+fn child(
+    work: &Work,
+    filter: Option<&SeccompFilter>,
+    wait: &OwnedFd,
+    go: &OwnedFd,
+    fail: &OwnedFd,
+) -> ! {
     // Our own end of the pipe would keep it open when the parent is gone.
     // SAFETY: closes a descriptor that the child does not use again; it leaves without running destructors.
     unsafe { libc::close(go.as_raw_fd()) };
@@ -132,7 +139,8 @@ fn child(work: &Work, filter: Option<&Filter>, wait: &OwnedFd, go: &OwnedFd, fai
     if told != 1 {
         leave(127);
     }
-    let Err(error) = work.prepare().and_then(|()| filter.map_or(Ok(()), Filter::install)) else {
+    let Err(error) = work.prepare().and_then(|()| filter.map_or(Ok(()), SeccompFilter::install))
+    else {
         let error = work.run();
         tell(fail, &error);
         leave(127)
@@ -194,7 +202,7 @@ impl Work {
     }
 }
 
-impl Held {
+impl HeldChild {
     /// Returns the child's number.
     #[must_use]
     pub fn process(&self) -> u32 {
@@ -208,17 +216,11 @@ impl Held {
     /// As `write(2)`: it was killed meanwhile.
     pub fn release(mut self) -> io::Result<Started> {
         self.go.write_all(&[1])?;
-        Ok(Started { process: self.process, failed: self.failed })
+        Ok(Started { failed: self.failed })
     }
 }
 
 impl Started {
-    /// Returns the child's number.
-    #[must_use]
-    pub fn process(&self) -> u32 {
-        self.process
-    }
-
     /// Returns why the program could not be run, if the child has said so; to be asked when it has ended or has run `exec`.
     #[must_use]
     pub fn failure(&mut self) -> Option<io::Error> {
@@ -231,9 +233,9 @@ impl Started {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ptrace::{Patience, Status, Waited, wait_one};
+    use crate::ptrace::{Patience, TraceStop, Waited, wait_one};
 
-    fn end_of(process: u32) -> Status {
+    fn end_of(process: u32) -> TraceStop {
         loop {
             match wait_one(process, Patience::Blocks).unwrap() {
                 Waited::Thread(_, status) => return status,
@@ -243,9 +245,9 @@ mod tests {
         }
     }
 
-    fn shell(script: &str) -> Command {
+    fn shell(script: &str) -> ProgramToStart {
         let arguments = ["sh", "-c", script].map(OsString::from).into();
-        Command { arguments, ..Command::default() }
+        ProgramToStart { arguments, ..ProgramToStart::default() }
     }
 
     #[test]
@@ -255,8 +257,10 @@ mod tests {
         command.environment =
             Some(vec![("PATH".into(), "/usr/bin:/bin".into()), ("WORD".into(), "said".into())]);
         command.directory = Some(directory.path().to_owned());
-        let mut started = hold(&command, None).unwrap().release().unwrap();
-        assert_eq!(end_of(started.process()), Status::Exited(7));
+        let held = hold(&command, None).unwrap();
+        let process = held.process();
+        let mut started = held.release().unwrap();
+        assert_eq!(end_of(process), TraceStop::Exited(7));
         assert!(started.failure().is_none());
         let out = std::fs::read_to_string(directory.path().join("out")).unwrap();
         assert_eq!(out.trim_end(), directory.path().canonicalize().unwrap().to_str().unwrap());
@@ -264,11 +268,16 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_an_error() {
-        let command = Command { arguments: vec!["/nowhere/at/all".into()], ..Command::default() };
-        let mut started = hold(&command, None).unwrap().release().unwrap();
-        assert_eq!(end_of(started.process()), Status::Exited(127));
+        let command = ProgramToStart {
+            arguments: vec!["/nowhere/at/all".into()],
+            ..ProgramToStart::default()
+        };
+        let held = hold(&command, None).unwrap();
+        let process = held.process();
+        let mut started = held.release().unwrap();
+        assert_eq!(end_of(process), TraceStop::Exited(127));
         assert_eq!(started.failure().unwrap().raw_os_error(), Some(libc::ENOENT));
-        assert!(hold(&Command::default(), None).is_err());
+        assert!(hold(&ProgramToStart::default(), None).is_err());
     }
 
     #[test]
@@ -276,19 +285,22 @@ mod tests {
         let held = hold(&shell("exit 3"), None).unwrap();
         let process = held.process();
         drop(held);
-        assert_eq!(end_of(process), Status::Exited(127));
+        assert_eq!(end_of(process), TraceStop::Exited(127));
     }
 
     #[test]
     fn a_filter_without_a_tracer_fails_its_calls() {
         let number = u32::try_from(libc::SYS_getppid).unwrap();
-        let filter = Filter::tracing(&[number]);
-        let started = hold_idle(1, Some(&filter)).unwrap().release().unwrap();
-        assert_eq!(end_of(started.process()), Status::Exited(0));
+        let filter = SeccompFilter::tracing(&[number]);
+        let held = hold_idle(1, Some(&filter)).unwrap();
+        let process = held.process();
+        held.release().unwrap();
+        assert_eq!(end_of(process), TraceStop::Exited(0));
         let exec = u32::try_from(libc::SYS_execve).unwrap();
-        let mut started =
-            hold(&shell("exit 0"), Some(&Filter::tracing(&[exec]))).unwrap().release().unwrap();
-        assert_eq!(end_of(started.process()), Status::Exited(127));
+        let held = hold(&shell("exit 0"), Some(&SeccompFilter::tracing(&[exec]))).unwrap();
+        let process = held.process();
+        let mut started = held.release().unwrap();
+        assert_eq!(end_of(process), TraceStop::Exited(127));
         assert_eq!(started.failure().unwrap().raw_os_error(), Some(libc::ENOSYS));
     }
 }

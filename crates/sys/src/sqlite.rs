@@ -132,7 +132,7 @@ fn load() -> Option<Library> {
 }
 
 /// A row: the bytes of each column, as text where it is a number; nothing where it is `NULL` or too large.
-pub type Row = Vec<Option<Vec<u8>>>;
+pub type SqliteRow = Vec<Option<Vec<u8>>>;
 
 /// An open database.
 pub struct Database {
@@ -185,7 +185,7 @@ impl Database {
     /// # Errors
     ///
     /// What the library says: another program holds a lock too long, the database is damaged. The statement changed nothing.
-    pub fn rows(&self, statement: &str, texts: &[&[u8]]) -> Result<Vec<Row>, SqliteError> {
+    pub fn rows(&self, statement: &str, texts: &[&[u8]]) -> Result<Vec<SqliteRow>, SqliteError> {
         let statement = Statement::prepare(self, statement)?;
         for (at, text) in (1..).zip(texts) {
             statement.bind(at, text)?;
@@ -268,7 +268,7 @@ impl Statement<'_> {
         }
     }
 
-    fn row(&self) -> Row {
+    fn row(&self) -> SqliteRow {
         // SAFETY: the statement is there.
         let columns = unsafe { (self.database.library.column_count)(self.pointer) };
         (0..columns).map(|at| self.column(at)).collect()
@@ -332,7 +332,7 @@ mod tests {
                     "CREATE TABLE t (name TEXT, number INTEGER)",
                     "INSERT INTO t VALUES ('one', 1), ('it''s', NULL), ('', 3)",
                 ] {
-                    assert_eq!(database.rows(statement, &[]).unwrap(), Vec::<Row>::new());
+                    assert_eq!(database.rows(statement, &[]).unwrap(), Vec::<SqliteRow>::new());
                 }
                 Some(database)
             }

@@ -9,16 +9,17 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect,
+    recvmsg, sendmsg, shutdown, socket_with,
 };
 
 /// The kernel passes no more descriptors at once.
-pub const MOST_DESCRIPTORS: usize = 253;
+pub(crate) const MOST_DESCRIPTORS: usize = 253;
 
 /// Where somebody listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Address<'a> {
+pub enum SocketAddress<'a> {
     /// At a path.
     Path(&'a Path),
     /// At a name that is in no directory.
@@ -32,10 +33,10 @@ pub enum Address<'a> {
 /// # Errors
 ///
 /// As `connect(2)`; `TimedOut` if the queue of the other end stays full; `InvalidInput` if the address is too long for a socket.
-pub fn connect_to(address: Address<'_>, limit: Duration) -> io::Result<OwnedFd> {
+pub fn connect_to(address: SocketAddress<'_>, limit: Duration) -> io::Result<OwnedFd> {
     let address = match address {
-        Address::Path(path) => SocketAddrUnix::new(path)?,
-        Address::Abstract(name) => SocketAddrUnix::new_abstract_name(name)?,
+        SocketAddress::Path(path) => SocketAddrUnix::new(path)?,
+        SocketAddress::Abstract(name) => SocketAddrUnix::new_abstract_name(name)?,
     };
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // One of no length would be none at all.
@@ -73,6 +74,58 @@ pub fn send(socket: impl AsFd, mut bytes: &[u8], descriptors: &[BorrowedFd<'_>])
         }
     }
     Ok(())
+}
+
+/// Sends as much of `parts` as there is room for now, and `descriptors` with the first byte; returns how much.
+///
+/// # Errors
+///
+/// As `sendmsg(2)`: `WouldBlock` if there is no room; `InvalidInput` for too many descriptors.
+pub fn send_now(
+    socket: impl AsFd,
+    parts: &[io::IoSlice<'_>],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
+    if descriptors.len() > MOST_DESCRIPTORS {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(descriptors.len()))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::io::retry_on_intr(|| sendmsg(&socket, parts, &mut control, flags))
+        .map_err(io::Error::from)
+}
+
+/// Takes what has come by now into `buffer`, with the descriptors that came with it; returns how much, 0 is the end.
+///
+/// # Errors
+///
+/// As `recvmsg(2)`: `WouldBlock` if nothing has come.
+pub fn receive_now(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [io::IoSliceMut::new(buffer)];
+    let received = rustix::io::retry_on_intr(|| recvmsg(&socket, &mut parts, &mut control, flags))?;
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            descriptors.extend(passed);
+        }
+    }
+    Ok((received.bytes, descriptors))
+}
+
+/// Ends both directions of a connection.
+///
+/// # Errors
+///
+/// As `shutdown(2)`.
+pub fn end(socket: impl AsFd) -> io::Result<()> {
+    Ok(shutdown(socket, Shutdown::Both)?)
 }
 
 /// What to do when nothing has come.
@@ -115,7 +168,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
-        let here = connect_to(Address::Path(&path), Duration::from_secs(10)).unwrap();
+        let here = connect_to(SocketAddress::Path(&path), Duration::from_secs(10)).unwrap();
         let (there, _) = listener.accept().unwrap();
         let (kept, passed) = UnixStream::pair().unwrap();
         send(&here, b"hello", &[passed.as_fd(), passed.as_fd()]).unwrap();
@@ -130,6 +183,9 @@ mod tests {
         let many = vec![here.as_fd(); MOST_DESCRIPTORS + 1];
         assert_eq!(send(&here, b"x", &many).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         drop(there);
+        // A program that another test is starting has a copy until it runs.
+        let until = Some(Duration::from_secs(30));
+        assert!(crate::socket::wait_readable(&here, until).unwrap(), "no end within 30 s");
         let gone = send(&here, b"x", &[]).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
     }

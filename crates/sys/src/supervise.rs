@@ -30,39 +30,51 @@ pub fn own_mounts() -> io::Result<()> {
 
 /// Which of the two processes after [`fork`] this is.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum ForkSide {
     /// The one that called; the new one has this number.
     Parent(u32),
     /// The new one.
     Child,
 }
 
+/// How often threads are counted before there are too many.
+const LOOKS: u32 = 200;
+
 /// Makes a second process out of this one, which must have one thread only.
 ///
 /// # Errors
 ///
 /// `EAGAIN`: too many processes; `WouldBlock`: there are more threads, whose locks nobody would ever open in the new process.
-pub fn fork() -> io::Result<Side> {
+pub fn fork() -> io::Result<ForkSide> {
     if !has_one_thread()? {
         return Err(io::ErrorKind::WouldBlock.into());
     }
     // SAFETY: this is the only thread, so the new process has a whole copy of all that it needs.
     match unsafe { libc::fork() } {
-        0 => Ok(Side::Child),
+        0 => Ok(ForkSide::Child),
         pid => match u32::try_from(pid) {
-            Ok(pid) => Ok(Side::Parent(pid)),
+            Ok(pid) => Ok(ForkSide::Parent(pid)),
             Err(_) => Err(io::Error::last_os_error()),
         },
     }
 }
 
-/// Says whether this process has one thread only, so that it can [`fork`].
+/// Says whether this process has one thread only, so that it can [`fork`]; threads of ours that wait for work are ended.
 ///
 /// # Errors
 ///
 /// `/proc` cannot be read.
 pub fn has_one_thread() -> io::Result<bool> {
-    Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
+    let count = || Ok::<_, io::Error>(std::fs::read_dir("/proc/self/task")?.count());
+    crate::process_file::end_idle_threads();
+    // A thread that has ended may be there for a moment more.
+    for _ in 0..LOOKS {
+        if count()? == 1 {
+            return Ok(true);
+        }
+        std::thread::yield_now();
+    }
+    Ok(false)
 }
 
 /// Ignores these signals from now on, as the programs that this process starts do; a number that is none changes nothing.

@@ -4,57 +4,60 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, OutputModes, Termios, tcgetattr, tcsetattr,
+};
+
+use crate::signals::Mask;
+
+/// The signal by which the terminal stops a process of the background that sets its modes.
+const SIGTTOU: i32 = 22;
 
 /// A terminal whose mode is put back when this is dropped, and by a small process of its own if we are killed.
+///
+/// Neither touches the modes that somebody else has set meanwhile, as a shell does that took its terminal back.
 #[derive(Debug)]
-pub struct Raw {
+pub struct RawTerminal {
     terminal: OwnedFd,
     before: Termios,
+    raw: Termios,
     guard: Option<OwnedFd>,
 }
 
-impl Raw {
+impl RawTerminal {
     /// Passes every byte of `terminal` on as it is typed.
     ///
     /// # Errors
     ///
     /// It is no terminal, or no descriptor is free; its mode is as it was.
-    pub fn enter(terminal: impl AsFd) -> io::Result<Raw> {
+    pub fn enter(terminal: impl AsFd) -> io::Result<RawTerminal> {
         let terminal = terminal.as_fd().try_clone_to_owned()?;
         let before = tcgetattr(&terminal)?;
+        let mut raw = before.clone();
+        raw.make_raw();
         // Before the mode changes: there is no moment in which nobody would put it back.
-        let guard = guard(&terminal, &before)?;
-        let raw = Raw { terminal, before, guard: Some(guard) };
-        raw.again()?;
+        let guard = guard(&terminal, &before, &raw)?;
+        let raw = RawTerminal { terminal, before, raw, guard: Some(guard) };
+        tcsetattr(&raw.terminal, OptionalActions::Now, &raw.raw)?;
         Ok(raw)
     }
 
-    /// Sets the raw mode once more, after [`Raw::pause`].
-    ///
-    /// # Errors
-    ///
-    /// The terminal is gone.
-    pub fn again(&self) -> io::Result<()> {
-        let mut mode = self.before.clone();
-        mode.make_raw();
-        Ok(tcsetattr(&self.terminal, OptionalActions::Now, &mode)?)
-    }
-
-    /// Puts the terminal's own mode back for a while.
-    ///
-    /// # Errors
-    ///
-    /// The terminal is gone.
-    pub fn pause(&self) -> io::Result<()> {
-        Ok(tcsetattr(&self.terminal, OptionalActions::Drain, &self.before)?)
+    /// Says whether the terminal still has the mode that this gave it.
+    #[must_use]
+    pub fn is_in_effect(&self) -> bool {
+        tcgetattr(&self.terminal).is_ok_and(|now| same_modes(&now, &self.raw))
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawTerminal {
     fn drop(&mut self) {
-        // A terminal that is gone has no mode.
-        let _ = self.pause();
+        if self.is_in_effect() {
+            // From the background it would stop us, and the shell there would wait for its mode.
+            let mask = Mask::closed_for(SIGTTOU);
+            // A terminal that is gone has no mode.
+            let _ = tcsetattr(&self.terminal, OptionalActions::Drain, &self.before);
+            mask.set();
+        }
         if let Some(guard) = self.guard.take() {
             // It has nothing to do any more; if it is gone, so much the better.
             let _ = rustix::io::write(guard, b"x");
@@ -62,20 +65,39 @@ impl Drop for Raw {
     }
 }
 
+/// Makes modes those of a terminal in which lines are typed, as `stty sane` does.
+pub fn edit_lines(modes: &mut Termios) {
+    modes.input_modes.insert(InputModes::ICRNL | InputModes::IXON | InputModes::BRKINT);
+    modes.input_modes.remove(InputModes::INLCR | InputModes::IGNCR);
+    modes.output_modes.insert(OutputModes::OPOST | OutputModes::ONLCR);
+    let edited = LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN;
+    let echoed = LocalModes::ECHO | LocalModes::ECHOE | LocalModes::ECHOK;
+    modes.local_modes.insert(edited | echoed);
+}
+
+/// Says whether two terminals treat what goes through them alike. What a line has in bits and speeds does not count: not
+/// every terminal keeps what it is given.
+#[must_use]
+pub fn same_modes(one: &Termios, other: &Termios) -> bool {
+    one.input_modes == other.input_modes
+        && one.output_modes == other.output_modes
+        && one.local_modes == other.local_modes
+}
+
 /// Starts the process that puts the mode back if our end of the pipe closes without a word.
-fn guard(terminal: &OwnedFd, before: &Termios) -> io::Result<OwnedFd> {
+fn guard(terminal: &OwnedFd, before: &Termios, raw: &Termios) -> io::Result<OwnedFd> {
     let (wait, tell) = pipe_with(PipeFlags::CLOEXEC)?;
     // SAFETY: the child makes system calls only and leaves without running destructors.
     let process = unsafe { libc::fork() };
     match process {
-        0 => watch(terminal.as_fd(), before, &wait),
+        0 => watch(terminal.as_fd(), before, raw, &wait),
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(tell),
     }
 }
 
 /// The guard's life.
-fn watch(terminal: BorrowedFd<'_>, before: &Termios, wait: &OwnedFd) -> ! {
+fn watch(terminal: BorrowedFd<'_>, before: &Termios, raw: &Termios, wait: &OwnedFd) -> ! {
     // In a session of its own it gets none of our signals, and may set the mode from the background.
     let _ = rustix::process::setsid();
     let (terminal_number, wait_number) = (terminal.as_raw_fd(), wait.as_raw_fd());
@@ -95,7 +117,8 @@ fn watch(terminal: BorrowedFd<'_>, before: &Termios, wait: &OwnedFd) -> ! {
             other => break other,
         }
     };
-    if told == Ok(0) {
+    let is_in_effect = || tcgetattr(terminal).is_ok_and(|now| same_modes(&now, raw));
+    if told == Ok(0) && is_in_effect() {
         let _ = tcsetattr(terminal, OptionalActions::Now, before);
     }
     // SAFETY: ends the process at once; nothing of the parent's is flushed or dropped twice.
@@ -123,24 +146,56 @@ mod tests {
     #[test]
     fn the_mode_comes_back() {
         let (_master, terminal) = pair();
-        let raw = Raw::enter(&terminal).unwrap();
-        assert!(!echoes(&terminal));
-        raw.pause().unwrap();
-        assert!(echoes(&terminal));
-        raw.again().unwrap();
+        let raw = RawTerminal::enter(&terminal).unwrap();
+        assert!(!echoes(&terminal) && raw.is_in_effect());
         drop(raw);
         assert!(echoes(&terminal));
+    }
+
+    /// Sets a mode as a shell does that edits a line, and returns it.
+    fn edit_a_line(terminal: &OwnedFd) -> Termios {
+        let mut mode = tcgetattr(terminal).unwrap();
+        edit_lines(&mut mode);
+        mode.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+        tcsetattr(terminal, OptionalActions::Now, &mode).unwrap();
+        mode
+    }
+
+    #[test]
+    fn a_mode_that_somebody_else_has_set_stays() {
+        let (_master, terminal) = pair();
+        let raw = RawTerminal::enter(&terminal).unwrap();
+        let set = edit_a_line(&terminal);
+        assert!(!raw.is_in_effect());
+        drop(raw);
+        assert!(same_modes(&tcgetattr(&terminal).unwrap(), &set));
+    }
+
+    #[test]
+    fn the_guard_leaves_a_mode_that_somebody_else_has_set() {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let (master, terminal) = pair();
+        let mut raw = RawTerminal::enter(&terminal).unwrap();
+        let set = edit_a_line(&terminal);
+        drop(raw.guard.take());
+        drop(raw);
+        drop(terminal);
+        // The guard had the terminal open, too: its end is the last one's.
+        let mut polled = [PollFd::new(&master, PollFlags::empty())];
+        let limit = Timespec { tv_sec: 50, tv_nsec: 0 };
+        assert_eq!(poll(&mut polled, Some(&limit)), Ok(1), "the guard has not ended within 50 s");
+        assert!(same_modes(&tcgetattr(&master).unwrap(), &set));
     }
 
     #[test]
     fn the_guard_puts_the_mode_back_when_nobody_else_does() {
         let (_master, terminal) = pair();
-        let mut raw = Raw::enter(&terminal).unwrap();
+        let mut raw = RawTerminal::enter(&terminal).unwrap();
         // As the kernel does it for a process that is killed.
         drop(raw.guard.take());
         while !echoes(&terminal) {
             std::thread::yield_now();
         }
-        assert!(Raw::enter(std::fs::File::open("/dev/null").unwrap()).is_err());
+        assert!(RawTerminal::enter(std::fs::File::open("/dev/null").unwrap()).is_err());
     }
 }

@@ -31,6 +31,32 @@ impl CannotStart {
     }
 }
 
+/// What a user can do about such a refusal.
+pub const PROCESS_LIMIT: &str =
+    "the limit on processes and threads may be reached; `ulimit -u` shows this user's";
+
+/// Returns [`PROCESS_LIMIT`] if an error or one of its causes is that the kernel refused a thread or a process.
+#[must_use]
+pub fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    is_refusal(error).then_some(PROCESS_LIMIT)
+}
+
+/// Says whether an error or one of its causes is that the kernel refused a thread or a process.
+#[must_use]
+pub fn is_refusal(error: &(dyn std::error::Error + 'static)) -> bool {
+    let all = std::iter::successors(Some(error), |&error| error.source());
+    all.filter_map(|error| error.downcast_ref::<io::Error>()).any(|error| {
+        let is_thread = error.get_ref().is_some_and(|inner| inner.is::<CannotStart>());
+        is_thread || error.raw_os_error() == Some(rustix::io::Errno::AGAIN.raw_os_error())
+    })
+}
+
+/// Says whether a line of a log, in which an error is only text, tells that the kernel refused a thread or a process.
+#[must_use]
+pub fn tells_refusal(line: &str) -> bool {
+    line.contains("Resource temporarily unavailable") || line.contains("cannot start the thread \"")
+}
+
 /// Starts a thread that the kernel shows as `name`, of which it keeps 15 bytes.
 ///
 /// # Errors
@@ -97,7 +123,11 @@ mod tests {
         let error = spawn("listing", move || drop(kept)).unwrap_err();
         assert_eq!(error.to_string(), "cannot start the thread \"listing\"");
         assert!(error.source().unwrap().to_string().contains("temporarily unavailable"));
-        assert!(error.get_ref().unwrap().is::<CannotStart>());
+        assert!(is_refusal(&error));
+        assert!(tells_refusal(&error.to_string()));
+        assert!(tells_refusal(&io::Error::from(rustix::io::Errno::AGAIN).to_string()));
+        assert!(!tells_refusal(&io::Error::from(rustix::io::Errno::NOENT).to_string()));
+        assert!(!is_refusal(&io::Error::from(io::ErrorKind::NotFound)));
         dropped.recv().unwrap_err();
         std::thread::scope(|scope| spawn_scoped(scope, "two", || ()).unwrap_err());
     }

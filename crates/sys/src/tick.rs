@@ -50,7 +50,7 @@ impl Ticker {
         }
         let ticker = Ticker { timer, _here: PhantomData };
         let period = libc::timespec {
-            tv_sec: period.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_sec: period.as_secs().try_into().unwrap_or(i32::MAX.into()),
             tv_nsec: period.subsec_nanos().into(),
         };
         let times = libc::itimerspec { it_interval: period, it_value: period };

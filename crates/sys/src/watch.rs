@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-use crate::dir::Directory;
+use crate::dir::OpenDirectory;
 
 /// Tells what changes in a directory from when it was made. The directory is the one that was opened, wherever it is moved to.
 #[derive(Debug)]
-pub struct Watch {
+pub struct DirectoryWatch {
     inotify: OwnedFd,
     own: i32,
 }
 
 /// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum WatchScope {
     /// Names that come and go.
     Names,
     /// Changes of contents and attributes too.
@@ -32,7 +32,7 @@ pub enum Scope {
 
 /// Something changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
+pub enum DirectoryChange<'a> {
     /// There is something new about this name: it came, went, or is another file, or its contents or attributes are others.
     Name(&'a CStr),
     /// There was more than the kernel keeps: anything may have changed.
@@ -54,13 +54,13 @@ pub enum Ready {
     Nothing,
 }
 
-impl Watch {
+impl DirectoryWatch {
     /// Watches a directory.
     ///
     /// # Errors
     ///
     /// As `inotify_init1(2)` and `inotify_add_watch(2)`: the user has no watches left (`ENOSPC`, `EMFILE`), or `/proc` is not there.
-    pub fn of(directory: &Directory, scope: Scope) -> io::Result<Watch> {
+    pub fn of(directory: &OpenDirectory, scope: WatchScope) -> io::Result<DirectoryWatch> {
         let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let mut wanted = WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -70,7 +70,7 @@ impl Watch {
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR
             | WatchFlags::EXCL_UNLINK;
-        if scope == Scope::Attributes {
+        if scope == WatchScope::Attributes {
             wanted |= WatchFlags::ATTRIB | WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE;
         }
         // By descriptor, so that it is the directory that is read and not another one at its path.
@@ -78,7 +78,7 @@ impl Watch {
         let own = inotify::add_watch(&watch, &path, wanted)?;
         // A parent that may not be watched is not; then only the end of the directory goes unnoticed.
         let _ = inotify::add_watch(&watch, format!("{path}/.."), WatchFlags::DELETE);
-        Ok(Watch { inotify: watch, own })
+        Ok(DirectoryWatch { inotify: watch, own })
     }
 
     /// Gives all changes that there are to `each`, without waiting.
@@ -86,7 +86,7 @@ impl Watch {
     /// # Errors
     ///
     /// As `read(2)`.
-    pub fn read(&self, mut each: impl FnMut(Change<'_>)) -> io::Result<()> {
+    pub fn read(&self, mut each: impl FnMut(DirectoryChange<'_>)) -> io::Result<()> {
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
         loop {
@@ -102,13 +102,13 @@ impl Watch {
                 | ReadFlags::UNMOUNT
                 | ReadFlags::IGNORED;
             if what.contains(ReadFlags::QUEUE_OVERFLOW) {
-                each(Change::Lost);
+                each(DirectoryChange::Lost);
             } else if event.wd() != self.own {
-                each(Change::Beside);
+                each(DirectoryChange::Beside);
             } else if what.intersects(gone) {
-                each(Change::Gone);
+                each(DirectoryChange::Gone);
             } else if let Some(name) = event.file_name() {
-                each(Change::Name(name));
+                each(DirectoryChange::Name(name));
             }
         }
     }
@@ -119,30 +119,21 @@ impl Watch {
     ///
     /// As `poll(2)`.
     pub fn wait(&self, socket: impl AsFd, timeout: Option<Duration>) -> io::Result<Ready> {
-        let mut polled =
-            [PollFd::new(&socket, PollFlags::empty()), PollFd::new(&self.inotify, PollFlags::IN)];
-        wait(&mut polled, timeout)?;
-        Ok(if !polled[0].revents().is_empty() {
-            Ready::HungUp
-        } else if polled[1].revents().is_empty() {
-            Ready::Nothing
-        } else {
-            Ready::Changes
-        })
+        wait_beside(&socket, &self.inotify, timeout)
     }
 }
 
 /// Tells that something changes in any of many directories, not what.
 #[derive(Debug)]
-pub struct Directories {
+pub struct DirectoriesWatch {
     inotify: OwnedFd,
     /// What is to be told of each directory.
-    told: HashMap<i32, Seen>,
+    told: HashMap<i32, WatchCompleteness>,
 }
 
 /// How much was seen.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Seen {
+pub enum WatchCompleteness {
     /// Nothing.
     Nothing,
     /// Names came or went, or the directory did.
@@ -151,15 +142,15 @@ pub enum Seen {
     Written,
 }
 
-impl Directories {
+impl DirectoriesWatch {
     /// Begins to watch, nothing yet.
     ///
     /// # Errors
     ///
     /// As `inotify_init1(2)`.
-    pub fn new() -> io::Result<Directories> {
+    pub fn new() -> io::Result<DirectoriesWatch> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        Ok(Directories { inotify, told: HashMap::new() })
+        Ok(DirectoriesWatch { inotify, told: HashMap::new() })
     }
 
     /// Watches one more directory, for names alone or for what is written too.
@@ -167,7 +158,7 @@ impl Directories {
     /// # Errors
     ///
     /// As `inotify_add_watch(2)`.
-    pub fn add(&mut self, path: &Path, what: Seen) -> io::Result<()> {
+    pub fn add(&mut self, path: &Path, what: WatchCompleteness) -> io::Result<()> {
         let mut wanted = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVED_FROM
@@ -178,11 +169,22 @@ impl Directories {
             | WatchFlags::EXCL_UNLINK;
         // A file of settings is rewritten in its place by editors.
         wanted |= WatchFlags::CLOSE_WRITE;
-        if what == Seen::Written {
+        if what == WatchCompleteness::Written {
             wanted |= WatchFlags::ATTRIB;
         }
         let number = inotify::add_watch(&self.inotify, path, wanted)?;
         self.told.insert(number, what);
+        Ok(())
+    }
+
+    /// Watches one more directory, also for what is written to a file that stays open, as to a journal.
+    ///
+    /// # Errors
+    ///
+    /// As `inotify_add_watch(2)`.
+    pub fn add_appended(&mut self, path: &Path) -> io::Result<()> {
+        self.add(path, WatchCompleteness::Written)?;
+        inotify::add_watch(&self.inotify, path, WatchFlags::MODIFY | WatchFlags::MASK_ADD)?;
         Ok(())
     }
 
@@ -191,10 +193,10 @@ impl Directories {
     /// # Errors
     ///
     /// As `read(2)`.
-    pub fn read(&self) -> io::Result<Seen> {
+    pub fn read(&self) -> io::Result<WatchCompleteness> {
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
-        let mut seen = Seen::Nothing;
+        let mut seen = WatchCompleteness::Nothing;
         loop {
             let (number, events) = match reader.next() {
                 Ok(event) => (event.wd(), event.events()),
@@ -202,9 +204,16 @@ impl Directories {
                 Err(Errno::AGAIN) => return Ok(seen),
                 Err(error) => return Err(error.into()),
             };
-            let written = ReadFlags::CLOSE_WRITE | ReadFlags::ATTRIB | ReadFlags::QUEUE_OVERFLOW;
-            let most = self.told.get(&number).copied().unwrap_or(Seen::Written);
-            let what = if events.intersects(written) { Seen::Written } else { Seen::Names };
+            let written = ReadFlags::MODIFY
+                | ReadFlags::CLOSE_WRITE
+                | ReadFlags::ATTRIB
+                | ReadFlags::QUEUE_OVERFLOW;
+            let most = self.told.get(&number).copied().unwrap_or(WatchCompleteness::Written);
+            let what = if events.intersects(written) {
+                WatchCompleteness::Written
+            } else {
+                WatchCompleteness::Names
+            };
             seen = seen.max(what.min(most));
         }
     }
@@ -215,17 +224,32 @@ impl Directories {
     ///
     /// As `poll(2)`.
     pub fn wait(&self, socket: impl AsFd, timeout: Option<Duration>) -> io::Result<Ready> {
-        let mut polled =
-            [PollFd::new(&socket, PollFlags::empty()), PollFd::new(&self.inotify, PollFlags::IN)];
-        wait(&mut polled, timeout)?;
-        Ok(if !polled[0].revents().is_empty() {
-            Ready::HungUp
-        } else if polled[1].revents().is_empty() {
-            Ready::Nothing
-        } else {
-            Ready::Changes
-        })
+        wait_beside(&socket, &self.inotify, timeout)
     }
+}
+
+impl AsFd for DirectoriesWatch {
+    /// Returns the descriptor that can be read when something was told.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}
+
+/// Waits for changes, or for the end of the other end of `socket`.
+fn wait_beside(
+    socket: &impl AsFd,
+    inotify: &impl AsFd,
+    timeout: Option<Duration>,
+) -> io::Result<Ready> {
+    let mut polled = [PollFd::new(socket, PollFlags::empty()), PollFd::new(inotify, PollFlags::IN)];
+    wait(&mut polled, timeout)?;
+    Ok(if !polled[0].revents().is_empty() {
+        Ready::HungUp
+    } else if polled[1].revents().is_empty() {
+        Ready::Nothing
+    } else {
+        Ready::Changes
+    })
 }
 
 /// Lets time pass, no longer than the other end of `socket` is there; says whether it still is.

@@ -2,19 +2,12 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
-use probe::report::paragraph::without_error_numbers;
+use report::paragraph::without_error_numbers;
 use report::text::{Charset, visible};
-use rustix::io::Errno;
-use sys::thread::CannotStart;
-
-use crate::cli::screen;
-
-/// What is told where the kernel refused a thread or a process.
-const PROCESS_LIMIT: &str =
-    "the limit on processes and threads may be reached; `ulimit -u` shows this user's";
+use sys::thread::{PROCESS_LIMIT, is_refusal};
 
 /// The answer of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +20,7 @@ pub(crate) enum Verdict {
 
 /// Who has to do something about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FailureCategory {
     /// What was typed cannot be done.
     User,
     /// The machine is not set up for it: no bus, no permission, a broken file.
@@ -40,12 +33,15 @@ pub(crate) enum Kind {
     Dconf,
 }
 
-impl Kind {
+impl FailureCategory {
     /// The table of exit codes, with [`Verdict`]: 0 yes, 1 no, 2 error.
     fn exit_code(self) -> u8 {
         match self {
-            Kind::User | Kind::Config | Kind::Busy | Kind::Internal => 2,
-            Kind::Dconf => 1,
+            FailureCategory::User
+            | FailureCategory::Config
+            | FailureCategory::Busy
+            | FailureCategory::Internal => 2,
+            FailureCategory::Dconf => 1,
         }
     }
 }
@@ -62,22 +58,31 @@ impl From<Verdict> for ExitCode {
 /// Why a command could not do its work.
 #[derive(Debug)]
 pub(crate) struct Error {
-    kind: Kind,
+    kind: FailureCategory,
     /// What could not be done, without "cannot": `read the database "/…"`.
     what: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
     hints: Vec<String>,
+    /// A cause of which only the text is kept was a thread or a process that the kernel refused.
+    at_process_limit: bool,
 }
 
 impl Error {
     /// An error whose text is `cannot <what>`.
-    pub(crate) fn new(kind: Kind, what: impl Into<String>) -> Error {
-        Error { kind, what: what.into(), source: None, hints: Vec::new() }
+    pub(crate) fn new(kind: FailureCategory, what: impl Into<String>) -> Error {
+        Error { kind, what: what.into(), source: None, hints: Vec::new(), at_process_limit: false }
     }
 
     /// Adds the cause.
     pub(crate) fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         self.source = Some(source.into());
+        self
+    }
+
+    /// Adds the text of a cause that cannot be kept, with those below it.
+    pub(crate) fn because_of(mut self, cause: &(dyn StdError + 'static)) -> Error {
+        self.at_process_limit |= is_refusal(cause);
+        self.source = Some(causes(cause).into());
         self
     }
 
@@ -87,27 +92,14 @@ impl Error {
         self
     }
 
-    /// Prints the error with its causes and hints on stderr and returns the exit code.
-    ///
-    /// A reader that closed our output early is no error.
-    pub(crate) fn report(&self) -> ExitCode {
-        if self.is_closed_pipe() {
-            return ExitCode::SUCCESS;
-        }
-        // Nobody is left to be told when stderr itself is gone.
-        let _ = write!(screen::stderr(), "{self}");
+    /// Returns the exit code of a command that ends with it.
+    pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.kind.exit_code())
     }
 
     /// Returns the causes as one text.
     pub(crate) fn cause(&self) -> String {
-        let mut texts = Vec::new();
-        let mut cause = self.source.as_deref().map(|source| source as &dyn StdError);
-        while let Some(error) = cause {
-            texts.push(without_error_numbers(&error.to_string()));
-            cause = error.source();
-        }
-        texts.join(": ")
+        self.source().map(causes).unwrap_or_default()
     }
 
     /// Says whether the reader of our output closed it early.
@@ -118,18 +110,26 @@ impl Error {
 
     /// Says whether the kernel refused a thread or a process.
     fn is_at_process_limit(&self) -> bool {
-        self.io_errors().any(|error| {
-            let is_thread = error.get_ref().is_some_and(|inner| inner.is::<CannotStart>());
-            is_thread || error.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
-        })
+        self.at_process_limit || self.source().is_some_and(is_refusal)
     }
 
     /// Returns the errors of the operating system among the causes.
     fn io_errors(&self) -> impl Iterator<Item = &io::Error> {
-        let first = self.source.as_deref().map(|source| source as &(dyn StdError + 'static));
-        std::iter::successors(first, |&error| error.source())
-            .filter_map(|error| error.downcast_ref::<io::Error>())
+        self.source().into_iter().flat_map(io_errors)
     }
+}
+
+/// Returns an error and its causes as one text.
+fn causes(error: &(dyn StdError + 'static)) -> String {
+    let all = std::iter::successors(Some(error), |&error| error.source());
+    let texts: Vec<String> = all.map(|error| without_error_numbers(&error.to_string())).collect();
+    texts.join(": ")
+}
+
+/// Returns the errors of the operating system among an error and its causes.
+fn io_errors<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a io::Error> {
+    std::iter::successors(Some(error), |&error| error.source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
 }
 
 impl fmt::Display for Error {
@@ -158,17 +158,19 @@ impl StdError for Error {
 /// Writing to the terminal or the pipe failed.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
-        Error::new(Kind::Config, "write the output").because(error)
+        Error::new(FailureCategory::Config, "write the output").because(error)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
     fn an_error_is_printed_with_its_causes_once_and_its_hints() {
-        let error = Error::new(Kind::Config, "open \"/x\"")
+        let error = Error::new(FailureCategory::Config, "open \"/x\"")
             .because(io::Error::from_raw_os_error(2))
             .hint("make it");
         assert_eq!(
@@ -179,7 +181,7 @@ mod tests {
 
     #[test]
     fn text_of_others_forges_no_line() {
-        let error = Error::new(Kind::User, "read /tmp/a\nunjank: all is well\x1b[2J")
+        let error = Error::new(FailureCategory::User, "read /tmp/a\nunjank: all is well\x1b[2J")
             .because("it says\r\u{202e}no")
             .hint("mv /tmp/a\nb c");
         assert_eq!(
@@ -197,15 +199,28 @@ mod tests {
 
     #[test]
     fn a_refused_process_is_explained() {
-        let refused = Error::new(Kind::Busy, "run ls")
+        let refused = Error::new(FailureCategory::Busy, "run ls")
             .because(io::Error::from_raw_os_error(Errno::AGAIN.raw_os_error()));
         assert!(refused.to_string().contains("hint: the limit on processes"), "{refused}");
+        let again = io::Error::from_raw_os_error(Errno::AGAIN.raw_os_error());
+        let told = Error::new(FailureCategory::Config, "go on tracing").because_of(&again);
+        assert_eq!(
+            told.to_string(),
+            format!(
+                "unjank: cannot go on tracing: Resource temporarily unavailable\nhint: {PROCESS_LIMIT}\n"
+            )
+        );
     }
 
     #[test]
     fn each_kind_has_its_exit_code() {
-        let two = [Kind::User, Kind::Config, Kind::Busy, Kind::Internal];
+        let two = [
+            FailureCategory::User,
+            FailureCategory::Config,
+            FailureCategory::Busy,
+            FailureCategory::Internal,
+        ];
         assert!(two.into_iter().all(|kind| kind.exit_code() == 2));
-        assert_eq!(Kind::Dconf.exit_code(), 1, "as dconf");
+        assert_eq!(FailureCategory::Dconf.exit_code(), 1, "as dconf");
     }
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    unjank::cli::run(std::env::args_os().collect())
+    unjank_command::cli::run(std::env::args_os().collect())
 }

@@ -48,14 +48,31 @@ fn a_run_prints_both_sides_and_the_verdict() {
     let output = child.wait_with_output().unwrap();
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["schema"], "unjank.bench.settings/1");
-    let passes = document["passes"].as_bool().unwrap();
-    assert_eq!(output.status.code(), Some(if passes { 0 } else { 1 }), "{document:#}");
     let figures = document["figures"].as_array().unwrap();
+    // Of few rounds no figure is judged, and so none falls short, however busy the machine is.
+    assert_eq!(output.status.code(), Some(0), "{document:#}");
+    assert_eq!((&document["passes"], &figures[0]["verdict"]), (&true.into(), &"not-judged".into()));
     let ids: Vec<&str> = figures.iter().map(|figure| figure["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["noop-tmpfs", "memory", "memory-own"]);
     assert_eq!(figures[0]["ours"]["n"], 60);
     assert_eq!(figures[0]["peer"]["n"], 60);
     assert_eq!(left_by(pid), 0);
+}
+
+#[test]
+fn each_figure_in_memory_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut list) = bench(dir.path(), &["--list"]) else { return };
+    let list = String::from_utf8(list.output().unwrap().stdout).unwrap();
+    let needs_disk = |id: &&str| id.ends_with("-disk");
+    let ids: Vec<&str> = list.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let ids: Vec<&str> = ids.into_iter().filter(|id| !needs_disk(id)).collect();
+    assert!(ids.len() > 5, "{list}");
+    let mut command = bench(dir.path(), &["--json", "--only", &ids.join(",")]).unwrap();
+    let output = command.stderr(Stdio::null()).output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{document:#}");
+    assert_eq!(document["missing"].as_array().map(Vec::len), Some(0), "{document:#}");
 }
 
 #[test]

@@ -25,8 +25,7 @@ fn every_figure_is_measured_and_nothing_is_left() {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["schema"], "unjank.bench.listing/1");
     assert_eq!(document["missing"].as_array().unwrap().len(), 0, "{:#}", document["missing"]);
-    let passes = document["passes"].as_bool().unwrap();
-    assert_eq!(output.status.code(), Some(if passes { 0 } else { 1 }));
+    assert_eq!(output.status.code(), Some(0), "a quick run judges no time: {document:#}");
     let figures = document["figures"].as_array().unwrap();
     let ids: Vec<&str> = figures.iter().map(|figure| figure["id"].as_str().unwrap()).collect();
     let wanted = [
@@ -37,6 +36,7 @@ fn every_figure_is_measured_and_nothing_is_left() {
         "ls",
         "ls-find",
         "small",
+        "small-long",
         "memory",
         "growth",
         "peers",

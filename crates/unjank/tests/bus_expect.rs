@@ -2,7 +2,7 @@
 //! that cannot be believed.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test drives other programs")]
 
-mod fixture;
+use crate::fixture;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use capture::capture::{CaptureEvent, CaptureTime, CapturedMessage, Encoder, RecordFormat};
 use fixture::{Bus, has, in_time};
-use probe::bus::capture::{Encoder, Event, Format, Message, Timestamp};
-use probe::bus::wire::Kind;
-use probe::bus::wire::write::{Draft, Marshal};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use wire::MessageType;
+use wire::write::{Draft, Marshal};
 
 const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
 /// A call that is answered at once.
@@ -85,12 +85,12 @@ impl Drop for HungService {
 }
 
 /// Writes a record of calls that are answered, and returns its bytes.
-fn record(path: &Path, format: Format) -> Vec<u8> {
+fn record(path: &Path, format: RecordFormat) -> Vec<u8> {
     let mut encoder = Encoder::new(format);
     let mut out = Vec::new();
-    encoder.event(&mut out, &Event::Bus(Box::default())).unwrap();
+    encoder.event(&mut out, &CaptureEvent::Bus(Box::default())).unwrap();
     for serial in 1..=20_u32 {
-        let mut body = Marshal::new(Draft::new(Kind::Call, 1).endian);
+        let mut body = Marshal::new(Draft::new(MessageType::Call, 1).endian);
         body.text(&"x".repeat(500));
         let body = body.bytes();
         let call = Draft {
@@ -101,19 +101,19 @@ fn record(path: &Path, format: Format) -> Vec<u8> {
             destination: ":1.2",
             signature: "s",
             body: &body,
-            ..Draft::new(Kind::Call, serial)
+            ..Draft::new(MessageType::Call, serial)
         };
         let answer = Draft {
             reply_serial: serial,
             sender: ":1.2",
             destination: ":1.1",
-            ..Draft::new(Kind::Return, serial)
+            ..Draft::new(MessageType::Return, serial)
         };
         for (at, bytes) in [(0, call.bytes()), (500_000, answer.bytes())] {
-            let at = Timestamp(1_795_271_100_000_000_000 + u64::from(serial) * 1_000_000 + at);
+            let at = CaptureTime(1_795_271_100_000_000_000 + u64::from(serial) * 1_000_000 + at);
             let length = u32::try_from(bytes.len()).unwrap();
-            let message = Message { at, bus: 0, length, bytes: &bytes };
-            encoder.event(&mut out, &Event::Message(message)).unwrap();
+            let message = CapturedMessage { at, bus: 0, length, bytes: &bytes };
+            encoder.event(&mut out, &CaptureEvent::Message(message)).unwrap();
         }
     }
     std::fs::write(path, &out).unwrap();
@@ -255,7 +255,7 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
         assert!(start.elapsed() < Duration::from_secs(60));
         assert_eq!(ended.status.code(), Some(2), "{ended:?}");
         assert!(text(&ended).contains("● kept    called ListNames"), "{ended:?}");
-        assert!(said(&ended).contains("not done in 1.50 s"), "{}", said(&ended));
+        assert!(said(&ended).contains("ended after 1.50 s"), "{}", said(&ended));
         let pids = std::fs::read_to_string(pids).unwrap();
         assert_eq!(pids.lines().count(), 4, "{pids}");
         for pid in pids.lines() {
@@ -265,7 +265,7 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
         }
         let report = std::fs::read_to_string(&junit).unwrap();
         assert!(
-            report.contains("errors=\"1\"") && report.contains("not done in 1.50 s"),
+            report.contains("errors=\"1\"") && report.contains("ended after 1.50 s"),
             "{report}"
         );
     });
@@ -293,7 +293,7 @@ fn a_check_that_is_interrupted_says_what_it_found() {
 fn a_record_is_checked_with_options_on_either_side_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let [path, rules] = ["x.pcapng", "rules"].map(|name| dir.path().join(name));
-    record(&path, Format::Pcapng);
+    record(&path, RecordFormat::Pcapng);
     std::fs::write(&rules, "called Say within 1ms\nat least 1 signals\n").unwrap();
     let [path, rules] = [&path, &rules].map(|path| path.to_str().unwrap());
     for arguments in [["-f", rules, path, "--json"], ["--json", "-f", rules, path]] {
@@ -320,7 +320,7 @@ fn a_record_that_is_cut_is_refused_and_every_command_tells_it() {
         command.args(["bus", "expect", "-f"]).arg(&rules).arg(path).arg("--json");
         command.output().unwrap()
     };
-    for format in [Format::Pcapng, Format::Pcap, Format::Binary] {
+    for format in [RecordFormat::Pcapng, RecordFormat::Pcap, RecordFormat::Binary] {
         let path = dir.path().join(format!("{format:?}"));
         let whole = record(&path, format);
         assert_eq!(check(&path).status.code(), Some(0), "{format:?}");
@@ -328,7 +328,7 @@ fn a_record_that_is_cut_is_refused_and_every_command_tells_it() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let refused = check(&path);
             assert_eq!(refused.status.code(), Some(2), "{format:?} {cut}: {refused:?}");
-            assert!(said(&refused).contains("cut or damaged"), "{}", said(&refused));
+            assert!(said(&refused).contains("truncated or damaged"), "{}", said(&refused));
             let document: Value = serde_json::from_str(&text(&refused)).unwrap();
             assert_eq!(document["kept"], false);
             assert_eq!(document["outcomes"].as_array().unwrap().len(), 0);
@@ -339,7 +339,7 @@ fn a_record_that_is_cut_is_refused_and_every_command_tells_it() {
             };
             for arguments in [&["stats"][..], &["diagram"], &["diff", path.to_str().unwrap()]] {
                 let told = text(&run(arguments));
-                assert!(told.contains("cut or damaged: 1 place cannot be read"), "{told}");
+                assert!(told.contains("truncated or damaged: 1 place cannot be read"), "{told}");
             }
         }
     }
@@ -349,7 +349,7 @@ fn a_record_that_is_cut_is_refused_and_every_command_tells_it() {
 fn records_and_reports_are_for_their_owner_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.pcapng");
-    record(&path, Format::Pcapng);
+    record(&path, RecordFormat::Pcapng);
     let rules = dir.path().join("rules");
     std::fs::write(&rules, "no errors\n").unwrap();
     std::fs::write(dir.path().join("old.html"), "").unwrap();

@@ -1,7 +1,6 @@
 //! Recording a private bus beside dbus-monitor, busctl and tshark, and with outputs that are full or blocked.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panics")]
 
-mod fixture;
 #[path = "bus_record/flood.rs"]
 mod flood;
 #[path = "bus_record/limits.rs"]
@@ -11,6 +10,8 @@ mod rights;
 #[path = "bus_record/stopped.rs"]
 mod stopped;
 
+use crate::fixture;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -18,13 +19,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use capture::capture::{Capture, CaptureEvent, ConnectionRole, Dropped, PeerRecord, RecordFormat};
+use capture::model::{Ending, Row, read};
 use fixture::{Bus, has, in_time};
-use probe::bus::capture::{Capture, Dropped, Event, Format, Peer, Role};
-use probe::bus::model::{Ending, Row, read};
-use probe::bus::wire;
 use rustix::process::{Pid, Signal, kill_process};
-use sys::dir::Directory;
-use sys::watch::{Ready, Scope, Watch};
+use sys::dir::OpenDirectory;
+use sys::watch::{DirectoryWatch, Ready, WatchScope};
 
 /// Nothing but our own signals.
 const FLOOD: &str = "type='signal',interface='org.unjank.Traffic'";
@@ -32,7 +32,8 @@ const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
 
 /// Waits until something is so of files in a directory; looks again whenever one of them has changed.
 fn until_files(dir: &Path, what: &str, mut are_so: impl FnMut() -> bool) {
-    let watch = Watch::of(&Directory::open(dir).unwrap(), Scope::Attributes).unwrap();
+    let watch =
+        DirectoryWatch::of(&OpenDirectory::open(dir).unwrap(), WatchScope::Attributes).unwrap();
     let (socket, _other_end) = sys::socket::pair().unwrap();
     while !are_so() {
         let ready = watch.wait(&socket, Some(Duration::from_secs(50))).unwrap();
@@ -111,7 +112,7 @@ fn said(output: &Output) -> String {
 /// The messages of our own traffic in a record: whole bytes, in their order.
 fn floods(capture: &Capture) -> Vec<Vec<u8>> {
     let ours = capture.events().filter_map(|event| match event {
-        Event::Message(message) => {
+        CaptureEvent::Message(message) => {
             let header = wire::message(message.bytes).ok()?;
             (header.member == Some("Flood")).then(|| message.bytes.to_vec())
         }
@@ -122,7 +123,7 @@ fn floods(capture: &Capture) -> Vec<Vec<u8>> {
 
 fn drops(capture: &Capture) -> Vec<Dropped> {
     let drops = capture.events().filter_map(|event| match event {
-        Event::Dropped(dropped) => Some(dropped),
+        CaptureEvent::Dropped(dropped) => Some(dropped),
         _ => None,
     });
     drops.collect()
@@ -150,32 +151,34 @@ fn a_record_begins_with_who_is_there_and_has_every_message() {
         assert_eq!(ended.status.code(), Some(0), "{}", said(&ended));
         assert!(said(&ended).contains("none was dropped"), "{}", said(&ended));
         let capture = open(&path);
-        assert_eq!(capture.format(), Format::Pcapng);
-        let events: Vec<Event<'_>> = capture.events().collect();
-        let Event::Bus(first) = &events[0] else { panic!("{:?}", events[0]) };
+        assert_eq!(capture.format(), RecordFormat::Pcapng);
+        let events: Vec<CaptureEvent<'_>> = capture.events().collect();
+        let CaptureEvent::Bus(first) = &events[0] else { panic!("{:?}", events[0]) };
         assert_eq!((&*first.name, &*first.address), ("session", bus.address()));
-        let first_message = events.iter().position(|event| matches!(event, Event::Message(_)));
-        let before: Vec<&Peer> = events[..first_message.unwrap()]
+        let first_message =
+            events.iter().position(|event| matches!(event, CaptureEvent::Message(_)));
+        let before: Vec<&PeerRecord> = events[..first_message.unwrap()]
             .iter()
             .filter_map(|event| match event {
-                Event::Peer(peer) => Some(&**peer),
+                CaptureEvent::Peer(peer) => Some(&**peer),
                 _ => None,
             })
             .collect();
         let service = before.iter().find(|peer| peer.names == ["org.unjank.Traffic"]).unwrap();
-        assert_eq!((service.pid, service.role), (Some(pid), Role::Watched));
+        assert_eq!((service.pid, service.role), (Some(pid), ConnectionRole::Watched));
         assert_eq!(
             Path::new(service.exe.as_ref().unwrap()),
             Path::new(UNJANK).canonicalize().unwrap()
         );
-        assert!(before.iter().any(|peer| peer.role == Role::Recorder));
+        assert!(before.iter().any(|peer| peer.role == ConnectionRole::Recorder));
         // Those who came later are followed, until they have gone.
-        let later = events.iter().filter(|event| matches!(event, Event::Peer(peer) if peer.gone));
+        let later =
+            events.iter().filter(|event| matches!(event, CaptureEvent::Peer(peer) if peer.gone));
         assert!(later.count() >= 2);
         let mut members: BTreeMap<String, usize> = BTreeMap::new();
         let mut last = 0;
         for event in &events {
-            let Event::Message(message) = event else { continue };
+            let CaptureEvent::Message(message) = event else { continue };
             assert!(message.at.0 >= last);
             last = message.at.0;
             let header = wire::message(message.bytes).unwrap();
@@ -203,7 +206,7 @@ fn wireshark_reads_the_same_messages() {
         let ours: Vec<String> = open(&path)
             .events()
             .filter_map(|event| match event {
-                Event::Message(message) => {
+                CaptureEvent::Message(message) => {
                     let header = wire::message(message.bytes).unwrap();
                     let member = header.member.unwrap_or_default();
                     Some(format!("{}\t{}\t{member}", message.bytes.len(), header.serial))
@@ -223,7 +226,7 @@ fn wireshark_reads_the_same_messages() {
         let done = Command::new("editcap").args(["-F", "pcap"]).arg(&path).arg(&again).status();
         assert!(done.unwrap().success());
         let again = open(&again);
-        assert_eq!((again.format(), floods(&again)), (Format::Pcap, floods(&open(&path))));
+        assert_eq!((again.format(), floods(&again)), (RecordFormat::Pcap, floods(&open(&path))));
     });
 }
 
@@ -235,20 +238,20 @@ fn records_of_others_hold_the_same() {
     in_time(|| {
         let Some(bus) = Bus::start() else { return };
         let address = bus.address().to_owned();
-        let others: [(&str, Format, Vec<String>); 4] = [
+        let others: [(&str, RecordFormat, Vec<String>); 4] = [
             (
                 "pcap",
-                Format::Pcap,
+                RecordFormat::Pcap,
                 vec!["dbus-monitor".into(), "--pcap".into(), "--address".into(), address.clone()],
             ),
             (
                 "binary",
-                Format::Binary,
+                RecordFormat::Binary,
                 vec!["dbus-monitor".into(), "--binary".into(), "--address".into(), address.clone()],
             ),
             (
                 "profile",
-                Format::Log,
+                RecordFormat::Log,
                 vec![
                     "dbus-monitor".into(),
                     "--profile".into(),
@@ -258,13 +261,13 @@ fn records_of_others_hold_the_same() {
             ),
             (
                 "busctl",
-                Format::Pcapng,
+                RecordFormat::Pcapng,
                 vec!["busctl".into(), format!("--address={address}"), "capture".into()],
             ),
         ];
         let path = bus.dir().join("ours.pcapng");
         let recorder = Recorder::of(&bus, &path, &[]);
-        let running: Vec<(PathBuf, Format, Child)> = others
+        let running: Vec<(PathBuf, RecordFormat, Child)> = others
             .into_iter()
             .map(|(name, format, words)| {
                 let path = bus.dir().join(name);
@@ -299,9 +302,9 @@ fn records_of_others_hold_the_same() {
             let capture = open(&path);
             assert_eq!(capture.format(), format);
             match format {
-                Format::Log => assert_eq!(flood_members(&capture), 25),
+                RecordFormat::Log => assert_eq!(flood_members(&capture), 25),
                 // It cuts bodies, and says how long they were.
-                Format::Pcapng => {
+                RecordFormat::Pcapng => {
                     let theirs = floods(&capture);
                     assert!(theirs.iter().zip(&ours).all(|(cut, whole)| whole.starts_with(cut)));
                     assert!(theirs.iter().all(|cut| cut.len() == 4096));
@@ -314,7 +317,7 @@ fn records_of_others_hold_the_same() {
 
 fn flood_members(capture: &Capture) -> usize {
     let members = capture.events().filter(|event| match event {
-        Event::Message(message) => {
+        CaptureEvent::Message(message) => {
             wire::message(message.bytes).is_ok_and(|header| header.member == Some("Flood"))
         }
         _ => false,
@@ -332,7 +335,7 @@ fn a_recording_ends_by_itself_at_its_size_or_time_and_with_the_bus() {
         assert_eq!(sized.child().wait().unwrap().code(), Some(0));
         let length = std::fs::metadata(&path).unwrap().len();
         assert!((90_000..=100 << 10).contains(&length), "{length}");
-        assert!(!open(&path).events().any(|event| matches!(event, Event::Damaged(_))));
+        assert!(!open(&path).events().any(|event| matches!(event, CaptureEvent::Damaged(_))));
 
         let path = bus.dir().join("time");
         let mut timed = Recorder::of(&bus, &path, &["--for", "300ms"]);
@@ -342,7 +345,7 @@ fn a_recording_ends_by_itself_at_its_size_or_time_and_with_the_bus() {
         let mut orphan = Recorder::of(&bus, &path, &[]);
         bus.kill();
         assert_eq!(orphan.child().wait().unwrap().code(), Some(0));
-        assert_eq!(open(&path).format(), Format::Pcapng);
+        assert_eq!(open(&path).format(), RecordFormat::Pcapng);
     });
 }
 
@@ -367,7 +370,7 @@ fn a_record_is_converted_there_and_back_and_merged() {
         let again = one.dir().join("again.pcapng");
         convert(&path, &lines);
         convert(&lines, &again);
-        let events: Vec<Event<'_>> = capture.events().collect();
+        let events: Vec<CaptureEvent<'_>> = capture.events().collect();
         assert_eq!(open(&again).events().collect::<Vec<_>>(), events);
         let mut refused = unjank(&one);
         refused.arg("convert").arg(&path).args(["--to", "pcap", "-o"]);
@@ -380,7 +383,7 @@ fn a_record_is_converted_there_and_back_and_merged() {
         assert!(done.unwrap().status.success());
         let merged = open(&merged);
         assert_eq!(floods(&merged).len(), 36);
-        let buses = merged.events().filter(|event| matches!(event, Event::Bus(_)));
+        let buses = merged.events().filter(|event| matches!(event, CaptureEvent::Bus(_)));
         assert_eq!(buses.count(), 6);
     });
 }
@@ -394,9 +397,9 @@ fn a_pcap_of_ours_tells_who_is_there_by_messages() {
         signals(&bus, 5, 64);
         assert!(recorder.end().status.success());
         let capture = open(&path);
-        assert_eq!((capture.format(), floods(&capture).len()), (Format::Pcap, 5));
+        assert_eq!((capture.format(), floods(&capture).len()), (RecordFormat::Pcap, 5));
         let asked = capture.events().any(|event| match event {
-            Event::Message(message) => {
+            CaptureEvent::Message(message) => {
                 wire::message(message.bytes).is_ok_and(|header| header.member == Some("ListNames"))
             }
             _ => false,

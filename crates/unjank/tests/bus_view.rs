@@ -2,21 +2,22 @@
 //! the page of a diagram in a real browser, rules for a test run, and what the doctor hears.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test drives other programs")]
 
-#[path = "fixture/browser.rs"]
-mod browser;
-mod fixture;
+use crate::browser;
+use crate::fixture;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use probe::bus::capture::{Capture, Encoder, Event, Format, Message, Timestamp};
-use probe::bus::model::{Ending, Model, read};
-use probe::bus::wire::Kind;
-use probe::bus::wire::write::{Draft, Marshal};
+use capture::capture::{
+    Capture, CaptureEvent, CaptureTime, CapturedMessage, Encoder, RecordFormat,
+};
+use capture::model::{Ending, Model, read};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use wire::MessageType;
+use wire::write::{Draft, Marshal};
 
 use browser::Browser;
 use fixture::{Bus, has, in_time, setting};
@@ -129,9 +130,9 @@ fn pairs_and_latencies_are_those_that_programs_measured_themselves() {
             assert!(called.len() == 40 && held.len() >= 39, "{called:?} {held:?}");
 
             let model = model(&path);
-            let calls = model
-                .rows()
-                .filter(|(_, row)| row.kind == Kind::Call && model.texts.get(row.member) == "Hold");
+            let calls = model.rows().filter(|(_, row)| {
+                row.kind == MessageType::Call && model.texts.get(row.member) == "Hold"
+            });
             let seen: BTreeMap<u32, u64> =
                 calls.map(|(_, row)| (row.serial, model.latency_ns(row).unwrap())).collect();
             // Whatever the machine does, each call has its own answer.
@@ -159,21 +160,22 @@ fn pairs_and_latencies_are_those_that_programs_measured_themselves() {
 }
 
 /// Signals and pairs of calls, written as a record.
-fn record(path: &Path, format: Format, pairs: u32) {
+fn record(path: &Path, format: RecordFormat, pairs: u32) {
     let mut encoder = Encoder::new(format);
     let mut out = Vec::new();
     encoder.begin(&mut out);
-    let session = probe::bus::capture::Bus { name: "session".to_owned(), ..Default::default() };
-    encoder.event(&mut out, &Event::Bus(Box::new(session))).unwrap();
+    let session =
+        capture::capture::CapturedBus { name: "session".to_owned(), ..Default::default() };
+    encoder.event(&mut out, &CaptureEvent::Bus(Box::new(session))).unwrap();
     let mut add = |at_us: u64, draft: Draft<'_>, said: &str| {
         let mut body = Marshal::new(draft.endian);
         body.text(said);
         let body = body.bytes();
         let bytes = Draft { signature: "s", body: &body, ..draft }.bytes();
         let length = u32::try_from(bytes.len()).unwrap();
-        let at = Timestamp(1_795_271_100_000_000_000 + at_us * 1000);
-        let message = Message { at, bus: 0, length, bytes: &bytes };
-        encoder.event(&mut out, &Event::Message(message)).unwrap();
+        let at = CaptureTime(1_795_271_100_000_000_000 + at_us * 1000);
+        let message = CapturedMessage { at, bus: 0, length, bytes: &bytes };
+        encoder.event(&mut out, &CaptureEvent::Message(message)).unwrap();
     };
     let members = ["Open", "Close", "Read", "Write"];
     for at in 0..pairs {
@@ -185,14 +187,14 @@ fn record(path: &Path, format: Format, pairs: u32) {
             member: members[(at % 4) as usize],
             sender: &caller,
             destination: &service,
-            ..Draft::new(Kind::Call, at + 1)
+            ..Draft::new(MessageType::Call, at + 1)
         };
         add(time, draft, "</script><script>document.title='broken'</script>");
         if at % 50 == 49 {
             continue;
         }
-        let kind = if at % 20 == 7 { Kind::Error } else { Kind::Return };
-        let error_name = if kind == Kind::Error { "org.example.Error.Failed" } else { "" };
+        let kind = if at % 20 == 7 { MessageType::Error } else { MessageType::Return };
+        let error_name = if kind == MessageType::Error { "org.example.Error.Failed" } else { "" };
         let draft = Draft {
             reply_serial: at + 1,
             error_name,
@@ -207,7 +209,7 @@ fn record(path: &Path, format: Format, pairs: u32) {
                 interface: "org.example.Files",
                 member: "Changed",
                 sender: &service,
-                ..Draft::new(Kind::Signal, at + 2)
+                ..Draft::new(MessageType::Signal, at + 2)
             };
             add(time + 70, draft, "");
         }
@@ -223,7 +225,7 @@ fn counts_are_those_of_other_readers() {
     in_time(|| {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.pcap");
-        record(&path, Format::Pcap, 400);
+        record(&path, RecordFormat::Pcap, 400);
         let path = path.to_str().unwrap();
         let stats: Value = serde_json::from_str(&text(&run(&["stats", "--json", path]))).unwrap();
         assert_eq!(stats["schema"], "unjank.bus.stats/1");
@@ -276,7 +278,7 @@ fn the_page_of_a_diagram_works_in_a_browser() {
         // BUS_PAIRS=420000 is a million messages.
         record(
             &capture,
-            Format::Pcapng,
+            RecordFormat::Pcapng,
             setting("BUS_PAIRS").map_or(8000, |n| u32::try_from(n).unwrap()),
         );
         let output = run(&["diagram", capture.to_str().unwrap(), "-o", page.to_str().unwrap()]);
@@ -400,7 +402,7 @@ fn the_page_of_a_diagram_has_its_beginning_without_scripts() {
     in_time(|| {
         let dir = tempfile::tempdir().unwrap();
         let (capture, page) = (dir.path().join("x.pcapng"), dir.path().join("x.html"));
-        record(&capture, Format::Pcapng, 100);
+        record(&capture, RecordFormat::Pcapng, 100);
         assert!(
             run(&["diagram", capture.to_str().unwrap(), "-o", page.to_str().unwrap()])
                 .status
@@ -423,7 +425,7 @@ fn the_page_of_a_diagram_has_its_beginning_without_scripts() {
 fn files_are_drawn_and_nothing_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.pcapng");
-    record(&path, Format::Pcapng, 50);
+    record(&path, RecordFormat::Pcapng, 50);
     let path = path.to_str().unwrap();
     let out = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     for (name, begin) in [("a.svg", "<svg "), ("a.dot", "digraph "), ("a.html", "<!doctype html>")]
@@ -433,7 +435,7 @@ fn files_are_drawn_and_nothing_is_replaced() {
     }
     let again = run(&["diagram", path, "-o", &out("a.svg")]);
     assert_eq!(again.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("--force replaces it"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("use --force to replace it"));
     assert!(run(&["diagram", path, "-o", &out("a.svg"), "--force"]).status.success());
     assert_eq!(
         run(&["diagram", path, "-o", path, "--force", "--format", "svg"]).status.code(),
@@ -444,7 +446,7 @@ fn files_are_drawn_and_nothing_is_replaced() {
     let same = run(&["diff", path, path]);
     assert_eq!(same.status.code(), Some(0), "{same:?}");
     let other = out("b.pcapng");
-    record(Path::new(&other), Format::Pcapng, 2);
+    record(Path::new(&other), RecordFormat::Pcapng, 2);
     assert_eq!(run(&["diff", path, &other]).status.code(), Some(1));
     std::fs::write(out("junk"), "this is no record").unwrap();
     for command in ["stats", "diagram"] {

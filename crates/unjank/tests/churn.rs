@@ -4,7 +4,7 @@
 //! `CHURN` sets the number of changesets (the gate makes fewer), `CHURN_SEED` repeats a run.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod fixture;
+use crate::fixture;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
 
-mod catalogue_home;
+use crate::catalogue_home;
 
 use std::fs::{self, File, FileTimes};
 use std::io::Write;

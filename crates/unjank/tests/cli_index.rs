@@ -1,9 +1,8 @@
 //! `unjank plugins` and `unjank apps` as people use them, on an own home with plugins of this machine's compiler.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
 
-mod catalogue_home;
-mod fixture;
+use crate::catalogue_home;
+use crate::fixture;
 
 use std::fs;
 use std::path::Path;
@@ -145,7 +144,7 @@ fn without_a_home_it_answers_and_says_what_an_index_needs() {
     assert_eq!(homeless(&["plugins", "find", "--id", "one"]).status.code(), Some(0));
     let none = homeless(&["apps", "default", "text/x-none"]);
     assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
-    assert_eq!(none.stderr, b"unjank: no application is known that this asks for\n");
+    assert_eq!(none.stderr, b"unjank: no application matches\n");
     let none = homeless(&["plugins", "find", "--id", "nobody"]);
     assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
     assert!(none.stderr.starts_with(b"unjank: no plugin "));
@@ -189,7 +188,7 @@ fn every_figure_of_the_benchmark_is_measured_and_nothing_is_left() {
     let (code, document) = bench(&["--peer", "xdg-mime=xdg-mime query default {type}"]);
     assert_eq!(document["schema"], "unjank.bench.plugins/1");
     assert_eq!(document["missing"].as_array().unwrap().len(), 0, "{:#}", document["missing"]);
-    assert_eq!(code, Some(if document["passes"].as_bool().unwrap() { 0 } else { 1 }));
+    assert_eq!(code, Some(0), "a quick run judges no time: {document:#}");
     let figures = document["figures"].as_array().unwrap();
     let ids: Vec<&str> = figures.iter().map(|figure| figure["id"].as_str().unwrap()).collect();
     let wanted = [

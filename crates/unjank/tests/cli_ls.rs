@@ -1,8 +1,8 @@
 //! `unjank ls` beside the installed GNU `ls`: the same bytes and exit codes for the same options, on a tree of odd files.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
-mod fixture;
-mod ls_tree;
+use crate::fixture;
+use crate::ls_tree;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,8 +1,8 @@
 //! What `unjank ls` has beyond GNU `ls`: templates, JSON, filters; and how it ends.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
-mod fixture;
-mod ls_tree;
+use crate::fixture;
+use crate::ls_tree;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -85,7 +85,7 @@ fn a_template_chooses_the_fields() {
     assert_eq!(list("{path}", "dir sp"), "dir sp/x y\n");
     let wrong = ls(tree.path(), &["--format", "{nmae}"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(String::from_utf8(wrong.stderr).unwrap().contains("there is no field \"nmae\""));
+    assert!(String::from_utf8(wrong.stderr).unwrap().contains("unknown field \"nmae\""));
 }
 
 #[test]

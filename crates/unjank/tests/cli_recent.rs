@@ -5,7 +5,7 @@
     reason = "the test is somebody else's program"
 )]
 
-mod fixture;
+use crate::fixture;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

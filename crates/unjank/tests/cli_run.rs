@@ -8,9 +8,10 @@
 
 #[path = "cli_run/files.rs"]
 mod files;
-mod fixture;
 #[path = "cli_run/killed.rs"]
 mod killed;
+
+use crate::fixture;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -87,7 +88,7 @@ fn until(mut holds: impl FnMut() -> bool) {
 /// Where the cgroup of a job would be.
 fn cgroup_of(supervisor: u32) -> Option<PathBuf> {
     let mounts = sys::mounts::Mounts::read().unwrap();
-    let own = session::jobs::cgroup::Cgroup::of(&mounts, std::process::id())?;
+    let own = jobs::cgroup::Cgroup::of(&mounts, std::process::id())?;
     Some(own.path().join(format!("unjank-run-{supervisor}")))
 }
 

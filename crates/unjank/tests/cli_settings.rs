@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
 
-mod fixture;
+use crate::fixture;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -53,7 +53,7 @@ fn settings_are_written_read_listed_and_reset() {
         assert_eq!(code, 2);
         assert_eq!(
             text,
-            "unjank: cannot reset /a/: it is a directory\nhint: -f resets everything in it\n"
+            "unjank: cannot reset /a/: it is a directory\nhint: reset everything in it with -f\n"
         );
     });
 }
@@ -89,7 +89,7 @@ fn without_a_bus_reading_works_and_writing_says_why_not() {
             assert!(text.contains("cannot connect to the bus"), "{text}");
         }
         let output = alone(&["write", "/a/b", "2"]);
-        assert!(String::from_utf8(output.stderr).unwrap().contains("hint: changing needs"));
+        assert!(String::from_utf8(output.stderr).unwrap().contains("hint: changes need"));
     });
 }
 
@@ -129,7 +129,7 @@ fn mistakes_on_the_command_line_exit_with_2() {
         (&["write", "/a"], "<VALUE>"),
         (&["frobnicate"], "unrecognized subcommand"),
         (&["undo"], "<ID>"),
-        (&["undo", "7"], "the history has no such change"),
+        (&["undo", "7"], "the history does not contain it"),
         (&["history", "--since", "soon"], "say how long ago"),
         (&["check", "/nonexistent"], "No such file or directory"),
     ] {
@@ -167,7 +167,11 @@ fn changes_are_listed_and_taken_back() {
 
         let _daemon = bus.serve(OURS, &["--names", "dconf"]);
         let plan = said(&bus, &["undo", &id(2), "--dry-run"]);
-        assert!(plan.starts_with("1 key would be taken back, 0 left as they are.\n"), "{plan}");
+        assert!(plan.starts_with("1 key would be restored, 0 skipped.\n"), "{plan}");
+        assert!(!plan.contains("last second"), "what was named is there: {plan}");
+        let all = settings(&bus, &["undo", "--since", "1h", "--dry-run"]);
+        let all = String::from_utf8(all.stdout).unwrap();
+        assert!(all.contains("Changes of the last second may not be recorded yet"), "{all}");
         assert_eq!(said(&bus, &["read", "/a/b"]), "3\n");
         said(&bus, &["undo", &id(2)]);
         assert_eq!(said(&bus, &["read", "/a/b"]), "2\n");
@@ -225,7 +229,7 @@ fn undo_and_restore_leave_what_is_locked() {
             let (code, text) = run(words);
             assert_eq!(code, 1, "{text}");
             assert!(text.contains("1 key"), "{text}");
-            assert!(text.contains("left: /a/b, is locked by the administrator"), "{text}");
+            assert!(text.contains("skipped: /a/b, locked by the administrator"), "{text}");
         }
         assert_eq!((value("/a/b"), value("/a/c")), ("2\n".to_owned(), "1\n".to_owned()));
         said(&bus, &["write", "/a/c", "3"]);
@@ -238,7 +242,7 @@ fn undo_and_restore_leave_what_is_locked() {
             let (code, text) = run(words);
             assert_eq!(code, 1, "{text}");
             assert!(text.starts_with(done), "{text}");
-            assert!(text.contains("left: /a/b, is locked by the administrator"), "{text}");
+            assert!(text.contains("skipped: /a/b, locked by the administrator"), "{text}");
         }
         assert_eq!((value("/a/b"), value("/a/c")), ("2\n".to_owned(), "1\n".to_owned()));
         let (code, text) = refused(&bus, &["restore", "user.9.9"]);
@@ -515,7 +519,7 @@ fn a_watcher_says_that_the_bus_is_gone() {
         let output = watcher.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let text = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(text, "unjank: cannot watch /: the bus ended the connection\n");
+        assert_eq!(text, "unjank: cannot watch /: the bus closed the connection\n");
     });
 }
 

@@ -1,7 +1,7 @@
 //! The settings API for programs on a real bus, beside either service and beside the programs that change settings.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod fixture;
+use crate::fixture;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use bus::client::BusTransport;
 use fixture::{Bus, OURS, REAL, in_time, skip};
-use session::settings::changeset::Changeset;
-use session::settings::client::{Cause, Client, Notice};
-use session::settings::profile::{Environment, Profile};
-use store::table::gvariant::Variant;
+use gvdb::gvariant::Variant;
+use settings::changeset::Changeset;
+use settings::client::{Notice, NoticeCause, SettingsClient};
+use settings::profile::{SettingsEnvironment, SettingsProfile};
 
 const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program on a bus that uses the API.
-fn client(bus: &Bus, profile: &str) -> Client {
+fn client(bus: &Bus, profile: &str) -> SettingsClient {
     let dir = bus.dir();
-    let environment = Environment {
+    let environment = SettingsEnvironment {
         profile: None,
         config_home: dir.join("config"),
         runtime_dir: dir.join("run"),
@@ -32,7 +32,11 @@ fn client(bus: &Bus, profile: &str) -> Client {
         uid: 0,
     };
     let transport = BusTransport::start(Some(bus.address().to_owned()), None).unwrap();
-    Client::open(&Profile::parse(profile.as_bytes()), &environment, Arc::new(transport))
+    SettingsClient::open(
+        &SettingsProfile::parse(profile.as_bytes()),
+        &environment,
+        Arc::new(transport),
+    )
 }
 
 fn changes(list: &[(&str, Option<i32>)]) -> Changeset {
@@ -77,7 +81,7 @@ fn a_change_is_seen_at_once_by_this_program_and_soon_by_others() {
         assert_eq!(reader.get("/a/b").unwrap().as_i32(), Some(1));
         let told = next(&others);
         assert_eq!(told.paths().collect::<Vec<_>>(), ["/a/b", "/a/c"]);
-        assert!(matches!(told.cause, Cause::Other { tag } if !tag.is_empty()));
+        assert!(matches!(told.cause, NoticeCause::Other { tag } if !tag.is_empty()));
         let mut far = other.reader();
         assert_eq!(far.get("/a/c").unwrap().as_i32(), Some(2));
 
@@ -88,10 +92,10 @@ fn a_change_is_seen_at_once_by_this_program_and_soon_by_others() {
         let status = bus.command(UNJANK).args(["settings", "write", "/a/b", "7"]).status();
         assert!(status.unwrap().success());
         // Our own change was told once, when it was made; the next notice is that of the command.
-        assert_eq!(next(&own).cause, Cause::Own);
+        assert_eq!(next(&own).cause, NoticeCause::Own);
         let told = next(&own);
         assert_eq!(told.paths().collect::<Vec<_>>(), ["/a/b"]);
-        assert!(matches!(told.cause, Cause::Other { .. }));
+        assert!(matches!(told.cause, NoticeCause::Other { .. }));
         assert_eq!(reader.get("/a/b").unwrap().as_i32(), Some(7));
     });
 }
@@ -107,13 +111,8 @@ fn an_observer_that_is_only_told_converges() {
         let mut far = other.reader();
         let mut seen: BTreeMap<String, i32> = BTreeMap::new();
         let mut model: BTreeMap<String, i32> = BTreeMap::new();
-        let mut random = 1_u64;
-        let mut below = |end: u64| {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) % end
-        };
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut below = |end: u64| random.u64(..end);
         for n in 0..400 {
             let key = format!("/d{}/e{}/k{}", below(4), below(3), below(12));
             let change = match below(20) {
@@ -170,8 +169,8 @@ fn a_program_learns_that_its_change_was_refused() {
         let ours = client(&bus, "user-db:user");
         let (_subscription, notices) = ours.subscribe("/").unwrap();
         ours.change(&changes(&[("/a", Some(1))])).unwrap();
-        assert_eq!(next(&notices).cause, Cause::Own);
-        assert!(matches!(next(&notices).cause, Cause::Refused { .. }));
+        assert_eq!(next(&notices).cause, NoticeCause::Own);
+        assert!(matches!(next(&notices).cause, NoticeCause::Refused { .. }));
         ours.sync();
         assert!(ours.reader().get("/a").is_none());
     });

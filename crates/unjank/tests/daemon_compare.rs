@@ -1,14 +1,14 @@
 //! The same calls to the real service and to ours must be answered alike.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-mod fixture;
+use crate::fixture;
 
 use bus::client::blocking::BlockingClient;
-use bus::client::{Argument, Outcome};
+use bus::client::{CallArgument, CallOutcome};
 use fixture::{Bus, NAME, OURS, REAL, SET_A_B, in_time};
 
 /// One call: path, interface, method and arguments.
-type Call = (&'static str, Option<&'static str>, &'static str, Vec<Argument>);
+type Call = (&'static str, Option<&'static str>, &'static str, Vec<CallArgument>);
 
 const WRITER: Option<&str> = Some("ca.desrt.dconf.Writer");
 const INFO: Option<&str> = Some("ca.desrt.dconf.ServiceInfo");
@@ -17,8 +17,8 @@ const INTROSPECTABLE: Option<&str> = Some("org.freedesktop.DBus.Introspectable")
 const PROPERTIES: Option<&str> = Some("org.freedesktop.DBus.Properties");
 const NOPE: Option<&str> = Some("org.example.Nope");
 
-fn text(text: &str) -> Argument {
-    Argument::Text(text.to_owned())
+fn text(text: &str) -> CallArgument {
+    CallArgument::Text(text.to_owned())
 }
 
 fn calls() -> Vec<Call> {
@@ -53,11 +53,11 @@ fn calls() -> Vec<Call> {
             (path, WRITER, "Nope", vec![]),
             (path, WRITER, "Change", vec![]),
             (path, WRITER, "Change", vec![text("x")]),
-            (path, WRITER, "Change", vec![Argument::Bytes(vec![1]), text("x")]),
-            (path, WRITER, "Change", vec![Argument::Variant(Box::new(text("x")))]),
+            (path, WRITER, "Change", vec![CallArgument::Bytes(vec![1]), text("x")]),
+            (path, WRITER, "Change", vec![CallArgument::Variant(Box::new(text("x")))]),
             (path, INFO, "Blame", vec![text("x")]),
             (path, INFO, "Nope", vec![]),
-            (path, NOPE, "Nope", vec![Argument::Number(1), Argument::Truth(true)]),
+            (path, NOPE, "Nope", vec![CallArgument::Number(1), CallArgument::Truth(true)]),
             (path, Some("org.freedesktop.DBus.ObjectManager"), "GetManagedObjects", vec![]),
             (path, None, "Ping", vec![]),
             (path, None, "Init", vec![]),
@@ -72,12 +72,16 @@ fn calls() -> Vec<Call> {
                 vec![
                     text("ca.desrt.dconf.Writer"),
                     text("x"),
-                    Argument::Variant(Box::new(Argument::Number(1))),
+                    CallArgument::Variant(Box::new(CallArgument::Number(1))),
                 ],
             ),
             properties(
                 "Set",
-                vec![text("org.example.Nope"), text("x"), Argument::Variant(Box::new(text("y")))],
+                vec![
+                    text("org.example.Nope"),
+                    text("x"),
+                    CallArgument::Variant(Box::new(text("y"))),
+                ],
             ),
             properties("GetAll", vec![text("ca.desrt.dconf.Writer")]),
             properties("GetAll", vec![text("ca.desrt.dconf.ServiceInfo")]),
@@ -87,7 +91,7 @@ fn calls() -> Vec<Call> {
         ]);
     }
     for blob in [SET_A_B, SET_A_B, &[], &[1, 2, 3], &[0; 64]] {
-        calls.push((fixture::USER, WRITER, "Change", vec![Argument::Bytes(blob.to_vec())]));
+        calls.push((fixture::USER, WRITER, "Change", vec![CallArgument::Bytes(blob.to_vec())]));
     }
     calls
 }
@@ -99,10 +103,10 @@ fn answer(client: &BlockingClient, owner: &str, call: Call) -> String {
         client.try_call(NAME, path, interface, method, arguments).await.unwrap()
     });
     match outcome {
-        Outcome::Reply { signature, text } => {
+        CallOutcome::Reply { signature, text } => {
             format!("({signature}) {}", text.unwrap_or_default().replace(owner, "OWNER"))
         }
-        Outcome::Error { name, message } => format!("{name}: {message}"),
+        CallOutcome::Error { name, message } => format!("{name}: {message}"),
     }
 }
 

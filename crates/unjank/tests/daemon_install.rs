@@ -2,12 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 #![expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
 
-mod fixture;
+use crate::fixture;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use session::index::Index;
+use catalogue::index::Index;
 
 use fixture::{Bus, NAME, OURS, REAL, has, in_time};
 
@@ -126,7 +126,7 @@ fn a_service_of_somebody_else_is_left_alone() {
 #[test]
 fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
     in_time(|| {
-        if !has(&["/usr/bin/dpkg", "/usr/bin/dpkg-deb"]) {
+        if !has(&["/usr/bin/dpkg", "/usr/bin/dpkg-deb", "/usr/bin/dh", "/usr/bin/lowdown"]) {
             return;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -137,8 +137,10 @@ fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
             String::from_utf8(output.stdout).unwrap()
         };
         let built = Path::new(OURS).parent().unwrap();
-        let package = at("unjank.deb");
-        done(Command::new(packaging("deb")).arg("--from").arg(built).arg(&package));
+        let made =
+            done(Command::new(packaging("deb")).arg("--from").arg(built).arg(at("packages")));
+        let package = made.lines().find(|path| path.contains("/unjank_")).map(PathBuf::from);
+        let package = package.unwrap_or_else(|| panic!("no package of the commands: {made}"));
 
         // A system of its own: dpkg's lists, and files below it; scripts see the machine's own programs.
         let root = at("root");

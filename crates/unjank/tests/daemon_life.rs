@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-mod fixture;
+use crate::fixture;
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixDatagram;
@@ -68,6 +68,36 @@ fn each_signal_ends_it_at_once_with_0() {
             assert_eq!(status.code(), Some(0), "{text}");
             assert!(took < Duration::from_millis(500), "{signal:?} took {took:?}");
             assert!(!text.contains("ERROR") && !text.contains("WARN"), "{text}");
+        }
+    });
+}
+
+/// What a process has given up, as the kernel says it.
+fn given_up(process: &str) -> (String, String) {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let value = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().to_owned()
+    };
+    (value("NoNewPrivs:"), value("Seccomp:"))
+}
+
+#[test]
+fn what_it_never_does_it_gives_up_at_its_start_unless_commands_run_in_it() {
+    in_time(|| {
+        let confined = ("1".to_owned(), "2".to_owned());
+        let cases = [
+            ("dconf", confined.clone()),
+            ("dconf,session", confined),
+            ("dconf,flatpak", given_up("self")),
+        ];
+        for (names, wanted) in cases {
+            let Some(bus) = Bus::start() else { return };
+            let service = bus.serve(OURS, &["--names", names]);
+            bus.client().change(USER, SET_A_B).unwrap();
+            assert_eq!(given_up(&service.pid().to_string()), wanted, "{names}");
+            let (status, text, _) = service.end(Signal::TERM);
+            assert!(status.success() && !text.contains("WARN"), "{names}: {text}");
         }
     });
 }

@@ -2,20 +2,19 @@
 #![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-mod fixture;
+use crate::fixture;
 
-use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use bus::server::{Blame, Takeover};
+use bus::server::{CallRecording, Takeover};
+use daemon::{self, Config, Notifier, SettingsRole};
 use fixture::{Bus, NAME, SET_A_B, USER, in_time, set};
-use session::clock::SystemClock;
-use session::settings::engine::{Options, Places};
-use store::disk::{Disk, DiskFile, FileLock, LogFile, Stat};
-use unjank::daemon::{self, Config, Notifier, Settings};
+use settings::engine::{DatabaseDirectories, EngineOptions};
+use store::disk::Disk;
+use sys::clock::SystemClock;
 
 /// A disk that does not rename before it is told to.
 #[derive(Debug)]
@@ -49,30 +48,9 @@ impl Gate {
 }
 
 impl Disk for Gate {
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.disk.read(path)
-    }
-    fn stat(&self, path: &Path) -> io::Result<Stat> {
-        self.disk.stat(path)
-    }
-    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        self.disk.read_link(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        self.disk.list(dir)
-    }
-    fn create_dir(&self, dir: &Path, mode: u32) -> io::Result<()> {
-        self.disk.create_dir(dir, mode)
-    }
-    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
-        self.disk.create(path, mode)
-    }
-    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.disk.open(path)
-    }
-    fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
-        self.disk.open_log(path)
-    }
+    store::pass_on!(this, path => this.disk;
+        read stat read_link list create_dir create open open_log remove remove_abandoned try_lock token sync_dir);
+
     fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.disk.copy(from, to)
     }
@@ -83,21 +61,6 @@ impl Disk for Gate {
         drop(self.changed.wait_while(state, |state| !state.open).unwrap());
         self.disk.rename(from, to)
     }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-    fn remove_abandoned(&self, path: &Path) -> io::Result<bool> {
-        self.disk.remove_abandoned(path)
-    }
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
-        self.disk.try_lock(path)
-    }
-    fn token(&self) -> io::Result<u64> {
-        self.disk.token()
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
 }
 
 #[test]
@@ -105,27 +68,27 @@ fn ping_and_introspection_are_answered_while_a_batch_waits_for_the_disk() {
     in_time(|| {
         let Some(mut bus) = Bus::start() else { return };
         let gate = Arc::new(Gate::new());
-        let places = Places {
+        let places = DatabaseDirectories {
             config: bus.dir().join("config/dconf"),
             flags: bus.dir().join("run/dconf"),
             volatile: bus.dir().join("run/dconf-service"),
             state: bus.dir().join("state/unjank/settings"),
         };
         let config = Config {
-            settings: Settings::Served,
+            settings: SettingsRole::Served,
             listings: None,
             host: None,
             recents: None,
             index: None,
             address: Some(bus.address().to_owned()),
             places,
-            options: Options::default(),
+            options: EngineOptions::default(),
             disk: gate.clone(),
             clock: Arc::new(SystemClock::start()),
             lock_dir: bus.dir().join("run/unjank"),
             takeover: Takeover::Never,
             idle_exit: None,
-            blame: Blame::Off,
+            blame: CallRecording::Off,
             notifier: Notifier::default(),
         };
         let daemon = std::thread::spawn(move || daemon::run(config));

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "the time of an answer is what is tested")]
 
-mod fixture;
+use crate::fixture;
 
 use std::path::Path;
 use std::process::Stdio;

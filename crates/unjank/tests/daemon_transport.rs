@@ -1,7 +1,7 @@
 //! The settings client's way to the bus, against the real service and ours.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-mod fixture;
+use crate::fixture;
 
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use bus::client::BusTransport;
 use fixture::{Bus, NAME, OURS, REAL, SET_A_B, USER, has, in_time, set};
-use session::settings::client::{Signal, Transport, TransportError, Watch};
-use session::settings::profile;
+use settings::client::{DatabaseSignal, SignalDelivery, Transport, TransportError};
+use settings::profile;
 
 /// What a client is told.
 #[derive(Debug, PartialEq)]
 enum Told {
     Answer(Result<String, TransportError>),
-    Signal(Signal),
+    Signal(DatabaseSignal),
 }
 
 /// Collects in one order what two callbacks are told.
@@ -33,12 +33,12 @@ impl Ear {
         Ear { transport, told: Arc::new(Mutex::new(told)), heard }
     }
 
-    fn watch(&self, path: &str) -> Watch {
+    fn watch(&self, path: &str) -> SignalDelivery {
         let told = Arc::clone(&self.told);
         let deliver = Arc::new(move |signal| {
             told.lock().unwrap().send(Told::Signal(signal)).unwrap();
         });
-        self.transport.watch(profile::Bus::Session, USER, path, deliver).unwrap()
+        self.transport.watch(profile::ProfileBus::Session, USER, path, deliver).unwrap()
     }
 
     fn change(&self, blob: &[u8]) {
@@ -55,7 +55,7 @@ impl Ear {
 }
 
 fn notify(prefix: &str, tag: &str) -> Told {
-    Told::Signal(Signal::Notify {
+    Told::Signal(DatabaseSignal::Notify {
         prefix: prefix.to_owned(),
         changes: vec![String::new()],
         tag: tag.to_owned(),

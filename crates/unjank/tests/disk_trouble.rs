@@ -1,7 +1,7 @@
 //! A full disk and one that turned read-only: a clear error, nothing lost, and the next write works when the disk does.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod fixture;
+use crate::fixture;
 
 use std::io::Write;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! `unjank doctor` judges what is in effect, and advises nothing that is there already.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
-mod fixture;
+use crate::fixture;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ fn the_service_that_programs_write_through_is_judged_and_the_other_compared() {
     assert!(!is_comparison(&installed, "write a setting, installed"));
     assert!(is_comparison(&installed, "write a setting, dconf-service"), "{installed:#}");
     let advised = installed.to_string();
-    assert!(!advised.contains("packaging/install") && !advised.contains("instead"), "{advised}");
+    assert!(!advised.contains("setup settings") && !advised.contains("instead"), "{advised}");
 
     // Whatever is installed, what runs is in effect.
     let Some(bus) = fixture::Bus::start() else { return };
@@ -93,7 +93,7 @@ fn the_service_that_programs_write_through_is_judged_and_the_other_compared() {
     });
     assert!(is_comparison(&running, "write a setting, installed"), "{running:#}");
     assert!(!is_comparison(&running, "write a setting, unjank"));
-    assert!(!running.to_string().contains("packaging/install"), "{running:#}");
+    assert!(!running.to_string().contains("setup settings"), "{running:#}");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn what_is_relaxed_is_judged_as_it_is_and_not_advised() {
     let library = Path::new(UNJANK).parent().unwrap().join("deps/libunjank_relax.so");
     let home = Home::new();
     let relaxes = |document: &serde_json::Value| {
-        commands(document).iter().any(|command| command.contains("recent relax"))
+        commands(document).iter().any(|command| command.contains("setup relax"))
     };
     let usual = home.diagnosis("recents", |_| ());
     assert!(relaxes(&usual), "{usual:#}");

@@ -1,7 +1,7 @@
 //! `unjank doctor --only listing`: the user's large directories, and a mount that hangs.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
-mod fixture;
+use crate::fixture;
 
 use std::path::Path;
 use std::process::Command;

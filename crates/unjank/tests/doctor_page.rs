@@ -1,9 +1,7 @@
 //! The page of `unjank doctor` in a real browser: whole at the width of a telephone, in groups, light and dark.
-#![expect(clippy::unwrap_used, reason = "a test drives another program")]
 
-#[path = "fixture/browser.rs"]
-mod browser;
-mod fixture;
+use crate::browser;
+use crate::fixture;
 
 use std::process::Command;
 

@@ -4,8 +4,8 @@
     reason = "the tests are other programs; what cannot be set up fails"
 )]
 
-mod fixture;
-mod host_service;
+use crate::fixture;
+use crate::host_service;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use fixture::{Bus, OURS, copy_program, has, sandbox, setting, skip};
+use host::log::{CommandOutcome, EndedBy, read};
 use host_service::cases::failures;
 use host_service::raw::{Host, SPAWN, Which, shell, until};
 use host_service::wire::{Bytes, Wire, command};
-use session::host::log::{EndedBy, Outcome, read};
 
 /// What flatpak-session-helper 1.14.10 gets wrong, as docs/host-service.md lists it. One number of 38 is lost by
 /// chance, so that it may or may not be seen.
@@ -56,49 +56,35 @@ fn the_original_fails_what_the_documentation_says() {
     assert_eq!(names, expected, "{failed:#?}");
 }
 
-/// Numbers that look like chance and are the same for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
-
 #[test]
 fn random_and_malformed_calls_are_answered() {
     let Some(host) = Host::start(Which::Ours) else { return };
     let seed = setting("SEED").unwrap_or(0x5eed_0008);
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut wire = Wire::connect(host.bus.address());
     let (read, write) = std::io::pipe().unwrap();
     let before = host.descriptors();
     for number in 0..setting("CALLS").unwrap_or(1000) {
-        let handle = |random: &mut Random| {
+        let handle = |random: &mut fastrand::Rng| {
             let odd = [0, 1, 2, 57, u32::MAX, 1 << 30, 4, 3];
-            odd[usize::try_from(random.below(8)).unwrap()]
+            odd[random.usize(..8)]
         };
         let handles: Vec<(u32, u32)> =
-            (0..random.below(5)).map(|_| (handle(&mut random), handle(&mut random))).collect();
+            (0..random.u64(..5)).map(|_| (handle(&mut random), handle(&mut random))).collect();
         let mut wanted = shell("exit 3");
-        if random.below(2) == 0 {
-            wanted.words.truncate(usize::try_from(random.below(4)).unwrap());
+        if random.u64(..2) == 0 {
+            wanted.words.truncate(random.usize(..4));
         }
-        if random.below(4) == 0 {
-            wanted.words.push(
-                (0..random.below(64)).map(|_| u8::try_from(random.below(256)).unwrap()).collect(),
-            );
+        if random.u64(..4) == 0 {
+            wanted.words.push((0..random.u64(..64)).map(|_| random.u8(..)).collect());
         }
         wanted.flags = handle(&mut random);
         let passed = [read.as_fd(), write.as_fd()];
-        let passed = &passed[..usize::try_from(random.below(3)).unwrap()];
+        let passed = &passed[..random.usize(..3)];
         let mut numbers = Bytes::default();
         (0..3).for_each(|_| numbers.number(handle(&mut random)));
-        let answer = match random.below(6) {
+        let answer = match random.u64(..6) {
             0 => wire.call("HostCommandSignal", "uu", &numbers.0[..8], &[]),
             1 => {
                 // A boolean is 0 or 1 for the bus.
@@ -185,15 +171,15 @@ fn an_application_runs_what_its_policy_allows_and_forges_no_other() {
 
     let log = host.bus.dir().join("state/unjank/host/commands.journal");
     let disk = store::disk::real();
-    assert!(until(|| read(&*disk, &log).unwrap().len() == 11), "{:#?}", read(&*disk, &log));
-    let entries = read(&*disk, &log).unwrap();
+    assert!(until(|| read(&*disk, &log).unwrap().entries.len() == 11), "{:#?}", read(&*disk, &log));
+    let entries = read(&*disk, &log).unwrap().entries;
     assert_eq!(
         (entries[0].application.as_str(), &entries[0].command[..]),
         ("org.vim.Vim", &["echo".to_owned(), "hello".to_owned()][..])
     );
-    assert!(matches!(entries[0].outcome, Outcome::Ended(_, end) if end.wait_status == 0));
+    assert!(matches!(entries[0].outcome, CommandOutcome::Ended(_, end) if end.wait_status == 0));
     assert!(
-        matches!(entries[1].outcome, Outcome::Ended(_, end) if end.wait_status == 4 << 8 && end.memory_bytes > 0)
+        matches!(entries[1].outcome, CommandOutcome::Ended(_, end) if end.wait_status == 4 << 8 && end.memory_bytes > 0)
     );
     let names: Vec<&str> = entries.iter().map(|entry| entry.application.as_str()).collect();
     let (vim, kate) = ("org.vim.Vim", "org.kde.kate");
@@ -207,7 +193,21 @@ fn an_application_runs_what_its_policy_allows_and_forges_no_other() {
         (9, "line 2 of the policy"),
     ] {
         let outcome = &entries[at].outcome;
-        assert!(matches!(outcome, Outcome::Refused(why) if why.contains(reason)), "{outcome:?}");
+        assert!(
+            matches!(outcome, CommandOutcome::Refused(why) if why.contains(reason)),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn commands_that_a_case_leaves_end_with_its_services() {
+    for which in [Which::Ours, Which::Original] {
+        let Some(host) = Host::start(which) else { return };
+        let pid = host.raw().command(&shell("sleep 1000 & sleep 1000")).unwrap();
+        drop(host);
+        let gone = || matches!(host_service::raw::state(pid), None | Some('Z'));
+        assert!(until(gone), "{which:?}: a command was left behind");
     }
 }
 
@@ -267,8 +267,8 @@ fn another_user_is_refused() {
     assert!(why.contains("an unknown program: this is not allowed"), "{why}");
     let log = dir.path().join(".local/state/unjank/host/commands.journal");
     let is_logged = || {
-        let entries = read(&*store::disk::real(), &log).unwrap();
-        matches!(&entries[..], [only] if matches!(&only.outcome, Outcome::Refused(why) if why.contains("another user (0)")))
+        let entries = read(&*store::disk::real(), &log).unwrap().entries;
+        matches!(&entries[..], [only] if matches!(&only.outcome, CommandOutcome::Refused(why) if why.contains("another user (0)")))
     };
     assert!(until(is_logged), "{:?}", read(&*store::disk::real(), &log));
     for child in [&mut service, &mut bus] {
@@ -312,9 +312,9 @@ fn what_only_our_clients_ask_for() {
     let log = host.bus.dir().join("state/unjank/host/commands.journal");
     let disk = store::disk::real();
     assert!(until(|| {
-        let entries = read(&*disk, &log).unwrap();
+        let entries = read(&*disk, &log).unwrap().entries;
         entries.iter().any(
-            |entry| matches!(entry.outcome, Outcome::Ended(_, end) if end.by == EndedBy::Timeout),
+            |entry| matches!(entry.outcome, CommandOutcome::Ended(_, end) if end.by == EndedBy::Timeout),
         )
     }));
 }

@@ -12,18 +12,23 @@
 
 #[path = "hostile_calls/attacker.rs"]
 mod attacker;
-mod fixture;
-mod host_service;
 #[path = "hostile_calls/interfaces.rs"]
 mod interfaces;
 #[path = "hostile_calls/planted.rs"]
 mod planted;
+#[path = "hostile_calls/texts.rs"]
+mod texts;
+#[path = "hostile_calls/unread.rs"]
+mod unread;
 #[path = "hostile_calls/values.rs"]
 mod values;
 #[path = "hostile_calls/watch.rs"]
 mod watch;
 #[path = "hostile_calls/wire.rs"]
 mod wire;
+
+use crate::fixture;
+use crate::host_service;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -32,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use attacker::{Attacker, Outcomes};
@@ -43,7 +49,7 @@ use host_service::wire::Bytes;
 use interfaces::Method;
 use planted::Fault;
 use values::Materials;
-use watch::{Bystander, LONGEST, Noticed, Resources};
+use watch::{Bystander, LONGEST, Noticed, Resources, Work};
 use wire::Target;
 
 /// The application that attacks.
@@ -52,8 +58,6 @@ const EVIL: &str = "org.evil.App";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections that attack at a time.
 const ATTACKERS: usize = 3;
-/// Of so many calls of the attacker one may be without an answer.
-const CALLS_FOR_ONE_UNANSWERED: usize = 5000;
 /// Memory that an attack may make a service take, beyond what it had.
 const MOST_MEMORY: u64 = 256 << 20;
 /// Descriptors that it may make a service hold: what waits and what runs is bounded by the limit of descriptors.
@@ -61,7 +65,7 @@ const MOST_DESCRIPTORS: usize = 2000;
 /// Threads.
 const MOST_THREADS: usize = 120;
 /// Descriptors that it may keep: each of its databases has one, and their number is bounded.
-const KEPT_DESCRIPTORS: usize = session::settings::engine::MOST_DATABASES + 16;
+const KEPT_DESCRIPTORS: usize = settings::engine::MOST_DATABASES + 16;
 /// What a service may keep of it when all attackers have left.
 const KEPT_MEMORY: u64 = 96 << 20;
 
@@ -69,6 +73,8 @@ const KEPT_MEMORY: u64 = 96 << 20;
 struct Proxy {
     child: Child,
     socket: PathBuf,
+    /// What it complains of is read and forgotten: with a full pipe it would stop, and all attackers with it.
+    complaints: Option<JoinHandle<()>>,
 }
 
 impl Proxy {
@@ -83,9 +89,13 @@ impl Proxy {
         words.push("--filter".to_owned());
         words.extend(names.iter().map(|name| format!("--talk={name}")));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let child = sandbox::start(bus, EVIL, Some(EVIL), &words)?;
-        assert!(until(|| UnixStream::connect(&socket).is_ok()), "the proxy did not come");
-        Some(Proxy { child, socket })
+        let mut child = sandbox::start(bus, EVIL, Some(EVIL), &words)?;
+        let mut stderr = child.stderr.take().unwrap();
+        let read = move || drop(std::io::copy(&mut stderr, &mut std::io::sink()));
+        let proxy = Proxy { child, socket, complaints: Some(std::thread::spawn(read)) };
+        let has_come = || UnixStream::connect(&proxy.socket).is_ok();
+        assert!(until(has_come), "the proxy did not come");
+        Some(proxy)
     }
 }
 
@@ -93,6 +103,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.complaints.take().map(JoinHandle::join);
     }
 }
 
@@ -155,13 +166,18 @@ impl Attack {
     /// What is not as it has to be.
     fn faults(&self) -> Vec<String> {
         let mut faults = self.noticed.failures.clone();
-        for (member, answers, longest) in &self.noticed.waits {
-            if *answers == 0 || *longest > LONGEST {
-                faults.push(format!("{member}: {answers} answers, the longest took {longest:?}"));
+        for wait in &self.noticed.waits {
+            let most = match wait.work {
+                Work::Answers => LONGEST,
+                // Not longer than the kernel itself needs on this machine at this time, as for any other program.
+                Work::StartsASession => LONGEST.max(2 * self.noticed.longest_start),
+            };
+            if wait.answers == 0 || wait.longest > most {
+                faults.push(format!("{wait:?}, the longest took more than {most:?}"));
             }
         }
-        // Calls on files that hang are waited for by their caller alone.
-        if self.outcomes.unanswered.len() > self.outcomes.sent / CALLS_FOR_ONE_UNANSWERED {
+        // Calls on files that hang are waited for by their caller alone, and have an answer at their deadline.
+        if !self.outcomes.unanswered.is_empty() {
             faults.push(format!("without an answer: {:?}", self.outcomes.unanswered));
         }
         let (before, most, after) = (self.before, self.noticed.resources, self.after);
@@ -193,9 +209,11 @@ impl Attack {
         for ((member, what), count) in &self.outcomes.answers {
             eprintln!("  {count:7} {member}: {what}");
         }
-        for (member, answers, longest) in &self.noticed.waits {
+        for wait in &self.noticed.waits {
+            let (member, answers, longest) = (&wait.member, wait.answers, wait.longest);
             eprintln!("  {member} of others: {answers} answers, the longest took {longest:?}");
         }
+        eprintln!("  setsid true: the longest took {:?}", self.noticed.longest_start);
         eprintln!(
             "  before {:?}\n  most   {:?}\n  after  {:?}",
             self.before, self.noticed.resources, self.after
@@ -283,6 +301,7 @@ fn bystanders() -> Vec<Bystander> {
         target: Target::new(name, path, interface, member),
         signature,
         arguments,
+        work: if member == "HostCommand" { Work::StartsASession } else { Work::Answers },
     };
     let (peer, nothing) = ("org.freedesktop.DBus.Peer", |_| Vec::new());
     let (flatpak, recent) = ("org.freedesktop.Flatpak", "org.unjank.Session1");
@@ -334,6 +353,10 @@ fn our_interfaces() -> BTreeSet<String> {
     names
 }
 
+/// Of these some calls must get as far as an answer.
+const MEMBERS: [&str; 6] =
+    ["Change", "Add", "HostCommand", "HostCommandWithOptions", "Blame", "RequestSession"];
+
 #[test]
 fn a_confined_caller_with_hostile_arguments_holds_up_nobody_and_takes_no_more_than_its_share() {
     let Some(bus) = Bus::start_in(Path::new("/dev/shm")) else { return };
@@ -361,17 +384,21 @@ fn a_confined_caller_with_hostile_arguments_holds_up_nobody_and_takes_no_more_th
     let hanging = root.then(|| HangingMount::make(Server::NeverAnswers)).flatten();
     let materials = materials(bus.dir(), hanging.as_ref());
     let time = Duration::from_secs(setting("HOSTILE_SECONDS").unwrap_or(6));
-    let attack =
-        Attack::run(&bus, service.pid(), &methods, &materials, &bystanders(), time, PATIENCE);
-    let Some(attack) = attack else { return };
-    attack.print();
-    let faults = attack.faults();
-    assert!(faults.is_empty(), "{faults:#?}");
-    for member in
-        ["Change", "Add", "HostCommand", "HostCommandWithOptions", "Blame", "RequestSession"]
-    {
-        assert!(attack.outcomes.done(member) > 0, "no call of {member} got as far as an answer");
+    let mut missing = BTreeSet::from(MEMBERS);
+    // Arguments are made by chance: on a busy machine one attack may be too short for some.
+    for _ in 0..5 {
+        let attack =
+            Attack::run(&bus, service.pid(), &methods, &materials, &bystanders(), time, PATIENCE);
+        let Some(attack) = attack else { return };
+        attack.print();
+        let faults = attack.faults();
+        assert!(faults.is_empty(), "{faults:#?}");
+        missing.retain(|member| attack.outcomes.done(member) == 0);
+        if missing.is_empty() {
+            break;
+        }
     }
+    assert!(missing.is_empty(), "no call of {missing:?} got as far as an answer");
     drop(hanging);
     let (status, text, _) = service.end(rustix::process::Signal::TERM);
     assert!(status.success() && text.is_empty(), "{status:?} {text}");
@@ -393,7 +420,8 @@ fn the_attack_finds_a_service_that_is_slow_keeps_what_it_gets_is_silent_or_ends(
         assert_eq!(methods.len(), 1);
         let materials = materials(bus.dir(), None);
         let target = Target::new(planted::NAME, "/", planted::NAME, "Ask");
-        let bystander = Bystander { target, signature: "sah", arguments: planted::question };
+        let arguments = planted::question;
+        let bystander = Bystander { target, signature: "sah", arguments, work: Work::Answers };
         let time = Duration::from_secs(2);
         let attack = Attack::run(
             &bus,

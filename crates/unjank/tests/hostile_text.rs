@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
 
-mod fixture;
+use crate::fixture;
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -34,7 +34,8 @@ struct OnTerminal {
 impl OnTerminal {
     fn start(mut command: Command, input: Stdio) -> OnTerminal {
         let (screen, line) = terminal::open();
-        let size = Winsize { ws_row: 50, ws_col: 110, ws_xpixel: 0, ws_ypixel: 0 };
+        // So wide that no table shortens the text, however long the times beside it are.
+        let size = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&screen, size).unwrap();
         let words = format!("{command:?}");
         command.env("NO_COLOR", "1").env("TERM", "dumb").env("LC_ALL", "C.UTF-8");
@@ -267,6 +268,20 @@ fn jobs_runs_and_host_commands_with_hostile_arguments_are_shown_as_escapes() {
         (&["run", "--attach", HOSTILE], "owned"),
         (&["host", "--", "sh", "-c", "true", HOSTILE], ""),
         (&["host", "--", HOSTILE], "owned"),
+    ];
+    for (words, shows) in commands {
+        session.run(words, shows);
+    }
+    // The log is written a moment after the answer.
+    let start = std::time::Instant::now();
+    let logged = |session: &Session| {
+        let output = session.command(&["host", "log", "--json"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).contains("owned")
+    };
+    while !logged(&session) {
+        assert!(start.elapsed().as_secs() < 50, "the command is never in the log");
+    }
+    let commands: &[(&[&str], &str)] = &[
         (&["host", "log"], "owned"),
         (&["host", "log", "--json"], "owned"),
         (&["host", "log", "--app", HOSTILE], ""),

@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 #![expect(clippy::print_stderr, reason = "the seed and what was done")]
 
-mod fixture;
+use crate::fixture;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use std::{fs, io};
 
 use bus::client::blocking::BlockingClient;
 use fixture::{Bus, NAME, OURS, Service, setting};
+use gvdb::gvariant::Variant;
+use gvdb::{GvdbTable, Stamp, stamp};
 use rustix::process::Signal;
-use session::settings::changeset::Changeset;
-use store::table::gvariant::Variant;
-use store::table::gvdb::{Stamp, Table, stamp};
+use settings::changeset::Changeset;
 
 const WRITERS: usize = 4;
 
@@ -29,24 +29,12 @@ struct Numbers {
     acknowledged: AtomicU64,
 }
 
-/// A small generator, so that a seed repeats a run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % below
-    }
-}
-
 /// The number that `database` holds for a writer: both its keys say the same, or the state is half of one.
-fn number(table: Table<'_>, writer: usize) -> Result<u64, String> {
+fn number(table: GvdbTable<'_>, writer: usize) -> Result<u64, String> {
     let read = |key: &str| {
         let bytes = table.value(&format!("/kill/{key}{writer}"));
         bytes.map_or(0, |v| {
-            store::table::gvariant::View::inside(v, table.order()).as_u64().unwrap_or(u64::MAX)
+            gvdb::gvariant::VariantView::inside(v, table.order()).as_u64().unwrap_or(u64::MAX)
         })
     };
     let (first, last) = (read("a/first"), read("z/last"));
@@ -58,7 +46,7 @@ fn numbers_in(bytes: &[u8]) -> Result<[u64; WRITERS], String> {
     if bytes.is_empty() {
         return Ok([0; WRITERS]);
     }
-    let table = Table::open(bytes).map_err(|e| e.to_string())?;
+    let table = GvdbTable::open(bytes).map_err(|e| e.to_string())?;
     table.check().map_err(|e| e.to_string())?;
     if matches!(stamp(bytes), Stamp::Bad) {
         return Err("the checksum is wrong".into());
@@ -128,13 +116,13 @@ fn watch(database: &Path, stop: &AtomicBool) -> Result<u64, String> {
 }
 
 /// Waits until writers have made progress, then for a random part of a few commits more.
-fn wait_for_work(progress: &Receiver<()>, dice: &mut Dice) {
+fn wait_for_work(progress: &Receiver<()>, dice: &mut fastrand::Rng) {
     while progress.try_recv().is_ok() {}
-    for _ in 0..=dice.roll(12) {
+    for _ in 0..=dice.u64(..12) {
         progress.recv_timeout(Duration::from_secs(30)).expect("the writers make progress");
     }
-    let pause = Duration::from_micros(dice.roll(3000));
-    while progress.recv_timeout(pause).is_ok() && dice.roll(3) > 0 {}
+    let pause = Duration::from_micros(dice.u64(..3000));
+    while progress.recv_timeout(pause).is_ok() && dice.u64(..3) > 0 {}
 }
 
 /// What happens between a kill and the next start.
@@ -163,7 +151,7 @@ fn kill_loop(object: &str, database: impl Fn(&Bus) -> std::path::PathBuf, after:
     let kills = setting("KILLS").unwrap_or(12);
     let seed = setting("KILL_SEED").unwrap_or_else(|| u64::from(std::process::id()) + 1);
     eprintln!("{kills} kills, KILL_SEED={seed}");
-    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut dice = fastrand::Rng::with_seed(seed);
     let Some(session) = Bus::start() else { return };
     let database = database(&session);
     let known: [Numbers; WRITERS] = Default::default();
@@ -240,8 +228,8 @@ fn a_half_state_and_a_damaged_image_are_noticed() {
     let other = Variant::from(8_u64);
     let write = |first: &Variant, last: &Variant| {
         let entries = [("/kill/a/first0", first.as_bytes()), ("/kill/z/last0", last.as_bytes())];
-        let image = store::table::gvdb::Image { locks: &[], generation: Some(1) };
-        store::table::gvdb::write(entries.into_iter(), &image).unwrap()
+        let image = gvdb::Image { locks: &[], generation: Some(1) };
+        gvdb::write(entries.into_iter(), &image).unwrap()
     };
     assert_eq!(numbers_in(&write(&value, &value)).unwrap(), [7, 0, 0, 0]);
     numbers_in(&write(&value, &other)).unwrap_err();

@@ -6,7 +6,7 @@
     reason = "a test that plays the programs"
 )]
 
-mod fixture;
+use crate::fixture;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use fixture::fuse::{HangingMount, OPENDIR, Server};
 use fixture::{OURS, Service, has, in_time, skip};
-use session::listing::{Listing, ListingError, Request, Step, Update, Ways};
+use listing::{Listing, ListingAccess, ListingError, ListingRequest, ListingStep, Update};
 use sys::socket::Full;
 
 /// Longer than anything here takes, on any machine.
@@ -54,7 +54,7 @@ impl Daemon {
     }
 
     /// A listing that only the daemon can give.
-    fn list(&self, request: &Request) -> Listing {
+    fn list(&self, request: &ListingRequest) -> Listing {
         Listing::over(sys::socket::connect_to(&self.socket()).unwrap(), request).unwrap()
     }
 
@@ -104,7 +104,7 @@ fn two_clients_share_one_reading_and_its_changes() {
     in_time(|| {
         let daemon = Daemon::start();
         let files = some_files(3000);
-        let request = Request::of(files.path()).followed();
+        let request = ListingRequest::of(files.path()).followed();
         let mut first = daemon.list(&request);
         assert_eq!(first.finish().unwrap(), []);
         let mut second = daemon.list(&request);
@@ -123,7 +123,7 @@ fn two_clients_share_one_reading_and_its_changes() {
         follow_until(&mut first, &wanted);
         follow_until(&mut second, &wanted);
 
-        let mut third = daemon.list(&Request::of(files.path()));
+        let mut third = daemon.list(&ListingRequest::of(files.path()));
         assert_eq!(third.finish().unwrap(), []);
         assert_eq!(third.len(), 3000, "who does not follow gets what was read");
         drop((first, second));
@@ -139,9 +139,9 @@ fn other_fields_and_other_directories_are_other_readings() {
         let daemon = Daemon::start();
         let (one, other) = (some_files(3), some_files(5));
         let mut listings = [
-            daemon.list(&Request::of(one.path())),
-            daemon.list(&Request::of(other.path())),
-            daemon.list(&Request::of(one.path()).with_fields(session::listing::Fields::NONE)),
+            daemon.list(&ListingRequest::of(one.path())),
+            daemon.list(&ListingRequest::of(other.path())),
+            daemon.list(&ListingRequest::of(one.path()).with_fields(listing::AttributeSet::NONE)),
         ];
         let counts = listings.each_mut().map(|listing| {
             assert_eq!(listing.finish().unwrap(), []);
@@ -157,10 +157,10 @@ fn a_killed_worker_ends_its_listing_and_nothing_else() {
     in_time(|| {
         let daemon = Daemon::start();
         let (one, other) = (some_files(3), some_files(5));
-        let mut listing = daemon.list(&Request::of(one.path()).followed());
+        let mut listing = daemon.list(&ListingRequest::of(one.path()).followed());
         assert_eq!(listing.finish().unwrap(), []);
         let worker = daemon.workers()[0];
-        let mut spared = daemon.list(&Request::of(other.path()).followed());
+        let mut spared = daemon.list(&ListingRequest::of(other.path()).followed());
         assert_eq!(spared.finish().unwrap(), []);
         let worker = rustix::process::Pid::from_raw(worker.try_into().unwrap()).unwrap();
         rustix::process::kill_process(worker, rustix::process::Signal::KILL).unwrap();
@@ -170,7 +170,7 @@ fn a_killed_worker_ends_its_listing_and_nothing_else() {
 
         std::fs::create_dir(other.path().join("new")).unwrap();
         assert!(matches!(spared.next(LONG).unwrap(), Some(Update::Names(_))));
-        let mut again = daemon.list(&Request::of(one.path()));
+        let mut again = daemon.list(&ListingRequest::of(one.path()));
         assert_eq!(again.finish().unwrap(), []);
         assert_eq!(again.len(), 3);
     });
@@ -182,9 +182,9 @@ fn a_file_system_that_never_answers_keeps_only_its_own_client_waiting() {
         let Some(hanging) = HangingMount::make(Server::NeverAnswers) else { return };
         let daemon = Daemon::start();
         let files = some_files(100);
-        let mut waiting = daemon.list(&Request::of(hanging.path()));
+        let mut waiting = daemon.list(&ListingRequest::of(hanging.path()));
         hanging.wait_for(OPENDIR);
-        let mut listing = daemon.list(&Request::of(files.path()));
+        let mut listing = daemon.list(&ListingRequest::of(files.path()));
         assert_eq!(listing.finish().unwrap(), []);
         assert_eq!(listing.len(), 100);
         assert_eq!(waiting.next(Some(Duration::ZERO)).unwrap(), None);
@@ -205,12 +205,15 @@ fn a_caller_with_other_mounts_is_refused_and_helps_itself() {
             return skip("a mount namespace needs root");
         }
         let daemon = Daemon::start();
-        let mut alike = daemon.list(&Request::of(daemon.dir.path()));
+        let mut alike = daemon.list(&ListingRequest::of(daemon.dir.path()));
         assert_eq!(alike.finish().unwrap(), []);
         let output = Command::new("unshare")
             .arg("--mount")
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", "a_caller_with_other_mounts_is_refused_and_helps_itself"])
+            .args([
+                "--exact",
+                "listing_daemon::a_caller_with_other_mounts_is_refused_and_helps_itself",
+            ])
             .arg("--nocapture")
             .env(CALLER, daemon.socket())
             .output()
@@ -224,12 +227,12 @@ fn a_caller_with_other_mounts_is_refused_and_helps_itself() {
 /// What the caller with other mounts does.
 fn call(socket: &Path) {
     let dir = socket.parent().unwrap();
-    let request = Request::of(dir);
+    let request = ListingRequest::of(dir);
     let mut refused = Listing::over(sys::socket::connect_to(socket).unwrap(), &request).unwrap();
     let failures = refused.finish().unwrap();
-    assert_eq!(failures[0].step, Step::Refused);
+    assert_eq!(failures[0].step, ListingStep::Refused);
     assert_eq!((&*failures[0].path, refused.len()), (dir, 0));
-    let ways = Ways { daemon: Some(socket.to_owned()), worker: None };
+    let ways = ListingAccess { daemon: Some(socket.to_owned()), worker: None };
     let mut listing = Listing::open(&ways, &request).unwrap();
     assert_eq!(listing.finish().unwrap(), []);
     assert!(listing.len() >= 2, "the socket and its lock are there");
@@ -241,18 +244,13 @@ fn bytes_that_are_no_request_end_their_caller_alone() {
     in_time(|| {
         let daemon = Daemon::start();
         let files = some_files(10);
-        let mut listing = daemon.list(&Request::of(files.path()).followed());
+        let mut listing = daemon.list(&ListingRequest::of(files.path()).followed());
         assert_eq!(listing.finish().unwrap(), []);
-        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = fastrand::Rng::with_seed(1);
         for round in 0..200 {
             let caller = sys::socket::connect_to(&daemon.socket()).unwrap();
             let mut bytes = vec![0; 1 + round * 7 % 300];
-            for byte in &mut bytes {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                *byte = random.to_le_bytes()[0];
-            }
+            random.fill(&mut bytes);
             // The daemon may hang up while we send.
             let _ = sys::socket::send(&caller, &bytes, None, Full::Fail);
             let mut answer = [0; 64];
@@ -267,8 +265,8 @@ fn bytes_that_are_no_request_end_their_caller_alone() {
             .unwrap();
         assert!(sys::socket::wait_readable(&with_memory, LONG).unwrap());
 
-        let ways = Ways { daemon: Some(daemon.socket()), worker: None };
-        let relative = Request::of(Path::new("."));
+        let ways = ListingAccess { daemon: Some(daemon.socket()), worker: None };
+        let relative = ListingRequest::of(Path::new("."));
         assert!(Listing::open(&ways, &relative).unwrap().finish().is_ok(), "not asked at all");
         std::fs::create_dir(files.path().join("new")).unwrap();
         assert!(matches!(listing.next(LONG).unwrap(), Some(Update::Names(_))), "it still follows");
@@ -280,7 +278,7 @@ fn more_callers_than_it_takes_wait_and_a_listing_that_is_followed_costs_nothing(
     in_time(|| {
         let daemon = Daemon::start();
         let files = some_files(10);
-        let request = Request::of(files.path()).followed();
+        let request = ListingRequest::of(files.path()).followed();
         let mut listings: Vec<Listing> = (0..64).map(|_| daemon.list(&request)).collect();
         for listing in &mut listings {
             assert_eq!(listing.finish().unwrap(), []);
@@ -302,8 +300,8 @@ fn more_callers_than_it_takes_wait_and_a_listing_that_is_followed_costs_nothing(
 #[test]
 fn a_daemon_that_is_not_there_is_no_error() {
     let files = some_files(10);
-    let ways = Ways { daemon: Some("/nowhere/at/all".into()), worker: None };
-    let mut listing = Listing::open(&ways, &Request::of(files.path())).unwrap();
+    let ways = ListingAccess { daemon: Some("/nowhere/at/all".into()), worker: None };
+    let mut listing = Listing::open(&ways, &ListingRequest::of(files.path())).unwrap();
     assert_eq!(listing.finish().unwrap(), []);
     assert_eq!(listing.len(), 10);
 }

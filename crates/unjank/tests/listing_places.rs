@@ -1,7 +1,7 @@
 //! Listings on the file systems of this machine, in a worker process: every name as it is, with its attributes.
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
-mod fixture;
+use crate::fixture;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,14 +12,16 @@ use std::process::Command;
 
 use fixture::loop_disk::LoopDisk;
 use fixture::{in_time, skip};
-use session::listing::{EntryFailure, Fields, Kind, Listing, Request, Update, WorkerProgram};
+use listing::{
+    AttributeSet, EntryFailure, EntryKind, Listing, ListingRequest, Update, WorkerProgram,
+};
 
-fn start(path: &Path, fields: Fields) -> Listing {
+fn start(path: &Path, fields: AttributeSet) -> Listing {
     let program = WorkerProgram {
         path: env!("CARGO_BIN_EXE_unjank").into(),
         arguments: vec!["listing-worker".into()],
     };
-    Listing::in_worker(&program, &Request::of(path).with_fields(fields)).unwrap()
+    Listing::in_worker(&program, &ListingRequest::of(path).with_fields(fields)).unwrap()
 }
 
 /// Every byte that a name may have, in names of one, two and 255 bytes.
@@ -50,7 +52,8 @@ fn fill(dir: &Path) {
 
 /// Compares a listing with what the standard library reads.
 fn compare(place: &str, dir: &Path) {
-    let mut listing = start(dir, Fields::DEFAULT | Fields::LINKS | Fields::BLOCKS);
+    let mut listing =
+        start(dir, AttributeSet::DEFAULT | AttributeSet::LINKS | AttributeSet::BLOCKS);
     assert_eq!(listing.finish().unwrap(), [], "{place}");
     let mut found = BTreeMap::new();
     for id in 0..listing.len() {
@@ -74,9 +77,9 @@ fn compare(place: &str, dir: &Path) {
         let modified = (known.modified.seconds, i64::from(known.modified.nanoseconds));
         assert_eq!(modified, (metadata.mtime(), metadata.mtime_nsec()), "{place} {name:?}");
         let kind = match metadata.file_type() {
-            kind if kind.is_dir() => Kind::Directory,
-            kind if kind.is_symlink() => Kind::Link,
-            _ => Kind::File,
+            kind if kind.is_dir() => EntryKind::Directory,
+            kind if kind.is_symlink() => EntryKind::Link,
+            _ => EntryKind::File,
         };
         assert_eq!(known.kind, kind, "{place} {name:?}");
     }
@@ -151,7 +154,7 @@ fn an_overlay_is_listed_as_one_directory() {
 #[test]
 fn proc_is_listed_although_it_changes_all_the_time() {
     in_time(|| {
-        let mut listing = start(Path::new("/proc"), Fields::DEFAULT);
+        let mut listing = start(Path::new("/proc"), AttributeSet::DEFAULT);
         assert_eq!(listing.finish().unwrap(), []);
         let own = std::process::id().to_string();
         let mut names: Vec<_> = (0..listing.len()).map(|id| listing.name(id)).collect();
@@ -197,12 +200,12 @@ fn a_directory_that_may_not_be_searched_tells_each_name() {
                 .chain([program.into(), "listing-worker".into()])
                 .collect(),
         };
-        let mut listing = Listing::in_worker(&nobody, &Request::of(&closed)).unwrap();
+        let mut listing = Listing::in_worker(&nobody, &ListingRequest::of(&closed)).unwrap();
         assert_eq!(listing.finish().unwrap(), []);
-        assert_eq!((listing.name(0), listing.kind(0)), (&b"inside"[..], Kind::Directory));
+        assert_eq!((listing.name(0), listing.kind(0)), (&b"inside"[..], EntryKind::Directory));
         assert_eq!(listing.entries().failure(0), Some(EntryFailure::Denied));
         std::fs::set_permissions(&closed, mode(0o700)).unwrap();
-        let mut listing = Listing::in_worker(&nobody, &Request::of(&closed)).unwrap();
+        let mut listing = Listing::in_worker(&nobody, &ListingRequest::of(&closed)).unwrap();
         let failures = listing.finish().unwrap();
         assert_eq!(failures[0].error().kind(), std::io::ErrorKind::PermissionDenied);
         assert_eq!(failures[0].path, closed);
@@ -225,7 +228,7 @@ fn access_lists_are_told_on_demand() {
             skip("the temporary directory keeps no access lists");
             return;
         }
-        let mut listing = start(dir.path(), Fields::NONE);
+        let mut listing = start(dir.path(), AttributeSet::NONE);
         listing.finish().unwrap();
         listing.ask_details(&[0, 1, 77]).unwrap();
         for _ in 0..2 {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fixture::fuse::{HangingMount, OPENDIR, Server};
 use fixture::{in_time, setting};
-use session::listing::{Listing, ListingError, ReadyWorker, Request, WorkerProgram};
+use listing::{Listing, ListingError, ListingRequest, ReadyWorker, WorkerProgram};
 
 fn program() -> WorkerProgram {
     WorkerProgram {
@@ -28,7 +28,7 @@ fn some_files(count: usize) -> tempfile::TempDir {
 
 /// Lists with another worker and counts.
 fn count(path: &Path) -> u32 {
-    let mut listing = Listing::in_worker(&program(), &Request::of(path)).unwrap();
+    let mut listing = Listing::in_worker(&program(), &ListingRequest::of(path)).unwrap();
     assert_eq!(listing.finish().unwrap(), []);
     assert!((0..listing.len()).all(|id| listing.attributes(id).is_some()));
     listing.len()
@@ -52,7 +52,8 @@ fn a_file_system_that_never_answers_is_left_at_once() {
         let files = some_files(100);
         for server in [Server::NeverReads, Server::NeverAnswers] {
             let Some(hanging) = HangingMount::make(server) else { return };
-            let mut listing = Listing::in_worker(&program(), &Request::of(hanging.path())).unwrap();
+            let mut listing =
+                Listing::in_worker(&program(), &ListingRequest::of(hanging.path())).unwrap();
             if server == Server::NeverAnswers {
                 hanging.wait_for(OPENDIR);
             }
@@ -83,7 +84,7 @@ fn threads_of_this_process_that_hang_are_left_behind() {
     in_time(|| {
         let files = some_files(10);
         let Some(hanging) = HangingMount::make(Server::NeverAnswers) else { return };
-        let listing = Listing::in_process(&Request::of(hanging.path())).unwrap();
+        let listing = Listing::in_process(&ListingRequest::of(hanging.path())).unwrap();
         hanging.wait_for(OPENDIR);
         drop(listing);
         assert_eq!(count(files.path()), 10);
@@ -100,7 +101,7 @@ fn a_worker_ends_with_its_client_although_it_hangs() {
             .stdin(Stdio::from(there))
             .spawn()
             .unwrap();
-        let mut listing = Listing::over(here, &Request::of(hanging.path())).unwrap();
+        let mut listing = Listing::over(here, &ListingRequest::of(hanging.path())).unwrap();
         assert_eq!(listing.next(Some(Duration::from_millis(50))).unwrap(), None);
         assert_eq!(worker.try_wait().unwrap(), None, "it waits for its file system");
         drop(listing);
@@ -118,7 +119,7 @@ fn a_worker_that_dies_is_told() {
             .stdin(Stdio::from(there))
             .spawn()
             .unwrap();
-        let mut listing = Listing::over(here, &Request::of(files.path())).unwrap();
+        let mut listing = Listing::over(here, &ListingRequest::of(files.path())).unwrap();
         listing.next(None).unwrap();
         let arrived = listing.len();
         worker.kill().unwrap();
@@ -136,7 +137,7 @@ fn a_worker_that_dies_is_told() {
 
 #[test]
 fn a_program_that_is_none_or_does_not_list_is_told() {
-    let request = Request::of(Path::new("/"));
+    let request = ListingRequest::of(Path::new("/"));
     let missing = WorkerProgram { path: "/no/such/program".into(), arguments: Vec::new() };
     let error = Listing::in_worker(&missing, &request).unwrap_err();
     assert_eq!(error.to_string(), "cannot start listing \"/\"");
@@ -156,8 +157,10 @@ fn a_worker_can_be_started_before_there_is_anything_to_list() {
     in_time(|| {
         let files = some_files(30);
         let unused = ReadyWorker::start(&program()).unwrap();
-        let mut listing =
-            ReadyWorker::start(&program()).unwrap().list(&Request::of(files.path())).unwrap();
+        let mut listing = ReadyWorker::start(&program())
+            .unwrap()
+            .list(&ListingRequest::of(files.path()))
+            .unwrap();
         drop(unused);
         assert_eq!(listing.finish().unwrap(), []);
         assert_eq!(listing.len(), 30);
@@ -174,6 +177,6 @@ fn the_worker_wants_a_socket() {
             .unwrap();
         assert_eq!(output.status.code(), Some(2));
         let text = String::from_utf8(output.stderr).unwrap();
-        assert!(text.starts_with("unjank: cannot list for another process"), "{text}");
+        assert!(text.starts_with("unjank: cannot serve a listing"), "{text}");
     }
 }

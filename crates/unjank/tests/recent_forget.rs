@@ -1,16 +1,16 @@
 //! Documents go out of every store on the machine, and a search that shares nothing with ours finds nothing.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-mod fixture;
-mod recent_home;
+use crate::fixture;
+use crate::recent_home;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use fixture::{copy_program, has, skip};
+use gvdb::gvariant::Variant;
 use recent_home::{Home, kde};
-use store::table::gvariant::Variant;
 
 /// A part of the names of documents that are forgotten, and of no other.
 const SECRET: &str = "zebra";

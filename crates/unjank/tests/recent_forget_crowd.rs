@@ -4,8 +4,7 @@
 //! `FORGET_ROUNDS` is how many rounds are played (default 1), every second one without the daemon; `ci/slow` plays more.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
-mod fixture;
-mod recent_home;
+use crate::recent_home;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

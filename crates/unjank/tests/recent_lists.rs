@@ -5,12 +5,13 @@
     reason = "the test is somebody else's program"
 )]
 
-mod fixture;
-mod recent_home;
+use crate::fixture;
+use crate::recent_home;
 
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, File};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use fixture::has;
 use recent_home::{Home, UNJANK};
@@ -112,4 +113,26 @@ fn a_place_with_one_slash_is_no_file_below_the_working_directory() {
     assert!(home.unjank(&["recent", "add", "mtp:/phone/a.jpg"]).status.success());
     let listed = home.unjank(&["recent", "list", "--uris"]).stdout;
     assert_eq!(String::from_utf8(listed).unwrap(), "mtp:/phone/a.jpg\n");
+}
+
+#[test]
+fn sync_waits_for_a_writer_of_ours_longer_than_one_attempt_does() {
+    let home = Home::make();
+    fs::create_dir_all(home.at(".local/share")).unwrap();
+    fs::write(home.at(XBEL), list_of(["1".to_owned()].into_iter())).unwrap();
+    let lock = home.at(".local/state/unjank/recents/writer.lock");
+    fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    let file = File::create(&lock).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let start = Instant::now();
+    let holder = std::thread::spawn(move || {
+        let (_nobody, silence) = std::sync::mpsc::channel::<()>();
+        // One attempt waits for ten seconds.
+        let _ = silence.recv_timeout(Duration::from_secs(12));
+        drop(file);
+    });
+    let output = home.unjank(&["recent", "sync"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(start.elapsed() > Duration::from_secs(11), "it was not waited for");
+    holder.join().unwrap();
 }

@@ -1,8 +1,8 @@
 //! Programs of KDE and GTK with our library in front: without syncs of lists, or without lists.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-mod fixture;
-mod recent_home;
+use crate::fixture;
+use crate::recent_home;
 
 use std::fs;
 use std::path::Path;

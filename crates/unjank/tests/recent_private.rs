@@ -1,8 +1,7 @@
 //! What the rules and private mode do not let in goes out of the lists that KDE's and GTK's programs share.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
-mod fixture;
-mod recent_home;
+use crate::recent_home;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -72,15 +71,15 @@ fn what_was_remembered_before_a_rule_denies_it_is_said_and_forgotten_by_one_comm
     let nothing = unjank(&home, &["forget", "--denied"]);
     assert_eq!(nothing, "No list on this machine has such a document.\n");
     let said = unjank(&home, &["policy", "deny", "path", &format!("~/docs/{SECRET}")]);
-    assert!(said.contains("1 document that it denies is in lists already."), "{said}");
-    assert!(said.contains("hint: unjank recent forget --denied"), "{said}");
+    assert!(said.contains("1 document that it denies is in the lists already."), "{said}");
+    assert!(said.contains("hint: remove it with: unjank recent forget --denied"), "{said}");
     let said = unjank(&home, &["forget", "--denied"]);
     assert!(said.starts_with("Forgot 1 document"), "{said}");
     assert_eq!(count(&home, OPEN), 1);
     let rules = home.at(".config/unjank/recent.rules");
     assert_eq!(home.naming(SECRET.as_bytes()), [rules]);
     let said = unjank(&home, &["policy", "deny", "application", "okular"]);
-    assert!(said.contains("1 document that it denies is in lists already."), "{said}");
+    assert!(said.contains("1 document that it denies is in the lists already."), "{said}");
 }
 
 #[test]

@@ -6,8 +6,8 @@
     reason = "the tests are other programs; what cannot be set up fails"
 )]
 
-mod fixture;
-mod host_service;
+use crate::fixture;
+use crate::host_service;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -5,15 +5,15 @@
 #![expect(clippy::unwrap_used, reason = "the test is many other programs")]
 #![expect(clippy::disallowed_methods, reason = "the test is many other programs")]
 
-mod fixture;
-mod recent_home;
+use crate::fixture;
+use crate::recent_home;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use fixture::{Bus, OURS, Service, setting, skip};
@@ -27,19 +27,12 @@ const OFFICE: &str = "/usr/lib/libreoffice/program/soffice.bin";
 /// Nothing takes longer once nobody is stopped, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Numbers by lot, the same for the same seed (xorshift).
-struct Lot(AtomicU64);
+/// Numbers by lot, drawn by several threads.
+struct Lot(Mutex<fastrand::Rng>);
 
 impl Lot {
     fn below(&self, most: Duration) -> Duration {
-        let step = |mut state: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^ (state << 17)
-        };
-        let (order, next) = (Ordering::Relaxed, |state| Some(step(state)));
-        let drawn = self.0.fetch_update(order, order, next).map_or_else(step, step);
-        most.mul_f64((drawn % 1000) as f64 / 1000.0)
+        most.mul_f64(self.0.lock().unwrap().f64())
     }
 }
 
@@ -99,7 +92,7 @@ fn run(seed: u64, stall: Duration, each: usize) -> Option<(BTreeSet<String>, BTr
     let display = Display::start()?;
     let home = Home::make();
     let bus = Bus::start()?;
-    let lot = Lot(AtomicU64::new(seed | 1));
+    let lot = Lot(Mutex::new(fastrand::Rng::with_seed(seed)));
     let docs = home.at("docs");
     let command = |program: &Path| {
         let mut command = home.command(program);

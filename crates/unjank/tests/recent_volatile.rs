@@ -4,8 +4,7 @@
 //! `VOLATILE_KILLS` is how often a move is killed (default 12; `ci/slow` 200), `VOLATILE_SEED` repeats a run.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
-mod fixture;
-mod recent_home;
+use crate::recent_home;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -305,18 +304,6 @@ fn let_time_pass_for_a_lock(home: &Home) {
     }
 }
 
-/// A small generator, so that a seed repeats a run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % below
-    }
-}
-
 #[test]
 fn a_move_that_is_killed_at_any_point_loses_nothing() {
     let number = |name: &str, default: u64| {
@@ -324,7 +311,7 @@ fn a_move_that_is_killed_at_any_point_loses_nothing() {
     };
     let seed = number("VOLATILE_SEED", u64::from(std::process::id()) + 1);
     eprintln!("VOLATILE_SEED={seed}");
-    let mut dice = Dice(seed);
+    let mut dice = fastrand::Rng::with_seed(seed);
     let home = Home::make();
     remember(&home, "ours", 6);
     unjank(&home, &["sync"]);
@@ -339,7 +326,7 @@ fn a_move_that_is_killed_at_any_point_loses_nothing() {
         let mut child = command.spawn().unwrap();
         // Nothing is waited for but the time.
         let (_nobody, silence) = channel::<()>();
-        let _ = silence.recv_timeout(Duration::from_micros(dice.roll(longest)));
+        let _ = silence.recv_timeout(Duration::from_micros(dice.u64(..longest)));
         let _ = child.kill();
         child.wait().unwrap();
         let_time_pass_for_a_lock(&home);
@@ -352,7 +339,7 @@ fn a_move_that_is_killed_at_any_point_loses_nothing() {
             }
         };
         is_whole("as it was left");
-        if dice.roll(2) == 0 {
+        if dice.u64(..2) == 0 {
             lose_memory(&home);
             // Whatever somebody does next.
             unjank(&home, &["sync"]);
@@ -370,6 +357,9 @@ fn a_move_that_is_killed_at_any_point_loses_nothing() {
     for entry in entries().filter(|entry| name(entry).starts_with('.')) {
         fs::File::options().write(true).open(entry.path()).unwrap().set_modified(old).unwrap();
     }
+    // So does the lock of one that was killed before it wrote its name into it, also if there is nothing to write.
+    let lock = fs::File::create(home.at(&format!("{LIST}.lock"))).unwrap();
+    lock.set_modified(old).unwrap();
     unjank(&home, &["sync"]);
     let mut left: Vec<String> = entries().map(|entry| name(&entry)).collect();
     left.sort();

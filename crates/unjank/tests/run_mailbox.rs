@@ -6,7 +6,7 @@
     reason = "a test that cannot be set up fails; it stands for a user"
 )]
 
-mod fixture;
+use crate::fixture;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -8,7 +8,7 @@
     reason = "a test that cannot be set up fails; it stands for a user"
 )]
 
-mod fixture;
+use crate::fixture;
 
 use std::process::{Command, Output};
 

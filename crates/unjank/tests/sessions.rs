@@ -1,7 +1,7 @@
 //! What a person sees of `gsettings` and `dconf` is the same, byte for byte, on our service and on dconf's own.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod fixture;
+use crate::fixture;
 
 use std::path::Path;
 

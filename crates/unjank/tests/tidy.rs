@@ -1,33 +1,63 @@
 //! Rules of the workspace: floors, file lengths, where unsafe may be, and documents that tell the truth.
 #![expect(clippy::unwrap_used, reason = "a rule that cannot be read is a rule that fails")]
 
+#[path = "tidy/modules.rs"]
+mod modules;
+#[path = "tidy/packages.rs"]
+mod packages;
+#[path = "tidy/sizes.rs"]
+mod sizes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, str};
 
 /// A crate's floor: it may depend on lower floors only.
-const FLOORS: [(&str, u8); 10] = [
+const FLOORS: &[(&str, u8)] = &[
     ("unjank-preload", 0),
+    ("unjank-sys", 0),
     ("unjank-relax", 1),
     ("unjank-writeback", 1),
-    ("unjank-sys", 0),
     ("unjank-report", 1),
+    ("unjank-gvdb", 1),
     ("unjank-store", 1),
-    ("unjank-session", 2),
+    ("unjank-xdg", 1),
+    ("unjank-wire", 1),
+    ("unjank-wakeups", 1),
+    ("unjank-settings", 2),
+    ("unjank-listing", 2),
+    ("unjank-catalogue", 2),
+    ("unjank-recents", 2),
+    ("unjank-host", 2),
+    ("unjank-jobs", 2),
+    ("unjank-trace", 2),
+    ("unjank-capture", 2),
+    ("unjank-slowdisk", 2),
+    ("unjank-check", 3),
+    ("unjank-forget", 3),
+    ("unjank-hangs", 3),
     ("unjank-bus", 3),
-    ("unjank-probe", 4),
-    ("unjank", 5),
+    ("unjank-lab", 4),
+    ("unjank-views", 4),
+    ("unjank-setup", 4),
+    ("unjank-bench", 5),
+    ("unjank-doctor", 5),
+    ("unjank-daemon", 5),
+    ("unjank-ls", 5),
+    ("unjank-capi", 5),
+    ("unjank-gio", 5),
+    ("unjank", 6),
 ];
 
 /// Crates that one floor keeps to itself, and who that is.
 const KEPT: [(&str, &[&str]); 6] = [
     ("zbus", &["unjank-bus"]),
-    ("clap", &["unjank"]),
-    ("tokio", &["unjank-bus", "unjank"]),
+    ("clap", &["unjank", "unjank-daemon", "unjank-ls"]),
+    ("tokio", &["unjank-bus", "unjank-daemon", "unjank-views", "unjank"]),
     ("memmap2", &["unjank-sys"]),
-    ("ratatui", &["unjank"]),
-    ("crossterm", &["unjank"]),
+    ("ratatui", &["unjank-views"]),
+    ("crossterm", &["unjank-views"]),
 ];
 
 const LINES: usize = 800;
@@ -70,7 +100,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 
 /// What is wrong with these dependencies, a sentence each.
 fn floor_faults(dependencies: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
-    let floors: BTreeMap<&str, u8> = FLOORS.into();
+    let floors: BTreeMap<&str, u8> = FLOORS.iter().copied().collect();
     let mut faults = Vec::new();
     for (name, uses) in dependencies {
         let Some(floor) = floors.get(&**name) else {
@@ -99,9 +129,28 @@ fn a_crate_uses_lower_floors_only() {
 fn a_crate_on_the_wrong_floor_is_noticed() {
     let mut planted = dependencies();
     planted.get_mut("unjank-store").unwrap().insert("unjank-bus".into());
-    planted.get_mut("unjank-session").unwrap().insert("zbus".into());
+    planted.get_mut("unjank-settings").unwrap().insert("zbus".into());
     planted.insert("unjank-attic".into(), BTreeSet::new());
     assert_eq!(floor_faults(&planted).len(), 3);
+}
+
+#[test]
+fn modules_of_a_crate_use_each_other_in_one_direction() {
+    let mut crates: BTreeMap<String, modules::CrateSources> = BTreeMap::new();
+    for path in files("crates", ".rs") {
+        let below = path.strip_prefix(root().join("crates")).unwrap();
+        let (name, rest) = below.to_str().unwrap().split_once('/').unwrap();
+        if let Some(file) = rest.strip_prefix("src/") {
+            let source = fs::read_to_string(&path).unwrap();
+            crates.entry(name.to_owned()).or_default().add(file, &source);
+        }
+    }
+    let mut circles = Vec::new();
+    for (name, sources) in &crates {
+        let all = sources.circles().into_iter();
+        circles.extend(all.map(|circle| format!("{name}: {circle}")));
+    }
+    assert!(circles.is_empty(), "modules in a circle:\n{}", circles.join("\n"));
 }
 
 #[test]
@@ -123,9 +172,9 @@ fn has_unsafe(source: &str) -> bool {
 }
 
 #[test]
-fn unsafe_code_is_in_sys_and_what_is_preloaded_only() {
-    let allowed =
-        ["sys", "preload", "relax", "writeback"].map(|name| root().join("crates").join(name));
+fn unsafe_code_is_in_sys_the_c_libraries_and_what_is_preloaded_only() {
+    let allowed = ["sys", "capi", "gio", "preload", "relax", "writeback"]
+        .map(|name| root().join("crates").join(name));
     let outside: Vec<_> = files("crates", ".rs")
         .into_iter()
         .filter(|path| !allowed.iter().any(|allowed| path.starts_with(allowed)))
@@ -154,9 +203,9 @@ fn renamers() -> Vec<PathBuf> {
 #[test]
 fn only_publish_renames() {
     // The doctor measures what a replaced file costs, in a directory of its own.
-    let measured = root().join("crates/probe/src");
-    let others: Vec<_> =
-        renamers().into_iter().filter(|path| !path.starts_with(&measured)).collect();
+    let measured = ["doctor", "bench"].map(|name| root().join("crates").join(name).join("src"));
+    let is_measured = |path: &PathBuf| measured.iter().any(|dir| path.starts_with(dir));
+    let others: Vec<_> = renamers().into_iter().filter(|path| !is_measured(path)).collect();
     assert!(others.is_empty(), "renames outside store::publish: {others:?}");
 }
 
@@ -264,8 +313,89 @@ fn every_command_in_the_documents_exists() {
 }
 
 #[test]
+fn each_page_is_in_the_book() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let pages = files("docs/*.md", ".md").iter().map(name).collect::<BTreeSet<_>>();
+    let missing: Vec<_> = pages
+        .iter()
+        .filter(|page| *page != "SUMMARY.md" && !summary.contains(&format!("{page})")))
+        .collect();
+    assert!(pages.len() > 20 && missing.is_empty(), "docs/SUMMARY.md lacks {missing:?}");
+}
+
+#[test]
 fn a_command_that_does_not_exist_is_noticed() {
     let found = commands("Run `unjank settings frobnicate /a`.\n```sh\n$ unjank wish\n```\n");
     assert_eq!(found, [vec!["settings".to_owned(), "frobnicate".into()], vec!["wish".into()]]);
     assert!(found.iter().all(|words| !exists(words)));
+}
+
+/// The files of tests that no manifest and no `suite.rs` beside them names, which nothing would run.
+fn forgotten(manifest: &str, suite: &str, files: &[&str]) -> Vec<String> {
+    let named = |file: &str| {
+        let stem = file.trim_end_matches(".rs");
+        manifest.contains(&format!("path = \"tests/{file}\""))
+            || suite.contains(&format!("\nmod {stem};"))
+            || suite.contains(&format!("#[path = \"{file}\"]"))
+    };
+    let lost = files.iter().filter(|file| !named(file));
+    lost.map(|file| (*file).to_owned()).collect()
+}
+
+#[test]
+fn each_file_of_tests_is_run() {
+    for manifest in files("crates", "Cargo.toml") {
+        let text = fs::read_to_string(&manifest).unwrap();
+        if !text.contains("autotests = false") {
+            continue;
+        }
+        let tests = manifest.parent().unwrap().join("tests");
+        let suite = fs::read_to_string(tests.join("suite.rs")).unwrap();
+        let names = fs::read_dir(&tests).unwrap().map(|entry| entry.unwrap().file_name());
+        let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        let names: Vec<&str> =
+            names.iter().map(|name| &**name).filter(|name| name.ends_with(".rs")).collect();
+        assert_eq!(forgotten(&text, &suite, &names), Vec::<String>::new(), "{manifest:?}");
+    }
+}
+
+#[test]
+fn a_file_of_tests_that_nobody_runs_is_noticed() {
+    let manifest = "[[test]]\nname = \"alone\"\npath = \"tests/alone.rs\"\n";
+    let suite = "//! A suite.\n\nmod one;\n#[path = \"two.rs\"]\nmod other;\n";
+    let files = ["alone.rs", "one.rs", "two.rs", "three.rs", "on.rs"];
+    assert_eq!(forgotten(manifest, suite, &files), ["three.rs", "on.rs"]);
+}
+
+/// The tests that a list of groups leaves out, by a part of their names, and that are in no file.
+fn left_out_in_vain(groups: &str, sources: &str) -> Vec<String> {
+    let parts = groups.lines().filter_map(|line| line.strip_prefix("test "));
+    let is_there = |part: &&str| match part.rsplit("::").next() {
+        Some("") => part.split("::").all(|module| sources.contains(module)),
+        Some(name) => sources.contains(&format!("fn {name}")),
+        None => false,
+    };
+    parts.filter(|part| !is_there(part)).map(str::to_owned).collect()
+}
+
+#[test]
+fn what_is_left_out_without_a_desktop_is_a_test_or_a_package() {
+    let groups = fs::read_to_string(root().join("ci/desktop")).unwrap();
+    let packages = fs::read_to_string(root().join("ci/packages")).unwrap();
+    let in_tests = |path: &PathBuf| path.to_string_lossy().contains("/tests/");
+    let tests = files("crates", ".rs").into_iter().filter(in_tests);
+    let sources: String = tests.map(|path| fs::read_to_string(path).unwrap()).collect();
+    assert_eq!(left_out_in_vain(&groups, &sources), Vec::<String>::new());
+    let named = groups.lines().filter_map(|line| line.strip_prefix("package "));
+    let unknown: Vec<_> =
+        named.filter(|name| !packages.lines().any(|line| line == *name)).collect();
+    assert!(unknown.is_empty(), "not in ci/packages: {unknown:?}");
+}
+
+#[test]
+fn a_test_that_is_left_out_and_does_not_exist_is_noticed() {
+    let groups = "group A\ntest one::it_works\ntest one::it_worked\ntest two::\n";
+    let found = left_out_in_vain(groups, "mod one;\nfn it_works_well() {}\n");
+    assert_eq!(found, ["one::it_worked", "two::"]);
 }

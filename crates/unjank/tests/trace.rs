@@ -5,7 +5,7 @@
     reason = "a test stands for other programs"
 )]
 
-mod fixture;
+use crate::fixture;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -355,6 +355,20 @@ fn nobody_may_trace_his_own_programs() {
         assert_eq!(output.status.code(), Some(0), "{backend}: {}", text(&output.stderr));
         assert!(text(&output.stderr).contains(&format!("watched by {backend}")));
     }
+    // A child that has ended and was not waited for, and one that runs as another user.
+    let watched = |script: &str| {
+        let output = nobody(&["--backend", "peek", "--", "sh", "-c", script]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{script}: {}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    assert!(!watched("true & exec sleep 0.4").contains("another user"));
+    let changes_user = dir.path().join("sleep");
+    copy_program("/bin/sleep", &changes_user);
+    let set_user = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+    std::fs::set_permissions(&changes_user, set_user).unwrap();
+    let said = watched(&format!("{} 0.4; true", changes_user.display()));
+    assert!(said.contains("Not recorded: 1 of the processes that it started"), "{said}");
+
     let refused = nobody(&["attach", "1"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     let said = text(&refused.stderr);
@@ -425,7 +439,7 @@ fn a_watch_of_a_name_says_that_it_waits_for_a_process() {
         assert_eq!(first, "no process is called nobody-is-called-so yet; waiting for one");
         let pid = rustix::process::Pid::from_child(&watch);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        assert!(told.last().unwrap().starts_with("0 told"));
+        assert!(told.last().unwrap().starts_with("0 stalls printed"));
         assert_eq!(watch.wait().unwrap().code(), Some(0));
     });
 }

@@ -5,7 +5,7 @@
     reason = "a test stands for other programs"
 )]
 
-mod fixture;
+use crate::fixture;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -100,7 +100,7 @@ fn skipping_is_refused_on_files_that_matter() {
         (&["--skip", "write", "--yes"][..], "cannot skip write"),
         (&["--skip", "nonsense", "--yes"], "cannot find a call \"nonsense\""),
         (&[], "cannot compare a command with itself"),
-        (&["--under", "*", "--env", "A=b"], "cannot narrow down"),
+        (&["--under", "*", "--env", "A=b"], "cannot restrict calls"),
         (&["--env", "A"], "NAME=VALUE"),
         (&["--runs", "3"], "unexpected argument '--runs'"),
     ] {

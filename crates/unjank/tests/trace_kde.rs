@@ -1,7 +1,7 @@
 //! A document opened by KDE's own programs, without debug symbols: the report names the syncs, their files and whose code made them.
 #![expect(clippy::disallowed_methods, reason = "a test stands for other programs")]
 
-mod fixture;
+use crate::fixture;
 
 use std::process::Command;
 

@@ -5,18 +5,17 @@
     reason = "a test drives another program"
 )]
 
-#[path = "fixture/browser.rs"]
-mod browser;
-mod fixture;
+use crate::browser;
+use crate::fixture;
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use probe::report::provenance::Provenance;
-use probe::trace::compare;
-use probe::trace::import;
-use probe::trace::report::{Options, Report, build, page};
+use check::compare;
+use report::provenance::Provenance;
 use serde_json::json;
+use trace::import;
+use trace::report::{ReportOptions, TraceReport, build, page};
 
 use browser::Browser;
 
@@ -40,11 +39,11 @@ fn log() -> String {
     log
 }
 
-fn report(log: &str) -> Report {
+fn report(log: &str) -> TraceReport {
     let log = import::strace(log.as_bytes(), 100_000).unwrap();
     let provenance =
         Provenance::of_this_machine("unjank trace import x".to_owned(), SystemTime::UNIX_EPOCH);
-    let options = Options { home: Some(b"/home/ana".to_vec()), ..Options::default() };
+    let options = ReportOptions { home: Some(b"/home/ana".to_vec()), ..ReportOptions::default() };
     build(&log.recording, &log.names, provenance, &options)
 }
 

@@ -5,7 +5,7 @@
     reason = "a test stands for other programs"
 )]
 
-mod fixture;
+use crate::fixture;
 
 use std::fs::File;
 use std::io::{Read, Write};

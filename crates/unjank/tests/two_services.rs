@@ -3,11 +3,13 @@
 //! `TWO_SERVICES_ROUNDS` sets how often each writer writes (the gate does 20 rounds).
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod fixture;
+use std::path::Path;
+
+use crate::fixture;
 
 use bus::client::blocking::BlockingClient;
 use fixture::{Bus, OURS, SharedDirectories, in_time, set, setting};
-use store::table::gvdb::Table;
+use gvdb::GvdbTable;
 
 const WRITERS: usize = 8;
 
@@ -34,12 +36,16 @@ fn write_from_both(sessions: [&Bus; 2], object: &str, rounds: u64) -> Vec<String
 }
 
 fn lost(image: &[u8], acknowledged: &[String]) -> Vec<String> {
-    let table = Table::open(image).unwrap();
+    let table = GvdbTable::open(image).unwrap();
     acknowledged.iter().filter(|key| table.value(key).is_none()).cloned().collect()
 }
 
 fn nothing_is_lost(kind: &'static str, shared: SharedDirectories) {
-    let Some(first) = Bus::start() else { return };
+    nothing_is_lost_in(&std::env::temp_dir(), kind, shared);
+}
+
+fn nothing_is_lost_in(parent: &Path, kind: &'static str, shared: SharedDirectories) {
+    let Some(first) = Bus::start_in(parent) else { return };
     let second = Bus::start_beside(&first, shared).unwrap();
     let services = [first.serve(OURS, &["--no-pacing"]), second.serve(OURS, &["--no-pacing"])];
     let object = format!("/ca/desrt/dconf/{kind}/user");
@@ -66,6 +72,12 @@ fn nothing_is_lost(kind: &'static str, shared: SharedDirectories) {
 #[test]
 fn two_sessions_with_one_home_lose_no_acknowledged_change() {
     in_time(|| nothing_is_lost("Writer", SharedDirectories::Home));
+}
+
+/// There the thread that answers writes the image itself, unless another thread is at the files.
+#[test]
+fn two_sessions_with_one_home_in_memory_lose_no_acknowledged_change() {
+    in_time(|| nothing_is_lost_in(Path::new("/dev/shm"), "Writer", SharedDirectories::Home));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use preload::{Next, fail};
+use preload::{NextFunction, fail};
 
 use crate::handover;
 
@@ -11,13 +11,13 @@ type Stream = unsafe extern "C-unwind" fn(*mut libc::FILE) -> c_int;
 type Pending = unsafe extern "C-unwind" fn(*mut libc::FILE) -> usize;
 
 // SAFETY: the type is that of `unistd.h`.
-static CLOSE: Next<Close> = unsafe { Next::named(c"close") };
+static CLOSE: NextFunction<Close> = unsafe { NextFunction::named(c"close") };
 // SAFETY: the type is that of `stdio.h`.
-static FCLOSE: Next<Stream> = unsafe { Next::named(c"fclose") };
+static FCLOSE: NextFunction<Stream> = unsafe { NextFunction::named(c"fclose") };
 // SAFETY: the type is that of `stdio.h`.
-static FFLUSH: Next<Stream> = unsafe { Next::named(c"fflush") };
+static FFLUSH: NextFunction<Stream> = unsafe { NextFunction::named(c"fflush") };
 // SAFETY: the type is that of `stdio_ext.h`.
-static PENDING: Next<Pending> = unsafe { Next::named(c"__fpending") };
+static PENDING: NextFunction<Pending> = unsafe { NextFunction::named(c"__fpending") };
 
 pub(crate) fn prepare() {
     CLOSE.prepare();
@@ -97,7 +97,7 @@ unsafe fn hand_over_stream(stream: *mut libc::FILE) -> Result<(), Unwritten> {
 ///
 /// It is an open stream.
 unsafe fn descriptor_of(stream: *mut libc::FILE) -> c_int {
-    let _kept = preload::Errno::keep();
+    let _kept = preload::SavedErrno::keep();
     // SAFETY: the caller promises it.
     unsafe { libc::fileno(stream) }
 }

@@ -3,11 +3,10 @@
 //! No second descriptor of the file is made here, not even for a moment: closing one drops every POSIX lock that the process holds on the file (fcntl(2)).
 
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
 
-use preload::{Errno, argument, system_call};
+use preload::{SavedErrno, argument, system_call};
 
-use crate::mailbox::{self, Answer, MESSAGE};
+use crate::mailbox::{self, Answer, MESSAGE, attributes};
 use crate::sandbox;
 
 /// What identifies a regular file with something in it.
@@ -22,7 +21,7 @@ pub(crate) fn is_open_for_writing(descriptor: c_int) -> bool {
     if descriptor < 0 || sandbox::is_closed() {
         return false;
     }
-    let _kept = Errno::keep();
+    let _kept = SavedErrno::keep();
     // SAFETY: the call takes numbers only. The bare one, because `fcntl` may end the thread (pthreads(7)) and we would leave things behind.
     let flags = unsafe {
         let arguments = [argument(descriptor), argument(libc::F_GETFL), 0, 0, 0, 0];
@@ -37,7 +36,7 @@ pub(crate) fn written(descriptor: c_int) -> Option<WrittenFile> {
     if !is_open_for_writing(descriptor) {
         return None;
     }
-    let _kept = Errno::keep();
+    let _kept = SavedErrno::keep();
     let about = attributes(descriptor)?;
     if u32::from(about.stx_mode) & libc::S_IFMT != libc::S_IFREG || about.stx_size == 0 {
         return None;
@@ -46,25 +45,9 @@ pub(crate) fn written(descriptor: c_int) -> Option<WrittenFile> {
     Some(WrittenFile { device, inode: about.stx_ino })
 }
 
-/// Returns what the kernel knows of an open file; its file system, which may be in user space, is asked nothing.
-pub(crate) fn attributes(descriptor: c_int) -> Option<libc::statx> {
-    let mut about = MaybeUninit::<libc::statx>::uninit();
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    let empty = c"".as_ptr().expose_provenance();
-    let wanted = argument(libc::STATX_BASIC_STATS.cast_signed());
-    let to = about.as_mut_ptr().expose_provenance();
-    // SAFETY: the name ends in NUL, and the pointer is to memory of ours that is large enough.
-    let done = unsafe {
-        let arguments = [argument(descriptor), empty, argument(flags), wanted, to, 0];
-        system_call(libc::SYS_statx, arguments)
-    };
-    // SAFETY: the call succeeded, so it was written.
-    (done == 0).then(|| unsafe { about.assume_init() })
-}
-
 /// Has the file of `descriptor` written: by the keeper, or from here where it cannot be reached, is behind or may not read it.
 pub(crate) fn hand_over(descriptor: c_int, file: WrittenFile) {
-    let _kept = Errno::keep();
+    let _kept = SavedErrno::keep();
     let mut message = [0; MESSAGE];
     message[0] = mailbox::FILE;
     message[4..8].copy_from_slice(&descriptor.to_ne_bytes());
@@ -78,7 +61,7 @@ pub(crate) fn hand_over(descriptor: c_int, file: WrittenFile) {
 
 /// Starts write-back of a whole file in the class of this thread, after what of it was started before has been written: no more of it is on its way than was written in between.
 pub(crate) fn start(descriptor: c_int) {
-    let _kept = Errno::keep();
+    let _kept = SavedErrno::keep();
     // Two calls: who is held while he waits does not begin anything more.
     for flags in [libc::SYNC_FILE_RANGE_WAIT_BEFORE, libc::SYNC_FILE_RANGE_WRITE] {
         // SAFETY: the call takes numbers only. The bare one, because `sync_file_range` may be somebody's.
@@ -92,7 +75,7 @@ pub(crate) fn start(descriptor: c_int) {
 /// Has the keeper start all that was handed over before, and waits until it has, or for too long: so that the flusher finds little when it is asked for everything.
 pub(crate) fn wait_for_all() {
     if !sandbox::is_closed() {
-        let _kept = Errno::keep();
+        let _kept = SavedErrno::keep();
         mailbox::ask(&[mailbox::SYNC]);
     }
 }

@@ -3,12 +3,10 @@
 //! Only bare system calls are made here: the C library's functions of these names are points where a thread may be cancelled (pthreads(7)), and what is open here would stay open.
 
 use std::ffi::{c_int, c_long};
-use std::mem::{size_of, zeroed};
+use std::mem::{MaybeUninit, size_of, zeroed};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
 
 use preload::{argument, system_call};
-
-use crate::handover::attributes;
 
 /// What a message is for: a file that is about to be closed, or to be told when all before it is on its way.
 pub(crate) const FILE: u8 = b'f';
@@ -248,4 +246,20 @@ const FAMILY: libc::sa_family_t = 1;
 /// Returns what a call has opened.
 fn number(result: c_long) -> Option<c_int> {
     c_int::try_from(result).ok().filter(|number| *number >= 0)
+}
+
+/// Returns what the kernel knows of an open file; its file system, which may be in user space, is asked nothing.
+pub(crate) fn attributes(descriptor: c_int) -> Option<libc::statx> {
+    let mut about = MaybeUninit::<libc::statx>::uninit();
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    let empty = c"".as_ptr().expose_provenance();
+    let wanted = argument(libc::STATX_BASIC_STATS.cast_signed());
+    let to = about.as_mut_ptr().expose_provenance();
+    // SAFETY: the name ends in NUL, and the pointer is to memory of ours that is large enough.
+    let done = unsafe {
+        let arguments = [argument(descriptor), empty, argument(flags), wanted, to, 0];
+        system_call(libc::SYS_statx, arguments)
+    };
+    // SAFETY: the call succeeded, so it was written.
+    (done == 0).then(|| unsafe { about.assume_init() })
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_long, c_ulong};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use preload::{Next, fail};
+use preload::{NextFunction, fail};
 
 /// Whether this process, or one that it comes from, has asked for a seccomp filter.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -13,9 +13,9 @@ type Syscall =
     unsafe extern "C-unwind" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 
 // SAFETY: the function takes any number of arguments, of which it looks at five at most; this is how they are passed.
-static PRCTL: Next<Prctl> = unsafe { Next::named(c"prctl") };
+static PRCTL: NextFunction<Prctl> = unsafe { NextFunction::named(c"prctl") };
 // SAFETY: the function takes any number of arguments, of which it looks at seven at most; this is how they are passed.
-static SYSCALL: Next<Syscall> = unsafe { Next::named(c"syscall") };
+static SYSCALL: NextFunction<Syscall> = unsafe { NextFunction::named(c"syscall") };
 
 pub(crate) fn prepare() {
     PRCTL.prepare();

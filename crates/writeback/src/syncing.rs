@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use preload::{Next, fail};
+use preload::{NextFunction, fail};
 
 use crate::handover;
 
@@ -10,9 +10,9 @@ type Sync = unsafe extern "C-unwind" fn();
 type Syncfs = unsafe extern "C-unwind" fn(c_int) -> c_int;
 
 // SAFETY: the type is that of `unistd.h`.
-static SYNC: Next<Sync> = unsafe { Next::named(c"sync") };
+static SYNC: NextFunction<Sync> = unsafe { NextFunction::named(c"sync") };
 // SAFETY: the type is that of `unistd.h`.
-static SYNCFS: Next<Syncfs> = unsafe { Next::named(c"syncfs") };
+static SYNCFS: NextFunction<Syncfs> = unsafe { NextFunction::named(c"syncfs") };
 
 pub(crate) fn prepare() {
     SYNC.prepare();

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use preload::Next;
+use preload::NextFunction;
 
 use crate::{handover, sandbox};
 
@@ -23,23 +23,24 @@ type CopyRange =
     unsafe extern "C-unwind" fn(c_int, *mut i64, c_int, *mut i64, usize, c_uint) -> isize;
 
 // SAFETY: the type is that of `unistd.h`.
-static WRITE: Next<Write> = unsafe { Next::named(c"write") };
+static WRITE: NextFunction<Write> = unsafe { NextFunction::named(c"write") };
 // SAFETY: the type is that of `unistd.h`.
-static PWRITE: Next<Pwrite> = unsafe { Next::named(c"pwrite") };
+static PWRITE: NextFunction<Pwrite> = unsafe { NextFunction::named(c"pwrite") };
 // SAFETY: the type is that of `unistd.h`.
-static PWRITE64: Next<Pwrite> = unsafe { Next::named(c"pwrite64") };
+static PWRITE64: NextFunction<Pwrite> = unsafe { NextFunction::named(c"pwrite64") };
 // SAFETY: the type is that of `sys/uio.h`.
-static WRITEV: Next<Writev> = unsafe { Next::named(c"writev") };
+static WRITEV: NextFunction<Writev> = unsafe { NextFunction::named(c"writev") };
 // SAFETY: the type is that of `sys/uio.h`.
-static PWRITEV: Next<Pwritev> = unsafe { Next::named(c"pwritev") };
+static PWRITEV: NextFunction<Pwritev> = unsafe { NextFunction::named(c"pwritev") };
 // SAFETY: the type is that of `sys/uio.h`.
-static PWRITEV64: Next<Pwritev> = unsafe { Next::named(c"pwritev64") };
+static PWRITEV64: NextFunction<Pwritev> = unsafe { NextFunction::named(c"pwritev64") };
 // SAFETY: the type is that of `sys/sendfile.h`.
-static SENDFILE: Next<Sendfile> = unsafe { Next::named(c"sendfile") };
+static SENDFILE: NextFunction<Sendfile> = unsafe { NextFunction::named(c"sendfile") };
 // SAFETY: the type is that of `sys/sendfile.h`.
-static SENDFILE64: Next<Sendfile> = unsafe { Next::named(c"sendfile64") };
+static SENDFILE64: NextFunction<Sendfile> = unsafe { NextFunction::named(c"sendfile64") };
 // SAFETY: the type is that of `unistd.h`.
-static COPY_FILE_RANGE: Next<CopyRange> = unsafe { Next::named(c"copy_file_range") };
+static COPY_FILE_RANGE: NextFunction<CopyRange> =
+    unsafe { NextFunction::named(c"copy_file_range") };
 
 pub(crate) fn prepare() {
     WRITE.prepare();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Client, ClientError, Signal, Subscription};
+use super::{BusClient, ClientError, DconfSignal, SignalStream};
 
 /// One connection and the runtime that drives it, on the calling thread.
 ///
@@ -13,7 +13,7 @@ use super::{Client, ClientError, Signal, Subscription};
 #[derive(Debug)]
 pub struct BlockingClient {
     runtime: Runtime,
-    client: Client,
+    client: BusClient,
 }
 
 impl BlockingClient {
@@ -24,7 +24,7 @@ impl BlockingClient {
     /// There is no connection.
     pub fn connect(address: Option<&str>) -> Result<BlockingClient, ClientError> {
         let runtime = runtime()?;
-        let client = runtime.block_on(Client::connect(address))?;
+        let client = runtime.block_on(BusClient::connect(address))?;
         Ok(BlockingClient { runtime, client })
     }
 
@@ -35,7 +35,7 @@ impl BlockingClient {
     /// There is no connection.
     pub fn system() -> Result<BlockingClient, ClientError> {
         let runtime = runtime()?;
-        let client = runtime.block_on(Client::system())?;
+        let client = runtime.block_on(BusClient::system())?;
         Ok(BlockingClient { runtime, client })
     }
 
@@ -50,7 +50,7 @@ impl BlockingClient {
         self.client.unique_name()
     }
 
-    /// As [`Client::change`].
+    /// As [`BusClient::change`].
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl BlockingClient {
         self.runtime.block_on(self.client.change(object_path, blob))
     }
 
-    /// As [`Client::init`].
+    /// As [`BusClient::init`].
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl BlockingClient {
         self.runtime.block_on(self.client.init(object_path))
     }
 
-    /// As [`Client::blame`].
+    /// As [`BusClient::blame`].
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl BlockingClient {
         self.runtime.block_on(self.client.blame())
     }
 
-    /// As [`Client::ping`].
+    /// As [`BusClient::ping`].
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl BlockingClient {
         self.runtime.block_on(self.client.ping())
     }
 
-    /// As [`Client::name_owner`].
+    /// As [`BusClient::name_owner`].
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl BlockingClient {
         self.runtime.block_on(self.client.name_owner(name))
     }
 
-    /// As [`Client::wait_for_owner`].
+    /// As [`BusClient::wait_for_owner`].
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl BlockingClient {
         self.runtime.block_on(self.client.wait_for_owner(name))
     }
 
-    /// As [`Client::pid_of`].
+    /// As [`BusClient::pid_of`].
     ///
     /// # Errors
     ///
@@ -113,7 +113,25 @@ impl BlockingClient {
         self.runtime.block_on(self.client.pid_of(name))
     }
 
-    /// As [`Client::emit_writability`].
+    /// As [`BusClient::reload_config`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn reload_config(&self) -> Result<(), ClientError> {
+        self.runtime.block_on(self.client.reload_config())
+    }
+
+    /// As [`BusClient::start_service`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn start_service(&self, name: &str) -> Result<(), ClientError> {
+        self.runtime.block_on(self.client.start_service(name))
+    }
+
+    /// As [`BusClient::emit_writability`].
     ///
     /// # Errors
     ///
@@ -122,21 +140,21 @@ impl BlockingClient {
         self.runtime.block_on(self.client.emit_writability(object_path, path))
     }
 
-    /// As [`Client::subscribe`]; read it with [`BlockingClient::next_signal`].
+    /// As [`BusClient::subscribe`]; read it with [`BlockingClient::next_signal`].
     ///
     /// # Errors
     ///
     /// As there.
-    pub fn subscribe(&self, object_path: &str, path: &str) -> Result<Subscription, ClientError> {
+    pub fn subscribe(&self, object_path: &str, path: &str) -> Result<SignalStream, ClientError> {
         self.runtime.block_on(self.client.subscribe(object_path, path))
     }
 
     /// Waits for the next signal, at most `patience` if it is given; `None` when none came or none can come.
     pub fn next_signal(
         &self,
-        subscription: &mut Subscription,
+        subscription: &mut SignalStream,
         patience: Option<Duration>,
-    ) -> Option<Signal> {
+    ) -> Option<DconfSignal> {
         self.runtime.block_on(async {
             match patience {
                 Some(patience) => {
@@ -148,7 +166,7 @@ impl BlockingClient {
     }
 
     /// Runs several calls at once, for example from a benchmark.
-    pub fn run<F: Future>(&self, calls: impl FnOnce(Client) -> F) -> F::Output {
+    pub fn run<F: Future>(&self, calls: impl FnOnce(BusClient) -> F) -> F::Output {
         self.runtime.block_on(calls(self.client.clone()))
     }
 }

@@ -5,14 +5,14 @@ use std::num::NonZeroUsize;
 use futures_util::StreamExt;
 use zbus::{Message, MessageStream, Signature, Type};
 
-use super::{Client, ClientError, read};
+use super::{BusClient, ClientError, read};
 
 pub(super) const SERVICE: &str = "ca.desrt.dconf";
 pub(super) const WRITER: &str = "ca.desrt.dconf.Writer";
 /// Signals that may wait for a slow reader before its connection stops reading.
 const WAITING: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not 0");
 
-impl Client {
+impl BusClient {
     /// Sends a serialised changeset to the object of a database and returns the tag.
     ///
     /// The database is durable when this returns. Several calls may be under way at once; they are
@@ -69,7 +69,7 @@ impl Client {
         &self,
         object_path: &str,
         path: &str,
-    ) -> Result<Subscription, ClientError> {
+    ) -> Result<SignalStream, ClientError> {
         // zbus takes only object paths for `arg0path`, and a directory such as `/a/` is none.
         let mut stream = MessageStream::from(&self.connection);
         stream.set_max_queued(WAITING);
@@ -79,7 +79,7 @@ impl Client {
             );
             self.ask_bus("AddMatch", &rule).await?;
         }
-        Ok(Subscription { stream, object_path: object_path.to_owned(), path: path.to_owned() })
+        Ok(SignalStream { stream, object_path: object_path.to_owned(), path: path.to_owned() })
     }
 
     /// Tells readers of a system database that it was compiled anew; nobody answers.
@@ -97,7 +97,7 @@ impl Client {
 
 /// A signal of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum DconfSignal {
     /// Values changed.
     Notify {
         /// A key, or a directory.
@@ -116,15 +116,15 @@ pub enum Signal {
 
 /// Signals as they come.
 #[derive(Debug)]
-pub struct Subscription {
+pub struct SignalStream {
     stream: MessageStream,
     object_path: String,
     path: String,
 }
 
-impl Subscription {
+impl SignalStream {
     /// Waits for the next signal; `None` when the connection is gone. Nothing is lost if the future is dropped.
-    pub async fn next(&mut self) -> Option<Signal> {
+    pub async fn next(&mut self) -> Option<DconfSignal> {
         loop {
             let message = self.stream.next().await?.ok()?;
             if let Some(signal) = self.signal(&message) {
@@ -133,7 +133,7 @@ impl Subscription {
         }
     }
 
-    fn signal(&self, message: &Message) -> Option<Signal> {
+    fn signal(&self, message: &Message) -> Option<DconfSignal> {
         let header = message.header();
         if header.message_type() != zbus::message::Type::Signal
             || header.interface()?.as_str() != WRITER
@@ -145,11 +145,11 @@ impl Subscription {
         match header.member()?.as_str() {
             "Notify" => {
                 let (prefix, changes, tag): (String, _, _) = body.deserialize().ok()?;
-                touches(&prefix, &self.path).then_some(Signal::Notify { prefix, changes, tag })
+                touches(&prefix, &self.path).then_some(DconfSignal::Notify { prefix, changes, tag })
             }
             "WritabilityNotify" => {
                 let path: String = body.deserialize().ok()?;
-                touches(&path, &self.path).then_some(Signal::WritabilityNotify { path })
+                touches(&path, &self.path).then_some(DconfSignal::WritabilityNotify { path })
             }
             _ => None,
         }

@@ -2,9 +2,7 @@
 
 pub mod blocking;
 mod dconf;
-pub mod flatpak;
 mod probe;
-pub mod socket;
 mod systemd;
 mod transport;
 
@@ -15,13 +13,13 @@ use futures_util::StreamExt;
 use zbus::connection::Builder;
 use zbus::{Connection, DynamicType, MatchRule, Message, MessageStream};
 
-pub use dconf::{Signal, Subscription};
-pub use probe::{Argument, Outcome, RawMessages};
-pub use systemd::{Launches, Scope, environment_of};
+pub use dconf::{DconfSignal, SignalStream};
+pub use probe::{CallArgument, CallOutcome, RawMessages};
+pub use systemd::{ScopeRequest, UnitLaunches, environment_of};
 pub use transport::BusTransport;
 
 /// How long the reference client waits for the answer to a change.
-pub const TIMEOUT: Duration = Duration::from_secs(25);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
@@ -59,23 +57,23 @@ pub enum ClientError {
 
 /// One connection that calls. Clones share it; calls may overlap.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct BusClient {
     connection: Connection,
     timeout: Duration,
 }
 
-impl Client {
+impl BusClient {
     /// Connects to the bus at `address`, or to the session bus that the environment names.
     ///
     /// # Errors
     ///
     /// There is no connection.
-    pub async fn connect(address: Option<&str>) -> Result<Client, ClientError> {
+    pub async fn connect(address: Option<&str>) -> Result<BusClient, ClientError> {
         let builder = match address {
             Some(address) => Builder::address(address),
             None => Builder::session(),
         };
-        Client::build(builder).await
+        BusClient::build(builder).await
     }
 
     /// Connects to the system bus.
@@ -83,14 +81,14 @@ impl Client {
     /// # Errors
     ///
     /// There is no connection.
-    pub async fn system() -> Result<Client, ClientError> {
-        Client::build(Builder::system()).await
+    pub async fn system() -> Result<BusClient, ClientError> {
+        BusClient::build(Builder::system()).await
     }
 
     /// Uses a connection that exists.
     #[must_use]
-    pub fn over(connection: Connection) -> Client {
-        Client { connection, timeout: TIMEOUT }
+    pub fn over(connection: Connection) -> BusClient {
+        BusClient { connection, timeout: TIMEOUT }
     }
 
     /// Waits at most this long for each answer from now on.
@@ -163,14 +161,32 @@ impl Client {
         read(&self.ask_bus("GetConnectionUnixProcessID", &name).await?, BUS)
     }
 
+    /// Has the bus read its configuration and the files of services again.
+    ///
+    /// # Errors
+    ///
+    /// It refused, or there is no answer in time.
+    pub async fn reload_config(&self) -> Result<(), ClientError> {
+        self.ask_bus("ReloadConfig", &()).await.map(drop)
+    }
+
+    /// Has the bus start the service of a name, if nobody owns it.
+    ///
+    /// # Errors
+    ///
+    /// No service file is about the name, or the service did not start in time.
+    pub async fn start_service(&self, name: &str) -> Result<(), ClientError> {
+        self.ask_bus("StartServiceByName", &(name, 0_u32)).await.map(drop)
+    }
+
     /// Waits until the bus closes the connection.
     pub async fn closed(&self) {
         self.connection.closed().await;
     }
 
-    async fn build(builder: Builder<'_>) -> Result<Client, ClientError> {
+    async fn build(builder: Builder<'_>) -> Result<BusClient, ClientError> {
         match builder.build().await {
-            Ok(connection) => Ok(Client::over(connection)),
+            Ok(connection) => Ok(BusClient::over(connection)),
             Err(error) => Err(ClientError::NoBus(crate::raw::to_io(error))),
         }
     }

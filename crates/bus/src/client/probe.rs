@@ -5,11 +5,11 @@ use zbus::message::Flags;
 use zbus::wire::StructureBuilder;
 use zbus::{Message, MessageStream, Variant};
 
-use super::{Client, ClientError};
+use super::{BusClient, ClientError};
 
 /// An argument of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Argument {
+pub enum CallArgument {
     /// `s`
     Text(String),
     /// `as`
@@ -21,25 +21,25 @@ pub enum Argument {
     /// `b`
     Truth(bool),
     /// `v` that holds an argument.
-    Variant(Box<Argument>),
+    Variant(Box<CallArgument>),
 }
 
-impl Argument {
+impl CallArgument {
     fn variant(self) -> Variant<'static> {
         match self {
-            Argument::Text(text) => Variant::new(text),
-            Argument::Texts(texts) => Variant::new(texts),
-            Argument::Bytes(bytes) => Variant::new(bytes),
-            Argument::Number(number) => Variant::new(number),
-            Argument::Truth(truth) => Variant::new(truth),
-            Argument::Variant(inside) => Variant::Variant(Box::new(inside.variant())),
+            CallArgument::Text(text) => Variant::new(text),
+            CallArgument::Texts(texts) => Variant::new(texts),
+            CallArgument::Bytes(bytes) => Variant::new(bytes),
+            CallArgument::Number(number) => Variant::new(number),
+            CallArgument::Truth(truth) => Variant::new(truth),
+            CallArgument::Variant(inside) => Variant::Variant(Box::new(inside.variant())),
         }
     }
 }
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// A reply.
     Reply {
         /// The signature of its body.
@@ -56,7 +56,7 @@ pub enum Outcome {
     },
 }
 
-impl Client {
+impl BusClient {
     /// Calls any method with any arguments and says how that ended.
     ///
     /// # Errors
@@ -68,8 +68,8 @@ impl Client {
         path: &str,
         interface: Option<&str>,
         method: &str,
-        arguments: Vec<Argument>,
-    ) -> Result<Outcome, ClientError> {
+        arguments: Vec<CallArgument>,
+    ) -> Result<CallOutcome, ClientError> {
         let destination_field = self.connection.is_bus().then_some(destination);
         let call = async {
             if arguments.is_empty() {
@@ -88,13 +88,13 @@ impl Client {
         match tokio::time::timeout(self.timeout, call).await {
             Ok(Ok(reply)) => {
                 let body = reply.body();
-                Ok(Outcome::Reply {
+                Ok(CallOutcome::Reply {
                     signature: body.signature().to_string_no_parens(),
                     text: body.deserialize::<String>().ok(),
                 })
             }
             Ok(Err(error)) => match super::refused(error) {
-                ClientError::Refused { name, message } => Ok(Outcome::Error { name, message }),
+                ClientError::Refused { name, message } => Ok(CallOutcome::Error { name, message }),
                 error => Err(error),
             },
             Err(_) => Err(ClientError::TimedOut {
@@ -117,7 +117,7 @@ impl Client {
         self.send_change(object_path, blob, Flags::NO_REPLY_EXPECTED).await
     }
 
-    /// Sends a `Change` and leaves its answer to [`Client::raw_messages`].
+    /// Sends a `Change` and leaves its answer to [`BusClient::raw_messages`].
     ///
     /// # Errors
     ///

@@ -8,9 +8,11 @@ use std::os::unix::net::UnixStream;
 use futures_util::StreamExt;
 use zbus::{MatchRule, Message, MessageStream, Variant};
 
-use super::flatpak::wire::{self, Call, Kind};
-use super::socket::{Descriptors, GreetError, LAST_LINE, LINES, answered};
-use super::{Client, ClientError, refused};
+use super::{BusClient, ClientError, refused};
+use wire::body::{BodyValue, values};
+use wire::socket::{Descriptors, GreetError, LAST_LINE, LINES, MessageBuffer, answered};
+use wire::write::{Draft, Marshal};
+use wire::{Endian, Header, MessageType};
 
 const NAME: &str = "org.freedesktop.systemd1";
 const PATH: &str = "/org/freedesktop/systemd1";
@@ -29,58 +31,58 @@ const LONGEST: usize = 4 << 20;
 /// Nobody answers in the words of systemd.
 pub fn environment_of(mut socket: &UnixStream) -> Result<Vec<String>, ClientError> {
     let broken = |error: io::Error| ClientError::Broken(error);
-    let call = Call {
-        serial: 1,
+    let mut arguments = Marshal::new(Endian::Little);
+    arguments.text(MANAGER);
+    arguments.text("Environment");
+    let call = Draft {
         destination: NAME,
         path: PATH,
         interface: "org.freedesktop.DBus.Properties",
         member: "Get",
         signature: "ss",
-        descriptors: 0,
-    };
-    let call = call.write(|body| {
-        body.text(MANAGER);
-        body.text("Environment");
-    });
+        body: &arguments.bytes(),
+        ..Draft::new(MessageType::Call, 1)
+    }
+    .bytes();
     socket.write_all(LINES).map_err(broken)?;
-    let mut bytes = answered(socket, Descriptors::Welcome, None).map_err(|error| match error {
+    let begun = answered(socket, Descriptors::Welcome, None).map_err(|error| match error {
         GreetError::Lost(error) => ClientError::Broken(error),
         error @ GreetError::Rejected(_) => ClientError::Broken(io::Error::other(error)),
     })?;
     socket.write_all(&[LAST_LINE, &call].concat()).map_err(broken)?;
     let unexpected = || ClientError::Unexpected { destination: NAME.to_owned() };
+    let mut messages = MessageBuffer::new(begun, usize::MAX);
     loop {
-        match wire::whole_length(&bytes).map_err(|_| unexpected())? {
-            Some(whole) if whole > LONGEST => return Err(unexpected()),
-            Some(whole) if whole <= bytes.len() => {
-                let message = wire::parse(&bytes).map_err(|_| unexpected())?;
-                if message.reply_to == 1 {
-                    return environment(&message).ok_or_else(unexpected);
-                }
-                bytes.drain(..whole);
+        while let Some(bytes) = messages.take().map_err(|_| unexpected())? {
+            let message = wire::message(bytes).map_err(|_| unexpected())?;
+            if message.reply_serial.is_some_and(|to| to.get() == 1) {
+                return environment(&message).ok_or_else(unexpected);
             }
-            _ => {
-                let mut chunk = [0; 4096];
-                match socket.read(&mut chunk).map_err(broken)? {
-                    0 => return Err(broken(io::ErrorKind::UnexpectedEof.into())),
-                    length => bytes.extend(chunk.get(..length).unwrap_or_default()),
-                }
-            }
+        }
+        if messages.waiting() > LONGEST {
+            return Err(unexpected());
+        }
+        match socket.read(messages.room(4096)).map_err(broken)? {
+            0 => return Err(broken(io::ErrorKind::UnexpectedEof.into())),
+            count => messages.fill(count),
         }
     }
 }
 
 /// Reads the value of the property.
-fn environment(message: &wire::Message<'_>) -> Option<Vec<String>> {
-    let mut body = message.body("v").ok().filter(|_| message.kind == Kind::Reply)?;
-    let is_right = body.signature().is_ok_and(|signature| signature == "as");
-    let texts = if is_right { body.texts().ok()? } else { return None };
-    Some(texts.into_iter().map(str::to_owned).collect())
+fn environment(message: &Header<'_>) -> Option<Vec<String>> {
+    let value = values(message).next().filter(|_| message.kind == MessageType::Return)?.ok()?;
+    let BodyValue::Variant("as", value) = value else { return None };
+    let BodyValue::Array(array) = *value else { return None };
+    array
+        .items()
+        .map(|item| if let Ok(BodyValue::Text(text)) = item { Some(text.to_owned()) } else { None })
+        .collect()
 }
 
 /// A scope to be made.
 #[derive(Clone, Copy, Debug)]
-pub struct Scope<'s> {
+pub struct ScopeRequest<'s> {
     /// Its name, with `.scope`.
     pub name: &'s str,
     /// The slice that it belongs to: `background.slice`.
@@ -91,13 +93,13 @@ pub struct Scope<'s> {
     pub processes: &'s [u32],
 }
 
-impl Client {
+impl BusClient {
     /// Asks for a scope, in which the processes may make cgroups of their own, and waits until they are in it. It is gone with the last of them.
     ///
     /// # Errors
     ///
     /// There is no systemd on this bus, or it refused: nothing has changed. Without an answer in time it may come later.
-    pub async fn start_scope(&self, scope: &Scope<'_>) -> Result<(), ClientError> {
+    pub async fn start_scope(&self, scope: &ScopeRequest<'_>) -> Result<(), ClientError> {
         // The answer to the call comes before the processes are there.
         let mut signals = self.signals().await?;
         let properties = vec![
@@ -125,8 +127,8 @@ impl Client {
     /// # Errors
     ///
     /// There is no systemd on this bus.
-    pub async fn launches(&self) -> Result<Launches, ClientError> {
-        Ok(Launches { stream: self.signals().await? })
+    pub async fn launches(&self) -> Result<UnitLaunches, ClientError> {
+        Ok(UnitLaunches { stream: self.signals().await? })
     }
 
     /// Has the manager tell what it does.
@@ -150,11 +152,11 @@ impl Client {
 
 /// Units of programs as they are started.
 #[derive(Debug)]
-pub struct Launches {
+pub struct UnitLaunches {
     stream: MessageStream,
 }
 
-impl Launches {
+impl UnitLaunches {
     /// Waits for the next one and returns the unit's name; `None` when the connection is gone.
     pub async fn next(&mut self) -> Option<String> {
         loop {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, ThreadId};
 
-use session::settings::client::{Deliver, Done, Signal, Transport, TransportError, Watch};
-use session::settings::profile::Bus;
+use settings::client::{
+    ChangeCompletion, DatabaseSignal, Deliver, SignalDelivery, Transport, TransportError,
+};
+use settings::profile::ProfileBus;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use zbus::connection::Builder;
@@ -15,7 +17,7 @@ use zbus::{Message, Signature};
 
 use super::TIMEOUT;
 use super::dconf::{Bytes, SERVICE, WRITER, touches};
-use crate::raw::Link;
+use crate::raw::{Link, Received};
 
 /// Reaches the settings service on the session bus and hears the system bus.
 ///
@@ -29,9 +31,9 @@ pub struct BusTransport {
 
 /// What the thread is asked to do.
 enum Command {
-    Change { object_path: String, body: Vec<u8>, done: Done },
+    Change { object_path: String, body: Vec<u8>, done: ChangeCompletion },
     Init { object_path: String, answer: Answer },
-    Watch { bus: Bus, watched: Watched, answer: Answer },
+    Watch { bus: ProfileBus, watched: Watched, answer: Answer },
     Unwatch { number: u64 },
 }
 
@@ -61,7 +63,8 @@ impl BusTransport {
     pub fn start(session: Option<String>, system: Option<String>) -> std::io::Result<BusTransport> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (commands, received) = mpsc::unbounded_channel();
-        let lines = [Line::new(Bus::Session, session), Line::new(Bus::System, system)];
+        let lines =
+            [Line::new(ProfileBus::Session, session), Line::new(ProfileBus::System, system)];
         let thread = thread::Builder::new()
             .name("settings bus".to_owned())
             .spawn(move || runtime.block_on(run(received, lines)))?;
@@ -79,7 +82,7 @@ impl BusTransport {
 }
 
 impl Transport for BusTransport {
-    fn change(&self, object_path: &str, body: Vec<u8>, done: Done) {
+    fn change(&self, object_path: &str, body: Vec<u8>, done: ChangeCompletion) {
         let object_path = object_path.to_owned();
         if let Err(unsent) = self.commands.send(Command::Change { object_path, body, done })
             && let Command::Change { done, .. } = unsent.0
@@ -95,11 +98,11 @@ impl Transport for BusTransport {
 
     fn watch(
         &self,
-        bus: Bus,
+        bus: ProfileBus,
         object_path: &str,
         path: &str,
         deliver: Deliver,
-    ) -> Result<Watch, TransportError> {
+    ) -> Result<SignalDelivery, TransportError> {
         let (object_path, path) = (object_path.to_owned(), path.to_owned());
         let watched = Watched { number: 0, object_path, path, deliver };
         let number = self.ask(|answer| Command::Watch { bus, watched, answer })?;
@@ -139,16 +142,16 @@ async fn run(mut commands: mpsc::UnboundedReceiver<Command>, lines: [Line; 2]) {
         tokio::select! {
             command = commands.recv() => match command {
                 Some(Command::Change { object_path, body, done }) => {
-                    let waiting = Waiting::Change(done);
+                    let waiting = PendingReply::Change(done);
                     session.call(&object_path, "Change", &Bytes(&body), waiting).await;
                 }
                 Some(Command::Init { object_path, answer }) => {
-                    session.call(&object_path, "Init", &(), Waiting::Answer(answer, 0)).await;
+                    session.call(&object_path, "Init", &(), PendingReply::Answer(answer, 0)).await;
                 }
                 Some(Command::Watch { bus, mut watched, answer }) => {
                     count += 1;
                     watched.number = count;
-                    let line = if bus == Bus::System { &mut system } else { &mut session };
+                    let line = if bus == ProfileBus::System { &mut system } else { &mut session };
                     line.watch(watched, answer).await;
                 }
                 Some(Command::Unwatch { number }) => {
@@ -168,36 +171,36 @@ async fn run(mut commands: mpsc::UnboundedReceiver<Command>, lines: [Line; 2]) {
 }
 
 /// Who waits for an answer of the bus or the service.
-enum Waiting {
-    Change(Done),
+enum PendingReply {
+    Change(ChangeCompletion),
     Answer(Answer, u64),
 }
 
-impl Waiting {
+impl PendingReply {
     fn fail(self, error: TransportError) {
         match self {
-            Waiting::Change(done) => done(Err(error)),
+            PendingReply::Change(done) => done(Err(error)),
             // Whoever does not wait any more needs no answer.
-            Waiting::Answer(answer, _) => drop(answer.send(Err(error))),
+            PendingReply::Answer(answer, _) => drop(answer.send(Err(error))),
         }
     }
 }
 
 /// The connection to one bus and everything that depends on it.
 struct Line {
-    bus: Bus,
+    bus: ProfileBus,
     address: Option<String>,
     link: Option<Link>,
-    waiting: HashMap<u32, (Instant, Waiting)>,
+    waiting: HashMap<u32, (Instant, PendingReply)>,
     watches: Vec<Watched>,
 }
 
 impl Line {
-    fn new(bus: Bus, address: Option<String>) -> Line {
+    fn new(bus: ProfileBus, address: Option<String>) -> Line {
         Line { bus, address, link: None, waiting: HashMap::new(), watches: Vec::new() }
     }
 
-    async fn next(&mut self) -> Option<Message> {
+    async fn next(&mut self) -> Option<Received> {
         match &mut self.link {
             Some(link) => link.next().await,
             None => std::future::pending().await,
@@ -213,8 +216,8 @@ impl Line {
         if self.link.is_none() {
             let builder = match (&self.address, self.bus) {
                 (Some(address), _) => Builder::address(&**address),
-                (None, Bus::System) => Builder::system(),
-                (None, Bus::Session) => Builder::session(),
+                (None, ProfileBus::System) => Builder::system(),
+                (None, ProfileBus::Session) => Builder::session(),
             };
             let connection = builder
                 .build()
@@ -229,7 +232,7 @@ impl Line {
         self.link.as_mut().ok_or_else(|| failure("there is no connection to the bus"))
     }
 
-    async fn call<B>(&mut self, object_path: &str, method: &str, body: &B, waiting: Waiting)
+    async fn call<B>(&mut self, object_path: &str, method: &str, body: &B, waiting: PendingReply)
     where
         B: serde::Serialize + zbus::DynamicType,
     {
@@ -252,7 +255,7 @@ impl Line {
     }
 
     async fn watch(&mut self, watched: Watched, answer: Answer) {
-        let waiting = Waiting::Answer(answer, watched.number);
+        let waiting = PendingReply::Answer(answer, watched.number);
         match self.connected().await {
             Ok(link) => match link.ask_bus("AddMatch", &watched.rule()) {
                 Some(serial) => {
@@ -279,7 +282,7 @@ impl Line {
     }
 
     /// Sends what was put out and remembers who waits for the answer.
-    async fn send(&mut self, serial: u32, waiting: Waiting) {
+    async fn send(&mut self, serial: u32, waiting: PendingReply) {
         self.waiting.insert(serial, (Instant::now() + TIMEOUT, waiting));
         if let Some(link) = &mut self.link
             && link.flush().await.is_err()
@@ -288,7 +291,7 @@ impl Line {
         }
     }
 
-    fn take(&mut self, message: Option<Message>) {
+    fn take(&mut self, message: Option<Received>) {
         let Some(message) = message else { return self.lose() };
         match message.message_type() {
             Type::Signal => self.deliver(&message),
@@ -310,18 +313,20 @@ impl Line {
             return;
         }
         let body = message.body();
-        let signal = match member.as_str() {
-            "Notify" => body.deserialize().map(|(prefix, changes, tag)| Signal::Notify {
-                prefix,
-                changes,
-                tag,
-            }),
-            "WritabilityNotify" => body.deserialize().map(|path| Signal::Writability { path }),
-            _ => return,
-        };
+        let signal =
+            match member.as_str() {
+                "Notify" => body
+                    .deserialize()
+                    .map(|(prefix, changes, tag)| DatabaseSignal::Notify { prefix, changes, tag }),
+                "WritabilityNotify" => {
+                    body.deserialize().map(|path| DatabaseSignal::Writability { path })
+                }
+                _ => return,
+            };
         // Anyone may send anything; what is no such signal is not one.
         let Ok(signal) = signal else { return };
-        let (Signal::Notify { prefix: place, .. } | Signal::Writability { path: place }) = &signal;
+        let (DatabaseSignal::Notify { prefix: place, .. }
+        | DatabaseSignal::Writability { path: place }) = &signal;
         // Copied, so that a watcher may end its own subscription.
         let delivers: Vec<Deliver> = self
             .watches
@@ -359,19 +364,19 @@ impl Line {
     }
 }
 
-fn answer(waiting: Waiting, message: &Message) {
+fn answer(waiting: PendingReply, message: &Message) {
     let body = message.body();
     if message.message_type() == Type::Error {
         let text = body.deserialize::<&str>().unwrap_or("refused without a reason");
         return waiting.fail(failure(text));
     }
     match waiting {
-        Waiting::Change(done) => done(if *body.signature() == Signature::Str {
+        PendingReply::Change(done) => done(if *body.signature() == Signature::Str {
             body.deserialize().map_err(|error| failure(&error.to_string()))
         } else {
             Err(failure("the service answered something else than a tag"))
         }),
         // Whoever does not wait any more needs no answer.
-        Waiting::Answer(answer, number) => drop(answer.send(Ok(number))),
+        PendingReply::Answer(answer, number) => drop(answer.send(Ok(number))),
     }
 }

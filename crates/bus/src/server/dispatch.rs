@@ -1,13 +1,13 @@
 //! Decides what a call means. Objects exist for every legal database name; nothing is registered.
 
-use session::settings::engine::{DatabaseId, Kind};
+use settings::engine::{DatabaseId, DatabaseKind};
 use zbus::message::Header;
 use zbus::{Message, Signature};
 
 use super::introspect;
 use crate::errors::Refusal;
 use crate::raw::Caller;
-use crate::request::{Blob, ReplyTo, Request};
+use crate::request::{Blob, BusRequest, ReplyTo};
 
 const ROOT: &str = "/ca/desrt/dconf";
 const WRITER: &str = "ca.desrt.dconf.Writer";
@@ -18,7 +18,7 @@ const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
 /// Whether calls are recorded and `ServiceInfo.Blame` exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blame {
+pub enum CallRecording {
     /// The interface exists.
     On,
     /// The interface does not exist.
@@ -29,7 +29,7 @@ pub enum Blame {
 #[derive(Debug)]
 pub(crate) enum Verdict {
     /// The owner of the state answers.
-    Ask(Request),
+    Ask(BusRequest),
     /// The answer needs no state.
     Answer(Caller, Answer),
     /// The call makes no sense here.
@@ -53,7 +53,7 @@ enum Node {
     /// One database.
     Database(DatabaseId),
     /// The databases of one kind.
-    Databases(Kind),
+    Databases(DatabaseKind),
     /// The service itself.
     Service,
     /// No object, but one below it.
@@ -71,7 +71,7 @@ impl Node {
             ROOT => Node::Service,
             _ => {
                 let below = path.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('/'));
-                match below.and_then(Kind::from_segment) {
+                match below.and_then(DatabaseKind::from_segment) {
                     Some(kind) => Node::Databases(kind),
                     None => {
                         DatabaseId::from_object_path(path).map_or(Node::Nowhere, Node::Database)
@@ -83,20 +83,20 @@ impl Node {
 }
 
 /// Decides what the call `message` means.
-pub(crate) fn dispatch(message: &Message, blame: Blame) -> Verdict {
+pub(crate) fn dispatch(message: &Message, blame: CallRecording) -> Verdict {
     let header = message.header();
     let caller = Caller::of(message, &header);
     match decide(message, &header, blame) {
         Ok(Meaning::Answer(answer)) => Verdict::Answer(caller, answer),
         Ok(Meaning::Change(database, blob)) => {
-            Verdict::Ask(Request::Change { reply_to: ReplyTo(caller), database, blob })
+            Verdict::Ask(BusRequest::Change { reply_to: ReplyTo(caller), database, blob })
         }
         Ok(Meaning::Init(database)) => {
-            Verdict::Ask(Request::Init { reply_to: ReplyTo(caller), database })
+            Verdict::Ask(BusRequest::Init { reply_to: ReplyTo(caller), database })
         }
-        Ok(Meaning::Blame) => Verdict::Ask(Request::Blame { reply_to: ReplyTo(caller) }),
+        Ok(Meaning::Blame) => Verdict::Ask(BusRequest::Blame { reply_to: ReplyTo(caller) }),
         Ok(Meaning::Names(kind)) => {
-            Verdict::Ask(Request::Names { reply_to: ReplyTo(caller), kind })
+            Verdict::Ask(BusRequest::Names { reply_to: ReplyTo(caller), kind })
         }
         Err(refusal) => Verdict::Refuse(caller, refusal),
     }
@@ -107,10 +107,14 @@ enum Meaning {
     Change(DatabaseId, Blob),
     Init(DatabaseId),
     Blame,
-    Names(Kind),
+    Names(DatabaseKind),
 }
 
-fn decide(message: &Message, header: &Header<'_>, blame: Blame) -> Result<Meaning, Refusal> {
+fn decide(
+    message: &Message,
+    header: &Header<'_>,
+    blame: CallRecording,
+) -> Result<Meaning, Refusal> {
     let path = header.path().map_or("/", |path| path.as_str());
     let node = Node::at(path);
     let method = header.member().map_or("", |member| member.as_str());
@@ -126,7 +130,8 @@ fn decide(message: &Message, header: &Header<'_>, blame: Blame) -> Result<Meanin
             properties(message, &[WRITER]).unwrap_or_else(|| Err(nothing_there()))
         }
         (PROPERTIES, _, Node::Service) => {
-            let interfaces: &[&str] = if blame == Blame::On { &[SERVICE_INFO] } else { &[] };
+            let interfaces: &[&str] =
+                if blame == CallRecording::On { &[SERVICE_INFO] } else { &[] };
             properties(message, interfaces).unwrap_or_else(|| Err(nothing_there()))
         }
         (WRITER, "Change", Node::Database(id)) => {
@@ -137,27 +142,27 @@ fn decide(message: &Message, header: &Header<'_>, blame: Blame) -> Result<Meanin
         (WRITER, "Init", Node::Database(id)) => {
             no_arguments(signature).map(|()| Meaning::Init(id.clone()))
         }
-        (SERVICE_INFO, "Blame", Node::Service) if blame == Blame::On => {
+        (SERVICE_INFO, "Blame", Node::Service) if blame == CallRecording::On => {
             no_arguments(signature).map(|()| Meaning::Blame)
         }
         (WRITER, _, Node::Database(_)) => Err(Refusal::NoMethod(method.to_owned())),
-        (SERVICE_INFO, _, Node::Service) if blame == Blame::On => {
+        (SERVICE_INFO, _, Node::Service) if blame == CallRecording::On => {
             Err(Refusal::NoMethod(method.to_owned()))
         }
         _ => Err(nothing_there()),
     }
 }
 
-fn introspection(node: &Node, blame: Blame) -> Meaning {
+fn introspection(node: &Node, blame: CallRecording) -> Meaning {
     let text = match node {
         Node::Database(_) => introspect::node(&[introspect::STANDARD, introspect::WRITER], []),
         Node::Databases(kind) => return Meaning::Names(*kind),
         Node::Service => {
             let interfaces: &[&str] = match blame {
-                Blame::On => &[introspect::STANDARD, introspect::SERVICE_INFO],
-                Blame::Off => &[],
+                CallRecording::On => &[introspect::STANDARD, introspect::SERVICE_INFO],
+                CallRecording::Off => &[],
             };
-            introspect::node(interfaces, Kind::ALL.map(Kind::segment))
+            introspect::node(interfaces, DatabaseKind::ALL.map(DatabaseKind::segment))
         }
         Node::Above(child) => introspect::node(&[], [*child]),
         Node::Nowhere => introspect::node(&[], []),
@@ -167,7 +172,7 @@ fn introspection(node: &Node, blame: Blame) -> Meaning {
 
 /// Answers `Properties` for an object whose interfaces have none; `None` if it has no such method.
 fn properties(message: &Message, interfaces: &[&str]) -> Option<Result<Meaning, Refusal>> {
-    let Asked { interface, property, .. } = Asked::read(message)?;
+    let PropertiesCall { interface, property, .. } = PropertiesCall::read(message)?;
     Some(match property {
         _ if !interfaces.contains(&&*interface) => Err(Refusal::NoProperties(interface)),
         Some(property) => Err(Refusal::NoProperty(property)),
@@ -175,8 +180,11 @@ fn properties(message: &Message, interfaces: &[&str]) -> Option<Result<Meaning, 
     })
 }
 
+/// The longest property that is read, in bytes: nobody may set any.
+const LONGEST_PROPERTY: usize = 64 << 10;
+
 /// A call of `org.freedesktop.DBus.Properties`.
-pub(super) struct Asked {
+pub(super) struct PropertiesCall {
     pub(super) interface: String,
     /// None for all of them.
     pub(super) property: Option<String>,
@@ -184,9 +192,9 @@ pub(super) struct Asked {
     pub(super) reads: bool,
 }
 
-impl Asked {
+impl PropertiesCall {
     /// Reads a call; `None` if the interface has no such method. What cannot be read names nothing.
-    pub(super) fn read(message: &Message) -> Option<Asked> {
+    pub(super) fn read(message: &Message) -> Option<PropertiesCall> {
         let header = message.header();
         let body = message.body();
         let signature = header.signature().to_string_no_parens();
@@ -197,6 +205,8 @@ impl Asked {
                 let (interface, property) = body.deserialize::<(&str, &str)>().unwrap_or_default();
                 (interface, Some(property))
             }
+            // Each byte of an array in a variant would become a value, for as long as that takes.
+            ("Set", "ssv") if body.len() > LONGEST_PROPERTY => ("", Some("")),
             ("Set", "ssv") => match body.deserialize::<(&str, &str, zbus::Variant<'_>)>() {
                 Ok((interface, property, _)) => (interface, Some(property)),
                 Err(_) => ("", Some("")),
@@ -204,7 +214,7 @@ impl Asked {
             _ => return None,
         };
         let (interface, property) = (interface.to_owned(), property.map(str::to_owned));
-        Some(Asked { interface, property, reads: member != "Set" })
+        Some(PropertiesCall { interface, property, reads: member != "Set" })
     }
 }
 

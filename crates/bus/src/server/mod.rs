@@ -3,28 +3,28 @@
 mod dispatch;
 pub mod flatpak;
 mod introspect;
-mod own;
+mod owned_name;
 mod peers;
 pub mod recent;
 
 use std::collections::HashMap;
 use std::io;
 
-use session::settings::engine::{ChangeError, DatabaseId};
+use settings::engine::{ChangeError, DatabaseId};
 use zbus::{Connection, Message};
 
 use crate::errors;
 use crate::raw::{self, Caller, Link};
-use crate::request::{ReplyTo, Request};
+use crate::request::{BusRequest, ReplyTo};
 
-pub use dispatch::Blame;
+pub use dispatch::CallRecording;
 use dispatch::{Answer, Verdict};
 
 /// What arrived.
 #[derive(Debug)]
 pub enum Incoming {
     /// A call that the owner of the state has to answer.
-    Request(Request),
+    Request(BusRequest),
     /// The answer to [`Server::identify`].
     Process {
         /// The unique name that was asked for.
@@ -87,7 +87,7 @@ enum Question {
 #[derive(Debug)]
 pub struct Server {
     link: Link,
-    blame: Blame,
+    blame: CallRecording,
     questions: HashMap<u32, Question>,
 }
 
@@ -97,14 +97,21 @@ impl Server {
     /// # Errors
     ///
     /// There is no connection.
-    pub async fn connect(address: Option<&str>, blame: Blame) -> Result<Server, ServerError> {
-        Ok(Server::over(own::connect(address).await?, blame))
+    pub async fn connect(
+        address: Option<&str>,
+        blame: CallRecording,
+    ) -> Result<Server, ServerError> {
+        Ok(Server::on(owned_name::connect(address).await?, blame))
     }
 
     /// Serves on a connection that exists. Must be called before the connection is polled again.
     #[must_use]
-    pub fn over(connection: Connection, blame: Blame) -> Server {
-        Server { link: Link::over(connection), blame, questions: HashMap::new() }
+    pub fn over(connection: Connection, blame: CallRecording) -> Server {
+        Server::on(Link::over(connection), blame)
+    }
+
+    fn on(link: Link, blame: CallRecording) -> Server {
+        Server { link, blame, questions: HashMap::new() }
     }
 
     /// Returns our unique name; empty without a bus.
@@ -125,7 +132,7 @@ impl Server {
     ///
     /// The name is not ours.
     pub async fn own(&mut self, name: &str, takeover: Takeover) -> Result<(), ServerError> {
-        own::own(&self.link, name, takeover).await
+        owned_name::own(&self.link, name, takeover).await
     }
 
     /// Gives `name` back. [`Incoming::Released`] follows when no further call can arrive for it.
@@ -152,6 +159,12 @@ impl Server {
                 return Some(incoming);
             }
         }
+    }
+
+    /// Returns the length of what was given since the last flush, in bytes.
+    #[must_use]
+    pub fn outgoing_bytes(&self) -> usize {
+        self.link.outgoing_bytes()
     }
 
     /// Sends what was given since the last flush. Must not be dropped half-way.

@@ -8,17 +8,18 @@ use zbus::message::Type;
 use super::{Incoming, Question, Server};
 
 impl Server {
-    /// Asks which process `sender` is; [`Incoming::Process`] follows.
+    /// Asks which process `sender` is; [`Incoming::Process`] follows, unless `false` is returned: the bus cannot be asked.
     ///
     /// A bus never gives a unique name a second time, so the answer holds for ever and nobody has to
     /// watch the sender leave, which would wake us each time a program ends.
-    pub fn identify(&mut self, sender: &str) {
+    pub fn identify(&mut self, sender: &str) -> bool {
         if self.unique_name().is_empty() {
-            return;
+            return false;
         }
         let serial = self.link.ask_bus("GetConnectionUnixProcessID", &sender);
         self.questions
             .extend(serial.map(|serial| (serial, Question::ProcessOf(sender.to_owned()))));
+        serial.is_some()
     }
 }
 

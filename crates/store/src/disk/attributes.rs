@@ -8,11 +8,11 @@ use std::path::Path;
 use rustix::fs::{self, Gid, Mode, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use super::Stat;
-use super::real::stat_of;
+use super::FileStat;
+use super::opened::stat_of;
 
 /// Gives `file` the attributes of the file at `from`, which is `stat`, as far as we may.
-pub(super) fn copy(from: &Path, stat: &Stat, file: &File) -> io::Result<()> {
+pub(super) fn copy(from: &Path, stat: &FileStat, file: &File) -> io::Result<()> {
     let ours = stat_of(file)?;
     let (uid, gid) = stat.owner;
     if ours.owner.0 != uid {

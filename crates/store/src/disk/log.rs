@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{self, Advice, AtFlags, Mode, OFlags, StatxFlags};
 
-use super::real::{read_exactly, stat_of};
+use super::opened::{read_exactly, stat_of};
 use super::{LogFile, MAX_READ_BYTES};
 
 /// The block of a file that is written through the page cache.

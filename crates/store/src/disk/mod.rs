@@ -2,8 +2,8 @@
 
 mod attributes;
 mod log;
+mod opened;
 mod real;
-mod trust;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// What `stat` says of a file, as far as `store` asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat {
+pub struct FileStat {
     /// Device and inode number: which file it is.
     pub identity: (u64, u64),
     /// Length in bytes.
@@ -30,7 +30,7 @@ pub struct Stat {
     pub owner: (u32, u32),
 }
 
-impl Stat {
+impl FileStat {
     /// Tells whether this is a directory.
     #[must_use]
     pub fn is_dir(&self) -> bool {
@@ -59,7 +59,7 @@ pub trait DiskFile: Debug + Send {
     /// # Errors
     ///
     /// The first failure of the disk; what could be copied is copied.
-    fn copy_attributes(&mut self, from: &Path, stat: &Stat) -> io::Result<()>;
+    fn copy_attributes(&mut self, from: &Path, stat: &FileStat) -> io::Result<()>;
 
     /// Fills this empty file with the contents of `from` by sharing its blocks.
     ///
@@ -87,7 +87,7 @@ pub trait DiskFile: Debug + Send {
     /// # Errors
     ///
     /// As `fstat(2)`.
-    fn stat(&self) -> io::Result<Stat>;
+    fn stat(&self) -> io::Result<FileStat>;
 }
 
 /// A file that many processes append to at once.
@@ -100,7 +100,7 @@ pub trait AppendFile: Debug + Send {
     /// Any prefix may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Reads from `at` to the end, at most [`MAX_READ_BYTES`].
+    /// Reads from `at` to the end, at most `MAX_READ_BYTES`.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ pub trait AppendFile: Debug + Send {
     /// # Errors
     ///
     /// As `fstat(2)`.
-    fn stat(&self) -> io::Result<Stat>;
+    fn stat(&self) -> io::Result<FileStat>;
 }
 
 /// A file of whole blocks that are durable when the write returns, for logs.
@@ -183,8 +183,37 @@ pub trait LogFile: Debug + Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A lock on a file, which others respect until it is dropped.
-pub trait FileLock: Debug + Send {}
+/// A lock on a file, which others respect until it is dropped or let go.
+pub trait FileLock: Debug + Send {
+    /// Lets others have the lock and keeps the file at hand, for [`FileLock::retake`].
+    ///
+    /// # Errors
+    ///
+    /// As `flock(2)`; [`io::ErrorKind::Unsupported`] of a lock that can only be dropped, which is always enough.
+    fn let_go(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Takes the lock again after [`FileLock::let_go`], without waiting. `path` is where the file was.
+    ///
+    /// # Errors
+    ///
+    /// As `flock(2)`; nothing is locked.
+    fn retake(&mut self, path: &Path) -> io::Result<Retaken> {
+        let _ = path;
+        Ok(Retaken::Gone)
+    }
+}
+
+/// What came of [`FileLock::retake`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retaken {
+    /// The lock is ours again.
+    Yes,
+    /// Somebody else has it.
+    Busy,
+    /// The file is not at its path any more: the lock there, if there is one, is another.
+    Gone,
+}
 
 /// A process that holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,11 +232,23 @@ impl FileLock for Unshared {}
 
 /// A file that is not freed yet, although it may have been replaced.
 #[derive(Debug, Default)]
-pub struct Held(#[expect(dead_code, reason = "it is there to be dropped")] Option<OwnedFd>);
+pub struct PinnedFile {
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    file: Option<OwnedFd>,
+    is_in_memory: bool,
+}
+
+impl PinnedFile {
+    /// Says whether the file is known to be on tmpfs or ramfs, where a sync has nothing to wait for.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        self.is_in_memory
+    }
+}
 
 /// A file system, by absolute paths. No call waits for anything but the disk.
 pub trait Disk: Debug + Send + Sync {
-    /// Reads a whole regular file of at most [`MAX_READ_BYTES`].
+    /// Reads a whole regular file of at most `MAX_READ_BYTES`.
     ///
     /// # Errors
     ///
@@ -237,12 +278,12 @@ pub trait Disk: Debug + Send + Sync {
     /// # Errors
     ///
     /// As `stat(2)`.
-    fn stat(&self, path: &Path) -> io::Result<Stat>;
-    /// Keeps what is at `path` from being freed before [`Held`] is dropped: freeing a replaced file takes a while, for
+    fn stat(&self, path: &Path) -> io::Result<FileStat>;
+    /// Keeps what is at `path` from being freed before [`PinnedFile`] is dropped: freeing a replaced file takes a while, for
     /// which nobody need wait. A disk that cannot do it does nothing.
-    fn hold(&self, path: &Path) -> Held {
+    fn hold(&self, path: &Path) -> PinnedFile {
         let _ = path;
-        Held::default()
+        PinnedFile::default()
     }
     /// Returns where the symlink at `path` points.
     ///
@@ -449,7 +490,7 @@ pub trait Disk: Debug + Send + Sync {
 
 /// The largest file that [`Disk::read`] reads: four times what a gvdb database of the desktop could sensibly be,
 /// and little enough not to take a machine down.
-pub const MAX_READ_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_READ_BYTES: u64 = 1 << 30;
 
 /// Returns this machine's file systems.
 #[must_use]

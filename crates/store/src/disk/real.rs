@@ -11,15 +11,21 @@ use std::time::Duration;
 use rustix::fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use crate::trust;
+
+use super::opened::{from_statx, read_exactly, stat_of};
 use super::{
-    AppendFile, Disk, DiskFile, FileLock, Held, LockHolder, LogFile, MAX_READ_BYTES, Stat,
-    attributes, log, trust,
+    AppendFile, Disk, DiskFile, FileLock, FileStat, LockHolder, LogFile, MAX_READ_BYTES,
+    PinnedFile, Retaken, attributes, log,
 };
 
 /// How many bytes are written in one call.
 ///
 /// A file system takes memory in blocks as large as the call. Large ones come from where nobody has been for long, and a virtual machine has to fetch each of their pages from its host: that takes longer than all the calls.
 const WRITE_LEN: usize = 64 << 10;
+
+/// The type of tmpfs.
+const TMPFS: u32 = 0x0102_1994;
 
 const NS_PER_S: i128 = 1_000_000_000;
 
@@ -36,6 +42,57 @@ struct RealFile(File);
 struct RealLock(#[expect(dead_code, reason = "held open, never read")] File);
 
 impl FileLock for RealLock {}
+
+/// A file that is locked by [`Disk::own`].
+#[derive(Debug)]
+struct OwnedLock {
+    file: File,
+    /// Which file it is.
+    identity: (u64, u64),
+}
+
+impl OwnedLock {
+    /// Takes a file that has just been locked; `None` if the lock at `path` is another one.
+    fn at(path: &Path, file: File) -> io::Result<Option<Box<dyn FileLock>>> {
+        let identity = stat_of(&file)?.identity;
+        let lock = OwnedLock { file, identity };
+        Ok(if lock.is_in_place(path)? { Some(Box::new(lock)) } else { None })
+    }
+
+    /// Tells whether the name still stands for this file.
+    fn is_in_place(&self, path: &Path) -> io::Result<bool> {
+        match fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS) {
+            Ok(stat) => Ok(from_statx(&stat).identity == self.identity),
+            // `ESTALE` is what a network file system says of a file that another host removed.
+            Err(Errno::NOENT | Errno::STALE) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl FileLock for OwnedLock {
+    fn let_go(&mut self) -> io::Result<()> {
+        Ok(fs::flock(&self.file, FlockOperation::Unlock)?)
+    }
+
+    fn retake(&mut self, path: &Path) -> io::Result<Retaken> {
+        match fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            // Whoever has the lock at the path may have this one, which is there no more.
+            Err(Errno::WOULDBLOCK) => {
+                return Ok(if self.is_in_place(path)? { Retaken::Busy } else { Retaken::Gone });
+            }
+            Err(error) => return Err(cannot_lock(error)),
+        }
+        match self.is_in_place(path) {
+            Ok(true) => Ok(Retaken::Yes),
+            other => {
+                self.let_go()?;
+                other.map(|_| Retaken::Gone)
+            }
+        }
+    }
+}
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -62,14 +119,18 @@ impl Disk for RealDisk {
         Ok(Some(time(&stat.stx_atime) > time(&stat.stx_mtime)))
     }
 
-    fn stat(&self, path: &Path) -> io::Result<Stat> {
+    fn stat(&self, path: &Path) -> io::Result<FileStat> {
         // What another host did to a network file system is asked of the server; others know it in any case.
         let flags = AtFlags::STATX_FORCE_SYNC;
         Ok(from_statx(&fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS)?))
     }
 
-    fn hold(&self, path: &Path) -> Held {
-        Held(fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok())
+    fn hold(&self, path: &Path) -> PinnedFile {
+        /// tmpfs and ramfs.
+        const KINDS: [u32; 2] = [TMPFS, 0x8584_58f6];
+        let file = fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
+        let kind = file.as_ref().and_then(|file| fs::fstatfs(file).ok()).map(|stat| kind_of(&stat));
+        PinnedFile { file, is_in_memory: kind.is_some_and(|kind| KINDS.contains(&kind)) }
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
@@ -195,14 +256,21 @@ impl Disk for RealDisk {
 
     fn own(&self, path: &Path, patience: Duration) -> io::Result<Option<Box<dyn FileLock>>> {
         let mut tries = 0..MOST_REMOVALS;
+        // A file system with files that are open for writing cannot become read-only, and for a lock reading is enough.
+        let mut access = OFlags::RDONLY;
         let file = loop {
-            let file = open_lock(path)?;
+            let file = open_lock(path, access)?;
             match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) if is_in_place(&file, path)? => return Ok(Some(Box::new(RealLock(file)))),
-                // Its holder has just removed it: the next one is the lock.
-                Ok(()) if tries.next().is_some() => {}
+                Ok(()) => match OwnedLock::at(path, file)? {
+                    Some(lock) => return Ok(Some(lock)),
+                    // Its holder has just removed it: the next one is the lock.
+                    None if tries.next().is_some() => {}
+                    None => return Ok(None),
+                },
+                // NFS and SMB have such locks only for what is open for writing.
+                Err(Errno::BADF) if access == OFlags::RDONLY => access = OFlags::RDWR,
                 Err(Errno::WOULDBLOCK) if !patience.is_zero() => break file,
-                Ok(()) | Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(Errno::WOULDBLOCK) => return Ok(None),
                 Err(error) => return Err(cannot_lock(error)),
             }
         };
@@ -214,8 +282,10 @@ impl Disk for RealDisk {
             let _ = send.send(result.map(|()| file));
         })?;
         match locked.recv_timeout(patience) {
-            Ok(Ok(file)) if is_in_place(&file, path)? => Ok(Some(Box::new(RealLock(file)))),
-            Ok(Ok(_removed)) => self.own(path, patience),
+            Ok(Ok(file)) => match OwnedLock::at(path, file)? {
+                Some(lock) => Ok(Some(lock)),
+                None => self.own(path, patience),
+            },
             Ok(Err(error)) => Err(cannot_lock(error)),
             Err(_) => Ok(None),
         }
@@ -249,7 +319,7 @@ impl DiskFile for RealFile {
         Ok(())
     }
 
-    fn copy_attributes(&mut self, from: &Path, stat: &Stat) -> io::Result<()> {
+    fn copy_attributes(&mut self, from: &Path, stat: &FileStat) -> io::Result<()> {
         attributes::copy(from, stat, &self.0)
     }
 
@@ -276,7 +346,7 @@ impl DiskFile for RealFile {
         self.0.sync_all()
     }
 
-    fn stat(&self) -> io::Result<Stat> {
+    fn stat(&self) -> io::Result<FileStat> {
         stat_of(&self.0)
     }
 }
@@ -306,7 +376,7 @@ impl AppendFile for RealAppend {
         read_exactly(&self.0, 0, len)
     }
 
-    fn stat(&self) -> io::Result<Stat> {
+    fn stat(&self) -> io::Result<FileStat> {
         stat_of(&self.0)
     }
 }
@@ -330,24 +400,14 @@ fn open_regular(path: &Path, more: OFlags) -> io::Result<File> {
 const MOST_REMOVALS: u32 = 16;
 
 /// Opens a lock, and makes it if there is none; nothing but a regular file is one.
-fn open_lock(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
+fn open_lock(path: &Path, access: OFlags) -> io::Result<File> {
+    let flags = access | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
     let flags = flags | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = File::from(fs::open(path, flags, Mode::from(0o600))?);
     if !stat_of(&file)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     Ok(file)
-}
-
-/// Tells whether the name still stands for this open file.
-fn is_in_place(file: &File, path: &Path) -> io::Result<bool> {
-    match fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS) {
-        Ok(stat) => Ok(from_statx(&stat).identity == stat_of(file)?.identity),
-        // `ESTALE` is what a network file system says of a file that another host removed.
-        Err(Errno::NOENT | Errno::STALE) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Says whether a file system has no locks, as NFS without `lockd`, or failed.
@@ -358,27 +418,6 @@ fn cannot_lock(error: Errno) -> io::Error {
         }
         error => error.into(),
     }
-}
-
-/// Reads `len` bytes at `at`, fewer where the file ends.
-pub(super) fn read_exactly(file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
-    let mut read = 0;
-    while read < bytes.len() {
-        match file.read_at(&mut bytes[read..], at + read as u64) {
-            Ok(0) => break,
-            Ok(count) => read += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(read);
-    Ok(bytes)
-}
-
-/// Describes an open file.
-pub(super) fn stat_of(file: &File) -> io::Result<Stat> {
-    Ok(from_statx(&fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?))
 }
 
 /// Reads a whole regular file.
@@ -407,27 +446,17 @@ fn open_appended(path: &Path, flags: OFlags) -> io::Result<Box<dyn AppendFile>> 
     Ok(Box::new(RealAppend(file)))
 }
 
+/// Returns the type of a file system: a number of 32 bits, which some architectures sign.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "32 bits count")]
+fn kind_of(stat: &fs::StatFs) -> u32 {
+    stat.f_type as u32
+}
+
 /// Tells whether the file system of a file is one that writes down when it was read, and is mounted so.
 fn keeps_access_times(path: &Path) -> io::Result<bool> {
     /// ext4, btrfs, xfs, f2fs and tmpfs. Others answer from a cache, or not at all.
-    const KINDS: [u32; 5] = [0xef53, 0x9123_683e, 0x5846_5342, 0xf2f5_2010, 0x0102_1994];
-    // The type is a number of 32 bits, which some architectures sign.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "32 bits count")]
-    let kind = fs::statfs(path)?.f_type as u32;
+    const KINDS: [u32; 5] = [0xef53, 0x9123_683e, 0x5846_5342, 0xf2f5_2010, TMPFS];
+    let kind = kind_of(&fs::statfs(path)?);
     let flags = fs::statvfs(path)?.f_flag;
     Ok(KINDS.contains(&kind) && !flags.contains(fs::StatVfsMountFlags::NOATIME))
-}
-
-fn from_statx(stat: &fs::Statx) -> Stat {
-    let nanoseconds = |time: fs::StatxTimestamp| {
-        i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
-    };
-    Stat {
-        identity: (fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino),
-        len: stat.stx_size,
-        mtime_ns: nanoseconds(stat.stx_mtime),
-        ctime_ns: nanoseconds(stat.stx_ctime),
-        mode: u32::from(stat.stx_mode),
-        owner: (stat.stx_uid, stat.stx_gid),
-    }
 }

@@ -116,9 +116,11 @@ pub(super) struct Contents {
     pub(super) next: u64,
     /// Where the last frame of `records` ends.
     pub(super) end: u64,
-    pub(super) damage: Option<Damage>,
+    pub(super) damage: Option<DamagedRange>,
     /// Whether bytes that are not zero belong to no whole frame, or the file is shorter than it was made.
     pub(super) is_torn: bool,
+    /// How much of the file cannot be read, about.
+    pub(super) damaged_bytes: u64,
 }
 
 /// A part of a journal that cannot be read although what was written after it can.
@@ -126,7 +128,7 @@ pub(super) struct Contents {
 /// After a power cut this also happens to records that were appended and never synced: a later page was written
 /// back before an earlier one. It never happens to records that were acknowledged on a medium that keeps its word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamagedRange {
     /// Where the part that cannot be read begins, in bytes from the start of the file.
     pub offset: u64,
     /// The records behind it that can be read, in order. They were appended after the missing ones.
@@ -163,12 +165,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
         }
     }
     let frames: Vec<Frame<'_>> = frames(bytes, FRAMES_AT).collect();
-    let is_torn = is_torn(bytes, &frames);
+    let Unread { is_torn, bytes: damaged_bytes } = unread(bytes, &frames);
     let Some((header, slot)) = newest else {
         // Both headers are lost: the file's last epoch is what is left.
         let last = frames.iter().max_by_key(|frame| frame.epoch).ok_or(Unreadable::NotAJournal)?;
         let header = Header { salt: last.salt, epoch: last.epoch, base: 0 };
-        return Ok(Contents { is_torn, ..headless(&frames, header, 0) });
+        return Ok(Contents { is_torn, ..headless(&frames, header, 0, damaged_bytes) });
     };
     let of_this_file = frames.iter().filter(|frame| frame.salt == header.salt);
     if let Some(epoch) = of_this_file.map(|frame| frame.epoch).max()
@@ -176,7 +178,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
     {
         // The slot of the newer epoch was lost after frames were written under it: what the old slot stands for
         // was given up long ago.
-        let headless = headless(&frames, Header { epoch, ..header }, 1 - slot);
+        let header = Header { epoch, ..header };
+        let headless = headless(&frames, header, 1 - slot, damaged_bytes);
         return Ok(Contents { is_torn, ..headless });
     }
     let mut contents = Contents {
@@ -187,6 +190,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
         end: FRAMES_AT,
         damage: None,
         is_torn,
+        damaged_bytes,
     };
     let mut salvaged = Vec::new();
     for frame in frames.iter().filter(|frame| frame.is_of(&header)) {
@@ -199,40 +203,66 @@ pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
         }
     }
     if !salvaged.is_empty() {
-        contents.damage = Some(Damage { offset: contents.end, salvaged });
+        contents.damage = Some(DamagedRange { offset: contents.end, salvaged });
     }
     Ok(contents)
 }
 
-/// Salvages everything of an epoch whose header is lost.
-fn headless(frames: &[Frame<'_>], header: Header, slot: usize) -> Contents {
+/// Salvages everything of an epoch whose header is lost, with so many other bytes.
+fn headless(frames: &[Frame<'_>], header: Header, slot: usize, damaged_bytes: u64) -> Contents {
     let salvaged = frames
         .iter()
         .filter(|frame| frame.is_of(&header))
         .flat_map(|frame| frame.records().map(<[u8]>::to_vec))
         .collect();
-    let damage = Some(Damage { offset: SLOT_AT[slot], salvaged });
+    let damage = Some(DamagedRange { offset: SLOT_AT[slot], salvaged });
     let (records, is_torn) = (Vec::new(), false);
-    Contents { header, slot, records, next: 0, end: FRAMES_AT, damage, is_torn }
+    let damaged_bytes = damaged_bytes + HEADER_LEN as u64;
+    Contents { header, slot, records, next: 0, end: FRAMES_AT, damage, is_torn, damaged_bytes }
 }
 
-/// Tells whether bytes between the frames, or behind them, are not zero, or a part of the file is missing.
-fn is_torn(bytes: &[u8], frames: &[Frame<'_>]) -> bool {
-    if bytes.len() < usize_of(FRAMES_AT + FIRST_ROOM) {
-        return true;
-    }
-    let mut at = usize_of(FRAMES_AT);
-    let mut is_zero = |to: usize, next: usize| {
-        let between = bytes.get(at..to.max(at)).unwrap_or_default();
-        at = next;
-        between.chunks(ZEROS.len()).all(|part| *part == ZEROS[..part.len()])
+/// What of a journal belongs to no whole frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Unread {
+    /// Whether bytes between the frames, or behind them, are not zero, or a part of the file is missing.
+    is_torn: bool,
+    /// How many bytes those are, with what lies where frames are missing.
+    bytes: u64,
+}
+
+/// Looks at what lies between the frames and behind them.
+fn unread(bytes: &[u8], frames: &[Frame<'_>]) -> Unread {
+    let least = usize_of(FRAMES_AT + FIRST_ROOM);
+    let missing = least.saturating_sub(bytes.len());
+    let mut unread = Unread { is_torn: missing > 0, bytes: missing as u64 };
+    let mut look = |from: usize, to: usize, are_missing: bool| {
+        let between = bytes.get(from..to.max(from)).unwrap_or_default();
+        let written = span_that_is_not_zero(between);
+        unread.is_torn |= written > 0;
+        unread.bytes += if are_missing { between.len() as u64 } else { written as u64 };
     };
-    let clean = frames.iter().all(|frame| {
+    let (mut at, mut last) = (usize_of(FRAMES_AT), None::<&Frame<'_>>);
+    for frame in frames {
         let end = usize_of(frame.end);
         let len = (FRAME_HEADER_LEN + frame.payload.len()).next_multiple_of(ALIGNMENT);
-        is_zero(end.saturating_sub(len), end)
-    });
-    !(clean && is_zero(bytes.len(), bytes.len()))
+        let follows = |last: &Frame<'_>| (last.salt, last.epoch) == (frame.salt, frame.epoch);
+        let expected = last.filter(|last| follows(last)).map_or(0, |last| last.sequence + 1);
+        look(at, end.saturating_sub(len), frame.sequence > expected);
+        (at, last) = (end, Some(frame));
+    }
+    look(at, bytes.len(), false);
+    unread
+}
+
+/// Returns how many bytes lie between the first and the last that are not zero, with these.
+fn span_that_is_not_zero(bytes: &[u8]) -> usize {
+    let is_zero = |part: &[u8]| *part == ZEROS[..part.len()];
+    // Most of a journal is zeros that wait for records.
+    let Some(first) = bytes.chunks(ZEROS.len()).position(|part| !is_zero(part)) else { return 0 };
+    let rest = bytes.get(first * ZEROS.len()..).unwrap_or_default();
+    let from = rest.iter().position(|byte| *byte != 0).unwrap_or(0);
+    let to = rest.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+    to + 1 - from
 }
 
 /// A frame whose checksum holds.
@@ -292,9 +322,10 @@ fn frames(bytes: &[u8], at: u64) -> impl Iterator<Item = Frame<'_>> {
                 at = usize_of(frame.end);
                 return Some(frame);
             }
-            // Most of a journal is zeros that wait for records.
+            // Most of a journal is zeros that wait for records. Where bytes are missing or too many, what follows is
+            // anywhere.
             let zeros = slice(bytes, at, ZEROS.len()).is_some_and(|block| block == ZEROS);
-            at += if zeros { ZEROS.len() } else { ALIGNMENT };
+            at += if zeros { ZEROS.len() } else { 1 };
         }
         None
     })

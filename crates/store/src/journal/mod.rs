@@ -18,7 +18,7 @@ use crate::disk::{Disk, LogFile};
 use crate::publish::{PublishError, publish};
 use format::{FRAMES_AT, Header, SLOT_AT, Unreadable};
 
-pub use format::Damage;
+pub use format::DamagedRange;
 
 /// The least and the most that a full file grows by; in between it doubles.
 const GROWTH: std::ops::RangeInclusive<u64> = format::FIRST_ROOM..=1 << 20;
@@ -92,10 +92,12 @@ pub struct Replay {
     /// The records in the order in which they were appended.
     pub records: Vec<Vec<u8>>,
     /// What follows `records` and cannot be read, with what comes behind it. The journal is then spent: restart it.
-    pub damage: Option<Damage>,
+    pub damage: Option<DamagedRange>,
     /// Whether there are bytes that belong to no whole frame, or the file is shorter than it was made: a torn tail, or
     /// damage behind the last record. Of a journal that was reset this says nothing.
     pub is_torn: bool,
+    /// How many bytes cannot be read, about; of a journal that was reset, with what was written before.
+    pub damaged_bytes: u64,
 }
 
 impl Replay {
@@ -104,12 +106,26 @@ impl Replay {
     pub fn of(bytes: &[u8]) -> Option<Replay> {
         format::read(bytes).ok().map(Replay::from)
     }
+
+    /// Says whether a part of a journal that is never reset cannot be read.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.damage.is_some() || self.is_torn
+    }
+
+    /// Returns all records that can be read, also those behind damage.
+    #[must_use]
+    pub fn into_all_records(self) -> Vec<Vec<u8>> {
+        let mut records = self.records;
+        records.extend(self.damage.into_iter().flat_map(|damage| damage.salvaged));
+        records
+    }
 }
 
 impl From<format::Contents> for Replay {
     fn from(contents: format::Contents) -> Replay {
-        let format::Contents { header, records, damage, is_torn, .. } = contents;
-        Replay { base: header.base, records, damage, is_torn }
+        let format::Contents { header, records, damage, is_torn, damaged_bytes, .. } = contents;
+        Replay { base: header.base, records, damage, is_torn, damaged_bytes }
     }
 }
 
@@ -151,7 +167,13 @@ impl Journal {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let journal = create(disk, path, 0, &[])?;
-                let nothing = Replay { base: 0, records: Vec::new(), damage: None, is_torn: false };
+                let nothing = Replay {
+                    base: 0,
+                    records: Vec::new(),
+                    damage: None,
+                    is_torn: false,
+                    damaged_bytes: 0,
+                };
                 return Ok((journal, nothing));
             }
             Err(error) => return Err(not_opened(error)),

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Disk, DiskFile, Stat};
+use crate::disk::{Disk, DiskFile, FileStat};
 
 pub(crate) use resolve::{directory_of, make_parents, target as final_target};
 pub(crate) use wipe::overwrite;
@@ -83,7 +83,7 @@ impl PublishError {
 ///
 /// The variant says which file is in place. Nothing is retried on the same file after a failed sync, because the
 /// kernel may have dropped the pages: publish again, which writes a new one.
-pub fn publish(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<Stat, PublishError> {
+pub fn publish(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<FileStat, PublishError> {
     replace(disk, path, Contents::Image(image), Promise::PowerCut)
 }
 
@@ -93,7 +93,11 @@ pub fn publish(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<Stat, Publi
 /// # Errors
 ///
 /// As [`publish`]; never [`PublishError::NotDurable`].
-pub fn publish_volatile(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<Stat, PublishError> {
+pub fn publish_volatile(
+    disk: &dyn Disk,
+    path: &Path,
+    image: &[u8],
+) -> Result<FileStat, PublishError> {
     replace(disk, path, Contents::Image(image), Promise::Process)
 }
 
@@ -106,7 +110,7 @@ pub fn publish_volatile(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<St
 /// # Errors
 ///
 /// As [`publish_volatile`].
-pub fn publish_cache(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<Stat, PublishError> {
+pub fn publish_cache(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<FileStat, PublishError> {
     let terms =
         Terms { promise: Promise::Readers, manner: Manner::Private, expected: InPlace::Anything };
     replace_on(disk, path, Contents::Image(image), terms)
@@ -118,7 +122,7 @@ pub enum InPlace {
     /// Whatever there is.
     Anything,
     /// What `stat` said of the file that was read, or that there was none.
-    Still(Option<Stat>),
+    Still(Option<FileStat>),
 }
 
 /// Replaces the file at `path` as [`publish_volatile`] does, with a file that only its owner may read, whatever the old
@@ -134,9 +138,39 @@ pub fn publish_private(
     path: &Path,
     image: &[u8],
     expected: InPlace,
-) -> Result<Stat, PublishError> {
+) -> Result<FileStat, PublishError> {
     let terms = Terms { promise: Promise::Process, manner: Manner::Private, expected };
     replace_on(disk, path, Contents::Image(image), terms)
+}
+
+/// What [`publish_new`] puts into a file.
+#[derive(Clone, Copy, Debug)]
+pub enum NewFile<'a> {
+    /// These bytes.
+    Image(&'a [u8]),
+    /// The contents of another file, of any length.
+    CopyOf(&'a Path),
+}
+
+/// Puts a new file in the place of what is at `path`, durably: it has the permission bits `mode`, as far as the umask leaves
+/// them, and nothing of the old file, as an installation does it. A directory that is missing gets 0700.
+///
+/// # Errors
+///
+/// As [`publish`], and [`PublishError::Overtaken`] if the file in place is not `expected`.
+pub fn publish_new(
+    disk: &dyn Disk,
+    path: &Path,
+    contents: NewFile<'_>,
+    mode: u32,
+    expected: InPlace,
+) -> Result<FileStat, PublishError> {
+    let contents = match contents {
+        NewFile::Image(image) => Contents::Image(image),
+        NewFile::CopyOf(from) => Contents::Copied(from),
+    };
+    let terms = Terms { promise: Promise::PowerCut, manner: Manner::New(mode), expected };
+    replace_on(disk, path, contents, terms)
 }
 
 /// How a file is replaced.
@@ -154,6 +188,8 @@ enum Manner {
     Kept,
     /// Its owner's alone.
     Private,
+    /// With these permission bits.
+    New(u32),
 }
 
 /// Makes a directory (0700), and those above it, without a sync.
@@ -193,7 +229,7 @@ pub(crate) fn replace(
     path: &Path,
     contents: Contents<'_>,
     promise: Promise,
-) -> Result<Stat, PublishError> {
+) -> Result<FileStat, PublishError> {
     let terms = Terms { promise, manner: Manner::Kept, expected: InPlace::Anything };
     replace_on(disk, path, contents, terms)
 }
@@ -203,7 +239,7 @@ fn replace_on(
     path: &Path,
     contents: Contents<'_>,
     terms: Terms,
-) -> Result<Stat, PublishError> {
+) -> Result<FileStat, PublishError> {
     let target = resolve::target(disk, path).map_err(|source| PublishError::NotReplaced {
         step: "follow the symlink",
         path: path.to_owned(),
@@ -235,7 +271,7 @@ impl Attempt<'_> {
     }
 
     /// Describes the file in place; makes its directory if there is none.
-    fn old(&self) -> Result<Option<Stat>, PublishError> {
+    fn old(&self) -> Result<Option<FileStat>, PublishError> {
         match self.disk.stat(self.target) {
             Ok(stat) if stat.is_dir() => {
                 Err(self.not_replaced("replace")(io::ErrorKind::IsADirectory.into()))
@@ -254,7 +290,11 @@ impl Attempt<'_> {
     fn create(&self) -> Result<(PathBuf, Box<dyn DiskFile>), PublishError> {
         let token = self.disk.token().map_err(self.not_replaced("create"))?;
         let temp = temporary_name(self.target, token).map_err(self.not_replaced("create"))?;
-        match self.disk.create(&temp, 0o600) {
+        let mode = match self.terms.manner {
+            Manner::New(mode) => mode,
+            Manner::Kept | Manner::Private => 0o600,
+        };
+        match self.disk.create(&temp, mode) {
             Ok(file) => Ok((temp, file)),
             Err(error) => {
                 // A name that was there before is somebody else's; after any other error it may be ours.
@@ -271,8 +311,8 @@ impl Attempt<'_> {
         &self,
         file: &mut dyn DiskFile,
         contents: Contents<'_>,
-        old: Option<Stat>,
-    ) -> Result<Stat, PublishError> {
+        old: Option<FileStat>,
+    ) -> Result<FileStat, PublishError> {
         if let Some(old) = old.filter(|old| old.is_file() && self.terms.manner == Manner::Kept) {
             file.copy_attributes(self.target, &old)
                 .map_err(self.not_replaced("keep the attributes of"))?;
@@ -295,8 +335,8 @@ impl Attempt<'_> {
         &self,
         temp: &Path,
         file: &dyn DiskFile,
-        new: Stat,
-    ) -> Result<Stat, PublishError> {
+        new: FileStat,
+    ) -> Result<FileStat, PublishError> {
         if let InPlace::Still(expected) = self.terms.expected
             && self.disk.stat(self.target).ok() != expected
         {

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::SimDisk;
 use super::file::{SimAppend, SimFile, SimLock, SimLog};
-use super::state::{Change, Dir, FileNode, How, Node, State};
-use crate::disk::{AppendFile, Disk, DiskFile, FileLock, LogFile, Stat};
+use super::state::{CallExtent, Change, Dir, FileNode, Node, State, stat_of};
+use crate::disk::{AppendFile, Disk, DiskFile, FileLock, FileStat, LogFile};
 
 impl Disk for SimDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -20,7 +20,7 @@ impl Disk for SimDisk {
         })
     }
 
-    fn stat(&self, path: &Path) -> io::Result<Stat> {
+    fn stat(&self, path: &Path) -> io::Result<FileStat> {
         self.call("stat", path, |state, _| {
             let number = state.find(path)?;
             stat_of(state, number)
@@ -137,7 +137,7 @@ impl Disk for SimDisk {
                 return Err(Errno::ISDIR.into());
             }
             state.dir(dir)?.change(Change::Rename(old, new, number), how);
-            if matches!(how, How::Partial | How::Whole) {
+            if matches!(how, CallExtent::Partial | CallExtent::Whole) {
                 touch(state, number);
             }
             Ok(())
@@ -155,7 +155,7 @@ impl Disk for SimDisk {
                 return Err(Errno::XDEV.into());
             }
             state.dir(dir)?.change(Change::Exchange([(one, second), (other, first)]), how);
-            if matches!(how, How::Partial | How::Whole) {
+            if matches!(how, CallExtent::Partial | CallExtent::Whole) {
                 [first, second].into_iter().for_each(|number| touch(state, number));
             }
             Ok(())
@@ -187,7 +187,7 @@ impl Disk for SimDisk {
 
     fn own(&self, path: &Path, _patience: Duration) -> io::Result<Option<Box<dyn FileLock>>> {
         self.call("lock", path, |state, how| {
-            if how != How::Whole || !state.locked.insert(path.to_owned()) {
+            if how != CallExtent::Whole || !state.locked.insert(path.to_owned()) {
                 return Ok(None);
             }
             let lock: Box<dyn FileLock> = Box::new(SimLock::new(self.clone(), path));
@@ -201,19 +201,6 @@ impl Disk for SimDisk {
         // Spread over the whole range, and the same in every run.
         Ok(state.tokens.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
-}
-
-/// Describes a node.
-pub(super) fn stat_of(state: &State, number: u64) -> io::Result<Stat> {
-    let (kind, len, mode, owner, mtime_ns, ctime_ns) = match state.node(number)? {
-        Node::Dir(_) => (0o040_000, 0, 0o700, (0, 0), 0, 0),
-        Node::Link(_) => (0o120_000, 0, 0o777, (0, 0), 0, 0),
-        Node::File(file) => {
-            (0o100_000, file.seen.len(), file.mode, file.owner, file.mtime, file.ctime)
-        }
-    };
-    let len = len as u64;
-    Ok(Stat { identity: (1, number), len, mtime_ns, ctime_ns, mode: kind | mode, owner })
 }
 
 /// Gives a file the time of this call; of other nodes none is kept.
@@ -232,7 +219,7 @@ fn free_name(state: &State, path: &Path) -> io::Result<(u64, OsString)> {
     }
 }
 
-fn unlink(state: &mut State, path: &Path, how: How) -> io::Result<()> {
+fn unlink(state: &mut State, path: &Path, how: CallExtent) -> io::Result<()> {
     let (dir, name, found) = state.place(path)?;
     if matches!(state.node(found.ok_or(Errno::NOENT)?)?, Node::Dir(_)) {
         return Err(Errno::ISDIR.into());

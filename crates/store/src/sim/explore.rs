@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::{Effect, SimDisk};
+use super::{FaultEffect, SimDisk};
 
 /// How much was explored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Explored {
 /// Runs `protocol` on disks made by `seeded` and checks every outcome.
 ///
 /// The runs: one without a fault; for each call one in which it and all after it fail, as when the disk goes or the
-/// power is cut during it; for each call and each [`Effect`] (one, of a call that changes nothing) one in which only it fails, and for each of those again
+/// power is cut during it; for each call and each [`FaultEffect`] (one, of a call that changes nothing) one in which only it fails, and for each of those again
 /// one for each later call at which the disk goes. After each run `running` is asked about the disk as readers see it
 /// while the machine goes on, and `restarted` about each disk that a power cut at that moment may leave. Both get what
 /// the protocol returned.
@@ -31,39 +31,40 @@ pub fn explore<A>(
     restarted: impl Fn(&SimDisk, &A) -> Result<(), String>,
 ) -> Result<Explored, String> {
     let mut explored = Explored::default();
-    let mut run = |fail: Option<(u64, Effect)>, stop: Option<u64>| -> Result<Vec<String>, String> {
-        let disk = seeded();
-        if let Some((call, effect)) = fail {
-            disk.fail_call(call, Errno::IO.raw_os_error(), effect);
-        }
-        if let Some(call) = stop {
-            disk.stop_at(call, Errno::IO.raw_os_error());
-        }
-        let answer = protocol(&disk);
-        let calls = disk.history();
-        let context = |complaint: String| {
-            let history = disk.history().join("\n  ");
-            format!("{complaint}\nfailing {fail:?}, stopped at {stop:?}, after\n  {history}")
+    let mut run =
+        |fail: Option<(u64, FaultEffect)>, stop: Option<u64>| -> Result<Vec<String>, String> {
+            let disk = seeded();
+            if let Some((call, effect)) = fail {
+                disk.fail_call(call, Errno::IO.raw_os_error(), effect);
+            }
+            if let Some(call) = stop {
+                disk.stop_at(call, Errno::IO.raw_os_error());
+            }
+            let answer = protocol(&disk);
+            let calls = disk.history();
+            let context = |complaint: String| {
+                let history = disk.history().join("\n  ");
+                format!("{complaint}\nfailing {fail:?}, stopped at {stop:?}, after\n  {history}")
+            };
+            explored.runs += 1;
+            let now = disk.fork();
+            now.heal();
+            running(&now, &answer).map_err(context)?;
+            for image in disk.after_power_cut().map_err(|error| context(error.to_string()))? {
+                explored.images += 1;
+                restarted(&image, &answer)
+                    .map_err(|complaint| context(format!("after a power cut: {complaint}")))?;
+            }
+            Ok(calls)
         };
-        explored.runs += 1;
-        let now = disk.fork();
-        now.heal();
-        running(&now, &answer).map_err(context)?;
-        for image in disk.after_power_cut().map_err(|error| context(error.to_string()))? {
-            explored.images += 1;
-            restarted(&image, &answer)
-                .map_err(|complaint| context(format!("after a power cut: {complaint}")))?;
-        }
-        Ok(calls)
-    };
     let calls = run(None, None)?;
     for stop in 0..calls.len() as u64 {
         run(None, Some(stop))?;
     }
     for (call, what) in (0..).zip(&calls) {
         let effects = match changes_nothing(what) {
-            true => &[Effect::Nothing][..],
-            false => &[Effect::Nothing, Effect::Partial, Effect::Whole],
+            true => &[FaultEffect::Nothing][..],
+            false => &[FaultEffect::Nothing, FaultEffect::Partial, FaultEffect::Whole],
         };
         for effect in effects {
             let calls = run(Some((call, *effect)), None)?;

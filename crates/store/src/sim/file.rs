@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::SimDisk;
-use super::disk::stat_of;
-use super::state::{FileNode, How, SECTOR, State};
-use crate::disk::{AppendFile, DiskFile, FileLock, LogFile, Stat};
+use super::state::stat_of;
+use super::state::{CallExtent, FileNode, SECTOR, State};
+use crate::disk::{AppendFile, DiskFile, FileLock, FileStat, LogFile};
 
 /// An open file; it keeps the file locked.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl DiskFile for SimFile {
         })
     }
 
-    fn copy_attributes(&mut self, from: &Path, _stat: &Stat) -> io::Result<()> {
+    fn copy_attributes(&mut self, from: &Path, _stat: &FileStat) -> io::Result<()> {
         self.disk.call("copy_attributes", &self.path, |state, how| {
             let from = state.find(from)?;
             let (mode, owner) = {
@@ -55,10 +55,10 @@ impl DiskFile for SimFile {
                 (from.mode, from.owner)
             };
             let to = state.file(self.number)?;
-            if matches!(how, How::Partial | How::Whole) {
+            if matches!(how, CallExtent::Partial | CallExtent::Whole) {
                 to.owner = owner;
             }
-            if how == How::Whole {
+            if how == CallExtent::Whole {
                 to.mode = mode;
             }
             Ok(())
@@ -85,12 +85,12 @@ impl DiskFile for SimFile {
         })
     }
 
-    fn stat(&self) -> io::Result<Stat> {
+    fn stat(&self) -> io::Result<FileStat> {
         self.disk.call("fstat", &self.path, |state, _| stat_of(state, self.number))
     }
 }
 
-fn fill_from(state: &mut State, number: u64, from: &Path, how: How) -> io::Result<()> {
+fn fill_from(state: &mut State, number: u64, from: &Path, how: CallExtent) -> io::Result<()> {
     let source = state.find(from)?;
     let bytes = state.file(source)?.seen.clone();
     state.file(number)?.write(0, &bytes, how);
@@ -133,7 +133,7 @@ impl AppendFile for SimAppend {
         Ok(bytes)
     }
 
-    fn stat(&self) -> io::Result<Stat> {
+    fn stat(&self) -> io::Result<FileStat> {
         self.disk.call("append fstat", &self.path, |state, _| stat_of(state, self.number))
     }
 }
@@ -172,7 +172,7 @@ impl SimLog {
         SimLog { disk, number, path: path.to_owned() }
     }
 
-    fn change(&self, what: &str, change: impl FnOnce(&mut FileNode, How)) -> io::Result<()> {
+    fn change(&self, what: &str, change: impl FnOnce(&mut FileNode, CallExtent)) -> io::Result<()> {
         self.disk.call(what, &self.path, |state, how| {
             change(state.file(self.number)?, how);
             Ok(())

@@ -39,13 +39,13 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Waits until it is this one's turn, which lasts until the answer is dropped.
-    pub(super) fn wait(&self) -> Held<'_> {
+    pub(super) fn wait(&self) -> HeldTurn<'_> {
         let (plan, changed) = &*self.plan;
         let is_not_ours = |plan: &mut Plan| !plan.is_turn_of(self.who);
         let guard = changed
             .wait_while(plan.lock().unwrap_or_else(PoisonError::into_inner), is_not_ours)
             .unwrap_or_else(PoisonError::into_inner);
-        Held { who: self.who, plan: guard, changed }
+        HeldTurn { who: self.who, plan: guard, changed }
     }
 
     fn end(&self) {
@@ -56,13 +56,13 @@ impl Turn {
 }
 
 /// A turn that lasts.
-pub(super) struct Held<'a> {
+pub(super) struct HeldTurn<'a> {
     who: usize,
     plan: MutexGuard<'a, Plan>,
     changed: &'a Condvar,
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldTurn<'_> {
     fn drop(&mut self) {
         self.plan.made[self.who] += 1;
         if let Some((_, calls)) = self.plan.parts.front_mut() {

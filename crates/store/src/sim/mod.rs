@@ -8,6 +8,7 @@ mod disk;
 mod explore;
 mod file;
 mod interleave;
+mod pass_on;
 mod state;
 
 use std::io;
@@ -19,11 +20,11 @@ pub use interleave::{interleave, interleave_every};
 
 use crate::disk::LogFile;
 use interleave::Turn;
-use state::{How, Plan, State};
+use state::{CallExtent, Plan, State};
 
 /// How much of a call takes place although it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum FaultEffect {
     /// None of it. A sync drops what was pending: readers still see it, and no later sync writes it.
     Nothing,
     /// A part: half the bytes, half of what was pending.
@@ -84,13 +85,13 @@ impl SimDisk {
     }
 
     /// Makes call number `call` (the first since the disk was made is 0) fail with `errno`, and those after it work.
-    pub fn fail_call(&self, call: u64, errno: i32, effect: Effect) {
+    pub fn fail_call(&self, call: u64, errno: i32, effect: FaultEffect) {
         self.lock().plan.fail = Some((call, errno, effect));
     }
 
     /// Makes call number `call` and all after it fail with `errno`. That call is still under way when a power cut
     /// comes: any part of it may have reached the medium.
-    pub fn stop_at(&self, call: u64, errno: i32) {
+    pub(crate) fn stop_at(&self, call: u64, errno: i32) {
         self.lock().plan.stop = Some((call, errno));
     }
 
@@ -158,7 +159,7 @@ impl SimDisk {
         &self,
         what: &str,
         path: &Path,
-        apply: impl FnOnce(&mut State, How) -> io::Result<T>,
+        apply: impl FnOnce(&mut State, CallExtent) -> io::Result<T>,
     ) -> io::Result<T> {
         // Kept until the call is over, so that calls happen in the order of the turns.
         let _turn = self.turn.as_ref().map(Turn::wait);

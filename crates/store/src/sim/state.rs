@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::Effect;
+use super::FaultEffect;
+use crate::disk::FileStat;
 
 /// More images than this are a protocol that is too large to explore whole.
 const MAX_IMAGES: usize = 100_000;
@@ -20,7 +21,7 @@ const MAX_RUNS: usize = 4;
 
 /// How much of a call takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum CallExtent {
     Nothing,
     Partial,
     Whole,
@@ -31,7 +32,7 @@ pub(super) enum How {
 /// What is planned to fail.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Plan {
-    pub(super) fail: Option<(u64, i32, Effect)>,
+    pub(super) fail: Option<(u64, i32, FaultEffect)>,
     pub(super) stop: Option<(u64, i32)>,
 }
 
@@ -113,26 +114,26 @@ const ROOT: u64 = 1;
 
 impl State {
     /// Counts a call; returns how much of it happens and what it is answered if it fails.
-    pub(super) fn step(&mut self, what: String) -> (How, Option<io::Error>) {
+    pub(super) fn step(&mut self, what: String) -> (CallExtent, Option<io::Error>) {
         let number = self.history.len() as u64;
         self.history.push(what);
         self.ticks += 1_000_000;
         if let Some((call, errno)) = self.plan.stop
             && number >= call
         {
-            let how = if number == call { How::InFlight } else { How::Nothing };
+            let how = if number == call { CallExtent::InFlight } else { CallExtent::Nothing };
             return (how, Some(io::Error::from_raw_os_error(errno)));
         }
         match self.plan.fail {
             Some((call, errno, effect)) if call == number => {
                 let how = match effect {
-                    Effect::Nothing => How::Nothing,
-                    Effect::Partial => How::Partial,
-                    Effect::Whole => How::Whole,
+                    FaultEffect::Nothing => CallExtent::Nothing,
+                    FaultEffect::Partial => CallExtent::Partial,
+                    FaultEffect::Whole => CallExtent::Whole,
                 };
                 (how, Some(io::Error::from_raw_os_error(errno)))
             }
-            _ => (How::Whole, None),
+            _ => (CallExtent::Whole, None),
         }
     }
 
@@ -319,22 +320,22 @@ impl State {
 
 impl Dir {
     /// Makes a change of names.
-    pub(super) fn change(&mut self, change: Change, how: How) {
-        if how == How::Nothing {
+    pub(super) fn change(&mut self, change: Change, how: CallExtent) {
+        if how == CallExtent::Nothing {
             return;
         }
-        if how != How::InFlight {
+        if how != CallExtent::InFlight {
             change.apply(&mut self.seen);
         }
         self.pending.push(change);
     }
 
     /// Makes the changes durable, in order.
-    pub(super) fn sync(&mut self, how: How) {
+    pub(super) fn sync(&mut self, how: CallExtent) {
         let count = match how {
-            How::Nothing | How::InFlight => 0,
-            How::Partial => self.pending.len() / 2,
-            How::Whole => self.pending.len(),
+            CallExtent::Nothing | CallExtent::InFlight => 0,
+            CallExtent::Partial => self.pending.len() / 2,
+            CallExtent::Whole => self.pending.len(),
         };
         for change in self.pending.drain(..count) {
             change.apply(&mut self.durable);
@@ -381,24 +382,24 @@ impl Change {
 
 impl FileNode {
     /// Writes into the cache: readers see it, and a sync makes it durable.
-    pub(super) fn write(&mut self, at: usize, bytes: &[u8], how: How) {
+    pub(super) fn write(&mut self, at: usize, bytes: &[u8], how: CallExtent) {
         let bytes = match how {
-            How::Nothing => return,
-            How::Partial => &bytes[..bytes.len() / 2],
-            How::Whole | How::InFlight => bytes,
+            CallExtent::Nothing => return,
+            CallExtent::Partial => &bytes[..bytes.len() / 2],
+            CallExtent::Whole | CallExtent::InFlight => bytes,
         };
         let write = Write { at, bytes: bytes.to_vec() };
-        if how != How::InFlight {
+        if how != CallExtent::InFlight {
             write.apply(Arc::make_mut(&mut self.seen));
         }
         self.pending.push(write);
     }
 
     /// Writes through to the medium, sector by sector.
-    pub(super) fn write_through(&mut self, at: usize, bytes: &[u8], how: How) {
+    pub(super) fn write_through(&mut self, at: usize, bytes: &[u8], how: CallExtent) {
         let count = match how {
-            How::Nothing => return,
-            How::InFlight => {
+            CallExtent::Nothing => return,
+            CallExtent::InFlight => {
                 // A long write in a few runs of sectors, so that the images stay few enough.
                 let run = (bytes.len() / MAX_RUNS).next_multiple_of(SECTOR).max(SECTOR);
                 self.pending.extend(bytes.chunks(run).enumerate().map(|(number, sectors)| Write {
@@ -407,8 +408,8 @@ impl FileNode {
                 }));
                 return;
             }
-            How::Partial => bytes.len() / SECTOR / 2 * SECTOR,
-            How::Whole => bytes.len(),
+            CallExtent::Partial => bytes.len() / SECTOR / 2 * SECTOR,
+            CallExtent::Whole => bytes.len(),
         };
         let write = Write { at, bytes: bytes[..count].to_vec() };
         write.apply(Arc::make_mut(&mut self.seen));
@@ -417,14 +418,14 @@ impl FileNode {
 
     /// Makes the contents durable. A failed sync drops what it did not write: readers see it as before, and no later
     /// sync writes it.
-    pub(super) fn sync(&mut self, how: How) {
+    pub(super) fn sync(&mut self, how: CallExtent) {
         let count = match how {
-            How::InFlight => return,
-            How::Nothing => 0,
-            How::Partial => self.pending.len() / 2,
-            How::Whole => self.pending.len(),
+            CallExtent::InFlight => return,
+            CallExtent::Nothing => 0,
+            CallExtent::Partial => self.pending.len() / 2,
+            CallExtent::Whole => self.pending.len(),
         };
-        let half = (how == How::Partial).then(|| self.pending.get(count).cloned()).flatten();
+        let half = (how == CallExtent::Partial).then(|| self.pending.get(count).cloned()).flatten();
         for write in self.pending.drain(..).take(count) {
             write.apply(Arc::make_mut(&mut self.durable));
         }
@@ -496,4 +497,17 @@ impl Write {
         }
         parts
     }
+}
+
+/// Describes a node.
+pub(super) fn stat_of(state: &State, number: u64) -> io::Result<FileStat> {
+    let (kind, len, mode, owner, mtime_ns, ctime_ns) = match state.node(number)? {
+        Node::Dir(_) => (0o040_000, 0, 0o700, (0, 0), 0, 0),
+        Node::Link(_) => (0o120_000, 0, 0o777, (0, 0), 0, 0),
+        Node::File(file) => {
+            (0o100_000, file.seen.len(), file.mode, file.owner, file.mtime, file.ctime)
+        }
+    };
+    let len = len as u64;
+    Ok(FileStat { identity: (1, number), len, mtime_ns, ctime_ns, mode: kind | mode, owner })
 }

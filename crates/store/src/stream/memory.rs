@@ -6,13 +6,13 @@ use std::os::fd::OwnedFd;
 
 use sys::memfd::{Pages, Sealed};
 
-use super::{Format, Records, StreamError};
+use super::{Records, StreamError, StreamFormat};
 
 /// A whole stream in memory that nobody changes any more.
 #[derive(Debug)]
 pub struct Chunk {
     memory: Memory,
-    format: Format,
+    format: StreamFormat,
 }
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Chunk {
     /// # Errors
     ///
     /// [`ChunkError`]: it is not what it should be.
-    pub fn sealed(file: &File, format: Format, most: u64) -> Result<Chunk, ChunkError> {
+    pub fn sealed(file: &File, format: StreamFormat, most: u64) -> Result<Chunk, ChunkError> {
         let sealed = Sealed::of(file, most, Pages::Now).map_err(ChunkError::NotMapped)?;
         Chunk { memory: Memory::Sealed(sealed), format }.checked()
     }
@@ -55,7 +55,11 @@ impl Chunk {
     /// # Errors
     ///
     /// As [`Chunk::sealed`].
-    pub fn passed(descriptor: OwnedFd, format: Format, most: u64) -> Result<Chunk, ChunkError> {
+    pub fn passed(
+        descriptor: OwnedFd,
+        format: StreamFormat,
+        most: u64,
+    ) -> Result<Chunk, ChunkError> {
         Chunk::sealed(&File::from(descriptor), format, most)
     }
 
@@ -64,7 +68,7 @@ impl Chunk {
     /// # Errors
     ///
     /// [`ChunkError`]: they are not what they should be.
-    pub fn own(bytes: Box<[u8]>, format: Format) -> Result<Chunk, ChunkError> {
+    pub fn own(bytes: Box<[u8]>, format: StreamFormat) -> Result<Chunk, ChunkError> {
         Chunk { memory: Memory::Own(bytes), format }.checked()
     }
 

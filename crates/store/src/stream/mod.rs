@@ -10,7 +10,7 @@ mod memory;
 mod write;
 
 pub use memory::{Chunk, ChunkError};
-pub use write::{Builder, StreamWriter};
+pub use write::{StreamBuilder, StreamWriter};
 
 /// The first bytes of every stream.
 const MAGIC: [u8; 8] = *b"unjankst";
@@ -23,7 +23,7 @@ const CHECKED: u16 = 1;
 
 /// What kind of records a stream holds, and in which version of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Format {
+pub struct StreamFormat {
     /// Four letters for who writes it: `list`, `trac`, …
     pub kind: [u8; 4],
     /// The version of what is in the records; readers refuse others.
@@ -64,7 +64,7 @@ pub enum StreamError {
 
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct StreamRecord<'a> {
     /// What it is, in the words of the stream's kind.
     pub tag: u32,
     /// What it holds; begins at a multiple of 8 bytes from the stream's begin.
@@ -86,7 +86,7 @@ impl<'a> Records<'a> {
     /// # Errors
     ///
     /// [`StreamError`] if they are no stream of this format.
-    pub fn of(bytes: &'a [u8], format: Format) -> Result<Records<'a>, StreamError> {
+    pub fn of(bytes: &'a [u8], format: StreamFormat) -> Result<Records<'a>, StreamError> {
         let header: &[u8; HEADER] = bytes.first_chunk().ok_or(StreamError::NotAStream)?;
         if header[..8] != MAGIC {
             return Err(StreamError::NotAStream);
@@ -118,7 +118,7 @@ impl<'a> Records<'a> {
     }
 
     /// Reads the record at `self.at`, and returns it with the place behind it.
-    fn read(&self) -> Option<(Record<'a>, usize)> {
+    fn read(&self) -> Option<(StreamRecord<'a>, usize)> {
         let rest = self.bytes.get(self.at..)?;
         let header: &[u8; HEADER] = rest.first_chunk()?;
         let word = |at: usize| {
@@ -132,14 +132,14 @@ impl<'a> Records<'a> {
         }
         // The padding of the last record may be missing.
         let end = self.at.checked_add(HEADER + length)?.checked_next_multiple_of(ALIGN)?;
-        Some((Record { tag: word(4), payload }, end.min(self.bytes.len())))
+        Some((StreamRecord { tag: word(4), payload }, end.min(self.bytes.len())))
     }
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Record<'a>;
+    type Item = StreamRecord<'a>;
 
-    fn next(&mut self) -> Option<Record<'a>> {
+    fn next(&mut self) -> Option<StreamRecord<'a>> {
         if self.torn || self.at >= self.bytes.len() {
             return None;
         }

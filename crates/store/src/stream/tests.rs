@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const FORMAT: Format = Format { kind: *b"test", version: 3 };
+const FORMAT: StreamFormat = StreamFormat { kind: *b"test", version: 3 };
 
 fn written(records: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let mut writer = StreamWriter::start(Vec::new(), FORMAT).unwrap();
@@ -14,7 +14,7 @@ fn written(records: &[(u32, Vec<u8>)]) -> Vec<u8> {
 }
 
 fn built(records: &[(u32, Vec<u8>)]) -> Vec<u8> {
-    let mut builder = Builder::new(FORMAT);
+    let mut builder = StreamBuilder::new(FORMAT);
     for (tag, payload) in records {
         builder.record(*tag, |bytes| bytes.extend_from_slice(payload)).unwrap();
     }
@@ -86,15 +86,15 @@ proptest! {
 fn other_streams_are_told_apart() {
     let bytes = built(&[]);
     assert_eq!(Records::of(b"short", FORMAT).err(), Some(StreamError::NotAStream));
-    let other = Records::of(&bytes, Format { kind: *b"else", ..FORMAT }).unwrap_err();
+    let other = Records::of(&bytes, StreamFormat { kind: *b"else", ..FORMAT }).unwrap_err();
     assert_eq!(other.to_string(), "it is a stream of \"test\", not of \"else\"");
-    let later = Records::of(&bytes, Format { version: 4, ..FORMAT }).unwrap_err();
+    let later = Records::of(&bytes, StreamFormat { version: 4, ..FORMAT }).unwrap_err();
     assert_eq!(later, StreamError::UnknownVersion { version: 3 });
 }
 
 #[test]
 fn a_chunk_crosses_in_sealed_memory_and_a_torn_one_is_refused() {
-    let mut builder = Builder::new(FORMAT);
+    let mut builder = StreamBuilder::new(FORMAT);
     builder.record(5, |bytes| bytes.extend_from_slice(b"inside")).unwrap();
     let file = builder.seal("test").unwrap();
     let chunk = Chunk::sealed(&file, FORMAT, 1 << 20).unwrap();

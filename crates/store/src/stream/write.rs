@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use super::{ALIGN, CHECKED, Checks, Format, HEADER, MAGIC, checksum};
+use super::{ALIGN, CHECKED, Checks, HEADER, MAGIC, StreamFormat, checksum};
 
 /// Returns the header of a stream.
-fn header(format: Format, checks: Checks) -> [u8; HEADER] {
+fn header(format: StreamFormat, checks: Checks) -> [u8; HEADER] {
     let flags = if checks == Checks::Each { CHECKED } else { 0 };
     let mut bytes = [0; HEADER];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -27,17 +27,17 @@ fn prefix(tag: u32, length: usize) -> io::Result<[u8; 8]> {
 
 /// A stream that is made in memory, to be passed to another process as a whole.
 #[derive(Clone, Debug)]
-pub struct Builder {
+pub struct StreamBuilder {
     bytes: Vec<u8>,
 }
 
-impl Builder {
+impl StreamBuilder {
     /// Starts a stream without checksums.
     #[must_use]
-    pub fn new(format: Format) -> Builder {
+    pub fn new(format: StreamFormat) -> StreamBuilder {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(&header(format, Checks::None));
-        Builder { bytes }
+        StreamBuilder { bytes }
     }
 
     /// Adds a record that holds what `fill` appends. `fill` may only append.
@@ -99,7 +99,7 @@ impl<W: Write> StreamWriter<W> {
     /// # Errors
     ///
     /// What the sink reports.
-    pub fn start(mut sink: W, format: Format) -> io::Result<StreamWriter<W>> {
+    pub fn start(mut sink: W, format: StreamFormat) -> io::Result<StreamWriter<W>> {
         sink.write_all(&header(format, Checks::Each))?;
         Ok(StreamWriter { sink })
     }

@@ -14,14 +14,14 @@ pub struct Types<'a> {
     types: &'a [u8],
     names: &'a [u8],
     /// Where the record of a type begins in `types`, for those with a wanted name or without one.
-    found: HashMap<(Kind, &'a [u8]), u32>,
+    found: HashMap<(BtfKind, &'a [u8]), u32>,
     /// Where each record begins, by type number less one.
     starts: Vec<u32>,
 }
 
 /// What a type is, of those that we look for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Kind {
+pub enum BtfKind {
     /// A `struct` or `union`.
     Structure,
     /// A `typedef`.
@@ -59,7 +59,7 @@ impl<'a> Types<'a> {
     ///
     /// Returns none for bytes that are not well formed.
     #[must_use]
-    pub fn read(bytes: &'a [u8], wanted: &[(Kind, &'a str)]) -> Option<Types<'a>> {
+    pub fn read(bytes: &'a [u8], wanted: &[(BtfKind, &'a str)]) -> Option<Types<'a>> {
         let magic = bytes.get(..2)?;
         if magic != 0xeb9f_u16.to_ne_bytes() {
             return None;
@@ -84,8 +84,8 @@ impl<'a> Types<'a> {
             read.starts.push(u32::try_from(at).ok()?);
             if let Some(name) = offsets.get(&name) {
                 let kind = match kind {
-                    STRUCT | UNION => Some(Kind::Structure),
-                    TYPEDEF => Some(Kind::Typedef),
+                    STRUCT | UNION => Some(BtfKind::Structure),
+                    TYPEDEF => Some(BtfKind::Typedef),
                     _ => None,
                 };
                 let number = u32::try_from(read.starts.len()).ok()?;
@@ -99,12 +99,12 @@ impl<'a> Types<'a> {
     }
 
     /// Finds where wanted names are; each is there once, as the kernel's build removes doubles.
-    fn offsets_of_names(&self, wanted: &[(Kind, &'a str)]) -> HashMap<u32, &'a str> {
+    fn offsets_of_names(&self, wanted: &[(BtfKind, &'a str)]) -> HashMap<u32, &'a str> {
         let mut found = HashMap::new();
         let mut at = 0;
         for name in self.names.split(|byte| *byte == 0) {
             // Most names are told apart by their first byte and their length.
-            let same = |wanted: &&(Kind, &'a str)| wanted.1.as_bytes() == name;
+            let same = |wanted: &&(BtfKind, &'a str)| wanted.1.as_bytes() == name;
             if let Some((_, name)) = wanted.iter().find(same)
                 && let Ok(at) = u32::try_from(at)
             {
@@ -122,7 +122,7 @@ impl<'a> Types<'a> {
 
     /// Returns the number of a wanted type.
     #[must_use]
-    pub fn number(&self, kind: Kind, name: &str) -> Option<u32> {
+    pub fn number(&self, kind: BtfKind, name: &str) -> Option<u32> {
         self.found.get(&(kind, name.as_bytes())).copied()
     }
 
@@ -131,7 +131,7 @@ impl<'a> Types<'a> {
     /// Fields of structures without a name are found as C finds them.
     #[must_use]
     pub fn field(&self, structure: &str, path: &str) -> Option<u32> {
-        let mut number = self.number(Kind::Structure, structure)?;
+        let mut number = self.number(BtfKind::Structure, structure)?;
         let mut bits = 0_u32;
         for name in path.split('.') {
             let (at, inner) = self.member(number, name.as_bytes(), 8)?;
@@ -242,7 +242,8 @@ mod tests {
         bytes
     }
 
-    const WANTED: &[(Kind, &str)] = &[(Kind::Structure, "outer"), (Kind::Typedef, "named")];
+    const WANTED: &[(BtfKind, &str)] =
+        &[(BtfKind::Structure, "outer"), (BtfKind::Typedef, "named")];
 
     #[test]
     fn fields_are_found_through_structures_without_a_name() {
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!(types.field("outer", "in.c"), Some(8));
         assert_eq!(types.field("outer", "d"), None);
         assert_eq!(types.field("inner", "c"), None, "it was not asked for");
-        assert_eq!(types.number(Kind::Typedef, "named"), Some(5));
+        assert_eq!(types.number(BtfKind::Typedef, "named"), Some(5));
     }
 
     #[test]
@@ -276,9 +277,10 @@ mod tests {
     #[test]
     fn this_kernel_says_where_a_task_keeps_its_number() {
         let Ok(bytes) = std::fs::read(PATH) else { return };
-        let wanted = [(Kind::Structure, "task_struct"), (Kind::Typedef, "btf_trace_sys_enter")];
+        let wanted =
+            [(BtfKind::Structure, "task_struct"), (BtfKind::Typedef, "btf_trace_sys_enter")];
         let types = Types::read(&bytes, &wanted).expect("well formed");
         assert!(types.field("task_struct", "tgid") > types.field("task_struct", "se.exec_start"));
-        assert!(types.number(Kind::Typedef, "btf_trace_sys_enter").is_some());
+        assert!(types.number(BtfKind::Typedef, "btf_trace_sys_enter").is_some());
     }
 }

@@ -110,12 +110,6 @@ impl Map {
         Ok(Map { descriptor, key_bytes, value_bytes })
     }
 
-    /// Returns how many bytes a value has; for a map per CPU, those of all possible CPUs, each rounded up to 8.
-    #[must_use]
-    pub fn value_bytes(&self) -> usize {
-        self.value_bytes
-    }
-
     fn attribute(&self) -> Attribute<'_> {
         Attribute::new().descriptor(0, self.descriptor.as_raw_fd())
     }

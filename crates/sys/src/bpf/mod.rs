@@ -6,13 +6,14 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+pub mod assembler;
 pub mod btf;
 mod map;
 mod program;
 mod ring;
 
 pub use map::{Map, MapKind, SharedMap};
-pub use program::{Instruction, Link, Program, ProgramKind, Refused};
+pub use program::{AttachedProgram, BpfProgram, Instruction, ProgramKind, Refused};
 pub use ring::Ring;
 
 /// Returns the clock that programs in the kernel read, `CLOCK_MONOTONIC`, in nanoseconds.

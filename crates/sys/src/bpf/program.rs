@@ -75,16 +75,18 @@ pub struct Refused {
 
 /// A program that the kernel has taken.
 #[derive(Debug)]
-pub struct Program(OwnedFd);
+pub struct BpfProgram(OwnedFd);
 
 /// A program at work; it stops when this is dropped.
 #[derive(Debug)]
-pub struct Link(#[expect(dead_code, reason = "held: closing it takes the program off")] OwnedFd);
+pub struct AttachedProgram(
+    #[expect(dead_code, reason = "held: closing it takes the program off")] OwnedFd,
+);
 
 /// The kernel lends some of its functions only to programs under a license that it counts as compatible with its own.
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 
-impl Program {
+impl BpfProgram {
     /// Has the kernel check and compile `instructions`.
     ///
     /// # Errors
@@ -94,13 +96,13 @@ impl Program {
         kind: ProgramKind,
         name: &str,
         instructions: &[Instruction],
-    ) -> Result<Program, Refused> {
-        match Program::load_with_log(kind, name, instructions, &mut []) {
+    ) -> Result<BpfProgram, Refused> {
+        match BpfProgram::load_with_log(kind, name, instructions, &mut []) {
             Ok(program) => Ok(program),
             // The log costs time, so it is asked for only when there is something to read.
             Err(error) => {
                 let mut log = vec![0; 1 << 20];
-                let again = Program::load_with_log(kind, name, instructions, &mut log);
+                let again = BpfProgram::load_with_log(kind, name, instructions, &mut log);
                 let error = again.err().unwrap_or(error);
                 Err(Refused { error, log: tail(&log) })
             }
@@ -112,7 +114,7 @@ impl Program {
         name: &str,
         instructions: &[Instruction],
         log: &mut [u8],
-    ) -> io::Result<Program> {
+    ) -> io::Result<BpfProgram> {
         const TRACING: u32 = 26;
         const AT_TRACEPOINT: u32 = 23;
         let ProgramKind::TypedTracepoint(type_id) = kind;
@@ -130,7 +132,7 @@ impl Program {
         if log_bytes > 0 {
             attribute = attribute.word(24, 1).word(28, log_bytes).writes(32, log);
         }
-        attribute.open(Command::ProgramLoad).map(Program)
+        attribute.open(Command::ProgramLoad).map(BpfProgram)
     }
 
     /// Starts it at its place.
@@ -138,9 +140,9 @@ impl Program {
     /// # Errors
     ///
     /// As `bpf(2)`.
-    pub fn attach(&self) -> io::Result<Link> {
+    pub fn attach(&self) -> io::Result<AttachedProgram> {
         let mut attribute = Attribute::new().descriptor(8, self.0.as_raw_fd());
-        attribute.open(Command::RawTracepointOpen).map(Link)
+        attribute.open(Command::RawTracepointOpen).map(AttachedProgram)
     }
 
     /// Returns how often the kernel did not run it, because it already ran on that CPU.

@@ -24,6 +24,10 @@ pub struct Ring {
     size: usize,
 }
 
+// SAFETY: the mappings belong to the process, not to a thread, and are unmapped by whoever drops the ring; all that changes them
+// takes `&mut self` or is atomic.
+unsafe impl Send for Ring {}
+
 /// Set in a record's length while it is written.
 const BUSY: u32 = 1 << 31;
 /// Set in a record's length when it was given up.

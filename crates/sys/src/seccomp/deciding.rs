@@ -30,7 +30,7 @@ const HANDOVER: i32 = 700;
 
 /// What a filter does with a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Decision {
+pub enum FilterAction {
     /// It returns 0 at once and is not made.
     Succeed,
     /// The thread waits until we answer.
@@ -39,20 +39,20 @@ pub enum Decision {
 
 /// A program for the kernel that decides calls by their numbers; others are made as always.
 #[derive(Clone, Debug)]
-pub struct Filter(Vec<sock_filter>);
+pub struct SeccompDecider(Vec<sock_filter>);
 
 /// Goes on with the next instruction if the loaded word is `k`, else passes over `skip` of them.
 fn unless_equal(k: u32, skip: u8) -> sock_filter {
     sock_filter { jf: skip, ..statement(BPF_JMP | BPF_JEQ | BPF_K, k) }
 }
 
-impl Filter {
+impl SeccompDecider {
     /// Makes a filter of calls by number; without rules it lets everything through, at the price that every filter has.
     ///
     /// # Errors
     ///
     /// `Unsupported` on an architecture that we do not know, `InvalidInput` with more than 120 rules.
-    pub fn new(rules: &[(u32, Decision)]) -> io::Result<Filter> {
+    pub fn new(rules: &[(u32, FilterAction)]) -> io::Result<SeccompDecider> {
         if NATIVE == 0 {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -65,17 +65,17 @@ impl Filter {
         code.push(load(offset_of!(seccomp_data, nr)));
         for (number, decision) in rules {
             let result = match decision {
-                Decision::Succeed => SECCOMP_RET_ERRNO,
-                Decision::Ask => SECCOMP_RET_USER_NOTIF,
+                FilterAction::Succeed => SECCOMP_RET_ERRNO,
+                FilterAction::Ask => SECCOMP_RET_USER_NOTIF,
             };
             code.extend([unless_equal(*number, 1), answer(result)]);
         }
         code.push(allow);
-        Ok(Filter(code))
+        Ok(SeccompDecider(code))
     }
 
     /// Returns the filter that lets `sendmsg` on the descriptor `socket` through, whatever this one does with it.
-    fn sparing(&self, socket: i32) -> Filter {
+    fn sparing(&self, socket: i32) -> SeccompDecider {
         let Ok(number) = u32::try_from(libc::SYS_sendmsg) else { return self.clone() };
         // After the check of the architecture and the load of the number: if it is sendmsg, look at the low half of its first argument.
         let low = if cfg!(target_endian = "little") { 0 } else { 4 };
@@ -88,7 +88,7 @@ impl Filter {
             load(offset_of!(seccomp_data, nr)),
         ];
         code.splice(5..5, spare);
-        Filter(code)
+        SeccompDecider(code)
     }
 }
 
@@ -100,7 +100,7 @@ fn skip(count: u32) -> sock_filter {
 /// Has `command` install a filter without questions just before it becomes its program.
 ///
 /// Where the caller lacks `CAP_SYS_ADMIN` the program gets `no_new_privs` too: set-user-id programs below it have no privileges.
-pub fn before_exec(command: &mut Command, filter: Filter) {
+pub fn before_exec(command: &mut Command, filter: SeccompDecider) {
     let arm = move || install(&filter.0, SECCOMP_FILTER_FLAG_SPEC_ALLOW).map(drop);
     // SAFETY: the closure makes system calls only; it neither allocates nor takes locks after the fork.
     unsafe { command.pre_exec(arm) };
@@ -113,7 +113,7 @@ pub fn before_exec(command: &mut Command, filter: Filter) {
 /// # Errors
 ///
 /// As `socketpair(2)`.
-pub fn asking_before_exec(command: &mut Command, filter: &Filter) -> io::Result<Handover> {
+pub fn asking_before_exec(command: &mut Command, filter: &SeccompDecider) -> io::Result<Handover> {
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let theirs = fcntl_dupfd_cloexec(&theirs, HANDOVER)?;
@@ -198,7 +198,7 @@ pub struct Question {
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Answer {
+pub enum CallVerdict {
     /// It returns 0 and is not made.
     Succeed,
     /// It is made.
@@ -234,10 +234,10 @@ impl Listener {
     /// # Errors
     ///
     /// `NotFound` if nobody waits for the answer any more.
-    pub fn answer(&self, id: u64, answer: Answer) -> io::Result<()> {
+    pub fn answer(&self, id: u64, answer: CallVerdict) -> io::Result<()> {
         let flags = match answer {
-            Answer::Succeed => 0,
-            Answer::Make => u32::try_from(SECCOMP_USER_NOTIF_FLAG_CONTINUE).unwrap_or(1),
+            CallVerdict::Succeed => 0,
+            CallVerdict::Make => u32::try_from(SECCOMP_USER_NOTIF_FLAG_CONTINUE).unwrap_or(1),
         };
         let response = seccomp_notif_resp { id, val: 0, error: 0, flags };
         // SAFETY: the kernel reads the structure that this request has, and keeps no pointer.
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn a_call_that_succeeds_by_filter_is_not_made() {
         let (dir, mut command) = shell("mkdir made && mkdir made");
-        let filter = Filter::new(&[(number(MKDIR), Decision::Succeed)]).unwrap();
+        let filter = SeccompDecider::new(&[(number(MKDIR), FilterAction::Succeed)]).unwrap();
         before_exec(&mut command, filter);
         assert!(command.status().unwrap().success(), "the second would fail");
         assert!(!dir.path().join("made").exists());
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_filter_without_rules_changes_nothing() {
         let (dir, mut command) = shell("mkdir made && ! mkdir made 2>&-");
-        before_exec(&mut command, Filter::new(&[]).unwrap());
+        before_exec(&mut command, SeccompDecider::new(&[]).unwrap());
         assert!(command.status().unwrap().success());
         assert!(dir.path().join("made").exists());
     }
@@ -294,7 +294,8 @@ mod tests {
         let (dir, mut command) = shell("mkdir one; mkdir two; mkdir three");
         // execve and sendmsg are asked by the child before it is the program.
         let calls = [MKDIR, libc::SYS_execve, libc::SYS_sendmsg];
-        let filter = Filter::new(&calls.map(|call| (number(call), Decision::Ask))).unwrap();
+        let filter =
+            SeccompDecider::new(&calls.map(|call| (number(call), FilterAction::Ask))).unwrap();
         let handover = asking_before_exec(&mut command, &filter).unwrap();
         let answers = std::thread::spawn(move || {
             let listener = handover.listener().unwrap();
@@ -304,7 +305,7 @@ mod tests {
                 let is_mkdir = libc::c_long::from(question.number) == MKDIR;
                 made += u32::from(is_mkdir);
                 let skipped = is_mkdir && made == 2;
-                let answer = if skipped { Answer::Succeed } else { Answer::Make };
+                let answer = if skipped { CallVerdict::Succeed } else { CallVerdict::Make };
                 listener.answer(question.id, answer).unwrap();
                 if made == 3 {
                     break;
@@ -322,7 +323,7 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_leaves_nobody_waiting() {
         let mut command = Command::new("/no/such/program");
-        let filter = Filter::new(&[(number(libc::SYS_fsync), Decision::Ask)]).unwrap();
+        let filter = SeccompDecider::new(&[(number(libc::SYS_fsync), FilterAction::Ask)]).unwrap();
         let handover = asking_before_exec(&mut command, &filter).unwrap();
         let waiting = std::thread::spawn(move || handover.listener());
         assert!(command.status().is_err());
@@ -335,6 +336,6 @@ mod tests {
 
     #[test]
     fn too_many_rules_are_refused() {
-        assert!(Filter::new(&[(1, Decision::Ask); MOST_RULES + 1]).is_err());
+        assert!(SeccompDecider::new(&[(1, FilterAction::Ask); MOST_RULES + 1]).is_err());
     }
 }

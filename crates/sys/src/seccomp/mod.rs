@@ -3,6 +3,7 @@
 //! Calls of another architecture than ours (32-bit code) pass every filter.
 
 pub mod deciding;
+pub mod refusing;
 pub mod tracing;
 
 use std::io;

@@ -16,7 +16,7 @@ const X32_BIT: u32 = 0x4000_0000;
 
 /// A classic BPF program, ready to be installed.
 #[derive(Clone, Debug)]
-pub struct Filter {
+pub struct SeccompFilter {
     program: Vec<sock_filter>,
 }
 
@@ -24,13 +24,13 @@ const JUMP: u32 = BPF_JMP | BPF_JA;
 const JUMP_EQUAL: u32 = BPF_JMP | BPF_JEQ | BPF_K;
 const JUMP_AT_LEAST: u32 = BPF_JMP | BPF_JGE | BPF_K;
 
-impl Filter {
+impl SeccompFilter {
     /// Builds the filter that hands the calls with these numbers to the tracer, in a few comparisons for each call.
     ///
     /// The answer depends on architecture and number alone, so that the kernel (5.11 and newer) remembers which numbers pass
     /// and runs nothing for them.
     #[must_use]
-    pub fn tracing(numbers: &[u32]) -> Filter {
+    pub fn tracing(numbers: &[u32]) -> SeccompFilter {
         let mut numbers: Vec<u32> = numbers.iter().copied().filter(|n| *n < X32_BIT).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -44,16 +44,16 @@ impl Filter {
             changes.push((number + 1, RET_ALLOW));
         }
         changes.dedup_by(|later, earlier| later.1 == earlier.1);
-        Filter::answering(&changes)
+        SeccompFilter::answering(&changes)
     }
 
     /// Builds the filter that hands every call of our architecture to the tracer.
     #[must_use]
-    pub fn tracing_all() -> Filter {
-        Filter::answering(&[(0, RET_TRACE), (X32_BIT, RET_ALLOW)])
+    pub fn tracing_all() -> SeccompFilter {
+        SeccompFilter::answering(&[(0, RET_TRACE), (X32_BIT, RET_ALLOW)])
     }
 
-    fn answering(changes: &[(u32, u32)]) -> Filter {
+    fn answering(changes: &[(u32, u32)]) -> SeccompFilter {
         let mut program = vec![
             load(offset_of!(seccomp_data, arch)),
             sock_filter { jt: 1, ..statement(JUMP_EQUAL, NATIVE) },
@@ -61,7 +61,7 @@ impl Filter {
             load(offset_of!(seccomp_data, nr)),
         ];
         search(changes, &mut program);
-        Filter { program }
+        SeccompFilter { program }
     }
 
     /// Returns what the filter answers for a call, as the kernel would find it.
@@ -98,7 +98,7 @@ impl Filter {
     /// # Errors
     ///
     /// As `seccomp(2)`: the kernel has no filters, or the program is too long.
-    pub fn install(&self) -> io::Result<()> {
+    pub(crate) fn install(&self) -> io::Result<()> {
         // Without the flag kernels before 5.16 also slow the program's speculation down; older ones do not have it.
         install(&self.program, libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW)
             .or_else(|_| install(&self.program, 0))
@@ -140,7 +140,7 @@ mod tests {
         let sets: [&[u32]; 5] =
             [&[], &[0], &[0, 1, 2, 74, 75, 257], &[5, 7, 9, 11, 400], &[1023, 3, 3]];
         for set in sets {
-            let filter = Filter::tracing(set);
+            let filter = SeccompFilter::tracing(set);
             for number in 0..2000 {
                 let expected = if set.contains(&number) { RET_TRACE } else { RET_ALLOW };
                 assert_eq!(filter.run(NATIVE, number), expected, "{number} of {set:?}");
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn all_means_all_of_our_architecture() {
-        let filter = Filter::tracing_all();
+        let filter = SeccompFilter::tracing_all();
         assert_eq!(filter.run(NATIVE, 999), RET_TRACE);
         assert_eq!(filter.run(NATIVE, X32_BIT | 1), RET_ALLOW);
         assert_eq!(filter.run(0x4000_0003, 1), RET_ALLOW);
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_call_meets_few_comparisons() {
         let every_other: Vec<u32> = (0..240).step_by(2).collect();
-        let filter = Filter::tracing(&every_other);
+        let filter = SeccompFilter::tracing(&every_other);
         for number in 0..480 {
             let expected = if number < 240 && number % 2 == 0 { RET_TRACE } else { RET_ALLOW };
             assert_eq!(filter.run(NATIVE, number), expected);

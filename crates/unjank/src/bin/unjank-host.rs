@@ -4,5 +4,5 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    unjank::cli::host::program(&arguments)
+    unjank_command::cli::host::program(&arguments)
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    unjank::daemon::index::program::run(std::env::args_os().skip(1).collect())
+    daemon::index::program::run(std::env::args_os().skip(1).collect())
 }

@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use clap::Parser;
+use daemon::{host, listing, program};
 use report::text::{Charset, visible_bytes};
-use unjank::daemon::{host, listing, program};
 
 /// Serves settings to every program that uses dconf or GSettings, and listings of directories.
 ///

@@ -12,32 +12,34 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bench::lab::{BenchError, Effort, Lab, Measuring};
+use bench::row::FigureRow;
+use bench::run::{self, BenchProgress, BenchSetting, Figure, Run, versioned};
+use bench::settings::FIGURES;
+use bench::{json, page, text, trace};
 use clap::{Args, Subcommand};
-use probe::bench::lab::{Effort, Lab};
-use probe::bench::run::{Progress, Run, Setting, versioned};
-use probe::bench::session::Program;
-use probe::bench::settings::{self, FIGURES};
-use probe::bench::{json, page, text, trace};
-use probe::place::Place;
-use probe::report::provenance::Provenance;
-use session::clock::{Clock, SystemClock};
+use lab::place::MeasuredDirectory;
+use lab::session::ServiceProgram;
+use report::provenance::Provenance;
+use sys::clock::{Clock, SystemClock};
 use sys::mounts::Mounts;
 
 use super::new_file::NewFile;
 use super::{interrupt, screen};
-use crate::error::{Error, Kind, Verdict};
+use crate::cli::progress::Progress;
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Measure our parts beside the programs that would run instead.
+/// Measure parts of unjank beside the programs that they replace.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bench settings --peer /usr/libexec/dconf-service --dir ~")]
 pub(crate) struct Bench {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-enum What {
+enum BenchCommand {
     Settings(Settings),
     Trace(Trace),
     Listing(listing::Listing),
@@ -53,7 +55,7 @@ enum What {
     Plugins(plugins::Plugins),
 }
 
-/// Measure the settings service, on private buses and in directories of its own.
+/// Measure the settings service, on private buses and in temporary directories.
 ///
 /// Exits with 0 if every figure reaches its target, 1 if one falls short, 2 on an error.
 #[derive(Debug, Args)]
@@ -62,40 +64,47 @@ struct Settings {
     /// The service to compare with.
     #[arg(long, value_name = "PROGRAM", default_value = "/usr/libexec/dconf-service")]
     peer: PathBuf,
-    /// Our own service; by default the unjankd beside this program.
+    /// The unjankd to measure; by default the one beside this program.
     #[arg(long, value_name = "PROGRAM")]
     ours: Option<PathBuf>,
     /// A directory on a disk; without it only figures in memory are measured.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Measure only these figures, separated by commas.
-    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = figures(), hide_possible_values = true)]
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = names(FIGURES), hide_possible_values = true)]
     only: Vec<String>,
     /// List the figures.
     #[arg(long)]
     list: bool,
     #[command(flatten)]
-    how: How,
+    how: BenchOptions,
 }
 
-fn figures() -> clap::builder::PossibleValuesParser {
-    FIGURES.iter().map(|figure| figure.id).collect::<Vec<_>>().into()
+/// Returns the names of figures, as `--only` takes them.
+fn names<F>(figures: &'static [Figure<F>]) -> clap::builder::PossibleValuesParser {
+    figures.iter().map(|figure| figure.id).collect::<Vec<_>>().into()
+}
+
+/// Reads what is mounted.
+fn mounts() -> Result<Mounts, Error> {
+    Mounts::read()
+        .map_err(|error| Error::new(FailureCategory::Config, "read the mounts").because(error))
 }
 
 impl Bench {
     pub(crate) fn run(self) -> Result<Verdict, Error> {
         match self.what {
-            What::Settings(settings) => settings.run(),
-            What::Trace(trace) => trace.run(),
-            What::Listing(listing) => listing.run(),
-            What::Bus(bus) => bus.run(),
-            What::Recents(recents) => recents.run(),
-            What::Host(host) => host.run(),
-            What::Launch(launch) => launch.run(),
-            What::LaunchGuardian(watch) => watch.run(),
-            What::Impact(impact) => impact.run(),
-            What::ListingClient(client) => client.run(),
-            What::Plugins(plugins) => plugins.run(),
+            BenchCommand::Settings(settings) => settings.run(),
+            BenchCommand::Trace(trace) => trace.run(),
+            BenchCommand::Listing(listing) => listing.run(),
+            BenchCommand::Bus(bus) => bus.run(),
+            BenchCommand::Recents(recents) => recents.run(),
+            BenchCommand::Host(host) => host.run(),
+            BenchCommand::Launch(launch) => launch.run(),
+            BenchCommand::LaunchGuardian(watch) => watch.run(),
+            BenchCommand::Impact(impact) => impact.run(),
+            BenchCommand::ListingClient(client) => client.run(),
+            BenchCommand::Plugins(plugins) => plugins.run(),
         }
     }
 }
@@ -103,10 +112,9 @@ impl Bench {
 impl Settings {
     fn run(self) -> Result<Verdict, Error> {
         if self.list {
-            return list(FIGURES.iter().map(|figure| (figure.id, figure.about)));
+            return list(FIGURES);
         }
-        let mounts = Mounts::read()
-            .map_err(|error| Error::new(Kind::Config, "read the mounts").because(error))?;
+        let mounts = mounts()?;
         let memory = memory(&mounts)?;
         let disk = self.dir.as_deref().map(|dir| place(dir, &mounts)).transpose()?;
         let ours = match &self.ours {
@@ -119,43 +127,40 @@ impl Settings {
         let stop = interrupt::flag();
         let mut places = vec![format!("memory: {}", memory.describe())];
         places.extend(disk.iter().map(|disk| format!("disk: {}", disk.describe())));
-        let setting = Setting {
+        let setting = BenchSetting {
             ours: ours.display().to_string(),
             peer: versioned(&self.peer),
             places,
             quick: self.how.quick,
         };
         let lab = Lab {
-            ours: Program::unjankd(&ours),
-            peer: Program::plain(&self.peer),
+            ours: ServiceProgram::unjankd(&ours),
+            peer: ServiceProgram::plain(&self.peer),
             memory,
             disk,
             effort: self.how.effort(),
             clock: &clock,
             stop: &stop,
         };
-        let chosen = settings::chosen(&self.only);
-        self.how.show(|progress| {
-            Ok(settings::measure(&chosen, &lab, setting, provenance(&clock), progress))
-        })
+        self.how.measure(FIGURES, &self.only, |figure| (figure.run)(&lab), &lab, setting)
     }
 }
 
-/// Measure what programs take while they are traced, beside strace and perf.
+/// Measure the overhead of tracing, beside strace and perf.
 ///
-/// Ratios are of a program's own time, traced to untraced; how long ours takes to begin is a row of its own.
+/// Ratios are those of a program's time, traced to untraced; the start of unjank trace is a separate row.
 /// Exits with 0 if every figure reaches its target, 1 if one falls short, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bench trace --only python,threads")]
 struct Trace {
-    /// The directory below which files are made; without it, the temporary directory.
+    /// Create files below this directory; by default the temporary directory.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Measure only these programs, separated by commas.
     #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = workloads())]
     only: Vec<String>,
     #[command(flatten)]
-    how: How,
+    how: BenchOptions,
 }
 
 fn workloads() -> clap::builder::PossibleValuesParser {
@@ -165,14 +170,13 @@ fn workloads() -> clap::builder::PossibleValuesParser {
 
 impl Trace {
     fn run(self) -> Result<Verdict, Error> {
-        let mounts = Mounts::read()
-            .map_err(|error| Error::new(Kind::Config, "read the mounts").because(error))?;
+        let mounts = mounts()?;
         let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
         let place = place(&dir, &mounts)?;
         let unjank = this_program()?;
         let clock = SystemClock::start();
         let stop = interrupt::flag();
-        let setting = Setting {
+        let setting = BenchSetting {
             ours: format!("by {}", unjank.display()),
             peer: "the same program by itself".to_owned(),
             places: vec![format!("files: {}", place.describe())],
@@ -188,19 +192,19 @@ impl Trace {
 
 /// What every benchmark is asked.
 #[derive(Debug, Args)]
-struct How {
-    /// Make few rounds: to see that it works, not for figures to be shown.
+struct BenchOptions {
+    /// Make few rounds, to test the benchmark itself.
     #[arg(long)]
     quick: bool,
     /// Also write a page with pictures into this file; it must not exist.
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
-    /// Print one JSON document (docs/benchmarks.md has its fields).
+    /// Print one JSON document (fields: docs/benchmarks.md).
     #[arg(long)]
     json: bool,
 }
 
-impl How {
+impl BenchOptions {
     fn effort(&self) -> Effort {
         if self.quick { Effort::Quick } else { Effort::Full }
     }
@@ -210,13 +214,25 @@ impl How {
         self.output.as_deref().map(NewFile::make).transpose()
     }
 
+    /// Measures figures and shows them.
+    fn measure<F>(
+        &self,
+        figures: &'static [Figure<F>],
+        only: &[String],
+        rows: impl FnMut(&Figure<F>) -> Result<Vec<FigureRow>, BenchError>,
+        lab: &impl Measuring,
+        setting: BenchSetting,
+    ) -> Result<Verdict, Error> {
+        self.show(|progress| Ok(measured(figures, only, rows, lab, setting, progress)))
+    }
+
     /// Has `measure` make a run, shows how far it is, and then what came of it.
     fn show(
         &self,
-        measure: impl FnOnce(Progress<'_>) -> Result<Run, Error>,
+        measure: impl FnOnce(BenchProgress<'_>) -> Result<Run, Error>,
     ) -> Result<Verdict, Error> {
         let page = self.page()?;
-        let shown = screen::Progress::start();
+        let shown = Progress::start();
         let seconds = |number: u32| Duration::from_secs(number.into());
         let run = measure(&mut |what, done, whole| shown.step(what, seconds(done), seconds(whole)));
         shown.end();
@@ -232,17 +248,31 @@ impl How {
 /// Returns this program, which stands for ours in most benchmarks.
 fn this_program() -> Result<PathBuf, Error> {
     std::env::current_exe()
-        .map_err(|error| Error::new(Kind::Config, "find this program").because(error))
+        .map_err(|error| Error::new(FailureCategory::Config, "find this program").because(error))
 }
 
-fn provenance(clock: &SystemClock) -> Provenance {
+/// Measures the figures that `only` names; without names, all that can be measured here.
+fn measured<F>(
+    figures: &'static [Figure<F>],
+    only: &[String],
+    rows: impl FnMut(&Figure<F>) -> Result<Vec<FigureRow>, BenchError>,
+    lab: &impl Measuring,
+    setting: BenchSetting,
+    progress: BenchProgress<'_>,
+) -> Run {
+    let chosen = run::chosen(figures, only, lab);
+    run::measure(&chosen, rows, lab, setting, provenance(lab.clock()), progress)
+}
+
+fn provenance(clock: &dyn Clock) -> Provenance {
     Provenance::of_this_machine(super::command_line(), clock.now())
 }
 
 fn print(run: &Run, json: bool) -> Result<(), Error> {
     let output = if json {
-        json::render(run)
-            .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?
+        json::render(run).map_err(|error| {
+            Error::new(FailureCategory::Internal, "write the document").because(error)
+        })?
     } else {
         text::render(run, screen::width(), screen::paint())
     };
@@ -253,52 +283,55 @@ fn print(run: &Run, json: bool) -> Result<(), Error> {
 
 fn judged(run: &Run) -> Result<Verdict, Error> {
     if run.interrupted {
-        return Err(Error::new(Kind::User, "finish").because("interrupted"));
+        return Err(Error::new(FailureCategory::User, "finish").because("interrupted"));
     }
     if run.rows.is_empty() {
-        return Err(Error::new(Kind::Config, "measure any figure"));
+        return Err(Error::new(FailureCategory::Config, "measure any figure"));
     }
     Ok(if run.passes() { Verdict::Yes } else { Verdict::No })
 }
 
-fn list<'a>(figures: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Verdict, Error> {
+fn list<F>(figures: &'static [Figure<F>]) -> Result<Verdict, Error> {
     let mut stdout = screen::stdout();
-    for (id, about) in figures {
+    for Figure { id, about, .. } in figures {
         writeln!(stdout, "{id:12}  {about}")?;
     }
     Ok(Verdict::Yes)
 }
 
-fn place(dir: &Path, mounts: &Mounts) -> Result<Place, Error> {
-    let looked_up = dir.canonicalize().map(|dir| Place::of(&dir, mounts));
+fn place(dir: &Path, mounts: &Mounts) -> Result<MeasuredDirectory, Error> {
+    let looked_up = dir.canonicalize().map(|dir| MeasuredDirectory::of(&dir, mounts));
     match looked_up {
         Ok(Some(place)) => Ok(place),
-        Ok(None) => Err(Error::new(Kind::Config, format!("find the mount of {}", dir.display()))),
+        Ok(None) => {
+            Err(Error::new(FailureCategory::Config, format!("find the mount of {}", dir.display())))
+        }
         Err(error) => {
-            Err(Error::new(Kind::User, format!("measure in {}", dir.display())).because(error))
+            Err(Error::new(FailureCategory::User, format!("measure in {}", dir.display()))
+                .because(error))
         }
     }
 }
 
 /// Finds a directory in memory in which we may write.
 #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
-fn memory(mounts: &Mounts) -> Result<Place, Error> {
+fn memory(mounts: &Mounts) -> Result<MeasuredDirectory, Error> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     [Some(PathBuf::from("/dev/shm")), runtime]
         .into_iter()
         .flatten()
         .filter(|dir| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok())
-        .filter_map(|dir| Place::of(&dir, mounts))
+        .filter_map(|dir| MeasuredDirectory::of(&dir, mounts))
         .find(|place| place.mount.is_memory())
         .ok_or_else(|| {
-            Error::new(Kind::Config, "find a directory in memory")
-                .hint("set XDG_RUNTIME_DIR to one on a tmpfs")
+            Error::new(FailureCategory::Config, "find a directory in memory")
+                .hint("set XDG_RUNTIME_DIR to a directory on a tmpfs")
         })
 }
 
 /// Finds a program in the directory of this one.
 pub(super) fn beside_us(name: &str) -> Result<PathBuf, Error> {
-    let cannot = || Error::new(Kind::Config, format!("find {name} beside this program"));
+    let cannot = || Error::new(FailureCategory::Config, format!("find {name} beside this program"));
     let path = std::env::current_exe()
         .ok()
         .and_then(|path| Some(path.parent()?.join(name)))
@@ -312,6 +345,7 @@ pub(super) fn beside_us(name: &str) -> Result<PathBuf, Error> {
 
 fn runnable(program: &Path) -> Result<(), Error> {
     rustix::fs::access(program, rustix::fs::Access::EXEC_OK).map_err(|error| {
-        Error::new(Kind::User, format!("run {}", program.display())).because(io::Error::from(error))
+        Error::new(FailureCategory::User, format!("run {}", program.display()))
+            .because(io::Error::from(error))
     })
 }

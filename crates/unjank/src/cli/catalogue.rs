@@ -5,27 +5,27 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use catalogue::index::Index;
+use catalogue::index::build::CheckDepth;
+use catalogue::index::constraint::Constraint;
+use catalogue::index::query::QuestionAnswer;
+use catalogue::index::record::IndexRecord;
+use catalogue::index::refresh::{self, Location, RefreshError};
+use catalogue::index::sources::IndexSources;
 use clap::{Args, ValueEnum};
 use report::text::{Charset, visible, visible_bytes};
-use serde_json::{Map, Value as Json, json};
-use session::index::Index;
-use session::index::ask::Answer;
-use session::index::build::Look;
-use session::index::constraint::{Constraint, Fields};
-use session::index::record::{Record, Value};
-use session::index::refresh::{self, Location, RefreshError};
-use session::index::sources::Sources;
+use serde_json::Value as Json;
 
-use crate::daemon::index::places;
-pub(super) use crate::daemon::index::places::program_path;
+use daemon::index::places;
+pub(super) use daemon::index::places::program_path;
 
 use super::screen::{self, sayln};
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 // What all questions have in common; as a doc comment it would stand in the help in place of what a command is for.
 #[derive(Debug, Args)]
 pub(super) struct Question {
-    /// Texts in this language, for example de_DE; this session's if it is not given.
+    /// Use texts in this language, for example de_DE, instead of the session's.
     #[arg(long, value_name = "LOCALE")]
     locale: Option<String>,
     /// What to do with an index that is out of date.
@@ -36,7 +36,7 @@ pub(super) struct Question {
 // How what was found is chosen and printed.
 #[derive(Debug, Args)]
 pub(super) struct Selection {
-    /// Only those that match, for example "'text/plain' in MimeTypes" (docs/index.md).
+    /// List only those that match, for example "'text/plain' in MimeTypes" (docs/index.md).
     #[arg(long = "where", value_name = "CONSTRAINT", value_parser = Constraint::parse)]
     constraint: Option<Constraint>,
     /// Print one JSON document.
@@ -47,36 +47,37 @@ pub(super) struct Selection {
 /// What to do with an index that is out of date.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(super) enum Stale {
-    /// Make it current first
+    /// Update it first
     Refresh,
-    /// Answer from it as it is
+    /// Use it without an update
     Use,
 }
 
 /// Returns where this user's index is.
 pub(super) fn location(locale: Option<&str>) -> Result<Location, Error> {
     places::location(locale).ok_or_else(|| {
-        Error::new(Kind::Config, "find the cache directory")
+        Error::new(FailureCategory::Config, "find the cache directory")
             .because(io::Error::other("neither XDG_CACHE_HOME nor HOME is set"))
             .hint("set HOME")
     })
 }
 
-/// Makes the index current and opens it.
-pub(super) fn make_current(
+/// Makes the index current until no change can go unnoticed, and opens it.
+pub(super) fn make_settled(
     location: &Location,
-    look: Look,
-) -> Result<(Index, refresh::Done), Error> {
-    location.refresh(&*store::disk::real(), look).map_err(not_made)
+    look: CheckDepth,
+) -> Result<(Index, refresh::RefreshOutcome), Error> {
+    location.refresh_until_settled(&*store::disk::real(), look).map_err(not_made)
 }
 
 fn not_made(error: RefreshError) -> Error {
-    Error::new(Kind::Config, "make the index of plugins and applications").because(error)
+    Error::new(FailureCategory::Config, "build the index of plugins and applications")
+        .because(error)
 }
 
 impl Question {
     /// Returns what an index is made of; a package manager may have no home.
-    pub(super) fn sources(&self) -> Sources {
+    pub(super) fn sources(&self) -> IndexSources {
         places::sources(self.locale.as_deref())
     }
 
@@ -96,7 +97,7 @@ impl Question {
     pub(super) fn answer<T>(
         &self,
         changed: impl Fn(&Index) -> Option<&Path>,
-        mut question: impl FnMut(&Index, &Sources) -> Answer<T>,
+        mut question: impl FnMut(&Index, &IndexSources) -> QuestionAnswer<T>,
     ) -> Result<T, Error> {
         let Some(location) = places::location(self.locale.as_deref()) else {
             let sources = self.sources();
@@ -130,58 +131,10 @@ pub(super) fn tell_damage(location: &Location) {
 
 impl Selection {
     /// Keeps the records that match the constraint.
-    pub(super) fn matching<'a>(&self, records: Vec<Record<'a>>) -> Vec<Record<'a>> {
+    pub(super) fn matching<'a>(&self, records: Vec<IndexRecord<'a>>) -> Vec<IndexRecord<'a>> {
         let Some(constraint) = &self.constraint else { return records };
-        let extremes: Vec<(&str, Option<(f64, f64)>)> = constraint
-            .extremes_of()
-            .into_iter()
-            .map(|name| (name, extremes(&records, name)))
-            .collect();
-        let of = |name: &str| {
-            extremes.iter().find(|(known, _)| *known == name).and_then(|(_, found)| *found)
-        };
-        let matches = |record: &Record<'a>| constraint.matches(record as &dyn Fields, &of);
-        records.into_iter().filter(matches).collect()
+        constraint.select(records)
     }
-}
-
-/// Returns the least and the greatest value of a property.
-fn extremes(records: &[Record<'_>], name: &str) -> Option<(f64, f64)> {
-    let numbers = records.iter().filter_map(|record| match record.get(name)? {
-        Value::Whole(number) => Some(number as f64),
-        Value::Fraction(number) => Some(number),
-        _ => None,
-    });
-    numbers.fold(None, |found, number| {
-        let (least, greatest) = found.unwrap_or((number, number));
-        Some((number.min(least), number.max(greatest)))
-    })
-}
-
-/// Returns a record as JSON: its path as `file`, our own members without their dot, the author's under `properties`.
-pub(super) fn to_json(record: Record<'_>) -> Json {
-    let mut own = Map::new();
-    let mut properties = Map::new();
-    if let Some(path) = record.path() {
-        own.insert("file".into(), path.to_string_lossy().into());
-    }
-    for (name, value) in record.members() {
-        let value = match value {
-            Value::Text(text) => json!(text),
-            Value::List(list) => json!(list.collect::<Vec<_>>()),
-            Value::Truth(truth) => json!(truth),
-            Value::Whole(number) => json!(number),
-            Value::Fraction(number) => json!(number),
-            Value::Bytes(bytes) if name == ".qt" => json!(bytes),
-            Value::Bytes(_) => continue,
-        };
-        match name.strip_prefix('.') {
-            Some(name) => own.insert(name.to_owned(), value),
-            None => properties.insert(name.to_owned(), value),
-        };
-    }
-    own.insert("properties".into(), properties.into());
-    own.into()
 }
 
 /// Writes a JSON document and a line end.
@@ -206,21 +159,21 @@ impl serde::Serialize for SchemaFirst<'_> {
 /// Says on stderr that nothing was found; stdout stays empty for who reads it.
 pub(super) fn nothing(what: &str) {
     // Nobody is left to be told when stderr is gone; the exit status tells the same.
-    let _ = writeln!(screen::stderr(), "unjank: no {what} is known that this asks for");
+    let _ = writeln!(screen::stderr(), "unjank: no {what} matches");
 }
 
 /// Writes a sentence in lines as wide as the screen; a pipe gets one.
 pub(super) fn print_sentence(out: &mut dyn io::Write, sentence: &str) -> Result<(), Error> {
     let is_screen = screen::is_terminal();
     let width = if is_screen { screen::width() } else { usize::MAX };
-    write!(out, "{}", probe::report::paragraph::wrap(sentence, width, ""))?;
+    write!(out, "{}", report::paragraph::wrap(sentence, width, ""))?;
     Ok(())
 }
 
 /// Writes a table as wide as the screen; a pipe gets whole lines.
 pub(super) fn print_table(
     out: &mut dyn io::Write,
-    table: &probe::report::table::Table,
+    table: &report::table::TextTable,
 ) -> Result<(), Error> {
     let is_screen = screen::is_terminal();
     let width = if is_screen { screen::width() } else { 1000 };
@@ -249,30 +202,4 @@ pub(super) fn print_members(
         writeln!(out, "{}{gap}{}", shown(name), shown(value))?;
     }
     Ok(())
-}
-
-/// Takes a JSON value apart: each text, number and list of them by the names that lead to it, with points between.
-pub(super) fn flatten(name: &str, value: &Json, members: &mut Vec<(String, String)>) {
-    let below = |inner: &str| {
-        if name.is_empty() { inner.to_owned() } else { format!("{name}.{inner}") }
-    };
-    let plain = |value: &Json| match value {
-        Json::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    match value {
-        Json::Object(object) => {
-            object.iter().for_each(|(inner, value)| flatten(&below(inner), value, members));
-        }
-        Json::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
-            items.iter().zip(1..).for_each(|(item, number): (_, u32)| {
-                flatten(&below(&number.to_string()), item, members);
-            });
-        }
-        Json::Array(items) => {
-            let items: Vec<String> = items.iter().map(plain).collect();
-            members.push((name.to_owned(), items.join("; ")));
-        }
-        other => members.push((name.to_owned(), plain(other))),
-    }
 }

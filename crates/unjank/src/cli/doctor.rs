@@ -7,20 +7,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use probe::doctor::machine::{Machine, Waiting};
-use probe::doctor::{Diagnosis, PROBES, Probe, Tools, diagnose, json, page, text};
-use probe::report::paint::Tone;
-use probe::report::paragraph::wrap;
-use probe::report::provenance::Provenance;
-use session::clock::{Clock, SystemClock};
+use doctor::gains::{KeptFigures, in_effect};
+use doctor::machine::{Machine, RecentsSyncMode};
+use doctor::{Diagnosis, PROBES, Probe, StepContext, diagnose, json, page, text};
+use report::paint::Tone;
+use report::paragraph::wrap;
+use report::provenance::Provenance;
+use setup::SetupPart;
+use sys::clock::{Clock, SystemClock};
 
 use super::new_file::NewFile;
 use super::{interrupt, screen};
-use crate::error::{Error, Kind, Verdict};
+use crate::cli::progress::Progress;
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Measure what makes this desktop wait, and say what helps.
+/// Measure what makes this desktop wait, and recommend remedies.
 ///
-/// Changes nothing: what it writes is removed again, and settings are tried on a copy.
+/// Changes nothing: its files are removed again, and settings are measured on a copy. The figures of a whole run are kept, for `unjank setup`.
 /// Exits with 0 if everything fits, 1 if something misses its frame or is broken, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank doctor --only storage")]
@@ -34,7 +37,7 @@ pub(crate) struct Doctor {
     /// Also write a page with the picture into this file; it must not exist.
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
-    /// Print one JSON document (docs/doctor.md has its fields).
+    /// Print one JSON document (fields: docs/doctor.md).
     #[arg(long)]
     json: bool,
 }
@@ -59,29 +62,34 @@ impl Doctor {
                 self.only.is_empty() || self.only.iter().any(|name| name == probe.name())
             })
             .collect();
-        let progress = screen::Progress::start();
-        let tools = Tools { clock: &clock, frame: self.frame, stop: &stop };
-        let diagnosis = diagnose(&probes, &machine, &tools, &mut |now| {
+        let progress = Progress::start();
+        let tools = StepContext { clock: &clock, frame: self.frame, stop: &stop };
+        let mut diagnosis = diagnose(&probes, &machine, &tools, &mut |now| {
             progress.step(&format!("{}: {}", now.probe, now.text), now.done, now.whole);
         });
         progress.end();
         let provenance = Provenance::of_this_machine(super::command_line(), clock.now());
+        keep_figures(&mut diagnosis, &machine, &provenance.date, self.only.is_empty());
         let written = page.map(|file| file.write(&page::render(&diagnosis, &provenance)));
         self.print(&diagnosis, &provenance)?;
         written.transpose()?;
         if diagnosis.interrupted {
-            return Err(Error::new(Kind::User, "finish").because("interrupted"));
+            return Err(Error::new(FailureCategory::User, "finish").because("interrupted"));
         }
         Ok(if diagnosis.is_bad() { Verdict::No } else { Verdict::Yes })
     }
 
     fn print(&self, diagnosis: &Diagnosis, provenance: &Provenance) -> Result<(), Error> {
         let output = if self.json {
-            json::render(diagnosis, provenance)
-                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?
+            json::render(diagnosis, provenance).map_err(|error| {
+                Error::new(FailureCategory::Internal, "write the document").because(error)
+            })?
         } else {
             let (width, paint) = (screen::width(), screen::paint());
-            let mut output = text::render(diagnosis, width, paint);
+            let hangs = super::hangs::yesterday().filter(|_| self.only.is_empty());
+            let hangs = hangs.map(|text| wrap(&text, width, "") + "\n");
+            let mut output = hangs.unwrap_or_default();
+            output.push_str(&text::render(diagnosis, width, paint));
             output.push('\n');
             for line in provenance.lines() {
                 output.push_str(&paint.set(Tone::Dim, wrap(&line, width, "").trim_end()));
@@ -95,23 +103,30 @@ impl Doctor {
     }
 }
 
-/// Reads a duration with its unit: `8.3ms`, `16.7 ms`, `8300us`, `0.0083s`.
+/// Keeps the figures of this run for `unjank setup`, and says what the parts have brought that were switched on since an earlier one.
+fn keep_figures(diagnosis: &mut Diagnosis, machine: &Machine, date: &str, is_whole: bool) {
+    let Some(path) = super::setup::kept_path() else { return };
+    let disk = store::disk::real();
+    let mut kept = KeptFigures::read(&*disk, Some(&path));
+    let states = super::setup::state::of_session().into_iter();
+    let on: Vec<SetupPart> =
+        states.filter(|(_, state)| state.is_on()).map(|(part, _)| part).collect();
+    let on = in_effect(on, diagnosis, machine);
+    kept.take(diagnosis, &on, date);
+    diagnosis.gains = on.iter().flat_map(|part| kept.gains(*part)).collect();
+    if is_whole && !diagnosis.interrupted {
+        // A home that is full or read-only has no memory of this run, and a diagnosis is wanted there all the more.
+        let _ = kept.write(&*disk, &path);
+    }
+}
+
+/// Reads the time of a frame: `8.3ms`.
 pub(crate) fn frame(text: &str) -> Result<Duration, String> {
-    let text = text.trim();
-    let split =
-        text.find(|letter: char| letter.is_alphabetic() || letter == 'µ').unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let said = "say a number and s, ms or us, for example 8.3ms";
-    let scale = match unit {
-        "s" => 1.0,
-        "ms" => 1e-3,
-        "us" | "µs" => 1e-6,
-        _ => return Err(said.to_owned()),
-    };
-    let seconds: f64 = number.trim().parse().map_err(|_| said.to_owned())?;
-    match Duration::try_from_secs_f64(seconds * scale) {
-        Ok(time) if time >= Duration::from_micros(1) => Ok(time),
-        _ => Err("a frame is longer than a microsecond".to_owned()),
+    match report::duration::parse(text) {
+        Ok(time) if time < Duration::from_micros(1) => {
+            Err("a frame is longer than a microsecond".to_owned())
+        }
+        other => other.map_err(|error| error.to_string()),
     }
 }
 
@@ -131,9 +146,9 @@ fn machine() -> Machine {
     let config_home = absolute("XDG_CONFIG_HOME").or_else(|| below_home(".config"));
     let is_next = config_home.as_ref().is_some_and(|config| config.join(RELAXED).exists());
     let recents = match preloaded.as_deref().and_then(relax_library) {
-        Some(library) => Waiting::Relaxed(library),
-        None if is_next => Waiting::RelaxedNext,
-        None => Waiting::Usual,
+        Some(library) => RecentsSyncMode::Relaxed(library),
+        None if is_next => RecentsSyncMode::RelaxedNext,
+        None => RecentsSyncMode::Usual,
     };
     let bus_address = variable("DBUS_SESSION_BUS_ADDRESS")
         .and_then(|address| address.into_string().ok())
@@ -152,7 +167,7 @@ fn machine() -> Machine {
             .filter_map(|name| Some((name.to_owned(), variable(name)?.into_string().ok()?)))
             .collect(),
         program_dir: std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned())),
-        catalogue: crate::daemon::index::places::sources(None),
+        catalogue: daemon::index::places::sources(None),
         uid: rustix::process::geteuid().as_raw(),
         home,
         runtime_dir,
@@ -176,15 +191,13 @@ fn relax_library(preloaded: &OsStr) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use probe::report::grade::FRAME;
+    use report::grade::FRAME;
 
     use super::*;
 
     #[test]
     fn a_frame_has_a_unit() {
         assert_eq!(frame("8.3ms"), Ok(Duration::from_micros(8300)));
-        assert_eq!(frame("8300 us"), Ok(Duration::from_micros(8300)));
-        assert_eq!(frame("0.0083s"), Ok(Duration::from_micros(8300)));
         assert_eq!(frame("16.667ms"), Ok(FRAME));
         for wrong in ["8.3", "fast", "-1ms", "0ms", "NaNms", "infs"] {
             assert!(frame(wrong).is_err(), "{wrong}");

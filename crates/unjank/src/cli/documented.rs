@@ -94,10 +94,11 @@ fn refusal(words: &[String]) -> Option<clap::Error> {
 fn every_command_line_in_a_block_of_the_documentation_is_understood() {
     let (mut count, mut problems) = (0, Vec::new());
     for (name, text) in pages() {
-        let mut is_block = false;
+        let (mut is_fenced, mut is_block) = (false, false);
         for line in text.lines() {
             if line.starts_with("```") {
-                is_block = !is_block && matches!(line.trim(), "```" | "```sh");
+                is_fenced = !is_fenced;
+                is_block = is_fenced && matches!(line.trim(), "```" | "```sh");
                 continue;
             }
             let Some(words) = call(line).filter(|_| is_block) else { continue };

@@ -6,19 +6,19 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bench::trace::exercise;
 use clap::{Args, Subcommand};
-use probe::bench::trace::exercise;
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 #[derive(Debug, Args)]
 pub(crate) struct Exercise {
     #[command(subcommand)]
-    what: What,
+    what: ExerciseCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ExerciseCommand {
     /// Save, look up and compute in three threads.
     Desktop {
         /// An existing directory.
@@ -38,18 +38,17 @@ impl Exercise {
     /// Does the work, and ends as the command did.
     pub(crate) fn run(self) -> ExitCode {
         let failed = |error: io::Error| {
-            Error::new(Kind::Config, "do what is to be traced").because(error).report()
+            Error::new(FailureCategory::Config, "run the traced workload").because(error).report()
         };
         match self.what {
-            What::Desktop { dir } => {
+            ExerciseCommand::Desktop { dir } => {
                 exercise::desktop(&dir).map_or_else(failed, |()| ExitCode::SUCCESS)
             }
-            What::Timed { times, command } => {
-                exercise::timed(&times, &command).map_or_else(failed, |status| {
+            ExerciseCommand::Timed { times, command } => exercise::timed(&times, &command)
+                .map_or_else(failed, |status| {
                     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
                     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
-                })
-            }
+                }),
         }
     }
 }

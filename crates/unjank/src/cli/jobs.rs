@@ -4,19 +4,19 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use probe::report::figure::{self, Quantity};
-use probe::report::table::{Align, Table};
+use jobs::keeper::{ControlRequest, JobStatus, ask};
+use report::figure::{self, Quantity};
+use report::table::{Align, TextTable};
 use serde::Serialize;
-use session::jobs::keeper::{ControlRequest, Status, ask};
 
 use super::{catalogue, document, run, screen};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// List the commands that run under `unjank run`, pause and resume them.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Exits with 0, 1 if no job has the number that was asked for, 2 on an error."
+    after_help = "Exits with 0, 1 if there is no job with this ID, 2 on an error."
 )]
 pub(crate) struct Jobs {
     #[command(subcommand)]
@@ -28,21 +28,21 @@ pub(crate) struct Jobs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List them, as without a command
+    /// List the jobs, the default
     List {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Hold one until it is resumed
+    /// Hold a job until it is resumed
     Pause {
-        /// The number that `unjank jobs` shows.
+        /// The ID that `unjank jobs` shows.
         #[arg(value_name = "JOB", value_parser = number)]
         job: u32,
     },
-    /// Let one run, to be held as usual while others wait
+    /// Resume a job; it is held again while other programs wait
     Resume {
-        /// The number that `unjank jobs` shows.
+        /// The ID that `unjank jobs` shows.
         #[arg(value_name = "JOB", value_parser = number)]
         job: u32,
     },
@@ -57,12 +57,12 @@ fn number(text: &str) -> Result<u32, String> {
 struct Job {
     job: u32,
     #[serde(flatten)]
-    status: Status,
+    status: JobStatus,
 }
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct JobsDocument<'a> {
     jobs: &'a [Job],
 }
 
@@ -79,9 +79,9 @@ impl Jobs {
 
 fn folder() -> Result<PathBuf, Error> {
     run::jobs_folder().ok_or_else(|| {
-        Error::new(Kind::Config, "look for jobs")
+        Error::new(FailureCategory::Config, "look for jobs")
             .because("there is no runtime directory")
-            .hint("set XDG_RUNTIME_DIR, as your session does, and start the jobs with it")
+            .hint("set XDG_RUNTIME_DIR to the session's runtime directory, and start the jobs with it")
     })
 }
 
@@ -91,7 +91,7 @@ fn list(json: bool) -> Result<Verdict, Error> {
     jobs.sort_by(|one, other| other.status.age_ms.total_cmp(&one.status.age_ms));
     let mut out = screen::stdout();
     if json {
-        document::print("unjank.jobs/1", &Listed { jobs: &jobs })?;
+        document::print("unjank.jobs/1", &JobsDocument { jobs: &jobs })?;
         return Ok(Verdict::Yes);
     }
     if jobs.is_empty() {
@@ -109,7 +109,7 @@ fn list(json: bool) -> Result<Verdict, Error> {
         ("read", Align::Point),
         ("written", Align::Point),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for Job { job, status } in jobs {
         let watched = &status.watched;
         let state = match (status.paused, watched.held) {
@@ -141,7 +141,8 @@ fn list(json: bool) -> Result<Verdict, Error> {
 /// Asks all keepers of this user; those that have just ended are not there.
 fn found(folder: &std::path::Path) -> Result<Vec<Job>, Error> {
     let entries = std::fs::read_dir(folder).map_err(|error| {
-        Error::new(Kind::Config, format!("list the jobs in {}", folder.display())).because(error)
+        Error::new(FailureCategory::Config, format!("list the jobs in {}", folder.display()))
+            .because(error)
     })?;
     let control_sockets = entries.filter_map(|entry| {
         let path = entry.ok()?.path();
@@ -162,7 +163,7 @@ fn found(folder: &std::path::Path) -> Result<Vec<Job>, Error> {
 }
 
 fn order(job: u32, asked: ControlRequest) -> Result<Verdict, Error> {
-    let control_socket = session::jobs::keeper::control_socket(&folder()?, job);
+    let control_socket = jobs::keeper::control_socket(&folder()?, job);
     match ask(&control_socket, asked) {
         Ok(_) => Ok(Verdict::Yes),
         Err(error)
@@ -171,10 +172,12 @@ fn order(job: u32, asked: ControlRequest) -> Result<Verdict, Error> {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
             ) =>
         {
-            let none = Error::new(Kind::User, format!("find job {job}"));
-            none.hint("unjank jobs shows their numbers").report();
+            let none = Error::new(FailureCategory::User, format!("find job {job}"));
+            none.hint("unjank jobs lists the IDs").report();
             Ok(Verdict::No)
         }
-        Err(error) => Err(Error::new(Kind::Busy, format!("ask job {job}")).because(error)),
+        Err(error) => {
+            Err(Error::new(FailureCategory::Busy, format!("contact job {job}")).because(error))
+        }
     }
 }

@@ -3,9 +3,9 @@
 use std::os::fd::AsFd;
 
 use clap::Args;
-use session::listing::{Connection, serve_until_hung_up};
+use listing::{Connection, serve_until_hung_up};
 
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// The name of the command, for those who start it.
 pub(crate) const NAME: &str = "listing-worker";
@@ -23,8 +23,11 @@ impl ListingWorker {
 /// Lists until the other end is gone; whatever still hangs in the kernel then ends with this process.
 pub(crate) fn run() -> Result<Verdict, Error> {
     let failed = |error| {
-        Error::new(Kind::User, "list for another process: standard input must be its socket")
-            .because(error)
+        Error::new(
+            FailureCategory::User,
+            "serve a listing: standard input is not the socket of a client",
+        )
+        .because(error)
     };
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     serve_until_hung_up(Connection::new(socket)).map_err(failed)?;

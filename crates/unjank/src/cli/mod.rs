@@ -10,34 +10,36 @@ mod document;
 mod documented;
 mod exercise;
 mod generate;
+mod hangs;
 pub mod host;
 mod interrupt;
 mod jobs;
-mod keys;
 mod listing_worker;
 mod ls;
 mod moment;
 mod new_file;
 mod plugins;
 mod preload;
+mod progress;
 mod recent;
+mod refusal;
 mod run;
 pub(crate) mod screen;
+mod service_files;
 pub(crate) mod settings;
+mod setup;
 mod slowdisk;
-mod terminal;
 mod trace;
 
-use std::borrow::Cow;
+use report::quoting::quoted;
 use std::ffi::OsString;
-use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use report::text::{Charset, visible_bytes};
 
-use crate::daemon::{host as served, program};
+use daemon::{host as served, program};
+
+use self::refusal::refuse;
 
 /// Keeps the disk off a Linux desktop's critical path.
 #[derive(Debug, Parser)]
@@ -53,15 +55,18 @@ struct Cli {
 #[command(defer = true)]
 enum Command {
     Doctor(doctor::Doctor),
+    Setup(setup::Setup),
+    Undo(setup::Undo),
     // Boxed: it has many options.
     Trace(Box<trace::Trace>),
+    Hangs(Box<hangs::Hangs>),
     Bus(Box<bus::Bus>),
     Run(run::Run),
     Jobs(jobs::Jobs),
     Slowdisk(slowdisk::Slowdisk),
     Settings(settings::Settings),
     Recent(recent::Recent),
-    Ls(ls::Ls),
+    Ls(::ls::Ls),
     Plugins(plugins::Plugins),
     Apps(apps::Apps),
     // Boxed: it has many options.
@@ -87,12 +92,15 @@ impl Command {
             Command::Apps(command) => command.run(),
             Command::Plugins(command) => command.run(),
             Command::Doctor(command) => command.run(),
+            Command::Setup(command) => command.run(),
+            Command::Undo(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Bus(command) => return command.run(),
             Command::Generate(command) => command.run(Cli::command()),
+            Command::Hangs(command) => command.run(),
             Command::Host(command) => return command.run(),
             Command::Jobs(command) => command.run(),
-            Command::Ls(command) => return command.run(),
+            Command::Ls(command) => return ls::run(&command),
             Command::Recent(command) => command.run(),
             Command::Run(command) => return command.run(),
             Command::Settings(command) => command.run(),
@@ -125,6 +133,12 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if let Some(code) = host::run_shim(&arguments) {
         return code;
     }
+    // Most listings are of a few names, and take less time than the table of options.
+    if arguments.get(1).is_some_and(|first| first == "ls")
+        && let Some(ls) = ::ls::Ls::plain(&arguments[2..])
+    {
+        return ls::run(&ls);
+    }
     if arguments.get(1).is_some_and(|first| first == "host")
         && let Some(code) = host::run_alone(&arguments[2..])
     {
@@ -142,32 +156,11 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Prints help to stdout and returns 0, or what is wrong with a command line to stderr and returns 2.
-fn refuse(mut whole: clap::Command, arguments: &[OsString], error: clap::Error) -> ExitCode {
-    // What was typed may be a pattern of the shell, and so a name that somebody else chose: the message quotes it.
-    let shown = arguments.iter().map(|word| visible_bytes(word.as_bytes(), Charset::Unicode));
-    whole.build();
-    let error = whole.try_get_matches_from(shown.map(Cow::into_owned)).err().unwrap_or(error);
-    let (mut out, paint, code) = match error.use_stderr() {
-        true => (screen::stderr(), screen::error_paint(), 2),
-        false => (screen::stdout(), screen::paint(), 0),
-    };
-    let text = error.render();
-    // A closed pipe is no error.
-    let _ = match paint.is_coloured() {
-        true => write!(out, "{}", text.ansi()),
-        false => write!(out, "{text}"),
-    };
-    ExitCode::from(code)
-}
-
 /// Returns the command line as it was typed, with the program's plain name, for the record beside figures.
 fn command_line() -> String {
     let arguments = std::env::args_os().skip(1);
     std::iter::once("unjank".to_owned())
-        .chain(
-            arguments.map(|argument| probe::doctor::machine::quoted(&argument.to_string_lossy())),
-        )
+        .chain(arguments.map(|argument| quoted(&argument.to_string_lossy())))
         .collect::<Vec<_>>()
         .join(" ")
 }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// A new file, still empty; removed again unless [`NewFile::write`] fills it.
 #[derive(Debug)]
@@ -46,11 +46,14 @@ impl Drop for NewFile {
 
 fn refused(path: &Path, error: io::Error) -> Error {
     let kind = error.kind();
-    let told = Error::new(Kind::User, format!("write {}", path.display())).because(error);
+    let told =
+        Error::new(FailureCategory::User, format!("write {}", path.display())).because(error);
     match (kind, path.parent()) {
-        (ErrorKind::AlreadyExists, _) => told.hint("give another name, or move that file away"),
+        (ErrorKind::AlreadyExists, _) => {
+            told.hint("choose another name, or move the existing file")
+        }
         (ErrorKind::NotFound, Some(dir)) => {
-            told.hint(format!("there is no directory {}", dir.display()))
+            told.hint(format!("the directory {} does not exist", dir.display()))
         }
         _ => told,
     }
@@ -78,8 +81,11 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "another's");
 
         let error = NewFile::make(&path).unwrap_err().to_string();
-        assert!(error.contains("File exists\nhint: give another name"), "{error}");
+        assert!(error.contains("File exists\nhint: choose another name"), "{error}");
         let error = NewFile::make(&dir.path().join("no/page.html")).unwrap_err().to_string();
-        assert!(error.contains("page.html: No such file") && error.contains("/no\n"), "{error}");
+        assert!(
+            error.contains("page.html: No such file") && error.contains("/no does not exist\n"),
+            "{error}"
+        );
     }
 }

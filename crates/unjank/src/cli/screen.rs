@@ -8,12 +8,13 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, StderrLock, StdoutLock, Write};
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::process::ExitCode;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::guard::{Content, Guard};
 use report::paint::Paint;
 use report::text::{Charset, spelled, visible};
+
+use crate::error::Error;
 
 /// Lines are no longer than this however wide the screen is.
 const WIDEST: usize = 110;
@@ -171,42 +172,23 @@ fn paint_of(stream: &impl IsTerminal) -> Paint {
     Paint::new(stream.is_terminal() && !refused, charset())
 }
 
-/// Work under way: a bar on a terminal, a line a step on a pipe; both on stderr.
-pub(crate) struct Progress {
-    bar: Option<ProgressBar>,
-}
-
-impl Progress {
-    /// Shows nothing yet.
-    pub(crate) fn start() -> Progress {
-        let bar = io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{bar:24} {msg}, {eta} left")
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr()).with_style(style)
-        });
-        Progress { bar }
+impl Error {
+    /// Prints the error with its causes and hints on stderr and returns the exit code.
+    ///
+    /// A reader that closed our output early is no error.
+    pub(crate) fn report(&self) -> ExitCode {
+        if self.is_closed_pipe() {
+            return ExitCode::SUCCESS;
+        }
+        // Nobody is left to be told when stderr itself is gone.
+        let _ = write!(stderr(), "{self}");
+        self.exit_code()
     }
 
-    /// Says what is being done now, and how much of the expected time lies behind.
-    pub(crate) fn step(&self, text: &str, done: Duration, whole: Duration) {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        match &self.bar {
-            Some(bar) => {
-                bar.set_length(millis(whole).max(1));
-                bar.set_position(millis(done));
-                bar.set_message(spelled(text, charset()).into_owned());
-                bar.tick();
-            }
-            // Nobody is left to be told when stderr is gone; the work goes on.
-            None => drop(writeln!(stderr(), "{}", spelled(text, charset()))),
-        }
-    }
-
-    /// Removes the bar.
-    pub(crate) fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+    /// Prints the error on stderr as a warning: the command goes on without what failed.
+    pub(crate) fn warn(&self) {
+        let text = self.to_string().replacen("unjank: ", "unjank: warning: ", 1);
+        let _ = write!(stderr(), "{text}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use probe::bus::capture::{Capture, Event};
+use capture::capture::{Capture, CaptureEvent};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{Action, Winsize, tcflow, tcsetwinsize};
 
@@ -71,7 +71,7 @@ fn a_blocked_pipe_costs_the_bus_nothing_and_every_loss_is_counted() {
         let ended = recorder.end();
         assert!(ended.status.success(), "{}", said(&ended));
         let capture = Capture::of(reader.join().unwrap()).unwrap();
-        assert!(!capture.events().any(|event| matches!(event, Event::Damaged(_))));
+        assert!(!capture.events().any(|event| matches!(event, CaptureEvent::Damaged(_))));
         let floods = floods(&capture);
         assert!(floods.last().unwrap().len() < 1000, "recording went on");
         let dropped: u64 = drops(&capture).iter().map(|dropped| dropped.count).sum();
@@ -105,7 +105,7 @@ fn a_full_disk_is_waited_for_and_every_loss_is_counted() {
         let ended = recorder.end();
         assert!(ended.status.success(), "{}", said(&ended));
         let capture = open(&path);
-        assert!(!capture.events().any(|event| matches!(event, Event::Damaged(_))));
+        assert!(!capture.events().any(|event| matches!(event, CaptureEvent::Damaged(_))));
         let dropped: u64 = drops(&capture).iter().map(|dropped| dropped.count).sum();
         assert!(dropped > 1000, "{dropped}");
         assert_eq!(u64::try_from(floods(&capture).len()).unwrap() + dropped, sent);
@@ -268,12 +268,13 @@ fn a_disk_that_stays_full_is_an_error_and_what_is_there_is_whole() {
         let text = said(&ended);
         assert!(text.contains("No space left on device"), "{text}");
         let capture = open(&path);
-        assert!(!capture.events().any(|event| matches!(event, Event::Damaged(_))));
+        assert!(!capture.events().any(|event| matches!(event, CaptureEvent::Damaged(_))));
         let there = floods(&capture).len();
         assert!(there > 10 && there < 300);
         // The bus also tells a monitor that its name is gone.
-        let all = capture.events().filter(|event| matches!(event, Event::Message(_))).count();
-        let expected = format!("{all} messages are in the file, {} are not", 300 - there);
+        let all =
+            capture.events().filter(|event| matches!(event, CaptureEvent::Message(_))).count();
+        let expected = format!("the file contains {all} messages, {} are missing", 300 - there);
         assert!(text.contains(&expected), "{expected}: {text}");
         drop(capture);
         drop(mounted);

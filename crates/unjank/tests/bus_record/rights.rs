@@ -1,22 +1,17 @@
 //! Who may watch: what is asked for the system bus, and in a sandbox.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use probe::bus::record::Monitor;
+use capture::record::BusMonitor;
 
 use super::fixture::{self, Bus, has, in_time};
 use super::{FLOOD, Recorder, UNJANK, floods, open, said, signals, unjank};
 
 /// Writes a `pkexec` that ends with this status.
 fn pkexec(programs: &Path, status: u8) {
-    let mut file = File::create(programs.join("pkexec")).unwrap();
-    file.write_all(format!("#!/bin/sh\nexit {status}\n").as_bytes()).unwrap();
-    file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
+    fixture::script(&programs.join("pkexec"), &format!("#!/bin/sh\nexit {status}\n"));
 }
 
 /// A bus that lets nobody watch, and a `pkexec` that ends with this status.
@@ -33,8 +28,7 @@ fn refused(status: u8) -> Option<Output> {
 #[test]
 fn a_dismissed_question_is_told_from_a_refusal() {
     in_time(|| {
-        for (status, text) in [(126, "was dismissed"), (127, "was not given"), (0, "ended without")]
-        {
+        for (status, text) in [(126, "was dismissed"), (127, "was denied"), (0, "ended without")] {
             let Some(output) = refused(status) else { return };
             assert_eq!(output.status.code(), Some(2));
             assert!(said(&output).contains(text), "{}", said(&output));
@@ -51,7 +45,7 @@ fn a_helper_passes_a_monitor_on() {
         command.args(["hand-monitor", "--address", bus.address(), "--match", FLOOD]);
         let mut child = command.stdin(Stdio::from(theirs)).spawn().unwrap();
         drop(command);
-        let monitor = Monitor::receive(&ours).unwrap();
+        let monitor = BusMonitor::receive(&ours).unwrap();
         assert!(child.wait().unwrap().success());
         assert!(monitor.is_some());
         // And without one there is an end, too.
@@ -61,7 +55,7 @@ fn a_helper_passes_a_monitor_on() {
         let done = command.stdin(Stdio::from(theirs)).stderr(Stdio::null()).status().unwrap();
         drop(command);
         assert!(!done.success());
-        assert!(Monitor::receive(&ours).unwrap().is_none());
+        assert!(BusMonitor::receive(&ours).unwrap().is_none());
     });
 }
 
@@ -101,7 +95,7 @@ fn in_a_sandbox_a_program_on_the_host_watches() {
         assert!(floods(&open(&path)).len() > 50);
         std::fs::remove_file(&path).unwrap();
         // On the system bus somebody is asked outside, and what he says is told here.
-        for (status, text) in [(126, "was dismissed"), (127, "was not given")] {
+        for (status, text) in [(126, "was dismissed"), (127, "was denied")] {
             pkexec(&programs, status);
             let refused = record(&["--system"]).unwrap();
             assert_eq!(refused.status.code(), Some(2));

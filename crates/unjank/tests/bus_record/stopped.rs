@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
 
-use probe::bus::capture::Capture;
+use capture::capture::Capture;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -64,24 +64,27 @@ fn flood(bus: &Bus) -> u64 {
     }
 }
 
+/// Floods a bus while a program that watches it is stopped, by a signal or a key; returns how many signals that were.
+fn flood_beside_stopped(bus: &Bus, how: &str) -> u64 {
+    let before = memory(bus);
+    let sent = flood(bus);
+    let grown = memory(bus).saturating_sub(before);
+    #[expect(clippy::print_stderr, reason = "the figure is to be seen with --nocapture")]
+    if setting("FLOOD_SECONDS").is_some() {
+        eprintln!("{how}, {sent} signals of 16 KiB: the bus grew by {} KiB", grown >> 10);
+    }
+    assert!(grown < 2 << 20, "the bus grew by {grown} bytes");
+    sent
+}
+
 /// Stops a program, floods the bus and lets the program go on; returns how many signals that were.
 fn stop_in_a_flood(bus: &Bus, pid: u32) -> u64 {
     // The bus has made what it needs for such messages.
     signals(bus, 100, SIZE);
     send(pid, Signal::STOP);
     until_state(pid, "does not stop", |state| state == Some('T'));
-    let before = memory(bus);
-    let sent = flood(bus);
-    let grown = memory(bus).saturating_sub(before);
+    let sent = flood_beside_stopped(bus, "SIGSTOP");
     assert_eq!(state(pid).unwrap().0, 'T', "it went on by itself");
-    #[expect(clippy::print_stderr, reason = "the figure is to be seen with --nocapture")]
-    if setting("FLOOD_SECONDS").is_some() {
-        eprintln!(
-            "{sent} signals of 16 KiB while it was stopped: the bus grew by {} KiB",
-            grown >> 10
-        );
-    }
-    assert!(grown < 2 << 20, "the bus grew by {grown} bytes");
     send(pid, Signal::CONT);
     sent + 100
 }
@@ -214,10 +217,7 @@ fn ctrl_z_in_a_shell_stops_a_recorder_and_not_what_reads_the_bus() {
         keys.write_all(b"\x1a").unwrap();
         expect("Stopped");
         until_state(job, "does not stop", |state| state == Some('T'));
-        let before = memory(&bus);
-        let sent = flood(&bus);
-        let grown = memory(&bus).saturating_sub(before);
-        assert!(grown < 2 << 20, "the bus grew by {grown} bytes");
+        let sent = flood_beside_stopped(&bus, "Ctrl-Z");
         assert_ne!(state(reader).unwrap().0, 'T');
         keys.write_all(b"fg\n").unwrap();
         until_state(job, "does not go on", |state| state != Some('T'));

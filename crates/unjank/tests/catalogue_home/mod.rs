@@ -1,5 +1,10 @@
 //! A home of its own with plugins and applications, and the command in it.
 #![allow(dead_code, unreachable_pub, reason = "each test uses another part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "what cannot be set up fails the test"
+)]
 
 use std::fs;
 use std::path::PathBuf;

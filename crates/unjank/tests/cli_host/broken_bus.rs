@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::fixture::in_time;
-use super::{UNJANK, told};
+use super::{SMALL, UNJANK, told};
 
 /// How far the bus does its part before it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ fn a_bus_that_fails_at_any_step_runs_nothing_here_and_is_told_in_time() {
                     (Step::Connected | Step::Greeted, _) => {
                         "unjank: cannot run touch on the host: "
                     }
-                    _ => "unjank: cannot learn what became of touch: ",
+                    _ => "unjank: cannot get the result of touch: ",
                 };
                 assert!(said.starts_with(what), "{step:?} {fault:?}: {said}");
                 let why = match (step, fault) {
@@ -158,7 +158,7 @@ fn under_its_other_names_it_runs_nothing_here_either() {
         let spawn = dir.path().join("flatpak-spawn");
         let shim = dir.path().join("touch");
         for link in [&spawn, &shim] {
-            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_unjank-host"), link).unwrap();
+            std::os::unix::fs::symlink(SMALL, link).unwrap();
         }
         for fault in [Fault::Closes, Fault::Resets, Fault::Garbage] {
             for step in STEPS {

@@ -7,14 +7,14 @@ use std::process::Stdio;
 
 use rustix::process::{Signal, kill_process};
 
-use super::fixture::skip;
-use super::{Running, SPAWN, UNJANK, through_each, told};
+use super::fixture::{self, skip};
+use super::{Running, SMALL, SPAWN, through_each, told};
 
 /// The name under which ours is called like the original.
 fn like_the_original(dir: &Path) -> PathBuf {
     let link = dir.join("flatpak-spawn");
     if !link.exists() {
-        std::os::unix::fs::symlink(UNJANK, &link).unwrap();
+        std::os::unix::fs::symlink(SMALL, &link).unwrap();
     }
     link
 }
@@ -73,8 +73,7 @@ fn under_the_name_of_the_original_it_says_and_does_the_same() {
         let mut other = host.bus.command(&ours);
         fs::create_dir(host.bus.dir().join("bin")).unwrap();
         let fake = host.bus.dir().join("bin/flatpak-spawn");
-        fs::write(&fake, "#!/bin/sh\necho own \"$@\"\n").unwrap();
-        fs::set_permissions(&fake, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        fixture::script(&fake, "#!/bin/sh\necho own \"$@\"\n");
         let path = format!(
             "{}:{}:/usr/bin:/bin",
             host.bus.dir().display(),

@@ -4,9 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::fixture::{has, in_time};
-use super::{Host, UNJANK, told};
-
-const SMALL: &str = env!("CARGO_BIN_EXE_unjank-host");
+use super::{Host, SMALL, UNJANK, told};
 
 #[test]
 fn the_small_program_answers_every_command_line_as_unjank_host_does() {

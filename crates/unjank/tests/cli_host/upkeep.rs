@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, kill_process};
 
-use super::fixture::{Bus, in_time, skip};
+use super::fixture::{self, Bus, in_time, skip};
 use super::{Host, REAL, SPAWN, UNJANK, through_each, told, wait_until};
 
 /// Has the bus of a host start this program for the name.
@@ -15,6 +15,53 @@ fn activates(host: &Host, program: &str) {
     fs::create_dir_all(&dir).unwrap();
     let text = format!("[D-BUS Service]\nName=org.freedesktop.Flatpak\nExec={program}\n");
     fs::write(dir.join("org.freedesktop.Flatpak.service"), text).unwrap();
+}
+
+#[test]
+fn a_policy_that_its_application_may_write_is_told() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let (home, data) = (bus.dir().join("home"), bus.dir().join("share"));
+        let config = home.join(".config");
+        let metadata = data.join("flatpak/app/org.vim.Vim/current/active");
+        fs::create_dir_all(&metadata).unwrap();
+        let permit = |filesystems: &str| {
+            let text = format!("[Context]\nshared=ipc;\nfilesystems={filesystems}\n");
+            fs::write(metadata.join("metadata"), text).unwrap();
+        };
+        let command = |program: &str| {
+            let mut command = bus.command(program);
+            command.env("HOME", &home).env("XDG_CONFIG_HOME", &config);
+            command.env("XDG_DATA_HOME", &data);
+            command
+        };
+        let policy = |words: &[&str]| {
+            let mut command = command(UNJANK);
+            let (_, out, err) =
+                told(command.args(["host", "policy"]).args(words).output().unwrap());
+            format!("{out}{err}")
+        };
+        permit("xdg-download;home;");
+        let said = policy(&["allow", "org.vim.Vim", "git"]);
+        assert!(said.contains("org.vim.Vim can write the policy"), "{said}");
+        assert!(said.contains("filesystems=home"), "{said}");
+        assert!(said.contains("flatpak override --user --nofilesystem=home org.vim.Vim"), "{said}");
+        let json = policy(&["show", "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert!(json["writable_by"][0]["who"].as_str().unwrap().contains("org.vim.Vim"), "{json}");
+        // The service says so when it begins.
+        let said = bus.dir().join("said");
+        let mut service = command(env!("CARGO_BIN_EXE_unjankd"));
+        service.args(["--names", "flatpak"]).stderr(fs::File::create(&said).unwrap());
+        let mut service = service.spawn().unwrap();
+        wait_until(|| {
+            fs::read_to_string(&said).unwrap().contains("org.vim.Vim can write the policy")
+        });
+        kill_process(rustix::process::Pid::from_child(&service), Signal::TERM).unwrap();
+        service.wait().unwrap();
+        permit("xdg-download;home:ro;");
+        assert!(!policy(&["show"]).contains("can write"), "{}", policy(&["show"]));
+    });
 }
 
 #[test]
@@ -65,8 +112,7 @@ fn a_shim_runs_the_hosts_command_and_else_the_sandboxs_own() {
         let (shims, own) = (dir.join("shims"), dir.join("own"));
         fs::create_dir(&own).unwrap();
         let program = |path: &Path, text: &str| {
-            fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
-            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            fixture::script(path, &format!("#!/bin/sh\n{text}\n"));
         };
         // The service was started with another PATH: this one is the sandbox's.
         program(&own.join("nproc"), "echo own \"$@\"; exit 3");
@@ -79,7 +125,7 @@ fn a_shim_runs_the_hosts_command_and_else_the_sandboxs_own() {
         let at = shims.to_str().unwrap().to_owned();
         let (status, out, err) = shim(&host.bus, &["add", "nproc", "--dir", &at]);
         assert_eq!((status, &*err), (Some(0), ""));
-        assert_eq!(out, format!("nproc runs the host's: {at}/nproc\n"));
+        assert_eq!(out, format!("nproc now runs the host's command: {at}/nproc\n"));
         assert_eq!(
             shim(&host.bus, &["add", "nproc", "--dir", &at]).0,
             Some(0),
@@ -122,7 +168,7 @@ fn a_shim_runs_the_hosts_command_and_else_the_sandboxs_own() {
         fs::remove_file(own.join("nproc")).unwrap();
         assert_eq!(shim(&host.bus, &["remove", "taken", "--dir", &at]).0, Some(2));
         assert_eq!(shim(&host.bus, &["remove", "nproc", "--dir", &at]).0, Some(0));
-        assert_eq!(shim(&host.bus, &["list"]).1, "No command is a shim.\n");
+        assert_eq!(shim(&host.bus, &["list"]).1, "There are no shims.\n");
     });
 }
 
@@ -163,8 +209,11 @@ fn what_the_policy_forbids_is_refused_and_what_ran_is_in_the_log() {
             let mut command = host.bus.command(UNJANK);
             told(command.args(["host", "log"]).args(arguments).output().unwrap()).1
         };
-        // The end of a command is written after it was told.
-        wait_until(|| log(&["--json"]).contains("\"wait_status\": 1024"));
+        // The end of a command, and a refusal, are written after they were told.
+        wait_until(|| {
+            let text = log(&["--json"]);
+            text.contains("\"wait_status\": 1024") && text.contains("\"refused\"")
+        });
         let json: serde_json::Value = serde_json::from_str(&log(&["--json"])).unwrap();
         let commands = json["commands"].as_array().unwrap();
         assert_eq!(commands[0]["command"], serde_json::json!(["sh", "-c", "exit 4"]));
@@ -172,7 +221,7 @@ fn what_the_policy_forbids_is_refused_and_what_ran_is_in_the_log() {
         assert!(commands.iter().any(|command| command["outcome"] == "refused"));
         let shown = log(&["--failed", "-n", "50"]);
         assert!(shown.contains("sh -c 'exit 4'") && shown.contains("refused"), "{shown}");
-        assert!(log(&["--app", "org.no.One"]).starts_with("No command of the host"));
+        assert!(log(&["--app", "org.no.One"]).starts_with("No recorded host command matches."));
     });
 }
 
@@ -217,9 +266,20 @@ fn the_benchmark_measures_every_figure() {
         let mut command = Command::new(UNJANK);
         command.args(["bench", "host", "--quick", "--json", "--peer", REAL, "--client", SPAWN]);
         let unjankd = env!("CARGO_BIN_EXE_unjankd");
-        let (_, out, err) = told(command.args(["--ours", unjankd]).output().unwrap());
+        let (code, out, err) = told(command.args(["--ours", unjankd]).output().unwrap());
         let run: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{err}"));
         let ids: Vec<_> = run["figures"].as_array().unwrap().iter().map(|row| &row["id"]).collect();
-        assert_eq!(ids, ["spawn", "client", "plain-ours", "plain-peer", "bytes", "burst"], "{out}");
+        let mut expected = vec!["spawn", "client", "client-small", "plain-ours", "plain-peer"];
+        if has_compiler() {
+            expected.extend(["bare", "bare-ours"]);
+        }
+        expected.extend(["bytes", "burst"]);
+        assert_eq!(ids, expected, "{out}");
+        assert_eq!(code, Some(0), "a quick run judges no time: {out}");
     });
+}
+
+/// Says whether the least client and service can be compiled.
+fn has_compiler() -> bool {
+    Command::new("cc").arg("--version").stdout(Stdio::null()).status().is_ok()
 }

@@ -76,6 +76,30 @@ print(sorted(os.listdir('/proc/self/fd')), g.fileno())
 }
 
 #[test]
+fn a_library_that_is_missing_is_told_once_with_what_to_do_and_the_command_runs() {
+    in_time(|| {
+        let place = Place::new();
+        // A program that stands alone, as one that somebody has copied to another machine.
+        let alone = tempfile::tempdir_in(Path::new(UNJANK).parent().unwrap()).unwrap();
+        let program = alone.path().join("unjank");
+        fs::hard_link(UNJANK, &program).unwrap();
+        let run = |options: &[&str]| {
+            let mut command = Command::new(&program);
+            command.env("XDG_RUNTIME_DIR", place.runtime.path()).arg("run").args(options);
+            let output = command.args(["--", "sh", "-c", "echo ran; exit 7"]).output().unwrap();
+            assert_eq!((output.stdout.as_slice(), output.status.code()), (&b"ran\n"[..], Some(7)));
+            String::from_utf8(output.stderr).unwrap()
+        };
+        let said = run(&[]);
+        let warning = "unjank: warning: cannot find libunjank-writeback.so\n";
+        assert_eq!(said.matches(warning).count(), 1, "{said}");
+        assert_eq!(said.matches("unjank:").count(), 1, "{said}");
+        assert!(said.contains("hint: install it beside"), "{said}");
+        assert_eq!(run(&["--no-preload"]), "");
+    });
+}
+
+#[test]
 fn files_of_a_static_and_of_a_privileged_program_are_found_from_outside() {
     if !has(&["gcc", "setpriv"]) {
         return;

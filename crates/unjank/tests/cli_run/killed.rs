@@ -155,11 +155,9 @@ fn what_two_that_were_killed_at_once_have_left_is_taken_away_by_the_next() {
 
 #[test]
 fn killed_at_random_moments_it_leaves_nothing() {
-    let mut moment = 12_345_u64;
+    let mut moments = fastrand::Rng::with_seed(12_345);
     for kill in 0..setting("KILLS").unwrap_or(24) {
-        moment =
-            moment.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let after = std::time::Duration::from_micros((moment >> 33) % 60_000);
+        let after = std::time::Duration::from_micros(moments.u64(..60_000));
         in_time(move || {
             let place = Place::new();
             let work = tempfile::tempdir().unwrap();

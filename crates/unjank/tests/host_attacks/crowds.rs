@@ -5,14 +5,13 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::fixture::fuse::{HangingMount, Server};
-use super::fixture::{has, in_time, sandbox, skip};
-use super::host_service::raw::{Host, SPAWN, shell, until};
-use super::host_service::wire::{Wire, command};
+use super::fixture::{Bus, NAME, OURS, SET_A_B, USER, has, in_time, sandbox, skip};
+use super::host_service::raw::{Host, Raw, SPAWN, shell, until};
+use super::host_service::wire::{Bytes, Wire, command};
 use super::{REFUSED, Wanted};
-use session::host::log::Outcome;
 
 /// How long others may be held up, on a machine that has much else to do.
-const HELD_UP: Duration = Duration::from_secs(3);
+pub(super) const HELD_UP: Duration = Duration::from_secs(3);
 
 /// A file system that hangs, where it can be mounted.
 fn hanging() -> Option<HangingMount> {
@@ -59,17 +58,129 @@ fn a_caller_with_files_that_hang_holds_up_nobody_else() {
     });
 }
 
+/// The body of a method that takes none: one descriptor.
+fn one_descriptor() -> Vec<u8> {
+    let mut body = Bytes::default();
+    body.number(0);
+    body.0
+}
+
+#[test]
+fn a_descriptor_whose_server_hangs_for_us_alone_holds_up_nobody_but_its_caller() {
+    in_time(|| {
+        if !rustix::process::geteuid().is_root() {
+            return skip("only root can mount a file system that hangs");
+        }
+        let Some(host) = Host::under("") else { return };
+        // Behind the service: what hangs there ends before the service has to.
+        let Some(mount) = HangingMount::make(Server::DiesWhenTold) else { return };
+        let file = std::fs::File::options().read(true).write(true).open(mount.file()).unwrap();
+        // The bus, which passes the descriptor on and closes it, is answered.
+        mount.answer_only(&[std::process::id(), host.bus.pid()]);
+        let address = host.bus.address().to_owned();
+        let other_is_served = |what: &str| {
+            let start = Instant::now();
+            let status = Raw::connect(&address).run(&shell("exit 3"));
+            assert_eq!(status, Ok(3 << 8), "{what}");
+            assert!(start.elapsed() < HELD_UP, "{what}: others waited {:?}", start.elapsed());
+        };
+        other_is_served("before");
+        let passed = [file.as_fd()];
+        let post = |method: &str, signature: &str, body: &[u8]| {
+            let mut wire = Wire::connect(&address);
+            wire.post(method, signature, body, &passed).unwrap();
+            wire
+        };
+        let host_command = |wanted: &Wanted<'_>, target| {
+            post("HostCommand", "ayaaya{uh}a{ss}u", &command(wanted, &[(target, 0)]))
+        };
+        // A call that takes no descriptor; one with other arguments; one of nothing.
+        for (method, signature) in [("Ping", "h"), ("HostCommand", "h"), ("Nothing", "h")] {
+            let mut wire = post(method, signature, &one_descriptor());
+            assert!(wire.answer().unwrap().is_err(), "{method}");
+            other_is_served(method);
+        }
+        // A program that is not there, a command that is refused before anybody looks, one that runs.
+        let missing = Wanted { words: vec![b"nothing-of-this-name\0".to_vec()], ..shell("") };
+        assert!(host_command(&missing, 3).answer().unwrap().is_err());
+        other_is_served("a program that is not there");
+        let none = Wanted { words: Vec::new(), ..shell("") };
+        assert!(host_command(&none, 1).answer().unwrap().is_err());
+        other_is_served("no program");
+        let runs = host_command(&shell("exit 0"), 1);
+        other_is_served("a command that has it");
+        // A start that hangs holds it for as long.
+        let inside = [mount.path().as_os_str().as_encoded_bytes(), b"/x\0"].concat();
+        let hangs = Wanted { directory: &inside, ..shell("exit 0") };
+        let waits = host_command(&hangs, 1);
+        other_is_served("a start that hangs");
+        // A caller that leaves.
+        drop((runs, waits));
+        other_is_served("a caller that has left");
+        drop(mount);
+    });
+}
+
+#[test]
+fn a_descriptor_whose_server_hangs_for_us_alone_stops_neither_settings_nor_recent_documents() {
+    in_time(|| {
+        if !rustix::process::geteuid().is_root() {
+            return skip("only root can mount a file system that hangs");
+        }
+        let Some(bus) = Bus::start() else { return };
+        let mut command = bus.command(OURS);
+        command.args(["--names", "dconf,session"]);
+        let service = bus.serve_by(command);
+        let Some(mount) = HangingMount::make(Server::DiesWhenTold) else { return };
+        let file = std::fs::File::options().read(true).write(true).open(mount.file()).unwrap();
+        mount.answer_only(&[std::process::id(), bus.pid()]);
+        for (name, path) in [(NAME, USER), ("org.unjank.Session1", "/org/unjank/Recent1")] {
+            bus.client().wait_for_owner(name).unwrap();
+            let peer = "org.freedesktop.DBus.Peer";
+            for (member, signature, is_served) in [("Ping", "h", false), ("Ping", "", true)] {
+                let body = if is_served { Vec::new() } else { one_descriptor() };
+                let passed = [file.as_fd()];
+                let passed = if is_served { &[][..] } else { &passed };
+                let mut wire = Wire::connect(bus.address());
+                let answer = wire.send(name, path, peer, member, signature, &body, passed);
+                assert_eq!(answer.unwrap().is_ok(), is_served, "{name}");
+            }
+        }
+        bus.client().change(USER, SET_A_B).unwrap();
+        drop(mount);
+        drop(service);
+    });
+}
+
+#[test]
+fn a_program_that_cannot_be_read_is_an_error_after_a_while_however_it_is_kept() {
+    in_time(|| {
+        if !rustix::process::geteuid().is_root() {
+            return skip("only root can mount a file system that hangs");
+        }
+        let Some(host) = Host::under("") else { return };
+        let Some(mount) = HangingMount::make(Server::DiesWhenTold) else { return };
+        mount.answer_no_read();
+        let program = [mount.file().as_os_str().as_encoded_bytes(), b"\0"].concat();
+        // Started by the service itself, and by a keeper.
+        for flags in [0, 2] {
+            let wanted = Wanted { words: vec![program.clone()], flags, ..shell("") };
+            let mut raw = host.raw();
+            let error = raw.command(&wanted).unwrap_err();
+            assert_eq!(error.0, "org.freedesktop.DBus.Error.Failed", "{flags}: {error:?}");
+            assert_eq!(host.raw().run(&shell("exit 3")), Ok(3 << 8), "{flags}");
+        }
+        drop(mount);
+        // Nothing of it is left, and nothing of it runs now that it could.
+        assert!(until(|| host.children().is_empty()), "{:?} are left", host.children());
+    });
+}
+
 #[test]
 fn a_flood_of_calls_with_descriptors_takes_no_command_of_others_along() {
     in_time(|| {
         let Some(host) = Host::under("[host]\nallow sh\n") else { return };
-        let running = std::process::Stdio::null();
-        let mut long = host.spawn(&["sh", "-c", "exec sleep 1000"]);
-        let mut long = long.stdin(running).spawn().unwrap();
-        assert!(until(|| host
-            .log()
-            .iter()
-            .any(|entry| matches!(entry.outcome, Outcome::Began(_)))));
+        let mut long = host.long();
         let before = host.descriptors();
         // Nobody reads the answers: there are as many as calls.
         let null = std::fs::File::open("/dev/null").unwrap();
@@ -93,9 +204,7 @@ fn a_flood_of_calls_with_descriptors_takes_no_command_of_others_along() {
         }
         drop(wires);
         assert!(until(|| host.descriptors() <= before + 8), "{} are open", host.descriptors());
-        assert!(long.try_wait().unwrap().is_none(), "a command of somebody else was lost");
-        long.kill().unwrap();
-        long.wait().unwrap();
+        assert!(long.runs(), "a command of somebody else was lost");
         // The log tells of them and of everybody else.
         let log = host.log();
         assert!(log.len() < 200, "{} records", log.len());

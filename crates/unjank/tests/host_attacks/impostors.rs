@@ -14,7 +14,7 @@ use super::fixture::systemd::beside_systemd;
 use super::fixture::{Bus, has, in_time, skip};
 use super::host_service::raw::{Host, Which, shell, until};
 use super::host_service::wire::{Wire, command};
-use session::host::log::Outcome;
+use host::log::CommandOutcome;
 
 /// Owns the name of the service manager until it is dropped, and tells everybody an environment.
 struct FalseManager {
@@ -196,7 +196,7 @@ fn a_connection_does_not_become_the_hosts_when_its_process_number_does() {
     let log = host.log();
     // Where the service heard of the connection in time it knows that the process began later, and else that it does not
     // hold it.
-    let Outcome::Refused(why) = &log[0].outcome else { panic!("{log:#?}") };
+    let CommandOutcome::Refused(why) = &log[0].outcome else { panic!("{log:#?}") };
     assert!(why.contains("began after") || why.contains("does not hold"), "{why}");
 }
 

@@ -116,11 +116,9 @@ fn wanted(word: &str) -> Wanted<'static> {
 fn not_started(host: &mut Host) -> Found {
     let mut raw = host.raw();
     let bad = host.bus.dir().join("bad");
-    std::fs::write(&bad, "#!/nowhere/at/all\n").unwrap();
+    crate::fixture::script(&bad, "#!/nowhere/at/all\n");
     let plain = host.bus.dir().join("plain");
     std::fs::write(&plain, "text\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&bad, mode).unwrap();
     let (bad, plain) = (bad.to_str().unwrap(), plain.to_str().unwrap());
     for (word, error) in [
         ("nothing-of-this-name", "FileNotFound"),

@@ -80,17 +80,27 @@ impl Host {
 
     /// Starts our service with so few descriptors that it has to ask for more.
     pub fn with_few_descriptors() -> Option<Host> {
+        Host::limited("-Sn 128")
+    }
+
+    /// Starts our service with so many descriptors and no more.
+    pub fn with_descriptors(most: u32) -> Option<Host> {
+        Host::limited(&format!("-n {most}"))
+    }
+
+    fn limited(limit: &str) -> Option<Host> {
         if !has(&[SPAWN]) {
             return None;
         }
         let bus = Bus::start()?;
         let mut command = bus.command("sh");
-        command.args(["-c", "ulimit -Sn 128; exec \"$0\" --names flatpak", OURS]);
+        let script = format!("ulimit {limit}; exec \"$0\" --names flatpak");
+        command.args(["-c", &script, OURS]);
         Some(Host::by(bus, command))
     }
 
     /// Starts a service by this command.
-    fn by(bus: Bus, mut command: Command) -> Host {
+    pub fn by(bus: Bus, mut command: Command) -> Host {
         let service = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let host = Host { bus, service };
         host.bus.client().wait_for_owner(NAME).unwrap();
@@ -124,6 +134,11 @@ impl Host {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
 
+    /// The children of the service.
+    pub fn children(&self) -> Vec<u32> {
+        children(self.pid())
+    }
+
     /// How many children of the service have ended and were not waited for.
     pub fn zombies(&self) -> usize {
         children(self.pid()).into_iter().filter(|pid| state(*pid) == Some('Z')).count()
@@ -135,6 +150,17 @@ impl Drop for Host {
         // The original leaves a server of certificates behind when it is killed.
         let _ = kill_process(Pid::from_child(&self.service), Signal::TERM);
         let _ = self.service.wait();
+        // A command without `--watch-bus` goes on, also where a test has failed before it ended it.
+        let address = format!("DBUS_SESSION_BUS_ADDRESS={}", self.bus.address());
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            let is_of_bus =
+                environment.split(|byte| *byte == 0).any(|line| line == address.as_bytes());
+            if let Some(pid) = Pid::from_raw(pid).filter(|_| is_of_bus) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
     }
 }
 

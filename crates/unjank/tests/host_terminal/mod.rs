@@ -32,15 +32,16 @@ impl Screen<'_> {
         screen
     }
 
-    /// Goes into a sandbox, as who runs an application in a terminal; says whether there is one.
-    fn enter_sandbox(&mut self) -> bool {
+    /// Goes into a sandbox, as who runs an application in a terminal; says whether there is one. `variables` are for the
+    /// program that makes it.
+    fn enter_sandbox(&mut self, variables: &str) -> bool {
         let shell = ["env", "PS1=box> ", "bash", "--norc", "-i"];
         let Some(command) = sandbox::proxied(&self.host.bus, "org.unjank.Terminal", &shell) else {
             return false;
         };
         let words: Vec<String> =
             command.get_args().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-        self.line(&format!("python3 {}", words.join(" ")));
+        self.line(&format!("{variables} python3 {}", words.join(" ")));
         self.prompt = "box>";
         self.prompt(self.prompt);
         true
@@ -167,26 +168,34 @@ fn on_each_screen(test: fn(&Screen<'_>, &str)) {
     });
 }
 
-/// Runs a test with the unmodified client through our service: on the host, and in a sandbox with a proxy, of which all that
-/// the bus knows is the proxy.
+/// Runs a test with the unmodified client through our service: on the host, and in sandboxes with a proxy, of which all that
+/// the bus knows is the proxy. In the second of them nobody can find out who speaks through it.
 fn on_screens_of_the_original(test: fn(&Screen<'_>, &str)) {
     on_a_screen_of_the_original(test);
-    in_time(move || {
-        if !has(&["tmux", "bash", "vim"]) || !Path::new(SPAWN).exists() {
-            return;
-        }
-        let Some(host) = Host::ours() else { return };
-        let mut screen = Screen::start(&host);
-        if screen.enter_sandbox() {
-            for _ in 0..setting("TERMINAL_TIMES").unwrap_or(1) {
-                test(&screen, &format!("{SPAWN} --host"));
-                screen.clear();
-            }
-            // Who asked is the client inside, not its proxy.
-            let log = told(host.host(&["log", "--json"]).output().unwrap()).1;
-            assert!(log.contains(SPAWN) && !log.contains("xdg-dbus-proxy"), "{log}");
-        }
-    });
+    for variables in ["", "HIDDEN_SANDBOX=1"] {
+        let times = setting("TERMINAL_TIMES").unwrap_or(1);
+        in_time(move || in_a_sandbox(variables, times, test));
+    }
+}
+
+fn in_a_sandbox(variables: &str, times: u64, test: fn(&Screen<'_>, &str)) {
+    if !has(&["tmux", "bash", "vim"]) || !Path::new(SPAWN).exists() {
+        return;
+    }
+    let Some(host) = Host::ours() else { return };
+    let mut screen = Screen::start(&host);
+    if !screen.enter_sandbox(variables) {
+        return;
+    }
+    for _ in 0..times {
+        test(&screen, &format!("{SPAWN} --host"));
+        screen.clear();
+    }
+    if variables.is_empty() {
+        // Who asked is the client inside, not its proxy.
+        let log = told(host.host(&["log", "--json"]).output().unwrap()).1;
+        assert!(log.contains(SPAWN) && !log.contains("xdg-dbus-proxy"), "{log}");
+    }
 }
 
 fn job_control(screen: &Screen<'_>, client: &str) {
@@ -313,23 +322,57 @@ fn an_end_of_input_is_one_whenever_it_is_typed() {
     });
 }
 
+fn comes_to_the_front(screen: &Screen<'_>, client: &str) {
+    from_the_background(screen, client, screen.prompt);
+}
+
+/// Starts a command in the background of the shell that has this prompt, and takes it to the front.
+fn from_the_background(screen: &Screen<'_>, client: &str, prompt: &str) {
+    screen.line("stty -g > before");
+    screen.line(&format!("{client} sh -c 'echo run''s; exec sed -u s/^/got-/' &"));
+    screen.see("runs");
+    let lines = |shown: &str| shown.replace('\n', "").matches("exec sed").count();
+    let before = lines(&screen.shown());
+    screen.line("fg");
+    screen.wait("the command once more", |shown| lines(shown) > before);
+    screen.line("to-and-fro");
+    screen.see("got-to-and-fro");
+    // Once more after a stop, by way of the background.
+    screen.key("C-z");
+    screen.see("Stopped");
+    screen.prompt(prompt);
+    screen.line("bg");
+    screen.prompt(prompt);
+    screen.line("fg");
+    screen.line("there-and-back");
+    screen.see("got-there-and-back");
+    screen.key("C-d");
+    screen.prompt(prompt);
+    screen.line("stty -g | cmp - before && echo as-''before");
+    screen.see("as-before");
+}
+
 #[test]
 fn a_command_of_the_background_comes_to_the_front_as_any_other() {
-    on_screens_of_the_original(|screen, client| {
-        screen.line("stty -g > before");
-        screen.line(&format!("{client} sh -c 'echo run''s; exec sed -u s/^/got-/' &"));
-        screen.see("runs");
-        let lines = |shown: &str| shown.replace('\n', "").matches("exec sed").count();
-        let before = lines(&screen.shown());
-        screen.line("fg");
-        screen.wait("the command once more", |shown| lines(shown) > before);
-        screen.line("to-and-fro");
-        screen.see("got-to-and-fro");
-        screen.key("C-d");
-        screen.prompt(screen.prompt);
-        screen.line("stty -g | cmp - before && echo as-''before");
-        screen.see("as-before");
-    });
+    on_screens_of_the_original(comes_to_the_front);
+}
+
+#[test]
+fn a_command_of_our_client_comes_from_the_background_to_the_front() {
+    on_each_screen(comes_to_the_front);
+}
+
+#[test]
+fn a_command_comes_to_the_front_in_a_shell_that_leaves_the_modes_alone() {
+    if has(&["dash"]) {
+        on_each_screen(|screen, client| {
+            screen.line("PS1='dash> ' dash -i");
+            screen.prompt("dash>");
+            from_the_background(screen, client, "dash>");
+            screen.line("exit");
+            screen.prompt(screen.prompt);
+        });
+    }
 }
 
 fn stop_and_go_on(screen: &Screen<'_>, client: &str) {

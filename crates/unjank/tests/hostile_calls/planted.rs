@@ -43,7 +43,7 @@ const ALL: [Fault; 6] = [
 /// Starts the service as a process of its own: this test again, with a variable.
 pub fn start(bus: &Bus, fault: Fault) -> super::fixture::Service {
     let mut command = bus.command(std::env::current_exe().unwrap());
-    command.args(["--exact", "planted::the_service_with_a_fault", "--nocapture"]);
+    command.args(["--exact", "hostile_calls::planted::the_service_with_a_fault", "--nocapture"]);
     command.env(VARIABLE, format!("{fault:?}")).stdout(std::process::Stdio::null());
     let service = super::fixture::Service::from(command.spawn().unwrap());
     bus.client().wait_for_owner(NAME).unwrap();

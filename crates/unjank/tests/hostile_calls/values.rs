@@ -328,7 +328,10 @@ fn bytes(random: &mut Random, from: &Materials, body: &mut Body) -> Vec<u8> {
     let bytes = match random.next(10) {
         0 => vec![random.pick(&[0, 1, b'/', 0xff]); random.next(most + 1)],
         1 => overlapping(most / 2),
-        2 => change(random, random_length(random.0, most)),
+        2 => {
+            let length = random.next(most + 1) / 2;
+            change(random, length)
+        }
         3 => change(random, 10),
         4 => random.pick(&["/tmp\0", "/\0", "/proc/self/fd/3\0", "true\0"]).as_bytes().to_vec(),
         5 => {
@@ -341,10 +344,6 @@ fn bytes(random: &mut Random, from: &Materials, body: &mut Body) -> Vec<u8> {
     };
     body.budget = most.saturating_sub(bytes.len());
     bytes
-}
-
-fn random_length(seed: u64, most: usize) -> usize {
-    usize::try_from(seed % (most as u64 + 1)).unwrap() / 2
 }
 
 /// A change of one of a few settings to a text of this length.

@@ -16,6 +16,8 @@ const LATE: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(50);
 /// Between two calls of one bystander.
 const PAUSE: Duration = Duration::from_millis(15);
+/// Between two programs that are started without any service.
+const BETWEEN_STARTS: Duration = Duration::from_millis(40);
 
 /// When a call began and when it was answered.
 type Span = (Instant, Instant);
@@ -26,13 +28,36 @@ pub struct Bystander {
     pub signature: &'static str,
     /// Makes the arguments of its next call.
     pub arguments: fn(u32) -> Vec<u8>,
+    pub work: Work,
+}
+
+/// What a service does for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// It answers.
+    Answers,
+    /// It starts a program in a session of its own. On a machine with more to do than processors the kernel alone takes
+    /// long for that: with `sched_autogroup_enabled` a new session is a new group of tasks, which may wait for half a
+    /// second until it runs first.
+    StartsASession,
+}
+
+/// What a call of a bystander took.
+#[derive(Debug)]
+pub struct Wait {
+    pub member: String,
+    pub answers: usize,
+    /// The longest wait beyond that for the bus.
+    pub longest: Duration,
+    pub work: Work,
 }
 
 /// What was noticed.
 #[derive(Debug, Default)]
 pub struct Noticed {
-    /// For each bystander: its member, how often it was answered, and its longest wait beyond that for the bus.
-    pub waits: Vec<(String, usize, Duration)>,
+    pub waits: Vec<Wait>,
+    /// The longest that a program needed that was started in a session of its own without any service.
+    pub longest_start: Duration,
     /// What went wrong.
     pub failures: Vec<String>,
     pub resources: Resources,
@@ -78,6 +103,8 @@ pub fn watch(address: &str, pid: u32, bystanders: &[Bystander], stop: &AtomicBoo
     let mut noticed = Noticed::default();
     std::thread::scope(|scope| {
         let canary = scope.spawn(|| ask_the_bus(address, &late, stop));
+        let starts = bystanders.iter().any(|bystander| bystander.work == Work::StartsASession);
+        let starter = starts.then(|| scope.spawn(|| longest_start(stop)));
         let sampler = scope.spawn(|| {
             let mut most = Resources::default();
             while !stop.load(Ordering::Relaxed) {
@@ -92,12 +119,17 @@ pub fn watch(address: &str, pid: u32, bystanders: &[Bystander], stop: &AtomicBoo
             .collect();
         let calls: Vec<_> = calls.into_iter().map(|thread| thread.join().unwrap()).collect();
         canary.join().unwrap();
+        noticed.longest_start = starter.map_or(Duration::ZERO, |starter| starter.join().unwrap());
         noticed.resources = sampler.join().unwrap();
         let late = late.lock().unwrap();
         for (bystander, (spans, failures)) in bystanders.iter().zip(calls) {
             let longest = spans.iter().map(|span| beyond(*span, &late)).max();
-            let name = format!("{}.{}", bystander.target.interface, bystander.target.member);
-            noticed.waits.push((name, spans.len(), longest.unwrap_or_default()));
+            noticed.waits.push(Wait {
+                member: format!("{}.{}", bystander.target.interface, bystander.target.member),
+                answers: spans.len(),
+                longest: longest.unwrap_or_default(),
+                work: bystander.work,
+            });
             noticed.failures.extend(failures);
         }
     });
@@ -127,6 +159,19 @@ fn ask_the_bus(address: &str, late: &Mutex<Vec<Span>>, stop: &AtomicBool) {
             late.lock().unwrap().push((began, ended));
         }
     }
+}
+
+/// Starts programs in sessions of their own, and returns the longest that one needed.
+fn longest_start(stop: &AtomicBool) -> Duration {
+    let mut longest = Duration::ZERO;
+    while !stop.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        let status = std::process::Command::new("setsid").arg("true").status();
+        assert!(status.unwrap().success());
+        longest = longest.max(began.elapsed());
+        pause(BETWEEN_STARTS);
+    }
+    longest
 }
 
 fn call_again_and_again(

@@ -17,15 +17,19 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
 /// The tree, which goes away with this.
 pub struct Tree {
-    dir: tempfile::TempDir,
+    /// It holds the tree alone, so that nobody else changes what `..` is.
+    _parent: tempfile::TempDir,
+    root: PathBuf,
     _socket: std::os::unix::net::UnixListener,
 }
 
 impl Tree {
     /// Makes it; device nodes and other owners only where we may.
     pub fn make() -> Tree {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &[u8]| dir.path().join(OsStr::from_bytes(name));
+        let parent = tempfile::tempdir().unwrap();
+        let root = parent.path().join("tree");
+        fs::create_dir(&root).unwrap();
+        let path = |name: &[u8]| root.join(OsStr::from_bytes(name));
         for (name, size, mode) in names() {
             file(&path(&name), size, mode);
         }
@@ -86,12 +90,12 @@ impl Tree {
             let _ = std::os::unix::fs::chown(path(b"old"), Some(12345), Some(54321));
             let _ = std::os::unix::fs::chown(path(b"before"), Some(1), Some(2));
         }
-        Tree { dir, _socket: socket }
+        Tree { _parent: parent, root, _socket: socket }
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        self.dir.path()
+        &self.root
     }
 }
 

@@ -20,7 +20,7 @@ use crate::fixture::skip;
 
 pub const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
 
-/// Compiles a program of `benches/` once; `None` where its libraries are not installed.
+/// Compiles a program of `crates/bench/peers` once; `None` where its libraries are not installed.
 fn compiled(
     name: &str,
     source: &str,
@@ -39,7 +39,7 @@ fn compiled(
     let made = program.with_extension(std::process::id().to_string());
     let output = Command::new(compiler)
         .args(["-O1", "-w", "-fPIC", "-o"])
-        .args([&made, &root.join("benches").join(source)])
+        .args([&made, &root.join("crates/bench/peers").join(source)])
         .args(more)
         .args(String::from_utf8(flags.stdout).unwrap().split_whitespace())
         .output()

@@ -1,7 +1,7 @@
 //! Decides what a call to `org.freedesktop.Flatpak` means.
 
-use session::host::command::StartError;
-use sys::pidfd::Scope;
+use host::command::StartError;
+use sys::pidfd::SignalScope;
 use zbus::message::Header;
 use zbus::{Message, Signature};
 
@@ -10,7 +10,7 @@ use super::{DEVELOPMENT, DEVELOPMENT_PATH, HOST1, Incoming, introspect};
 use crate::errors::Refusal;
 use crate::raw::Caller;
 use crate::request::ReplyTo;
-use crate::server::dispatch::{Asked, machine_id};
+use crate::server::dispatch::{PropertiesCall, machine_id};
 
 const SESSION_PATH: &str = "/org/freedesktop/Flatpak/SessionHelper";
 const SESSION: &str = "org.freedesktop.Flatpak.SessionHelper";
@@ -120,8 +120,8 @@ pub(super) fn dispatch(message: &Message) -> Verdict {
 
 enum Meaning {
     Answer(Answer),
-    Command(Result<session::host::command::Request, NoCommand>),
-    Signal(u32, u32, Scope),
+    Command(Result<host::command::CommandRequest, NoCommand>),
+    Signal(u32, u32, SignalScope),
     Session,
 }
 
@@ -163,13 +163,13 @@ fn decide(message: &Message, header: &Header<'_>) -> Result<Meaning, Refusal> {
         }
         (HOST1 | "", "HostCommandWithOptions", Node::Development) => {
             typed("ayaaya{uh}a{ss}ua{sv}")?;
-            Ok(Meaning::Command(decode::command_with_options(&body)))
+            Ok(Meaning::Command(decode::command_with_options(message, &body)))
         }
         (DEVELOPMENT | "", "HostCommandSignal", Node::Development) => {
             typed("uub")?;
             let unreadable = |_| Refusal::Invalid("these arguments".to_owned());
             let (pid, signal, group) = body.deserialize().map_err(unreadable)?;
-            let scope = if group { Scope::Group } else { Scope::Process };
+            let scope = if group { SignalScope::Group } else { SignalScope::Process };
             Ok(Meaning::Signal(pid, signal, scope))
         }
         (SESSION | "", "RequestSession", Node::SessionHelper) => {
@@ -182,7 +182,7 @@ fn decide(message: &Message, header: &Header<'_>) -> Result<Meaning, Refusal> {
 
 /// Answers `Properties`; `None` if there is no such method.
 fn properties(message: &Message, node: Node) -> Option<Result<Meaning, Refusal>> {
-    let Asked { interface, property, reads } = Asked::read(message)?;
+    let PropertiesCall { interface, property, reads } = PropertiesCall::read(message)?;
     Some(match property.as_deref() {
         _ if !node.has(&interface) => Err(Refusal::NoProperties(interface)),
         None => Ok(Meaning::Answer(Answer::Properties(VERSION))),

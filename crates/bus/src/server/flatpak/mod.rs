@@ -1,32 +1,32 @@
 //! The service end of `org.freedesktop.Flatpak`: host commands, and what `flatpak run` asks for when it starts.
 
+mod bus_queries;
 mod decode;
 mod dispatch;
-mod questions;
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use session::host::command::{Request, StartError};
+use host::command::{CommandRequest, StartError};
 use zbus::{Connection, Message, Variant};
 
-use super::{ServerError, Takeover, introspect, own};
+use super::{ServerError, Takeover, introspect, owned_name};
 use crate::errors;
 use crate::raw::{self, Link};
 use crate::request::ReplyTo;
+use bus_queries::Question;
 use dispatch::{Answer, Verdict};
-use questions::Question;
 
 /// The name that programs call.
 pub const NAME: &str = "org.freedesktop.Flatpak";
 /// The object of host commands.
-pub const DEVELOPMENT_PATH: &str = "/org/freedesktop/Flatpak/Development";
+pub(crate) const DEVELOPMENT_PATH: &str = "/org/freedesktop/Flatpak/Development";
 /// Its interface.
-pub const DEVELOPMENT: &str = "org.freedesktop.Flatpak.Development";
+pub(crate) const DEVELOPMENT: &str = "org.freedesktop.Flatpak.Development";
 /// Its interface with what the original has not; at the same object.
-pub const HOST1: &str = "org.unjank.Host1";
+pub(crate) const HOST1: &str = "org.unjank.Host1";
 
 /// What arrived.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub enum Incoming {
         /// Receives its number or the error.
         reply_to: ReplyTo,
         /// The command.
-        request: Box<Request>,
+        request: Box<CommandRequest>,
     },
     /// A command is to get a signal.
     Signal {
@@ -47,7 +47,7 @@ pub enum Incoming {
         /// The signal.
         signal: u32,
         /// Who gets it.
-        scope: sys::pidfd::Scope,
+        scope: sys::pidfd::SignalScope,
     },
     /// `flatpak run` wants to know where the files are that follow the host's.
     Session {
@@ -59,7 +59,7 @@ pub enum Incoming {
         /// The unique name that was asked for.
         sender: String,
         /// What the bus knows of its process, or what it said.
-        process: Result<Process, String>,
+        process: Result<BusProcess, String>,
     },
     /// The answer to [`Server::ask_bus_process`]: the number of the bus's own process, if it says.
     BusProcess(Option<u32>),
@@ -79,7 +79,7 @@ pub enum Incoming {
 
 /// What the bus knows of the process behind a name.
 #[derive(Debug)]
-pub struct Process {
+pub struct BusProcess {
     /// Its number, as the bus counts.
     pub pid: u32,
     /// The user that it ran as when it connected.
@@ -104,7 +104,7 @@ impl Server {
     ///
     /// There is no connection.
     pub async fn connect(address: Option<&str>) -> Result<Server, ServerError> {
-        let mut server = Server::over(own::connect(address).await?);
+        let mut server = Server::on(owned_name::connect(address).await?);
         // When a connection came tells whose it was: the number of its process may be another's by the time of a call.
         server.link.tell_bus("AddMatch", &CONNECTIONS);
         Ok(server)
@@ -113,7 +113,11 @@ impl Server {
     /// Serves on a connection that exists. Must be called before the connection is polled again.
     #[must_use]
     pub fn over(connection: Connection) -> Server {
-        Server { link: Link::over(connection), questions: HashMap::new() }
+        Server::on(Link::over(connection))
+    }
+
+    fn on(link: Link) -> Server {
+        Server { link, questions: HashMap::new() }
     }
 
     /// Returns our unique name; empty without a bus.
@@ -128,7 +132,7 @@ impl Server {
     ///
     /// The name is not ours.
     pub async fn own(&mut self, takeover: Takeover) -> Result<(), ServerError> {
-        own::own(&self.link, NAME, takeover).await
+        owned_name::own(&self.link, NAME, takeover).await
     }
 
     /// Gives the name back. [`Incoming::Released`] follows when no further call can arrive for it.
@@ -232,7 +236,7 @@ impl Server {
 
     fn take(&mut self, message: &Message) -> Option<Incoming> {
         if !raw::is_call(message) {
-            return questions::take(&mut self.questions, message);
+            return bus_queries::take(&mut self.questions, message);
         }
         match dispatch::dispatch(message) {
             Verdict::Ask(incoming) => return Some(*incoming),

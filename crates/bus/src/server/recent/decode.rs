@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use session::recents::query::Query;
-use session::recents::{Privacy, Timestamp};
+use recents::query::Query;
+use recents::{Privacy, RecentTime};
 use zbus::Variant;
 use zbus::message::Body;
 
-use super::{Call, Document};
+use super::{OpenedDocument, RecentCall};
 use crate::errors::Refusal;
 
 type Options<'a> = HashMap<&'a str, Variant<'a>>;
 
-pub(super) fn add(body: &Body) -> Result<Call, Refusal> {
+pub(super) fn add(body: &Body) -> Result<RecentCall, Refusal> {
     let (uri, options): (&str, Options<'_>) = body.deserialize().map_err(unreadable)?;
-    let mut document = Document { uri: uri.to_owned(), ..Document::default() };
+    let mut document = OpenedDocument { uri: uri.to_owned(), ..OpenedDocument::default() };
     for (name, value) in &options {
         match *name {
             "mime" => document.mime = Some(text(name, value)?),
@@ -29,14 +29,14 @@ pub(super) fn add(body: &Body) -> Result<Call, Refusal> {
             _ => return Err(Refusal::Invalid(format!("the option {name:?}"))),
         }
     }
-    Ok(Call::Add(document))
+    Ok(RecentCall::Add(document))
 }
 
-pub(super) fn list(body: &Body) -> Result<Call, Refusal> {
+pub(super) fn list(body: &Body) -> Result<RecentCall, Refusal> {
     let options: Options<'_> = body.deserialize().map_err(unreadable)?;
     let mut query = Query::default();
     for (name, value) in &options {
-        let time = || i64::try_from(value).map(Timestamp).map_err(|_| wrong(name));
+        let time = || i64::try_from(value).map(RecentTime).map_err(|_| wrong(name));
         match *name {
             "since" => query.since = Some(time()?),
             "before" => query.before = Some(time()?),
@@ -51,16 +51,16 @@ pub(super) fn list(body: &Body) -> Result<Call, Refusal> {
             _ => return Err(Refusal::Invalid(format!("the option {name:?}"))),
         }
     }
-    Ok(Call::List(query))
+    Ok(RecentCall::List(query))
 }
 
-pub(super) fn forget(body: &Body) -> Result<Call, Refusal> {
-    body.deserialize().map(Call::Forget).map_err(unreadable)
+pub(super) fn forget(body: &Body) -> Result<RecentCall, Refusal> {
+    body.deserialize().map(RecentCall::Forget).map_err(unreadable)
 }
 
-pub(super) fn private(body: &Body) -> Result<Call, Refusal> {
+pub(super) fn private(body: &Body) -> Result<RecentCall, Refusal> {
     let (on, seconds): (bool, u64) = body.deserialize().map_err(unreadable)?;
-    Ok(Call::Private(on.then_some(seconds)))
+    Ok(RecentCall::Private(on.then_some(seconds)))
 }
 
 fn text(name: &str, value: &Variant<'_>) -> Result<String, Refusal> {

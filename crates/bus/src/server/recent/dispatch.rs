@@ -3,7 +3,7 @@
 use zbus::message::Header;
 use zbus::{Message, Signature};
 
-use super::{Call, INTERFACE, PATH, decode};
+use super::{INTERFACE, PATH, RecentCall, decode};
 use crate::errors::Refusal;
 use crate::raw::Caller;
 use crate::request::ReplyTo;
@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// The owner of the state answers.
-    Ask(ReplyTo, Call),
+    Ask(ReplyTo, RecentCall),
     /// Nothing is to be said.
     Empty(Caller),
     /// One string is the answer.
@@ -29,7 +29,7 @@ pub(super) enum Verdict {
 }
 
 enum Meaning {
-    Call(Call),
+    Call(RecentCall),
     Empty,
     Text(String),
     NoProperties,
@@ -100,11 +100,11 @@ fn decide(message: &Message, header: &Header<'_>) -> Result<Meaning, Refusal> {
         }
         "Policy" => {
             typed("")?;
-            Call::Policy
+            RecentCall::Policy
         }
         "Sync" => {
             typed("")?;
-            Call::Sync
+            RecentCall::Sync
         }
         _ => return Err(Refusal::NoMethod(method.to_owned())),
     };

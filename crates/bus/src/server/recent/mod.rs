@@ -6,12 +6,12 @@ mod dispatch;
 use std::collections::HashMap;
 use std::io;
 
-use session::recents::query::Query;
-use session::recents::{Entry, Privacy};
+use recents::query::Query;
+use recents::{Privacy, RecentEntry};
 use zbus::message::Type;
 use zbus::{Connection, Message, Variant};
 
-use super::{ServerError, Takeover, own};
+use super::{ServerError, Takeover, owned_name};
 use crate::errors;
 use crate::raw::{self, Link};
 use crate::request::ReplyTo;
@@ -26,9 +26,9 @@ pub const INTERFACE: &str = "org.unjank.Recent1";
 
 /// What a program wants.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Call {
+pub enum RecentCall {
     /// A document is to be remembered. Answered by [`Server::added`].
-    Add(Document),
+    Add(OpenedDocument),
     /// Documents are wanted. Answered by [`Server::listed`].
     List(Query),
     /// Documents of these URIs are to be forgotten. Answered by [`Server::forgot`].
@@ -43,7 +43,7 @@ pub enum Call {
 
 /// A document that a program opened, as it says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Document {
+pub struct OpenedDocument {
     /// Its URI; nobody has looked at it.
     pub uri: String,
     /// Its MIME type.
@@ -62,7 +62,7 @@ pub struct Document {
 #[derive(Debug)]
 pub enum Incoming {
     /// A call; who makes it is for the bus to say.
-    Call(ReplyTo, Call),
+    Call(ReplyTo, RecentCall),
     /// The answer to [`Server::identify`].
     Process {
         /// The unique name that was asked for.
@@ -93,13 +93,17 @@ impl Server {
     ///
     /// There is no connection.
     pub async fn connect(address: Option<&str>) -> Result<Server, ServerError> {
-        Ok(Server::over(own::connect(address).await?))
+        Ok(Server::on(owned_name::connect(address).await?))
     }
 
     /// Serves on a connection that exists. Must be called before the connection is polled again.
     #[must_use]
     pub fn over(connection: Connection) -> Server {
-        Server { link: Link::over(connection), questions: HashMap::new() }
+        Server::on(Link::over(connection))
+    }
+
+    fn on(link: Link) -> Server {
+        Server { link, questions: HashMap::new() }
     }
 
     /// Takes the name, without queueing for it; others may take it over if they say so.
@@ -108,7 +112,7 @@ impl Server {
     ///
     /// The name is not ours.
     pub async fn own(&mut self, takeover: Takeover) -> Result<(), ServerError> {
-        own::own(&self.link, NAME, takeover).await
+        owned_name::own(&self.link, NAME, takeover).await
     }
 
     /// Asks which process `sender` is; [`Incoming::Process`] follows.
@@ -142,7 +146,7 @@ impl Server {
     }
 
     /// Answers a `List`.
-    pub fn listed(&mut self, reply_to: &ReplyTo, entries: &[&Entry]) {
+    pub fn listed(&mut self, reply_to: &ReplyTo, entries: &[&RecentEntry]) {
         let documents: Vec<_> = entries.iter().map(|entry| document(entry)).collect();
         self.link.reply(&reply_to.0, &documents);
     }
@@ -241,7 +245,7 @@ impl Server {
 }
 
 /// Describes an entry; times are microseconds since 1970.
-fn document(entry: &Entry) -> HashMap<&'static str, Variant<'_>> {
+fn document(entry: &RecentEntry) -> HashMap<&'static str, Variant<'_>> {
     let mut fields = HashMap::from([
         ("uri", Variant::from(entry.uri.as_str())),
         ("groups", Variant::from(entry.groups.clone())),

@@ -22,7 +22,7 @@ use crate::publish::{directory_of, make_parents, publish_volatile, temporary_nam
 use format::{Header, KNOWN_IDS, Start, WRITTEN_ONCE};
 
 pub use owner::Owner;
-pub use read::{Extent, Flaw, News, Reader, salvage};
+pub use read::{Extent, Flaw, JournalReader, News, salvage};
 
 /// How often an append follows a journal that is replaced under its hands.
 const ATTEMPTS: usize = 64;

@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use super::super::{JournalError, too_long};
 use super::format::{self, Header, KNOWN_IDS, Start, WRITTEN_ONCE};
-use super::read::{Extent, Flaw, News, Reader, read_old, tail_of};
+use super::read::{Extent, Flaw, JournalReader, News, OLD, read_old, tail_of};
 use super::{ATTEMPTS, beside, cannot_link, create};
 use crate::disk::{AppendFile, Disk, DiskFile, FileLock};
 use crate::publish::{Promise, PublishError, directory_of, make_parents, overwrite, publish};
 
-/// The ending of the second name of a file that is being replaced.
-pub(super) const OLD: &str = ".old";
 /// The ending of the lock that keeps others from replacing.
 const LOCK: &str = ".lock";
 
@@ -20,7 +18,7 @@ const LOCK: &str = ".lock";
 #[derive(Debug)]
 pub struct Owner {
     path: PathBuf,
-    reader: Reader,
+    reader: JournalReader,
     _lock: Box<dyn FileLock>,
 }
 
@@ -55,7 +53,7 @@ impl Owner {
             owned => owned,
         };
         let Some(lock) = lock.map_err(not_opened)? else { return Ok(None) };
-        let owner = Owner { path: path.to_owned(), reader: Reader::new(path), _lock: lock };
+        let owner = Owner { path: path.to_owned(), reader: JournalReader::new(path), _lock: lock };
         owner.finish(disk).map_err(not_opened)?;
         Ok(Some(owner))
     }
@@ -65,10 +63,10 @@ impl Owner {
     ///
     /// # Errors
     ///
-    /// As [`Reader::read`].
+    /// As [`JournalReader::read`].
     pub fn read(&mut self, disk: &dyn Disk) -> Result<Vec<Vec<u8>>, JournalError> {
         let not_opened = |source| JournalError::NotOpened { path: self.path.clone(), source };
-        self.reader = Reader::new(&self.path);
+        self.reader = JournalReader::new(&self.path);
         for _ in 0..ATTEMPTS {
             let (News::All(records) | News::More(records)) = self.reader.read(disk)?;
             if self.reader.at().is_some() {
@@ -141,7 +139,7 @@ impl Owner {
                 return Err(not_restarted(error));
             }
         }
-        self.reader = Reader::new(&self.path);
+        self.reader = JournalReader::new(&self.path);
         Ok(())
     }
 

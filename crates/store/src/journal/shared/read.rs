@@ -9,6 +9,9 @@ use super::format::{self, FRAMES_AT, Gaps, Header, Start};
 use super::{ATTEMPTS, beside};
 use crate::disk::{AppendFile, Disk};
 
+/// The ending of the second name of a file that is being replaced.
+pub(super) const OLD: &str = ".old";
+
 /// What a look into the journal brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
@@ -20,14 +23,14 @@ pub enum News {
 
 /// Follows one journal.
 #[derive(Debug)]
-pub struct Reader {
+pub struct JournalReader {
     path: PathBuf,
-    at: Option<Place>,
+    at: Option<ReadPosition>,
 }
 
 /// How far a journal was read.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ReadPosition {
     pub(super) identity: (u64, u64),
     pub(super) salt: u64,
     /// Where the last record that was read ends.
@@ -67,11 +70,11 @@ pub struct Extent {
     pub end: u64,
 }
 
-impl Reader {
+impl JournalReader {
     /// Starts to follow the journal at `path`, which need not be there yet.
     #[must_use]
-    pub fn new(path: &Path) -> Reader {
-        Reader { path: path.to_owned(), at: None }
+    pub fn new(path: &Path) -> JournalReader {
+        JournalReader { path: path.to_owned(), at: None }
     }
 
     /// Reads what is new. Without a journal there is nothing.
@@ -151,7 +154,7 @@ impl Reader {
         self.at.as_ref().map_or(0, |at| at.end)
     }
 
-    pub(super) fn at(&self) -> Option<&Place> {
+    pub(super) fn at(&self) -> Option<&ReadPosition> {
         self.at.as_ref()
     }
 }
@@ -173,7 +176,7 @@ pub fn salvage(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// Reads the file that the journal replaced, if whoever replaced it has not finished.
 pub(super) fn read_old(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
-    match disk.open_appended(&beside(path, super::owner::OLD)) {
+    match disk.open_appended(&beside(path, OLD)) {
         Ok(file) => file.read_from(0),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -186,7 +189,7 @@ fn all(
     file: &dyn AppendFile,
     identity: (u64, u64),
     path: &Path,
-) -> Result<(Vec<Vec<u8>>, Place), JournalError> {
+) -> Result<(Vec<Vec<u8>>, ReadPosition), JournalError> {
     let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
     let bytes = file.read_from(0).map_err(not_opened)?;
     let (mut ids, mut records) = (HashSet::new(), Vec::new());
@@ -221,7 +224,7 @@ fn all(
     }
     let end = (extent.end as u64).max(frames_at as u64);
     let flaw = flaw.max(Flaw::of(extent.gaps));
-    let mut at = Place { identity, salt: header.salt, end, ids, flaw };
+    let mut at = ReadPosition { identity, salt: header.salt, end, ids, flaw };
     records.extend(more(file, &mut at).map_err(not_opened)?);
     Ok((records, at))
 }
@@ -236,7 +239,7 @@ pub(super) fn tail_of<'a>(old: &'a [u8], header: &Header) -> Option<&'a [u8]> {
     }
 }
 
-fn more(file: &dyn AppendFile, at: &mut Place) -> io::Result<Vec<Vec<u8>>> {
+fn more(file: &dyn AppendFile, at: &mut ReadPosition) -> io::Result<Vec<Vec<u8>>> {
     let bytes = file.read_from(at.end)?;
     let mut records = Vec::new();
     // A frame that is still being written is found whole the next time.

@@ -2,16 +2,16 @@
 
 use std::io::{self, Write};
 
+use ::catalogue::apps::associations::ClaimVerdict as Fate;
+use ::catalogue::apps::choose;
+use ::catalogue::index::opener::Openers;
+use ::catalogue::index::query::{Basis, QuestionAnswer};
 use serde_json::{Value as Json, json};
-use session::apps::associations::Verdict as Fate;
-use session::apps::choose;
-use session::index::ask::{Answer, Basis};
-use session::index::opener::Openers;
 
 use super::super::catalogue::{self, Question, shown, shown_path};
 use super::{Output, changed_input, with_ending};
 use crate::cli::screen;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// Prints the application that opens each type.
 pub(super) fn print(
@@ -52,7 +52,7 @@ pub(super) fn choose(
     mime_types: &[String],
 ) -> Result<Verdict, Error> {
     let id = with_ending(app);
-    let failed = || Error::new(Kind::User, format!("make {} a default", shown(&id)));
+    let failed = || Error::new(FailureCategory::User, format!("make {} the default", shown(&id)));
     let wrong = mime_types.iter().find(|mime_type| mime_type.matches('/').count() != 1);
     if let Some(wrong) = wrong {
         let why = format!("{} is no MIME type", shown(wrong));
@@ -61,7 +61,7 @@ pub(super) fn choose(
     let (is_there, path) = question.answer(changed_input, |index, sources| {
         let is_there = Openers::new(index, &sources.places.path).app(&id).is_some();
         let basis = if is_there { Basis::FilesRead } else { Basis::Applications };
-        Answer { value: (is_there, sources.places.user_choices()), basis }
+        QuestionAnswer { value: (is_there, sources.places.user_choices()), basis }
     })?;
     if !is_there {
         let why = "no application of this identifier can be started";
@@ -69,10 +69,10 @@ pub(super) fn choose(
         return Err(failed().because(io::Error::other(why)).hint(hint));
     }
     let path = path.ok_or_else(|| {
-        Error::new(Kind::Config, "find mimeapps.list")
+        Error::new(FailureCategory::Config, "find mimeapps.list")
             .because(io::Error::other("neither XDG_CONFIG_HOME nor HOME is set"))
     })?;
-    let failed = || Error::new(Kind::Config, format!("change {}", shown_path(&path)));
+    let failed = || Error::new(FailureCategory::Config, format!("change {}", shown_path(&path)));
     let mut text = match std::fs::read(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -90,14 +90,17 @@ pub(super) fn choose(
         // Nobody is left to be told when stderr is gone; the exit status tells the same.
         let _ = writeln!(
             told,
-            "unjank: the choice is in {} and has no effect on {}: {deciding}",
+            "unjank: the change is in {} and has no effect on {}: {deciding}",
             shown_path(&path),
             shown(mime_type)
         );
     }
     if let Some((mime_type, _)) = void.first() {
-        let _ =
-            writeln!(told, "hint: unjank apps explain {} lists all that counts", shown(mime_type));
+        let _ = writeln!(
+            told,
+            "hint: see which lines count with: unjank apps explain {}",
+            shown(mime_type)
+        );
     }
     Ok(if void.is_empty() { Verdict::Yes } else { Verdict::No })
 }
@@ -126,6 +129,6 @@ fn void_choices<'t>(
             );
             Some((&**mime_type, deciding))
         });
-        Answer { value: void.collect(), basis: Basis::FilesRead }
+        QuestionAnswer { value: void.collect(), basis: Basis::FilesRead }
     })
 }

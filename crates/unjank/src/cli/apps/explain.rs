@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-use probe::report::table::{Align, Table};
+use ::catalogue::apps::associations::{AssociationReason, ClaimStep, ClaimVerdict as Fate};
+use ::catalogue::apps::installed::Usable;
+use ::catalogue::index::Index;
+use ::catalogue::index::layout::AppKey;
+use ::catalogue::index::opener::Openers;
+use report::table::{Align, TextTable};
 use serde_json::{Value as Json, json};
-use session::apps::associations::{Reason, Step, Verdict as Fate};
-use session::apps::installed::Usable;
-use session::index::Index;
-use session::index::layout::AppKey;
-use session::index::opener::Openers;
 
 use super::super::catalogue::{self, shown};
 use super::Output;
@@ -24,12 +24,12 @@ pub(super) fn explain<'a>(
     let mut out = Vec::new();
     let lineage = index.lineage(mime_type);
     let steps = openers.explain(&lineage);
-    let place = |step: &Step<'_>| {
+    let place = |step: &ClaimStep<'_>| {
         let file =
             index.association_file(step.claim.file).map(|path| path.to_string_lossy().into_owned());
         (file.unwrap_or_default(), step.claim.line)
     };
-    let of = |step: &Step<'_>| lineage.get(step.of).copied().unwrap_or_default();
+    let of = |step: &ClaimStep<'_>| lineage.get(step.of).copied().unwrap_or_default();
     let decided = steps.iter().find(|step| step.verdict == Fate::Chosen);
     let verdict = if decided.is_some() { Verdict::Yes } else { Verdict::No };
     if as_json {
@@ -62,7 +62,7 @@ pub(super) fn explain<'a>(
     }
     if !steps.is_empty() {
         writeln!(out)?;
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             ("application", Align::Text),
             ("type", Align::Text),
             ("is", Align::Text),
@@ -100,12 +100,12 @@ fn reason_of<'a>(index: &'a Index, openers: &Openers<'a>, id: &str) -> &'static 
     }
 }
 
-fn says(reason: Reason) -> &'static str {
+fn says(reason: AssociationReason) -> &'static str {
     match reason {
-        Reason::Default => "the default",
-        Reason::Added => "an added opener",
-        Reason::Declared => "a declared opener",
-        Reason::Removed => "no opener",
+        AssociationReason::Default => "the default",
+        AssociationReason::Added => "an added opener",
+        AssociationReason::Declared => "a declared opener",
+        AssociationReason::Removed => "no opener",
     }
 }
 

@@ -6,22 +6,23 @@ mod explain;
 use std::io::{self, Write};
 use std::path::Path;
 
+use ::catalogue::index::Index;
+use ::catalogue::index::input::IndexPart;
+use ::catalogue::index::json::flatten;
+use ::catalogue::index::layout::AppKey;
+use ::catalogue::index::opener::Openers;
+use ::catalogue::index::query::{Basis, QuestionAnswer};
+use ::catalogue::index::record::IndexRecord;
+use ::catalogue::index::sources::IndexSources;
 use clap::{Args, Subcommand};
-use probe::report::table::{Align, Table};
+use report::table::{Align, TextTable};
 use serde_json::{Value as Json, json};
-use session::index::Index;
-use session::index::ask::{Answer, Basis};
-use session::index::input::Part;
-use session::index::layout::AppKey;
-use session::index::opener::Openers;
-use session::index::record::Record;
-use session::index::sources::Sources;
 
 use super::catalogue::{self, Question, Selection, shown};
 use crate::cli::screen;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Find applications, and say which of them opens what and why.
+/// Find applications, and show which of them opens a file and why.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: unjank apps explain text/html")]
 pub(crate) struct Apps {
@@ -34,7 +35,7 @@ pub(crate) struct Apps {
 enum Command {
     /// List the applications that a menu would show; --all lists every desktop file.
     List {
-        /// Also those that are hidden, deleted, masked or cannot be started.
+        /// Include those that are hidden, deleted, masked or cannot be started.
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -46,14 +47,14 @@ enum Command {
     ///
     /// Example: unjank apps find editor
     Find {
-        /// A word; letters may be small or capital.
+        /// A word; case is ignored.
         word: String,
         #[command(flatten)]
         selection: Selection,
         #[command(flatten)]
         question: Question,
     },
-    /// Print all that is kept of an application.
+    /// Print all data about an application.
     Show {
         /// An identifier, such as org.kde.kate or org.kde.kate.desktop.
         app: String,
@@ -65,7 +66,7 @@ enum Command {
     },
     /// List the applications that open a MIME type, the default first.
     For {
-        /// A MIME type, or a scheme as x-scheme-handler/https.
+        /// A MIME type, or a scheme such as x-scheme-handler/https.
         mime_type: String,
         #[command(flatten)]
         selection: Selection,
@@ -83,9 +84,9 @@ enum Command {
         #[command(flatten)]
         question: Question,
     },
-    /// Make an application the one that opens MIME types.
+    /// Make an application the default for MIME types.
     ///
-    /// Changes ~/.config/mimeapps.list; comments and order stay. Exits with 1 and says why if another file counts more, so that the choice has no effect.
+    /// Changes ~/.config/mimeapps.list; comments and order stay. Exits with 1 and prints the reason if another file takes precedence, so that the change has no effect.
     SetDefault {
         /// An identifier, such as org.kde.kate.desktop.
         app: String,
@@ -95,7 +96,7 @@ enum Command {
         #[command(flatten)]
         question: Question,
     },
-    /// Say which line of which file decides what opens a MIME type, and what became of all others.
+    /// Explain which line of which file makes an application the default for a MIME type.
     Explain {
         /// A MIME type.
         mime_type: String,
@@ -109,7 +110,7 @@ enum Command {
 
 /// Returns a file or directory that decides what opens what and that is no longer what it was.
 fn changed_input(index: &Index) -> Option<&Path> {
-    index.stale(&Part::OF_OPENERS)
+    index.stale(&IndexPart::OF_OPENERS)
 }
 
 /// Returns an identifier with its ending.
@@ -174,7 +175,7 @@ impl Command {
             let is_search = matches!(self, Command::List { .. } | Command::Find { .. });
             let is_found = matches!(value, Ok(Output { verdict: Verdict::Yes, .. }));
             let basis = if is_found && !is_search { Basis::FilesRead } else { Basis::Applications };
-            Answer { value, basis }
+            QuestionAnswer { value, basis }
         })?
     }
 
@@ -182,7 +183,7 @@ impl Command {
         &self,
         index: &'a Index,
         openers: &Openers<'a>,
-        sources: &Sources,
+        sources: &IndexSources,
     ) -> Result<Output, Error> {
         match self {
             Command::List { all: true, selection, .. } => print(selection, index.apps().collect()),
@@ -212,17 +213,17 @@ impl Output {
 }
 
 /// Says whether a desktop file is the one that is used for its identifier.
-fn is_used(openers: &Openers<'_>, app: Record<'_>) -> bool {
+fn is_used(openers: &Openers<'_>, app: IndexRecord<'_>) -> bool {
     let used = app.text(".id").and_then(|id| openers.app(id));
     used.is_some_and(|used| used.path() == app.path())
 }
 
 /// Returns the applications in which a word is found, those that are called so first.
-fn find<'a>(index: &'a Index, openers: &Openers<'a>, word: &str) -> Vec<Record<'a>> {
+fn find<'a>(index: &'a Index, openers: &Openers<'a>, word: &str) -> Vec<IndexRecord<'a>> {
     let wanted = word.to_lowercase();
     let exact = [AppKey::Id, AppKey::BusName, AppKey::Program, AppKey::Category, AppKey::Keyword];
-    let mut found: Vec<Record<'a>> = Vec::new();
-    let mut add = |record: Record<'a>| {
+    let mut found: Vec<IndexRecord<'a>> = Vec::new();
+    let mut add = |record: IndexRecord<'a>| {
         if is_used(openers, record) && !found.iter().any(|known| known.path() == record.path()) {
             found.push(record);
         }
@@ -247,15 +248,15 @@ fn find<'a>(index: &'a Index, openers: &Openers<'a>, word: &str) -> Vec<Record<'
     found
 }
 
-fn print(selection: &Selection, records: Vec<Record<'_>>) -> Result<Output, Error> {
+fn print(selection: &Selection, records: Vec<IndexRecord<'_>>) -> Result<Output, Error> {
     let records = selection.matching(records);
     let mut out = Vec::new();
     if selection.json {
-        let apps: Vec<Json> = records.iter().map(|record| catalogue::to_json(*record)).collect();
+        let apps: Vec<Json> = records.iter().map(|record| record.to_json()).collect();
         let document = json!({ "schema": "unjank.apps/1", "applications": apps });
         catalogue::print_json(&mut out, &document)?;
     } else if !records.is_empty() {
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             ("identifier", Align::Text),
             ("name", Align::Text),
             ("command", Align::Text),
@@ -272,11 +273,14 @@ fn print(selection: &Selection, records: Vec<Record<'_>>) -> Result<Output, Erro
 
 fn show(index: &Index, app: &str, as_json: bool) -> Result<Output, Error> {
     let id = with_ending(app);
-    let all: Vec<Json> = index.apps_by(AppKey::Id, &id).map(catalogue::to_json).collect();
+    let all: Vec<Json> = index.apps_by(AppKey::Id, &id).map(IndexRecord::to_json).collect();
     if all.is_empty() {
-        return Err(Error::new(Kind::User, format!("show the application {}", shown(&id)))
-            .because(io::Error::other("no application has this identifier"))
-            .hint("unjank apps list --all names them all"));
+        return Err(Error::new(
+            FailureCategory::User,
+            format!("show the application {}", shown(&id)),
+        )
+        .because(io::Error::other("no application has this identifier"))
+        .hint("list all applications with: unjank apps list --all"));
     }
     let mut out = Vec::new();
     if as_json {
@@ -288,7 +292,7 @@ fn show(index: &Index, app: &str, as_json: bool) -> Result<Output, Error> {
                 writeln!(out)?;
             }
             let mut members = Vec::new();
-            catalogue::flatten("", application, &mut members);
+            flatten("", application, &mut members);
             catalogue::print_members(&mut out, &members)?;
         }
     }

@@ -3,16 +3,16 @@
 use std::io;
 use std::path::PathBuf;
 
+use bench::host::{Bare, FIGURES, HostServiceFixture, Lab};
+use bench::run::{BenchSetting, versioned};
 use clap::Args;
-use probe::bench::host::{self, FIGURES, Lab, Service};
-use probe::bench::run::{Setting, versioned};
-use session::clock::SystemClock;
+use sys::clock::SystemClock;
 
 use super::super::interrupt;
-use super::{How, beside_us, provenance, runnable, this_program};
-use crate::error::{Error, Kind, Verdict};
+use super::{BenchOptions, beside_us, runnable, this_program};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Measure commands on the host, on private buses.
+/// Measure host commands, on private buses.
 ///
 /// Exits with 0 if every figure reaches its target, 1 if one falls short, 2 on an error.
 #[derive(Debug, Args)]
@@ -21,34 +21,30 @@ pub(super) struct Host {
     /// The service to compare with.
     #[arg(long, value_name = "PROGRAM", default_value = "/usr/libexec/flatpak-session-helper")]
     peer: PathBuf,
-    /// The client that both services are asked by.
+    /// The client program that calls both services.
     #[arg(
         long,
         value_name = "PROGRAM",
         default_value = "/usr/libexec/flatpak-xdg-utils/flatpak-spawn"
     )]
     client: PathBuf,
-    /// Our own service; by default the unjankd beside this program.
+    /// The unjankd to measure; by default the one beside this program.
     #[arg(long, value_name = "PROGRAM")]
     ours: Option<PathBuf>,
     /// Measure only these figures, separated by commas.
-    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = figures(), hide_possible_values = true)]
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = super::names(FIGURES), hide_possible_values = true)]
     only: Vec<String>,
     /// List the figures.
     #[arg(long)]
     list: bool,
     #[command(flatten)]
-    how: How,
-}
-
-fn figures() -> clap::builder::PossibleValuesParser {
-    FIGURES.iter().map(|figure| figure.id).collect::<Vec<_>>().into()
+    how: BenchOptions,
 }
 
 impl Host {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         if self.list {
-            return super::list(FIGURES.iter().map(|figure| (figure.id, figure.about)));
+            return super::list(FIGURES);
         }
         let unjankd = match &self.ours {
             Some(path) => path.clone(),
@@ -58,9 +54,9 @@ impl Host {
         let program = this_program()?;
         let parent = std::env::temp_dir();
         let start = |command: &[String]| {
-            Service::start(command, &parent).map_err(|error: io::Error| {
+            HostServiceFixture::start(command, &parent).map_err(|error: io::Error| {
                 let what = format!("start {}", command.first().map_or("", String::as_str));
-                Error::new(Kind::Config, what).because(error)
+                Error::new(FailureCategory::Config, what).because(error)
             })
         };
         let ours = [
@@ -76,20 +72,22 @@ impl Host {
             ours: start(&ours)?,
             peer: start(&[self.peer.display().to_string()])?,
             program,
+            small: beside_us("unjank-host")?,
+            bare: Bare::start(&parent).map_err(|error| {
+                Error::new(FailureCategory::Config, "start the minimal client and service")
+                    .because(error)
+            })?,
             spawn: self.client.clone(),
             effort: self.how.effort(),
             clock: &clock,
             stop: &stop,
         };
-        let setting = Setting {
+        let setting = BenchSetting {
             ours: unjankd.display().to_string(),
             peer: versioned(&self.peer),
             places: vec![format!("client {}", versioned(&self.client))],
             quick: self.how.quick,
         };
-        let chosen = host::chosen(&self.only);
-        self.how.show(|progress| {
-            Ok(host::measure(&chosen, &lab, setting, provenance(&clock), progress))
-        })
+        self.how.measure(FIGURES, &self.only, |figure| (figure.run)(&lab), &lab, setting)
     }
 }

@@ -1,25 +1,27 @@
 //! `unjank bench impact`: how much a command delays launches beside it, on three kinds of disks.
 
+use report::quoting::quoted;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bench::launch::cell::LoadClass;
+use bench::launch::impact::{self, DISKS};
+use bench::launch::matrix::OtherPrograms;
+use bench::launch::sample::SampleFile;
 use clap::Args;
-use probe::bench::launch::cell::Class;
-use probe::bench::launch::impact::{self, DISKS};
-use probe::bench::launch::matrix::Others;
-use probe::bench::launch::sample::Record;
 use serde::Serialize;
-use session::clock::SystemClock;
+use sys::clock::SystemClock;
 
 use super::super::{interrupt, screen};
 use super::launch::{SIZE, foreground, lab, may_measure, on_its_own, refused};
 use super::provenance;
-use crate::error::{Error, Kind, Verdict};
+use crate::cli::progress::Progress;
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Score a command by what launches beside it take, on three model disks.
+/// Score a command by how much it slows down launches, on three model disks.
 ///
-/// Needs root. The command is run again and again in an empty directory on the disk, which is also below its $HOME. The score is the p95 of cold launches beside it to their median without it, on the worst disk.
+/// Needs root. The command runs repeatedly in an empty directory on the disk, which is below its $HOME. The score is the p95 of cold launches beside it to their median without it, on the worst disk.
 /// Exits with 0 if the score is within the limit, 1 if not, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bench impact --limit 2 -- tar xf /tmp/app.tar")]
@@ -30,16 +32,16 @@ pub(super) struct Impact {
     /// Launches on each disk, with and without the command.
     #[arg(long, default_value_t = 10, value_name = "N")]
     runs: usize,
-    /// How the command behaves: plain, idle, run.
+    /// The class of the command: plain, idle, run.
     #[arg(long, default_value = "plain", value_name = "CLASS")]
-    class: Class,
-    /// What is launched: libreoffice, python, or a command.
+    class: LoadClass,
+    /// The program to launch: libreoffice, python, or a command.
     #[arg(long, value_name = "CMD")]
     foreground: Option<String>,
-    /// A directory or file that it needs: copied to the disk and mounted in its own place. Repeat for more.
+    /// Copy this directory or file to the disk and mount the copy over the original. May be repeated.
     #[arg(long, value_name = "PATH")]
     bring: Vec<PathBuf>,
-    /// Keep every sample in this file, and go on with what is in it.
+    /// Append samples to this file, and reuse those in it.
     #[arg(long, value_name = "FILE.jsonl")]
     samples: Option<PathBuf>,
     /// Print one JSON document.
@@ -59,14 +61,13 @@ struct Document<'d> {
     score: f64,
     within: bool,
     disks: &'d [impact::Score],
-    provenance: probe::report::provenance::Provenance,
+    provenance: report::provenance::Provenance,
 }
 
 impl Impact {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let clock = SystemClock::start();
-        let words: Vec<String> =
-            self.command.iter().map(|word| probe::doctor::machine::quoted(word)).collect();
+        let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
         let command = match &self.command[..] {
             // One word may be a line for a shell.
             [line] => line.clone(),
@@ -74,8 +75,8 @@ impl Impact {
         };
         may_measure()?;
         let mut record = match &self.samples {
-            Some(path) => Record::open(path).map_err(refused)?,
-            None => Record::forgotten(),
+            Some(path) => SampleFile::open(path).map_err(refused)?,
+            None => SampleFile::forgotten(),
         };
         let wanted = impact::Impact {
             command: command.clone(),
@@ -85,11 +86,11 @@ impl Impact {
             runs: self.runs.max(1),
             size: SIZE,
             // Of one or two launches nobody asks how far they spread.
-            others: if self.runs < 3 { Others::LetBe } else { Others::Avoided },
+            others: if self.runs < 3 { OtherPrograms::LetBe } else { OtherPrograms::Avoided },
         };
         let stop = interrupt::flag();
         let lab = lab(&stop)?;
-        let shown = screen::Progress::start();
+        let shown = Progress::start();
         let seconds = |number: u32| Duration::from_secs(number.into());
         let scores = on_its_own(|| {
             let mut say = |what: &str, done, whole| shown.step(what, seconds(done), seconds(whole));
@@ -98,7 +99,7 @@ impl Impact {
         shown.end();
         let scores = scores?.map_err(refused)?;
         if scores.len() < DISKS.len() {
-            return Err(Error::new(Kind::Internal, "measure on all disks"));
+            return Err(Error::new(FailureCategory::Internal, "measure on all disks"));
         }
         let score = impact::score(&scores);
         let output = if self.json {
@@ -112,8 +113,9 @@ impl Impact {
                 provenance: provenance(&clock),
             };
             let text = serde_json::to_string_pretty(&document);
-            text.map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?
-                + "\n"
+            text.map_err(|error| {
+                Error::new(FailureCategory::Internal, "write the document").because(error)
+            })? + "\n"
         } else {
             let (width, paint) = (screen::width(), screen::paint());
             impact::render(&command, &scores, self.limit, &provenance(&clock), width, paint)

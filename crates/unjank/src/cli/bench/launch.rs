@@ -6,46 +6,47 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use bench::launch::LaunchError;
+use bench::launch::background::{BackgroundLoad, NAMES};
+use bench::launch::cell::{LoadClass, Measure, Throttling};
+use bench::launch::foreground::Foreground;
+use bench::launch::ground::Site;
+use bench::launch::matrix::{self, Lab, MatrixPlan, OtherPrograms};
+use bench::launch::sample::SampleFile;
+use bench::launch::{guardian, json, page, summary, text};
+use bench::row::Reached;
 use clap::Args;
-use probe::bench::launch::LaunchError;
-use probe::bench::launch::background::{Background, NAMES};
-use probe::bench::launch::cell::{Class, Measure, Throttling};
-use probe::bench::launch::foreground::Foreground;
-use probe::bench::launch::ground::Site;
-use probe::bench::launch::matrix::{self, Lab, Others, Plan};
-use probe::bench::launch::sample::{Record, Sample};
-use probe::bench::launch::summary::Row;
-use probe::bench::launch::{guardian, json, page, summary, text};
-use probe::model::Profile;
-use session::clock::SystemClock;
+use slowdisk::DiskProfile;
+use sys::clock::SystemClock;
 
 use super::super::{catalogue, interrupt, screen};
-use super::{How, provenance, this_program};
-use crate::error::{Error, Kind, Verdict};
+use super::{BenchOptions, provenance, this_program};
+use crate::cli::progress::Progress;
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// What the guardian is called by.
 pub(super) const GUARDIAN: &str = "launch-guardian";
 
-/// Measure launches while something works in the background.
+/// Measure program launches while another program works in the background.
 ///
-/// Needs root. Each launch is cold; every sample is a line of FILE.jsonl as soon as it is taken, and a run that was cut short goes on.
-/// Exits with 0 if what `unjank run` promises is kept, 1 if not, 2 on an error.
+/// Needs root. Each launch is cold. Every sample is written to FILE.jsonl at once, so an interrupted run can be resumed.
+/// Exits with 0 if the targets of `unjank run` are reached, 1 if not, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bench launch --disk model:emmc --runs 10 -o launch.html")]
 pub(super) struct Launch {
-    /// What is launched: libreoffice, python, or a command; by default the first of them that is installed.
+    /// The program to launch: libreoffice, python, or a command; by default the first that is installed.
     #[arg(long, value_name = "CMD")]
     foreground: Option<String>,
-    /// A directory or file that it needs: copied to the disk and mounted in its own place. Repeat for more.
+    /// Copy this directory or file to the disk and mount the copy over the original. May be repeated.
     #[arg(long, value_name = "PATH")]
     bring: Vec<PathBuf>,
-    /// What works meanwhile: flatpak, tar, cp, fsync, or a command that is run again and again. Repeat for more.
+    /// The background: flatpak, tar, cp, fsync, or a command to repeat. May be repeated.
     #[arg(long, value_name = "CMD", default_values = ["flatpak", "tar"])]
     background: Vec<String>,
     /// The disk: model:emmc, model:hdd, model:sd, model:ssd, or a directory on a real one.
     #[arg(long, value_name = "DISK", default_value = "model:emmc", value_parser = site)]
     disk: Site,
-    /// Schedulers, separated by commas; kept is the one that is there.
+    /// Schedulers, separated by commas; kept leaves the scheduler unchanged.
     #[arg(
         long,
         value_delimiter = ',',
@@ -53,26 +54,26 @@ pub(super) struct Launch {
         value_name = "NAME"
     )]
     schedulers: Vec<String>,
-    /// Throttling of write-back, separated by commas: default, off, or a target in microseconds.
+    /// Write-back throttling, separated by commas: default, off, or a target in microseconds.
     #[arg(long, value_delimiter = ',', default_value = "default,off", value_name = "TARGET")]
     wbt: Vec<Throttling>,
-    /// How the background behaves, separated by commas: plain, idle, run.
+    /// Classes of the background, separated by commas: plain, idle, run.
     #[arg(long, value_delimiter = ',', default_value = "plain,idle,run", value_name = "CLASS")]
-    classes: Vec<Class>,
-    /// What is measured, separated by commas: launch; whole, one job by itself; alone and shared, what a job writes by itself and beside launches.
+    classes: Vec<LoadClass>,
+    /// Measurements, separated by commas: launch; whole, the time of one job alone; alone and shared, its write rate alone and beside launches.
     #[arg(long, value_delimiter = ',', default_value = "launch", value_name = "WHAT")]
     measure: Vec<Measure>,
     /// Samples a cell.
     #[arg(long, default_value_t = 10, value_name = "N")]
     runs: usize,
-    /// Where samples are kept, and found by the next run.
+    /// The file of the samples, which the next run reuses.
     #[arg(long, default_value = "unjank-launch.jsonl", value_name = "FILE.jsonl")]
     samples: PathBuf,
-    /// Measure nothing: show what was measured.
+    /// Show the results so far without measuring.
     #[arg(long)]
     show: bool,
     #[command(flatten)]
-    how: How,
+    how: BenchOptions,
 }
 
 /// Be the guardian of a measurement.
@@ -89,7 +90,7 @@ impl Watch {
 /// Reads the name of a disk.
 fn site(text: &str) -> Result<Site, String> {
     match text.strip_prefix("model:") {
-        Some(name) => Profile::named(name)
+        Some(name) => DiskProfile::named(name)
             .map(|profile| Site::Model(profile, SIZE))
             .ok_or_else(|| "the models are emmc, hdd, sd and ssd".to_owned()),
         None => {
@@ -110,16 +111,17 @@ impl Launch {
         let page = self.how.page()?;
         let plan = self.plan()?;
         let mut record = if self.show {
-            Record::read(&self.samples)
-                .map_err(|error| refused(error).hint("--samples FILE.jsonl says where they are"))?
+            SampleFile::read(&self.samples).map_err(|error| {
+                refused(error).hint("give the file of the samples with --samples FILE.jsonl")
+            })?
         } else {
             may_measure()?;
-            Record::open(&self.samples).map_err(refused)?
+            SampleFile::open(&self.samples).map_err(refused)?
         };
         if !self.show {
             let stop = interrupt::flag();
             let lab = lab(&stop)?;
-            let shown = screen::Progress::start();
+            let shown = Progress::start();
             let seconds = |number: u32| Duration::from_secs(number.into());
             let measured = on_its_own(|| {
                 let mut say = |what: &str, done, whole| {
@@ -132,7 +134,7 @@ impl Launch {
                 let kept = record.samples().len();
                 let shown = if kept > 0 { ", and with --show shows them" } else { "" };
                 refused(error).hint(format!(
-                    "{} in {}; the same command goes on{shown}",
+                    "{} in {}; the same command resumes{shown}",
                     match kept {
                         1 => "1 sample is".to_owned(),
                         kept => format!("{kept} samples are"),
@@ -143,17 +145,27 @@ impl Launch {
         }
         let cells = plan.cells();
         let wanted = record.samples().iter().filter(|sample| cells.contains(&sample.cell));
-        let rows = summary::rows(&wanted.cloned().collect::<Vec<_>>());
+        let rows = summary::rows(&wanted.cloned().collect::<Vec<_>>(), self.how.effort());
         if rows.is_empty() {
-            return Err(Error::new(Kind::User, "show any sample")
-                .because(format!("{} has none of these cells", self.samples.display())));
+            return Err(Error::new(FailureCategory::User, "show any sample")
+                .because(format!("{} contains none of these cells", self.samples.display())));
         }
-        let notes = self.notes(&plan, &rows, record.samples());
+        let mut notes = vec![format!(
+            "{} on {}, every sample in {}",
+            plan.foreground.name(),
+            plan.site.name(),
+            self.samples.display()
+        )];
+        notes.extend(summary::notes(&rows, record.samples()));
+        if self.how.quick {
+            notes.push("a quick run: too few and too small for figures to be shown".to_owned());
+        }
         let provenance = provenance(&clock);
         let written = page.map(|file| file.write(&page::render(&rows, &notes, &provenance)));
         let output = if self.how.json {
-            json::render(&rows, &notes, &provenance)
-                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?
+            json::render(&rows, &notes, &provenance).map_err(|error| {
+                Error::new(FailureCategory::Internal, "write the document").because(error)
+            })?
         } else {
             text::render(&rows, &notes, &provenance, screen::width(), screen::paint())
         };
@@ -161,22 +173,22 @@ impl Launch {
         stdout.write_all(output.as_bytes())?;
         stdout.flush()?;
         written.transpose()?;
-        let is_kept = rows.iter().all(|row| row.keeps() != Some(false));
+        let is_kept = rows.iter().all(|row| row.reached() != Reached::FallsShort);
         Ok(if is_kept { Verdict::Yes } else { Verdict::No })
     }
 
-    fn plan(&self) -> Result<Plan, Error> {
+    fn plan(&self) -> Result<MatrixPlan, Error> {
         let quick = self.how.quick;
-        let backgrounds: Vec<Background> =
-            self.background.iter().map(|text| Background::from(text.as_str())).collect();
-        if backgrounds.contains(&Background::Flatpak) && !self.show {
+        let backgrounds: Vec<BackgroundLoad> =
+            self.background.iter().map(|text| BackgroundLoad::from(text.as_str())).collect();
+        if backgrounds.contains(&BackgroundLoad::Flatpak) && !self.show {
             installed("flatpak").ok_or_else(|| {
                 let others = NAMES.iter().skip(1).copied().collect::<Vec<_>>().join(", ");
-                Error::new(Kind::Config, "find flatpak")
-                    .hint(format!("--background takes {others} or a command, too"))
+                Error::new(FailureCategory::Config, "find flatpak")
+                    .hint(format!("use --background with {others} or a command"))
             })?;
         }
-        Ok(Plan {
+        Ok(MatrixPlan {
             site: self.disk.clone(),
             measures: self.measure.clone(),
             schedulers: self.schedulers.clone(),
@@ -189,37 +201,14 @@ impl Launch {
             burst: 5,
             size: if quick { JOB / 10 } else { JOB },
             window: Duration::from_secs(if quick { 5 } else { 40 }),
-            others: if quick { Others::LetBe } else { Others::Avoided },
+            others: if quick { OtherPrograms::LetBe } else { OtherPrograms::Avoided },
         })
-    }
-
-    fn notes(&self, plan: &Plan, rows: &[Row], samples: &[Sample]) -> Vec<String> {
-        let mut notes = vec![format!(
-            "{} on {}, every sample in {}",
-            plan.foreground.name(),
-            plan.site.name(),
-            self.samples.display()
-        )];
-        let disturbed: usize = rows.iter().map(|row| row.disturbed).sum();
-        if disturbed > 0 {
-            notes.push(format!(
-                "other programs used more than a tenth of the processors during {}: kept, but in no figure of a cell that has calm ones",
-                if disturbed == 1 { "1 launch".to_owned() } else { format!("{disturbed} launches") }
-            ));
-        }
-        if samples.iter().any(|sample| sample.context.idle_bytes.is_none()) {
-            notes.push("in which class bytes went out is told by the kernel's traces, which were not there for some samples: mount -t tracefs tracefs /sys/kernel/tracing".to_owned());
-        }
-        if self.how.quick {
-            notes.push("a quick run: too few and too small for figures to be shown".to_owned());
-        }
-        notes
     }
 }
 
 /// Runs `measure` on a thread whose mounts are its own.
 pub(super) fn on_its_own<T: Send>(measure: impl FnOnce() -> T + Send) -> Result<T, Error> {
-    let refused = |error| Error::new(Kind::Busy, "measure").because(error);
+    let refused = |error| Error::new(FailureCategory::Busy, "measure").because(error);
     std::thread::scope(|scope| {
         let measured = sys::thread::spawn_scoped(scope, "measurement", measure).map_err(refused)?;
         measured.join().map_or_else(|panic| std::panic::resume_unwind(panic), Ok)
@@ -231,9 +220,9 @@ pub(super) fn may_measure() -> Result<(), Error> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    Err(Error::new(Kind::User, "drop the kernel's caches and make a disk")
+    Err(Error::new(FailureCategory::User, "drop the kernel's caches and make a disk")
         .because("it needs root")
-        .hint("run it as root, for example with sudo"))
+        .hint("run this command as root, for example with sudo"))
 }
 
 /// Returns what a measurement needs.
@@ -260,7 +249,7 @@ fn installed(name: &str) -> Option<PathBuf> {
 
 /// Returns what `text` says is launched.
 pub(super) fn foreground(text: Option<&str>) -> Result<Foreground, Error> {
-    let cannot = |name: &str| Error::new(Kind::Config, format!("find {name}"));
+    let cannot = |name: &str| Error::new(FailureCategory::Config, format!("find {name}"));
     let office = || installed("soffice").map(Foreground::LibreOffice);
     let python = || installed("python3").map(Foreground::Python);
     match text {
@@ -268,7 +257,8 @@ pub(super) fn foreground(text: Option<&str>) -> Result<Foreground, Error> {
         Some("python") => python().ok_or_else(|| cannot("python3")),
         Some(command) => Ok(Foreground::Command(command.to_owned())),
         None => office().or_else(python).ok_or_else(|| {
-            cannot("soffice or python3").hint("--foreground takes any command; --bring its files")
+            cannot("soffice or python3")
+                .hint("give another command with --foreground, and its files with --bring")
         }),
     }
 }
@@ -276,11 +266,15 @@ pub(super) fn foreground(text: Option<&str>) -> Result<Foreground, Error> {
 /// Says why nothing more was measured.
 pub(super) fn refused(error: LaunchError) -> Error {
     match error {
-        LaunchError::Stopped => Error::new(Kind::User, "finish").because("interrupted"),
-        LaunchError::Step { step, source } => Error::new(Kind::Config, step).because(source),
-        error @ LaunchError::Line { .. } => Error::new(Kind::User, "go on with these samples")
-            .because(error)
-            .hint("--samples takes another file; this one is left as it is"),
-        error => Error::new(Kind::Config, "measure launches").because(error),
+        LaunchError::Stopped => Error::new(FailureCategory::User, "finish").because("interrupted"),
+        LaunchError::Step { step, source } => {
+            Error::new(FailureCategory::Config, step).because(source)
+        }
+        error @ LaunchError::Line { .. } => {
+            Error::new(FailureCategory::User, "resume with these samples")
+                .because(error)
+                .hint("give another file with --samples; this one was not changed")
+        }
+        error => Error::new(FailureCategory::Config, "measure launches").because(error),
     }
 }

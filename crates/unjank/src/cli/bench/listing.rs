@@ -2,60 +2,54 @@
 
 use std::path::PathBuf;
 
+use ::listing::{AttributeSet, WorkerProgram};
+use bench::lab::BenchError;
+use bench::listing::{self, Cold, ENTRIES, FIGURES, Keeps, Lab, ListingPeer};
+use bench::run::{BenchSetting, versioned};
 use clap::Args;
-use probe::bench::lab::BenchError;
-use probe::bench::listing::{self, Cold, ENTRIES, FIGURES, Keeps, Lab, Peer};
-use probe::bench::run::{Setting, versioned};
-use session::clock::SystemClock;
-use session::listing::{Fields, WorkerProgram};
+use sys::clock::SystemClock;
 use sys::memory::Memory;
-use sys::mounts::Mounts;
 
 use super::super::{interrupt, listing_worker};
-use super::{How, place, provenance, this_program};
+use super::{BenchOptions, place, this_program};
 use crate::cli::screen;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Measure listing a large directory, in a directory of its own that is removed again.
+/// Measure listing a large directory, which is created and removed.
 ///
-/// As root, also without the kernel's caches, which are dropped for that; --warm leaves them.
+/// As root, it also measures with empty kernel caches; --warm leaves them unchanged.
 /// Exits with 0 if every figure reaches its target, 1 if one falls short, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bench listing --dir ~ --peer 'eza=eza -l {dir}'")]
 pub(super) struct Listing {
-    /// How many entries the directory has.
+    /// Number of entries in the directory.
     #[arg(long, value_name = "N", default_value_t = ENTRIES, value_parser = clap::value_parser!(u32).range(10..=5_000_000))]
     entries: u32,
-    /// Where the directory is made; by default here.
+    /// Create the directory below this one.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// A program to compare with: its name, and its command with {dir} for the directory. Repeat for more.
-    #[arg(long, value_name = "NAME=COMMAND", value_parser = Peer::parse)]
-    peer: Vec<Peer>,
-    /// Leave the kernel's caches alone.
+    /// A program to compare with: its name, and its command with {dir} for the directory. May be repeated.
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = ListingPeer::parse)]
+    peer: Vec<ListingPeer>,
+    /// Do not drop the kernel's caches.
     #[arg(long)]
     warm: bool,
     /// Measure only these figures, separated by commas.
-    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = figures(), hide_possible_values = true)]
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = super::names(FIGURES), hide_possible_values = true)]
     only: Vec<String>,
     /// List the figures.
     #[arg(long)]
     list: bool,
     #[command(flatten)]
-    how: How,
-}
-
-fn figures() -> clap::builder::PossibleValuesParser {
-    FIGURES.iter().map(|figure| figure.id).collect::<Vec<_>>().into()
+    how: BenchOptions,
 }
 
 impl Listing {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         if self.list {
-            return super::list(FIGURES.iter().map(|figure| (figure.id, figure.about)));
+            return super::list(FIGURES);
         }
-        let mounts = Mounts::read()
-            .map_err(|error| Error::new(Kind::Config, "read the mounts").because(error))?;
+        let mounts = super::mounts()?;
         let place = place(&self.dir, &mounts)?;
         let clock = SystemClock::start();
         let stop = interrupt::flag();
@@ -63,15 +57,17 @@ impl Listing {
             progress(&format!("making {} files", self.entries), 0, 60);
             let made = listing::corpora(&place.dir, self.entries, &stop);
             let [large, small] = made.map_err(|error| match error {
-                BenchError::Interrupted => Error::new(Kind::User, "finish").because("interrupted"),
-                error => Error::new(Kind::User, "make the files").because(error),
+                BenchError::Interrupted => {
+                    Error::new(FailureCategory::User, "finish").because("interrupted")
+                }
+                error => Error::new(FailureCategory::User, "make the files").because(error),
             })?;
             let program = this_program()?;
             let is_root = rustix::process::geteuid().is_root();
             let drops = is_root && !self.warm && !place.mount.is_memory();
             let peers =
                 self.peer.iter().map(|peer| format!("{} ({})", peer.name, peer.command.join(" ")));
-            let setting = Setting {
+            let setting = BenchSetting {
                 ours: program.display().to_string(),
                 peer: std::iter::once("the bare system calls".to_owned())
                     .chain([versioned("/bin/ls".as_ref()), versioned("/usr/bin/find".as_ref())])
@@ -101,8 +97,14 @@ impl Listing {
                 clock: &clock,
                 stop: &stop,
             };
-            let chosen = listing::chosen(&self.only, &lab);
-            let run = listing::measure(&chosen, &lab, setting, provenance(&clock), progress);
+            let run = super::measured(
+                FIGURES,
+                &self.only,
+                |figure| (figure.run)(&lab),
+                &lab,
+                setting,
+                progress,
+            );
             progress("removing the files", 1, 1);
             Ok(run)
         })
@@ -117,11 +119,17 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn run(self) -> Result<Verdict, Error> {
-        let cannot = || Error::new(Kind::Internal, format!("list {}", self.dir.display()));
+        let cannot =
+            || Error::new(FailureCategory::Internal, format!("list {}", self.dir.display()));
         let program = std::env::current_exe().map_err(|error| cannot().because(error))?;
         let clock = SystemClock::start();
-        let listed =
-            listing::client(&self.dir, &worker(program), Fields::DEFAULT, Keeps::Rows, &clock);
+        let listed = listing::client(
+            &self.dir,
+            &worker(program),
+            AttributeSet::DEFAULT,
+            Keeps::Rows,
+            &clock,
+        );
         let held = listed.map_err(|error| cannot().because(error))?;
         let memory = Memory::of(std::process::id()).map_err(|error| cannot().because(error))?;
         std::io::Write::write_all(

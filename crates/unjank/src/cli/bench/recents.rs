@@ -2,55 +2,50 @@
 
 use std::path::PathBuf;
 
+use bench::recents::{Display, FIGURES, Lab, Programs, RecentsPeer};
+use bench::run::{BenchSetting, versioned};
 use clap::Args;
-use probe::bench::recents::{self, Display, FIGURES, Lab, Peer, Programs};
-use probe::bench::run::{Setting, versioned};
-use probe::scratch::Scratch;
-use session::clock::SystemClock;
-use sys::mounts::Mounts;
+use sys::clock::SystemClock;
+use sys::scratch;
 
 use super::super::{catalogue, interrupt};
-use super::{How, place, provenance, this_program};
-use crate::error::{Error, Kind, Verdict};
+use super::{BenchOptions, place, this_program};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Measure remembering documents, in homes of its own that are removed again.
+/// Measure recording recent documents, in temporary home directories.
 ///
 /// The peers are KRecentDocument and GtkRecentManager: two small programs are compiled for them.
 /// Exits with 0 if every figure reaches its target, 1 if one falls short, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bench recents --dir ~ --only add-1000,bytes")]
 pub(super) struct Recents {
-    /// Where the homes are made; by default here. Not below a hidden or a temporary directory.
+    /// Create the home directories below this one, which must not be below a hidden or temporary directory.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// A program to compare with: its name, and its command with {dir} and {count} for what it adds. Repeat for more.
-    #[arg(long, value_name = "NAME=COMMAND", value_parser = Peer::parse)]
-    peer: Vec<Peer>,
+    /// A program to compare with: its name, and its command with {dir} and {count} for its additions. May be repeated.
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = RecentsPeer::parse)]
+    peer: Vec<RecentsPeer>,
     /// Measure only these figures, separated by commas.
-    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = figures(), hide_possible_values = true)]
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = super::names(FIGURES), hide_possible_values = true)]
     only: Vec<String>,
     /// List the figures.
     #[arg(long)]
     list: bool,
     #[command(flatten)]
-    how: How,
-}
-
-fn figures() -> clap::builder::PossibleValuesParser {
-    FIGURES.iter().map(|figure| figure.id).collect::<Vec<_>>().into()
+    how: BenchOptions,
 }
 
 impl Recents {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         if self.list {
-            return super::list(FIGURES.iter().map(|figure| (figure.id, figure.about)));
+            return super::list(FIGURES);
         }
-        let mounts = Mounts::read()
-            .map_err(|error| Error::new(Kind::Config, "read the mounts").because(error))?;
+        let mounts = super::mounts()?;
         let place = place(&self.dir, &mounts)?;
         let program = this_program()?;
-        let tools = Scratch::within(&place.dir).map_err(|error| {
-            Error::new(Kind::User, format!("measure in {}", place.dir.display())).because(error)
+        let tools = scratch::within(&place.dir).map_err(|error| {
+            Error::new(FailureCategory::User, format!("measure in {}", place.dir.display()))
+                .because(error)
         })?;
         let clock = SystemClock::start();
         let stop = interrupt::flag();
@@ -69,7 +64,7 @@ impl Recents {
             ];
             let peers =
                 self.peer.iter().map(|peer| format!("{} ({})", peer.name, peer.command.join(" ")));
-            let setting = Setting {
+            let setting = BenchSetting {
                 ours: program.display().to_string(),
                 peer: own.into_iter().chain(peers).collect::<Vec<_>>().join(", "),
                 places: vec![format!("homes in {}", place.describe())],
@@ -86,8 +81,14 @@ impl Recents {
                 clock: &clock,
                 stop: &stop,
             };
-            let chosen = recents::chosen(&self.only, &lab);
-            Ok(recents::measure(&chosen, &lab, setting, provenance(&clock), progress))
+            Ok(super::measured(
+                FIGURES,
+                &self.only,
+                |figure| (figure.run)(&lab),
+                &lab,
+                setting,
+                progress,
+            ))
         })
     }
 }

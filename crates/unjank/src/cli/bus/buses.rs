@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use capture::capture::CapturedBus;
+use capture::record::{BusMonitor, BusToRecord, Follower, RecordError};
 use clap::Args;
-use probe::bus::capture::Bus;
-use probe::bus::record::{Follower, Monitor, RecordError, Source};
 
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// Where the system bus listens if nobody says otherwise.
 const SYSTEM: &str = "unix:path=/run/dbus/system_bus_socket";
@@ -19,16 +19,16 @@ const SANDBOX: &str = "/.flatpak-info";
 /// The buses.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Buses {
-    /// The session bus; it is meant when no other is named.
+    /// Use the session bus, the default.
     #[arg(long)]
     session: bool,
-    /// The system bus; asks for permission by pkexec where that is needed.
+    /// Use the system bus; asks for permission with pkexec if needed.
     #[arg(long)]
     system: bool,
-    /// A bus at an address. Repeat for more.
+    /// Use the bus at this address. May be repeated.
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<String>,
-    /// Only messages that this match rule chooses. Repeat for more.
+    /// Select only messages that match this match rule. May be repeated.
     #[arg(long = "match", value_name = "RULE")]
     rules: Vec<String>,
 }
@@ -44,7 +44,7 @@ pub(crate) enum Asks {
 
 impl Buses {
     /// Begins to watch them.
-    pub(crate) fn watch(&self, asks: Asks) -> Result<Vec<Source>, Error> {
+    pub(crate) fn watch(&self, asks: Asks) -> Result<Vec<BusToRecord>, Error> {
         let mut buses: Vec<(String, String)> = Vec::new();
         if self.session || !self.system && self.address.is_empty() {
             buses.push(("session".to_owned(), session()?));
@@ -58,8 +58,8 @@ impl Buses {
     }
 
     /// Says what is watched, for a person.
-    pub(crate) fn describe(sources: &[Source]) -> String {
-        let name = |source: &Source| match &*source.bus.name {
+    pub(crate) fn describe(sources: &[BusToRecord]) -> String {
+        let name = |source: &BusToRecord| match &*source.bus.name {
             "" => source.bus.address.clone(),
             name => format!("the {name} bus"),
         };
@@ -72,7 +72,7 @@ impl Buses {
         name: String,
         address: String,
         asks: Asks,
-    ) -> Result<Source, Error> {
+    ) -> Result<BusToRecord, Error> {
         let follow = || match Follower::connect(&address, number) {
             Ok(follower) => Ok(Some(follower)),
             // A sandbox lets us see next to nobody; the messages come another way.
@@ -85,23 +85,23 @@ impl Buses {
             Some(follower) => follower,
             None => follow()?,
         };
-        let bus = Bus { bus: number, name, address, rules: self.rules.clone() };
-        Ok(Source { bus, monitor, follower })
+        let bus = CapturedBus { bus: number, name, address, rules: self.rules.clone() };
+        Ok(BusToRecord { bus, monitor, follower })
     }
 
-    fn monitor(&self, name: &str, address: &str) -> Result<Monitor, Error> {
+    fn monitor(&self, name: &str, address: &str) -> Result<BusMonitor, Error> {
         if in_sandbox() && !name.is_empty() {
             return self.through_host(name);
         }
-        match Monitor::attach(address, &self.rules) {
+        match BusMonitor::attach(address, &self.rules) {
             Err(error) if error.is_denied() && name == "system" => self.elevated(address),
             other => other.map_err(told),
         }
     }
 
     /// Lets a helper with more rights begin, which passes what it got to us and ends.
-    fn elevated(&self, address: &str) -> Result<Monitor, Error> {
-        let cannot = |what: &str| Error::new(Kind::Config, what.to_owned());
+    fn elevated(&self, address: &str) -> Result<BusMonitor, Error> {
+        let cannot = |what: &str| Error::new(FailureCategory::Config, what.to_owned());
         let program =
             std::env::current_exe().map_err(|error| cannot("find this program").because(error))?;
         let (ours, theirs) =
@@ -118,9 +118,9 @@ impl Buses {
         let mut child = child.map_err(|error| {
             cannot("watch the system bus, which only root may")
                 .because(error)
-                .hint("install pkexec, or run this as root")
+                .hint("install pkexec, or run this command as root")
         })?;
-        let received = Monitor::receive(&ours);
+        let received = BusMonitor::receive(&ours);
         let status = child.wait().map_err(|error| cannot("wait for pkexec").because(error))?;
         match received {
             Ok(Some(monitor)) => Ok(monitor),
@@ -132,8 +132,8 @@ impl Buses {
     }
 
     /// Watches by a program outside of the sandbox, whose output comes to us.
-    fn through_host(&self, name: &str) -> Result<Monitor, Error> {
-        let cannot = |what: &str| Error::new(Kind::Config, what.to_owned());
+    fn through_host(&self, name: &str) -> Result<BusMonitor, Error> {
+        let cannot = |what: &str| Error::new(FailureCategory::Config, what.to_owned());
         let program =
             std::env::current_exe().map_err(|error| cannot("find this program").because(error))?;
         let mut command = Command::new(program);
@@ -152,12 +152,12 @@ impl Buses {
         while !sys::socket::wait_readable(&output, None)? {}
         if rustix::io::ioctl_fionread(&output).is_ok_and(|bytes| bytes > 0) {
             // It ends when nobody reads what it writes.
-            return Ok(Monitor::stream(output));
+            return Ok(BusMonitor::stream(output));
         }
         let status = child.wait().map_err(|error| cannot("wait for the host").because(error))?;
         Err(match name {
             "system" => refused(status.code()),
-            name => Error::new(Kind::Config, format!("watch the {name} bus"))
+            name => Error::new(FailureCategory::Config, format!("watch the {name} bus"))
                 .because(format!("dbus-monitor on the host ended at once: {status}")),
         })
     }
@@ -165,13 +165,13 @@ impl Buses {
 
 /// What the end of pkexec says, which tells the person's answer from a failure.
 fn refused(code: Option<i32>) -> Error {
-    let error = Error::new(Kind::Config, "watch the system bus");
+    let error = Error::new(FailureCategory::Config, "watch the system bus");
     match code {
-        Some(126) => error.because("the question for permission was dismissed"),
+        Some(126) => error.because("the request for permission was dismissed"),
         Some(127) => error
-            .because("permission was not given")
-            .hint("pkexec has said why; root may always do it"),
-        _ => error.because("the helper ended without it"),
+            .because("permission was denied")
+            .hint("see the message of pkexec; root needs no permission"),
+        _ => error.because("the helper ended without passing on the bus"),
     }
 }
 
@@ -184,17 +184,20 @@ fn in_sandbox() -> bool {
 pub(crate) fn told(error: RecordError) -> Error {
     let (kind, hint) = match &error {
         RecordError::NoBus { .. } => {
-            (Kind::Config, Some("is a session running? --address names another bus"))
+            (FailureCategory::Config, Some("is a session running? --address names another bus"))
         }
         RecordError::Refused { .. } if error.is_denied() => {
-            (Kind::Config, Some("only root and the user of a bus may watch it"))
+            (FailureCategory::Config, Some("only root and the user of a bus may watch it"))
         }
         RecordError::Refused { name, .. }
             if name == "org.freedesktop.DBus.Error.MatchRuleInvalid" =>
         {
-            (Kind::User, Some("a rule is for example type='signal',sender='org.example'"))
+            (
+                FailureCategory::User,
+                Some("a rule is for example type='signal',sender='org.example'"),
+            )
         }
-        _ => (Kind::Config, None),
+        _ => (FailureCategory::Config, None),
     };
     let error = Error::new(kind, "watch the bus").because(error);
     match hint {
@@ -213,9 +216,9 @@ pub(crate) fn session() -> Result<String, Error> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("bus"));
     match runtime.filter(|path| path.exists()) {
         Some(path) => Ok(format!("unix:path={}", path.display())),
-        None => Err(Error::new(Kind::Config, "find the session bus")
+        None => Err(Error::new(FailureCategory::Config, "find the session bus")
             .because("DBUS_SESSION_BUS_ADDRESS is not set")
-            .hint("--address names a bus, --system is the system bus")),
+            .hint("choose a bus with --address or --system")),
     }
 }
 
@@ -237,9 +240,10 @@ pub(super) struct HandMonitor {
 
 impl HandMonitor {
     pub(super) fn run(self) -> Result<Verdict, Error> {
-        let monitor = Monitor::attach(&self.address, &self.rules).map_err(told)?;
+        let monitor = BusMonitor::attach(&self.address, &self.rules).map_err(told)?;
         let socket = io::stdin().as_fd().try_clone_to_owned()?;
-        let cannot = |error| Error::new(Kind::Internal, "pass the bus on").because(error);
+        let cannot =
+            |error| Error::new(FailureCategory::Internal, "pass the bus on").because(error);
         sys::socket::check_messages(&socket).map_err(cannot)?;
         monitor.pass(&socket).map_err(cannot)?;
         Ok(Verdict::Yes)
@@ -253,7 +257,7 @@ mod tests {
     #[test]
     fn a_dismissed_question_is_told_from_a_refusal() {
         assert!(refused(Some(126)).to_string().contains("dismissed"));
-        assert!(refused(Some(127)).to_string().contains("not given"));
+        assert!(refused(Some(127)).to_string().contains("denied"));
         assert!(refused(None).to_string().contains("without"));
     }
 }

@@ -3,31 +3,31 @@
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use capture::capture::{Capture, CaptureError, CaptureEvent, Encoder, RecordFormat};
+use capture::lines;
 use clap::{Args, ValueEnum};
-use probe::bus::capture::{Capture, CaptureError, Encoder, Event, Format};
-use probe::bus::lines;
 
 use super::output::create;
 use crate::cli::screen::{self, sayln};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// So much is gathered before it is written.
 const PIECE: usize = 1 << 20;
 
-/// Convert a record: pcapng, pcap, and lines of JSON, each into each.
+/// Convert a recording between pcapng, pcap and JSON lines.
 ///
-/// Reads what unjank, dbus-monitor, busctl and Bustle write, damaged files as far as they go.
-/// Exits with 0 if all of it was read, 1 if a part could not be, 2 on an error.
+/// Reads recordings of unjank, dbus-monitor, busctl and Bustle, damaged files as far as
+/// possible. Exits with 0 if all of it was read, 1 if a part is unreadable, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bus convert session.pcapng -o session.jsonl")]
 pub(super) struct Convert {
-    /// The record; - is standard input.
+    /// The recording; - is standard input.
     #[arg(value_name = "FILE")]
     input: PathBuf,
-    /// Where it goes, which must not exist; - is standard output.
+    /// The output, which must not exist; - is standard output.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// The format; by default as the name ends (.pcapng, .pcap, .jsonl), on standard output JSON.
+    /// The format; by default from the file's suffix (.pcapng, .pcap, .jsonl), on standard output JSON.
     #[arg(long, value_name = "FORMAT")]
     to: Option<To>,
 }
@@ -35,11 +35,11 @@ pub(super) struct Convert {
 /// A format that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum To {
-    /// Everything that is known.
+    /// Contains all information.
     Pcapng,
-    /// The messages of one bus.
+    /// Contains the messages of one bus.
     Pcap,
-    /// A line of JSON for each event, the body decoded, and the bytes, so that it can be converted back.
+    /// One JSON object for each event, with the decoded body and the bytes, so that it can be converted back.
     Json,
 }
 
@@ -56,8 +56,8 @@ impl Convert {
             Box::new(create(&self.output)?)
         };
         let mut encoder = match to {
-            To::Pcapng => Some(Encoder::new(Format::Pcapng)),
-            To::Pcap => Some(Encoder::new(Format::Pcap)),
+            To::Pcapng => Some(Encoder::new(RecordFormat::Pcapng)),
+            To::Pcap => Some(Encoder::new(RecordFormat::Pcap)),
             To::Json => None,
         };
         let mut out = Vec::new();
@@ -66,15 +66,15 @@ impl Convert {
             encoder.begin(&mut out);
         }
         for event in capture.events() {
-            if let Event::Damaged(damaged) = &event {
+            if let CaptureEvent::Damaged(damaged) = &event {
                 note(&self.input, damaged);
                 verdict = Verdict::No;
             }
             match &mut encoder {
                 Some(encoder) => encoder.event(&mut out, &event).map_err(|error| {
-                    Error::new(Kind::User, "convert the record")
+                    Error::new(FailureCategory::User, "convert the recording")
                         .because(error)
-                        .hint("--to pcapng holds any number of buses")
+                        .hint("use --to pcapng, which holds any number of buses")
                 })?,
                 None => lines::write(&mut out, &event, lines::Bytes::Included),
             }
@@ -90,7 +90,7 @@ impl Convert {
 }
 
 /// Says what cannot be read of a record.
-pub(super) fn note(path: &Path, damaged: &probe::bus::capture::Damaged) {
+pub(super) fn note(path: &Path, damaged: &capture::capture::DamagedSection) {
     let text = format!("unjank: {}: {} at byte {}", path.display(), damaged.what, damaged.at);
     // Nobody is left to be told when stderr is gone.
     let _ = sayln!(screen::stderr(), "{text}");
@@ -102,8 +102,11 @@ fn named(path: &Path) -> Result<To, Error> {
         Some("pcap") => Ok(To::Pcap),
         Some("json" | "jsonl") => Ok(To::Json),
         _ if path == Path::new("-") => Ok(To::Json),
-        _ => Err(Error::new(Kind::User, format!("tell the format of {}", path.display()))
-            .hint("say --to pcapng, --to pcap or --to json")),
+        _ => Err(Error::new(
+            FailureCategory::User,
+            format!("determine the format of {}", path.display()),
+        )
+        .hint("use --to pcapng, --to pcap or --to json")),
     }
 }
 
@@ -117,7 +120,7 @@ pub(crate) fn open(path: &Path) -> Result<Capture, Error> {
             }
             _ => None,
         };
-        let error = Error::new(Kind::User, "open the record").because(error);
+        let error = Error::new(FailureCategory::User, "open the recording").because(error);
         match hint {
             Some(hint) => error.hint(hint),
             None => error,

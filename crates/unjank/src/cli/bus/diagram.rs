@@ -4,35 +4,35 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use capture::diagram::{self, Bodies};
+use capture::stats;
 use clap::{Args, ValueEnum};
-use probe::bus::diagram::{self, Bodies};
-use probe::bus::stats;
-use probe::report::provenance::Provenance;
-use session::clock::{Clock, SystemClock};
+use report::provenance::Provenance;
+use sys::clock::{Clock, SystemClock};
 
 use super::input::Input;
 use super::output;
 use crate::cli::doctor::frame;
 use crate::cli::screen::{self, sayln};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// So many messages are in an SVG picture; a larger one is of no use to anybody.
 const DRAWN: usize = 2000;
 
-/// Draw who called whom and how long it took: a page, a picture, a graph or text.
+/// Draw calls and their durations as a page, a picture, a graph or text.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bus diagram session.pcapng -o session.html")]
 pub(super) struct Diagram {
-    /// The file, whose ending says what it is: .html, .svg, .dot or .txt; - prints text.
+    /// The file, whose suffix selects the format: .html, .svg, .dot or .txt; - prints text.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// What it is, if not the ending says so.
+    /// The format, if the suffix does not select it.
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Replace the file if it exists.
     #[arg(long)]
     force: bool,
-    /// The time after which an answer is late, for example 8.3ms.
+    /// The time after which a reply is late, for example 8.3ms.
     #[arg(long, value_name = "TIME", value_parser = frame, default_value = "16.667ms")]
     frame: Duration,
     #[command(flatten)]
@@ -46,9 +46,9 @@ enum Format {
     Html,
     /// A picture of the first messages.
     Svg,
-    /// A graph for Graphviz: who talks to whom.
+    /// A graph of senders and receivers for Graphviz.
     Dot,
-    /// A line a message.
+    /// One line for each message.
     Txt,
 }
 
@@ -73,10 +73,11 @@ impl Diagram {
             Some(format) => format,
             None if is_stdout => Format::Txt,
             None => {
-                let error = Error::new(Kind::User, format!("write {}", self.output.display()));
+                let error =
+                    Error::new(FailureCategory::User, format!("write {}", self.output.display()));
                 return Err(error
-                    .because("its ending says nothing")
-                    .hint("end it with .html, .svg, .dot or .txt, or say --format"));
+                    .because("unknown suffix")
+                    .hint("use the suffix .html, .svg, .dot or .txt, or --format"));
             }
         };
         // Before the record is read, so that nobody waits for a file that cannot be written.
@@ -93,8 +94,9 @@ impl Diagram {
                 let now = SystemClock::start().now();
                 let provenance = Provenance::of_this_machine(crate::cli::command_line(), now);
                 let stats = stats::collect(&model, self.input.filter());
-                diagram::page(&drawn, &bodies, &stats, self.frame, &provenance)
-                    .map_err(|error| Error::new(Kind::Internal, "write the page").because(error))?
+                diagram::page(&drawn, &bodies, &stats, self.frame, &provenance).map_err(
+                    |error| Error::new(FailureCategory::Internal, "write the page").because(error),
+                )?
             }
             Format::Svg => diagram::picture(&drawn, DRAWN, self.frame),
             Format::Dot => diagram::dot(&drawn),
@@ -127,14 +129,14 @@ impl Diagram {
     }
 
     fn cannot(&self) -> Error {
-        Error::new(Kind::User, format!("write {}", self.output.display()))
+        Error::new(FailureCategory::User, format!("write {}", self.output.display()))
     }
 
     fn create(&self) -> Result<std::fs::File, Error> {
         let made = if self.force {
             // The record itself may have been named by mistake, and it is mapped while it is read.
             if same_file(&self.output, self.input.file()) {
-                return Err(self.cannot().because("it is the record"));
+                return Err(self.cannot().because("it is the recording itself"));
             }
             output::replace(&self.output)
         } else {
@@ -143,7 +145,7 @@ impl Diagram {
         made.map_err(|error| {
             let exists = error.kind() == io::ErrorKind::AlreadyExists;
             let told = self.cannot().because(error);
-            if exists { told.hint("--force replaces it") } else { told }
+            if exists { told.hint("use --force to replace it") } else { told }
         })
     }
 }

@@ -3,34 +3,34 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use capture::diff::{self, Diff as Differences, SCHEMA};
+use capture::filter::Filter;
+use capture::model::{Ending, read};
+use capture::stats::{self, Stats};
 use clap::Args;
-use probe::bus::diff::{self, Diff as Differences, SCHEMA};
-use probe::bus::filter::Filter;
-use probe::bus::model::{Ending, read};
-use probe::bus::stats::{self, Stats};
 use serde::Serialize;
 
 use super::input::{filter, open};
 use crate::cli::screen;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// Compare two captures: members that are new, gone or slower.
 ///
-/// A member counts as slower if chance is no excuse for it (docs/bus.md has the rule).
+/// A member counts as slower if the difference is not chance (see docs/bus.md).
 /// Exits with 0 if nothing is new, gone, slower or louder, 1 if something is, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bus diff before.pcapng after.pcapng")]
 pub(super) struct Diff {
-    /// Only messages that this chooses.
+    /// Select only matching messages.
     #[arg(short, long, value_name = "EXPRESSION", value_parser = filter, default_value = "", hide_default_value = true)]
     filter: Filter,
-    /// Print one JSON document (docs/bus.md has its fields).
+    /// Print one JSON document (fields: docs/bus.md).
     #[arg(long)]
     json: bool,
-    /// The record of before.
+    /// The recording from before.
     #[arg(value_name = "A")]
     before: PathBuf,
-    /// The record of after.
+    /// The recording from after.
     #[arg(value_name = "B")]
     after: PathBuf,
 }
@@ -48,8 +48,9 @@ impl Diff {
         let found = diff::diff(&before, &after);
         let output = if self.json {
             let document = Document { schema: SCHEMA, diff: &found };
-            let text = serde_json::to_string_pretty(&document)
-                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?;
+            let text = serde_json::to_string_pretty(&document).map_err(|error| {
+                Error::new(FailureCategory::Internal, "write the document").because(error)
+            })?;
             text + "\n"
         } else {
             diff::render(&found, &before, &after, screen::width(), screen::paint())

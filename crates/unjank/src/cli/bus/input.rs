@@ -3,21 +3,21 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use capture::capture::Capture;
+use capture::filter::Filter;
+use capture::model::{Ending, Model, read};
 use clap::Args;
-use probe::bus::capture::Capture;
-use probe::bus::filter::Filter;
-use probe::bus::model::{Ending, Model, read};
-use probe::bus::wire::Header;
+use wire::Header;
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// The record, and which of its messages.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Input {
-    /// Only messages that this chooses, for example "to:org.a.B slower-than:5ms" (docs/bus.md has the language).
+    /// Select only matching messages, for example "to:org.a.B slower-than:5ms" (see docs/bus.md).
     #[arg(short, long, value_name = "EXPRESSION", value_parser = filter, default_value = "", hide_default_value = true)]
     filter: Filter,
-    /// The record, of unjank, dbus-monitor or busctl; - for stdin.
+    /// A recording of unjank, dbus-monitor or busctl; - for stdin.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -50,20 +50,20 @@ impl Input {
 
 /// Opens a record; `-` is stdin.
 pub(super) fn open(path: &Path) -> Result<Capture, Error> {
-    let cannot = || Error::new(Kind::User, format!("read {}", path.display()));
+    let cannot = || Error::new(FailureCategory::User, format!("read {}", path.display()));
     let hint =
         "unjank bus record -o FILE makes a record; dbus-monitor --pcap and busctl capture do, too";
     if path == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).map_err(|error| cannot().because(error))?;
         return Capture::of(bytes)
-            .ok_or_else(|| cannot().because("it is no record of D-Bus messages").hint(hint));
+            .ok_or_else(|| cannot().because("not a recording of D-Bus messages").hint(hint));
     }
     Capture::open(path).map_err(|error| {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         match cause {
             Some(cause) => cannot().because(cause),
-            None => cannot().because("it is no record of D-Bus messages").hint(hint),
+            None => cannot().because("not a recording of D-Bus messages").hint(hint),
         }
     })
 }

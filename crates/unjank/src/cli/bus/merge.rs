@@ -3,24 +3,24 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use capture::capture::{CaptureEvent, Encoder, RecordFormat};
+use capture::merge::Merged;
 use clap::Args;
-use probe::bus::capture::{Encoder, Event, Format};
-use probe::bus::merged::Merged;
 
 use super::convert::{note, open};
 use super::output::create;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// So much is gathered before it is written.
 const PIECE: usize = 1 << 20;
 
-/// Merge records into one, for example of the session bus and of the system bus.
+/// Merge recordings into one, for example those of the session bus and the system bus.
 ///
-/// Exits with 0 if all of them were read, 1 if a part could not be, 2 on an error.
+/// Exits with 0 if all of them were read, 1 if a part is unreadable, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bus merge session.pcap system.pcap -o both.pcapng")]
 pub(super) struct Merge {
-    /// The records.
+    /// The recordings.
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
     inputs: Vec<PathBuf>,
     /// The pcapng file, which must not exist; - is standard output.
@@ -32,18 +32,18 @@ impl Merge {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let captures = self.inputs.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
         let mut file = create(&self.output)?;
-        let mut encoder = Encoder::new(Format::Pcapng);
+        let mut encoder = Encoder::new(RecordFormat::Pcapng);
         let mut out = Vec::new();
         let mut verdict = Verdict::Yes;
         encoder.begin(&mut out);
         for (input, event) in Merged::new(&captures) {
-            if let Event::Damaged(damaged) = &event {
+            if let CaptureEvent::Damaged(damaged) = &event {
                 note(&self.inputs[input], damaged);
                 verdict = Verdict::No;
             }
-            encoder
-                .event(&mut out, &event)
-                .map_err(|error| Error::new(Kind::Internal, "merge the records").because(error))?;
+            encoder.event(&mut out, &event).map_err(|error| {
+                Error::new(FailureCategory::Internal, "merge the recordings").because(error)
+            })?;
             if out.len() >= PIECE {
                 file.write_all(&out)?;
                 out.clear();

@@ -22,7 +22,7 @@ use clap::{Args, Subcommand};
 
 pub(super) use record::size;
 
-/// Record, understand and check D-Bus traffic, without hurting the bus.
+/// Record, analyse and check D-Bus traffic, without slowing down the bus.
 #[derive(Debug, Args)]
 #[command(
     before_help = "Example: unjank bus record -o session.pcapng --for 10s",

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use crate::cli::screen;
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// The mode of a file that its owner alone reads and writes.
 const OWNER: u32 = 0o600;
@@ -15,13 +15,13 @@ const OWNER: u32 = 0o600;
 #[expect(clippy::disallowed_methods, reason = "a record for a program")]
 pub(super) fn create(path: &Path) -> Result<File, Error> {
     let cannot = |error: io::Error| {
-        Error::new(Kind::User, format!("write {}", path.display())).because(error)
+        Error::new(FailureCategory::User, format!("write {}", path.display())).because(error)
     };
     if path == Path::new("-") {
         let is_terminal = screen::is_terminal();
         if is_terminal {
-            return Err(Error::new(Kind::User, "write a record on a terminal")
-                .hint("send it into a file or a program, for example | tshark -r -"));
+            return Err(Error::new(FailureCategory::User, "write a recording to a terminal")
+                .hint("redirect it to a file or a program, for example | tshark -r -"));
         }
         let shared =
             std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned().map_err(cannot)?;

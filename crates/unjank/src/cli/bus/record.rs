@@ -5,32 +5,32 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use probe::bus::capture::Format;
-use probe::bus::record::{
-    self, Ended, LaneEnd, Limits, Options, Output, ROOM, Recorder, Why, WriteError,
+use capture::capture::RecordFormat;
+use capture::record::{
+    self, BusRecorder, LaneEnd, Output, ROOM, RecordOptions, RecordWriteError, RecordingLimits,
+    RecordingSummary, Why,
 };
-use probe::report::figure::Quantity;
+use clap::{Args, ValueEnum};
+use report::figure::Quantity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use session::clock::SystemClock;
+use sys::clock::SystemClock;
 use tokio::sync::oneshot;
 
 use super::buses::{Asks, Buses, told};
 use super::output::create;
-use super::until::{First, Until};
-use crate::cli::moment::duration;
+use super::until::{First, StopCondition};
 use crate::cli::screen;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// How often the line on the screen changes.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long the last messages may take to be written; what blocks a pipe is given up long before.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Record traffic of D-Bus into a file, until Ctrl-C.
+/// Record D-Bus traffic into a file, until Ctrl-C.
 ///
-/// Every message as it is on the wire, who is on the bus and what becomes of them; the bus never waits for the disk.
-/// Exits with 0 when it was asked to end or the bus ended, 2 on an error.
+/// The file contains every message unchanged, and the identities of the connections. The bus never waits for the
+/// disk. Exits with 0 when the recording or the bus ended, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bus record -o session.pcapng --for 10s")]
 pub(super) struct Record {
@@ -39,66 +39,66 @@ pub(super) struct Record {
     output: PathBuf,
     #[command(flatten)]
     buses: Buses,
-    /// End after this time, for example 10s.
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    /// Stop after this time, for example 10s.
+    #[arg(long = "for", value_name = "TIME", value_parser = ::report::duration::parse)]
     time: Option<Duration>,
-    /// End before the file is longer, for example 100M.
+    /// Stop before the file exceeds this size, for example 100M.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_size: Option<u64>,
-    /// How it is written; by default as the file's name ends, else pcapng.
+    /// The format; by default from the file's suffix, else pcapng.
     #[arg(long, value_name = "FORMAT")]
-    format: Option<Written>,
-    /// Memory for what is not written yet; what has no room is dropped and counted.
+    format: Option<OutputFormat>,
+    /// Memory for unwritten messages; further ones are dropped and counted.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value_t = u64::try_from(ROOM).unwrap_or(0), hide_default_value = true)]
     room: u64,
 }
 
 /// A format that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Written {
-    /// Nanoseconds, several buses, who is who, and what was dropped.
+pub(super) enum OutputFormat {
+    /// Nanoseconds, several buses, identities of connections, number of dropped messages.
     Pcapng,
-    /// As dbus-monitor --pcap writes it.
+    /// The format of dbus-monitor --pcap.
     Pcap,
 }
 
-impl Written {
+impl OutputFormat {
     /// Returns the format that was chosen, or that the name of a file says.
-    pub(super) fn chosen(format: Option<Written>, path: &Path) -> Written {
+    pub(super) fn chosen(format: Option<OutputFormat>, path: &Path) -> OutputFormat {
         let is_pcap = path.extension().is_some_and(|ending| ending == "pcap");
-        format.unwrap_or(if is_pcap { Written::Pcap } else { Written::Pcapng })
+        format.unwrap_or(if is_pcap { OutputFormat::Pcap } else { OutputFormat::Pcapng })
     }
 
-    pub(super) fn format(self) -> Format {
+    pub(super) fn format(self) -> RecordFormat {
         match self {
-            Written::Pcapng => Format::Pcapng,
-            Written::Pcap => Format::Pcap,
+            OutputFormat::Pcapng => RecordFormat::Pcapng,
+            OutputFormat::Pcap => RecordFormat::Pcap,
         }
     }
 }
 
 impl Record {
     pub(super) fn run(self) -> Result<Verdict, Error> {
-        let format = Written::chosen(self.format, &self.output);
-        let asks = if format == Written::Pcap { Asks::AmongMessages } else { Asks::First };
+        let format = OutputFormat::chosen(self.format, &self.output);
+        let asks = if format == OutputFormat::Pcap { Asks::AmongMessages } else { Asks::First };
         let sources = self.buses.watch(asks)?;
-        if format == Written::Pcap && sources.len() > 1 {
-            return Err(Error::new(Kind::User, "record several buses into a pcap file")
-                .hint("--format pcapng holds any number"));
+        if format == OutputFormat::Pcap && sources.len() > 1 {
+            return Err(Error::new(FailureCategory::User, "record several buses into a pcap file")
+                .hint("use --format pcapng, which holds any number of buses"));
         }
         let what = Buses::describe(&sources);
         let file = create(&self.output)?;
         let output = Output::new(file, format.format())?;
-        let options = Options {
+        let options = RecordOptions {
             room: usize::try_from(self.room).unwrap_or(usize::MAX),
-            ..Options::default()
+            ..RecordOptions::default()
         };
         let clock = Arc::new(SystemClock::start());
         // It forks, so it comes before everything that needs threads or catches signals.
-        let recorder = Recorder::start_in_child(sources, &options, clock).map_err(told)?;
+        let recorder = BusRecorder::start_in_child(sources, &options, clock).map_err(told)?;
         let recorder = Arc::new(recorder);
-        let mut until = Until::listen()?;
-        let limits = Limits { size: self.max_size };
+        let mut until = StopCondition::listen()?;
+        let limits = RecordingLimits { size: self.max_size };
         let (sender, mut done) = oneshot::channel();
         let taken = Arc::clone(&recorder);
         sys::thread::spawn("bus-writer", move || {
@@ -107,7 +107,7 @@ impl Record {
             // Nobody waits for it any more if this fails.
             let _ = sender.send(result);
         })
-        .map_err(|error| Error::new(Kind::Config, "begin to record").because(error))?;
+        .map_err(|error| Error::new(FailureCategory::Config, "start recording").because(error))?;
         let screen = Screen::start(&format!("Recording {what}; Ctrl-C ends it."));
         let first = until.wait(&mut done, self.time, screen.interval(), || {
             screen.show(&recorder);
@@ -126,39 +126,44 @@ impl Record {
     /// Says what is in the file, and what is not.
     fn end(
         &self,
-        recorder: Arc<Recorder>,
-        result: Option<Result<Ended, WriteError>>,
+        recorder: Arc<BusRecorder>,
+        result: Option<Result<RecordingSummary, RecordWriteError>>,
         screen: &Screen,
     ) -> Result<Verdict, Error> {
-        let cannot = || Error::new(Kind::Config, format!("write {}", self.output.display()));
+        let cannot =
+            || Error::new(FailureCategory::Config, format!("write {}", self.output.display()));
         // What the bus still held is read, and counted, before anything is said.
         let so_far = recorder.tally();
-        let finished = Arc::into_inner(recorder).map(Recorder::finish);
+        let finished = Arc::into_inner(recorder).map(BusRecorder::finish);
         let (tally, ends) = finished.unwrap_or((so_far, Vec::new()));
         let ended = match result {
             Some(Ok(ended)) => ended,
-            Some(Err(WriteError::Unfinished { messages, source })) => {
+            Some(Err(RecordWriteError::Unfinished { messages, source })) => {
                 let lost = tally.messages.saturating_sub(messages) + tally.dropped;
                 let error = cannot().because(source);
-                return Err(
-                    error.hint(format!("{messages} messages are in the file, {lost} are not"))
-                );
+                return Err(error
+                    .hint(format!("the file contains {messages} messages, {lost} are missing")));
             }
             Some(Err(error)) => return Err(cannot().because(error)),
             None => return Err(cannot().because("the last messages could not be written in time")),
         };
         let is_all = ends.is_empty();
         if let Some((_, end)) = ends.iter().find(|(_, end)| matches!(end, LaneEnd::Killed { .. })) {
-            let error = Error::new(Kind::Config, "go on watching").because(end.to_string());
+            let error =
+                Error::new(FailureCategory::Config, "continue recording").because(end.to_string());
             return Err(error.hint(format!(
-                "{} messages are in {}; what came after them is not",
+                "{} messages are in {}; later ones are missing",
                 ended.messages,
                 self.output.display()
             )));
         }
         for (_, end) in ends {
             if let LaneEnd::Broken(_) | LaneEnd::NoMessage(_) = end {
-                screen.write(&Error::new(Kind::Config, "go on watching").because(end).to_string());
+                screen.write(
+                    &Error::new(FailureCategory::Config, "continue recording")
+                        .because(end)
+                        .to_string(),
+                );
             }
         }
         let unwritten = tally.messages.saturating_sub(ended.messages);
@@ -201,7 +206,7 @@ impl Screen {
         self.is_terminal.then_some(INTERVAL)
     }
 
-    fn show(&self, recorder: &Recorder) {
+    fn show(&self, recorder: &BusRecorder) {
         let tally = recorder.tally();
         let size = Quantity::Size.show(approximate(tally.bytes));
         self.write(&format!(
@@ -249,7 +254,7 @@ pub(in crate::cli) fn size(text: &str) -> Result<u64, String> {
         "K" | "KiB" => 10,
         "M" | "MiB" => 20,
         "G" | "GiB" => 30,
-        _ => return Err("say a number and K, M or G, for example 100M".to_owned()),
+        _ => return Err("expected a number with K, M or G, for example 100M".to_owned()),
     };
     let number: u64 = number.trim().parse().map_err(|_| format!("{number:?} is no number"))?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too much"))
@@ -271,10 +276,10 @@ mod tests {
 
     #[test]
     fn the_name_of_the_file_says_the_format() {
-        let chosen = |format, path: &str| Written::chosen(format, path.as_ref());
-        assert_eq!(chosen(None, "a.pcap"), Written::Pcap);
-        assert_eq!(chosen(None, "a.pcapng"), Written::Pcapng);
-        assert_eq!(chosen(None, "-"), Written::Pcapng);
-        assert_eq!(chosen(Some(Written::Pcapng), "a.pcap"), Written::Pcapng);
+        let chosen = |format, path: &str| OutputFormat::chosen(format, path.as_ref());
+        assert_eq!(chosen(None, "a.pcap"), OutputFormat::Pcap);
+        assert_eq!(chosen(None, "a.pcapng"), OutputFormat::Pcapng);
+        assert_eq!(chosen(None, "-"), OutputFormat::Pcapng);
+        assert_eq!(chosen(Some(OutputFormat::Pcapng), "a.pcap"), OutputFormat::Pcapng);
     }
 }

@@ -2,19 +2,19 @@
 
 use std::io::Write;
 
+use capture::stats::{self, SCHEMA, Stats as Figures};
 use clap::Args;
-use probe::bus::stats::{self, SCHEMA, Stats as Figures};
 use serde::Serialize;
 
 use super::input::Input;
 use crate::cli::screen;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Say how often, how long, how large, what failed, and who wakes whom.
+/// Print counts, latencies, sizes, errors and wake-ups.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bus stats session.pcapng --filter from:org.kde.kded5")]
 pub(super) struct Stats {
-    /// Print one JSON document (docs/bus.md has its fields).
+    /// Print one JSON document (fields: docs/bus.md).
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -36,8 +36,9 @@ impl Stats {
         let output = if self.json {
             let document =
                 Document { schema: SCHEMA, verdict: stats::verdict(&stats), stats: &stats };
-            let text = serde_json::to_string_pretty(&document)
-                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?;
+            let text = serde_json::to_string_pretty(&document).map_err(|error| {
+                Error::new(FailureCategory::Internal, "write the document").because(error)
+            })?;
             text + "\n"
         } else {
             stats::render(&stats, screen::width(), screen::paint())

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
+use capture::load_generator::{self, CallPattern};
 use clap::{Args, Subcommand};
-use probe::bus::traffic::{self, Calls};
-use session::clock::SystemClock;
+use sys::clock::SystemClock;
 
 use super::buses::told;
 use crate::cli::screen;
@@ -16,11 +16,11 @@ pub(super) struct Traffic {
     #[arg(long)]
     address: String,
     #[command(subcommand)]
-    what: What,
+    what: TrafficCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum TrafficCommand {
     /// Answer calls until the bus ends.
     Answer,
     /// Call, and print how long all took and then each, in nanoseconds.
@@ -32,17 +32,18 @@ enum What {
 impl Traffic {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         match self.what {
-            What::Answer => traffic::answer(&self.address).map_err(told)?,
-            What::Call { count, window, size } => {
-                let calls = Calls { count, window, size };
+            TrafficCommand::Answer => load_generator::answer(&self.address).map_err(told)?,
+            TrafficCommand::Call { count, window, size } => {
+                let calls = CallPattern { count, window, size };
                 let clock = SystemClock::start();
-                let (all, each) = traffic::call(&self.address, &calls, &clock).map_err(told)?;
+                let (all, each) =
+                    load_generator::call(&self.address, &calls, &clock).map_err(told)?;
                 let mut text = format!("{}\n", all.as_nanos());
                 each.iter().for_each(|time| text.push_str(&format!("{}\n", time.as_nanos())));
                 screen::stdout().write_all(text.as_bytes())?;
             }
-            What::Signal { count, size } => {
-                traffic::signal(&self.address, count, size).map_err(told)?;
+            TrafficCommand::Signal { count, size } => {
+                load_generator::signal(&self.address, count, size).map_err(told)?;
             }
         }
         Ok(Verdict::Yes)

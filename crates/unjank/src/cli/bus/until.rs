@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// What ends a recording from outside.
-pub(crate) struct Until {
+pub(crate) struct StopCondition {
     runtime: Runtime,
     signals: [Signal; 3],
 }
@@ -21,16 +21,16 @@ pub(crate) enum First<T> {
     Asked,
 }
 
-impl Until {
+impl StopCondition {
     /// Takes Ctrl-C, SIGTERM and SIGHUP as questions to end, from now on.
-    pub(crate) fn listen() -> io::Result<Until> {
+    pub(crate) fn listen() -> io::Result<StopCondition> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let [interrupt, terminate, hangup] =
             [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
         let signals = [interrupt?, terminate?, hangup?];
         drop(entered);
-        Ok(Until { runtime, signals })
+        Ok(StopCondition { runtime, signals })
     }
 
     /// Waits for the first of them; `tick` is called now and then meanwhile, if there is an interval for it.

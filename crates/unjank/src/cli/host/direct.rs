@@ -7,11 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use bus::client::flatpak::Inherits;
+use host::client::EnvironmentInheritance;
 
 use super::order::Order;
 use super::{DENIED, MISSING, TROUBLE};
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// Becomes the command; returns the status only if that fails.
 pub(super) fn run(order: &Order) -> ExitCode {
@@ -27,12 +27,12 @@ pub(super) fn run(order: &Order) -> ExitCode {
     let directory = Path::new(OsStr::from_bytes(&order.directory));
     if let Err(error) = std::env::set_current_dir(directory) {
         let what = format!("start in {}", directory.display());
-        return failed(&Error::new(Kind::User, what).because(error), TROUBLE);
+        return failed(&Error::new(FailureCategory::User, what).because(error), TROUBLE);
     }
     // Descriptors that are to go with it have come to us from outside, and stay open.
     let mut command = Command::new(program);
     command.args(words);
-    if order.inherits == Inherits::Nothing {
+    if order.inherits == EnvironmentInheritance::Nothing {
         command.env_clear();
     }
     command.envs(order.environment.iter().map(|(name, value)| (name, value)));
@@ -45,7 +45,10 @@ pub(super) fn run(order: &Order) -> ExitCode {
         io::ErrorKind::PermissionDenied => DENIED,
         _ => TROUBLE,
     };
-    failed(&Error::new(Kind::User, format!("run {}", order.name())).because(error), status)
+    failed(
+        &Error::new(FailureCategory::User, format!("run {}", order.name())).because(error),
+        status,
+    )
 }
 
 fn failed(error: &Error, status: u8) -> ExitCode {

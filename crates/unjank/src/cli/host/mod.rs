@@ -9,7 +9,6 @@ mod run;
 mod serves;
 mod shim;
 mod spawn;
-mod terminal;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -17,14 +16,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bus::client::flatpak::{Inherits, WithoutUs};
 use clap::builder::ValueParser;
 use clap::{Args, FromArgMatches, Subcommand, ValueEnum};
+use host::client::{EnvironmentInheritance, WithoutUs};
+use host::process::CommandExit;
+use host::relay::RelayCondition;
 
 use self::order::Order;
 use self::run::Outcome;
+use crate::cli::refusal::refuse;
 use crate::cli::screen;
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 pub(crate) use self::shim::run_as_called as run_shim;
 pub(crate) use self::spawn::{is_name as is_spawn, run as run_spawn};
@@ -42,20 +44,20 @@ const TIMED_OUT: u8 = 124;
 
 /// Run a command on the host, from inside a sandbox.
 ///
-/// Exits with the command's status: 128 and the signal's number if a signal ended it, 124 if it took too long, 125 if the service
-/// did not do its part, 126 if the command may not be run, 127 if it is not there. Without a bus the command runs in place.
+/// Exits with the command's status: 128 and the signal's number if a signal ended it, 124 after the timeout, 125 if the service
+/// failed, 126 if the command may not be run, 127 if it does not exist. Without a bus, the command runs in place.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank host -- git status")]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Host {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<HostSubcommand>,
     #[command(flatten)]
     command: Option<Run>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum HostSubcommand {
     Shim(shim::Shim),
     Policy(policy::Policy),
     Log(log::Log),
@@ -64,43 +66,43 @@ enum What {
 /// A command to run, and how.
 #[derive(Debug, Args)]
 struct Run {
-    /// End the command, and all that it has started, when this program ends.
+    /// End the command, and all that it started, when this program ends.
     #[arg(long)]
     watch_bus: bool,
-    /// Set a variable. Repeat for more.
+    /// Set an environment variable. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = ValueParser::new(order::variable))]
     env: Vec<(String, String)>,
-    /// Take a variable away. Repeat for more.
+    /// Remove an environment variable. May be repeated.
     #[arg(long, value_name = "NAME")]
     unset_env: Vec<String>,
-    /// Begin with no variable.
+    /// Start with an empty environment.
     #[arg(long)]
     clear_env: bool,
-    /// Set the variables that can be read from a descriptor, as `env -0` writes them. Repeat for more.
+    /// Set the environment variables that a descriptor provides in the form of `env -0`. May be repeated.
     #[arg(long, value_name = "FD", value_parser = clap::value_parser!(i32).range(0..))]
     env_fd: Vec<i32>,
-    /// Start in this directory instead of this one.
+    /// Run the command in this directory.
     #[arg(short = 'C', long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Give the command a descriptor of this program, under its number. Repeat for more.
+    /// Pass a descriptor of this program to the command, under the same number. May be repeated.
     #[arg(long, value_name = "FD", value_parser = clap::value_parser!(i32).range(0..))]
     forward_fd: Vec<i32>,
-    /// End the command after a time: 1.5s, 10m, 2h. It does not outlive this program then.
+    /// End the command after this time: 1.5s, 10m, 2h. Implies --watch-bus.
     #[arg(long, value_name = "TIME", value_parser = order::time)]
     timeout: Option<Duration>,
-    /// Give up when the bus or the service has not answered after a time; 30 seconds by default.
+    /// Fail if the bus or the service does not answer within this time; 30 seconds by default.
     #[arg(long, value_name = "TIME", value_parser = order::time)]
     answer_within: Option<Duration>,
-    /// Run with this niceness.
+    /// Run the command with this niceness.
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-20..20))]
     nice: Option<i32>,
-    /// Run only when the processors and the disk have nothing else to do.
+    /// Run the command in the idle classes of processor and disk.
     #[arg(long)]
     idle: bool,
-    /// End by the signal that ended the command, instead of with 128 and its number.
+    /// If a signal ends the command, end by the same signal instead of exiting with 128 + its number.
     #[arg(long)]
     signal: bool,
-    /// Give the command a terminal of its own, which this program passes on to ours.
+    /// Create a pseudo-terminal for the command.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     tty: Tty,
     /// The command and its arguments.
@@ -115,8 +117,19 @@ enum Tty {
     Auto,
     /// If standard input is a terminal.
     Always,
-    /// Never: it gets the descriptors as they are.
+    /// Never: the command gets the descriptors unchanged.
     Never,
+}
+
+impl Tty {
+    /// Returns what must hold for the command to receive a terminal; `None` if it never does.
+    fn condition(self) -> Option<RelayCondition> {
+        match self {
+            Tty::Auto => Some(RelayCondition::InputAndOutput),
+            Tty::Always => Some(RelayCondition::Input),
+            Tty::Never => None,
+        }
+    }
 }
 
 /// Runs a command line of `unjank-host`, the first word of which is the name that it was called by.
@@ -140,7 +153,7 @@ pub fn program(arguments: &[OsString]) -> ExitCode {
     let read = table().try_get_matches_from(arguments);
     match read.and_then(|found| Host::from_arg_matches(&found)) {
         Ok(host) => host.run(),
-        Err(error) => super::refuse(table(), arguments, error),
+        Err(error) => refuse(table(), arguments, error),
     }
 }
 
@@ -167,11 +180,11 @@ impl Host {
     /// Does what was asked for, and returns the exit code.
     pub(crate) fn run(self) -> ExitCode {
         let done = match (self.what, self.command) {
-            (Some(What::Shim(shim)), _) => shim.run(),
-            (Some(What::Policy(policy)), _) => policy.run(),
-            (Some(What::Log(log)), _) => log.run(),
+            (Some(HostSubcommand::Shim(shim)), _) => shim.run(),
+            (Some(HostSubcommand::Policy(policy)), _) => policy.run(),
+            (Some(HostSubcommand::Log(log)), _) => log.run(),
             (None, Some(command)) => return command.run(),
-            (None, None) => Err(Error::new(Kind::User, "run no command")),
+            (None, None) => Err(Error::new(FailureCategory::User, "run a command: none is given")),
         };
         done.map_or_else(|error| error.report(), ExitCode::from)
     }
@@ -197,7 +210,7 @@ impl Run {
         order.environment.extend(self.env.iter().cloned());
         order.unset.clone_from(&self.unset_env);
         if self.clear_env {
-            order.inherits = Inherits::Nothing;
+            order.inherits = EnvironmentInheritance::Nothing;
         }
         if self.watch_bus || self.timeout.is_some() {
             order.without_us = WithoutUs::Ends;
@@ -237,39 +250,18 @@ fn finish(order: &Order, outcome: Outcome, dies: Dies) -> ExitCode {
 
 /// Returns the status that stands for how a process ended, or ends as it did.
 fn ended(status: u32, dies: Dies) -> ExitCode {
-    match End::of(status) {
-        End::Code(code) => ExitCode::from(code),
-        End::Signal(number) => {
+    match CommandExit::of(status) {
+        CommandExit::Code(code) => ExitCode::from(code),
+        CommandExit::Signal(number) => {
             if dies == Dies::BySignal {
                 sys::disposition::die_by(i32::from(number));
             }
             ExitCode::from(128 | number)
         }
-        End::Unknown => {
+        CommandExit::Unknown => {
             let what = "learn how the command ended";
             let cause = format!("the service says {status:#x}");
-            trouble(&Error::new(Kind::Config, what).because(cause))
-        }
-    }
-}
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Code(u8),
-    Signal(u8),
-    /// Neither: nobody may take that for success.
-    Unknown,
-}
-
-impl End {
-    /// Reads a status of `waitpid(2)`.
-    fn of(status: u32) -> End {
-        let [low, code, rest @ ..] = status.to_le_bytes();
-        match (low & 0x7f, code, rest) {
-            (0, code, [0, 0]) if low == 0 => End::Code(code),
-            (signal @ 1..0x7f, 0, [0, 0]) => End::Signal(signal),
-            _ => End::Unknown,
+            trouble(&Error::new(FailureCategory::Config, what).because(cause))
         }
     }
 }
@@ -277,7 +269,8 @@ impl End {
 /// Says why the command was not started, and returns the status for that.
 fn refused(order: &Order, name: &str, text: &str) -> ExitCode {
     let why = text.strip_prefix("Failed to start command: ").unwrap_or(text).to_owned();
-    let error = Error::new(Kind::Config, format!("run {} on the host", order.name())).because(why);
+    let error = Error::new(FailureCategory::Config, format!("run {} on the host", order.name()))
+        .because(why);
     let code = status_of(name);
     let error = if is_away(name) {
         error.hint("the sandbox must be allowed to talk to org.freedesktop.Flatpak: flatpak override --user --talk-name=org.freedesktop.Flatpak APP")
@@ -294,7 +287,7 @@ fn status_of(name: &str) -> u8 {
     match name {
         "org.freedesktop.DBus.Error.FileNotFound" => MISSING,
         "org.freedesktop.DBus.Error.AccessDenied" => DENIED,
-        bus::errors::HOST_REFUSED => DENIED,
+        host::client::HOST_REFUSED => DENIED,
         _ => TROUBLE,
     }
 }
@@ -388,22 +381,22 @@ mod tests {
     #[test]
     fn a_status_is_read_as_waitpid_writes_it() {
         for (status, end) in [
-            (0, End::Code(0)),
-            (256, End::Code(1)),
-            (35584, End::Code(139)),
-            (65280, End::Code(255)),
-            (15, End::Signal(15)),
-            (11, End::Signal(11)),
-            (139, End::Signal(11)),
-            (64, End::Signal(64)),
+            (0, CommandExit::Code(0)),
+            (256, CommandExit::Code(1)),
+            (35584, CommandExit::Code(139)),
+            (65280, CommandExit::Code(255)),
+            (15, CommandExit::Signal(15)),
+            (11, CommandExit::Signal(11)),
+            (139, CommandExit::Signal(11)),
+            (64, CommandExit::Signal(64)),
             // Stopped, continued, nonsense: not the end of a process.
-            (0x137f, End::Unknown),
-            (0xffff, End::Unknown),
-            (0x80, End::Unknown),
-            (0x1_0000, End::Unknown),
-            (u32::MAX, End::Unknown),
+            (0x137f, CommandExit::Unknown),
+            (0xffff, CommandExit::Unknown),
+            (0x80, CommandExit::Unknown),
+            (0x1_0000, CommandExit::Unknown),
+            (u32::MAX, CommandExit::Unknown),
         ] {
-            assert_eq!(End::of(status), end, "{status:#x}");
+            assert_eq!(CommandExit::of(status), end, "{status:#x}");
         }
     }
 

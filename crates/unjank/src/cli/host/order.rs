@@ -1,5 +1,6 @@
 //! What is to be run, and how.
 
+use report::quoting::quoted;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,11 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use bus::client::flatpak::{Inherits, WithoutUs};
+use host::client::{EnvironmentInheritance, WithoutUs};
 
 use super::Tty;
-use crate::cli::moment::duration;
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// Variables take no more room than this: the kernel would not take them either.
 const MOST_VARIABLES: u64 = 64 << 20;
@@ -26,7 +26,7 @@ pub(super) struct Order {
     pub(super) command: Vec<Vec<u8>>,
     /// Where it starts.
     pub(super) directory: Vec<u8>,
-    pub(super) inherits: Inherits,
+    pub(super) inherits: EnvironmentInheritance,
     /// Variables on top of what it inherits; the last of a name counts.
     pub(super) environment: Vec<(String, String)>,
     /// Variables that it is not to find.
@@ -45,12 +45,13 @@ pub(super) struct Order {
 impl Order {
     /// Makes the order for a command that starts here, without anything else.
     pub(super) fn of(command: &[OsString]) -> Result<Order, Error> {
-        let here = std::env::current_dir()
-            .map_err(|error| Error::new(Kind::User, "find this directory").because(error))?;
+        let here = std::env::current_dir().map_err(|error| {
+            Error::new(FailureCategory::User, "find this directory").because(error)
+        })?;
         Ok(Order {
             command: command.iter().map(|word| word.as_bytes().to_vec()).collect(),
             directory: here.into_os_string().into_encoded_bytes(),
-            inherits: Inherits::All,
+            inherits: EnvironmentInheritance::All,
             environment: Vec::new(),
             unset: Vec::new(),
             forwarded: Vec::new(),
@@ -66,15 +67,15 @@ impl Order {
     /// Returns the command's name, for a person.
     pub(super) fn name(&self) -> String {
         let name = self.command.first().map_or("", |name| str::from_utf8(name).unwrap_or("it"));
-        probe::doctor::machine::quoted(name)
+        quoted(name)
     }
 
     /// Gives the command descriptors of ours.
     pub(super) fn forward(&mut self, numbers: &[i32]) -> Result<(), Error> {
         for number in numbers {
-            let cannot = || Error::new(Kind::User, format!("pass descriptor {number} on"));
-            let target =
-                u32::try_from(*number).map_err(|_| cannot().because("it is below zero"))?;
+            let cannot =
+                || Error::new(FailureCategory::User, format!("pass on descriptor {number}"));
+            let target = u32::try_from(*number).map_err(|_| cannot().because("it is negative"))?;
             // The first three go anyway, and the last of a number counts.
             self.forwarded.retain(|(other, _)| *other != target);
             let duplicate = sys::descriptor::inherited(*number);
@@ -145,7 +146,9 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
 /// Reads a time as `timeout` does: `1.5s`, `10m`, `2h`, `1d`; without a unit, seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|number| Duration::try_from_secs_f64(number).ok());
-    match seconds.map_or_else(|| duration(text), Ok)? {
+    match seconds
+        .map_or_else(|| ::report::duration::parse(text).map_err(|error| error.to_string()), Ok)?
+    {
         Duration::ZERO => Err("the time must be longer than nothing".to_owned()),
         time => Ok(time),
     }
@@ -153,7 +156,8 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 
 /// Reads the variables behind a descriptor, each ended by a zero byte.
 pub(super) fn variables_in(number: i32) -> Result<Vec<(String, String)>, Error> {
-    let cannot = || Error::new(Kind::User, format!("read variables from descriptor {number}"));
+    let cannot =
+        || Error::new(FailureCategory::User, format!("read variables from descriptor {number}"));
     let descriptor = sys::descriptor::inherited(number).map_err(|error| cannot().because(error))?;
     let mut bytes = Vec::new();
     let read = std::fs::File::from(descriptor).take(MOST_VARIABLES).read_to_end(&mut bytes);
@@ -172,7 +176,7 @@ pub(super) fn variables_in(number: i32) -> Result<Vec<(String, String)>, Error> 
 /// Returns a path that means the same in another process.
 pub(super) fn absolute(path: &Path) -> Result<Vec<u8>, Error> {
     let absolute = std::path::absolute(path).map_err(|error: io::Error| {
-        Error::new(Kind::User, format!("find {}", path.display())).because(error)
+        Error::new(FailureCategory::User, format!("find {}", path.display())).because(error)
     })?;
     Ok(AsRef::<OsStr>::as_ref(&absolute).as_bytes().to_vec())
 }
@@ -187,7 +191,7 @@ mod tests {
         assert_eq!(time("200ms"), Ok(Duration::from_millis(200)));
         assert_eq!(time("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(time("1d"), Ok(Duration::from_secs(86400)));
-        for wrong in ["", "0", "-1s", "5 weeks", "NaN", "inf", "1e400h"] {
+        for wrong in ["", "0", "-1s", "5 moons", "NaN", "inf", "1e400h"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
     }

@@ -5,18 +5,20 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use bus::client::flatpak::{Command, Event, Greeting, Host, HostError, Options, To, WithoutUs};
-use bus::client::socket::Deadline;
+use host::client::{
+    ExtraOptions, Greeting, HostCommandSpec, HostConnection, HostError, HostEvent, To, WithoutUs,
+};
+use host::relay::TerminalRelay;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use session::clock::{Clock, SystemClock};
+use sys::clock::{Clock, SystemClock};
 use sys::disposition;
 use sys::signals::Signals;
+use wire::socket::Deadline;
 
 use super::order::Order;
-use super::terminal::Terminal;
 use super::{bus_address, say};
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// How long a command that took too long has after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
@@ -64,16 +66,17 @@ pub(super) fn run(order: &Order) -> Outcome {
     let greeting = if sandbox { Greeting::StepByStep } else { Greeting::AtOnce };
     let clock = SystemClock::start();
     let answer = Deadline::after(&clock, order.answer_within);
-    let host = match Host::connect(&address, greeting, &answer).or_else(|error| match error {
-        HostError::NotGreeted(cause) if is_confused(&cause) && !sandbox => {
-            Host::connect(&address, Greeting::StepByStep, &answer)
-        }
-        error => Err(error),
-    }) {
-        Ok(host) => host,
-        Err(HostError::NoBus(error)) => return Outcome::NoBus(plain(&error)),
-        Err(error) => return Outcome::Failed(not_asked(order, error)),
-    };
+    let host =
+        match HostConnection::connect(&address, greeting, &answer).or_else(|error| match error {
+            HostError::NotGreeted(cause) if is_confused(&cause) && !sandbox => {
+                HostConnection::connect(&address, Greeting::StepByStep, &answer)
+            }
+            error => Err(error),
+        }) {
+            Ok(host) => host,
+            Err(HostError::NoBus(error)) => return Outcome::NoBus(plain(&error)),
+            Err(error) => return Outcome::Failed(not_asked(order, error)),
+        };
     let taken = [HUP, INT, QUIT, USR1, USR2, ALRM, TERM, CONT, TSTP, WINCH]
         .into_iter()
         .chain(disposition::first_real_time()..=disposition::last())
@@ -83,8 +86,8 @@ pub(super) fn run(order: &Order) -> Outcome {
         Ok(signals) => signals,
         Err(error) => return failed("watch signals", error),
     };
-    let terminal = match Terminal::open(order.tty) {
-        Ok(terminal) => terminal,
+    let terminal = match order.tty.condition().map(TerminalRelay::open).transpose() {
+        Ok(terminal) => terminal.flatten(),
         Err(error) => return failed("make a terminal for the command", error),
     };
     let mut life = Life {
@@ -118,20 +121,21 @@ fn is_confused(error: &io::Error) -> bool {
 }
 
 fn failed(what: &str, error: io::Error) -> Outcome {
-    Outcome::Failed(Error::new(Kind::Config, what).because(error))
+    Outcome::Failed(Error::new(FailureCategory::Config, what).because(error))
 }
 
 /// The command was not asked for.
 fn not_asked(order: &Order, error: HostError) -> Error {
-    Error::new(Kind::Config, format!("run {} on the host", order.name())).because(error)
+    Error::new(FailureCategory::Config, format!("run {} on the host", order.name())).because(error)
 }
 
 fn lost(order: &Order, error: HostError) -> Error {
     let broke = matches!(error, HostError::Lost(_));
-    let error =
-        Error::new(Kind::Config, format!("learn what became of {}", order.name())).because(error);
+    let error = Error::new(FailureCategory::Config, format!("get the result of {}", order.name()))
+        .because(error);
     if broke && order.forwarded.len() + 3 > USUAL_DESCRIPTORS {
-        return error.hint("the bus passes at most 16 descriptors: 13 besides the first three");
+        return error
+            .hint("pass at most 13 descriptors besides the first three, the limit of the bus");
     }
     error
 }
@@ -153,9 +157,9 @@ enum Ending {
 /// A command, from the call on.
 struct Life<'a> {
     order: &'a Order,
-    host: Host,
+    host: HostConnection,
     signals: Signals,
-    terminal: Option<Terminal>,
+    terminal: Option<TerminalRelay>,
     clock: &'a dyn Clock,
     /// The command's number on the host, once it runs.
     number: Option<u32>,
@@ -204,10 +208,10 @@ impl Life<'_> {
     }
 
     fn start(&mut self) -> Result<(), HostError> {
-        let inner = self.terminal.as_ref().map(Terminal::inner);
+        let inner = self.terminal.as_ref().map(TerminalRelay::inner);
         let descriptors = self.order.descriptors(inner);
         let options =
-            Options { unset: &self.order.unset, nice: self.order.nice, idle: self.order.idle };
+            ExtraOptions { unset: &self.order.unset, nice: self.order.nice, idle: self.order.idle };
         let wrapped;
         let arguments = match self.extras {
             Extras::ByPrograms => {
@@ -216,7 +220,7 @@ impl Life<'_> {
             }
             Extras::None | Extras::ByService => &self.order.command,
         };
-        let command = Command {
+        let command = HostCommandSpec {
             directory: &self.order.directory,
             arguments,
             descriptors: &descriptors,
@@ -228,9 +232,9 @@ impl Life<'_> {
         self.host.start(&command, by_service.then_some(&options))
     }
 
-    fn happened(&mut self, event: Event) -> Result<Option<Outcome>, HostError> {
+    fn happened(&mut self, event: HostEvent) -> Result<Option<Outcome>, HostError> {
         match event {
-            Event::Started(number) => {
+            HostEvent::Started(number) => {
                 if let Some(status) = self.host.ended_early() {
                     return Ok(Some(Outcome::Ended(status)));
                 }
@@ -244,31 +248,31 @@ impl Life<'_> {
                 }
             }
             // Before there were flags for it, a service knew no such flag.
-            Event::Refused { name, .. }
-                if name == bus::errors::INVALID_ARGS
+            HostEvent::Refused { name, .. }
+                if name == host::client::INVALID_ARGS
                     && self.without_us == WithoutUs::Ends
                     && !self.order.command.first().is_none_or(Vec::is_empty) =>
             {
                 self.without_us = WithoutUs::RunsOn;
                 self.start()?;
             }
-            Event::Refused { name, .. }
-                if name == bus::errors::UNKNOWN_METHOD && self.extras == Extras::ByService =>
+            HostEvent::Refused { name, .. }
+                if name == host::client::UNKNOWN_METHOD && self.extras == Extras::ByService =>
             {
                 self.extras = Extras::ByPrograms;
                 self.start()?;
             }
             // It may have been started: nobody may take this for a refusal and run it once more.
-            Event::Refused { name, text } if name == "org.freedesktop.DBus.Error.NoReply" => {
+            HostEvent::Refused { name, text } if name == "org.freedesktop.DBus.Error.NoReply" => {
                 return Ok(Some(Outcome::Failed(self.unknown(text))));
             }
-            Event::Refused { name, text } => return Ok(Some(Outcome::Refused { name, text })),
-            Event::Exited(_) if self.ending != Ending::NotYet => {
+            HostEvent::Refused { name, text } => return Ok(Some(Outcome::Refused { name, text })),
+            HostEvent::Exited(_) if self.ending != Ending::NotYet => {
                 return Ok(Some(Outcome::TimedOut));
             }
-            Event::Exited(status) => return Ok(Some(Outcome::Ended(status))),
-            Event::NotSignalled(_) => (),
-            Event::ServiceGone => {
+            HostEvent::Exited(status) => return Ok(Some(Outcome::Ended(status))),
+            HostEvent::NotSignalled(_) => (),
+            HostEvent::ServiceGone => {
                 let error = self.unknown("the service has ended".to_owned());
                 return Ok(Some(Outcome::Failed(error)));
             }
@@ -284,8 +288,8 @@ impl Life<'_> {
     }
 
     fn unknown(&self, why: String) -> Error {
-        let what = format!("learn what became of {}", self.order.name());
-        Error::new(Kind::Config, what).because(why)
+        let what = format!("get the result of {}", self.order.name());
+        Error::new(FailureCategory::Config, what).because(why)
     }
 
     /// Does what a signal to us asks for.
@@ -362,7 +366,7 @@ impl Life<'_> {
     fn wait(&mut self) -> Result<(), HostError> {
         let now = self.clock.monotonic();
         let until_deadline = self.deadline.map(|deadline| deadline.saturating_sub(now));
-        let patience = self.terminal.as_ref().and_then(Terminal::patience);
+        let patience = self.terminal.as_ref().and_then(TerminalRelay::poll_interval);
         let is_asked = self.number.is_none();
         let until_answer = is_asked.then(|| self.answer.remaining().unwrap_or_default());
         let limits = until_deadline.into_iter().chain(patience).chain(until_answer);

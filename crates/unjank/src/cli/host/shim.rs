@@ -1,5 +1,6 @@
 //! `unjank host shim`: links to `unjank-host`, or else to this program, that run the host's command of their name, or else the sandbox's own.
 
+use report::quoting::quoted;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -7,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Args, Subcommand};
-use probe::doctor::machine::quoted;
-use probe::report::paragraph::counted;
+use report::paragraph::counted;
 use serde::Serialize;
 
 use super::order::Order;
@@ -16,7 +16,7 @@ use super::run::{self, Outcome};
 use super::{MISSING, finish, other, refused, say};
 use crate::cli::screen::sayln;
 use crate::cli::{document, screen};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// Tells a shim that it was called by one on the host: it must not ask the host again.
 const INSIDE: &str = "UNJANK_SHIM";
@@ -25,37 +25,37 @@ const OTHERS: [&str; 5] = ["unjank", "unjankd", super::PROGRAM, "dconf", "flatpa
 /// The name and version of the JSON document; docs/host.md has the fields.
 const SCHEMA: &str = "unjank.host.shims/1";
 
-/// Give the sandbox commands of the host under their own names.
+/// Make commands of the host available in the sandbox under their own names.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank host shim add git")]
 pub(super) struct Shim {
     #[command(subcommand)]
-    what: What,
+    what: ShimCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Make commands run the host's; where that cannot be, they run the sandbox's own.
-    Add(Named),
-    /// Show which commands run the host's.
+enum ShimCommand {
+    /// Add shims, which run the host's command, or the sandbox's own if that is not possible.
+    Add(ShimName),
+    /// List the shims.
     List(List),
-    /// Take shims away.
-    Remove(Named),
+    /// Remove shims.
+    Remove(ShimName),
 }
 
 #[derive(Debug, Args)]
-struct Named {
-    /// The commands, as git.
+struct ShimName {
+    /// The names of the commands, such as git.
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
-    /// Where the shims are; by default unjank/shims in the data directory of the user.
+    /// The directory of the shims; by default unjank/shims in the user's data directory.
     #[arg(long)]
     dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 struct List {
-    /// Look in this directory too, besides the default and the PATH.
+    /// Also search this directory, besides the default one and the PATH.
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Print one JSON document.
@@ -67,26 +67,28 @@ impl Shim {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let mut out = screen::stdout();
         match self.what {
-            What::Add(named) => add(&named, &mut out),
-            What::List(list) => show(&list, &mut out),
-            What::Remove(named) => remove(&named, &mut out),
+            ShimCommand::Add(named) => add(&named, &mut out),
+            ShimCommand::List(list) => show(&list, &mut out),
+            ShimCommand::Remove(named) => remove(&named, &mut out),
         }
     }
 }
 
-fn add(named: &Named, out: &mut dyn Write) -> Result<Verdict, Error> {
+fn add(named: &ShimName, out: &mut dyn Write) -> Result<Verdict, Error> {
     let dir = directory(named)?;
     // The small one starts sooner, and in every sandbox.
     let program = match super::small_program() {
         Some(program) => program,
-        None => std::env::current_exe()
-            .map_err(|error| Error::new(Kind::Config, "find this program").because(error))?,
+        None => std::env::current_exe().map_err(|error| {
+            Error::new(FailureCategory::Config, "find this program").because(error)
+        })?,
     };
     std::fs::create_dir_all(&dir).map_err(|error| {
-        Error::new(Kind::User, format!("make {}", dir.display())).because(error)
+        Error::new(FailureCategory::User, format!("make {}", dir.display())).because(error)
     })?;
     for name in &named.names {
-        let cannot = || Error::new(Kind::User, format!("add a shim for {}", quoted(name)));
+        let cannot =
+            || Error::new(FailureCategory::User, format!("add a shim for {}", quoted(name)));
         check(name).map_err(|why| cannot().because(why))?;
         let link = dir.join(name);
         match std::os::unix::fs::symlink(&program, &link) {
@@ -95,10 +97,10 @@ fn add(named: &Named, out: &mut dyn Write) -> Result<Verdict, Error> {
             Err(error) => {
                 return Err(cannot()
                     .because(error)
-                    .hint(format!("{} is in the way", link.display())));
+                    .hint(format!("move {} away, which exists already", link.display())));
             }
         }
-        sayln!(out, "{name} runs the host's: {}", link.display())?;
+        sayln!(out, "{name} now runs the host's command: {}", link.display())?;
     }
     let on_path = path().contains(&dir);
     if !on_path {
@@ -111,26 +113,27 @@ fn add(named: &Named, out: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(Verdict::Yes)
 }
 
-fn remove(named: &Named, out: &mut dyn Write) -> Result<Verdict, Error> {
+fn remove(named: &ShimName, out: &mut dyn Write) -> Result<Verdict, Error> {
     let dir = directory(named)?;
     for name in &named.names {
-        let cannot = || Error::new(Kind::User, format!("remove the shim for {}", quoted(name)));
+        let cannot =
+            || Error::new(FailureCategory::User, format!("remove the shim for {}", quoted(name)));
         check(name).map_err(|why| cannot().because(why))?;
         let link = dir.join(name);
         if !is_shim(&link) {
             return Err(cannot()
-                .because(format!("{} is no shim", link.display()))
-                .hint("unjank host shim list shows them"));
+                .because(format!("{} is not a shim", link.display()))
+                .hint("list the shims with: unjank host shim list"));
         }
         std::fs::remove_file(&link).map_err(|error| cannot().because(error))?;
-        sayln!(out, "{name} is no shim any more: {}", link.display())?;
+        sayln!(out, "Removed the shim of {name}: {}", link.display())?;
     }
     Ok(Verdict::Yes)
 }
 
 /// A shim that was found.
 #[derive(Debug, Serialize)]
-struct Found {
+struct FoundShim {
     name: String,
     path: PathBuf,
     /// The sandbox's own program, which runs without a service.
@@ -142,7 +145,7 @@ struct Found {
 fn show(list: &List, out: &mut dyn Write) -> Result<Verdict, Error> {
     let mut dirs: Vec<PathBuf> = list.dir.iter().cloned().chain(default_directory()).collect();
     dirs.extend(path());
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<FoundShim> = Vec::new();
     for dir in dirs {
         // A directory that cannot be read has nothing that could be run by its name.
         let Ok(entries) = std::fs::read_dir(&dir) else { continue };
@@ -153,7 +156,7 @@ fn show(list: &List, out: &mut dyn Write) -> Result<Verdict, Error> {
             if !is_known && check(name).is_ok() && is_shim(&path) {
                 let first = super::programs(name.as_ref()).next().is_some_and(|it| it == path);
                 let own = other(name.as_ref());
-                found.push(Found { name: name.to_owned(), path, own, first });
+                found.push(FoundShim { name: name.to_owned(), path, own, first });
             }
         }
     }
@@ -163,7 +166,7 @@ fn show(list: &List, out: &mut dyn Write) -> Result<Verdict, Error> {
         return Ok(Verdict::Yes);
     }
     if found.is_empty() {
-        writeln!(out, "No command is a shim.")?;
+        writeln!(out, "There are no shims.")?;
         return Ok(Verdict::Yes);
     }
     sayln!(out, "{}", counted(found.len(), "shim"))?;
@@ -178,12 +181,12 @@ fn show(list: &List, out: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(Verdict::Yes)
 }
 
-fn directory(named: &Named) -> Result<PathBuf, Error> {
+fn directory(named: &ShimName) -> Result<PathBuf, Error> {
     let given = named.dir.as_ref().map(|dir| std::path::absolute(dir).unwrap_or(dir.clone()));
     given.or_else(default_directory).ok_or_else(|| {
-        Error::new(Kind::Config, "find the data directory")
+        Error::new(FailureCategory::Config, "find the data directory")
             .because("HOME is not set")
-            .hint("say --dir")
+            .hint("give --dir")
     })
 }
 
@@ -237,9 +240,9 @@ pub(crate) fn run_as_called(arguments: &[OsString]) -> Option<ExitCode> {
 fn run_shim(name: &OsStr, arguments: &[OsString]) -> ExitCode {
     let shown = name.to_string_lossy();
     let nowhere = |why: &str| {
-        let error =
-            Error::new(Kind::Config, format!("run {}", quoted(&shown))).because(why.to_owned());
-        error.hint("neither the host nor this sandbox has it").report();
+        let error = Error::new(FailureCategory::Config, format!("run {}", quoted(&shown)))
+            .because(why.to_owned());
+        error.hint("install it on the host or in this sandbox").report();
         ExitCode::from(MISSING)
     };
     let own = || other(name).map(|program| become_own(&program, name, arguments));

@@ -6,11 +6,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use bus::client::flatpak::{Inherits, WithoutUs};
+use host::client::{EnvironmentInheritance, WithoutUs};
+
+use host::process::CommandExit;
 
 use super::order::{Order, absolute, variable, variables_in};
 use super::run::{self, Outcome};
-use super::{End, Tty, is_away, say};
+use super::{Tty, is_away, say};
 use crate::cli::screen;
 
 /// What `--host` cannot do, with the names in the messages.
@@ -67,7 +69,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         say(&format!("{name}: {text}\n"));
         fail(&format!("Try \"{name} --help\" for more information.\n"))
     };
-    let given = match Given::read(words) {
+    let given = match ParsedCommandLine::read(words) {
         Ok(given) => given,
         Err(text) => return usage(&text),
     };
@@ -92,11 +94,11 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         Err(Wrong::Failed(text)) => return fail(&format!("{text}\n")),
     };
     match run::run(&order) {
-        Outcome::Ended(status) => match End::of(status) {
-            End::Code(code) => ExitCode::from(code),
-            End::Signal(number) => ExitCode::from(128 | number),
+        Outcome::Ended(status) => match CommandExit::of(status) {
+            CommandExit::Code(code) => ExitCode::from(code),
+            CommandExit::Signal(number) => ExitCode::from(128 | number),
             // As the original has it: an internal software error of sysexits.h.
-            End::Unknown => ExitCode::from(70),
+            CommandExit::Unknown => ExitCode::from(70),
         },
         Outcome::TimedOut => ExitCode::FAILURE,
         Outcome::Interrupted(signal) => {
@@ -122,7 +124,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
 
 /// A command line, taken apart.
 #[derive(Debug, Default)]
-struct Given<'a> {
+struct ParsedCommandLine<'a> {
     help: bool,
     host: bool,
     clear: bool,
@@ -140,10 +142,10 @@ enum Wrong {
     Failed(String),
 }
 
-impl<'a> Given<'a> {
+impl<'a> ParsedCommandLine<'a> {
     /// Options end at the first word without a dash, so their values are in the same word.
-    fn read(words: &'a [OsString]) -> Result<Given<'a>, String> {
-        let mut given = Given::default();
+    fn read(words: &'a [OsString]) -> Result<ParsedCommandLine<'a>, String> {
+        let mut given = ParsedCommandLine::default();
         let count = words.iter().take_while(|word| word.as_bytes().starts_with(b"-")).count();
         let (options, command) = words.split_at(count);
         given.command = command.to_vec();
@@ -206,7 +208,7 @@ impl<'a> Given<'a> {
         // The service's own terminal serves programs that expect flatpak-spawn.
         order.tty = Tty::Auto;
         if self.clear {
-            order.inherits = Inherits::Nothing;
+            order.inherits = EnvironmentInheritance::Nothing;
         }
         if self.watch {
             order.without_us = WithoutUs::Ends;
@@ -259,7 +261,7 @@ mod tests {
 
     fn read(line: &str) -> Result<String, String> {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        Given::read(&words).map(|given| {
+        ParsedCommandLine::read(&words).map(|given| {
             let command: Vec<_> = given.command.iter().map(|word| word.to_string_lossy()).collect();
             format!("{} {:?} {:?}", command.join(" "), given.values, given.not_on_host)
         })
@@ -282,7 +284,7 @@ mod tests {
     fn values_are_refused_in_the_words_of_the_original() {
         let order = |line: &str| {
             let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-            match Given::read(&words).unwrap().order() {
+            match ParsedCommandLine::read(&words).unwrap().order() {
                 Ok(_) => String::new(),
                 Err(Wrong::Usage(text) | Wrong::Failed(text)) => text,
             }

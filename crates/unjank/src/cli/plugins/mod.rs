@@ -1,34 +1,35 @@
 //! `unjank plugins`: which plugins there are, from one mapped index.
 
+use report::error::chain;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use ::catalogue::index::Index;
+use ::catalogue::index::build::CheckDepth;
+use ::catalogue::index::input::IndexPart;
+use ::catalogue::index::json::flatten;
+use ::catalogue::index::layout::PluginKey;
+use ::catalogue::index::query::{Basis, QuestionAnswer};
+use ::catalogue::index::record::IndexRecord;
+use ::catalogue::index::refresh::{Location, RefreshOutcome};
+use ::catalogue::index::state::IndexState;
+use ::catalogue::plugins::metadata;
 use clap::{Args, Subcommand};
-use probe::bench::run::chain;
-use probe::report::table::{Align, Table};
+use report::table::{Align, TextTable};
 use rustix::fs::OFlags;
 use serde_json::{Value as Json, json};
-use session::index::ask::{Answer, Basis};
-use session::index::build::Look;
-use session::index::input::Part;
-use session::index::layout::PluginKey;
-use session::index::record::Record;
-use session::index::refresh::{Done, Location};
-use session::index::{Index, IndexError};
-use session::plugins::metadata;
 
-use crate::daemon::index::places::SYSTEM;
+use daemon::index::places::SYSTEM;
 
 use super::catalogue::{self, Question, Selection, shown, shown_path};
 use crate::cli::screen;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// Find plugins of Qt and KDE without opening them.
 ///
-/// Answers come from an index that is made once and shared by all programs; it is made current first where something changed.
+/// Answers come from an index that all programs share; it is updated first if something changed.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: unjank plugins find --mime text/html")]
 pub(crate) struct Plugins {
@@ -46,7 +47,7 @@ enum Command {
         #[command(flatten)]
         question: Question,
     },
-    /// Find plugins by what they are for.
+    /// Find plugins by their purpose.
     ///
     /// Example: unjank plugins find --protocol sftp
     #[command(
@@ -60,7 +61,7 @@ enum Command {
         #[command(flatten)]
         question: Question,
     },
-    /// Print all that a plugin says of itself, read from its file.
+    /// Print the metadata of a plugin, read from its file.
     Show {
         /// An identifier or a path.
         plugin: String,
@@ -70,12 +71,12 @@ enum Command {
         #[command(flatten)]
         question: Question,
     },
-    /// Make the index current, and say what is in it.
+    /// Update the index, and print how many entries it has.
     Index {
-        /// Look at every file, not only at the directories.
+        /// Check every file, not only the directories.
         #[arg(long)]
         full: bool,
-        /// Read the checksum and every file's times, say whether it is whole and current, and change nothing: exits with 1 if it is not.
+        /// Verify the checksums and every file, and change nothing; exits with 1 if the index is damaged or out of date.
         #[arg(long, conflicts_with_all = ["full"])]
         check: bool,
         /// Make the index for all users in this directory, for package managers.
@@ -92,7 +93,7 @@ enum Command {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct By {
-    /// The plugins of this identifier, the one that is used first.
+    /// The plugins with this identifier, the one in use first.
     #[arg(long)]
     id: Option<String>,
     /// The plugins that implement this interface (IID).
@@ -101,7 +102,7 @@ struct By {
     /// The plugins in this directory below a root, for example kf5/kio.
     #[arg(long, value_name = "DIR")]
     namespace: Option<String>,
-    /// The plugins for this MIME type; those for the types that it is a kind of after them.
+    /// The plugins for this MIME type, then those for its parent types.
     #[arg(long, value_name = "TYPE")]
     mime: Option<String>,
     /// The plugins of this service type.
@@ -110,7 +111,7 @@ struct By {
     /// The plugins for this protocol, for example sftp.
     #[arg(long)]
     protocol: Option<String>,
-    /// The plugins that Qt's factories know by this name, for example xcb or png.
+    /// The plugins with this key of Qt's factories, for example xcb or png.
     #[arg(long)]
     key: Option<String>,
 }
@@ -120,15 +121,15 @@ impl By {
     fn changed<'a>(&self, index: &'a Index) -> Option<&'a Path> {
         match (&self.namespace, &self.mime) {
             (Some(namespace), _) => index.stale_namespace(namespace),
-            (_, Some(_)) => index.stale(&Part::OF_PLUGINS),
-            _ => index.stale(&[Part::Plugins]),
+            (_, Some(_)) => index.stale(&IndexPart::OF_PLUGINS),
+            _ => index.stale(&[IndexPart::Plugins]),
         }
     }
 
     /// Returns the plugins, each once, the best first.
-    fn find<'a>(&self, index: &'a Index) -> Vec<Record<'a>> {
+    fn find<'a>(&self, index: &'a Index) -> Vec<IndexRecord<'a>> {
         if let Some(mime_type) = &self.mime {
-            let mut found: Vec<Record<'a>> = Vec::new();
+            let mut found: Vec<IndexRecord<'a>> = Vec::new();
             for kind in index.lineage(mime_type) {
                 for record in index.plugins_by(PluginKey::MimeType, kind) {
                     if !found.iter().any(|known| known.path() == record.path()) {
@@ -176,10 +177,10 @@ impl Command {
     fn run(self) -> Output {
         match self {
             Command::List { selection, question } => question.answer(
-                |index| index.stale(&Part::OF_PLUGINS),
+                |index| index.stale(&IndexPart::OF_PLUGINS),
                 |index, _| {
                     let value = print(&selection, index.plugins().collect());
-                    Answer { value, basis: Basis::Plugins }
+                    QuestionAnswer { value, basis: Basis::Plugins }
                 },
             )?,
             Command::Find { by, selection, question } => question.answer(
@@ -187,7 +188,7 @@ impl Command {
                 |index, _| {
                     let value = print(&selection, by.find(index));
                     let is_found = matches!(value, Ok((_, Verdict::Yes)));
-                    Answer {
+                    QuestionAnswer {
                         value,
                         basis: if is_found { Basis::FilesRead } else { Basis::Plugins },
                     }
@@ -202,22 +203,26 @@ impl Command {
                 if check {
                     return check_index(&location, json);
                 }
-                make(&location, if full { Look::Files } else { Look::Directories }, json)
+                make(
+                    &location,
+                    if full { CheckDepth::Files } else { CheckDepth::Directories },
+                    json,
+                )
             }
         }
     }
 }
 
 /// Prints plugins, a line each; no plugin is the answer no.
-fn print(selection: &Selection, records: Vec<Record<'_>>) -> Output {
+fn print(selection: &Selection, records: Vec<IndexRecord<'_>>) -> Output {
     let records = selection.matching(records);
     let mut out = Vec::new();
     if selection.json {
-        let plugins: Vec<Json> = records.iter().map(|record| catalogue::to_json(*record)).collect();
+        let plugins: Vec<Json> = records.iter().map(|record| record.to_json()).collect();
         let document = json!({ "schema": "unjank.plugins/1", "plugins": plugins });
         catalogue::print_json(&mut out, &document)?;
     } else if !records.is_empty() {
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             ("identifier", Align::Text),
             ("name", Align::Text),
             ("file", Align::Text),
@@ -243,16 +248,19 @@ fn show(question: &Question, plugin: &str, as_json: bool) -> Output {
             |index, _| {
                 let value = index.plugin(plugin).and_then(|record| Some(record.path()?.to_owned()));
                 let basis = if value.is_some() { Basis::FilesRead } else { Basis::Plugins };
-                Answer { value, basis }
+                QuestionAnswer { value, basis }
             },
         )?;
         found.ok_or_else(|| {
-            Error::new(Kind::User, format!("show the plugin {}", shown(plugin)))
+            Error::new(FailureCategory::User, format!("show the plugin {}", shown(plugin)))
                 .because(io::Error::other("no plugin has this identifier"))
-                .hint("unjank plugins list names them all; a file is given by a path with a slash")
+                .hint(
+                    "list all plugins with: unjank plugins list; a file needs a path with a slash",
+                )
         })?
     };
-    let failed = || Error::new(Kind::User, format!("show the plugin {}", shown_path(&path)));
+    let failed =
+        || Error::new(FailureCategory::User, format!("show the plugin {}", shown_path(&path)));
     // A pipe of that name does not make us wait.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(&path);
@@ -275,7 +283,7 @@ fn show(question: &Question, plugin: &str, as_json: bool) -> Output {
             ("file".to_owned(), path.to_string_lossy().into_owned()),
             ("built for".to_owned(), format!("Qt {}.{}", built.major, built.minor)),
         ];
-        catalogue::flatten("", &found.root.to_json(), &mut members);
+        flatten("", &found.root.to_json(), &mut members);
         catalogue::print_members(&mut out, &members)?;
     }
     Ok((out, Verdict::Yes))
@@ -283,7 +291,7 @@ fn show(question: &Question, plugin: &str, as_json: bool) -> Output {
 
 /// Says whether the index is whole and current.
 fn check_index(location: &Location, as_json: bool) -> Output {
-    let (state, changed) = state_of(location);
+    let (state, changed) = location.state();
     let mut out = Vec::new();
     let path = location.path();
     if as_json {
@@ -297,74 +305,26 @@ fn check_index(location: &Location, as_json: bool) -> Output {
     } else {
         let path = shown_path(&path);
         match (&state, &changed) {
-            (State::Unusable(error), _) => writeln!(out, "{path}: {}", chain(error))?,
-            (State::OutOfDate, Some(changed)) => {
+            (IndexState::Unusable(error), _) => writeln!(out, "{path}: {}", chain(error))?,
+            (IndexState::OutOfDate, Some(changed)) => {
                 writeln!(out, "{path}: out of date, because {} changed", shown_path(changed))?;
             }
-            (State::OutOfDate, None) => writeln!(out, "{path}: out of date")?,
-            (State::Current, _) => writeln!(out, "{path}: current")?,
+            (IndexState::OutOfDate, None) => writeln!(out, "{path}: out of date")?,
+            (IndexState::Current, _) => writeln!(out, "{path}: current")?,
         }
     }
-    let is_current = matches!(state, State::Current);
+    let is_current = matches!(state, IndexState::Current);
     Ok((out, if is_current { Verdict::Yes } else { Verdict::No }))
 }
 
-/// What an index is worth.
-enum State {
-    Current,
-    OutOfDate,
-    Unusable(IndexError),
-}
-
-impl State {
-    fn word(&self) -> &'static str {
-        match self {
-            State::Current => "current",
-            State::OutOfDate => "out of date",
-            State::Unusable(IndexError::Damaged) => "damaged",
-            State::Unusable(IndexError::OtherVersion) => "of another version",
-            State::Unusable(IndexError::Foreign) => "of another user",
-            State::Unusable(_) => "missing",
-        }
-    }
-}
-
-/// Looks at the whole index, and at everything that it was made of; returns also what changed.
-fn state_of(location: &Location) -> (State, Option<PathBuf>) {
-    let index = match location.open() {
-        Ok(index) => index,
-        Err(error) => return (State::Unusable(error), None),
-    };
-    if !index.is_whole() {
-        return (State::Unusable(IndexError::Damaged), None);
-    }
-    match index.stale(&Part::ALL).or_else(|| index.stale_file()) {
-        Some(changed) => (State::OutOfDate, Some(changed.to_owned())),
-        None => (State::Current, None),
-    }
-}
-
-/// How often the index is made again until no change could go unnoticed: the kernel dates changes by a clock that ticks every few milliseconds, and what was changed in this tick is looked at again after it.
-const SETTLING: usize = 20;
-
-/// How long to wait before the next look.
-const TICK: Duration = Duration::from_millis(2);
-
 /// Makes the index current and says what was done.
-fn make(location: &Location, look: Look, as_json: bool) -> Output {
-    let (mut index, done) = catalogue::make_current(location, look)?;
-    for _ in 0..SETTLING {
-        if index.stale(&Part::ALL).or_else(|| index.stale_file()).is_none() {
-            break;
-        }
-        std::thread::park_timeout(TICK);
-        index = catalogue::make_current(location, Look::Files)?.0;
-    }
+fn make(location: &Location, look: CheckDepth, as_json: bool) -> Output {
+    let (index, done) = catalogue::make_settled(location, look)?;
     let faults: Vec<_> = index.faults().map(|(path, reason)| (path.to_owned(), reason)).collect();
     let (plugins, applications) = (index.plugins().count(), index.apps().count());
     let (opened, was_damaged) = match done {
-        Done::Made { opened, was_damaged, .. } => (opened, was_damaged),
-        Done::Current => (0, false),
+        RefreshOutcome::Made { opened, was_damaged, .. } => (opened, was_damaged),
+        RefreshOutcome::Current => (0, false),
     };
     let mut out = Vec::new();
     if as_json {
@@ -375,17 +335,17 @@ fn make(location: &Location, look: Look, as_json: bool) -> Output {
         let document = json!({
             "schema": "unjank.plugins.index/1", "file": location.path().to_string_lossy(),
             "bytes": index.len_bytes(), "plugins": plugins, "applications": applications,
-            "opened": opened, "made": done != Done::Current, "damaged": was_damaged, "faults": faults,
+            "opened": opened, "made": done != RefreshOutcome::Current, "damaged": was_damaged, "faults": faults,
         });
         catalogue::print_json(&mut out, &document)?;
         return Ok((out, Verdict::Yes));
     }
     let what = match done {
-        Done::Current => "nothing had changed".to_owned(),
-        Done::Made { opened, was_damaged: true, .. } => {
+        RefreshOutcome::Current => "nothing had changed".to_owned(),
+        RefreshOutcome::Made { opened, was_damaged: true, .. } => {
             format!("the old index was damaged, and {opened} files were read")
         }
-        Done::Made { opened, .. } => format!("{opened} files were read"),
+        RefreshOutcome::Made { opened, .. } => format!("{opened} files were read"),
     };
     let size = index.len_bytes().div_ceil(1024);
     writeln!(out, "{plugins} plugins and {applications} applications in {size} KiB; {what}")?;

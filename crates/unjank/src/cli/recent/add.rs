@@ -4,23 +4,23 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
-use crate::daemon::recents::places;
 use clap::Args;
-use session::mime::Globs;
-use session::recents::{Added, Addition, Privacy, Recents, RecentsError, Uri};
+use daemon::recents::places;
+use recents::{Addition, AdditionOutcome, Privacy, Recents, RecentsError, Uri};
+use xdg::mime::Globs;
 
 use crate::cli::screen::{self, sayln};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// What a file is of which nothing is known.
 const UNKNOWN: &str = "application/octet-stream";
 
-/// Remember that documents were opened.
+/// Record that documents were opened.
 ///
 /// Example: unjank recent add --app org.kde.kate notes.txt
 ///
-/// Returns at once; GTK's and KDE's programs see the documents within a second.
-/// The exit status is 1 if one was left out because of a switch or a rule: `unjank recent policy explain` says which.
+/// Returns at once; GTK and KDE programs see the documents within a second. The
+/// exit status is 1 if a setting or a rule excluded one: `unjank recent policy explain` shows which.
 #[derive(Debug, Args)]
 pub(super) struct Add {
     /// Files, or URIs.
@@ -29,19 +29,19 @@ pub(super) struct Add {
     /// The program that opened them, by its identifier, such as org.kde.kate.
     #[arg(long, value_name = "NAME", default_value = "unjank")]
     app: String,
-    /// The command line that opens one again, with %u or %f in its place [default: by the program's name].
+    /// The command line that opens a document again, with %u or %f in its place [default: from the program's name].
     #[arg(long, value_name = "LINE")]
     exec: Option<String>,
-    /// Their MIME type [default: by the file's name].
+    /// Their MIME type [default: from the file's name].
     #[arg(long, value_name = "TYPE")]
     mime: Option<String>,
     /// A group that they belong to, such as Graphics; may be repeated.
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
-    /// Let only this program show them.
+    /// Show the documents in this program only.
     #[arg(long)]
     only_here: bool,
-    /// Say nothing of what is left out.
+    /// Do not report excluded documents.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -56,13 +56,13 @@ impl Add {
             let addition = self.addition(uri, mime, &recents);
             let added = recents.add(&addition).map_err(|error| {
                 let kind = match error {
-                    RecentsError::Field(_) => Kind::User,
-                    _ => Kind::Config,
+                    RecentsError::Field(_) => FailureCategory::User,
+                    _ => FailureCategory::Config,
                 };
                 Error::new(kind, format!("remember {}", screen::shown(&file.to_string_lossy())))
                     .because(error)
             })?;
-            if let Added::Left(reason) = added {
+            if let AdditionOutcome::Left(reason) = added {
                 verdict = Verdict::No;
                 if !self.quiet {
                     let name = super::shown(&addition.uri, &recents.places().home);

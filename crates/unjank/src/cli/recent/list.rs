@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use probe::report::paragraph::counted;
-use probe::report::table::{Align, Cell, Table};
+use recents::projection;
+use recents::query::Query;
+use recents::{Existence, Privacy, RecentEntry, RecentTime, existence};
+use report::paragraph::counted;
+use report::table::{Align, TableCell, TextTable};
 use serde_json::{Value as Json, json};
-use session::clock::{Clock, SystemClock};
-use session::recents::projection;
-use session::recents::query::Query;
-use session::recents::{Entry, Existence, Privacy, Timestamp, existence};
+use sys::clock::{Clock, SystemClock};
 
 use crate::cli::screen;
 use crate::cli::{catalogue, moment};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// How many documents a person is shown if they do not say.
 const SHOWN: usize = 20;
@@ -29,31 +29,31 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// The exit status is 1 if there is none.
 #[derive(Debug, Args)]
 pub(super) struct List {
-    /// Only those used from then on: 2h, yesterday, 10:30, 2026-11-21.
+    /// List only documents used since this time: 2h, yesterday, 10:30, 2026-11-21.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only those used before then.
+    /// List only documents used before this time.
     #[arg(long, value_name = "TIME")]
     before: Option<String>,
-    /// Only those that this program opened, such as kate or 'org.gnome.*'.
+    /// List only documents that this program opened, such as kate or 'org.gnome.*'.
     #[arg(long, value_name = "NAME")]
     app: Option<String>,
-    /// Only those of this MIME type, such as 'image/*'.
+    /// List only documents of this MIME type, such as 'image/*'.
     #[arg(long, value_name = "TYPE")]
     mime: Option<String>,
-    /// Only those of this group, such as Graphics.
+    /// List only documents of this group, such as Graphics.
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// Only those in this folder or below it.
+    /// List only documents in this folder or below it.
     #[arg(long, value_name = "FOLDER")]
     below: Option<PathBuf>,
-    /// Only those that are there still. Nothing waits for a file system that does not answer.
+    /// List only documents that still exist. File systems that do not answer are skipped.
     #[arg(long)]
     existing: bool,
-    /// Show at most so many, the latest [default: 20 on a terminal].
+    /// List only the latest N documents [default: 20 on a terminal].
     #[arg(short, value_name = "N")]
     n: Option<usize>,
-    /// Print the documents alone, a URI each line.
+    /// Print URIs only, one on each line.
     #[arg(long, conflicts_with = "json")]
     uris: bool,
     /// Print one JSON document.
@@ -80,8 +80,9 @@ impl List {
         };
         let mut recents = super::recents()?;
         let home = recents.places().home.clone();
-        let list = projection::preview(&mut recents)
-            .map_err(|error| Error::new(Kind::Config, "list recent documents").because(error))?;
+        let list = projection::preview(&mut recents).map_err(|error| {
+            Error::new(FailureCategory::Config, "list recent documents").because(error)
+        })?;
         super::tell_damage(&mut recents);
         let mut found = query.select(&list);
         let usual = (is_screen && !self.json && !self.uris).then_some(SHOWN);
@@ -96,7 +97,7 @@ impl List {
             true => existence(&found, PATIENCE, &clock),
             false => vec![Existence::Unknown; found.len()],
         };
-        let mut rows: Vec<(&Entry, Existence)> = found.into_iter().zip(states).collect();
+        let mut rows: Vec<(&RecentEntry, Existence)> = found.into_iter().zip(states).collect();
         if self.existing {
             rows.retain(|(_, state)| *state != Existence::Gone);
         }
@@ -116,10 +117,10 @@ impl List {
                 writeln!(out, "{}", screen::name(entry.uri.as_str()))?;
             }
         } else if rows.is_empty() {
-            writeln!(out, "No recent document is known that this asks for.")?;
+            writeln!(out, "No recent document matches.")?;
         } else {
             writeln!(out, "{}\n", headline(rows.len(), all, self.existing))?;
-            let mut table = Table::new(&[
+            let mut table = TextTable::new(&[
                 ("document", Align::Text),
                 ("used", Align::Text),
                 ("by", Align::Text),
@@ -130,7 +131,7 @@ impl List {
                 let name = if *state == Existence::Gone { format!("{name} (gone)") } else { name };
                 let by = entry.applications.iter().max_by_key(|application| application.modified);
                 table.row(vec![
-                    Cell::from(&*name),
+                    TableCell::from(&*name),
                     moment::show(time_of(entry.last_used()), &now).into(),
                     by.map_or("", |application| &*application.name).into(),
                     entry.mime.as_deref().unwrap_or_default().into(),
@@ -150,16 +151,16 @@ fn headline(shown: usize, all: usize, existing: bool) -> String {
     }
 }
 
-fn read_moment(text: &str, now: &jiff::Zoned) -> Result<Timestamp, Error> {
-    let time = moment::parse(text, now).map_err(|why| {
-        Error::new(Kind::User, format!("understand the time {text:?}"))
+fn read_moment(text: &str, now: &jiff::Zoned) -> Result<RecentTime, Error> {
+    let time = report::moment::parse(text, now).map_err(|why| {
+        Error::new(FailureCategory::User, format!("parse the time {text:?}"))
             .because(std::io::Error::other(why))
     });
-    time.map(Timestamp::of)
+    time.map(RecentTime::of)
 }
 
 /// Returns a time of the list as the system has it.
-fn time_of(at: Timestamp) -> SystemTime {
+fn time_of(at: RecentTime) -> SystemTime {
     let distance = Duration::from_micros(at.0.unsigned_abs());
     let time = match at.0 {
         0.. => SystemTime::UNIX_EPOCH.checked_add(distance),
@@ -169,11 +170,11 @@ fn time_of(at: Timestamp) -> SystemTime {
 }
 
 /// Writes a time as the shared file has it.
-fn written(at: Timestamp) -> Json {
+fn written(at: RecentTime) -> Json {
     jiff::Timestamp::from_microsecond(at.0).map_or(Json::Null, |time| json!(time.to_string()))
 }
 
-fn to_json(entry: &Entry, state: Existence) -> Json {
+fn to_json(entry: &RecentEntry, state: Existence) -> Json {
     let applications: Vec<Json> = entry
         .applications
         .iter()

@@ -7,6 +7,7 @@ mod policy;
 mod preload;
 mod private;
 mod relax;
+mod rules;
 mod service;
 mod sync;
 mod volatile;
@@ -19,15 +20,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::daemon::recents::places;
 use clap::{Args, Subcommand};
-use session::clock::SystemClock;
-use session::recents::{Recents, Uri};
+use daemon::recents::places;
+use recents::{Recents, Uri};
+use sys::clock::SystemClock;
 
 use crate::cli::screen;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Remember, find and forget recent documents.
+/// Record, list and forget recent documents.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: unjank recent list --since yesterday")]
 pub(crate) struct Recent {
@@ -73,15 +74,30 @@ fn recents() -> Result<Recents, Error> {
     Ok(Recents::new(surroundings.places, surroundings.program, disk, clock))
 }
 
+/// Says whether the lists are in memory.
+pub(super) fn is_volatile() -> Result<bool, Error> {
+    Ok(recents()?.limits().keeping == recents::policy::Keeping::Volatile)
+}
+
+/// Moves the lists to memory; `daemon` is started with every login.
+pub(super) fn switch_volatile_on(daemon: &Path) -> Result<(), Error> {
+    volatile::on(&mut recents()?, daemon)
+}
+
+/// Moves the lists back to the disk.
+pub(super) fn switch_volatile_off() -> Result<(), Error> {
+    volatile::off(&mut recents()?)
+}
+
 fn no_home(error: places::NoHome) -> Error {
-    Error::new(Kind::Config, "find the list of recent documents").because(error)
+    Error::new(FailureCategory::Config, "find the list of recent documents").because(error)
 }
 
 /// Takes what a person typed for a document: a URI, or a path from where we are.
 fn uri(text: &OsString) -> Result<Uri, Error> {
     let bytes = text.as_bytes();
     let fail = |error| {
-        Error::new(Kind::User, format!("name the document {}", text.to_string_lossy()))
+        Error::new(FailureCategory::User, format!("name the document {}", text.to_string_lossy()))
             .because(error)
     };
     // A file whose name looks like a URI is the file, if it is there.
@@ -134,7 +150,7 @@ fn tell_damage(recents: &mut Recents) {
         // Whoever reads no stderr is told by the daemon's log.
         let _ = writeln!(
             err,
-            "unjank: {journal} is damaged: what can be read of it counts\n\
+            "unjank: {journal} is damaged: only its readable part is used\n\
              hint: 'unjank recent sync' keeps it aside and takes in the shared list again"
         );
     }

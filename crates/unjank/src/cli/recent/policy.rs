@@ -4,24 +4,24 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
-use ::report::text::{Charset, visible};
 use clap::{Args, Subcommand};
-use probe::report::paragraph::counted;
-use serde_json::{Value as Json, json};
-use session::recents::policy::{
-    Keeping, Private as Mode, Rule, Rules, Setting, Verdict as Decision,
+use recents::policy::{
+    ForeignSetting, Keeping, Private as Mode, RetentionRule, RetentionVerdict as Decision,
 };
-use session::recents::{Addition, Privacy, Recents, forget};
-use store::publish::publish;
+use recents::{Addition, Privacy, Recents};
+use report::paragraph::counted;
+use report::text::{Charset, visible};
+use serde_json::{Value as Json, json};
 
+use super::rules::change;
 use super::volatile;
 use crate::cli::catalogue;
 use crate::cli::screen::sayln;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Show and change what is remembered.
+/// Show and change the rules of what is recorded.
 ///
-/// Without a word it shows what holds.
+/// Without a subcommand, it shows the rules in effect.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: unjank recent policy deny path '~/Secret'")]
 pub(super) struct Policy {
@@ -34,7 +34,7 @@ pub(super) struct Policy {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say whether a document would be remembered, and why not.
+    /// Show whether a document would be recorded, and if not, why.
     Explain {
         /// A file or a URI.
         file: OsString,
@@ -48,28 +48,28 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Add a rule by which something is not remembered.
+    /// Add a rule that excludes documents.
     Deny(Condition),
-    /// Add a rule by which something is remembered in spite of an earlier one.
+    /// Add a rule that allows documents in spite of an earlier rule.
     Allow(Condition),
-    /// Limit what is kept: `keep entries 1000`, `keep days 30`.
+    /// Limit the list: `keep entries 1000`, `keep days 30`.
     Keep {
         /// Of what.
-        what: Kept,
+        what: RetentionSetting,
         /// How many.
         count: u32,
     },
-    /// Remember nothing.
+    /// Record nothing.
     Off,
-    /// Remember again, after `off`.
+    /// Record again, after `off`.
     On,
-    /// The same as `unjank recent volatile on`; with `--undo` as `off`.
+    /// Do the same as `unjank recent volatile on`, or `off` with `--undo`.
     Volatile {
         /// Put it back.
         #[arg(long)]
         undo: bool,
     },
-    /// Remove a rule, by the words that `unjank recent policy` shows.
+    /// Remove a rule, in the words of `unjank recent policy`.
     Remove {
         /// The rule, such as: deny path ~/Secret
         #[arg(required = true, trailing_var_arg = true)]
@@ -78,26 +78,26 @@ enum Command {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Kept {
-    /// The most entries.
+enum RetentionSetting {
+    /// The number of entries.
     Entries,
-    /// For how many days after the last use.
+    /// The number of days after the last use.
     Days,
 }
 
 #[derive(Debug, Args)]
 struct Condition {
     /// By what.
-    what: What,
-    /// A pattern, with * and ?; of paths also ** for any number of folders, and ~.
+    what: RecentPolicyCommand,
+    /// A pattern with * and ?; for paths also ** for any number of folders, and ~.
     pattern: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum What {
+enum RecentPolicyCommand {
     /// Its path, or a folder above it.
     Path,
-    /// Where the file system is mounted that it is on.
+    /// The mount point of its file system.
     Mount,
     /// Whether a part of its path starts with a dot.
     Hidden,
@@ -111,15 +111,15 @@ impl Condition {
     /// Returns the line of the rules.
     fn line(&self, verb: &str) -> String {
         let what = match self.what {
-            What::Path => "path",
-            What::Mount => "mount",
-            What::Hidden => "hidden",
-            What::Type => "type",
-            What::Application => "application",
+            RecentPolicyCommand::Path => "path",
+            RecentPolicyCommand::Mount => "mount",
+            RecentPolicyCommand::Hidden => "hidden",
+            RecentPolicyCommand::Type => "type",
+            RecentPolicyCommand::Application => "application",
         };
         let pattern = self.pattern.as_deref().map(|pattern| match self.what {
             // A path from where we are would mean another one elsewhere.
-            What::Path if !pattern.starts_with(['/', '~', '*']) => {
+            RecentPolicyCommand::Path if !pattern.starts_with(['/', '~', '*']) => {
                 let path = super::absolute(Path::new(pattern));
                 path.ok().and_then(|path| path.to_str().map(str::to_owned)).unwrap_or_default()
             }
@@ -145,19 +145,25 @@ impl Policy {
                 return Ok(Verdict::Yes);
             }
             Some(Command::Volatile { undo: false }) => {
-                volatile::on(&mut recents)?;
+                volatile::on(&mut recents, &volatile::daemon_beside()?)?;
                 sayln!(out, "Added: volatile")?;
                 return Ok(Verdict::Yes);
             }
             Some(Command::Off) => "off".to_owned(),
-            Some(Command::Keep { what: Kept::Entries, count }) => format!("keep entries {count}"),
-            Some(Command::Keep { what: Kept::Days, count }) => format!("keep days {count}"),
+            Some(Command::Keep { what: RetentionSetting::Entries, count }) => {
+                format!("keep entries {count}")
+            }
+            Some(Command::Keep { what: RetentionSetting::Days, count }) => {
+                format!("keep days {count}")
+            }
             Some(Command::Deny(condition)) => condition.line("deny"),
             Some(Command::Allow(condition)) => condition.line("allow"),
         };
         let is_new = change(&recents, |rules| {
             rules.add(&line).map_err(|error| {
-                Error::new(Kind::User, format!("add the rule {line:?}")).because(error).hint(FORMS)
+                Error::new(FailureCategory::User, format!("add the rule {line:?}"))
+                    .because(error)
+                    .hint(FORMS)
             })
         })?;
         let done = if is_new { "Added" } else { "Already there" };
@@ -175,8 +181,8 @@ fn tell_of_denied(recents: &mut Recents, out: &mut dyn Write) -> Result<(), Erro
     let denied = super::forget::denied(&survey, recents).len();
     if denied > 0 {
         let (is, them) = if denied == 1 { ("is", "it") } else { ("are", "them") };
-        writeln!(out, "{} that it denies {is} in lists already.", counted(denied, "document"))?;
-        writeln!(out, "hint: unjank recent forget --denied takes {them} out")?;
+        writeln!(out, "{} that it denies {is} in the lists already.", counted(denied, "document"))?;
+        writeln!(out, "hint: remove {them} with: unjank recent forget --denied")?;
     }
     Ok(())
 }
@@ -187,9 +193,9 @@ const FORMS: &str = "for example: deny path '~/Secret/**', deny type 'video/*', 
 fn remove(recents: &Recents, line: &str, out: &mut dyn Write) -> Result<Verdict, Error> {
     let was_there = change(recents, |rules| {
         rules.remove(line).map_err(|error| {
-            Error::new(Kind::User, format!("remove the rule {line:?}"))
+            Error::new(FailureCategory::User, format!("remove the rule {line:?}"))
                 .because(error)
-                .hint("`unjank recent policy` lists the rules")
+                .hint("list the rules with: unjank recent policy")
         })
     })?;
     match was_there {
@@ -199,26 +205,6 @@ fn remove(recents: &Recents, line: &str, out: &mut dyn Write) -> Result<Verdict,
     Ok(if was_there { Verdict::Yes } else { Verdict::No })
 }
 
-/// Changes the rules; what is not changed is not written.
-pub(super) fn change(
-    recents: &Recents,
-    change: impl FnOnce(&mut Rules) -> Result<bool, Error>,
-) -> Result<bool, Error> {
-    let (disk, path) = (recents.disk(), recents.places().rules());
-    let fail = || Error::new(Kind::Config, format!("change {}", path.display()));
-    let text = match disk.read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(fail().because(error)),
-    };
-    let mut rules = Rules::parse(&text);
-    if !change(&mut rules)? {
-        return Ok(false);
-    }
-    publish(disk, &path, &rules.to_bytes()).map_err(|error| fail().because(error))?;
-    Ok(true)
-}
-
 fn show(recents: &mut Recents, as_json: bool, out: &mut dyn Write) -> Result<Verdict, Error> {
     let disk = store::disk::real();
     let private = Mode::read(&*disk, recents.places(), recents.now());
@@ -226,9 +212,10 @@ fn show(recents: &mut Recents, as_json: bool, out: &mut dyn Write) -> Result<Ver
     let path = recents.places().rules();
     let (off, others) = recents.policy().settings(&*disk);
     let rules = recents.policy().rules(&*disk).clone();
-    let is_off = rules.iter().any(|(_, rule)| rule == Rule::Off);
+    let is_off = rules.iter().any(|(_, rule)| rule == RetentionRule::Off);
     if as_json {
-        let setting = |setting: &Setting| json!({ "file": setting.path, "line": setting.text });
+        let setting =
+            |setting: &ForeignSetting| json!({ "file": setting.path, "line": setting.text });
         let lines: Vec<Json> = rules
             .iter()
             .map(|(number, _)| json!({ "line": number, "rule": rules.line(number) }))
@@ -253,37 +240,37 @@ fn show(recents: &mut Recents, as_json: bool, out: &mut dyn Write) -> Result<Ver
     }
     match (private, off.first(), is_off) {
         (Some(mode), ..) => writeln!(out, "{}", super::private::says(mode))?,
-        (None, Some(Setting { path, text }), _) => {
+        (None, Some(ForeignSetting { path, text }), _) => {
             sayln!(out, "Nothing is remembered: {text} in {}.", path.display())?;
         }
-        (None, None, true) => writeln!(out, "Nothing is remembered: your rules say off.")?,
+        (None, None, true) => writeln!(out, "Nothing is remembered: your rules contain off.")?,
         (None, None, false) => writeln!(out, "Documents are remembered.")?,
     }
     writeln!(out)?;
     let age = limits.age.map_or("for ever".to_owned(), |age| {
         format!("{} days after their last use", age.as_secs() / (24 * 60 * 60))
     });
-    writeln!(out, "Kept are the last {} documents, {age}.", limits.entries)?;
+    writeln!(out, "The last {} documents are kept, {age}.", limits.entries)?;
     let place = match limits.keeping {
         Keeping::Durable => "on the disk",
         Keeping::Volatile => "in memory, with copies on the disk (`unjank recent volatile`)",
     };
     writeln!(out, "The lists are {place}.")?;
-    sayln!(out, "Temporary files below {} are left out.", recents.places().temporary.display())?;
-    for Setting { path, text } in off.iter().chain(&others) {
+    sayln!(out, "Temporary files below {} are excluded.", recents.places().temporary.display())?;
+    for ForeignSetting { path, text } in off.iter().chain(&others) {
         sayln!(out, "{} says {text}.", path.display())?;
     }
     if rules.iter().next().is_none() {
         writeln!(out, "There are no rules of your own.")?;
     } else {
         writeln!(out)?;
-        sayln!(out, "Your rules, of which the last that matches decides ({}):", path.display())?;
+        sayln!(out, "Your rules ({}); the last one that matches decides:", path.display())?;
         for (number, _) in rules.iter() {
             sayln!(out, "  {}", rules.line(number))?;
         }
     }
     for (number, fault) in rules.faults() {
-        sayln!(out, "Line {number} is not understood and counts for nothing: {}", fault.line)?;
+        sayln!(out, "Line {number} cannot be parsed and is ignored: {}", fault.line)?;
     }
     Ok(Verdict::Yes)
 }

@@ -7,10 +7,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use session::linking::Linking;
+use jobs::linking::Linking;
 
 use crate::cli::preload;
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// What the library is called.
 pub(super) const LIBRARY: &str = "relax";
@@ -22,7 +22,8 @@ pub(super) fn run(command: &[OsString], variable: &str, value: &OsStr) -> Error 
     match prepare(command, variable, value) {
         Ok(mut prepared) => {
             let error = prepared.exec();
-            Error::new(Kind::User, format!("run {}", command[0].display())).because(error)
+            Error::new(FailureCategory::User, format!("run {}", command[0].display()))
+                .because(error)
         }
         Err(error) => error,
     }
@@ -30,9 +31,10 @@ pub(super) fn run(command: &[OsString], variable: &str, value: &OsStr) -> Error 
 
 #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
 fn prepare(command: &[OsString], variable: &str, value: &OsStr) -> Result<Command, Error> {
-    let (program, arguments) = command
-        .split_first()
-        .ok_or_else(|| Error::new(Kind::User, "run nothing").hint("put a command behind --"))?;
+    let (program, arguments) = command.split_first().ok_or_else(|| {
+        Error::new(FailureCategory::User, "run a program: none is given")
+            .hint("give a command after --")
+    })?;
     let library = preload::library(LIBRARY)?;
     if let Some(path) = found(program, std::env::var_os("PATH").as_deref()) {
         check(&path)?;
@@ -64,6 +66,6 @@ fn check(path: &Path) -> Result<(), Error> {
         Linking::OtherLoader => "it is built for another C library or processor",
         Linking::Privileged => "it runs with the rights of another user",
     };
-    Err(Error::new(Kind::User, format!("preload anything into {}", path.display()))
+    Err(Error::new(FailureCategory::User, format!("preload a library into {}", path.display()))
         .because(io::Error::other(because)))
 }

@@ -5,39 +5,39 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use crate::daemon::recents::places;
 use clap::{Args, ValueEnum};
-use session::clock::{Clock, SystemClock};
-use session::recents::policy::Private as Mode;
-use session::recents::{Places, Recents, Timestamp, forget, writer};
+use daemon::recents::places;
+use recents::policy::Private as Mode;
+use recents::{RecentTime, Recents, RecentsFiles, writer};
+use sys::clock::{Clock, SystemClock};
 
 use super::preload;
 use crate::cli::moment;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Remember nothing for a while.
+/// Record nothing for a while.
 ///
 /// Example: unjank recent private on --for 1h
 ///
-/// Without a word it says whether private mode is on; the exit status is then 1 if it is off.
-/// With a command behind -- that program, and what it starts, cannot write any list of recent documents.
+/// Without an argument, it shows whether private mode is on; the exit status is then 1 if it
+/// is off. With a command after --, that program and its children cannot write any list of recent documents.
 #[derive(Debug, Args)]
 pub(super) struct Private {
     /// Turn it on or off.
     state: Option<State>,
-    /// How long it stays on: 1h, 30 min, 2 days. Without this until it is turned off.
+    /// Turn it off after this time: 1h, 30 min, 2 days.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// A program of which nothing is remembered, and its arguments.
+    /// A program whose documents are not recorded, and its arguments.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["state", "time"])]
     command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum State {
-    /// Nothing is remembered from now on.
+    /// Record nothing from now on.
     On,
-    /// Documents are remembered again.
+    /// Record documents again.
     Off,
 }
 
@@ -52,8 +52,10 @@ impl Private {
             (None, None) => status(&recents, out),
             (Some(State::Off), None) => {
                 let now = recents.now();
-                let was_on = Mode::turn_off(recents.disk(), recents.places(), now)
-                    .map_err(|error| Error::new(Kind::Config, "end private mode").because(error))?;
+                let was_on =
+                    Mode::turn_off(recents.disk(), recents.places(), now).map_err(|error| {
+                        Error::new(FailureCategory::Config, "end private mode").because(error)
+                    })?;
                 // What programs wrote into the shared lists meanwhile is known by its time, and goes.
                 write(&mut recents);
                 writeln!(
@@ -71,13 +73,13 @@ impl Private {
                     None => Mode::WithoutEnd,
                 };
                 mode.turn_on(recents.disk(), recents.places(), recents.now()).map_err(|error| {
-                    Error::new(Kind::Config, "turn private mode on").because(error)
+                    Error::new(FailureCategory::Config, "turn private mode on").because(error)
                 })?;
                 writeln!(out, "{}", says(mode))?;
                 Ok(Verdict::Yes)
             }
             (Some(State::Off), Some(_)) => {
-                Err(Error::new(Kind::User, "turn private mode off for a while")
+                Err(Error::new(FailureCategory::User, "turn private mode off for a while")
                     .hint("unjank recent private off"))
             }
         }
@@ -92,12 +94,12 @@ fn write(recents: &mut Recents) {
 }
 
 /// Returns what a private program must not write, a path each line.
-fn guarded(places: &Places) -> Result<OsString, Error> {
+fn guarded(places: &RecentsFiles) -> Result<OsString, Error> {
     let mut lines = OsString::new();
     for path in forget::guarded(places) {
         if path.as_os_str().as_bytes().contains(&b'\n') {
-            return Err(Error::new(Kind::Config, format!("guard {path:?}"))
-                .hint("its path must have no line break"));
+            return Err(Error::new(FailureCategory::Config, format!("guard {path:?}"))
+                .hint("move it to a path without line breaks"));
         }
         lines.push(path);
         lines.push("\n");
@@ -122,7 +124,7 @@ fn status(recents: &Recents, out: &mut dyn Write) -> Result<Verdict, Error> {
 pub(super) fn says(mode: Mode) -> String {
     match mode {
         Mode::WithoutEnd => "Private mode is on until it is turned off.".to_owned(),
-        Mode::Until(Timestamp(until)) => {
+        Mode::Until(RecentTime(until)) => {
             let now = moment::local(SystemClock::start().now());
             let until = Duration::from_micros(until.unsigned_abs());
             let until = std::time::SystemTime::UNIX_EPOCH + until;
@@ -131,11 +133,10 @@ pub(super) fn says(mode: Mode) -> String {
     }
 }
 
-/// Reads a length of time as people write it.
+/// Reads how long private mode stays on.
 fn duration(text: &str) -> Result<Duration, String> {
-    let span: Result<jiff::Span, _> = text.trim().parse();
-    let now = moment::local(SystemClock::start().now());
-    let time = span.ok().and_then(|span| span.to_duration(&now).ok());
-    let time = time.and_then(|time| Duration::try_from(time).ok()).filter(|time| !time.is_zero());
-    time.ok_or_else(|| "say how long: 1h, 30 min, 2 days".to_owned())
+    match ::report::duration::parse(text) {
+        Ok(Duration::ZERO) => Err("private mode needs a time that is longer than 0".to_owned()),
+        other => other.map_err(|error| error.to_string()),
+    }
 }

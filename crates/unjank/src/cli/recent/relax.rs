@@ -6,24 +6,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use setup::plan::{self, RELAX_VARIABLE as VARIABLE};
 use store::publish::publish;
 
 use super::preload;
 use crate::cli::screen::sayln;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Tells the library in which directory the lists are that need no sync.
-const VARIABLE: &str = "UNJANK_RELAX_DIR";
-
-/// Run a program that does not wait for the disk because of recent files.
+/// Run a program without the syncs of its recent-document lists.
 ///
 /// Example: unjank recent relax -- okular report.pdf
 ///
-/// Syncs of recently-used.xbel, of RecentDocuments and of their locks return at once: all of them can be made again.
-/// Every other sync is as it was, also of settings such as okularrc and of their locks. With --session this holds for all programs from the next login on.
+/// Syncs of recently-used.xbel, of RecentDocuments and of their locks return at once, because these files can be made
+/// again. All other syncs are unchanged, including those of settings such as okularrc. With --session, this applies to all programs from the next login on.
 #[derive(Debug, Args)]
 pub(super) struct Relax {
-    /// For all programs of coming sessions: on, off, or status.
+    /// Apply to all programs of future sessions: on, off, or status.
     #[arg(long, value_name = "STATE", conflicts_with = "command")]
     session: Option<Session>,
     /// The program and its arguments.
@@ -33,11 +31,11 @@ pub(super) struct Relax {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Session {
-    /// From the next login on.
+    /// Turn it on from the next login on.
     On,
-    /// No more from the next login on.
+    /// Turn it off from the next login on.
     Off,
-    /// Say whether it is on; the exit status is 1 if it is off.
+    /// Show whether it is on; the exit status is 1 if it is off.
     Status,
 }
 
@@ -50,13 +48,20 @@ impl Relax {
         let Some(session) = self.session else {
             return Err(preload::run(&self.command, VARIABLE, dir.as_os_str()));
         };
-        let file = places.config.join("environment.d/60-unjank-relax.conf");
+        let file = places.config.join("environment.d").join(plan::RELAX_FILE);
         match session {
             Session::On => {
                 let library = crate::cli::preload::library(preload::LIBRARY)?;
-                let text = settings(&library, &dir)?;
+                let text = plan::relax_environment(&library, &dir.to_string_lossy());
+                let text = text.map_err(|error| {
+                    let what = format!("write {}", file.display());
+                    Error::new(FailureCategory::Config, what)
+                        .because(error)
+                        .hint("move it to a path without quotes and dollar signs")
+                })?;
                 publish(recents.disk(), &file, &text).map_err(|error| {
-                    Error::new(Kind::Config, format!("write {}", file.display())).because(error)
+                    Error::new(FailureCategory::Config, format!("write {}", file.display()))
+                        .because(error)
                 })?;
                 writeln!(out, "Recent files are relaxed from the next login on.")?;
                 sayln!(out, "{} names {}.", file.display(), library.display())?;
@@ -66,7 +71,7 @@ impl Relax {
                 match recents.disk().remove(&file) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                         let what = format!("remove {}", file.display());
-                        return Err(Error::new(Kind::Config, what).because(error));
+                        return Err(Error::new(FailureCategory::Config, what).because(error));
                     }
                     _ => {}
                 }
@@ -76,29 +81,6 @@ impl Relax {
             Session::Status => status(&file, out),
         }
     }
-}
-
-/// Returns the text of `environment.d(5)`.
-fn settings(library: &Path, dir: &Path) -> Result<Vec<u8>, Error> {
-    let quoted = |path: &Path| -> Result<Vec<u8>, Error> {
-        let bytes = path.as_os_str().as_bytes();
-        if bytes.iter().any(|b| b"\"'\\$`\n".contains(b)) || std::str::from_utf8(bytes).is_err() {
-            let what = format!("write {} into environment.d", path.display());
-            return Err(
-                Error::new(Kind::Config, what).hint("its path must have no quote or dollar")
-            );
-        }
-        Ok(bytes.to_vec())
-    };
-    let mut text =
-        b"# Written by `unjank recent relax --session on`; with `off` it is removed.\n".to_vec();
-    text.extend(format!("{}=", preload::VARIABLE).bytes());
-    text.extend(quoted(library)?);
-    text.extend(b"${LD_PRELOAD:+:$LD_PRELOAD}\n");
-    text.extend(format!("{VARIABLE}=\"").bytes());
-    text.extend(quoted(dir)?);
-    text.extend(b"\"\n");
-    Ok(text)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use probe::bench::process::Process;
+use sys::process::MeasuredProcess;
 
 /// KDE's activity service, as far as the kernel keeps its name.
 pub(super) const ACTIVITIES: &str = "kactivitymanage";
@@ -26,7 +26,9 @@ pub(super) fn end(name: &str, files: &[PathBuf]) -> Vec<u32> {
         };
         let is_ours = entry.metadata().is_ok_and(|about| about.uid() == user);
         // Held first, so that what is looked at is what is ended.
-        let Some(process) = is_ours.then(|| Process::open(number).ok()).flatten() else { continue };
+        let Some(process) = is_ours.then(|| MeasuredProcess::open(number).ok()).flatten() else {
+            continue;
+        };
         let is_service =
             fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name);
         if is_service

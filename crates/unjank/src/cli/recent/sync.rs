@@ -4,21 +4,21 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
-use probe::report::paragraph::counted;
-use session::clock::{Clock, SystemClock};
-use session::recents::Recents;
-use session::recents::projection::{Projected, ProjectionError, XbelOutcome};
-use session::recents::writer::{self, WriterError, Written};
+use recents::Recents;
+use recents::projection::{Projected, ProjectionError, XbelOutcome};
+use recents::writer::{self, RoundOutcome, WriterError};
+use report::paragraph::counted;
+use sys::clock::{Clock, SystemClock};
 
 use crate::cli::screen::sayln;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// How long others that write are waited for; each attempt waits a while by itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Write the files that GTK's and KDE's programs read, now.
+/// Write the lists for GTK and KDE programs now.
 ///
-/// It happens by itself within a second after something was added; what other programs did is taken in on the way.
+/// This happens automatically within a second after an addition. Changes by other programs are merged, too.
 #[derive(Debug, Args)]
 pub(super) struct Sync {
     /// Say nothing.
@@ -30,7 +30,8 @@ impl Sync {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let mut recents = super::recents()?;
         let written = write(&mut recents).map_err(|error| {
-            Error::new(Kind::Config, "write the lists that other programs read").because(error)
+            Error::new(FailureCategory::Config, "write the lists that other programs read")
+                .because(error)
         })?;
         super::tell_damage(&mut recents);
         if !self.quiet {
@@ -44,7 +45,7 @@ impl Sync {
 }
 
 /// Writes, when those who hold a lock at the moment have let go: a writer of ours, or a program of KDE's.
-fn write(recents: &mut Recents) -> Result<Written, WriterError> {
+fn write(recents: &mut Recents) -> Result<RoundOutcome, WriterError> {
     let clock = SystemClock::start();
     let deadline = clock.monotonic() + PATIENCE;
     loop {
@@ -63,7 +64,10 @@ fn say(done: &Projected, path: &str, count: usize, out: &mut dyn Write) -> Resul
         XbelOutcome::Unchanged => sayln!(out, "{path} shows {documents} already.")?,
         XbelOutcome::Written => sayln!(out, "{path} now shows {documents}.")?,
         XbelOutcome::Blocked => {
-            sayln!(out, "{path} is no file, and is left alone: {documents} are in our own list.")?;
+            sayln!(
+                out,
+                "{path} is not a regular file and was not changed: {documents} are in unjank's own list."
+            )?;
         }
     }
     for (number, what) in [
@@ -81,7 +85,7 @@ fn say(done: &Projected, path: &str, count: usize, out: &mut dyn Write) -> Resul
         }
     }
     if let Some(kept) = &done.kept_aside {
-        sayln!(out, "It was damaged; what it was is kept in {}.", kept.display())?;
+        sayln!(out, "It was damaged; the damaged file is kept in {}.", kept.display())?;
     }
     Ok(())
 }

@@ -2,33 +2,29 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use recents::login::{self, LoginError, LoginService, UNIT};
+use recents::policy::Keeping;
+use recents::volatile::{self, ListPlace};
+use recents::{Recents, Watcher, writer};
 use serde_json::{Value as Json, json};
-use session::recents::policy::Keeping;
-use session::recents::volatile::{self, ListPlace};
-use session::recents::{Recents, Watcher, writer};
-use store::publish::publish;
 
-use super::{policy, shown_path};
+use super::{rules, shown_path};
 use crate::cli::catalogue;
 use crate::cli::screen::{self, sayln};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// The rule.
 const RULE: &str = "volatile";
-/// What starts with every login, where systemd runs the user's services.
-const UNIT: &str = "unjank-recents.service";
 
 /// Keep all lists of recent documents in memory, with copies on the disk.
 ///
 /// Example: unjank recent volatile on
 ///
-/// Our journal, recently-used.xbel and RecentDocuments go to the runtime directory; in their places are symlinks, by which
-/// GTK's and KDE's programs find them. A copy of each is on the disk, at most a quarter of an hour old.
-/// `off` puts all back. Without a word it says where they are; the exit status is then 1 if they are on the disk.
+/// Moves unjank's journal, recently-used.xbel and RecentDocuments to the runtime directory, and leaves symlinks in their
+/// places for GTK and KDE programs. Copies on the disk are at most a quarter of an hour old. `off` moves all back. Without an argument, it shows where they are; the exit status is then 1 if they are on the disk.
 #[derive(Debug, Args)]
 pub(super) struct Volatile {
     /// What to do.
@@ -45,7 +41,7 @@ enum State {
     On,
     /// Move them back to the disk.
     Off,
-    /// Say where they are.
+    /// Show where they are.
     Status,
     /// Copy them to the disk now.
     Save,
@@ -55,7 +51,7 @@ impl Volatile {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let mut recents = super::recents()?;
         match self.state {
-            State::On => on(&mut recents)?,
+            State::On => on(&mut recents, &daemon_beside()?)?,
             State::Off => off(&mut recents)?,
             State::Save => save(&mut recents)?,
             State::Status => {}
@@ -66,20 +62,25 @@ impl Volatile {
     }
 }
 
-/// Moves the lists to memory.
-pub(super) fn on(recents: &mut Recents) -> Result<(), Error> {
-    let fail = || Error::new(Kind::Config, "keep the lists in memory");
+/// Returns the daemon beside this program.
+pub(super) fn daemon_beside() -> Result<PathBuf, Error> {
+    Ok(std::env::current_exe()?.with_file_name("unjankd"))
+}
+
+/// Moves the lists to memory; `daemon` is started with every login.
+pub(super) fn on(recents: &mut Recents, daemon: &Path) -> Result<(), Error> {
+    let fail = || Error::new(FailureCategory::Config, "keep the lists in memory");
     let Some(runtime) = recents.places().runtime.clone() else {
         return Err(fail().because(io::Error::other("XDG_RUNTIME_DIR is not set")));
     };
     volatile::probe(recents).map_err(|error| {
         let dir = shown_path(&recents.places().data, &recents.places().home);
         fail().because(error).hint(format!(
-            "the file system of {dir} cannot give two files each other's names, as ext4, xfs and btrfs can"
+            "the file system of {dir} cannot exchange two files (RENAME_EXCHANGE), as ext4, xfs and btrfs can"
         ))
     })?;
     blocked(recents, &fail)?;
-    policy::change(recents, |rules| rules.add(RULE).map_err(|error| fail().because(error)))?;
+    rules::change(recents, |kept| kept.add(RULE).map_err(|error| fail().because(error)))?;
     write(recents)?;
     for (name, place) in volatile::places_of_lists(recents) {
         if !matches!(place, ListPlace::Memory { .. } | ListPlace::Nowhere) {
@@ -93,30 +94,54 @@ pub(super) fn on(recents: &mut Recents) -> Result<(), Error> {
         let path = shown_path(&runtime, &recents.places().home);
         writeln!(screen::stderr(), "unjank: {path} is not in memory: it is on a disk, too")?;
     }
-    start_with_login(recents)
+    match login::install(recents, daemon).map_err(login_failed)? {
+        LoginService::NoManager | LoginService::Started => {}
+        LoginService::StartsWithLogin => writeln!(
+            screen::stderr(),
+            "unjank: {UNIT} starts with the next login\n\
+             hint: systemctl --user daemon-reload && systemctl --user start {UNIT}"
+        )?,
+    }
+    Ok(())
+}
+
+fn login_failed(error: LoginError) -> Error {
+    match error {
+        LoginError::File { step, path, source } => {
+            Error::new(FailureCategory::Config, format!("{step} {}", path.display()))
+                .because(source)
+        }
+        LoginError::DaemonPath { daemon } => {
+            let what = format!("write {} into a unit", daemon.display());
+            Error::new(FailureCategory::Config, what)
+                .hint("move it to a path without quotes, dollar signs and backslashes")
+        }
+        error => Error::new(FailureCategory::Config, "configure the daemon").because(error),
+    }
 }
 
 /// Moves the lists back to the disk.
 pub(super) fn off(recents: &mut Recents) -> Result<(), Error> {
-    let fail = || Error::new(Kind::Config, "put the lists back on the disk");
+    let fail = || Error::new(FailureCategory::Config, "move the lists back to the disk");
     volatile::remove_probe(recents);
     // What is in memory only goes to the disk first.
     recents.snapshot().map_err(|error| fail().because(error))?;
-    policy::change(recents, |rules| rules.remove(RULE).map_err(|error| fail().because(error)))?;
+    rules::change(recents, |kept| kept.remove(RULE).map_err(|error| fail().because(error)))?;
     write(recents)?;
     volatile::settle(recents).map_err(|error| fail().because(error))?;
-    start_no_more(recents)
+    login::remove(recents).map_err(login_failed)
 }
 
 fn save(recents: &mut Recents) -> Result<(), Error> {
-    let fail = || Error::new(Kind::Config, "copy the lists to the disk");
+    let fail = || Error::new(FailureCategory::Config, "copy the lists to the disk");
     recents.snapshot().map_err(|error| fail().because(error))?;
     volatile::save_if_moved(recents).map_err(|error| fail().because(error))
 }
 
 fn write(recents: &mut Recents) -> Result<(), Error> {
     writer::write(recents).map(|_| ()).map_err(|error| {
-        Error::new(Kind::Config, "write the lists that other programs read").because(error)
+        Error::new(FailureCategory::Config, "write the lists that other programs read")
+            .because(error)
     })
 }
 
@@ -135,7 +160,7 @@ fn is_memory(path: &Path) -> bool {
     let mounts = sys::mounts::Mounts::read().ok();
     let mount = mounts.as_ref().and_then(|mounts| mounts.above(path));
     // Without /proc nothing is known, and nothing is said.
-    mount.is_none_or(sys::mounts::Mount::is_memory)
+    mount.is_none_or(sys::mounts::MountInfo::is_memory)
 }
 
 /// Says where each list is.
@@ -196,102 +221,22 @@ fn status(recents: &mut Recents, as_json: bool, out: &mut dyn Write) -> Result<V
                 sayln!(out, "  {name} -> {memory}, {copied}")?;
             }
             ListPlace::Disk => sayln!(out, "  {name}")?,
-            ListPlace::Nowhere => sayln!(out, "  {name}, which no program has made yet")?,
+            ListPlace::Nowhere => sayln!(out, "  {name}, which does not exist yet")?,
             ListPlace::Lost => {
-                sayln!(out, "  {name}, whose memory is gone; `unjank recent sync` restores it")?;
+                sayln!(
+                    out,
+                    "  {name}, whose file in memory is gone; `unjank recent sync` restores it"
+                )?;
             }
-            ListPlace::Blocked => sayln!(out, "  {name}, which is no list and is left alone")?,
+            ListPlace::Blocked => sayln!(out, "  {name}, which is not a list and was not changed")?,
         }
     }
     if is_on && !is_watched {
         writeln!(
             out,
-            "Nothing watches them: what other programs write is taken over with the next unjank command.\n\
+            "No process watches them: changes by other programs are merged by the next unjank command.\n\
              hint: unjankd --names session --idle-exit 0"
         )?;
     }
     Ok(if is_on { Verdict::Yes } else { Verdict::No })
-}
-
-/// Returns the unit, and the link by which it starts, if systemd runs this user's services.
-fn unit(recents: &Recents) -> Option<(PathBuf, PathBuf)> {
-    let runtime = recents.places().runtime.as_ref()?.ancestors().nth(2)?;
-    let dir = recents.places().config.join("systemd/user");
-    let link = dir.join("default.target.wants").join(UNIT);
-    runtime.join("systemd").is_dir().then(|| (dir.join(UNIT), link))
-}
-
-/// Has the daemon start with every login: it restores the lists after a crash, and copies them when the session ends.
-fn start_with_login(recents: &Recents) -> Result<(), Error> {
-    let Some((unit, link)) = unit(recents) else { return Ok(()) };
-    let fail = |error: Box<dyn std::error::Error + Send + Sync>| {
-        Error::new(Kind::Config, format!("write {}", unit.display())).because(error)
-    };
-    let daemon = std::env::current_exe()?.with_file_name("unjankd");
-    let disk = recents.disk();
-    publish(disk, &unit, unit_text(&daemon)?.as_bytes()).map_err(|error| fail(error.into()))?;
-    let wanted = link.parent().unwrap_or(Path::new("/"));
-    store::publish::make_directory(disk, wanted).map_err(|error| fail(error.into()))?;
-    match disk.symlink(&Path::new("..").join(UNIT), &link) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(fail(error.into()));
-        }
-        _ => {}
-    }
-    if !(systemctl(&["daemon-reload"]) && systemctl(&["start", "--no-block", UNIT])) {
-        writeln!(
-            screen::stderr(),
-            "unjank: {UNIT} starts with the next login\n\
-             hint: systemctl --user daemon-reload && systemctl --user start {UNIT}"
-        )?;
-    }
-    Ok(())
-}
-
-fn start_no_more(recents: &Recents) -> Result<(), Error> {
-    let Some((unit, link)) = unit(recents) else { return Ok(()) };
-    if recents.disk().stat(&unit).is_err() {
-        return Ok(());
-    }
-    systemctl(&["stop", "--no-block", UNIT]);
-    for path in [&link, &unit] {
-        match recents.disk().remove(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                let what = format!("remove {}", path.display());
-                return Err(Error::new(Kind::Config, what).because(error));
-            }
-            _ => {}
-        }
-    }
-    systemctl(&["daemon-reload"]);
-    Ok(())
-}
-
-/// Returns the text of `systemd.service(5)`.
-fn unit_text(daemon: &Path) -> Result<String, Error> {
-    let path = daemon.to_str().filter(|path| !path.contains(['"', '\'', '\\', '\n', '$']));
-    let path = path.ok_or_else(|| {
-        let what = format!("write {} into a unit", daemon.display());
-        Error::new(Kind::Config, what).hint("its path must have no quote, dollar or backslash")
-    })?;
-    let path = path.replace('%', "%%");
-    Ok(format!(
-        "# Written by `unjank recent volatile on`; with `off` it is removed.\n\
-         [Unit]\n\
-         Description=Recent documents in memory, with copies on the disk\n\n\
-         [Service]\n\
-         ExecStart=\"{path}\" --names session --replace --idle-exit 0\n\
-         Restart=on-failure\n\
-         TimeoutStopSec=20s\n\n\
-         [Install]\n\
-         WantedBy=default.target\n"
-    ))
-}
-
-/// Asks the user's systemd; returns whether it did it.
-fn systemctl(arguments: &[&str]) -> bool {
-    let mut command = Command::new("systemctl");
-    command.arg("--user").args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }

@@ -4,10 +4,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::Args;
-use session::clock::{Clock, SystemClock};
-use session::recents::{Recents, Watcher, writer};
+use recents::{Recents, Watcher, writer};
+use sys::clock::{Clock, SystemClock};
 
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// How much less than others this counts where processors are short; it is still done within a second.
 const NICE: i32 = 10;
@@ -31,7 +31,8 @@ pub(crate) fn run() -> Result<Verdict, Error> {
     let _ = rustix::process::nice(NICE);
     let _ = sys::sched::IoClass::Idle.set(0);
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
-        Error::new(Kind::Config, "write the lists that other programs read").because(error)
+        Error::new(FailureCategory::Config, "write the lists that other programs read")
+            .because(error)
     };
     let mut recents = super::recents()?;
     let clock = SystemClock::start();

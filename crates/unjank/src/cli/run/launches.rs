@@ -4,7 +4,7 @@ use std::env;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use bus::client::Client;
+use bus::client::BusClient;
 use sys::socket::{self, Full};
 
 /// Returns the address of the bus on which the user's systemd is, if there is one: its folder is in the runtime directory.
@@ -24,7 +24,7 @@ pub(super) fn watch() -> Option<OwnedFd> {
     let address = address()?;
     let (ours, theirs) = socket::pair().ok()?;
     let listen = async move {
-        let Ok(client) = Client::connect(Some(&address)).await else { return };
+        let Ok(client) = BusClient::connect(Some(&address)).await else { return };
         let Ok(mut launches) = client.launches().await else { return };
         while launches.next().await.is_some() {
             // One that is full has been told already.

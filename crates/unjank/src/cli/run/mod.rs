@@ -4,7 +4,6 @@ mod attach;
 mod launches;
 mod place;
 mod report;
-mod start;
 mod supervisor;
 mod units;
 
@@ -14,43 +13,42 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use session::jobs;
-use session::jobs::controller::Limits;
-use session::jobs::keeper::Pauses;
+use jobs::controller::ControllerLimits;
+use jobs::keeper::HoldPolicy;
 
 use super::preload;
 
-/// Run a command in the background: it yields disk and processor to all others.
+/// Run a command in the background, yielding disk and processor to all other programs.
 ///
-/// Its reads and writes are in the idle class, also those that the kernel would make for it later, and it is held while others wait for a disk.
+/// Its reads and writes are in the idle class, including the later write-back, and it is held while other programs wait for a disk.
 #[derive(Debug, Args)]
 #[command(
     before_help = "Example: unjank run -- flatpak update -y",
     after_help = "Exits as the command does, by the same signal if one ended it; 127 if it is not found, 126 if it cannot be run."
 )]
 pub(crate) struct Run {
-    /// How far it steps back.
+    /// The scheduling class.
     #[arg(long, value_enum, default_value = "idle", value_name = "CLASS")]
     class: Class,
-    /// Hold it less and less, and from this time on never: 30m, 2h.
-    #[arg(long, value_name = "TIME", value_parser = super::moment::duration)]
+    /// Hold it less and less, and never after this time: 30m, 2h.
+    #[arg(long, value_name = "TIME", value_parser = ::report::duration::parse)]
     deadline: Option<Duration>,
-    /// Leave the command's libraries alone; its files are found from outside.
+    /// Do not preload a library; find written files from outside.
     #[arg(long)]
     no_preload: bool,
-    /// Never hold it.
+    /// Never hold the command.
     #[arg(long)]
     no_pause: bool,
-    /// Write what became of it to FILE, as JSON if its name ends in .json; - is stderr.
+    /// Write a report to FILE, as JSON if its name ends in .json; - is stderr.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Treat a process, with all that it has started, or a unit that runs already, until it ends or Ctrl-C.
+    /// Apply to a running process and its descendants, or to a unit, until it ends or Ctrl-C.
     #[arg(long, value_name = "PID|UNIT", conflicts_with_all = ["command", "report", "no_preload"])]
     attach: Option<String>,
-    /// Have systemd start the units of this machine that are known to work in the background in this way.
+    /// Configure systemd to run known background units of this machine in this way.
     #[arg(long, conflicts_with_all = ["command", "attach", "report"])]
     adopt_units: bool,
-    /// Leave those units as they were.
+    /// Restore the configuration of those units.
     #[arg(long, requires = "adopt_units")]
     undo: bool,
     /// The command.
@@ -60,47 +58,65 @@ pub(crate) struct Run {
 
 /// Returns the folder in which jobs can be reached.
 pub(super) fn jobs_folder() -> Option<PathBuf> {
-    place::jobs()
+    place::jobs().map(|folder| folder.path().to_owned())
 }
 
 /// Takes away what jobs have left whose supervisor and keeper were killed at once.
 pub(super) fn sweep() {
-    place::sweep_everywhere();
+    jobs::runtime::sweep_everywhere(place::jobs().as_ref());
 }
 
 /// How far a command steps back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Class {
-    /// Only what nobody else wants.
+    /// Idle classes of disk and processor.
     Idle,
-    /// After all others.
+    /// The lowest normal priority.
     Low,
 }
 
 impl Run {
     pub(crate) fn run(self) -> ExitCode {
         if self.adopt_units {
-            let way = if self.undo { units::Way::Undo } else { units::Way::Adopt };
+            let way =
+                if self.undo { units::AdoptionAction::Undo } else { units::AdoptionAction::Adopt };
             return units::run(way).map_or_else(|error| error.report(), ExitCode::from);
         }
         let class = match self.class {
-            Class::Idle => jobs::Class::Idle,
-            Class::Low => jobs::Class::Low,
+            Class::Idle => jobs::SchedulingClass::Idle,
+            Class::Low => jobs::SchedulingClass::Low,
         };
-        let limits = Limits { deadline: self.deadline, ..Limits::default() };
-        let pauses = if self.no_pause { Pauses::WhenAsked } else { Pauses::WhileOthersWait };
-        let how = supervisor::How {
+        let limits = ControllerLimits { deadline: self.deadline, ..ControllerLimits::default() };
+        let pauses =
+            if self.no_pause { HoldPolicy::WhenAsked } else { HoldPolicy::WhileOthersWait };
+        let how = supervisor::JobOptions {
             class,
             limits,
             pauses,
-            // Without the library files are found from outside.
-            preload: (!self.no_preload).then(|| preload::library(jobs::PRELOAD).ok()).flatten(),
+            preload: self.library(),
             report: report::Where::new(self.report),
         };
         match self.attach {
             None => supervisor::run(how, self.command),
             Some(target) => {
                 attach::run(&how, &target).map_or_else(|error| error.report(), ExitCode::from)
+            }
+        }
+    }
+
+    /// Returns the library that the command loads first, if it can: the loader of another kind of program would say that it
+    /// cannot load ours. Where the library is missing, that is said, and the command's files are found from outside.
+    fn library(&self) -> Option<PathBuf> {
+        let program = self.command.first()?;
+        if self.no_preload || !place::preloads(program) {
+            return None;
+        }
+        match preload::library(jobs::PRELOAD) {
+            Ok(library) => Some(library),
+            Err(error) => {
+                let without = "without it fewer writes go out in the idle class; `--no-preload` does without it silently";
+                error.hint(without).warn();
+                None
             }
         }
     }

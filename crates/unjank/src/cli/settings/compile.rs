@@ -4,12 +4,12 @@ use std::io::Write;
 use std::path::Path;
 
 use bus::client::blocking::BlockingClient;
-use session::settings::compile;
+use settings::compile;
 
 use super::environment;
-use super::session::Voice;
+use super::session::MessageStyle;
 use crate::cli::screen::{self, sayln};
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// Where the administrator's databases are.
 pub(super) const SYSTEM_DATABASES: &str = "/etc/dconf/db";
@@ -18,14 +18,15 @@ pub(super) const SYSTEM_DATABASES: &str = "/etc/dconf/db";
 pub(super) fn one(output: &Path, dir: &Path) -> Result<(), Error> {
     compile::compile(&*store::disk::real(), output, dir, &environment::languages()).map_err(
         |error| {
-            Error::new(Kind::Dconf, format!("compile {}", dir.display())).because(error.to_string())
+            Error::new(FailureCategory::Dconf, format!("compile {}", dir.display()))
+                .because(error.to_string())
         },
     )
 }
 
 /// Compiles every `X.d` in a directory and tells readers on the system bus.
-pub(super) fn all(voice: &Voice, dir: &Path) -> Result<(), Error> {
-    let cannot = || Error::new(Kind::Dconf, format!("update {}", dir.display()));
+pub(super) fn all(voice: &MessageStyle, dir: &Path) -> Result<(), Error> {
+    let cannot = || Error::new(FailureCategory::Dconf, format!("update {}", dir.display()));
     let updated = compile::update(&*store::disk::real(), dir, &environment::languages())
         .map_err(|error| cannot().because(error.to_string()))?;
     let mut failed = false;
@@ -55,10 +56,10 @@ pub(super) fn all(voice: &Voice, dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn say(voice: &Voice, text: &str) {
+fn say(voice: &MessageStyle, text: &str) {
     let name = match voice {
-        Voice::Unjank => "unjank: ",
-        Voice::Dconf(_) => "",
+        MessageStyle::Unjank => "unjank: ",
+        MessageStyle::Dconf(_) => "",
     };
     // Nobody is left to be told when stderr is gone.
     drop(sayln!(screen::stderr(), "{name}{text}"));

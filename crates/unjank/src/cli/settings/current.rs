@@ -5,19 +5,19 @@ use std::io::{self, Write};
 
 use bus::client::ClientError;
 use bus::client::blocking::BlockingClient;
-use report::table::{Align, Cell, Table, cut};
-use session::settings::changeset::Changeset;
-use session::settings::database::Table as Database;
-use session::settings::engine::{DatabaseId, Kind as DatabaseKind};
-use session::settings::path::Shape;
-use session::settings::profile::Description;
-use session::settings::source::Source;
-use store::table::gvariant::{Variant, View};
+use gvdb::gvariant::{Variant, VariantView};
+use report::table::{Align, TableCell, TextTable, cut};
+use settings::changeset::Changeset;
+use settings::database::KeyTable as Database;
+use settings::engine::{DatabaseId, DatabaseKind};
+use settings::path::PathKind;
+use settings::profile::Description;
+use settings::source::ProfileDatabase;
 
 use super::environment;
-use super::session::{Session, Voice};
+use super::session::{MessageStyle, Session};
 use crate::cli::screen;
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// No value takes more columns of a table than this.
 const VALUE_COLUMNS: usize = 32;
@@ -25,7 +25,7 @@ const VALUE_COLUMNS: usize = 32;
 /// Databases as they are on disk, each opened once, and the administrator's locks.
 #[derive(Debug)]
 pub(super) struct Current {
-    sources: BTreeMap<DatabaseId, Source>,
+    sources: BTreeMap<DatabaseId, ProfileDatabase>,
     locked: BTreeSet<String>,
     is_writable: bool,
 }
@@ -41,12 +41,12 @@ impl Current {
                     DatabaseKind::User => Description::User(id.name().to_owned()),
                     kind => Description::Service(format!("{}/{}", kind.segment(), id.name())),
                 };
-                let mut source = Source::new(description, &environment);
+                let mut source = ProfileDatabase::new(description, &environment);
                 source.refresh(&mut |_| (), &mut |_| ());
                 source
             });
         }
-        let mut session = Session::open(Voice::Unjank);
+        let mut session = Session::open(MessageStyle::Unjank);
         let is_writable = session.profile.is_writable();
         let locked = if is_writable { session.reader.list_locks("/") } else { BTreeSet::new() };
         Current { sources, locked, is_writable }
@@ -55,16 +55,16 @@ impl Current {
     /// Returns the user's value of a key.
     pub(super) fn get(&self, id: &DatabaseId, key: &str) -> Option<Variant> {
         let table = self.sources.get(id)?.table()?;
-        Some(View::inside(table.value(key)?, table.order()).to_variant())
+        Some(VariantView::inside(table.value(key)?, table.order()).to_variant())
     }
 
     /// Returns all of the user's keys.
     pub(super) fn table(&self, id: &DatabaseId) -> Database {
-        let Some(table) = self.sources.get(id).and_then(Source::table) else {
+        let Some(table) = self.sources.get(id).and_then(ProfileDatabase::table) else {
             return Database::default();
         };
-        let keys = table.entries().filter(|(key, _)| Shape::Key.check(key).is_ok());
-        keys.map(|(key, v)| (key, View::inside(v, table.order()).to_variant())).collect()
+        let keys = table.entries().filter(|(key, _)| PathKind::Key.check(key).is_ok());
+        keys.map(|(key, v)| (key, VariantView::inside(v, table.order()).to_variant())).collect()
     }
 
     /// Says whether the administrator keeps a key from being changed.
@@ -80,14 +80,14 @@ pub(super) fn plan(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut table =
-        Table::new(&[("key", Align::Text), ("now", Align::Text), ("then", Align::Text)]);
+        TextTable::new(&[("key", Align::Text), ("now", Align::Text), ("then", Align::Text)]);
     let mut is_empty = true;
     for (id, changes) in changes {
         for (key, value) in changes.iter() {
             let now = current.get(id, key).map_or_else(|| "unset".into(), |value| value.print());
             let then = value.map_or_else(|| "unset".into(), Variant::print);
-            let short = |text: &str| Cell::from(cut(text, VALUE_COLUMNS));
-            table.row(vec![Cell::from(key), short(&now), short(&then)]);
+            let short = |text: &str| TableCell::from(cut(text, VALUE_COLUMNS));
+            table.row(vec![TableCell::from(key), short(&now), short(&then)]);
             is_empty = false;
         }
     }
@@ -105,12 +105,12 @@ pub(super) fn apply(what: &str, changes: &BTreeMap<DatabaseId, Changeset>) -> Re
     }
     let failed = |error| {
         let kind = match error {
-            ClientError::TimedOut { .. } => Kind::Busy,
-            _ => Kind::Config,
+            ClientError::TimedOut { .. } => FailureCategory::Busy,
+            _ => FailureCategory::Config,
         };
         Error::new(kind, what)
-            .because(Voice::Unjank.bus_error(&error))
-            .hint("changing needs the settings service on the session bus")
+            .because(MessageStyle::Unjank.bus_error(&error))
+            .hint("changes need the settings service on the session bus")
     };
     let client = BlockingClient::connect(None).map_err(failed)?;
     for (id, changes) in changes {

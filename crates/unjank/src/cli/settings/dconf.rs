@@ -5,12 +5,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use session::settings::client::Which;
-use session::settings::path::Shape;
-use store::table::gvariant::Variant;
+use gvdb::gvariant::Variant;
+use settings::client::ValueChoice;
+use settings::path::PathKind;
 
 use super::compile::{self, SYSTEM_DATABASES};
-use super::session::{Session, Voice};
+use super::session::{MessageStyle, Session};
 use super::write::Locked;
 use super::{read, watch, write};
 use crate::cli::screen;
@@ -25,7 +25,7 @@ pub(crate) fn is_name(argument: &OsStr) -> bool {
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
     let mut words = words.iter().map(|word| &**word);
-    let voice = Voice::Dconf(words.next().unwrap_or("dconf").to_owned());
+    let voice = MessageStyle::Dconf(words.next().unwrap_or("dconf").to_owned());
     let Some(name) = words.next() else { return wrong_usage(None, "no command specified") };
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
         return wrong_usage(None, &format!("unknown command {name}"));
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
 
 struct Call<'a> {
     words: std::collections::VecDeque<&'a str>,
-    voice: Voice,
+    voice: MessageStyle,
     out: &'a mut dyn Write,
 }
 
@@ -74,8 +74,8 @@ const COMMANDS: [Command; 13] = [
     Command {
         name: "read",
         run: |call| {
-            let which = if call.flag("-d") { Which::Default } else { Which::InForce };
-            let key = call.path(Shape::Key)?;
+            let which = if call.flag("-d") { ValueChoice::Default } else { ValueChoice::InForce };
+            let key = call.path(PathKind::Key)?;
             call.end()?;
             read::read(&mut call.session(), key, which, call.out)?;
             Ok(())
@@ -86,7 +86,7 @@ const COMMANDS: [Command; 13] = [
     Command {
         name: "list",
         run: |call| {
-            let dir = call.path(Shape::Dir)?;
+            let dir = call.path(PathKind::Dir)?;
             Ok(read::lines(&read::list(&mut call.session(), dir), call.out)?)
         },
         about: "List the sub-keys and sub-dirs of a dir",
@@ -95,7 +95,7 @@ const COMMANDS: [Command; 13] = [
     Command {
         name: "list-locks",
         run: |call| {
-            let dir = call.path(Shape::Dir)?;
+            let dir = call.path(PathKind::Dir)?;
             call.end()?;
             Ok(read::lines(&read::list_locks(&mut call.session(), dir), call.out)?)
         },
@@ -105,7 +105,7 @@ const COMMANDS: [Command; 13] = [
     Command {
         name: "write",
         run: |call| {
-            let key = call.path(Shape::Key)?;
+            let key = call.path(PathKind::Key)?;
             let text = call.word("value")?;
             let value = Variant::parse(None, text).map_err(|error| usage(&error.to_string()))?;
             call.end()?;
@@ -118,7 +118,7 @@ const COMMANDS: [Command; 13] = [
         name: "reset",
         run: |call| {
             let force = call.flag("-f");
-            let path = call.path(Shape::Path)?;
+            let path = call.path(PathKind::Path)?;
             if path.ends_with('/') && !force {
                 return Err(usage("-f must be given to (recursively) reset entire directories"));
             }
@@ -152,7 +152,7 @@ const COMMANDS: [Command; 13] = [
     Command {
         name: "watch",
         run: |call| {
-            let path = call.path(Shape::Path)?;
+            let path = call.path(PathKind::Path)?;
             call.end()?;
             Ok(watch::watch(&mut call.session(), path, call.out)?)
         },
@@ -162,7 +162,7 @@ const COMMANDS: [Command; 13] = [
     Command {
         name: "dump",
         run: |call| {
-            let dir = call.path(Shape::Dir)?;
+            let dir = call.path(PathKind::Dir)?;
             call.end()?;
             Ok(read::dump(&mut call.session(), dir, call.out)?)
         },
@@ -173,7 +173,7 @@ const COMMANDS: [Command; 13] = [
         name: "load",
         run: |call| {
             let locked = if call.flag("-f") { Locked::Skip } else { Locked::Refuse };
-            let dir = call.path(Shape::Dir)?;
+            let dir = call.path(PathKind::Dir)?;
             call.end()?;
             Ok(write::load(|| call.session(), dir, locked)?)
         },
@@ -242,7 +242,7 @@ impl<'a> Call<'a> {
         self.words.pop_front().ok_or_else(|| usage(&format!("{name} not specified")))
     }
 
-    fn path(&mut self, shape: Shape) -> Result<&'a str, Failure> {
+    fn path(&mut self, shape: PathKind) -> Result<&'a str, Failure> {
         let text = self.word(&shape.to_string())?;
         shape.check(text).map_err(|error| usage(&error.to_string()))?;
         Ok(text)

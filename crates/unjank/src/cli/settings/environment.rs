@@ -3,17 +3,17 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use session::settings::engine::Places;
-use session::settings::profile::Environment;
+use settings::engine::DatabaseDirectories;
+use settings::profile::SettingsEnvironment;
 
 /// Reads the environment as GLib does.
-pub(crate) fn read() -> Environment {
+pub(crate) fn read() -> SettingsEnvironment {
     let runtime_dir = directory("XDG_RUNTIME_DIR")
         .or_else(|| directory("XDG_CACHE_HOME"))
         .unwrap_or_else(|| home().join(".cache"));
     let data_dirs = directory("XDG_DATA_DIRS")
         .map_or_else(|| "/usr/local/share:/usr/share".into(), PathBuf::into_os_string);
-    Environment {
+    SettingsEnvironment {
         profile: variable("DCONF_PROFILE").map(PathBuf::from),
         config_home: config_home(),
         runtime_dir,
@@ -25,9 +25,9 @@ pub(crate) fn read() -> Environment {
 }
 
 /// Returns the directories that our own service keeps databases and history in.
-pub(super) fn places(environment: &Environment) -> Places {
+pub(super) fn places(environment: &SettingsEnvironment) -> DatabaseDirectories {
     let state = directory("XDG_STATE_HOME").unwrap_or_else(|| home().join(".local/state"));
-    Places {
+    DatabaseDirectories {
         config: environment.config_home.join("dconf"),
         flags: environment.runtime_dir.join("dconf"),
         volatile: environment.runtime_dir.join("dconf-service"),

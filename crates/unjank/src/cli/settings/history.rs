@@ -9,14 +9,14 @@ use report::paint::Tone;
 use report::paragraph::counted;
 use report::text::{columns, cut};
 use serde::Serialize;
-use session::clock::{Clock, SystemClock};
-use session::settings::history::{self, Entry, Filter, Value};
+use settings::history::{self, HistoryEntry, HistoryFilter, HistoryValue};
+use sys::clock::{Clock, SystemClock};
 
 use super::environment;
-use super::session::Voice;
+use super::session::MessageStyle;
 use crate::cli::screen::sayln;
 use crate::cli::{moment, screen};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// The name and version of the JSON document; docs/settings.md has the fields.
 const SCHEMA: &str = "unjank.settings.history/1";
@@ -25,16 +25,16 @@ const SHOWN: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct History {
-    /// Only changes from then on: 2h, yesterday, 10:30, 2026-11-21.
+    /// Show only changes since this time: 2h, yesterday, 10:30, 2026-11-21.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only keys at or below this path.
+    /// Show only keys at or below this path.
     #[arg(long, value_parser = super::path)]
     path: Option<String>,
-    /// Only changes by programs whose path ends with this.
+    /// Show only changes by programs whose path ends with this.
     #[arg(long)]
     exe: Option<String>,
-    /// Show at most so many changes, the latest [default: 20, all with --json].
+    /// Show only the latest N changes [default: 20, all with --json].
     #[arg(short, value_name = "N")]
     n: Option<usize>,
     /// Print one JSON document.
@@ -45,24 +45,25 @@ pub(super) struct History {
 impl History {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let now = moment::local(SystemClock::start().now());
-        let filter = Filter {
+        let filter = HistoryFilter {
             since: self.since.as_deref().map(|text| read_moment(text, &now)).transpose()?,
             path: self.path.clone(),
             exe: self.exe.clone(),
-            ..Filter::default()
+            ..HistoryFilter::default()
         };
         let all = read()?;
-        let entries: Vec<Entry> = all.iter().filter_map(|entry| filter.select(entry)).collect();
+        let entries: Vec<HistoryEntry> =
+            all.iter().filter_map(|entry| filter.select(entry)).collect();
         let most = self.n.unwrap_or(if self.json { usize::MAX } else { SHOWN });
         let shown = &entries[entries.len().saturating_sub(most)..];
         if self.json {
             return json(shown, out);
         }
         if entries.is_empty() {
-            writeln!(out, "No change is recorded that this asks for.")?;
+            writeln!(out, "No recorded change matches.")?;
             writeln!(
                 out,
-                "\nOur settings service records changes while it runs: docs/settings.md."
+                "\nunjank's settings service records changes within a second while it runs: docs/settings.md."
             )?;
             return Ok(Verdict::Yes);
         }
@@ -73,35 +74,36 @@ impl History {
         }
         if let Some(last) = shown.last() {
             writeln!(out)?;
-            sayln!(out, "Take one back with its number: unjank settings undo {}", last.id)?;
+            sayln!(out, "Undo a change by its number: unjank settings undo {}", last.id)?;
         }
         Ok(Verdict::Yes)
     }
 }
 
 /// Reads the history; says on stderr if a part of it is lost.
-pub(super) fn read() -> Result<Vec<Entry>, Error> {
+pub(super) fn read() -> Result<Vec<HistoryEntry>, Error> {
     let places = environment::places(&environment::read());
     let recorded = history::read(&*store::disk::real(), &places).map_err(|error| {
         let file = history::file(&places);
-        Error::new(Kind::Config, format!("read the history {}", file.display()))
+        Error::new(FailureCategory::Config, format!("read the history {}", file.display()))
             .because(error)
-            .hint("the settings service sets it aside with the next change and begins a new one")
+            .hint("the settings service sets it aside with the next change and starts a new one")
     })?;
     if recorded.is_damaged {
         let file = history::file(&places);
         let text = format!("a part of the history {} is damaged and left out", file.display());
-        Voice::Unjank.warn("", "", &text);
+        MessageStyle::Unjank.warn("", "", &text);
     }
     Ok(recorded.entries)
 }
 
 pub(super) fn read_moment(text: &str, now: &jiff::Zoned) -> Result<SystemTime, Error> {
-    moment::parse(text, now)
-        .map_err(|why| Error::new(Kind::User, format!("understand the time {text:?}")).hint(why))
+    report::moment::parse(text, now).map_err(|why| {
+        Error::new(FailureCategory::User, format!("parse the time {text:?}")).hint(why)
+    })
 }
 
-fn verdict(entries: &[Entry], shown: usize) -> String {
+fn verdict(entries: &[HistoryEntry], shown: usize) -> String {
     let keys: BTreeSet<&str> =
         entries.iter().flat_map(|entry| &entry.keys).map(|key| &*key.path).collect();
     let programs: BTreeSet<String> = entries.iter().map(program).collect();
@@ -118,7 +120,7 @@ fn verdict(entries: &[Entry], shown: usize) -> String {
 }
 
 /// The name of the executable, else the bus name.
-fn program(entry: &Entry) -> String {
+fn program(entry: &HistoryEntry) -> String {
     if entry.is_from_outside() {
         return "another program, which replaced the file".to_owned();
     }
@@ -130,7 +132,7 @@ fn program(entry: &Entry) -> String {
 /// Writes one change: who made it and when, then each key with both values.
 ///
 /// Values are whole on a pipe; on a screen each is cut to a line of its own.
-fn change(entry: &Entry, now: &jiff::Zoned, out: &mut dyn Write) -> io::Result<()> {
+fn change(entry: &HistoryEntry, now: &jiff::Zoned, out: &mut dyn Write) -> io::Result<()> {
     let (paint, charset) = (screen::paint(), screen::charset());
     let who = match &entry.process {
         Some(process) => format!("{}, process {}", program(entry), process.pid),
@@ -152,7 +154,7 @@ fn change(entry: &Entry, now: &jiff::Zoned, out: &mut dyn Write) -> io::Result<(
         }
     }
     if entry.left_out > 0 {
-        writeln!(out, "    and {} more keys, which the history has no room for", entry.left_out)?;
+        writeln!(out, "    and {} more keys, for which the history has no space", entry.left_out)?;
     }
     Ok(())
 }
@@ -161,12 +163,12 @@ fn change(entry: &Entry, now: &jiff::Zoned, out: &mut dyn Write) -> io::Result<(
 const SUBLINE: &str = "        ";
 
 /// Returns a value as a person reads it.
-pub(super) fn shown(value: &Value) -> String {
+pub(super) fn shown(value: &HistoryValue) -> String {
     match value {
-        Value::Unset => "unset".to_owned(),
-        Value::Hidden => "(not stored)".to_owned(),
-        Value::TooLong(bytes) => format!("({bytes} bytes, not stored)"),
-        Value::Set(value) => screen::shown(&value.print()).into_owned(),
+        HistoryValue::Unset => "unset".to_owned(),
+        HistoryValue::Hidden => "(not stored)".to_owned(),
+        HistoryValue::TooLong(bytes) => format!("({bytes} bytes, not stored)"),
+        HistoryValue::Set(value) => screen::shown(&value.print()).into_owned(),
     }
 }
 
@@ -203,10 +205,10 @@ struct Key<'a> {
     too_long: bool,
 }
 
-fn json(entries: &[Entry], out: &mut dyn Write) -> Result<Verdict, Error> {
-    let text = |value: &Value| match value {
-        Value::Set(value) => Some(value.print()),
-        Value::Unset | Value::Hidden | Value::TooLong(_) => None,
+fn json(entries: &[HistoryEntry], out: &mut dyn Write) -> Result<Verdict, Error> {
+    let text = |value: &HistoryValue| match value {
+        HistoryValue::Set(value) => Some(value.print()),
+        HistoryValue::Unset | HistoryValue::Hidden | HistoryValue::TooLong(_) => None,
     };
     let changes = entries.iter().map(|entry| Change {
         id: entry.id,
@@ -229,8 +231,10 @@ fn json(entries: &[Entry], out: &mut dyn Write) -> Result<Verdict, Error> {
                 path: &key.path,
                 old: text(&key.old),
                 new: text(&key.new),
-                hidden: key.old == Value::Hidden || key.new == Value::Hidden,
-                too_long: [&key.old, &key.new].iter().any(|v| matches!(v, Value::TooLong(_))),
+                hidden: key.old == HistoryValue::Hidden || key.new == HistoryValue::Hidden,
+                too_long: [&key.old, &key.new]
+                    .iter()
+                    .any(|v| matches!(v, HistoryValue::TooLong(_))),
             })
             .collect(),
     });

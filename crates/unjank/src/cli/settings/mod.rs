@@ -16,20 +16,20 @@ mod write;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use ::session::settings::client::Which;
-use ::session::settings::path::Shape;
 use clap::{Args, Subcommand};
-use store::table::gvariant::Variant;
+use gvdb::gvariant::Variant;
+use settings::client::ValueChoice;
+use settings::path::PathKind;
 
 use crate::cli::{document, screen};
 use crate::error::{Error, Verdict};
-use session::{Session, Voice};
+use session::{MessageStyle, Session};
 use write::Locked;
 
 /// Read, change, watch and repair settings.
 ///
-/// Reading needs no bus and no service. The commands that `dconf` has too take the same arguments, print the same and
-/// exit as it does: 0 done, 1 not done, 2 wrong usage. Called by the name `dconf` the program is that command.
+/// Reading needs no bus and no service. The commands that `dconf` has, too, take the same arguments, print the same
+/// and have the same exit status: 0 for success, 1 for failure, 2 for wrong usage. Under the name `dconf`, the program behaves like that command.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: unjank settings list /org/gnome/")]
 pub(crate) struct Settings {
@@ -44,7 +44,7 @@ enum Command {
     ///
     /// Example: unjank settings read /org/gnome/desktop/interface/font-name
     Read {
-        /// Print the value that a reset would bring back.
+        /// Print the value that a reset would restore.
         #[arg(short = 'd', long)]
         default: bool,
         /// A key, such as /org/gnome/desktop/interface/font-name.
@@ -103,18 +103,18 @@ enum Command {
         #[arg(value_parser = dir)]
         dir: String,
     },
-    /// Set everything that a key file on stdin says, all of it or nothing.
+    /// Set all keys of a key file on stdin, or none on an error.
     ///
     /// Example: unjank settings load /org/gnome/terminal/ < terminal.ini
     Load {
-        /// Leave out keys that are locked.
+        /// Skip locked keys.
         #[arg(short, long)]
         force: bool,
-        /// The directory that the groups of the file are in.
+        /// The directory to which the groups of the file are relative.
         #[arg(value_parser = dir)]
         dir: String,
     },
-    /// Print changes as they happen.
+    /// Print changes when they occur.
     ///
     /// Example: unjank settings watch /
     Watch {
@@ -139,48 +139,48 @@ enum Command {
         #[arg(default_value = compile::SYSTEM_DATABASES)]
         db_dir: PathBuf,
     },
-    /// Print what the service recorded of those who changed settings.
+    /// Print the service's record of callers that changed settings.
     ///
     /// Example: unjank settings blame
     Blame,
-    /// List who changed what, and when.
+    /// List changes of settings: time, program, old and new value.
     ///
     /// Example: unjank settings history --since yesterday --path /org/gnome/
     History(history::History),
-    /// Take changes back.
+    /// Undo changes.
     ///
-    /// A key that was changed again since is left as it is. Exits with 1 if any is left.
+    /// A key that was changed again since is skipped. Exits with 1 if any was skipped.
     ///
     /// Example: unjank settings undo 17 --dry-run
     Undo(undo::Undo),
-    /// List the earlier states of databases that the settings service keeps.
+    /// List the snapshots of databases that the settings service keeps.
     ///
     /// Example: unjank settings snapshots
     Snapshots(snapshots::Snapshots),
-    /// Bring a database back to an earlier state.
+    /// Reset a database to a snapshot.
     ///
-    /// Every key that is different now is changed; the history has what it was, so that it can be taken back.
-    /// Keys that the administrator locked are left. Exits with 1 if any is left.
+    /// Every key that differs is changed; the history records this, so that it can be undone. Keys that the
+    /// administrator locked are skipped. Exits with 1 if any was skipped.
     ///
     /// Example: unjank settings restore --latest --dry-run
     Restore(snapshots::Restore),
-    /// Look whether databases are whole: the structure, the values, the checksum.
+    /// Check databases for damage: structure, values and checksum.
     ///
-    /// Exits with 0 if they are, 1 if one is damaged, 2 on an error.
+    /// Exits with 0 if they are intact, 1 if one is damaged, 2 on an error.
     ///
     /// Example: unjank settings check
     Check(check::Check),
-    /// Read what can be read of a damaged database.
+    /// Recover the readable keys of a damaged database.
     ///
-    /// Exits with 0 if the file is whole, 1 if it is damaged, 2 on an error.
+    /// Exits with 0 if the file is intact, 1 if it is damaged, 2 on an error.
     ///
     /// Example: unjank settings salvage ~/.config/dconf/user~0 --print
     Salvage(check::Salvage),
-    /// Print how a path can go on, for shells.
+    /// Print completions of a path, for shells.
     ///
     /// Example: unjank settings complete '' /org/gn
     Complete {
-        /// Only names that end so: '' for all, / for directories.
+        /// Print only names with this suffix: '' for all, / for directories.
         suffix: String,
         /// The beginning of a path.
         path: String,
@@ -212,20 +212,20 @@ impl Command {
     }
 
     fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
-        let open = || Session::open(Voice::Unjank);
+        let open = || Session::open(MessageStyle::Unjank);
         match self {
             Command::Read { default, key } => {
-                let which = if default { Which::Default } else { Which::InForce };
+                let which = if default { ValueChoice::Default } else { ValueChoice::InForce };
                 read::read(&mut open(), &key, which, out)?;
             }
             Command::Write { key, value } => write::write(&open(), &key, value)?,
             Command::Reset { force, path } => {
                 if path.ends_with('/') && !force {
                     return Err(Error::new(
-                        crate::error::Kind::User,
+                        crate::error::FailureCategory::User,
                         format!("reset {path}: it is a directory"),
                     )
-                    .hint("-f resets everything in it"));
+                    .hint("reset everything in it with -f"));
                 }
                 write::reset(&open(), &path)?;
             }
@@ -243,8 +243,8 @@ impl Command {
             }
             Command::Watch { path } => watch::watch(&mut open(), &path, out)?,
             Command::Compile { output, keyfile_dir } => compile::one(&output, &keyfile_dir)?,
-            Command::Update { db_dir } => compile::all(&Voice::Unjank, &db_dir)?,
-            Command::Blame => watch::blame(&Voice::Unjank, out)?,
+            Command::Update { db_dir } => compile::all(&MessageStyle::Unjank, &db_dir)?,
+            Command::Blame => watch::blame(&MessageStyle::Unjank, out)?,
             Command::History(command) => return command.run(out),
             Command::Undo(command) => return command.run(out),
             Command::Snapshots(command) => return command.run(out),
@@ -280,18 +280,18 @@ fn print_json(document: &impl serde::Serialize, out: &mut dyn Write) -> Result<(
 }
 
 fn key(text: &str) -> Result<String, String> {
-    checked(Shape::Key, text)
+    checked(PathKind::Key, text)
 }
 
 fn dir(text: &str) -> Result<String, String> {
-    checked(Shape::Dir, text)
+    checked(PathKind::Dir, text)
 }
 
 fn path(text: &str) -> Result<String, String> {
-    checked(Shape::Path, text)
+    checked(PathKind::Path, text)
 }
 
-fn checked(shape: Shape, text: &str) -> Result<String, String> {
+fn checked(shape: PathKind, text: &str) -> Result<String, String> {
     shape.check(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 

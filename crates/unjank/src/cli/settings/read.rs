@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use session::keyfile::KeyFile;
-use session::settings::client::{Key, Which};
+use settings::client::{Key, ValueChoice};
+use xdg::keyfile::KeyFile;
 
-use super::session::{Session, Voice};
+use super::session::{MessageStyle, Session};
 use crate::cli::screen;
 use crate::error::Error;
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 pub(super) fn read(
     session: &mut Session,
     key: &str,
-    which: Which,
+    which: ValueChoice,
     out: &mut dyn Write,
 ) -> Result<bool, Error> {
     let value = session.reader.read(&Key::new(key), which).map(|value| value.to_variant());
@@ -73,12 +73,12 @@ pub(super) fn dump(session: &mut Session, dir: &str, out: &mut dyn Write) -> Res
     Ok(())
 }
 
-fn left_out(voice: &Voice, path: &str) {
+fn left_out(voice: &MessageStyle, path: &str) {
     match voice {
-        Voice::Unjank => {
+        MessageStyle::Unjank => {
             voice.warn("", "", &format!("left out {path}: its name cannot be in a key file"));
         }
-        Voice::Dconf(_) => voice.warn(
+        MessageStyle::Dconf(_) => voice.warn(
             "GLib",
             "CRITICAL",
             "g_key_file_set_value: assertion 'key != NULL && g_key_file_is_key_name (key, strlen (key))' failed",

@@ -1,24 +1,25 @@
 //! What the settings commands work with: the profile, its client, the bus, and a voice for what is noticed.
 
+use report::error::chain;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bus::client::ClientError;
 use bus::client::blocking::BlockingClient;
-use session::clock::{Clock, SystemClock};
-use session::settings::changeset::Changeset;
-use session::settings::client::{
-    ChangeError, Client, Deliver, Done, Reader, Transport, TransportError, Watch,
+use settings::changeset::Changeset;
+use settings::client::{
+    ChangeCompletion, ChangeError, SettingsClient, SettingsReader, Transport, TransportError,
 };
-use session::settings::profile::{Bus, Profile};
+use settings::profile::SettingsProfile;
+use sys::clock::{Clock, SystemClock};
 
 use super::environment;
 use crate::cli::screen::{self, sayln};
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// In whose words the command speaks on stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Voice {
+pub(super) enum MessageStyle {
     /// Our own.
     Unjank,
     /// Those of `dconf`, for the scripts that call it; with the name we were called by.
@@ -28,19 +29,19 @@ pub(super) enum Voice {
 /// One run of a settings command.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) profile: Profile,
-    pub(super) client: Client,
-    pub(super) reader: Reader,
-    pub(super) voice: Voice,
+    pub(super) profile: SettingsProfile,
+    pub(super) client: SettingsClient,
+    pub(super) reader: SettingsReader,
+    pub(super) voice: MessageStyle,
 }
 
 impl Session {
     /// Opens the profile of this session and says what is wrong with it.
-    pub(super) fn open(voice: Voice) -> Session {
+    pub(super) fn open(voice: MessageStyle) -> Session {
         let environment = environment::read();
-        let profile = Profile::choose(&environment, None);
+        let profile = SettingsProfile::choose(&environment, None);
         let transport = Arc::new(SessionBus { voice: voice.clone(), client: OnceLock::new() });
-        let client = Client::open(&profile, &environment, transport);
+        let client = SettingsClient::open(&profile, &environment, transport);
         let reader = client.reader();
         let session = Session { profile, client, reader, voice };
         session.warn();
@@ -58,12 +59,12 @@ impl Session {
     pub(super) fn change(&self, what: &str, changes: &Changeset) -> Result<(), Error> {
         let result = self.client.change_and_wait(changes);
         self.warn();
-        let cannot = || Error::new(Kind::Dconf, what);
+        let cannot = || Error::new(FailureCategory::Dconf, what);
         match result {
             Ok(_) => Ok(()),
             Err(ChangeError::Refused(error)) => Err(cannot()
                 .because(error)
-                .hint("changing needs the settings service on the session bus; reading does not")),
+                .hint("changes need the settings service on the session bus; reading does not")),
             Err(ChangeError::NotWritable { key }) => {
                 let text = "The operation attempted to modify one or more non-writable keys";
                 let hint = match key.is_empty() || !self.profile.is_writable() {
@@ -77,14 +78,14 @@ impl Session {
     }
 }
 
-impl Voice {
+impl MessageStyle {
     /// Says what does not stop the command; in the words of `dconf` it looks as GLib prints it.
     pub(super) fn warn(&self, domain: &str, level: &str, text: &str) {
         let mut stderr = screen::stderr();
         // Nobody is left to be told when stderr is gone.
         let _ = match self {
-            Voice::Unjank => sayln!(stderr, "unjank: warning: {text}"),
-            Voice::Dconf(name) => {
+            MessageStyle::Unjank => sayln!(stderr, "unjank: warning: {text}"),
+            MessageStyle::Dconf(name) => {
                 let pid = std::process::id();
                 let now = jiff::Timestamp::try_from(SystemClock::start().now()).unwrap_or_default();
                 let now = now.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S%.3f");
@@ -100,25 +101,29 @@ impl Voice {
     /// Returns the text of a failed call.
     pub(super) fn bus_error(&self, error: &ClientError) -> String {
         match (self, error) {
-            (Voice::Unjank, _) => chain(error),
-            (Voice::Dconf(_), ClientError::Refused { name, message }) => {
+            (MessageStyle::Unjank, _) => chain(error),
+            (MessageStyle::Dconf(_), ClientError::Refused { name, message }) => {
                 format!("GDBus.Error:{name}: {message}")
             }
-            (Voice::Dconf(_), ClientError::NoBus(cause)) if environment::names_a_session_bus() => {
+            (MessageStyle::Dconf(_), ClientError::NoBus(cause))
+                if environment::names_a_session_bus() =>
+            {
                 format!("Could not connect: {}", last_cause(cause))
             }
-            (Voice::Dconf(_), ClientError::NoBus(_)) => {
+            (MessageStyle::Dconf(_), ClientError::NoBus(_)) => {
                 "Cannot autolaunch D-Bus without X11 $DISPLAY".to_owned()
             }
-            (Voice::Dconf(_), ClientError::TimedOut { .. }) => "Timeout was reached".to_owned(),
-            (Voice::Dconf(_), _) => chain(error),
+            (MessageStyle::Dconf(_), ClientError::TimedOut { .. }) => {
+                "Timeout was reached".to_owned()
+            }
+            (MessageStyle::Dconf(_), _) => chain(error),
         }
     }
 }
 
 /// The bus of this session, connected to when it is needed first.
 struct SessionBus {
-    voice: Voice,
+    voice: MessageStyle,
     client: OnceLock<Result<Mutex<BlockingClient>, String>>,
 }
 
@@ -142,23 +147,12 @@ impl SessionBus {
 }
 
 impl Transport for SessionBus {
-    fn change(&self, object_path: &str, body: Vec<u8>, done: Done) {
+    fn change(&self, object_path: &str, body: Vec<u8>, done: ChangeCompletion) {
         done(self.call(|client| client.change(object_path, &body)));
     }
 
     fn init(&self, object_path: &str) -> Result<(), TransportError> {
         self.call(|client| client.init(object_path))
-    }
-
-    fn watch(
-        &self,
-        _bus: Bus,
-        _object_path: &str,
-        _path: &str,
-        _deliver: Deliver,
-    ) -> Result<Watch, TransportError> {
-        // `watch` waits on connections of its own; this one only calls.
-        Err(TransportError { text: "this connection delivers no signals".to_owned() })
     }
 }
 
@@ -166,16 +160,6 @@ impl std::fmt::Debug for SessionBus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SessionBus").field("voice", &self.voice).finish_non_exhaustive()
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// Returns what the system said, without what we say before it and the number that Rust adds.

@@ -7,25 +7,25 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use report::paragraph::counted;
-use report::table::{Align, Cell, Table};
+use report::table::{Align, TableCell, TextTable};
 use serde::Serialize;
-use session::clock::{Clock, SystemClock};
-use session::settings::changeset::Changeset;
-use session::settings::earlier::{self, EarlierState};
-use session::settings::engine::{DatabaseId, Kind as DatabaseKind};
+use settings::changeset::Changeset;
+use settings::earlier::{self, EarlierState};
+use settings::engine::{DatabaseId, DatabaseKind};
+use sys::clock::{Clock, SystemClock};
 
 use super::current::{Current, apply, plan};
 use super::environment;
 use crate::cli::screen::sayln;
 use crate::cli::{moment, screen};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// The name and version of the JSON document; docs/settings.md has the fields.
 const SCHEMA: &str = "unjank.settings.snapshots/1";
 
 #[derive(Debug, Args)]
 pub(super) struct Snapshots {
-    /// Only those of this database.
+    /// List only snapshots of this database.
     #[arg(long, value_name = "NAME", value_parser = database)]
     database: Option<DatabaseId>,
     /// Print one JSON document.
@@ -38,16 +38,16 @@ pub(super) struct Restore {
     /// The snapshot, by its name in `unjank settings snapshots`.
     #[arg(required_unless_present = "latest", conflicts_with = "latest")]
     snapshot: Option<String>,
-    /// The newest one of the database that can be read.
+    /// The newest readable snapshot of the database.
     #[arg(long)]
     latest: bool,
     /// The database of --latest.
     #[arg(long, value_name = "NAME", default_value = "user", value_parser = database)]
     database: DatabaseId,
-    /// Only what is in this directory.
+    /// Reset only this directory.
     #[arg(long, value_name = "DIR", value_parser = super::dir)]
     path: Option<String>,
-    /// Only say what would be changed.
+    /// Only print what would be changed.
     #[arg(long)]
     dry_run: bool,
 }
@@ -81,11 +81,14 @@ impl Snapshots {
         }
         if all.is_empty() {
             writeln!(out, "There is no snapshot.")?;
-            writeln!(out, "\nOur settings service makes them while it runs: docs/settings.md.")?;
+            writeln!(
+                out,
+                "\nunjank's settings service makes them while it runs: docs/settings.md."
+            )?;
             return Ok(Verdict::Yes);
         }
         let now = moment::local(SystemClock::start().now());
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             ("snapshot", Align::Text),
             ("made", Align::Text),
             ("keys", Align::Point),
@@ -97,10 +100,10 @@ impl Snapshots {
                 None => "damaged".to_owned(),
             };
             table.row(vec![
-                Cell::from(&*state.name),
-                Cell::from(moment::show(made(state), &now)),
-                Cell::from(keys),
-                Cell::from(state.bytes.to_string()),
+                TableCell::from(&*state.name),
+                TableCell::from(moment::show(made(state), &now)),
+                TableCell::from(keys),
+                TableCell::from(state.bytes.to_string()),
             ]);
         }
         write!(out, "{}", table.render(screen::width(), screen::paint()))?;
@@ -108,7 +111,7 @@ impl Snapshots {
             writeln!(out)?;
             sayln!(
                 out,
-                "See what going back to one changes: unjank settings restore {} --dry-run",
+                "Show what restoring one would change: unjank settings restore {} --dry-run",
                 last.name
             )?;
         }
@@ -120,10 +123,10 @@ impl Restore {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let state = self.choose(list()?)?;
         let Some(table) = &state.table else {
-            return Err(Error::new(Kind::Config, format!("restore {}", state.name))
+            return Err(Error::new(FailureCategory::Config, format!("restore {}", state.name))
                 .because("the snapshot is damaged")
                 .hint(format!(
-                    "unjank settings salvage {} --print prints what is left of it",
+                    "print its readable keys with: unjank settings salvage {} --print",
                     state.path.display()
                 )));
         };
@@ -133,7 +136,7 @@ impl Restore {
         let mut left = Vec::new();
         let is_wanted =
             |key: &str| self.path.as_ref().is_none_or(|dir| key.starts_with(dir.as_str()));
-        for (key, value) in session::settings::merge::difference(&current.table(id), table).iter() {
+        for (key, value) in settings::merge::difference(&current.table(id), table).iter() {
             if !is_wanted(key) {
                 continue;
             }
@@ -154,7 +157,7 @@ impl Restore {
         plan(&changes, &current, out)?;
         for key in &left {
             writeln!(out)?;
-            sayln!(out, "left: {key}, is locked by the administrator")?;
+            sayln!(out, "skipped: {key}, locked by the administrator")?;
         }
         if keys > 0 && !self.dry_run {
             writeln!(out, "\nTake it back: unjank settings history shows its number for undo.")?;
@@ -172,9 +175,9 @@ impl Restore {
                 Some(name) => format!("restore {name}"),
                 None => format!("restore a snapshot of {}", self.database.name()),
             };
-            Error::new(Kind::User, what)
+            Error::new(FailureCategory::User, what)
                 .because("there is no such snapshot")
-                .hint("unjank settings snapshots lists them")
+                .hint("list the snapshots with: unjank settings snapshots")
         })
     }
 }
@@ -183,7 +186,8 @@ fn list() -> Result<Vec<EarlierState>, Error> {
     let places = environment::places(&environment::read());
     let dir: PathBuf = places.snapshots();
     earlier::list(&*store::disk::real(), &dir).map_err(|error| {
-        Error::new(Kind::Config, format!("list the snapshots in {}", dir.display())).because(error)
+        Error::new(FailureCategory::Config, format!("list the snapshots in {}", dir.display()))
+            .because(error)
     })
 }
 

@@ -5,30 +5,30 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use clap::Args;
+use gvdb::gvariant::Variant;
 use report::paragraph::counted;
-use session::clock::{Clock, SystemClock};
-use session::settings::engine::DatabaseId;
-use session::settings::history::{self, Conflict, Entry, Forced, Present, Reason};
-use store::table::gvariant::Variant;
+use settings::engine::DatabaseId;
+use settings::history::{self, Conflict, Forced, HistoryEntry, Present, Reason};
+use sys::clock::{Clock, SystemClock};
 
 use super::current::{Current, apply, plan};
 use super::history::{read, read_moment};
 use crate::cli::moment;
 use crate::cli::screen::sayln;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 #[derive(Debug, Args)]
 pub(super) struct Undo {
-    /// The changes to take back, by their number in the history.
+    /// The changes to undo, by their number in the history.
     #[arg(required_unless_present = "since", conflicts_with = "since")]
     id: Vec<u64>,
-    /// Take back every change from then on.
+    /// Undo every change since this time.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only say what would be done.
+    /// Only print what would be done.
     #[arg(long)]
     dry_run: bool,
-    /// Take back keys that were changed again since, too.
+    /// Also restore keys that were changed again since.
     #[arg(long)]
     force: bool,
 }
@@ -45,26 +45,36 @@ impl Undo {
             apply("take the changes back", &undo.changes)?;
         }
         let keys: usize = undo.changes.values().map(|changes| changes.len()).sum();
-        let done = if self.dry_run { "would be taken back" } else { "taken back" };
-        sayln!(out, "{} {done}, {} left as they are.", counted(keys, "key"), undo.conflicts.len())?;
+        let done = if self.dry_run { "would be restored" } else { "restored" };
+        sayln!(out, "{} {done}, {} skipped.", counted(keys, "key"), undo.conflicts.len())?;
+        if since.is_some() {
+            writeln!(
+                out,
+                "Changes of the last second may not be recorded yet and are not included."
+            )?;
+        }
         plan(&undo.changes, &current, out)?;
         if undo.left_out > 0 {
-            writeln!(out, "\nThe history does not name {} more keys.", undo.left_out)?;
+            writeln!(out, "\nThe history does not contain {} more keys.", undo.left_out)?;
         }
         conflicts(&undo.conflicts, out)?;
         let is_whole = undo.conflicts.is_empty() && undo.left_out == 0;
         Ok(if is_whole { Verdict::Yes } else { Verdict::No })
     }
 
-    fn select(&self, all: Vec<Entry>, since: Option<SystemTime>) -> Result<Vec<Entry>, Error> {
+    fn select(
+        &self,
+        all: Vec<HistoryEntry>,
+        since: Option<SystemTime>,
+    ) -> Result<Vec<HistoryEntry>, Error> {
         if let Some(since) = since {
             return Ok(all.into_iter().filter(|entry| entry.time >= since).collect());
         }
         let known: BTreeSet<u64> = all.iter().map(|entry| entry.id).collect();
         if let Some(unknown) = self.id.iter().find(|id| !known.contains(id)) {
-            return Err(Error::new(Kind::User, format!("take back change {unknown}"))
-                .because("the history has no such change")
-                .hint("unjank settings history lists them"));
+            return Err(Error::new(FailureCategory::User, format!("undo change {unknown}"))
+                .because("the history does not contain it")
+                .hint("list the changes with: unjank settings history"));
         }
         Ok(all.into_iter().filter(|entry| self.id.contains(&entry.id)).collect())
     }
@@ -86,13 +96,13 @@ fn conflicts(conflicts: &[Conflict], out: &mut dyn Write) -> io::Result<()> {
         let why = match reason {
             Reason::Changed => {
                 changed = true;
-                "was changed again since"
+                "changed again since"
             }
             Reason::NotStored => "its value is not in the history",
-            Reason::Locked => "is locked by the administrator",
+            Reason::Locked => "locked by the administrator",
         };
         writeln!(out)?;
-        sayln!(out, "left: {path}, {why}")?;
+        sayln!(out, "skipped: {path}, {why}")?;
     }
     if changed {
         writeln!(out, "\nTake those that were changed again back as well with --force.")?;

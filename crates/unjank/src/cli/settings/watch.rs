@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::sync::mpsc::{self, Sender};
 
 use bus::client::blocking::BlockingClient;
-use bus::client::{ClientError, Signal};
-use session::settings::path;
-use session::settings::profile::{Bus, Description};
+use bus::client::{ClientError, DconfSignal};
+use settings::path;
+use settings::profile::{Description, ProfileBus};
 
-use super::session::{Session, Voice};
+use super::session::{MessageStyle, Session};
 use crate::cli::screen;
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// Prints each change at or below `path` as it happens.
 ///
@@ -22,30 +22,31 @@ pub(super) fn watch(session: &mut Session, path: &str, out: &mut dyn Write) -> R
     let objects: Vec<_> =
         session.profile.databases.iter().filter_map(Description::object).collect();
     if objects.is_empty() {
-        return Err(Error::new(Kind::Dconf, format!("watch {path}"))
-            .because("nobody tells of changes in the databases of this profile"));
+        return Err(Error::new(FailureCategory::Dconf, format!("watch {path}"))
+            .because("no service reports changes of the databases in this profile"));
     }
     for (bus, object_path) in objects {
         let (ready, is_ready) = mpsc::channel();
         let (sender, watched) = (sender.clone(), path.to_owned());
         let work = move || follow(bus, &object_path, &watched, &ready, &sender);
-        sys::thread::spawn("watch", work)
-            .map_err(|error| Error::new(Kind::Dconf, format!("watch {path}")).because(error))?;
+        sys::thread::spawn("watch", work).map_err(|error| {
+            Error::new(FailureCategory::Dconf, format!("watch {path}")).because(error)
+        })?;
         match is_ready.recv() {
             Ok(Ok(())) => (),
             // Without a system bus we only miss that the administrator compiled something.
-            Ok(Err(_)) if bus == Bus::System => (),
+            Ok(Err(_)) if bus == ProfileBus::System => (),
             Ok(Err(error)) => return Err(failed(session, &format!("watch {path}"), &error)),
-            Err(_) => return Err(Error::new(Kind::Internal, format!("watch {path}"))),
+            Err(_) => return Err(Error::new(FailureCategory::Internal, format!("watch {path}"))),
         }
     }
     drop(sender);
     while let Ok(signal) = signals.recv() {
         let (prefix, changes) = match signal {
-            Signal::Notify { prefix, changes, .. } if is_sound(&prefix, &changes) => {
+            DconfSignal::Notify { prefix, changes, .. } if is_sound(&prefix, &changes) => {
                 (prefix, changes)
             }
-            Signal::WritabilityNotify { path } if path::is_path(&path) => {
+            DconfSignal::WritabilityNotify { path } if path::is_path(&path) => {
                 (path, vec![String::new()])
             }
             _ => continue,
@@ -56,20 +57,21 @@ pub(super) fn watch(session: &mut Session, path: &str, out: &mut dyn Write) -> R
         writeln!(out)?;
         out.flush()?;
     }
-    Err(Error::new(Kind::Dconf, format!("watch {path}")).because("the bus ended the connection"))
+    Err(Error::new(FailureCategory::Dconf, format!("watch {path}"))
+        .because("the bus closed the connection"))
 }
 
 /// Hands on the signals of one object, on a connection of its own.
 fn follow(
-    bus: Bus,
+    bus: ProfileBus,
     object_path: &str,
     path: &str,
     ready: &Sender<Result<(), ClientError>>,
-    signals: &Sender<Signal>,
+    signals: &Sender<DconfSignal>,
 ) {
     let subscribed = match bus {
-        Bus::Session => BlockingClient::connect(None),
-        Bus::System => BlockingClient::system(),
+        ProfileBus::Session => BlockingClient::connect(None),
+        ProfileBus::System => BlockingClient::system(),
     }
     .and_then(|client| Ok((client.subscribe(object_path, path)?, client)));
     let (mut subscription, client) = match subscribed {
@@ -107,10 +109,10 @@ fn show(session: &mut Session, path: &str, out: &mut dyn Write) -> io::Result<()
 }
 
 /// Prints what the service recorded of its callers.
-pub(super) fn blame(voice: &Voice, out: &mut dyn Write) -> Result<(), Error> {
+pub(super) fn blame(voice: &MessageStyle, out: &mut dyn Write) -> Result<(), Error> {
     let text = BlockingClient::connect(None).and_then(|client| client.blame());
     let text = text.map_err(|error| {
-        Error::new(Kind::Dconf, "ask the settings service for blame")
+        Error::new(FailureCategory::Dconf, "read the record of callers from the settings service")
             .because(voice.bus_error(&error))
             .hint("the service records its callers only if DCONF_BLAME was set when it started")
     })?;
@@ -119,5 +121,5 @@ pub(super) fn blame(voice: &Voice, out: &mut dyn Write) -> Result<(), Error> {
 }
 
 fn failed(session: &Session, what: &str, error: &ClientError) -> Error {
-    Error::new(Kind::Dconf, what).because(session.voice.bus_error(error))
+    Error::new(FailureCategory::Dconf, what).because(session.voice.bus_error(error))
 }

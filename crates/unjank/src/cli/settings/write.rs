@@ -2,15 +2,15 @@
 
 use std::io::{self, Read, Write};
 
-use session::keyfile::KeyFile;
-use session::settings::changeset::Changeset;
-use session::settings::compile;
-use store::table::gvariant::Variant;
+use gvdb::gvariant::Variant;
+use settings::changeset::Changeset;
+use settings::compile;
+use xdg::keyfile::KeyFile;
 
 use super::environment;
-use super::session::{Session, Voice};
+use super::session::{MessageStyle, Session};
 use crate::cli::screen::{self, sayln};
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// What `load` does with keys that are locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +40,10 @@ pub(super) fn reset(session: &Session, path: &str) -> Result<(), Error> {
 /// The session is opened once the file is known to be good.
 pub(super) fn load(open: impl FnOnce() -> Session, dir: &str, locked: Locked) -> Result<(), Error> {
     let what = format!("load {dir}");
-    let cannot = || Error::new(Kind::Dconf, what.clone());
+    let cannot = || Error::new(FailureCategory::Dconf, what.clone());
     let mut text = Vec::new();
     io::stdin().lock().read_to_end(&mut text).map_err(|error| cannot().because(error))?;
-    let file = KeyFile::parse(&text).map_err(|error| cannot().because(error))?;
+    let file = KeyFile::parse_text(&text).map_err(|error| cannot().because(error))?;
     let mut session = open();
     let mut changes = Changeset::default();
     for setting in compile::settings(&file, dir, &environment::languages()) {
@@ -58,11 +58,11 @@ pub(super) fn load(open: impl FnOnce() -> Session, dir: &str, locked: Locked) ->
     session.change(&what, &changes)
 }
 
-fn ignored(voice: &Voice, path: &str) {
+fn ignored(voice: &MessageStyle, path: &str) {
     let text = format!("ignored non-writable key '{path}'");
     match voice {
-        Voice::Unjank => voice.warn("", "", &text),
+        MessageStyle::Unjank => voice.warn("", "", &text),
         // This one is dconf's own print, not GLib's.
-        Voice::Dconf(_) => drop(sayln!(screen::stderr(), "warning: {text}")),
+        MessageStyle::Dconf(_) => drop(sayln!(screen::stderr(), "warning: {text}")),
     }
 }

@@ -9,15 +9,15 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use probe::model::service::{self, Answer, Asked, Status};
-use probe::model::{Profile, Queue, Traffic};
-use probe::report::figure::Quantity;
-use probe::report::table::{Align, Table};
+use report::figure::Quantity;
+use report::table::{Align, TextTable};
 use serde::Serialize;
+use slowdisk::service::{self, DiskStatus, ModelReply, ModelRequest};
+use slowdisk::{DiskProfile, Queue, Traffic};
 
 use super::catalogue;
 use crate::cli::{document, screen};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// Where the servers of all disks can be reached: they are root's, whoever started them.
 const FOLDER: &str = "/run/unjank/slowdisk";
@@ -26,11 +26,11 @@ const LONGEST_PROFILE: u64 = 12 * 1024;
 
 /// Mount a disk that is as slow as an eMMC, a hard disk, an SD card or an SSD.
 ///
-/// It is an ext4 file system in memory; each request takes the time that such a disk would. It needs root, and is gone with its server, however that ends.
+/// The disk is an ext4 file system in memory, whose requests take as long as on such a disk. It needs root, and disappears when its server ends.
 #[derive(Debug, Args)]
 #[command(
     before_help = "Example: unjank slowdisk mount --model emmc /mnt/slow",
-    after_help = "Exits with 0, 1 if nothing is mounted there, 2 on an error."
+    after_help = "Exits with 0, 1 if no slow disk is mounted there, 2 on an error."
 )]
 pub(crate) struct Slowdisk {
     #[command(subcommand)]
@@ -40,38 +40,38 @@ pub(crate) struct Slowdisk {
 #[derive(Debug, Subcommand)]
 enum Command {
     Mount(mount::Mount),
-    /// Show what is mounted and what has gone through
+    /// Show the mounted disks and their traffic
     Status {
-        /// Only the disk that is mounted here.
+        /// Show only the disk that is mounted here.
         #[arg(value_name = "DIR")]
         point: Option<PathBuf>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// Go on with a line a second, until Ctrl-C or the disk's end.
+        /// Print a line every second, until Ctrl-C or the end of the disk.
         #[arg(long, requires = "point", conflicts_with = "json")]
         follow: bool,
     },
-    /// Print a kind of disk, or the disk mounted at DIR, as a file to edit
+    /// Print the profile of a model, or of the disk mounted at DIR, as a file to edit
     Profile {
         /// emmc, hdd, sd, ssd, or a directory.
         #[arg(value_name = "MODEL|DIR")]
         which: String,
     },
-    /// Make a mounted disk another one, while programs use it
+    /// Change the model of a mounted disk while programs use it
     Change {
         /// Where it is mounted.
         #[arg(value_name = "DIR")]
         point: PathBuf,
         #[command(flatten)]
         kind: KindOfDisk,
-        /// Whether requests take their time.
+        /// Whether requests are delayed as on the model.
         #[arg(long, value_enum, value_name = "WHETHER")]
         delays: Option<Delays>,
         #[command(flatten)]
         queue: QueueOptions,
     },
-    /// Take a disk away
+    /// Unmount a disk
     Umount {
         /// Where it is mounted.
         #[arg(value_name = "DIR")]
@@ -85,10 +85,10 @@ enum Command {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 struct KindOfDisk {
-    /// One of these: emmc, hdd, sd, ssd.
+    /// The model: emmc, hdd, sd, ssd.
     #[arg(long, value_name = "MODEL", value_parser = model)]
-    model: Option<Profile>,
-    /// The one in this file, made with `unjank slowdisk profile`; - is stdin.
+    model: Option<DiskProfile>,
+    /// The profile in this file, made with `unjank slowdisk profile`; - is stdin.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
 }
@@ -99,29 +99,30 @@ struct QueueOptions {
     /// The I/O scheduler: none, mq-deadline, bfq.
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// The target of write-back throttling in microseconds, 0 for none; else the kernel's choice.
+    /// The target of write-back throttling in microseconds, 0 for none; by default the kernel's choice.
     #[arg(long, value_name = "MICROSECONDS", requires = "scheduler")]
     wbt: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Delays {
-    /// They do.
+    /// Requests are delayed.
     On,
-    /// They are answered at once.
+    /// Requests are answered at once.
     Off,
 }
 
-fn model(name: &str) -> Result<Profile, String> {
-    let names = || Profile::ALL.map(|profile| profile.name).join(", ");
-    Profile::named(name).ok_or_else(|| format!("there are {}", names()))
+fn model(name: &str) -> Result<DiskProfile, String> {
+    let names = || DiskProfile::ALL.map(|profile| profile.name).join(", ");
+    DiskProfile::named(name).ok_or_else(|| format!("there are {}", names()))
 }
 
 impl KindOfDisk {
     /// Reads the profile that was asked for.
-    fn profile(&self) -> Result<Option<Profile>, Error> {
+    fn profile(&self) -> Result<Option<DiskProfile>, Error> {
         let Some(path) = &self.profile else { return Ok(self.model) };
-        let failed = || Error::new(Kind::User, format!("read the profile {}", path.display()));
+        let failed =
+            || Error::new(FailureCategory::User, format!("read the profile {}", path.display()));
         let mut text = Vec::new();
         let read = if path.as_os_str() == "-" {
             io::stdin().lock().take(LONGEST_PROFILE).read_to_end(&mut text)
@@ -129,7 +130,7 @@ impl KindOfDisk {
             fs::File::open(path).and_then(|file| file.take(LONGEST_PROFILE).read_to_end(&mut text))
         };
         read.map_err(|error| failed().because(error))?;
-        Ok(Some(Profile::parse(&text).map_err(|error| failed().because(error))?))
+        Ok(Some(DiskProfile::parse(&text).map_err(|error| failed().because(error))?))
     }
 }
 
@@ -157,14 +158,14 @@ impl Slowdisk {
 }
 
 fn print_profile(which: &str) -> Result<Verdict, Error> {
-    let text = match Profile::named(which) {
+    let text = match DiskProfile::named(which) {
         Some(profile) => profile.to_text(),
         None => match one(Path::new(which))? {
             Some((status, _)) => status.profile,
             None => {
-                let kinds = Profile::ALL.map(|profile| profile.name).join(", ");
-                Error::new(Kind::User, format!("find a slow disk at {which}"))
-                    .hint(format!("it is no kind, either: there are {kinds}"))
+                let kinds = DiskProfile::ALL.map(|profile| profile.name).join(", ");
+                Error::new(FailureCategory::User, format!("find a slow disk at {which}"))
+                    .hint(format!("or give a model: {kinds}"))
                     .report();
                 return Ok(Verdict::No);
             }
@@ -180,18 +181,21 @@ fn change(
     delays: Option<Delays>,
     queue: QueueOptions,
 ) -> Result<Verdict, Error> {
-    let profile = kind.profile()?.map(|profile| Asked::Profile(profile.to_text()));
+    let profile = kind.profile()?.map(|profile| ModelRequest::Profile(profile.to_text()));
     let delays = delays.map(|delays| {
-        Asked::Delays(match delays {
+        ModelRequest::Delays(match delays {
             Delays::On => service::Delays::On,
             Delays::Off => service::Delays::Off,
         })
     });
-    let queue = queue.queue().map(Asked::Queue);
+    let queue = queue.queue().map(ModelRequest::Queue);
     if profile.is_none() && queue.is_none() && delays.is_none() {
-        return Err(Error::new(Kind::User, format!("change the disk at {}", point.display()))
-            .because("nothing is said that it should be")
-            .hint("--model, --profile, --scheduler and --delays say it"));
+        return Err(Error::new(
+            FailureCategory::User,
+            format!("change the disk at {}", point.display()),
+        )
+        .because("no option says what to change")
+        .hint("use --model, --profile, --scheduler or --delays"));
     }
     let Some((mut status, server)) = one(point)? else { return Ok(none(point)) };
     for asked in [profile, queue, delays].into_iter().flatten() {
@@ -203,58 +207,61 @@ fn change(
 
 fn umount(point: &Path) -> Result<Verdict, Error> {
     let Some((_, server)) = one(point)? else { return Ok(none(point)) };
-    asking(point, &server, &Asked::Unmount)
-        .map_err(|error| error.hint(format!("fuser -vm {} shows who uses it", point.display())))?;
+    asking(point, &server, &ModelRequest::Unmount).map_err(|error| {
+        error.hint(format!("show the processes that use it with: fuser -vm {}", point.display()))
+    })?;
     // When it hangs up, everything is gone.
     let _ = sys::socket::wait_hung_up(&server);
     Ok(Verdict::Yes)
 }
 
-fn asking(point: &Path, server: &OwnedFd, asked: &Asked) -> Result<Status, Error> {
-    let what = if *asked == Asked::Unmount { "unmount" } else { "change" };
-    let failed = || Error::new(Kind::Busy, format!("{what} the disk at {}", point.display()));
+fn asking(point: &Path, server: &OwnedFd, asked: &ModelRequest) -> Result<DiskStatus, Error> {
+    let what = if *asked == ModelRequest::Unmount { "unmount" } else { "change" };
+    let failed =
+        || Error::new(FailureCategory::Busy, format!("{what} the disk at {}", point.display()));
     match service::ask(server, asked) {
-        Ok(Answer::Status(status)) => Ok(status),
-        Ok(Answer::Refused(why)) => Err(failed().because(why)),
+        Ok(ModelReply::Status(status)) => Ok(status),
+        Ok(ModelReply::Refused(why)) => Err(failed().because(why)),
         Err(error) => Err(failed().because(error)),
     }
 }
 
 fn none(point: &Path) -> Verdict {
-    Error::new(Kind::User, format!("find a slow disk at {}", point.display()))
-        .hint("unjank slowdisk status shows those that are mounted")
+    Error::new(FailureCategory::User, format!("find a slow disk at {}", point.display()))
+        .hint("list the mounted disks with: unjank slowdisk status")
         .report();
     Verdict::No
 }
 
 /// Finds the disk that is mounted at `point`.
-fn one(point: &Path) -> Result<Option<(Status, OwnedFd)>, Error> {
+fn one(point: &Path) -> Result<Option<(DiskStatus, OwnedFd)>, Error> {
     let point = point.canonicalize().unwrap_or_else(|_| point.to_owned());
     Ok(all()?.into_iter().find(|(status, _)| status.point == point))
 }
 
 /// Asks all servers; those that are about to end are not there.
-fn all() -> Result<Vec<(Status, OwnedFd)>, Error> {
+fn all() -> Result<Vec<(DiskStatus, OwnedFd)>, Error> {
     let servers = service::servers(Path::new(FOLDER)).map_err(|error| {
         let denied = error.kind() == io::ErrorKind::PermissionDenied;
-        let error = Error::new(Kind::Config, "ask the servers of slow disks").because(error);
-        if denied { error.hint("they are root's: try with sudo") } else { error }
+        let error =
+            Error::new(FailureCategory::Config, "contact the servers of slow disks").because(error);
+        if denied { error.hint("run this command as root, for example with sudo") } else { error }
     })?;
-    let ask = |(_, server): (String, OwnedFd)| match service::ask(&server, &Asked::Status) {
-        Ok(Answer::Status(status)) => Some((status, server)),
-        Ok(Answer::Refused(_)) | Err(_) => None,
+    let ask = |(_, server): (String, OwnedFd)| match service::ask(&server, &ModelRequest::Status) {
+        Ok(ModelReply::Status(status)) => Some((status, server)),
+        Ok(ModelReply::Refused(_)) | Err(_) => None,
     };
     Ok(servers.into_iter().filter_map(ask).collect())
 }
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Listed<'a> {
-    disks: &'a [Status],
+struct SlowdiskDocument<'a> {
+    disks: &'a [DiskStatus],
 }
 
 fn list(point: Option<&Path>, json: bool) -> Result<Verdict, Error> {
-    let found: Vec<Status> = match point {
+    let found: Vec<DiskStatus> = match point {
         Some(point) => match one(point)? {
             Some((status, _)) => vec![status],
             None => return Ok(none(point)),
@@ -262,7 +269,7 @@ fn list(point: Option<&Path>, json: bool) -> Result<Verdict, Error> {
         None => all()?.into_iter().map(|(status, _)| status).collect(),
     };
     if json {
-        document::print("unjank.slowdisk/1", &Listed { disks: &found })?;
+        document::print("unjank.slowdisk/1", &SlowdiskDocument { disks: &found })?;
     } else if found.is_empty() {
         writeln!(screen::stdout(), "No slow disk is mounted.")?;
     } else {
@@ -276,7 +283,7 @@ fn size(bytes: u64) -> String {
     Quantity::Size.show(bytes as f64)
 }
 
-fn show(found: &[Status]) -> Result<(), Error> {
+fn show(found: &[DiskStatus]) -> Result<(), Error> {
     let columns = [
         ("directory", Align::Text),
         ("device", Align::Text),
@@ -290,7 +297,7 @@ fn show(found: &[Status]) -> Result<(), Error> {
         ("written", Align::Point),
         ("waiting", Align::Point),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for status in found {
         let Traffic { read_bytes, written_bytes, flushes, reads, writes, waiting, .. } =
             status.traffic;
@@ -325,7 +332,9 @@ fn follow(point: &Path) -> Result<Verdict, Error> {
     )?;
     out.flush()?;
     while service::pass(&server) {
-        let Ok(Answer::Status(status)) = service::ask(&server, &Asked::Status) else { break };
+        let Ok(ModelReply::Status(status)) = service::ask(&server, &ModelRequest::Status) else {
+            break;
+        };
         let now = status.traffic;
         let grown = |now: u64, before: u64| now.saturating_sub(before);
         // Of a second, give or take a thousandth.

@@ -1,5 +1,6 @@
 //! `unjank slowdisk mount`: the server of a disk, which goes on when the command has ended, and its guard.
 
+use report::error::chain;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,27 +9,27 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use clap::Args;
-use probe::model::service::{self, Answer, Status};
-use probe::model::{ModelDisk, Profile, Queue};
-use session::clock::SystemClock;
-use session::jobs::keeper::{receive, send};
-use sys::supervise::{self, Side};
+use slowdisk::service::{self, DiskStatus, ModelReply};
+use slowdisk::{DiskProfile, ModelDisk, Queue};
+use sys::clock::SystemClock;
+use sys::message::{receive, send};
+use sys::supervise::{self, ForkSide};
 
 use super::{FOLDER, KindOfDisk, QueueOptions};
 use crate::cli::screen;
 use crate::cli::screen::sayln;
 use crate::cli::{bus, interrupt};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Mount one over an empty directory
+/// Mount a disk over an empty directory
 ///
-/// It stays until `unjank slowdisk umount DIR`, umount(8), or until its server ends.
+/// The disk stays until `unjank slowdisk umount DIR`, umount(8), or the end of its server.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank slowdisk mount --model emmc --size 2G /mnt/slow")]
 pub(super) struct Mount {
     #[command(flatten)]
     kind: KindOfDisk,
-    /// How much it holds; only what is written takes memory.
+    /// The size; memory is used only for written blocks.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = bus::size)]
     size: u64,
     #[command(flatten)]
@@ -52,8 +53,8 @@ pub(super) struct Guard {
 const LEAST: u64 = 16 << 20;
 
 /// What is to be served.
-struct Wanted {
-    profile: Profile,
+struct MountRequest {
+    profile: DiskProfile,
     size: u64,
     queue: Option<Queue>,
     point: PathBuf,
@@ -62,18 +63,19 @@ struct Wanted {
 impl Mount {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let Mount { kind, size, queue, foreground, point } = self;
-        let profile = kind.profile()?.or_else(|| Profile::named("emmc"));
-        let profile = profile.ok_or_else(|| Error::new(Kind::Internal, "find the model emmc"))?;
+        let profile = kind.profile()?.or_else(|| DiskProfile::named("emmc"));
+        let profile =
+            profile.ok_or_else(|| Error::new(FailureCategory::Internal, "find the model emmc"))?;
         let what = || format!("mount a slow disk at {}", point.display());
         if !rustix::process::geteuid().is_root() {
-            return Err(Error::new(Kind::Config, what())
+            return Err(Error::new(FailureCategory::Config, what())
                 .because("it needs root, for a loop device and a mount")
-                .hint("try with sudo"));
+                .hint("run this command as root, for example with sudo"));
         }
         if size < LEAST {
-            return Err(Error::new(Kind::User, what())
-                .because("a disk has 16 MiB at least")
-                .hint("--size takes bytes, or a number with K, M or G"));
+            return Err(Error::new(FailureCategory::User, what())
+                .because("the minimum is 16 MiB")
+                .hint("give --size in bytes, or with K, M or G"));
         }
         let empty = fs::read_dir(&point).map(|mut entries| entries.next().is_none());
         match empty {
@@ -81,47 +83,48 @@ impl Mount {
             Ok(false) => {
                 let shown = point.display();
                 return Err(match super::one(&point)? {
-                    Some(_) => Error::new(Kind::User, what())
-                        .because("one is mounted there")
-                        .hint(format!("unjank slowdisk change {shown} makes it another one, umount takes it away")),
-                    None => Error::new(Kind::User, what()).because("the directory is not empty"),
+                    Some(_) => Error::new(FailureCategory::User, what())
+                        .because("a slow disk is already mounted there")
+                        .hint(format!("change it with unjank slowdisk change {shown}, or remove it with unjank slowdisk umount {shown}")),
+                    None => Error::new(FailureCategory::User, what()).because("the directory is not empty"),
                 });
             }
-            Err(error) => return Err(Error::new(Kind::User, what()).because(error)),
+            Err(error) => return Err(Error::new(FailureCategory::User, what()).because(error)),
         }
-        let failed = |error: io::Error| Error::new(Kind::Config, what()).because(error);
+        let failed = |error: io::Error| Error::new(FailureCategory::Config, what()).because(error);
         let point = point.canonicalize().map_err(failed)?;
-        let wanted = Wanted { profile, size, queue: queue.queue(), point };
+        let wanted = MountRequest { profile, size, queue: queue.queue(), point };
         if foreground {
             let mut told = Ok(());
             let ended = serve(&wanted, |status| {
                 told = say(status);
                 told.is_ok()
             });
-            ended.map_err(|why| Error::new(Kind::Config, what()).because(why))?;
+            ended.map_err(|why| Error::new(FailureCategory::Config, what()).because(why))?;
             return told.map(|()| Verdict::Yes);
         }
         let (ours, theirs) = sys::socket::pair().map_err(failed)?;
         match supervise::fork().map_err(failed)? {
-            Side::Child => in_background(&wanted, &theirs),
-            Side::Parent(_) => drop(theirs),
+            ForkSide::Child => in_background(&wanted, &theirs),
+            ForkSide::Parent(_) => drop(theirs),
         }
         // An error says that it is gone, too.
         let _ = sys::socket::wait_readable(&ours, None);
         match receive(&ours) {
-            Ok(Some(Answer::Status(status))) => {
+            Ok(Some(ModelReply::Status(status))) => {
                 say(&status)?;
                 Ok(Verdict::Yes)
             }
-            Ok(Some(Answer::Refused(why))) => Err(Error::new(Kind::Config, what()).because(why)),
-            Ok(None) | Err(_) => {
-                Err(Error::new(Kind::Internal, what()).because("its server ended without a word"))
+            Ok(Some(ModelReply::Refused(why))) => {
+                Err(Error::new(FailureCategory::Config, what()).because(why))
             }
+            Ok(None) | Err(_) => Err(Error::new(FailureCategory::Internal, what())
+                .because("its server ended without an error message")),
         }
     }
 }
 
-fn say(status: &Status) -> Result<(), Error> {
+fn say(status: &DiskStatus) -> Result<(), Error> {
     let mut out = screen::stdout();
     let (point, queue) = (status.point.display(), &status.queue);
     let wbt = queue.wbt_lat_usec.map_or("no".to_owned(), |usec| format!("{usec} µs"));
@@ -137,21 +140,21 @@ fn say(status: &Status) -> Result<(), Error> {
 }
 
 /// Serves in the second process after fork, and tells the first one whether it stands.
-fn in_background(wanted: &Wanted, theirs: &OwnedFd) -> ! {
+fn in_background(wanted: &MountRequest, theirs: &OwnedFd) -> ! {
     if supervise::detach(&[theirs.as_fd()]).is_err() || std::env::set_current_dir("/").is_err() {
         supervise::exit_now(1);
     }
-    let ended = serve(wanted, |status| send(theirs, &Answer::Status(status.clone())).is_ok());
+    let ended = serve(wanted, |status| send(theirs, &ModelReply::Status(status.clone())).is_ok());
     if let Err(why) = ended {
         // Nobody waits for it any more.
-        let _ = send(theirs, &Answer::Refused(why));
+        let _ = send(theirs, &ModelReply::Refused(why));
         supervise::exit_now(1);
     }
     supervise::exit_now(0)
 }
 
 /// Makes the disk and serves it until its end. `ready` hears when it can be used, and says whether anybody still wants it.
-fn serve(wanted: &Wanted, ready: impl FnOnce(&Status) -> bool) -> Result<(), String> {
+fn serve(wanted: &MountRequest, ready: impl FnOnce(&DiskStatus) -> bool) -> Result<(), String> {
     let stop = interrupt::flag();
     let folder = Path::new(FOLDER);
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -162,10 +165,7 @@ fn serve(wanted: &Wanted, ready: impl FnOnce(&Status) -> bool) -> Result<(), Str
         listener = Some(service::listen(folder, name));
         guarding = start_guard(name).ok();
     });
-    let disk = made.map_err(|error| {
-        use std::error::Error;
-        error.source().map_or(error.to_string(), |source| format!("{error}: {source}"))
-    })?;
+    let disk = made.map_err(|error| chain(&error))?;
     let listener = listener.ok_or("there is no loop device")?;
     let listener = listener.map_err(|error| format!("listen in {FOLDER}: {error}"))?;
     if let Some(queue) = &wanted.queue {

@@ -5,35 +5,34 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use check::ab::{self, AbError, CallDifference, Comparison, ComparisonPlan, DataRisk};
 use clap::Args;
-use probe::report::provenance::Provenance;
-use probe::trace::ab::{self, AbError, Change, Comparison, Plan, Stake};
-use session::clock::{Clock, SystemClock};
+use report::provenance::Provenance;
+use sys::clock::{Clock, SystemClock};
 
-use crate::cli::moment::duration;
+use crate::cli::progress::Progress;
 use crate::cli::{interrupt, screen};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Say what it would be worth if calls were free.
+/// Measure how much faster a command would be without some calls.
 ///
-/// Runs a command with and without a change, in turn and untraced.
+/// Runs a command with and without a change, alternating, untraced.
 ///
-/// A skipped call succeeds without being made: what the program believes to be on the disk then is not.
-/// So the command runs in temporary copies of the files that you name, or you agree with --yes.
-/// The first run is not timed; it shows what the command prints and counts the calls.
+/// A skipped call succeeds without being executed, so data that the program takes to be on the disk is
+/// not. Therefore either --copy or --yes is required. The first run is not measured; it shows the output of the command and counts the calls.
 /// Exits with 0 if the change makes a difference, 1 if none is shown, 2 on an error.
 #[derive(Debug, Args)]
 #[command(
     before_help = "Example: unjank trace ab --skip fsync,fdatasync --copy ~/.config -- kwriteconfig5 --key a b"
 )]
 pub(super) struct Ab {
-    /// How many pairs of runs; without it 15, or 5 of a command that takes long.
+    /// Number of pairs of runs; by default 15, or 5 for a slow command.
     #[arg(short = 'n', long = "pairs", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pairs: Option<u16>,
-    /// Let these calls succeed without being made: fsync,fdatasync.
+    /// Skip these calls, which then succeed: fsync,fdatasync.
     #[arg(long, value_name = "CALLS", value_delimiter = ',')]
     skip: Vec<String>,
-    /// Let a call begin later: openat=50ms.
+    /// Delay the beginning of a call: openat=50ms.
     #[arg(long, value_name = "CALL=TIME", value_parser = delay)]
     delay: Vec<(String, Duration)>,
     /// Only calls on files whose path matches: '*/.cache/*'.
@@ -46,10 +45,10 @@ pub(super) struct Ab {
     /// current directory are changed to match.
     #[arg(long, value_name = "PATH")]
     copy: Vec<PathBuf>,
-    /// Agree that calls are skipped on your own files.
+    /// Permit skipping calls on your own files.
     #[arg(long)]
     yes: bool,
-    /// Print one JSON document (docs/trace.md has its fields).
+    /// Print one JSON document (fields: docs/trace.md).
     #[arg(long)]
     json: bool,
     /// The command and its arguments.
@@ -63,7 +62,7 @@ impl Ab {
         let plan = self.plan()?;
         let clock = SystemClock::start();
         let stop = interrupt::flag();
-        let progress = screen::Progress::start();
+        let progress = Progress::start();
         let is_terminal = screen::is_error_terminal();
         let mut said = String::new();
         let compared = ab::compare(&plan, &clock, &stop, &mut |what, done, whole| {
@@ -79,14 +78,14 @@ impl Ab {
         let comparison = compared.map_err(told)?;
         print(&comparison, json, &clock)?;
         if comparison.interrupted {
-            return Err(Error::new(Kind::User, "finish").because("interrupted"));
+            return Err(Error::new(FailureCategory::User, "finish").because("interrupted"));
         }
         Ok(if comparison.differs() { Verdict::Yes } else { Verdict::No })
     }
 
     /// Turns the options into a plan; reads the environment.
-    fn plan(self) -> Result<Plan, Error> {
-        let mut change = Change::default().skip(&self.skip).map_err(told)?;
+    fn plan(self) -> Result<ComparisonPlan, Error> {
+        let mut change = CallDifference::default().skip(&self.skip).map_err(told)?;
         for (call, by) in &self.delay {
             change = change.delay(call, *by).map_err(told)?;
         }
@@ -98,15 +97,16 @@ impl Ab {
             change = change.set(name, value);
         }
         let stake = match (self.yes, self.copy.is_empty()) {
-            (true, _) => Stake::Agreed,
-            (false, true) => Stake::Nothing,
-            (false, false) => Stake::Copies(
+            (true, _) => DataRisk::Agreed,
+            (false, true) => DataRisk::Nothing,
+            (false, false) => DataRisk::Copies(
                 self.copy.iter().map(|path| canonical(path)).collect::<Result<_, _>>()?,
             ),
         };
-        let directory = std::env::current_dir()
-            .map_err(|error| Error::new(Kind::Config, "find this directory").because(error))?;
-        Ok(Plan {
+        let directory = std::env::current_dir().map_err(|error| {
+            Error::new(FailureCategory::Config, "find this directory").because(error)
+        })?;
+        Ok(ComparisonPlan {
             command: self.command,
             environment: std::env::vars_os().collect(),
             directory,
@@ -121,8 +121,9 @@ impl Ab {
 fn print(comparison: &Comparison, json: bool, clock: &dyn Clock) -> Result<(), Error> {
     let output = if json {
         let provenance = Provenance::of_this_machine(crate::cli::command_line(), clock.now());
-        ab::json(comparison, &provenance)
-            .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?
+        ab::json(comparison, &provenance).map_err(|error| {
+            Error::new(FailureCategory::Internal, "write the document").because(error)
+        })?
     } else {
         ab::text(comparison, screen::width(), screen::paint())
     };
@@ -134,11 +135,11 @@ fn print(comparison: &Comparison, json: bool, clock: &dyn Clock) -> Result<(), E
 /// Turns what went wrong into what the user is told.
 fn told(error: AbError) -> Error {
     let kind = match &error {
-        AbError::Filter(_) | AbError::Wait(_) => Kind::Config,
-        _ => Kind::User,
+        AbError::Filter(_) | AbError::Wait(_) => FailureCategory::Config,
+        _ => FailureCategory::User,
     };
     if matches!(error, AbError::Interrupted) {
-        return Error::new(Kind::User, "finish").because("interrupted");
+        return Error::new(FailureCategory::User, "finish").because("interrupted");
     }
     let hints: &[&str] = match &error {
         AbError::Unsafe => &[
@@ -160,14 +161,15 @@ fn told(error: AbError) -> Error {
     let what = text.strip_prefix("cannot ").unwrap_or(&text).to_owned();
     let mut told = Error::new(kind, what);
     if let Some(source) = std::error::Error::source(&error) {
-        told = told.because(source.to_string());
+        told = told.because_of(source);
     }
     hints.iter().fold(told, |told, hint| told.hint(*hint))
 }
 
 fn canonical(path: &Path) -> Result<PathBuf, Error> {
-    path.canonicalize()
-        .map_err(|error| Error::new(Kind::User, format!("copy {}", path.display())).because(error))
+    path.canonicalize().map_err(|error| {
+        Error::new(FailureCategory::User, format!("copy {}", path.display())).because(error)
+    })
 }
 
 /// Reads `NAME=VALUE`.
@@ -179,13 +181,13 @@ fn assignment(text: &OsString) -> Result<(OsString, OsString), Error> {
             let part = |bytes| std::ffi::OsStr::from_bytes(bytes).to_owned();
             Ok((part(&bytes[..at]), part(&bytes[at + 1..])))
         }
-        _ => Err(Error::new(Kind::User, format!("set {text:?}"))
-            .because("it is not of the form NAME=VALUE")),
+        _ => Err(Error::new(FailureCategory::User, format!("set {text:?}"))
+            .because("it does not have the form NAME=VALUE")),
     }
 }
 
 /// Reads `CALL=TIME`.
 fn delay(text: &str) -> Result<(String, Duration), String> {
     let (call, by) = text.split_once('=').ok_or("say a call and a time: openat=50ms")?;
-    Ok((call.to_owned(), duration(by)?))
+    Ok((call.to_owned(), ::report::duration::parse(by).map_err(|error| error.to_string())?))
 }

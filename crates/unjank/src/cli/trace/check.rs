@@ -1,54 +1,77 @@
-//! `unjank trace check`: whether a program keeps to its limits, as an exit status for a test run.
+//! `unjank trace check`: whether a program keeps to its limits and its baseline, as an exit status for a test run.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{Read, Write};
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
+use check::baseline::{self, Baseline, BaselineJudgement, BaselineRules, UserPlaces};
+use check::limits::{CheckOutcome, CheckRule};
+use check::output::{self, CheckDocument};
+use check::window::{WindowWatcher, XDisplay};
 use clap::Args;
-use probe::report::paint::Tone;
-use probe::trace::check::{Outcome, Rule};
-use probe::trace::recording::Exit;
-use probe::trace::report::Report;
+use trace::recording::Exit;
+use trace::report::spelling::shown_command;
+use trace::report::{TraceReport, data};
 
-use super::options::{How, Output, read};
-use super::run::record;
-use crate::cli::screen::{self, sayln};
-use crate::error::{Error, Kind, Verdict};
+use super::options::{Output, TraceArguments, read};
+use super::run::{limit, record};
+use crate::cli::screen;
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Check a command, or a report that exists, against limits.
+/// Check a command, or an existing report, against limits and a baseline of allowed waits.
 ///
-/// Exits with 0 if all are kept, 1 if one is broken, 2 on an error or if the command fails.
+/// Exits with 0 if all limits are kept, 1 if one is broken, 2 on an error or if the command fails.
 #[derive(Debug, Args)]
 #[command(
     before_help = "Example: unjank trace check --max-main-block 50ms --max fsync=0 -- ./tests/start",
     override_usage = "unjank trace check LIMITS… [OPTIONS] -- CMD…\n       unjank trace check LIMITS… FILE.html"
 )]
 pub(super) struct Check {
-    /// The main thread stands still no longer than this: 50ms.
-    #[arg(long, value_name = "TIME", value_parser = main_block)]
-    max_main_block: Option<Rule>,
-    /// The main thread misses no more frames than this.
+    /// The longest permitted stall of the main thread: 50ms.
+    #[arg(long, value_name = "TIME", value_parser = CheckRule::main_block)]
+    max_main_block: Option<CheckRule>,
+    /// The permitted number of frames that the main thread misses.
     #[arg(long, value_name = "N")]
     max_frames: Option<u64>,
-    /// A call is made at most so often: fsync=0.
-    #[arg(long, value_name = "CALL=N", value_parser = count)]
-    max: Vec<Rule>,
-    /// A call takes at most so long in all: fdatasync=20ms.
-    #[arg(long, value_name = "CALL=TIME", value_parser = wall)]
-    max_wall: Vec<Rule>,
-    /// A call fails at most so often: openat=10.
-    #[arg(long, value_name = "CALL=N", value_parser = errors)]
-    max_errors: Vec<Rule>,
+    /// The permitted number of calls: fsync=0.
+    #[arg(long, value_name = "CALL=N", value_parser = CheckRule::count)]
+    max: Vec<CheckRule>,
+    /// The permitted total time of a call: fdatasync=20ms.
+    #[arg(long, value_name = "CALL=TIME", value_parser = CheckRule::wall)]
+    max_wall: Vec<CheckRule>,
+    /// The permitted number of failures of a call: openat=10.
+    #[arg(long, value_name = "CALL=N", value_parser = CheckRule::errors)]
+    max_errors: Vec<CheckRule>,
+    /// The waits that the main thread may make; a new one breaks the check.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Make the baseline of what the runs show, or adapt it; reasons in it stay.
+    #[arg(long, requires = "baseline")]
+    update_baseline: bool,
+    /// The number of runs for --update-baseline.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// The further runs in which a finding that chance may have made has to come again.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    confirm: u8,
+    /// Write JUnit XML; an existing file is replaced.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write SARIF 2.1.0; an existing file is replaced.
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
+    /// Print annotations for a code host on stdout, and the rest on stderr.
+    #[arg(long, value_name = "HOST", conflicts_with = "json", value_parser = ["github", "gitlab"])]
+    annotations: Option<String>,
     #[command(flatten)]
-    how: How,
+    how: TraceArguments,
     /// Write the report of the command, one HTML page.
     #[arg(short, long, value_name = "FILE.html")]
-    output: Option<std::path::PathBuf>,
+    output: Option<PathBuf>,
     /// Replace the report if it exists.
     #[arg(long)]
     force: bool,
-    /// Print one JSON document (docs/trace.md has its fields).
+    /// Print one JSON document (fields: docs/trace-check.md).
     #[arg(long)]
     json: bool,
     /// A command after --, or a report.
@@ -56,93 +79,166 @@ pub(super) struct Check {
     target: Vec<OsString>,
 }
 
-fn main_block(text: &str) -> Result<Rule, String> {
-    Rule::main_block(text).map_err(|error| error.to_string())
-}
-
-fn count(text: &str) -> Result<Rule, String> {
-    Rule::count(text).map_err(|error| error.to_string())
-}
-
-fn wall(text: &str) -> Result<Rule, String> {
-    Rule::wall(text).map_err(|error| error.to_string())
-}
-
-fn errors(text: &str) -> Result<Rule, String> {
-    Rule::errors(text).map_err(|error| error.to_string())
-}
-
-#[derive(serde::Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    kept: bool,
-    outcomes: &'a [Outcome],
-    verdict: &'a str,
-}
-
 impl Check {
     pub(super) fn run(mut self) -> Result<Verdict, Error> {
-        let rules: Vec<Rule> = self
+        let rules: Vec<CheckRule> = self
             .max_main_block
             .take()
             .into_iter()
-            .chain(self.max_frames.map(Rule::FramesMissed))
+            .chain(self.max_frames.map(CheckRule::FramesMissed))
             .chain(std::mem::take(&mut self.max))
             .chain(std::mem::take(&mut self.max_wall))
             .chain(std::mem::take(&mut self.max_errors))
             .collect();
-        if rules.is_empty() {
-            return Err(Error::new(Kind::User, "check without a limit")
-                .hint("--max-main-block 50ms, --max fsync=0"));
+        if rules.is_empty() && self.baseline.is_none() {
+            return Err(Error::new(FailureCategory::User, "check: no limit is given").hint(
+                "give one, for example --max-main-block 50ms or --max fsync=0, or a --baseline",
+            ));
         }
+        self.how.keeps_all = self.baseline.is_some();
+        if let (true, Some(path)) = (self.update_baseline, self.baseline.clone()) {
+            return self.update(&path);
+        }
+        let baseline = self.baseline.as_deref().map(read_baseline).transpose()?;
+        let missing = || {
+            Error::new(FailureCategory::User, "read the baseline: there is no such file")
+                .hint("make it with --update-baseline")
+        };
+        let baseline = baseline.map(|found| found.ok_or_else(missing)).transpose()?;
+        let windows = self.windows();
+        let shown = |report: &TraceReport| windows.as_ref()?.shown_in(report);
         let report = self.report()?;
-        let outcomes: Vec<Outcome> = rules.iter().map(|rule| rule.check(&report)).collect();
-        let kept = outcomes.iter().all(|outcome| outcome.kept);
-        let mut stdout = if self.json { screen::json() } else { screen::stdout() };
-        if self.json {
-            let document = Document {
-                schema: "unjank.trace.check/1",
-                kept,
-                outcomes: &outcomes,
-                verdict: &report.verdict,
-            };
-            let text = serde_json::to_string_pretty(&document)
-                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?;
-            writeln!(stdout, "{text}")?;
-        } else {
-            let paint = screen::paint();
-            for outcome in &outcomes {
-                let (word, tone) = if outcome.kept {
-                    ("● kept  ", Tone::Good)
-                } else {
-                    ("▲ broken", Tone::Bad)
-                };
-                let text = screen::sentence(&outcome.text);
-                writeln!(stdout, "{}  {text}", paint.set(tone, word))?;
+        let outcomes: Vec<CheckOutcome> = rules.iter().map(|rule| rule.check(&report)).collect();
+        let judgement = match &baseline {
+            None => BaselineJudgement::default(),
+            Some(baseline) => {
+                let first = baseline::judge(
+                    &report,
+                    baseline,
+                    &UserPlaces::from_variables(variable),
+                    shown(&report),
+                );
+                let again = if self.is_command() { usize::from(self.confirm) } else { 0 };
+                baseline::confirm(first, again, || {
+                    let report = self.record_once()?;
+                    Ok::<_, Error>(baseline::judge(
+                        &report,
+                        baseline,
+                        &UserPlaces::from_variables(variable),
+                        shown(&report),
+                    ))
+                })?
             }
-            if !kept {
-                sayln!(stdout, "{}", report.verdict)?;
-            }
-        }
-        stdout.flush()?;
-        Ok(if kept { Verdict::Yes } else { Verdict::No })
+        };
+        self.print(&report, &judgement, &outcomes)
     }
 
-    /// Reads the report, or runs the command.
-    fn report(&mut self) -> Result<Report, Error> {
-        if let ([file], false) = (&self.target[..], is_after_dashes())
-            && is_report(Path::new(file))
-        {
-            return read(Path::new(file));
+    /// Runs the command several times and replaces the baseline by what they showed.
+    fn update(mut self, path: &Path) -> Result<Verdict, Error> {
+        let cannot = || Error::new(FailureCategory::User, format!("update {}", path.display()));
+        let old = read_baseline(path)?;
+        let windows = self.windows();
+        let shown = |report: &TraceReport| windows.as_ref()?.shown_in(report);
+        let first = self.report()?;
+        let mut runs = vec![(shown(&first), first)];
+        while self.is_command() && runs.len() < usize::from(self.runs) {
+            let next = self.record_once()?;
+            runs.push((shown(&next), next));
+        }
+        let rules = old.as_ref().map_or_else(BaselineRules::default, Baseline::rules);
+        let updated =
+            baseline::update(&runs, old.as_ref(), &UserPlaces::from_variables(variable), rules)
+                .map_err(|error| cannot().because(error))?;
+        let text = updated.baseline.render();
+        store::publish::publish(&*store::disk::real(), path, text.as_bytes())
+            .map_err(|error| cannot().because(error))?;
+        let mut stdout = screen::stdout();
+        stdout.write_all(output::changes(&updated.changes, screen::paint()).as_bytes())?;
+        stdout.flush()?;
+        Ok(Verdict::Yes)
+    }
+
+    fn print(
+        &self,
+        report: &TraceReport,
+        judgement: &BaselineJudgement,
+        outcomes: &[CheckOutcome],
+    ) -> Result<Verdict, Error> {
+        let baseline = self.baseline.as_ref().map(|path| path.display().to_string());
+        let command = shown_command(&report.command);
+        let root = std::env::current_dir().map_err(|error| {
+            Error::new(FailureCategory::Config, "find this directory").because(error)
+        })?;
+        let document = CheckDocument {
+            program: report.main().map_or("", |main| report.program(main.process)),
+            command: &command,
+            baseline: baseline.as_deref(),
+            root: &root,
+            began_ms: report.began_ms,
+            length_ns: report.length_ns,
+            verdict: &report.verdict,
+            version: env!("CARGO_PKG_VERSION"),
+            judgement,
+            outcomes,
+        };
+        let internal = |error: serde_json::Error| {
+            Error::new(FailureCategory::Internal, "write the document").because(error)
+        };
+        let data = match self.annotations.as_deref() {
+            Some("github") => output::github(&document),
+            Some(_) => output::gitlab(&document).map_err(internal)?,
+            None if self.json => output::json(&document).map_err(internal)?,
+            None => String::new(),
+        };
+        let mut out = if self.annotations.is_none() { screen::stdout() } else { screen::stderr() };
+        if !self.json {
+            out.write_all(output::text(&document, screen::paint()).as_bytes())?;
+            out.flush()?;
+        }
+        let mut stdout = screen::json();
+        stdout.write_all(data.as_bytes())?;
+        stdout.flush()?;
+        if let Some(path) = &self.junit {
+            write(path, &output::junit(&document))?;
+        }
+        if let Some(path) = &self.sarif {
+            write(path, &output::sarif(&document).map_err(internal)?)?;
+        }
+        Ok(if document.is_kept() { Verdict::Yes } else { Verdict::No })
+    }
+
+    /// Watches the display of the command for its window, if there is one.
+    fn windows(&self) -> Option<WindowWatcher> {
+        let display = self.baseline.as_ref().and_then(|_| XDisplay::from_variables(variable))?;
+        // A display that cannot be watched leaves out a phase; a baseline that has it says so.
+        WindowWatcher::start(&display).ok().filter(|_| self.is_command())
+    }
+
+    /// Returns whether the target is a command, which can be repeated.
+    fn is_command(&self) -> bool {
+        let [file] = &self.target[..] else { return true };
+        is_after_dashes() || !data::is_report(Path::new(file))
+    }
+
+    /// Reads the report, or runs the command and writes its page.
+    fn report(&mut self) -> Result<TraceReport, Error> {
+        if !self.is_command() {
+            return read(Path::new(&self.target[0]));
         }
         let opened = self.output.take().map(|path| Output::page(path, self.force).open());
         let opened = opened.transpose()?;
-        let name = self.target.first().cloned().unwrap_or_default();
-        let recorded = record(&self.how, std::mem::take(&mut self.target))?;
+        let report = self.record_once()?;
         if let Some(opened) = opened {
-            opened.write_quietly(&recorded.report)?;
+            opened.write_quietly(&report)?;
         }
-        let cannot = || Error::new(Kind::User, format!("check {}", name.display()));
+        Ok(report)
+    }
+
+    /// Runs the command, which has to end with 0.
+    fn record_once(&self) -> Result<TraceReport, Error> {
+        let name = self.target.first().cloned().unwrap_or_default();
+        let recorded = record(&self.how, self.target.clone(), limit(false))?;
+        let cannot = || Error::new(FailureCategory::User, format!("check {}", name.display()));
         match recorded.exit {
             Some(Exit::Code(0)) => Ok(recorded.report),
             Some(Exit::Code(code)) => {
@@ -156,14 +252,27 @@ impl Check {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Reads a baseline; none if there is no file.
+fn read_baseline(path: &Path) -> Result<Option<Baseline>, Error> {
+    Baseline::open(path).map_err(|error| {
+        let cannot = Error::new(FailureCategory::User, format!("read {}", path.display()));
+        cannot.because(error).hint("make a new one with --update-baseline in another file")
+    })
+}
+
+/// Writes a file for another program.
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    output::write_file(path, text).map_err(|error| {
+        Error::new(FailureCategory::User, format!("write {}", path.display())).because(error)
+    })
+}
+
 /// Says whether what was typed has `--` in it: what follows is a command then, whatever it is called.
 fn is_after_dashes() -> bool {
     std::env::args_os().any(|argument| argument == OsStr::new("--"))
-}
-
-/// Says whether a file begins as a page or as JSON does, which no program does.
-fn is_report(path: &Path) -> bool {
-    let mut first = [0_u8; 1];
-    File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok()
-        && matches!(first, [b'<' | b'{'])
 }

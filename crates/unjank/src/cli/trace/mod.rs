@@ -2,6 +2,7 @@
 
 mod ab;
 mod check;
+mod mark;
 mod options;
 mod run;
 mod show;
@@ -13,9 +14,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use self::options::{How, Output};
+pub(super) use self::options::sources;
+use self::options::{Output, TraceArguments};
 
-/// Run a command and say which system calls made it wait, and whose code made them.
+/// Run a command and report which system calls made it wait, and which code made them.
 // What else is to be said stands at the end, so that all of it fits a screen.
 #[derive(Debug, Args)]
 #[command(
@@ -31,10 +33,13 @@ pub(crate) struct Trace {
     #[command(subcommand)]
     other: Option<Command>,
     #[command(flatten)]
-    how: How,
+    how: TraceArguments,
     #[command(flatten)]
     output: Output,
-    /// The command; after -- if it has the name of one of those above.
+    /// Record what the command started, too, when it has ended.
+    #[arg(long)]
+    follow: bool,
+    /// The command; after -- if it has the name of a subcommand.
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -49,12 +54,16 @@ enum Command {
     Compare(show::Compare),
     Show(show::Show),
     Import(show::Import),
+    Mark(mark::Mark),
 }
 
 impl Trace {
     pub(crate) fn run(self) -> ExitCode {
         let done = match self.other {
-            None => return run::run(&self.how, &self.output, self.command),
+            None => {
+                let until = run::limit(self.follow);
+                return run::run(&self.how, &self.output, self.command, until);
+            }
             Some(Command::Attach(command)) => command.run(),
             Some(Command::Watch(command)) => command.run(),
             Some(Command::Ab(command)) => command.run(),
@@ -62,6 +71,7 @@ impl Trace {
             Some(Command::Compare(command)) => command.run(),
             Some(Command::Show(command)) => command.run(),
             Some(Command::Import(command)) => command.run(),
+            Some(Command::Mark(command)) => command.run(),
         };
         done.map_or_else(|error| error.report(), ExitCode::from)
     }

@@ -5,36 +5,38 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::report::provenance::Provenance;
 use clap::Args;
-use probe::report::provenance::Provenance;
-use probe::trace::backend::{Options, Stacks, Subject, TraceError};
-use probe::trace::calls::Set;
-use probe::trace::export;
-use probe::trace::known::Known;
-use probe::trace::recording::{Backend, Recording};
-use probe::trace::report::{self, Report, data, page, text};
-use probe::trace::stack::names::Sources;
-use session::clock::{Clock, SystemClock};
+use sys::clock::{Clock, SystemClock};
+use trace::backend::{Stacks, TraceError, TraceOptions, TraceTarget};
+use trace::export;
+use trace::recording::{Backend, Recording};
+use trace::report::{self, TraceReport, data, page, text};
+use trace::stack::names::SymbolSources;
+use trace::symbolizer::Symbolizer;
+use trace::syscall_set::Set;
 
-use crate::cli::moment::duration;
 use crate::cli::{document, screen};
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// What is watched, and how closely.
 #[derive(Clone, Debug, Args)]
-pub(super) struct How {
-    /// sync, disk, blocking, waits, all, or names of calls; !NAME leaves out.
+pub(super) struct TraceArguments {
+    /// sync, disk, blocking, waits, all, or names of calls; !NAME excludes.
     #[arg(long, value_name = "CALLS", default_value = "blocking", value_parser = calls)]
     calls: Set,
-    /// Calls at least this long are kept one by one.
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
+    /// Keep calls of at least this length individually.
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = ::report::duration::parse)]
     threshold: Duration,
-    /// Of which calls the callers are found: slow, all or none.
+    /// Record the callers of which calls: slow, all or none.
     #[arg(long, value_name = "WHICH", default_value = "slow", value_parser = stacks)]
     stacks: Stacks,
-    /// seccomp, bpf, peek or ptrace; by itself the best for this user.
+    /// seccomp, bpf, peek or ptrace; by default the best one for this user.
     #[arg(long, value_name = "BACKEND", value_parser = backend)]
     backend: Option<Backend>,
+    /// Whether each wait is kept: all syncs, and no sample of the slow calls.
+    #[arg(skip)]
+    pub(super) keeps_all: bool,
 }
 
 fn calls(text: &str) -> Result<Set, String> {
@@ -57,21 +59,34 @@ pub(super) fn backend(text: &str) -> Result<Backend, String> {
         .ok_or_else(|| "say seccomp, bpf, peek or ptrace".to_owned())
 }
 
-impl How {
+impl TraceArguments {
     /// Returns the options for watching `subject`.
-    pub(super) fn options(&self, subject: Subject) -> Options {
-        let mut options = Options::new(subject, self.calls.clone());
+    pub(super) fn options(&self, subject: TraceTarget) -> TraceOptions {
+        let mut options = TraceOptions::new(subject, self.calls.clone());
         options.threshold = self.threshold;
         options.stacks = self.stacks;
         options.backend = self.backend;
+        if self.keeps_all {
+            options.kept = "sync".parse::<Set>().map_or_else(|_| Vec::new(), |set| set.numbers());
+        }
         options
+    }
+
+    /// Makes a report of a recording, with names from this machine's files.
+    pub(super) fn report_of(&self, recording: &Recording) -> TraceReport {
+        let mut options = report_options();
+        if self.keeps_all {
+            options.slow_calls = 50_000;
+        }
+        let known = Symbolizer::new(recording, sources(), None);
+        report::build(recording, &known, provenance(), &options)
     }
 }
 
 /// Where the report goes, beside the summary on stderr.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct Output {
-    /// Write the report: a page that show, compare and check read back.
+    /// Write the report as a page, which show, compare and check can read.
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
     /// Replace files that exist.
@@ -80,7 +95,7 @@ pub(super) struct Output {
     /// Print the report as JSON on stdout instead of the summary.
     #[arg(long)]
     json: bool,
-    /// Write it for others too: firefox, perfetto, folded, jsonl or csv.
+    /// Also write another format: firefox, perfetto, folded, jsonl or csv.
     #[arg(long, value_name = "KIND=FILE", value_parser = exported)]
     export: Vec<(Export, PathBuf)>,
 }
@@ -109,7 +124,7 @@ fn exported(text: &str) -> Result<(Export, PathBuf), String> {
 }
 
 impl Export {
-    fn render(self, report: &Report) -> serde_json::Result<Vec<u8>> {
+    fn render(self, report: &TraceReport) -> serde_json::Result<Vec<u8>> {
         Ok(match self {
             Export::Firefox => export::firefox(report)?.into_bytes(),
             Export::Perfetto => export::perfetto(report),
@@ -122,7 +137,7 @@ impl Export {
 
 /// A file that waits for its report; removed again if none comes.
 #[derive(Debug)]
-struct Waiting {
+struct PendingReport {
     path: PathBuf,
     file: File,
     is_ours: bool,
@@ -131,9 +146,9 @@ struct Waiting {
 /// Files that are open before the program runs, so that nothing is traced in vain.
 #[derive(Debug)]
 pub(super) struct Opened {
-    page: Option<Waiting>,
+    page: Option<PendingReport>,
     json: bool,
-    exports: Vec<(Export, Waiting)>,
+    exports: Vec<(Export, PendingReport)>,
 }
 
 impl Output {
@@ -150,7 +165,7 @@ impl Output {
         Ok(Opened { page, json: self.json, exports })
     }
 
-    fn create(&self, path: &Path) -> Result<Waiting, Error> {
+    fn create(&self, path: &Path) -> Result<PendingReport, Error> {
         let is_ours = std::fs::symlink_metadata(path).is_err();
         let mut options = OpenOptions::new();
         options.write(true);
@@ -160,21 +175,21 @@ impl Output {
             options.create_new(true);
         }
         match options.open(path) {
-            Ok(file) => Ok(Waiting { path: path.to_owned(), file, is_ours }),
+            Ok(file) => Ok(PendingReport { path: path.to_owned(), file, is_ours }),
             Err(error) => {
                 let exists = error.kind() == io::ErrorKind::AlreadyExists;
                 let told = cannot_write(path).because(error);
-                Err(if exists { told.hint("--force replaces it") } else { told })
+                Err(if exists { told.hint("use --force to replace it") } else { told })
             }
         }
     }
 }
 
 fn cannot_write(path: &Path) -> Error {
-    Error::new(Kind::User, format!("write {}", path.display()))
+    Error::new(FailureCategory::User, format!("write {}", path.display()))
 }
 
-impl Waiting {
+impl PendingReport {
     /// Writes what was waited for.
     fn write(mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = self.file.write_all(bytes).and_then(|()| {
@@ -198,7 +213,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingReport {
     fn drop(&mut self) {
         if self.is_ours {
             // Half a report is none; if it cannot be removed there is nobody left to tell.
@@ -209,9 +224,9 @@ impl Drop for Waiting {
 
 impl Opened {
     /// Prints the summary, or the JSON, and writes the page.
-    pub(super) fn write(self, report: &Report) -> Result<(), Error> {
+    pub(super) fn write(self, report: &TraceReport) -> Result<(), Error> {
         let internal = |error: serde_json::Error| {
-            Error::new(Kind::Internal, "write the report").because(error)
+            Error::new(FailureCategory::Internal, "write the report").because(error)
         };
         if self.json {
             let json = data::to_json(report).map_err(internal)?;
@@ -238,24 +253,22 @@ impl Opened {
 
 impl Opened {
     /// Writes the page alone.
-    pub(super) fn write_quietly(self, report: &Report) -> Result<(), Error> {
-        let html = page::render(report)
-            .map_err(|error| Error::new(Kind::Internal, "write the report").because(error))?;
+    pub(super) fn write_quietly(self, report: &TraceReport) -> Result<(), Error> {
+        let html = page::render(report).map_err(|error| {
+            Error::new(FailureCategory::Internal, "write the report").because(error)
+        })?;
         self.page.map_or(Ok(()), |page| page.write(html.as_bytes()))
     }
 }
 
-/// Makes a report of a recording, with names from this machine's files.
-pub(super) fn report_of(recording: &Recording) -> Report {
-    let known = Known::new(recording, sources(), None);
-    report::build(recording, &known, provenance(), &report_options())
-}
-
 /// Returns what a report is to hold.
 #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
-pub(super) fn report_options() -> report::Options {
+pub(super) fn report_options() -> report::ReportOptions {
     let home = std::env::var_os("HOME").filter(|home| home.len() > 1);
-    report::Options { home: home.map(std::ffi::OsString::into_encoded_bytes), ..Default::default() }
+    report::ReportOptions {
+        home: home.map(std::ffi::OsString::into_encoded_bytes),
+        ..Default::default()
+    }
 }
 
 pub(super) fn provenance() -> Provenance {
@@ -264,7 +277,7 @@ pub(super) fn provenance() -> Provenance {
 
 /// Returns where names of functions are looked for.
 #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
-pub(super) fn sources() -> Sources {
+pub(in crate::cli) fn sources() -> SymbolSources {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = variable("XDG_CACHE_HOME")
         .map(PathBuf::from)
@@ -273,35 +286,38 @@ pub(super) fn sources() -> Sources {
     let fetched = variable("DEBUGINFOD_CACHE_PATH")
         .map(PathBuf::from)
         .or_else(|| Some(cache?.join("debuginfod_client")));
-    Sources { debuginfod_cache: fetched.filter(|path| path.is_dir()), ..Sources::default() }
+    SymbolSources {
+        debuginfod_cache: fetched.filter(|path| path.is_dir()),
+        ..SymbolSources::default()
+    }
 }
 
 /// Turns what went wrong into what the user is told.
 pub(super) fn told(error: &TraceError) -> Error {
     let kind = match error {
-        TraceError::Start { .. } => Kind::User,
-        _ => Kind::Config,
+        TraceError::Start { .. } => FailureCategory::User,
+        _ => FailureCategory::Config,
     };
     let text = error.to_string();
     let mut told = Error::new(kind, text.strip_prefix("cannot ").unwrap_or(&text));
     let cause =
         std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
     if let Some(cause) = cause {
-        told = told.because(cause.to_string());
+        told = told.because_of(cause);
     }
     let refused = cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied);
     match error {
         TraceError::Attach { .. } if refused => told
-            .hint("a process of another user, or any where kernel.yama.ptrace_scope is not 0, needs root")
+            .hint("root is needed for processes of other users, and for all if kernel.yama.ptrace_scope is not 0")
             .hint("start the program yourself instead: unjank trace -- CMD"),
-        TraceError::Backend { .. } => told.hint("leave --backend away: what works here is chosen"),
+        TraceError::Backend { .. } => told.hint("omit --backend to use the best one that works here"),
         _ => told,
     }
 }
 
 /// Reads a report from its page or its JSON; `-` is stdin.
-pub(super) fn read(path: &Path) -> Result<Report, Error> {
-    let cannot = || Error::new(Kind::User, format!("read {}", path.display()));
+pub(super) fn read(path: &Path) -> Result<TraceReport, Error> {
+    let cannot = || Error::new(FailureCategory::User, format!("read {}", path.display()));
     let limit = u64::try_from(data::LARGEST).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
@@ -312,6 +328,6 @@ pub(super) fn read(path: &Path) -> Result<Report, Error> {
     };
     read.map_err(|error| cannot().because(error))?;
     data::read(&bytes).map_err(|error| {
-        cannot().because(error).hint("unjank trace -o FILE.html -- CMD writes a report")
+        cannot().because(error).hint("write a report with: unjank trace -o FILE.html -- CMD")
     })
 }

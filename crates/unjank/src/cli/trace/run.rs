@@ -9,54 +9,73 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::Args;
-use probe::trace::backend::{self, Command, Outcome, Rest, Subject};
-use probe::trace::recording::Exit;
-use probe::trace::report::Report;
+use trace::backend::{
+    self, ProgramToStart, RecordingLimit, RecordingOutcome, RemainingProcesses, TraceTarget,
+};
+use trace::recording::Exit;
+use trace::report::TraceReport;
 
-use super::options::{How, Output, report_of, told};
+use super::options::{Output, TraceArguments, told};
 use super::signals;
 use crate::cli::interrupt;
-use crate::cli::moment::duration;
 use crate::cli::screen;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// A program that was recorded.
 pub(super) struct Recorded {
     /// What was found.
-    pub(super) report: Report,
+    pub(super) report: TraceReport,
     /// How it ended, if it has.
     pub(super) exit: Option<Exit>,
     /// What keeps it alive if it has not.
-    rest: Option<Rest>,
+    rest: Option<RemainingProcesses>,
 }
 
-/// Runs a command and records it until it and all that it started have ended.
-pub(super) fn record(how: &How, command: Vec<OsString>) -> Result<Recorded, Error> {
-    let command = Command { arguments: command, environment: None, directory: None };
+/// Returns when a recording ends: with the command, or with all that it started.
+pub(super) fn limit(follow: bool) -> RecordingLimit {
+    if follow { RecordingLimit::AllEnded } else { RecordingLimit::ProgramEnded }
+}
+
+/// Runs a command and records it until it has ended, or until all that it started has.
+pub(super) fn record(
+    how: &TraceArguments,
+    command: Vec<OsString>,
+    until: RecordingLimit,
+) -> Result<Recorded, Error> {
+    let command = ProgramToStart { arguments: command, environment: None, directory: None };
     let watched = signals::flag();
-    let outcome = backend::run(&how.options(Subject::Run(command)), &watched.stop);
+    let mut options = how.options(TraceTarget::Run(command));
+    options.until = until;
+    let outcome = backend::run(&options, &watched.stop);
     watched.recorded.store(true, Ordering::Relaxed);
-    let Outcome { recording, process, rest } = outcome.map_err(|error| told(&error))?;
+    let RecordingOutcome { recording, process, rest } = outcome.map_err(|error| told(&error))?;
     let exit = recording.processes.get(&process).and_then(|process| process.exit);
-    Ok(Recorded { report: report_of(&recording), exit, rest })
+    Ok(Recorded { report: how.report_of(&recording), exit, rest })
 }
 
 impl Recorded {
     /// Waits for the program if it goes on, and returns how it ended.
     fn end(self) -> Option<Exit> {
         let Some(rest) = self.rest else { return self.exit };
-        let _ = writeln!(
-            screen::stderr(),
-            "\nThe program goes on, and with it unjank, which has to answer its calls."
-        );
+        let who = if self.exit.is_some() {
+            "What the program started goes on, and with it"
+        } else {
+            "The program goes on, and with it"
+        };
+        let _ = writeln!(screen::stderr(), "\n{who} unjank, which has to answer its calls.");
         rest.wait().or(self.exit)
     }
 }
 
 /// Runs a command, writes its report, and ends as the command did.
-pub(super) fn run(how: &How, output: &Output, command: Vec<OsString>) -> ExitCode {
+pub(super) fn run(
+    how: &TraceArguments,
+    output: &Output,
+    command: Vec<OsString>,
+    until: RecordingLimit,
+) -> ExitCode {
     let done = output.open().and_then(|opened| {
-        let recorded = record(how, command)?;
+        let recorded = record(how, command, until)?;
         // The program's end stands even if the report cannot be written, but the error is what the user has to know.
         let written = opened.write(&recorded.report);
         let exit = recorded.end();
@@ -75,21 +94,21 @@ fn status(exit: Option<Exit>) -> ExitCode {
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
 }
 
-/// Record a program that runs already.
+/// Record a running program.
 ///
-/// It is let go when the time is up or by Ctrl-C, and goes on.
-/// Exits with 0 when it has let go, 2 on an error.
+/// After the time, or with Ctrl-C, the program is detached and
+/// continues. Exits with 0 after detaching, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank trace attach --for 10s -o report.html 4711")]
 pub(super) struct Attach {
-    /// How long.
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    /// How long to record.
+    #[arg(long = "for", value_name = "TIME", value_parser = ::report::duration::parse)]
     length: Option<Duration>,
     #[command(flatten)]
-    how: How,
+    how: TraceArguments,
     #[command(flatten)]
     output: Output,
-    /// The number of the process.
+    /// The process ID.
     #[arg(value_name = "PID", value_parser = number)]
     process: u32,
 }
@@ -105,17 +124,21 @@ impl Attach {
         let stop = interrupt::flag();
         if let Some(length) = self.length {
             let refused = |error| {
-                Error::new(Kind::Busy, format!("trace process {}", self.process)).because(error)
+                Error::new(FailureCategory::Busy, format!("trace process {}", self.process))
+                    .because(error)
             };
             after(length, &stop).map_err(refused)?;
         }
-        let options = self.how.options(Subject::Attach(self.process));
+        let options = self.how.options(TraceTarget::Attach(self.process));
         let outcome = backend::run(&options, &stop).map_err(|error| told(&error))?;
         if outcome.recording.processes.is_empty() {
-            return Err(Error::new(Kind::User, format!("see process {}", self.process))
-                .because("it ended at once"));
+            return Err(Error::new(
+                FailureCategory::User,
+                format!("find process {}", self.process),
+            )
+            .because("it ended at once"));
         }
-        opened.write(&report_of(&outcome.recording))?;
+        opened.write(&self.how.report_of(&outcome.recording))?;
         Ok(Verdict::Yes)
     }
 }

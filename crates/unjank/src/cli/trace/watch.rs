@@ -4,34 +4,34 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
-use probe::report::figure::{Quantity, duration};
-use probe::report::paint::{Paint, Tone};
-use probe::trace::recording::{Backend, Target};
-use probe::trace::report::spelling::spell;
-use probe::trace::watch::{self, Block, Event, Kind as Stay, Options, Subject};
+use report::figure::{Quantity, duration};
+use report::paint::{Paint, Tone};
+use trace::recording::{Backend, Target};
+use trace::report::spelling::spell;
+use trace::stack::names::Frame;
+use trace::watch::{self, BusyStep, Stall, StallKind, WatchEvent, WatchOptions, WatchTarget};
 
 use super::options::{backend, sources, told};
-use crate::cli::moment;
 use crate::cli::{interrupt, screen};
 use crate::error::{Error, Verdict};
 
-/// Tell live of each block of a program's main thread.
+/// Print each stall of a program's main thread, live.
 ///
-/// Leave it on all day.
-/// Nothing is stopped or slowed down. It ends with the process, or by Ctrl-C; by a name, programs that start later are watched too.
+/// Cheap enough to run
+/// all day; no thread is stopped. Ends with the process, or with Ctrl-C; with a name, programs that start later are observed, too.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank trace watch plasmashell")]
 pub(super) struct Watch {
-    /// Tell of blocks at least this long.
-    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = moment::duration)]
+    /// Print stalls of at least this length.
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = ::report::duration::parse)]
     threshold: Duration,
-    /// How to watch: bpf or peek.
+    /// The backend: bpf or peek.
     #[arg(long, value_name = "BACKEND", value_parser = backend)]
     backend: Option<Backend>,
-    /// Print the whole stack of each, not only who is to blame.
+    /// Print the whole stack of each, not only the frame to blame.
     #[arg(long)]
     stacks: bool,
-    /// A process's number or name.
+    /// A process ID or name.
     #[arg(value_name = "PID|NAME")]
     subject: String,
 }
@@ -39,10 +39,10 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let subject = match self.subject.parse() {
-            Ok(process) => Subject::Process(process),
-            Err(_) => Subject::Named(self.subject.clone()),
+            Ok(process) => WatchTarget::Process(process),
+            Err(_) => WatchTarget::Named(self.subject.clone()),
         };
-        let options = Options {
+        let options = WatchOptions {
             subject,
             threshold: self.threshold,
             backend: self.backend,
@@ -69,8 +69,9 @@ impl Watch {
         };
         writeln!(
             screen::stdout(),
-            "{} told{lost}; {} idle waits of {} in all were not",
-            summary.told,
+            "{} {} printed{lost}; {} idle waits ({} in total) not printed",
+            summary.reported,
+            if summary.reported == 1 { "stall" } else { "stalls" },
             summary.idle_waits,
             duration(summary.idle)
         )?;
@@ -79,47 +80,69 @@ impl Watch {
 }
 
 /// Writes an event in a line, or in several with its stack.
-fn tell(event: &Event, subject: &str, paint: Paint, stacks: bool) -> String {
+fn tell(event: &WatchEvent, subject: &str, paint: Paint, stacks: bool) -> String {
     match event {
-        Event::NotYet => paint.set(
+        WatchEvent::NotYet => paint.set(
             Tone::Dim,
             &format!("no process is called {} yet; waiting for one\n", spell(subject.as_bytes())),
         ),
-        Event::Found { process, executable, backend } => paint.set(
-            Tone::Dim,
-            &format!("watching {} ({process}) by {}\n", spell(executable), backend.name()),
-        ),
-        Event::Ended { process } => paint.set(Tone::Dim, &format!("{process} has ended\n")),
-        Event::Refused { process } => {
-            paint.set(Tone::Warn, &format!("{process} may not be looked at\n"))
+        WatchEvent::Found { process, executable, backend } => {
+            let mut text =
+                format!("watching {} ({process}) by {}\n", spell(executable), backend.name());
+            if *backend == Backend::Peek {
+                text.push_str(UNSEEN);
+            }
+            paint.set(Tone::Dim, &text)
         }
-        Event::Block(block) => told_block(block, paint, stacks),
+        WatchEvent::Ended { process } => paint.set(Tone::Dim, &format!("{process} has ended\n")),
+        WatchEvent::Refused { process } => {
+            paint.set(Tone::Warn, &format!("{process} may not be traced\n"))
+        }
+        WatchEvent::Stall(stall) => stall_line(stall, paint, stacks),
+        WatchEvent::Busy(step) => busy_line(step, paint, stacks),
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-fn told_block(block: &Block, paint: Paint, stacks: bool) -> String {
-    let at = jiff::Timestamp::try_from(block.at).map_or_else(
+/// What sampling from outside does not see, and what does.
+const UNSEEN: &str = "not seen by peek: time on a processor, and stalls of many short calls; `sudo unjank trace watch …` sees them\n";
+
+/// Writes the time of a stall, of day.
+fn time_of_day(at: std::time::SystemTime) -> String {
+    jiff::Timestamp::try_from(at).map_or_else(
         |_| String::new(),
         |at| at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S%.3f ").to_string(),
+    )
+}
+
+/// Writes a time in which no call was long, with what it went to and the function that most of it was in.
+fn busy_line(step: &BusyStep, paint: Paint, stacks: bool) -> String {
+    let so_far = if step.goes_on { " so far" } else { "" };
+    let length = format!("{}{so_far}", duration(step.length));
+    let mut text = format!(
+        "{}{} without a look for events",
+        time_of_day(step.at),
+        paint.set(Tone::Bad, &length)
     );
-    let length = Quantity::Time.show(block.call.wall_ns as f64);
-    let (tone, length) = match (block.goes_on(), block.kind) {
-        (true, _) => (Tone::Bad, format!("{length} and on")),
-        (false, Stay::Stall) => (Tone::Bad, length),
-        (false, Stay::Wait) => (Tone::Warn, length),
-    };
-    let mut text = format!("{at}{} in {}", paint.set(tone, &length), block.call_name());
-    if let Some(target) = &block.target {
-        text.push_str(&format!("({})", name(target)));
+    if let Some((ran, ready)) = step.parts {
+        let calls = step.length.saturating_sub(ran + ready);
+        text.push_str(&format!(
+            ": {} on a processor, {} ready without one, {} in short calls",
+            duration(ran),
+            duration(ready),
+            duration(calls)
+        ));
     }
-    if let Some(mount) = &block.mount {
-        text.push_str(&format!(" on {} {}", mount.kind, spell(&mount.source)));
-    }
+    text.push_str(&callers(&step.frames, step.blamed, paint, stacks));
+    text
+}
+
+/// Writes the callers in one line from the frame to blame outwards, or all of them.
+fn callers(frames: &[Frame], blamed: Option<usize>, paint: Paint, stacks: bool) -> String {
+    let mut text = String::new();
     if stacks {
         text.push('\n');
-        for (at, frame) in block.frames.iter().enumerate() {
-            let tone = if block.blamed == Some(at) { Tone::Strong } else { Tone::Dim };
+        for (at, frame) in frames.iter().enumerate() {
+            let tone = if blamed == Some(at) { Tone::Strong } else { Tone::Dim };
             let line = format!("  {} {}", frame.text(), frame.module);
             text.push_str(&paint.set(tone, line.trim_end()));
             text.push('\n');
@@ -127,11 +150,35 @@ fn told_block(block: &Block, paint: Paint, stacks: bool) -> String {
         return text;
     }
     // From the frame to blame outwards: who asked for it.
-    let callers = block.frames.iter().skip(block.blamed.unwrap_or(0)).take(3);
-    for frame in callers {
+    for frame in frames.iter().skip(blamed.unwrap_or(0)).take(3) {
         text.push_str(&format!(" <- {}", frame.text()));
     }
     text.push('\n');
+    text
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+fn stall_line(stall: &Stall, paint: Paint, stacks: bool) -> String {
+    let at = time_of_day(stall.at);
+    let length = Quantity::Time.show(stall.call.wall_ns as f64);
+    let (tone, length) = match (stall.goes_on(), stall.kind) {
+        (true, _) => (Tone::Bad, format!("{length} so far")),
+        (false, StallKind::Stall) => (Tone::Bad, length),
+        (false, StallKind::Wait) => (Tone::Warn, length),
+    };
+    let mut text = format!("{at}{} in {}", paint.set(tone, &length), stall.call_name());
+    if let Some(target) = &stall.target {
+        text.push_str(&format!("({})", name(target)));
+    }
+    let queued_ns = stall.call.queued_ns.unwrap_or(0);
+    if queued_ns > stall.call.wall_ns / 2 {
+        // Others had the processor; the disk is not to blame.
+        let queued = duration(Duration::from_nanos(queued_ns));
+        text.push_str(&format!(", {queued} of it ready, without a processor"));
+    } else if let Some(mount) = &stall.mount {
+        text.push_str(&format!(" on {} {}", mount.kind, spell(&mount.source)));
+    }
+    text.push_str(&callers(&stall.frames, stall.blamed, paint, stacks));
     text
 }
 

@@ -8,48 +8,47 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::report::text::{Charset, visible};
+use capture::expect::{CheckProblem, ExpectReport, ExpectRules, SCHEMA, junit};
+use capture::model::{Ending, read};
 use clap::Args;
-use probe::bus::expect::{Fault, Report, Rules, SCHEMA, junit};
-use probe::bus::model::{Ending, read};
-use probe::report::paint::Tone;
+use report::paint::Tone;
+use report::text::{Charset, visible};
 use serde::Serialize;
 
 use super::buses::Buses;
 use super::input::open;
 use super::output;
-use crate::cli::moment::duration;
 use crate::cli::screen;
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
-/// Check a command's traffic, or a record, against rules.
+/// Check the traffic of a command, or a recording, against rules.
 ///
-/// Exits with 0 if all are kept, 1 if one is broken, 2 if that cannot be told: an error, a command that failed or took too
-/// long, a record that is cut. What was found is printed in any case.
+/// Exits with 0 if all rules are kept, 1 if one is broken, 2 if they cannot be judged: an error, a command that failed or
+/// took too long, a truncated recording. The result is printed in any case.
 #[derive(Debug, Args)]
 #[command(
     before_help = "Example: unjank bus expect -f rules.txt -- ./tests/start",
     override_usage = "unjank bus expect -f RULES [OPTIONS] -- CMD…\n       unjank bus expect -f RULES [OPTIONS] FILE"
 )]
 pub(super) struct Expect {
-    /// The rules, a line each (docs/bus-expect.md): "called org.a.B.C within 200ms", "no errors".
+    /// The file of rules, one on each line (docs/bus-expect.md): "called org.a.B.C within 200ms", "no errors".
     #[arg(short = 'f', long = "rules", value_name = "RULES")]
     rule_file: PathBuf,
-    /// Print one JSON document (docs/bus-expect.md has its fields); what the command prints goes to stderr.
+    /// Print one JSON document (fields: docs/bus-expect.md); the output of the command goes to stderr.
     #[arg(long)]
     json: bool,
-    /// Write a JUnit report, too, for continuous integration; replaces the file.
+    /// Also write a JUnit report for continuous integration; replaces the file.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// End the command after this time; 0 is never.
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    /// End the command after this time; 0 means no limit.
+    #[arg(long, value_name = "TIME", value_parser = ::report::duration::parse, default_value = "10m")]
     time_limit: Duration,
     #[command(flatten)]
     buses: Buses,
-    /// A record; - for stdin.
+    /// A recording; - for stdin.
     #[arg(value_name = "FILE", required_unless_present = "command")]
     file: Option<PathBuf>,
-    /// A command whose traffic is checked.
+    /// The command whose traffic is checked.
     #[arg(last = true, value_name = "CMD", conflicts_with = "file")]
     command: Vec<OsString>,
 }
@@ -58,15 +57,16 @@ pub(super) struct Expect {
 struct Document<'a> {
     schema: &'static str,
     #[serde(flatten)]
-    report: &'a Report,
+    report: &'a ExpectReport,
 }
 
 impl Expect {
     pub(super) fn run(self) -> Result<Verdict, Error> {
-        let cannot = || Error::new(Kind::User, format!("read {}", self.rule_file.display()));
+        let cannot =
+            || Error::new(FailureCategory::User, format!("read {}", self.rule_file.display()));
         let text =
             std::fs::read_to_string(&self.rule_file).map_err(|error| cannot().because(error))?;
-        let rules: Rules = text.parse().map_err(|error| cannot().because(error))?;
+        let rules: ExpectRules = text.parse().map_err(|error| cannot().because(error))?;
         // What cannot be written is told before anything is run for it.
         let junit_file = match &self.junit {
             Some(path) => Some(output::replace(path).map_err(|error| unwritable(path, error))?),
@@ -75,7 +75,7 @@ impl Expect {
         let report = match &self.file {
             Some(file) => {
                 let capture = open(file)?;
-                Report::of(&rules, &read(capture.events(), |_, _, _| Ending::Continue))
+                ExpectReport::of(&rules, &read(capture.events(), |_, _, _| Ending::Continue))
             }
             None => {
                 let printing =
@@ -93,17 +93,18 @@ impl Expect {
         Err(self.not_checked(&report))
     }
 
-    fn write_junit(&self, mut file: File, report: &Report) -> Result<(), Error> {
+    fn write_junit(&self, mut file: File, report: &ExpectReport) -> Result<(), Error> {
         let name = self.rule_file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let path = self.junit.as_deref().unwrap_or(Path::new(""));
         file.write_all(junit(report, &name).as_bytes()).map_err(|error| unwritable(path, error))
     }
 
-    fn print(&self, report: &Report) -> Result<(), Error> {
+    fn print(&self, report: &ExpectReport) -> Result<(), Error> {
         let mut stdout = if self.json { screen::json() } else { screen::stdout() };
         if self.json {
-            let text = serde_json::to_string_pretty(&Document { schema: SCHEMA, report })
-                .map_err(|error| Error::new(Kind::Internal, "write the document").because(error))?;
+            let text = serde_json::to_string_pretty(&Document { schema: SCHEMA, report }).map_err(
+                |error| Error::new(FailureCategory::Internal, "write the document").because(error),
+            )?;
             writeln!(stdout, "{text}")?;
         } else {
             let paint = screen::paint();
@@ -126,23 +127,24 @@ impl Expect {
     }
 
     /// Says why what was found is no verdict.
-    fn not_checked(&self, report: &Report) -> Error {
+    fn not_checked(&self, report: &ExpectReport) -> Error {
         let what = match (&self.file, self.command.first()) {
             (Some(file), _) => file.display().to_string(),
             (None, Some(program)) => program.display().to_string(),
             (None, None) => String::new(),
         };
         let causes: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
-        let mut error = Error::new(Kind::User, format!("check {what}")).because(causes.join("; "));
+        let mut error =
+            Error::new(FailureCategory::User, format!("check {what}")).because(causes.join("; "));
         for fault in &report.faults {
             error = match fault {
-                Fault::Damaged { .. } => {
-                    error.hint("unjank bus record and busctl capture --size=0 keep messages whole")
+                CheckProblem::Damaged { .. } => {
+                    error.hint("record with unjank bus record or busctl capture --size=0, which do not truncate messages")
                 }
-                Fault::Lost { .. } => error.hint(
-                    "\"no lost\" or \"at most N lost\" in the rules says whether that matters",
+                CheckProblem::Lost { .. } => error.hint(
+                    "add \"no lost\" or \"at most N lost\" to the rules",
                 ),
-                Fault::TimeLimit { .. } => error.hint("--time-limit gives it more time"),
+                CheckProblem::TimeLimit { .. } => error.hint("raise the limit with --time-limit"),
                 _ => error,
             };
         }
@@ -151,5 +153,5 @@ impl Expect {
 }
 
 fn unwritable(path: &Path, error: io::Error) -> Error {
-    Error::new(Kind::User, format!("write {}", path.display())).because(error)
+    Error::new(FailureCategory::User, format!("write {}", path.display())).because(error)
 }

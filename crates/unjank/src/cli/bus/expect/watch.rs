@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use probe::bus::expect::{CommandEnd, Fault, Report, Rules};
-use probe::bus::model::Model;
-use probe::bus::record::{LaneEnd, Next, Options, Recorder};
-use probe::bus::stats::time;
+use capture::expect::{CheckProblem, CommandEnd, ExpectReport, ExpectRules};
+use capture::model::Model;
+use capture::record::{BusRecorder, LaneEnd, NextRecord, RecordOptions};
+use capture::stats::time;
+use host::keeper::tree;
 use rustix::process::Signal;
-use session::clock::{Clock, SystemClock};
-use session::host::keeper::tree;
+use sys::clock::{Clock, SystemClock};
 
 use crate::cli::bus::buses::{Asks, Buses, told};
 use crate::cli::interrupt;
-use crate::error::{Error, Kind};
+use crate::error::{Error, FailureCategory};
 
 /// How often it is looked whether the command has ended.
 const PACE: Duration = Duration::from_millis(20);
@@ -45,14 +45,15 @@ pub(super) enum Printing {
 /// Whatever becomes of the command, what was seen by then is in the report.
 #[expect(clippy::disallowed_methods, reason = "a descriptor for another program")]
 pub(super) fn run(
-    rules: &Rules,
+    rules: &ExpectRules,
     buses: &Buses,
     command: &[OsString],
     limit: Duration,
     printing: Printing,
-) -> Result<Report, Error> {
+) -> Result<ExpectReport, Error> {
     let (program, arguments) = command.split_first().ok_or_else(|| {
-        Error::new(Kind::User, "check nothing").hint("name a record, or a command behind --")
+        Error::new(FailureCategory::User, "check nothing")
+            .hint("give a recording, or a command after --")
     })?;
     let sources = buses.watch(Asks::First)?;
     let mut command = Command::new(program);
@@ -70,8 +71,11 @@ pub(super) fn run(
     sys::supervise::adopt_orphans()?;
     let clock = Arc::new(SystemClock::start());
     // It forks, so it comes before everything that needs threads or catches signals.
-    let recorder =
-        Recorder::start_in_child(sources, &Options::default(), Arc::<SystemClock>::clone(&clock));
+    let recorder = BusRecorder::start_in_child(
+        sources,
+        &RecordOptions::default(),
+        Arc::<SystemClock>::clone(&clock),
+    );
     let mut watch = Watch {
         recorder: recorder.map_err(told)?,
         model: Model::default(),
@@ -81,23 +85,23 @@ pub(super) fn run(
     let name = program.display();
     let mut child = command
         .spawn()
-        .map_err(|error| Error::new(Kind::User, format!("run {name}")).because(error))?;
+        .map_err(|error| Error::new(FailureCategory::User, format!("run {name}")).because(error))?;
     let start = watch.clock.monotonic();
     let limit = Some(limit).filter(|limit| !limit.is_zero());
     let ended = watch.until_end(&mut child, limit);
     let took = watch.clock.monotonic().saturating_sub(start);
     watch.until_quiet();
     watch.model.complete();
-    let mut report = Report::of(rules, &watch.model);
+    let mut report = ExpectReport::of(rules, &watch.model);
     let (_, ends) = watch.recorder.finish();
     if let Some((_, end)) = ends.iter().find(|(_, end)| !matches!(end, LaneEnd::Closed)) {
-        report.add_fault(Fault::Recorder { text: end.to_string() });
+        report.add_fault(CheckProblem::Recorder { text: end.to_string() });
     }
     let (status, faults) = match ended {
         Ok((status, fault)) => (Some(status), fault),
         Err(error) => {
             let text = format!("the end of the command is not known: {error}");
-            (None, Some(Fault::Command { text }))
+            (None, Some(CheckProblem::Command { text }))
         }
     };
     report.command = Some(CommandEnd {
@@ -114,7 +118,7 @@ pub(super) fn run(
 }
 
 /// Says how a command failed; nothing if it did not.
-fn failure(status: ExitStatus) -> Option<Fault> {
+fn failure(status: ExitStatus) -> Option<CheckProblem> {
     let text = match (status.code(), status.signal()) {
         (Some(0), _) => return None,
         (Some(code), _) => format!("the command failed with status {code}"),
@@ -122,12 +126,12 @@ fn failure(status: ExitStatus) -> Option<Fault> {
             format!("the command was ended by signal {}", signal.unwrap_or_default())
         }
     };
-    Some(Fault::Command { text })
+    Some(CheckProblem::Command { text })
 }
 
 /// What is seen while a command runs.
 struct Watch {
-    recorder: Recorder,
+    recorder: BusRecorder,
     model: Model,
     clock: Arc<SystemClock>,
     interrupted: Arc<AtomicBool>,
@@ -137,14 +141,14 @@ impl Watch {
     /// Takes in what came; says whether something did, and nothing if the recording is over.
     fn take(&mut self, patience: Duration) -> Option<bool> {
         match self.recorder.next(patience) {
-            Next::Batch(batch) => {
+            NextRecord::Batch(batch) => {
                 for event in batch.events() {
                     self.model.take(&event);
                 }
                 Some(true)
             }
-            Next::Quiet => Some(false),
-            Next::Over => None,
+            NextRecord::Quiet => Some(false),
+            NextRecord::Over => None,
         }
     }
 
@@ -153,7 +157,7 @@ impl Watch {
         &mut self,
         child: &mut Child,
         limit: Option<Duration>,
-    ) -> io::Result<(ExitStatus, Option<Fault>)> {
+    ) -> io::Result<(ExitStatus, Option<CheckProblem>)> {
         let start = self.clock.monotonic();
         loop {
             if let Some(status) = child.try_wait()? {
@@ -162,7 +166,7 @@ impl Watch {
             let fault = match limit {
                 Some(limit) if self.clock.monotonic().saturating_sub(start) >= limit => {
                     let limit = time(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
-                    Some(Fault::TimeLimit { limit })
+                    Some(CheckProblem::TimeLimit { limit })
                 }
                 _ => self.interruption(),
             };
@@ -176,8 +180,8 @@ impl Watch {
         }
     }
 
-    fn interruption(&self) -> Option<Fault> {
-        self.interrupted.load(Ordering::Relaxed).then_some(Fault::Interrupted)
+    fn interruption(&self) -> Option<CheckProblem> {
+        self.interrupted.load(Ordering::Relaxed).then_some(CheckProblem::Interrupted)
     }
 
     /// Ends the command and all that it started, and goes on taking in what they do on the bus.

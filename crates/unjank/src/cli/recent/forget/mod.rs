@@ -1,6 +1,5 @@
 //! `recent forget`: documents go out of every list on this machine, and it is looked whether they did.
 
-mod report;
 mod running;
 
 use std::collections::BTreeSet;
@@ -8,19 +7,20 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-use crate::daemon::recents::settings::BusSettings;
 use clap::Args;
-use session::clock::{Clock, SystemClock};
-use session::recents::forget::{
-    self, Name, SearchLimits, SearchReport, Selection, StoreKind, Survey, Trouble,
+use daemon::recents::settings::BusSettings;
+use forget::{
+    self, DocumentName, ForgetReport, SearchLimits, SearchReport, Selection, StoreKind, Survey,
+    Trouble,
 };
-use session::recents::policy::{Reason, Subject, Verdict as Decision};
-use session::recents::{Recents, Timestamp};
+use recents::policy::{DenialReason, PolicySubject, RetentionVerdict as Decision};
+use recents::{RecentTime, Recents};
+use sys::clock::{Clock, SystemClock};
 
-use self::report::Report;
 use super::service;
+use crate::cli::progress::Progress;
 use crate::cli::{document, moment, screen};
-use crate::error::{Error, Kind, Verdict};
+use crate::error::{Error, FailureCategory, Verdict};
 
 /// How fast files are searched at least, in bytes a second, to tell how long it takes.
 const SEARCHED_A_SECOND: u64 = 100 << 20;
@@ -29,38 +29,36 @@ const SEARCHED_A_SECOND: u64 = 100 << 20;
 ///
 /// Example: unjank recent forget ~/Taxes --dry-run
 ///
-/// What fits all that is said is taken out of our journal, recently-used.xbel, KDE's links and activities, lists in
-/// settings of programs and in dconf, sessions of editors, LibreOffice's list, viewers' notes, and thumbnails.
-/// Then the bytes of all these and of what else programs keep are searched; what was not searched is listed.
-/// The exit status is 1 if anything is left.
+/// Removes the documents that match all options from unjank's journal, recently-used.xbel, KDE's links and
+/// activities, lists in settings of programs and in dconf, sessions of editors, LibreOffice's list, metadata of viewers, and thumbnails. Then searches these and other files of programs for the names, and lists what was not searched. The exit status is 1 if a trace is left.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
 #[command(
     override_usage = "unjank recent forget [OPTIONS] DOCUMENT…\n       unjank recent forget [OPTIONS] --app NAME | --since TIME | --before TIME | --denied | --all"
 )]
 pub(super) struct Forget {
-    /// Files, folders with all that is below them, or URIs.
+    /// Files, folders with all documents below them, or URIs.
     #[arg(value_name = "DOCUMENT", group = "which")]
     documents: Vec<OsString>,
     /// Documents that this program opened, such as okular.
     #[arg(long, value_name = "NAME", group = "which")]
     app: Vec<String>,
-    /// Documents used from then on: 2h, yesterday, 10:30, 2026-11-21.
+    /// Documents used since this time: 2h, yesterday, 10:30, 2026-11-21.
     #[arg(long, value_name = "TIME", group = "which")]
     since: Option<String>,
-    /// Documents used before then.
+    /// Documents used before this time.
     #[arg(long, value_name = "TIME", group = "which")]
     before: Option<String>,
-    /// Documents that your rules deny, which were remembered before there was the rule.
+    /// Documents that your rules deny, recorded before the rule was added.
     #[arg(long, group = "which", conflicts_with_all = ["documents", "app", "since", "before"])]
     denied: bool,
     /// All documents.
     #[arg(long, group = "which", conflicts_with_all = ["documents", "app", "since", "before", "denied"])]
     all: bool,
-    /// Show what is found and where, and leave it.
+    /// Show what would be removed, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Search every file of the home and of the runtime directory, however large, and documents too.
+    /// Search every file of the home and the runtime directory, including documents and large files.
     #[arg(long)]
     search_all: bool,
     /// Print one JSON document.
@@ -74,7 +72,7 @@ impl Forget {
         let mut selection = self.selection(clock.now())?;
         let mut recents = super::recents()?;
         // Searching may take a while where programs keep much: then somebody who watches is told.
-        let progress = screen::is_error_terminal().then(screen::Progress::start);
+        let progress = screen::is_error_terminal().then(Progress::start);
         let step = |what: &str, done: u64, all: u64| {
             let time = |bytes: u64| Duration::from_millis(bytes * 1000 / SEARCHED_A_SECOND);
             progress.iter().for_each(|progress| progress.step(what, time(done), time(all)));
@@ -89,7 +87,7 @@ impl Forget {
             survey.choose(&selection)
         };
         let running = running::programs(&recents.places().home);
-        let mut report = Report::new(&recents, &survey, &chosen, &running);
+        let mut report = ForgetReport::new(&recents, &survey, &chosen, &running);
         // A selection of no names is one of all.
         let is_nothing = self.denied && chosen.is_empty();
         if !self.dry_run && !is_nothing {
@@ -110,7 +108,7 @@ impl Forget {
             let mut searched = forget_once();
             // Only the service can let go of a log that it reads; its bus starts it again when somebody needs it.
             let is_held = |search: &SearchReport| {
-                search.remnants.iter().any(|left| forget::is_of_activities(&places, &left.file))
+                search.remaining.iter().any(|left| forget::is_of_activities(&places, &left.file))
             };
             if is_held(&searched) {
                 let ended = service::end(service::ACTIVITIES, &forget::activities(&places));
@@ -134,14 +132,15 @@ impl Forget {
 
     fn selection(&self, now: SystemTime) -> Result<Selection, Error> {
         let zoned = moment::local(now);
-        let read = |text: &Option<String>| -> Result<Option<Timestamp>, Error> {
-            let time = text.as_deref().map(|text| moment::parse(text, &zoned)).transpose();
+        let read = |text: &Option<String>| -> Result<Option<RecentTime>, Error> {
+            let time = text.as_deref().map(|text| report::moment::parse(text, &zoned)).transpose();
             let time = time.map_err(|because| {
-                Error::new(Kind::User, "read the time").because(std::io::Error::other(because))
+                Error::new(FailureCategory::User, "read the time")
+                    .because(std::io::Error::other(because))
             })?;
-            Ok(time.map(Timestamp::of))
+            Ok(time.map(RecentTime::of))
         };
-        let name = |text: &OsString| Ok(Name::of_uri(&super::uri(text)?));
+        let name = |text: &OsString| Ok(DocumentName::of_uri(&super::uri(text)?));
         Ok(Selection {
             names: self.documents.iter().map(name).collect::<Result<_, Error>>()?,
             applications: self.app.clone(),
@@ -152,18 +151,18 @@ impl Forget {
 }
 
 /// Returns the documents that the user's rules deny.
-pub(super) fn denied(survey: &Survey, recents: &mut Recents) -> BTreeSet<Name> {
+pub(super) fn denied(survey: &Survey, recents: &mut Recents) -> BTreeSet<DocumentName> {
     let (disk, now) = (store::disk::real(), recents.now());
-    let mut is_denied = |item: &forget::Item| {
+    let mut is_denied = |item: &forget::RememberedDocument| {
         let uri = item.uri.clone().or_else(|| item.name.to_uri());
         let programs = item.applications.iter().map(String::as_str);
         let mut programs = programs.chain(item.applications.is_empty().then_some(""));
         uri.is_some_and(|uri| {
             programs.any(|application| {
-                let subject = Subject { uri: &uri, mime: None, application };
+                let subject = PolicySubject { uri: &uri, mime: None, application };
                 let verdict =
-                    recents.policy().decide_foreign(&*disk, subject, Timestamp::default(), now);
-                matches!(verdict, Decision::Leave(Reason::Rule { .. }))
+                    recents.policy().decide_foreign(&*disk, subject, RecentTime::default(), now);
+                matches!(verdict, Decision::Leave(DenialReason::Rule { .. }))
             })
         })
     };
@@ -176,7 +175,7 @@ fn forget_once(
     recents: &mut Recents,
     survey: &Survey,
     selection: &Selection,
-    chosen: &BTreeSet<Name>,
+    chosen: &BTreeSet<DocumentName>,
     limits: SearchLimits,
     step: &dyn Fn(&str, u64, u64),
 ) -> SearchReport {
@@ -184,7 +183,8 @@ fn forget_once(
     let mut troubles: Vec<Trouble> =
         forget::remove(recents, &mut settings, survey, selection, chosen);
     let remaining = forget::survey(recents);
-    let staying: BTreeSet<Name> = remaining.items.into_iter().map(|item| item.name).collect();
+    let staying: BTreeSet<DocumentName> =
+        remaining.items.into_iter().map(|item| item.name).collect();
     let mut progress = |done, all| step("searching what programs keep", done, all);
     let mut report = forget::search(recents.places(), chosen, &staying, limits, &mut progress);
     troubles.append(&mut report.troubles);

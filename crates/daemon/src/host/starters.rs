@@ -1,0 +1,423 @@
+//! Threads that read callers' files and start commands: a file system that hangs blocks one of them only.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sys::processor::{ProcessorWait, RunDelay, wait_with_newest_child};
+
+use super::limit::TimeLimit;
+
+/// The most threads.
+const MOST_THREADS: usize = 64;
+/// The most threads that work for one application; its other work waits.
+const MOST_FOR_ONE: usize = 8;
+/// The most idle threads.
+const MOST_IDLE: usize = 2;
+/// The time limit of work, and of its wait in the queue while no other work of its application finishes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The work of a thread.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A job and its application.
+struct Job {
+    number: u64,
+    whose: Arc<str>,
+    work: Work,
+}
+
+/// A thread that does a job.
+struct BusyThread {
+    thread: u32,
+    /// How long it had waited for a processor when the job began.
+    waited: Duration,
+}
+
+impl BusyThread {
+    fn this() -> BusyThread {
+        let delay = RunDelay::of_this_thread().and_then(|delay| delay.nanoseconds());
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        BusyThread { thread, waited: Duration::from_nanos(delay.unwrap_or(0)) }
+    }
+
+    /// Returns how the job, or the process that it starts, waits for a processor.
+    fn wait(&self) -> ProcessorWait {
+        let wait = wait_with_newest_child(std::process::id(), self.thread);
+        ProcessorWait { so_far: wait.so_far.saturating_sub(self.waited), ..wait }
+    }
+}
+
+/// What the threads share.
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// How many threads work for each application.
+    busy: HashMap<Arc<str>, usize>,
+    /// The threads of the jobs that have begun.
+    begun: HashMap<u64, BusyThread>,
+    threads: usize,
+    idle: usize,
+    over: bool,
+}
+
+impl Queue {
+    /// Returns whether an application may use another thread.
+    fn may_begin(&self, whose: &Arc<str>) -> bool {
+        self.busy.get(whose).is_none_or(|count| *count < MOST_FOR_ONE)
+    }
+
+    /// Removes the first job whose application may use another thread.
+    fn take(&mut self) -> Option<Job> {
+        let at = self.jobs.iter().position(|job| self.may_begin(&job.whose))?;
+        let job = self.jobs.remove(at)?;
+        *self.busy.entry(Arc::clone(&job.whose)).or_default() += 1;
+        Some(job)
+    }
+
+    fn done(&mut self, whose: &Arc<str>) {
+        if let Some(count) = self.busy.get_mut(whose) {
+            *count -= 1;
+            if *count == 0 {
+                self.busy.remove(whose);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // No code that panics runs under this lock.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The threads, and their pending jobs.
+pub(super) struct Starters {
+    shared: Arc<Shared>,
+    next: u64,
+    pending: HashMap<u64, Pending>,
+    /// The deadlines of the jobs, the next one first.
+    due: BTreeSet<(Duration, u64)>,
+    /// Abandoned jobs that still run, with their applications.
+    given_up: HashMap<u64, Arc<str>>,
+    /// When a job of each application finished last.
+    progress: HashMap<Arc<str>, (usize, Duration)>,
+}
+
+/// A pending job.
+#[derive(Debug)]
+struct Pending {
+    whose: Arc<str>,
+    until: Duration,
+    /// Its time limit since it was seen to run.
+    runs: Option<TimeLimit>,
+}
+
+impl std::fmt::Debug for Starters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Starters").field("pending", &self.pending).finish_non_exhaustive()
+    }
+}
+
+impl Starters {
+    pub(super) fn new() -> Starters {
+        Starters {
+            shared: Arc::default(),
+            next: 0,
+            pending: HashMap::new(),
+            due: BTreeSet::new(),
+            given_up: HashMap::new(),
+            progress: HashMap::new(),
+        }
+    }
+
+    /// Starts work for `whose` and returns its number. The work reports its result itself; then, or when
+    /// its caller does not wait any longer, [`Starters::finish`] must be called.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started; the work is dropped.
+    pub(super) fn begin(
+        &mut self,
+        whose: Arc<str>,
+        now: Duration,
+        work: impl FnOnce(u64) + Send + 'static,
+    ) -> io::Result<u64> {
+        let number = self.next;
+        let owner = Arc::clone(&whose);
+        let job = Job { number, whose, work: Box::new(move || work(number)) };
+        let mut queue = self.shared.lock();
+        let may = queue.may_begin(&job.whose);
+        queue.jobs.push_back(job);
+        // Idle threads may have been woken for other jobs already.
+        let is_needed = may && queue.jobs.len() > queue.idle && queue.threads < MOST_THREADS;
+        if is_needed {
+            queue.threads += 1;
+        }
+        drop(queue);
+        if is_needed {
+            let shared = Arc::clone(&self.shared);
+            if let Err(error) = sys::thread::spawn("host-start", move || serve(&shared)) {
+                let mut queue = self.shared.lock();
+                queue.threads -= 1;
+                if queue.threads == 0 {
+                    // No other thread can take it.
+                    queue.jobs.retain(|job| job.number != number);
+                    return Err(error);
+                }
+            }
+        } else {
+            self.shared.wake.notify_one();
+        }
+        self.next += 1;
+        let until = now + PATIENCE;
+        self.progress.entry(Arc::clone(&owner)).or_insert((0, Duration::ZERO)).0 += 1;
+        self.pending.insert(number, Pending { whose: owner, until, runs: None });
+        self.due.insert((until, number));
+        Ok(number)
+    }
+
+    /// Records the result of a job; returns whether it was pending.
+    pub(super) fn finish(&mut self, number: u64, now: Duration) -> bool {
+        let job = self.forget(number).map(|job| job.whose);
+        let waited = job.is_some();
+        let whose = job.or_else(|| self.given_up.remove(&number));
+        if let Some((_, progress)) = whose.and_then(|whose| self.progress.get_mut(&whose)) {
+            *progress = now;
+        }
+        waited
+    }
+
+    fn forget(&mut self, number: u64) -> Option<Pending> {
+        let job = self.pending.remove(&number)?;
+        self.due.remove(&(job.until, number));
+        if let Some((count, _)) = self.progress.get_mut(&job.whose) {
+            *count -= 1;
+            if *count == 0 {
+                self.progress.remove(&job.whose);
+            }
+        }
+        Some(job)
+    }
+
+    /// Returns the next deadline.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.due.first().map(|(until, _)| *until)
+    }
+
+    /// Returns the jobs whose deadline has passed. They are abandoned; a job that has not begun is dropped.
+    ///
+    /// A job may wait in the queue as long as others of its application finish, and it may wait for a processor: a burst is no reason to refuse one.
+    pub(super) fn late(&mut self, now: Duration) -> Vec<u64> {
+        let due: Vec<u64> =
+            self.due.iter().take_while(|(until, _)| *until <= now).map(|(_, job)| *job).collect();
+        if due.is_empty() {
+            return due;
+        }
+        let shared = Arc::clone(&self.shared);
+        let mut queue = shared.lock();
+        let queued: HashSet<u64> = queue.jobs.iter().map(|job| job.number).collect();
+        let mut late = Vec::new();
+        // Those that have begun first: if they wait for a processor, the others wait with them.
+        let (queued_due, begun): (Vec<u64>, Vec<u64>) =
+            due.into_iter().partition(|number| queued.contains(number));
+        for number in begun.into_iter().chain(queued_due) {
+            let Some(job) = self.pending.get_mut(&number) else { continue };
+            let progress = self.progress.get(&job.whose).map_or(Duration::ZERO, |(_, at)| *at);
+            let until = if queued.contains(&number) {
+                Some(progress + PATIENCE).filter(|until| *until > now)
+            } else {
+                // When a job began is not recorded: if others finished since it was queued, its time limit begins now.
+                let has_waited = progress + PATIENCE >= job.until;
+                let began = if has_waited { now } else { job.until - PATIENCE };
+                let limit = job.runs.get_or_insert(TimeLimit::new(began, PATIENCE));
+                let wait = || queue.begun.get(&number).map(BusyThread::wait).unwrap_or_default();
+                let is_over = limit.until() <= now;
+                let has_passed = limit.has_passed(now, wait);
+                if is_over
+                    && !has_passed
+                    && let Some((_, progress)) = self.progress.get_mut(&job.whose)
+                {
+                    *progress = now;
+                }
+                (!has_passed).then(|| limit.until())
+            };
+            match until {
+                Some(until) => {
+                    self.due.remove(&(job.until, number));
+                    self.due.insert((until, number));
+                    job.until = until;
+                }
+                None => late.push(number),
+            }
+        }
+        for number in &late {
+            let job = self.forget(*number);
+            if let Some(job) = job.filter(|_| !queued.contains(number)) {
+                self.given_up.insert(*number, job.whose);
+            }
+        }
+        queue.jobs.retain(|job| !late.contains(&job.number));
+        late
+    }
+}
+
+impl Drop for Starters {
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.over = true;
+        queue.jobs.clear();
+        drop(queue);
+        // A thread that hangs is abandoned, and ends with the process.
+        self.shared.wake.notify_all();
+    }
+}
+
+/// The main function of a thread.
+fn serve(shared: &Shared) {
+    let mut queue = shared.lock();
+    loop {
+        if queue.over {
+            break;
+        }
+        if let Some(Job { number, whose, work }) = queue.take() {
+            queue.begun.insert(number, BusyThread::this());
+            drop(queue);
+            work();
+            queue = shared.lock();
+            queue.begun.remove(&number);
+            queue.done(&whose);
+            continue;
+        }
+        if queue.idle >= MOST_IDLE {
+            break;
+        }
+        queue.idle += 1;
+        queue = shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        queue.idle -= 1;
+    }
+    queue.threads -= 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use sys::clock::Clock;
+
+    const NOW: Duration = Duration::from_secs(100);
+
+    /// Work that reports its begin and blocks until the test continues it.
+    fn hang(
+        tell: &Sender<u64>,
+        go: &Arc<Mutex<Receiver<()>>>,
+    ) -> impl FnOnce(u64) + Send + 'static {
+        let (tell, go) = (tell.clone(), Arc::clone(go));
+        move |number| {
+            tell.send(number).unwrap();
+            let _ = go.lock().unwrap().recv();
+        }
+    }
+
+    fn soon<T>(told: &Receiver<T>) -> T {
+        told.recv_timeout(Duration::from_secs(50)).expect("a job was not done")
+    }
+
+    /// Waits until every thread that does a job waits for the test, and not for a processor.
+    fn all_hang(starters: &Starters) {
+        let clock = sys::clock::SystemClock::start();
+        while starters.shared.lock().begun.values().any(|thread| thread.wait().is_ready) {
+            assert!(clock.monotonic() < Duration::from_secs(50), "a job did not come to its wait");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn work_that_hangs_holds_up_nobody_else() {
+        let mut starters = Starters::new();
+        let (tell, told) = channel();
+        let (go_on, go) = channel();
+        let go = Arc::new(Mutex::new(go));
+        for _ in 0..3 * MOST_FOR_ONE {
+            starters.begin("hangs".into(), NOW, hang(&tell, &go)).unwrap();
+        }
+        for _ in 0..MOST_FOR_ONE {
+            soon(&told);
+        }
+        for _ in 0..100 {
+            let tell = tell.clone();
+            let other =
+                starters.begin("other".into(), NOW, move |number| tell.send(number).unwrap());
+            assert_eq!(soon(&told), other.unwrap());
+        }
+        // Idle threads may need a moment to end.
+        let clock = sys::clock::SystemClock::start();
+        while starters.shared.lock().threads > MOST_FOR_ONE + MOST_IDLE + 1 {
+            assert!(clock.monotonic() < Duration::from_secs(50), "threads without work stay");
+            std::thread::yield_now();
+        }
+        all_hang(&starters);
+        // Jobs that had not begun are dropped.
+        assert_eq!(starters.late(NOW), Vec::<u64>::new());
+        assert_eq!(starters.late(NOW + PATIENCE).len(), 3 * MOST_FOR_ONE + 100);
+        assert_eq!(starters.deadline(), None);
+        drop(go_on);
+        drop((tell, starters));
+        assert!(
+            told.recv_timeout(Duration::from_secs(50)).is_err(),
+            "a job that was given up began"
+        );
+    }
+
+    #[test]
+    fn a_job_waits_for_as_long_as_others_of_its_application_get_done() {
+        let mut starters = Starters::new();
+        let (tell, told) = channel();
+        let (go_on, go) = channel();
+        let go = Arc::new(Mutex::new(go));
+        for _ in 0..MOST_FOR_ONE + 3 {
+            starters.begin("many".into(), NOW, hang(&tell, &go)).unwrap();
+        }
+        let running: Vec<u64> = (0..MOST_FOR_ONE).map(|_| soon(&told)).collect();
+        // One of the running jobs finishes after a while; another one begins.
+        let later = NOW + PATIENCE - Duration::from_secs(1);
+        go_on.send(()).unwrap();
+        let begun = soon(&told);
+        assert!(starters.finish(running[0], later));
+        all_hang(&starters);
+        let late = starters.late(NOW + PATIENCE);
+        assert!(!late.contains(&begun), "it has only begun");
+        assert!(late.iter().all(|job| running.contains(job)), "{late:?} of {running:?}");
+        // No further job finishes.
+        let late = starters.late(later + 2 * PATIENCE);
+        assert!(late.contains(&begun));
+        assert!(starters.pending.is_empty());
+        drop(go_on);
+    }
+
+    #[test]
+    fn all_that_fits_is_done_in_its_order_for_each() {
+        let mut starters = Starters::new();
+        let (tell, told) = channel();
+        let mut numbers = Vec::new();
+        for at in 0..1000_u64 {
+            let tell = tell.clone();
+            let whose: Arc<str> = format!("app {}", at % 7).into();
+            numbers.push(starters.begin(whose, NOW, move |job| tell.send(job).unwrap()).unwrap());
+        }
+        let mut done: Vec<u64> = (0..1000).map(|_| soon(&told)).collect();
+        done.sort_unstable();
+        assert_eq!(done, numbers);
+        assert!(numbers.iter().all(|number| starters.finish(*number, NOW)));
+        assert!(!starters.finish(0, NOW));
+        assert!(starters.progress.is_empty() && starters.deadline().is_none());
+    }
+}

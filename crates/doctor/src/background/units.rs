@@ -1,0 +1,217 @@
+//! Units that work in the background: those that run in the normal class, and those whose settings have no effect here.
+
+use jobs::cgroup::Cgroup;
+use jobs::units::{KNOWN, MANNERED, Manager, UnitSettings, services};
+use setup::SetupPart;
+use sys::mounts::Mounts;
+use sys::sched::{CpuClass, IoClass};
+
+use super::NAME;
+use crate::finding::{Finding, MeasurementOutcome};
+use crate::machine::Machine;
+use crate::remedy::{Remedy, Units};
+
+/// So many names are shown.
+const SHOWN: usize = 6;
+
+/// What acts on the disk of this user's files.
+#[derive(Clone, Debug)]
+pub(super) struct EffectiveControls {
+    pub(super) class: bool,
+    pub(super) weight: bool,
+    pub(super) delegated: bool,
+    pub(super) disk: Option<String>,
+}
+
+/// Looks at the units of the system and of the user.
+pub(super) fn findings(
+    machine: &Machine,
+    mounts: &Mounts,
+    acts: &EffectiveControls,
+) -> Vec<Finding> {
+    let configuration = machine.config_home.as_deref();
+    let mut findings = Vec::new();
+    for manager in [Manager::System, Manager::User] {
+        let places = manager.places(configuration);
+        let units: Vec<(String, UnitSettings)> = services(&places).into_iter().collect();
+        let is_root = machine.uid == 0;
+        findings.push(without_manners(manager, &units, is_root, |unit| is_idle_now(mounts, unit)));
+        findings.extend(void(manager, &units, acts));
+    }
+    findings
+}
+
+fn whose(manager: Manager) -> &'static str {
+    match manager {
+        Manager::System => "system",
+        Manager::User => "user",
+    }
+}
+
+fn measured(manager: Manager) -> &'static str {
+    match manager {
+        Manager::System => {
+            "the files of services in /etc/systemd/system, /usr/lib/systemd/system and the like"
+        }
+        Manager::User => {
+            "the files of services in ~/.config/systemd/user, /usr/lib/systemd/user and the like"
+        }
+    }
+}
+
+/// Names what is known to work in the background and does not step back.
+fn without_manners(
+    manager: Manager,
+    units: &[(String, UnitSettings)],
+    is_root: bool,
+    is_idle_now: impl Fn(&str) -> bool,
+) -> Finding {
+    let known: Vec<&(String, UnitSettings)> =
+        units.iter().filter(|(name, _)| KNOWN.contains(&&**name)).collect();
+    let rude: Vec<&str> = known
+        .iter()
+        .filter(|(name, settings)| !settings.has_manners() && !MANNERED.contains(&&**name))
+        .map(|(name, _)| &**name)
+        .filter(|name| !is_idle_now(name))
+        .collect();
+    let name = format!("background units of the {}", whose(manager));
+    let note =
+        |text: String| Finding::new(NAME, name, measured(manager), MeasurementOutcome::Note(text));
+    if known.is_empty() {
+        return note("none of those that are known is installed".to_owned());
+    }
+    if rude.is_empty() {
+        return note(match known.len() {
+            1 => "the one that is known steps back".to_owned(),
+            count => format!("all {count} that are known step back"),
+        });
+    }
+    let finding = note(format!(
+        "{} of {} that are known do not step back: {}",
+        rude.len(),
+        known.len(),
+        listed(&rude)
+    ))
+    .because("they read and write as the program in front of you does");
+    // What root adopts are the system's, whoever's home it has.
+    match manager {
+        Manager::System => finding.remedy(Remedy::AdoptUnits(Units::System)),
+        Manager::User if is_root => finding,
+        Manager::User => finding.remedy(Remedy::SetUp(SetupPart::Run)),
+    }
+}
+
+/// Names what asks for something that does nothing here.
+fn void(
+    manager: Manager,
+    units: &[(String, UnitSettings)],
+    acts: &EffectiveControls,
+) -> Vec<Finding> {
+    let with = |wanted: &dyn Fn(&UnitSettings) -> bool| -> Vec<&str> {
+        units.iter().filter(|(_, settings)| wanted(settings)).map(|(name, _)| &**name).collect()
+    };
+    let disk = acts.disk.as_deref().unwrap_or("the disk");
+    let mut findings = Vec::new();
+    let weighted = with(&|settings| settings.io_weight.is_some());
+    let reaches = manager == Manager::System || acts.delegated;
+    let weight_acts = acts.weight && reaches;
+    if !weighted.is_empty() && !weight_acts {
+        let why = if reaches {
+            format!("a weight acts under bfq or with a cost model, and {disk} has neither")
+        } else {
+            "the I/O controller is not delegated to this user".to_owned()
+        };
+        let name = format!("IOWeight= of the {}'s units", whose(manager));
+        let text = format!("does nothing in {}", listed(&weighted));
+        findings.push(
+            Finding::new(NAME, name, measured(manager), MeasurementOutcome::Note(text))
+                .because(why),
+        );
+    }
+    let classed = with(&|settings| settings.io_class.is_some() && !settings.is_adopted);
+    if !classed.is_empty() && !acts.class {
+        let name = format!("IOSchedulingClass= of the {}'s units", whose(manager));
+        let text = format!("does nothing in {}", listed(&classed));
+        findings.push(
+            Finding::new(NAME, name, measured(manager), MeasurementOutcome::Note(text))
+                .because(format!("the scheduler of {disk} knows no classes")),
+        );
+    }
+    findings
+}
+
+/// Returns whether all processes of a running unit are in an idle class, whoever put them there.
+fn is_idle_now(mounts: &Mounts, unit: &str) -> bool {
+    let Some(group) = Cgroup::of_unit(mounts, unit) else { return false };
+    let processes = group.processes();
+    let idle = |process: &u32| {
+        matches!(IoClass::of(*process), Ok(IoClass::Idle))
+            || matches!(CpuClass::of(*process), Ok(CpuClass::Idle))
+    };
+    !processes.is_empty() && processes.iter().all(idle)
+}
+
+fn listed(names: &[&str]) -> String {
+    let shown: Vec<&str> = names.iter().take(SHOWN).copied().collect();
+    let more = names.len().saturating_sub(SHOWN);
+    let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{rest}", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Help;
+
+    fn unit(name: &str, change: impl FnOnce(&mut UnitSettings)) -> (String, UnitSettings) {
+        let mut settings = UnitSettings::default();
+        change(&mut settings);
+        (name.to_owned(), settings)
+    }
+
+    fn text(finding: &Finding) -> &str {
+        match &finding.outcome {
+            MeasurementOutcome::Note(text) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn known_units_without_manners_are_named_and_others_are_not() {
+        let units = [
+            unit("packagekit.service", |_| ()),
+            unit("kde-baloo.service", |_| ()),
+            unit("snapd.service", |settings| settings.io_class = Some("idle".into())),
+            unit("man-db.service", |settings| settings.is_adopted = true),
+            unit("fstrim.service", |_| ()),
+            unit("sshd.service", |_| ()),
+        ];
+        let found = without_manners(Manager::System, &units, true, |unit| unit == "fstrim.service");
+        assert_eq!(text(&found), "1 of 5 that are known do not step back: packagekit.service");
+        assert_eq!(found.help, [Help::Remedy(Remedy::AdoptUnits(Units::System))]);
+        let found = without_manners(Manager::User, &units[5..], false, |_| false);
+        assert!(found.help.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn settings_that_do_nothing_here_are_void_and_those_that_act_are_not() {
+        let units = [
+            unit("a.service", |settings| settings.io_weight = Some("10".into())),
+            unit("b.service", |settings| settings.io_class = Some("idle".into())),
+        ];
+        let acts = EffectiveControls {
+            class: true,
+            weight: true,
+            delegated: true,
+            disk: Some("sda".into()),
+        };
+        assert_eq!(void(Manager::User, &units, &acts), []);
+        let bare = EffectiveControls { delegated: false, ..acts.clone() };
+        assert_eq!(void(Manager::User, &units, &bare).len(), 1);
+        assert_eq!(void(Manager::System, &units, &bare), [], "root's need no delegation");
+        let none = EffectiveControls { class: false, weight: false, ..acts };
+        let found = void(Manager::System, &units, &none);
+        let texts: Vec<&str> = found.iter().map(text).collect();
+        assert_eq!(texts, ["does nothing in a.service", "does nothing in b.service"]);
+    }
+}

@@ -1,0 +1,228 @@
+//! Finds the process or job at a terminal that requested a command.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+
+use sys::pidfd::{self, SignalScope};
+use sys::process_file;
+
+use crate::identity::is_proxy_process;
+use crate::process::ProcessStat;
+
+const SIGTSTP: i32 = 20;
+/// The longest command line that is read: the kernel's limit.
+const MOST_LINE: u64 = 6 << 20;
+
+/// The requester of a command.
+#[derive(Debug)]
+pub(super) enum Requester {
+    /// A known process.
+    Process(u32, OwnedFd),
+    /// An unknown process behind a proxy: the job that was in the foreground of the terminal when the command began.
+    Job(Job),
+}
+
+/// A process group of a session, which a shell calls a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Job {
+    group: i32,
+    session: i32,
+}
+
+impl Job {
+    fn of(stat: ProcessStat) -> Job {
+        Job { group: stat.group, session: stat.session }
+    }
+}
+
+impl Requester {
+    /// Returns the process with this number, if there is one.
+    pub(super) fn process(pid: u32) -> Option<Requester> {
+        pidfd::open(pid).ok().map(|process| Requester::Process(pid, process))
+    }
+
+    /// Returns the newest process at the terminal `device` whose command line ends with these words, as that of the
+    /// `flatpak-spawn` that requested them.
+    pub(super) fn with_words(device: u64, words: &[CString]) -> Option<Requester> {
+        let there = processes().filter_map(|pid| Some((pid, ProcessStat::of(pid)?)));
+        let there = there.filter(|(pid, stat)| stat.terminal == device && ends_with(*pid, words));
+        let (pid, _) = there.max_by_key(|(_, stat)| stat.began)?;
+        Requester::process(pid)
+    }
+
+    /// Returns the foreground job of the terminal `device`, if the programs there agree about it.
+    pub(super) fn in_front(device: u64) -> Option<Requester> {
+        job_in_front(device).map(Requester::Job)
+    }
+
+    /// Returns the descriptor that reports its end, if there is one.
+    pub(super) fn pidfd(&self) -> Option<&OwnedFd> {
+        match self {
+            Requester::Process(_, process) => Some(process),
+            Requester::Job(_) => None,
+        }
+    }
+
+    /// Returns whether it is a job, of which the requesting member is not known.
+    pub(super) fn is_job(&self) -> bool {
+        matches!(self, Requester::Job(_))
+    }
+
+    /// Returns whether it has ended. The end of a job is not reported: its shell takes the terminal back.
+    pub(super) fn has_ended(&self) -> bool {
+        self.pidfd().is_some_and(|process| pidfd::has_ended(process).unwrap_or(true))
+    }
+
+    /// Returns whether it is in the foreground of the terminal `device`. A process with another terminal or none counts, too,
+    /// because its shell does not control that terminal.
+    pub(super) fn is_in_front(&self, device: u64) -> bool {
+        match self {
+            Requester::Process(pid, _) => ProcessStat::of(*pid)
+                .is_some_and(|own| own.terminal != device || own.group == own.foreground),
+            // The shell leads the session, and every program in it has the same foreground job.
+            Requester::Job(job) => {
+                let shell = u32::try_from(job.session).ok().and_then(ProcessStat::of);
+                shell.is_some_and(|shell| {
+                    let front = Job { group: shell.foreground, session: shell.session };
+                    shell.terminal == device && front == *job
+                })
+            }
+        }
+    }
+
+    /// Stops the process and, if it is in the foreground of its terminal, its job, as the terminal
+    /// would have done.
+    pub(super) fn stop(&self) {
+        let (caller, job) = match self {
+            Requester::Process(pid, process) => {
+                // It fails if the process has ended.
+                let _ = pidfd::signal(process.as_fd(), *pid, SIGTSTP, SignalScope::Process);
+                let Some(own) = ProcessStat::of(*pid).filter(|own| own.group == own.foreground)
+                else {
+                    return;
+                };
+                (*pid, Job::of(own))
+            }
+            Requester::Job(job) => (0, *job),
+        };
+        let is_of_job = |pid| ProcessStat::of(pid).is_some_and(|stat| Job::of(stat) == job);
+        for pid in processes() {
+            // The proxy of a sandbox may be in the job. The client needs it to report its stop.
+            if pid == caller || !is_of_job(pid) || is_proxy_process(pid) {
+                continue;
+            }
+            if let Ok(process) = pidfd::open(pid)
+                && is_of_job(pid)
+            {
+                let _ = pidfd::signal(process.as_fd(), pid, SIGTSTP, SignalScope::Process);
+            }
+        }
+    }
+}
+
+/// Returns the foreground job of the terminal `device`; `None` if there is none, or if programs name different ones: the
+/// terminals of other sandboxes may have the same number. `None` also for a shell with jobs: the requester is one of
+/// them, in the background, and the shell receives what is typed.
+fn job_in_front(device: u64) -> Option<Job> {
+    let there = processes().filter_map(ProcessStat::of).filter(|stat| stat.terminal == device);
+    let there: Vec<ProcessStat> = there.collect();
+    let front = |stat: &ProcessStat| Job { group: stat.foreground, session: stat.session };
+    let first = there.first().map(front).filter(|job| job.group > 0)?;
+    let is_shell = first.group == first.session;
+    let fits =
+        |stat: &ProcessStat| front(stat) == first && (!is_shell || stat.group == first.group);
+    there.iter().all(fits).then_some(first)
+}
+
+fn ends_with(pid: u32, words: &[CString]) -> bool {
+    let Ok(line) = process_file::read(pid, "cmdline", MOST_LINE) else { return false };
+    let mut own = line.strip_suffix(&[0]).unwrap_or(&line).rsplit(|byte| *byte == 0);
+    // The name of the client stands before them.
+    words.iter().rev().all(|word| own.next() == Some(word.as_bytes())) && own.next().is_some()
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+
+    /// A shell that leads the session of a terminal of its own.
+    struct Session {
+        terminal: OwnedFd,
+        shell: Child,
+        said: String,
+        _screen: OwnedFd,
+    }
+
+    impl Session {
+        /// Runs a script that says something when it is where it should be.
+        fn start(script: &str) -> Session {
+            let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+            let screen = openpt(flags).unwrap();
+            unlockpt(&screen).unwrap();
+            let terminal = ioctl_tiocgptpeer(&screen, flags).unwrap();
+            let mut command = Command::new("setsid");
+            command.args(["--ctty", "sh", "-mc", script]);
+            command.stdin(terminal.try_clone().unwrap()).stdout(Stdio::piped());
+            let mut shell = command.spawn().unwrap();
+            let mut said = String::new();
+            BufReader::new(shell.stdout.take().unwrap()).read_line(&mut said).unwrap();
+            Session { terminal, shell, said: said.trim().to_owned(), _screen: screen }
+        }
+
+        fn device(&self) -> u64 {
+            super::super::terminal::number_of(rustix::fs::fstat(&self.terminal).unwrap().st_rdev)
+        }
+    }
+
+    impl Drop for Session {
+        fn drop(&mut self) {
+            // Its jobs get the hangup of the terminal.
+            let _ = self.shell.kill();
+            let _ = self.shell.wait();
+        }
+    }
+
+    #[test]
+    fn a_job_in_front_stands_for_a_process_that_nobody_knows() {
+        let session = Session::start("sh -c 'echo $$; read wait'; true");
+        let group: i32 = session.said.parse().unwrap();
+        let requester = Requester::in_front(session.device()).unwrap();
+        assert!(matches!(&requester, Requester::Job(job) if job.group == group), "{requester:?}");
+        assert!(requester.is_in_front(session.device()) && !requester.has_ended());
+        // A shell without jobs is one itself.
+        let session = Session::start("echo $$; read wait");
+        assert!(Requester::in_front(session.device()).is_some_and(|it| it.is_job()));
+        let device = session.device();
+        drop(session);
+        assert!(Requester::in_front(device).is_none());
+    }
+
+    #[test]
+    fn a_shell_with_jobs_keeps_what_is_typed() {
+        let session = Session::start("sleep 100 & echo $!; read wait");
+        assert!(Requester::in_front(session.device()).is_none());
+    }
+
+    #[test]
+    fn a_process_is_found_by_the_words_that_it_asked_for() {
+        let session = Session::start("sh -c 'echo $$; read wait' client make all; true");
+        let words = |text: &str| -> Vec<CString> {
+            text.split(' ').map(|word| CString::new(word).unwrap()).collect()
+        };
+        let found = |text| Requester::with_words(session.device(), &words(text));
+        let pid: u32 = session.said.parse().unwrap();
+        assert!(matches!(found("make all"), Some(Requester::Process(found, _)) if found == pid));
+        assert!(found("make some").is_none());
+        assert!(Requester::with_words(session.device() + 1, &words("make all")).is_none());
+    }
+}

@@ -1,0 +1,478 @@
+//! The terminal of a command: the caller's if no session has it, otherwise a pseudo-terminal that is copied to and from it.
+//!
+//! A terminal controls one session, which in the usual case is that of the shell in which the caller runs. A program
+//! outside of that session receives no signals from it, so the keeper creates another terminal, leads its session, and puts the command
+//! into its foreground. The caller's terminal is in raw mode meanwhile, as long as the caller is in its foreground.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, fcntl_setfl, fstat, major, minor, open};
+use rustix::io::{Errno, ioctl_fionread, read, write};
+use rustix::process::{Pid, Signal, getpgrp, ioctl_tiocsctty, kill_process_group};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcgetwinsize,
+    tcsetattr, tcsetpgrp, tcsetwinsize,
+};
+use sys::terminal::{edit_lines, same_modes};
+
+use super::requester::Requester;
+
+const SIGSTOP: i32 = 19;
+/// How often the size of the caller's terminal is read: only its own session receives a signal for changes.
+const LOOK: Duration = Duration::from_millis(200);
+/// The time limit for the echo of a key.
+const ECHO_NS: i64 = 20_000_000;
+/// The most bytes that are copied at a time.
+const CHUNK: usize = 16 << 10;
+/// How long the end of a command waits for its last output to be taken, in tenths of a second.
+const MOST_WAITS: usize = 20;
+
+/// The terminal of a command.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    /// The requester of the command, until it has ended or the terminal was returned.
+    requester: Option<Requester>,
+    kind: DescriptorKind,
+}
+
+#[derive(Debug)]
+enum DescriptorKind {
+    /// The caller's terminal, which controls no session.
+    Theirs(OwnedFd),
+    /// A pseudo-terminal of the keeper.
+    Ours(Box<Pair>),
+}
+
+/// When the command receives what is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// Always: its output is the terminal, so it is interactive.
+    Always,
+    /// When it has changed the modes of its terminal, as for a password: it is part of a pipe,
+    /// its standard input is the caller's terminal itself, and another program may read there.
+    WhenAsked,
+}
+
+/// The owner of the caller's terminal when the command begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Front {
+    Caller,
+    Others,
+}
+
+/// A pseudo-terminal and the caller's terminal.
+#[derive(Debug)]
+struct Pair {
+    /// The caller's terminal, opened again, so that `O_NONBLOCK` does not affect the caller.
+    outer: OwnedFd,
+    /// The device of the caller's terminal, as in `/proc/PID/stat`.
+    device: u64,
+    /// The standard descriptors that are replaced by the pseudo-terminal.
+    numbers: Vec<i32>,
+    inner: OwnedFd,
+    /// The command's end, held open until the command has ended, also if the command closes it.
+    held: Option<OwnedFd>,
+    input: Input,
+    /// The first modes of the pseudo-terminal.
+    first: Termios,
+    /// How many of the next bytes were typed before the caller's terminal was in raw mode. An end of input among them
+    /// comes as a zero byte.
+    typed_before: usize,
+    /// The character that ends the input in the caller's terminal.
+    end_of_input: u8,
+    /// Whether the caller has been in the foreground.
+    was_in_front: bool,
+    /// The old modes and the new ones of the caller's terminal, while they are changed.
+    changed: Option<(Termios, Termios)>,
+    stopped: bool,
+    finished: bool,
+    /// Whether a process still has the command's end open.
+    open: bool,
+    to_inner: Vec<u8>,
+    to_outer: Vec<u8>,
+}
+
+impl Terminal {
+    /// Checks whether the standard descriptors, which are the command's, are a terminal, and makes it or a
+    /// pseudo-terminal the controlling terminal of this session; `None` if there is none, or it cannot be opened.
+    #[expect(clippy::disallowed_methods, reason = "descriptors, not output")]
+    pub(super) fn of(client: u32, words: &[CString]) -> Option<Terminal> {
+        let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+        let standard = [(0, stdin.as_fd()), (1, stdout.as_fd()), (2, stderr.as_fd())];
+        let device = |fd: BorrowedFd<'_>| isatty(fd).then(|| fstat(fd).ok()).flatten();
+        // Standard output first, because people see it.
+        let order = [1, 0, 2].map(|number: usize| standard[number]);
+        let (first, status) = order
+            .iter()
+            .find_map(|(number, fd)| device(*fd).map(|status| ((*number, *fd), status)))?;
+        if ioctl_tiocsctty(first.1).is_ok() {
+            let theirs = sys::launch::above(first.1, 3).ok()?;
+            return Some(Terminal {
+                requester: Requester::process(client),
+                kind: DescriptorKind::Theirs(theirs),
+            });
+        }
+        let input = if first.0 == 1 { Input::Always } else { Input::WhenAsked };
+        let same = |fd: BorrowedFd<'_>| device(fd).is_some_and(|s| s.st_rdev == status.st_rdev);
+        let numbers = standard.iter().filter(|(_, fd)| input == Input::Always && same(*fd));
+        let numbers = numbers.map(|(number, _)| *number).collect();
+        let device = number_of(status.st_rdev);
+        let requester = Requester::process(client)
+            .or_else(|| Requester::with_words(device, words))
+            .or_else(|| Requester::in_front(device));
+        let is_front = requester.as_ref().is_some_and(|requester| requester.is_in_front(device));
+        let front = if is_front { Front::Caller } else { Front::Others };
+        let pair = Pair::new(first.1, device, numbers, input, front).ok()?;
+        Some(Terminal { requester, kind: DescriptorKind::Ours(Box::new(pair)) })
+    }
+
+    /// Returns the descriptors that replace the caller's terminal for the command; the keeper's numbers begin at `least`.
+    pub(super) fn descriptors(&self, least: RawFd) -> io::Result<Vec<(OwnedFd, i32)>> {
+        let DescriptorKind::Ours(pair) = &self.kind else { return Ok(Vec::new()) };
+        let held = pair.held.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let numbers = pair.numbers.iter();
+        numbers.map(|number| Ok((sys::launch::above(held.as_fd(), least)?, *number))).collect()
+    }
+
+    /// Puts the command into the foreground of its terminal.
+    pub(super) fn hand_over(&mut self, pid: u32) {
+        let Some(group) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+        self.put_in_front(group);
+        // It may have been stopped for reading while it was in the background.
+        let _ = kill_process_group(group, Signal::CONT);
+    }
+
+    fn put_in_front(&self, group: Pid) {
+        let terminal = match &self.kind {
+            DescriptorKind::Theirs(terminal) => terminal,
+            DescriptorKind::Ours(pair) => pair.held.as_ref().unwrap_or(&pair.inner),
+        };
+        // It fails if the terminal is closed.
+        let _ = tcsetpgrp(terminal, group);
+    }
+
+    /// Returns whether no more output can come from it.
+    pub(super) fn is_over(&self) -> bool {
+        match &self.kind {
+            DescriptorKind::Theirs(_) => true,
+            DescriptorKind::Ours(pair) => !pair.open && pair.to_outer.is_empty(),
+        }
+    }
+
+    /// Returns after which time it must be checked without an event.
+    pub(super) fn looks_again(&self) -> Option<Duration> {
+        match &self.kind {
+            DescriptorKind::Ours(pair) if !pair.finished && self.requester.is_some() => Some(LOOK),
+            _ => None,
+        }
+    }
+
+    /// Adds the descriptors for which it waits.
+    pub(super) fn poll<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) {
+        let DescriptorKind::Ours(pair) = &self.kind else { return };
+        if let Some(process) = self.requester.as_ref().and_then(Requester::pidfd) {
+            polled.push(PollFd::new(process, PollFlags::IN));
+        }
+        let mut outer = PollFlags::empty();
+        outer.set(PollFlags::IN, pair.reads() && pair.to_inner.is_empty());
+        outer.set(PollFlags::OUT, !pair.to_outer.is_empty());
+        polled.push(PollFd::new(&pair.outer, outer));
+        let mut inner = PollFlags::empty();
+        inner.set(PollFlags::IN, pair.to_outer.is_empty());
+        inner.set(PollFlags::OUT, !pair.to_inner.is_empty());
+        if pair.open && !inner.is_empty() {
+            polled.push(PollFd::new(&pair.inner, inner));
+        }
+    }
+
+    /// Copies in both directions.
+    ///
+    /// # Errors
+    ///
+    /// The caller's terminal is closed.
+    pub(super) fn copy(&mut self) -> io::Result<()> {
+        if self.requester.as_ref().is_some_and(Requester::has_ended) {
+            self.requester = None;
+        }
+        let DescriptorKind::Ours(pair) = &mut self.kind else { return Ok(()) };
+        if pair.outer_is_gone()? {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        pair.copy_out()?;
+        pair.look(self.requester.as_ref());
+        pair.copy_in()?;
+        Ok(())
+    }
+
+    /// Handles a possible change of the size of the caller's terminal.
+    pub(super) fn resize(&mut self) {
+        if let DescriptorKind::Ours(pair) = &self.kind {
+            pair.resize();
+        }
+    }
+
+    /// Handles a stop of the command: stops its caller, too, so that the caller's shell continues.
+    pub(super) fn stopped(&mut self, signal: i32) {
+        if let DescriptorKind::Ours(pair) = &mut self.kind {
+            pair.stopped = true;
+            pair.copy_last_echo();
+            pair.restore();
+        }
+        // A caller that stops its command stops itself.
+        if let Some(requester) = self.requester.as_ref().filter(|_| signal != SIGSTOP) {
+            requester.stop();
+        }
+    }
+
+    /// Handles the end of the caller's connection. A known process may continue without it.
+    pub(super) fn caller_is_gone(&mut self) {
+        if self.requester.as_ref().is_some_and(Requester::is_job) {
+            self.give_back();
+        }
+    }
+
+    /// Restores the caller's terminal for good; the command's output is still copied to it.
+    pub(super) fn give_back(&mut self) {
+        self.requester = None;
+        if let DescriptorKind::Ours(pair) = &mut self.kind {
+            pair.restore();
+        }
+    }
+
+    /// Handles the continuation of the command.
+    pub(super) fn continued(&mut self) {
+        if let DescriptorKind::Ours(pair) = &mut self.kind {
+            pair.stopped = false;
+        }
+    }
+
+    /// Handles the end of the command: copies its last output, and restores the caller's terminal.
+    pub(super) fn finish(&mut self) {
+        // The keeper's group receives the hangup, so that daemons of the command continue.
+        self.put_in_front(getpgrp());
+        let DescriptorKind::Ours(pair) = &mut self.kind else { return };
+        pair.finished = true;
+        pair.held = None;
+        for _ in 0..MOST_WAITS {
+            if pair.copy_out().is_err() || pair.to_outer.is_empty() {
+                break;
+            }
+            let mut polled = [PollFd::new(&pair.outer, PollFlags::OUT)];
+            let tenth = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+            let _ = poll(&mut polled, Some(&tenth));
+        }
+        pair.restore();
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
+impl Pair {
+    fn new(
+        theirs: BorrowedFd<'_>,
+        device: u64,
+        numbers: Vec<i32>,
+        input: Input,
+        front: Front,
+    ) -> io::Result<Pair> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
+        let outer = sys::launch::above(open(path, flags, Mode::empty())?.as_fd(), 3)?;
+        let inner = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        let inner = sys::launch::above(inner.as_fd(), 3)?;
+        fcntl_setfl(&inner, OFlags::RDWR | OFlags::NONBLOCK)?;
+        unlockpt(&inner)?;
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let held = sys::launch::above(ioctl_tiocgptpeer(&inner, flags)?.as_fd(), 3)?;
+        let mut first = tcgetattr(&outer)?;
+        let end_of_input = first.special_codes[SpecialCodeIndex::VEOF];
+        if front == Front::Others {
+            // The terminal has the modes of the foreground program, such as a shell that edits its line.
+            edit_lines(&mut first);
+        }
+        tcsetattr(&held, OptionalActions::Now, &first)?;
+        tcsetwinsize(&held, tcgetwinsize(&outer)?)?;
+        ioctl_tiocsctty(&held)?;
+        let first = tcgetattr(&held)?;
+        Ok(Pair {
+            outer,
+            device,
+            numbers,
+            inner,
+            held: Some(held),
+            input,
+            first,
+            typed_before: 0,
+            end_of_input,
+            was_in_front: false,
+            changed: None,
+            stopped: false,
+            finished: false,
+            open: true,
+            to_inner: Vec::new(),
+            to_outer: Vec::new(),
+        })
+    }
+
+    /// Returns whether the command receives what is typed now.
+    fn reads(&self) -> bool {
+        self.changed.is_some()
+    }
+
+    /// Sets the caller's terminal to raw mode while the caller is in its foreground and the command needs it, and restores it otherwise.
+    fn look(&mut self, requester: Option<&Requester>) {
+        let asked = self.input == Input::Always
+            || tcgetattr(&self.inner).is_ok_and(|now| !same_modes(&now, &self.first));
+        let in_front = requester.is_some_and(|requester| requester.is_in_front(self.device));
+        let wanted = asked && in_front && !self.stopped && !self.finished;
+        match (&self.changed, wanted) {
+            (None, true) => self.take(),
+            (Some(_), false) => self.restore(),
+            _ => {}
+        }
+        if wanted {
+            self.resize();
+        }
+    }
+
+    fn take(&mut self) {
+        let Ok(before) = tcgetattr(&self.outer) else { return };
+        if !std::mem::replace(&mut self.was_in_front, true) {
+            self.begin_with(&before);
+        }
+        let mut raw = before.clone();
+        raw.make_raw();
+        let set = tcsetattr(&self.outer, OptionalActions::Now, &raw);
+        self.end_of_input = before.special_codes[SpecialCodeIndex::VEOF];
+        let waiting = ioctl_fionread(&self.outer).unwrap_or(0);
+        self.typed_before = usize::try_from(waiting).unwrap_or(0);
+        if let Ok(now) = set.and_then(|()| tcgetattr(&self.outer)) {
+            self.changed = Some((before, now));
+        }
+    }
+
+    /// Copies the modes of the caller's terminal when the caller comes to the foreground, unless the command has set
+    /// others by then.
+    fn begin_with(&mut self, modes: &Termios) {
+        if !tcgetattr(&self.inner).is_ok_and(|now| same_modes(&now, &self.first)) {
+            return;
+        }
+        // It fails if the terminal is closed.
+        let _ = tcsetattr(&self.inner, OptionalActions::Now, modes);
+        if let Ok(now) = tcgetattr(&self.inner) {
+            self.first = now;
+        }
+    }
+
+    /// Copies the output of the command from before its stop, and the echo of the key that stopped it, which comes a moment
+    /// later: behind the prompt of the shell it would look like input there.
+    fn copy_last_echo(&mut self) {
+        let echoes = |modes: Termios| modes.local_modes.contains(LocalModes::ECHO);
+        if self.open && tcgetattr(&self.inner).is_ok_and(echoes) {
+            let mut polled = [PollFd::new(&self.inner, PollFlags::IN)];
+            let limit = Timespec { tv_sec: 0, tv_nsec: ECHO_NS };
+            // Without an echo no output comes.
+            let _ = poll(&mut polled, Some(&limit));
+        }
+        // The next copy notices a closed terminal.
+        let _ = self.copy_out();
+    }
+
+    /// Restores the modes of the caller's terminal, unless another program has set others by now.
+    fn restore(&mut self) {
+        if let Some((before, raw)) = self.changed.take()
+            && tcgetattr(&self.outer).is_ok_and(|now| same_modes(&now, &raw))
+        {
+            // It fails if the terminal is closed.
+            let _ = tcsetattr(&self.outer, OptionalActions::Now, &before);
+        }
+    }
+
+    fn resize(&self) {
+        let (Ok(outer), Ok(inner)) = (tcgetwinsize(&self.outer), tcgetwinsize(&self.inner)) else {
+            return;
+        };
+        let size = |size: &rustix::termios::Winsize| {
+            (size.ws_row, size.ws_col, size.ws_xpixel, size.ws_ypixel)
+        };
+        if size(&outer) != size(&inner) {
+            // The command is sent SIGWINCH by this.
+            let _ = tcsetwinsize(&self.inner, outer);
+        }
+    }
+
+    fn outer_is_gone(&self) -> io::Result<bool> {
+        let mut polled = [PollFd::new(&self.outer, PollFlags::empty())];
+        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        Ok(polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR))
+    }
+
+    /// Copies what is typed.
+    fn copy_in(&mut self) -> io::Result<()> {
+        if self.reads() && self.to_inner.is_empty() {
+            let mut buffer = [0; CHUNK];
+            match read(&self.outer, &mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Ok(len) => {
+                    let typed = buffer.get_mut(..len).unwrap_or_default();
+                    let before = self.typed_before.min(len);
+                    self.typed_before -= before;
+                    for zero in typed.iter_mut().take(before).filter(|byte| **byte == 0) {
+                        *zero = self.end_of_input;
+                    }
+                    self.to_inner.extend_from_slice(typed);
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let Ok(len) = write(&self.inner, &self.to_inner) {
+            self.to_inner.drain(..len);
+        }
+        if !self.open {
+            self.to_inner.clear();
+        }
+        Ok(())
+    }
+
+    /// Copies what is written, as much as the caller's terminal takes.
+    fn copy_out(&mut self) -> io::Result<()> {
+        loop {
+            if self.to_outer.is_empty() && self.open {
+                let mut buffer = [0; CHUNK];
+                match read(&self.inner, &mut buffer) {
+                    // The last process has closed it.
+                    Ok(0) | Err(Errno::IO) => self.open = false,
+                    Ok(len) => {
+                        self.to_outer.extend_from_slice(buffer.get(..len).unwrap_or_default());
+                    }
+                    Err(_) => return Ok(()),
+                }
+            }
+            if self.to_outer.is_empty() {
+                return Ok(());
+            }
+            match write(&self.outer, &self.to_outer) {
+                Ok(len) => drop(self.to_outer.drain(..len)),
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Returns a device as in `/proc/PID/stat`.
+pub(super) fn number_of(device: u64) -> u64 {
+    u64::from(minor(device) & 0xff)
+        | u64::from(major(device)) << 8
+        | u64::from(minor(device) & !0xff) << 12
+}

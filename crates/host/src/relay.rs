@@ -1,0 +1,339 @@
+//! The client's side of a terminal: a pseudo-terminal for the command, and the relay between it and the user's terminal.
+//!
+//! The pseudo-terminal is new and controls no session, so the service can make it the command's controlling terminal: job
+//! control, `/dev/tty` and password prompts work. The user's terminal is in raw mode meanwhile, and the relay copies every byte.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
+use rustix::io::Errno;
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::stdio::{stderr, stdin, stdout};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcgetpgrp,
+    tcgetwinsize, tcsetattr, tcsetwinsize,
+};
+use sys::terminal::{RawTerminal, edit_lines, same_modes};
+
+/// How often a client in the background checks whether it is in the foreground: the kernel sends no event for that.
+const FOREGROUND_CHECK: Duration = Duration::from_millis(200);
+/// The most bytes that are copied at once.
+const BUFFER_BYTES: usize = 16 << 10;
+/// SIGTSTP, as a bit of the masks in `/proc/…/status`.
+const TSTP_BIT: u64 = 1 << 19;
+
+/// Which of the client's descriptors must be a terminal for the command to receive one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayCondition {
+    /// Standard input.
+    Input,
+    /// Standard input and output, and they are the same terminal.
+    InputAndOutput,
+}
+
+/// Copies between the user's terminal and a pseudo-terminal of the command.
+#[derive(Debug)]
+pub struct TerminalRelay {
+    master: OwnedFd,
+    /// The command's end. It stays open as long as the master, so that reading never fails before the command has ended.
+    inner: OwnedFd,
+    /// Which of the first three descriptors are the user's terminal.
+    stands_for: [bool; 3],
+    /// Bytes that were typed and are not written to the command yet.
+    typed: Vec<u8>,
+    /// The user's terminal in raw mode; `None` while this process is in the background.
+    raw: Option<RawTerminal>,
+    state: State,
+    /// The first modes of the command's terminal, until this process has been in the foreground: the modes of the user's
+    /// terminal belonged to another program then.
+    first: Option<Termios>,
+    /// The character that stops programs (`VSUSP`).
+    stop_key: u8,
+    /// The command's process, once it runs.
+    command: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// This process receives what is typed.
+    Foreground,
+    /// Another process group receives it.
+    Background,
+    /// The user's terminal is closed.
+    Gone,
+}
+
+impl TerminalRelay {
+    /// Makes a pseudo-terminal for the command; `None` if the condition is not met.
+    ///
+    /// # Errors
+    ///
+    /// As `openpt(3)`, for example when there are too many. No terminal was changed.
+    pub fn open(condition: RelayCondition) -> io::Result<Option<TerminalRelay>> {
+        if !isatty(stdin()) {
+            return Ok(None);
+        }
+        let stands_for = [stdin(), stdout(), stderr()].map(|it| is_same(it, stdin()));
+        if condition == RelayCondition::InputAndOutput && !stands_for[1] {
+            return Ok(None);
+        }
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = openpt(flags)?;
+        unlockpt(&master)?;
+        let inner = ioctl_tiocgptpeer(&master, flags)?;
+        let mut mode = tcgetattr(stdin())?;
+        let foreground = is_in_foreground();
+        if !foreground {
+            // The terminal has the modes of the program in the foreground, such as a shell that edits its line.
+            edit_lines(&mut mode);
+        }
+        tcsetattr(&inner, OptionalActions::Now, &mode)?;
+        let first = if foreground { None } else { Some(tcgetattr(&inner)?) };
+        rustix::io::ioctl_fionbio(&master, true)?;
+        let stop_key = mode.special_codes[SpecialCodeIndex::VSUSP];
+        let mut relay = TerminalRelay {
+            master,
+            inner,
+            stands_for,
+            typed: Vec::new(),
+            raw: None,
+            state: State::Background,
+            first,
+            stop_key,
+            command: None,
+        };
+        // Before the command can read the size.
+        relay.resize();
+        Ok(Some(relay))
+    }
+
+    /// Returns the command's end, and which of the command's first three descriptors it replaces.
+    #[must_use]
+    pub fn inner(&self) -> (&OwnedFd, [bool; 3]) {
+        (&self.inner, self.stands_for)
+    }
+
+    /// Sets the user's terminal to raw mode if this process is in the foreground, and passes its size on.
+    pub fn settle(&mut self, command: Option<u32>) {
+        self.command = command;
+        self.resize();
+        if self.state == State::Gone {
+            return;
+        }
+        if !is_in_foreground() {
+            self.pause();
+            return;
+        }
+        self.state = State::Foreground;
+        if self.raw.as_ref().is_some_and(RawTerminal::is_in_effect) {
+            return;
+        }
+        // Another program has set modes since: those are restored at the end.
+        self.raw = None;
+        self.copy_first_modes();
+        match RawTerminal::enter(stdin()) {
+            Ok(raw) => self.raw = Some(raw),
+            Err(_) => self.state = State::Gone,
+        }
+    }
+
+    /// Gives the command's terminal the modes of the user's terminal when this process comes to the foreground for the first
+    /// time, unless the command has set others by then.
+    fn copy_first_modes(&mut self) {
+        let Some(first) = self.first.take() else { return };
+        if let Ok(mode) = tcgetattr(stdin())
+            && tcgetattr(&self.inner).is_ok_and(|now| same_modes(&now, &first))
+        {
+            self.stop_key = mode.special_codes[SpecialCodeIndex::VSUSP];
+            // It fails only for a closed terminal, whose modes do not matter.
+            let _ = tcsetattr(&self.inner, OptionalActions::Now, &mode);
+        }
+    }
+
+    /// Restores the modes of the user's terminal until [`settle`](Self::settle) is called again.
+    pub fn pause(&mut self) {
+        self.raw = None;
+        self.state = State::Background;
+    }
+
+    /// Returns after which time [`pump`](Self::pump) must be called although no descriptor is ready.
+    #[must_use]
+    pub fn poll_interval(&self) -> Option<Duration> {
+        (self.state == State::Background && self.command.is_some()).then_some(FOREGROUND_CHECK)
+    }
+
+    /// Adds the descriptors for which it waits.
+    pub fn poll<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) {
+        let mut wanted = PollFlags::IN;
+        if !self.typed.is_empty() {
+            wanted |= PollFlags::OUT;
+        } else if self.state == State::Foreground {
+            polled.push(PollFd::from_borrowed_fd(stdin(), PollFlags::IN));
+        }
+        polled.push(PollFd::from_borrowed_fd(self.master.as_fd(), wanted));
+    }
+
+    /// Copies what is there in both directions; returns whether the user stops the command.
+    pub fn pump(&mut self) -> bool {
+        if self.state == State::Background && self.command.is_some() {
+            self.settle(self.command);
+        }
+        self.show();
+        let mut stop = false;
+        if self.state == State::Foreground && self.typed.is_empty() && is_ready(stdin()) {
+            let mut piece = [0; BUFFER_BYTES];
+            match rustix::io::read(stdin(), &mut piece) {
+                Ok(0) => self.state = State::Gone,
+                Ok(read) => stop = self.take(&piece[..read]),
+                Err(Errno::INTR | Errno::AGAIN) => (),
+                // Another process group is in the foreground now, or the terminal is closed.
+                Err(_) if tcgetpgrp(stdin()).is_ok() => self.pause(),
+                Err(_) => self.state = State::Gone,
+            }
+        }
+        self.write_typed();
+        stop
+    }
+
+    /// Shows all that the command has written.
+    pub fn drain(&mut self) {
+        while self.show() {}
+    }
+
+    /// Keeps what was typed for the command; returns whether it has the key that stops the command, which is left out then.
+    fn take(&mut self, typed: &[u8]) -> bool {
+        let key = typed.iter().position(|byte| *byte == self.stop_key);
+        match key {
+            Some(at) if self.stop_key != 0 && self.needs_stop_from_here() => {
+                self.typed.extend(&typed[..at]);
+                self.typed.extend(&typed[at + 1..]);
+                true
+            }
+            _ => {
+                self.typed.extend(typed);
+                false
+            }
+        }
+    }
+
+    /// Returns whether the stop key concerns the command itself and its own terminal would not stop it.
+    ///
+    /// The command leads a session of its own without a parent in it that could continue it, so the kernel does not stop it.
+    /// A job that the command has started, as a shell does, is stopped by its terminal; a program that catches the signal
+    /// receives it.
+    fn needs_stop_from_here(&self) -> bool {
+        let Some(command) = self.command else { return false };
+        let stops =
+            tcgetattr(&self.master).is_ok_and(|mode| mode.local_modes.contains(LocalModes::ISIG));
+        // In a sandbox with process numbers of its own the comparison fails; the command receives the key then.
+        let leads = tcgetpgrp(&self.master)
+            .is_ok_and(|group| u32::try_from(group.as_raw_nonzero().get()) == Ok(command));
+        stops && leads && !catches_stop(command)
+    }
+
+    /// Shows what the command has written; returns whether there was any.
+    fn show(&mut self) -> bool {
+        if !is_ready(self.master.as_fd()) {
+            return false;
+        }
+        let mut piece = [0; BUFFER_BYTES];
+        let Ok(read @ 1..) = rustix::io::read(&self.master, &mut piece) else { return false };
+        let mut rest = &piece[..read];
+        while !rest.is_empty() {
+            match rustix::io::write(stdout_or_in(self.stands_for), rest) {
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                Err(Errno::INTR) => (),
+                Err(Errno::AGAIN) => wait_writable(stdout_or_in(self.stands_for)),
+                Err(_) => {
+                    self.state = State::Gone;
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Writes what was typed to the command, as far as there is room.
+    fn write_typed(&mut self) {
+        if self.typed.is_empty() {
+            return;
+        }
+        match rustix::io::write(&self.master, &self.typed) {
+            Ok(written) => drop(self.typed.drain(..written)),
+            Err(Errno::AGAIN | Errno::INTR) => (),
+            // This process holds the command's end open, so no other error is expected.
+            Err(_) => self.typed.clear(),
+        }
+    }
+
+    fn resize(&mut self) {
+        // A terminal without a size, such as a serial line, fails here.
+        if let Ok(size) = tcgetwinsize(stdin()) {
+            let _ = tcsetwinsize(&self.master, size);
+        }
+    }
+}
+
+/// Returns whether this process group receives what is typed in the user's terminal.
+fn is_in_foreground() -> bool {
+    tcgetpgrp(stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
+/// Returns the descriptor through which the user's terminal is written.
+fn stdout_or_in(stands_for: [bool; 3]) -> BorrowedFd<'static> {
+    if stands_for[1] { stdout() } else { stdin() }
+}
+
+fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    let device = |descriptor| {
+        let status = fstat(descriptor).ok()?;
+        let is_device = FileType::from_raw_mode(status.st_mode) == FileType::CharacterDevice;
+        is_device.then_some(status.st_rdev)
+    };
+    isatty(one) && device(one).is_some_and(|own| device(other) == Some(own))
+}
+
+fn is_ready(descriptor: BorrowedFd<'_>) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    poll(&mut polled, Some(&now)).is_ok_and(|count| count > 0)
+}
+
+fn wait_writable(descriptor: BorrowedFd<'_>) {
+    // The caller writes again in any case, and handles errors there.
+    let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)], None);
+}
+
+/// Returns whether a process catches or ignores SIGTSTP.
+fn catches_stop(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let has = |field: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(field));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .is_some_and(|mask| mask & TSTP_BIT != 0)
+    };
+    has("SigIgn:") || has("SigCgt:")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_catches_the_stop_is_told_from_others() {
+        let mut plain = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        assert!(!catches_stop(plain.id()));
+        plain.kill().unwrap();
+        plain.wait().unwrap();
+        assert!(!catches_stop(plain.id()), "it is gone");
+    }
+
+    #[test]
+    fn a_descriptor_that_is_no_terminal_stands_for_none() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert!(!is_same(null.as_fd(), null.as_fd()));
+    }
+}

@@ -1,0 +1,264 @@
+//! A followed listing ends as a fresh one, whatever happened and however much the kernel forgot.
+
+#![expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::*;
+use fastrand::Rng;
+
+use crate::attributes::Work;
+use crate::collation::{Collation, Digits};
+use crate::details::Types;
+use crate::intern::Strings;
+use crate::model::{By, Hidden, Model, RowOrder, ViewFilter};
+use crate::scan::Scan;
+use crate::{Entries, Listing, Update};
+use sys::clock::SystemClock;
+
+/// Creates, writes, removes and renames at random.
+#[expect(clippy::disallowed_methods, reason = "the test is the other programs")]
+fn stir(dir: &Path, random: &mut Rng, count: usize) {
+    for _ in 0..count {
+        let name = dir.join(format!("name {}", random.u64(..300)));
+        // What is not there, or is there already, is part of the game.
+        let _ = match random.u64(..10) {
+            0..4 => fs::write(&name, vec![b'x'; usize::try_from(random.u64(..50)).unwrap()]),
+            4 => fs::create_dir(&name),
+            5..8 => fs::remove_file(&name).or_else(|_| fs::remove_dir(&name)),
+            _ => fs::rename(&name, dir.join(format!("name {}", random.u64(..300)))),
+        };
+    }
+}
+
+/// Changes two files in turn until the kernel keeps no more changes.
+#[expect(clippy::disallowed_methods, reason = "the test is the other program")]
+fn flood(dir: &Path, count: usize) {
+    use std::os::unix::fs::PermissionsExt;
+    let files = ["one", "other"].map(|name| dir.join(name));
+    for file in &files {
+        fs::write(file, "").unwrap();
+    }
+    for (at, file) in (0..count).zip(files.iter().cycle()) {
+        let mode = if at % 4 < 2 { 0o600 } else { 0o644 };
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+    }
+}
+
+/// What is in a directory: names with types and sizes.
+fn fresh(dir: &Path) -> BTreeMap<Vec<u8>, (EntryKind, u64)> {
+    let listed = Listing::in_process(&ListingRequest::of(dir)).unwrap();
+    let mut listed = listed;
+    assert_eq!(listed.finish().unwrap(), []);
+    contents(listed.entries())
+}
+
+fn contents(entries: &Entries) -> BTreeMap<Vec<u8>, (EntryKind, u64)> {
+    let ids = (0..entries.len()).filter(|id| !entries.is_removed(*id));
+    let size = |id| entries.attributes(id).map_or(u64::MAX, |known| known.size);
+    ids.map(|id| (entries.name(id).to_vec(), (entries.kind(id), size(id)))).collect()
+}
+
+fn model() -> Model {
+    let collation = Arc::new(Collation::new("en", Digits::ByValue));
+    let order = RowOrder { by: By::Size, ..RowOrder::default() };
+    Model::new(collation, order, ViewFilter { hidden: Hidden::Shown, pattern: None })
+}
+
+fn tell_model(model: &mut Model, entries: &Entries, update: &Update) {
+    match update {
+        Update::Names(_) => model.arrived(entries, entries.len()),
+        Update::Attributes(ids) => model.attributes_changed(entries, ids.iter()),
+        Update::Removed(ids) => model.removed(entries, ids.iter().copied()),
+        Update::Renamed(ids) => model.renamed(entries, ids.iter().copied()),
+        _ => return,
+    };
+}
+
+/// The rows' names, and what they are if a model is made of the entries now.
+fn rows(model: &Model, entries: &Entries) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    let names = |model: &Model| {
+        model.entries_from(0).map(|id| entries.name(id).to_vec()).collect::<Vec<_>>()
+    };
+    let mut anew = self::model();
+    anew.removed(entries, []);
+    anew.arrived(entries, entries.len());
+    anew.removed(entries, (0..entries.len()).filter(|id| entries.is_removed(*id)));
+    (names(model), names(&anew))
+}
+
+#[test]
+fn the_followed_model_is_a_fresh_listing_at_the_end() {
+    for seed in [1, 2, 3] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut random = Rng::with_seed(0x9e37_79b9 + seed);
+        stir(dir.path(), &mut random, 500);
+        let mut listing = Listing::in_process(&ListingRequest::of(dir.path()).followed()).unwrap();
+        let mut model = model();
+        let path = dir.path().to_owned();
+        let stirring = std::thread::spawn(move || stir(&path, &mut random, 10_000));
+        let mut goal = None;
+        loop {
+            let update = listing.next(Some(Duration::from_secs(60))).unwrap();
+            let update = update.expect("changes arrive until all are there");
+            tell_model(&mut model, listing.entries(), &update);
+            if stirring.is_finished() {
+                let goal = goal.get_or_insert_with(|| fresh(dir.path()));
+                if contents(listing.entries()) == *goal {
+                    break;
+                }
+            }
+        }
+        stirring.join().unwrap();
+        while let Some(update) = listing.next(Some(Duration::ZERO)).unwrap() {
+            tell_model(&mut model, listing.entries(), &update);
+        }
+        let (followed, anew) = rows(&model, listing.entries());
+        assert_eq!(followed, anew, "seed {seed}");
+        assert_eq!(followed.len(), fresh(dir.path()).len(), "seed {seed}");
+    }
+}
+
+/// Runs steps of a follower by hand: `between` happens while nobody reads what the kernel tells. Returns the entries at the end.
+fn step_by_step(dir: &Path, between: &mut [&mut dyn FnMut()], blind: Blind) -> Entries {
+    let (here, there) = sys::socket::pair().unwrap();
+    let (here, there) = (Connection::new(here), Connection::new(there));
+    let request = ListingRequest::of(dir).followed();
+    let taking = std::thread::spawn({
+        let limits = request.limits;
+        move || {
+            let mut entries = Entries::new(limits);
+            loop {
+                here.wait(None).unwrap();
+                match here.receive() {
+                    Ok(Some(message)) => {
+                        entries.take(message.unwrap().chunk()).unwrap();
+                    }
+                    Ok(None) => {}
+                    Err(_) => return entries,
+                }
+            }
+        }
+    });
+    let work = Work::new();
+    let clock = SystemClock::start();
+    let directory = OpenDirectory::open(dir).unwrap();
+    let connection = &there;
+    let watch = watch(&directory, &request, connection, &clock).unwrap().unwrap();
+    let scan = Scan { directory: &directory, request: &request, connection, clock: &clock };
+    let mut names = Vec::new();
+    let given = scan.run(|more| names.push(more)).unwrap();
+    let strings = Strings::new(connection);
+    let types = Types::of(&request);
+    let reader = Reader {
+        directory: &directory,
+        fields: request.fields,
+        connection,
+        work: &work,
+        clock: &clock,
+        strings: &strings,
+        types: &types,
+    };
+    let mut follower = Follower::new(reader, &request, watch, names, given);
+    for happen in between {
+        happen();
+        if blind == Blind::Yes {
+            follower.watch.read(|_| {}).unwrap();
+        }
+        follower.step().unwrap();
+    }
+    there.hang_up();
+    taking.join().unwrap()
+}
+
+/// Whether the follower is made not to see what happened.
+#[derive(Clone, Copy, PartialEq)]
+enum Blind {
+    No,
+    Yes,
+}
+
+#[test]
+fn what_the_kernel_forgot_is_found_by_reading_again() {
+    let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let most: usize = most.trim().parse().unwrap();
+    assert!(most < 1 << 20, "the queue of this machine cannot be made to overflow");
+    for seed in [11, 12] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut random = Rng::with_seed(seed);
+        stir(dir.path(), &mut random, 200);
+        let mut further = Rng::with_seed(seed + 100);
+        let mut end = Rng::with_seed(seed + 200);
+        let overflow = |random: &mut Rng| {
+            flood(dir.path(), most + 1);
+            stir(dir.path(), random, 1000);
+        };
+        let entries = step_by_step(
+            dir.path(),
+            &mut [
+                &mut || overflow(&mut random),
+                &mut || stir(dir.path(), &mut further, 50),
+                &mut || overflow(&mut end),
+            ],
+            Blind::No,
+        );
+        assert_eq!(contents(&entries).len(), fresh(dir.path()).len(), "seed {seed}");
+        let unread = contents(&entries).values().filter(|(_, size)| *size == u64::MAX).count();
+        let known = fresh(dir.path());
+        for (name, (kind, size)) in contents(&entries) {
+            let (fresh_kind, fresh_size) = known[&name];
+            assert!(size == fresh_size || size == u64::MAX, "seed {seed}");
+            assert!(kind == fresh_kind || size == u64::MAX, "seed {seed}");
+        }
+        // Only what was not touched since the listing began has no attributes here: nobody read them at first.
+        assert!(unread < 300, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_follower_that_does_not_look_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Rng::with_seed(5);
+    let entries =
+        step_by_step(dir.path(), &mut [&mut || stir(dir.path(), &mut random, 500)], Blind::Yes);
+    assert_ne!(contents(&entries), fresh(dir.path()));
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test is the other program")]
+#[test]
+fn a_directory_that_is_removed_or_moved_is_said_to_be_gone() {
+    for moved in [true, false] {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("dir");
+        fs::create_dir(&dir).unwrap();
+        let mut listing = Listing::in_process(&ListingRequest::of(&dir).followed()).unwrap();
+        assert_eq!(listing.finish().unwrap(), []);
+        if moved {
+            fs::rename(&dir, parent.path().join("other")).unwrap();
+        } else {
+            fs::remove_dir(&dir).unwrap();
+        }
+        let update = listing.next(Some(Duration::from_secs(60))).unwrap();
+        let Some(Update::Failed(failure)) = update else { panic!("{update:?}") };
+        assert_eq!(failure.step, ListingStep::Gone);
+    }
+}
+
+#[test]
+fn a_name_that_was_listed_twice_is_removed_once() {
+    let (here, there) = sys::socket::pair().unwrap();
+    let connection = Connection::new(there);
+    let mut rows = NameRows::default();
+    for name in [c"a", c"b", c"a"] {
+        rows.push(name, EntryKind::File).unwrap();
+    }
+    let names = Arc::new(give(&mut rows, Vec::new(), 0, &connection).unwrap());
+    let mut known = ClientNames { names: vec![names], table: None, hasher: RandomState::new() };
+    assert_eq!(known.begin(), [2]);
+    assert_eq!((known.find(c"a"), known.find(c"b"), known.find(c"c")), (Some(0), Some(1), None));
+    known.forget(c"a");
+    assert_eq!((known.find(c"a"), known.ids().count()), (None, 1));
+    drop(here);
+}

@@ -1,0 +1,83 @@
+//! One round of the work that nobody waits for: the files that others read, the length of the journal, its copy on the disk.
+
+use std::io;
+use std::time::Duration;
+
+use super::journal::{Compacted, Recents, RecentsError};
+use super::projection::{Projected, ProjectionError, project};
+use super::volatile::{self, VolatileError};
+
+/// How long additions are gathered before they are written together.
+pub const GATHER: Duration = Duration::from_millis(250);
+/// Two rounds begin no sooner after one another.
+pub const APART: Duration = Duration::from_millis(800);
+/// How long another program that is at the same work is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How old the copy on the disk of a list in memory may become.
+const SNAPSHOT: Duration = Duration::from_secs(15 * 60);
+
+/// Why a round was not done to its end. It can be tried again; nothing that is remembered is lost.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriterError {
+    /// The lock that keeps two writers apart cannot be taken; nothing was done.
+    #[error("cannot lock {path:?}")]
+    NotLocked {
+        /// The lock.
+        path: std::path::PathBuf,
+        /// What the disk said; busy if another writer hangs.
+        source: io::Error,
+    },
+    /// The files that others read do not show the list.
+    #[error(transparent)]
+    NotProjected(#[from] ProjectionError),
+    /// The files show the list, and are in memory without a copy of now.
+    #[error(transparent)]
+    NotSaved(#[from] VolatileError),
+    /// The files show the list; the journal is as long as it was, or its copy as old.
+    #[error("cannot compact the journal")]
+    NotTidied(#[from] RecentsError),
+}
+
+/// What a round did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoundOutcome {
+    /// What was found in the files, and written to them.
+    pub projected: Projected,
+    /// Whether the journal was made shorter.
+    pub compacted: Compacted,
+}
+
+/// Does one round.
+///
+/// # Errors
+///
+/// The variant says what was done.
+pub fn write(recents: &mut Recents) -> Result<RoundOutcome, WriterError> {
+    let path = recents.places().state.join("writer.lock");
+    let lock = store::publish::make_directory(recents.disk(), &recents.places().state)
+        .and_then(|()| recents.disk().own(&path, PATIENCE))
+        .and_then(|lock| lock.ok_or_else(|| io::ErrorKind::ResourceBusy.into()));
+    let _lock = lock.map_err(|source| WriterError::NotLocked { path, source })?;
+    // What is kept of a damaged journal is as it was found.
+    recents.repair()?;
+    settle(recents);
+    let projected = project(recents)?;
+    // The list may be new, or another program has replaced it meanwhile.
+    settle(recents);
+    let compacted = recents.compact()?;
+    recents.write_extent()?;
+    recents.snapshot_if_older(SNAPSHOT)?;
+    volatile::save_if_older(recents, SNAPSHOT)?;
+    Ok(RoundOutcome { projected, compacted })
+}
+
+/// Brings the lists to memory or back. They can be written where they are if that fails, and the next round tries again.
+fn settle(recents: &mut Recents) {
+    volatile::remove_leftovers(recents);
+    let settled = volatile::settle(recents).and_then(|()| volatile::announce(recents));
+    if let Err(error) = settled {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        tracing::warn!(%error, cause, "the lists of recent documents are not where the rules say");
+    }
+}

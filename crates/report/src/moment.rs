@@ -1,0 +1,72 @@
+//! Moments as people write them: `3 days ago`, `yesterday`, `10:30`, `2026-11-21T10:30`.
+
+use std::time::SystemTime;
+
+use jiff::civil::{DateTime, Time};
+use jiff::{Span, Timestamp, Zoned};
+
+/// Reads a moment before `now`. A time of day that is still to come means that of yesterday.
+///
+/// # Errors
+///
+/// A sentence that says how moments are written.
+pub fn parse(text: &str, now: &Zoned) -> Result<SystemTime, String> {
+    let local = |moment: DateTime| moment.to_zoned(now.time_zone().clone()).ok();
+    let text = text.trim();
+    let span = || text.strip_suffix("ago").unwrap_or(text).trim().parse::<Span>().ok();
+    let moment = match text {
+        "now" => Some(now.clone()),
+        "today" => now.start_of_day().ok(),
+        "yesterday" => now.yesterday().and_then(|day| day.start_of_day()).ok(),
+        _ => None,
+    };
+    let moment = moment
+        .or_else(|| Some(text.parse::<Timestamp>().ok()?.to_zoned(now.time_zone().clone())))
+        .or_else(|| text.parse::<DateTime>().ok().and_then(local))
+        .or_else(|| {
+            let time = text.parse::<Time>().ok()?;
+            let today = local(now.date().to_datetime(time))?;
+            if today <= *now {
+                Some(today)
+            } else {
+                local(now.date().yesterday().ok()?.to_datetime(time))
+            }
+        })
+        .or_else(|| now.checked_sub(span()?.abs()).ok());
+    moment.map(|moment| moment.timestamp().into()).ok_or_else(|| {
+        "say how long ago (2h, 3 days) or when (yesterday, 10:30, 2026-11-21T10:30)".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read_as_people_write_them() {
+        let now: Zoned = "2026-11-21T12:00:00+00:00[UTC]".parse().unwrap();
+        let read = |text: &str| parse(text, &now).map(local_utc);
+        for (text, wanted) in [
+            ("2h", "2026-11-21T10:00:00Z"),
+            ("3 days ago", "2026-11-18T12:00:00Z"),
+            ("90 min", "2026-11-21T10:30:00Z"),
+            ("today", "2026-11-21T00:00:00Z"),
+            ("yesterday", "2026-11-20T00:00:00Z"),
+            ("10:30", "2026-11-21T10:30:00Z"),
+            ("13:30", "2026-11-20T13:30:00Z"),
+            ("2026-11-01", "2026-11-01T00:00:00Z"),
+            ("2026-11-01T08:00", "2026-11-01T08:00:00Z"),
+            ("2026-11-01 08:00:30", "2026-11-01T08:00:30Z"),
+            ("2026-11-01T08:00:00+02:00", "2026-11-01T06:00:00Z"),
+        ] {
+            assert_eq!(read(text).as_deref(), Ok(wanted), "{text}");
+        }
+        for text in ["", "soon", "25:00", "2026-13-01"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    fn local_utc(time: SystemTime) -> String {
+        Timestamp::try_from(time).unwrap().to_string()
+    }
+}

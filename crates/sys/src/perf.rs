@@ -1,0 +1,307 @@
+//! Samples of a thread by the kernel's performance events: where it runs on a processor, and where it waits for a page.
+//!
+//! Only the program's own code is sampled, so that a user may do it to their own programs wherever
+//! `kernel.perf_event_paranoid` is 2 or less.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// Pages of a ring without its first: some 30 samples.
+const DATA_PAGES: usize = 64;
+/// The same of a ring of breakpoints, whose samples are small: some 250.
+const BREAKPOINT_PAGES: usize = 8;
+/// Bytes of the stack in each sample of the processor; a multiple of 8.
+const STACK: u32 = 8192;
+/// Bytes of the stack in each sample of a page fault.
+const FAULT_STACK: u32 = 2048;
+
+/// The registers of x86-64 that are sampled, by their bits: `bx`, `bp`, `sp`, `ip`, `r12` to `r15`.
+const REGISTERS: u64 = 1 << 1 | 1 << 6 | 1 << 7 | 1 << 8 | 0xf << 20;
+/// How many those are.
+const REGISTER_COUNT: usize = 8;
+
+/// The software events of `linux/perf_event.h`.
+mod event {
+    pub(super) const CPU_CLOCK: u64 = 0;
+    pub(super) const MAJOR_FAULTS: u64 = 6;
+}
+
+/// `PERF_SAMPLE_IP`, `TIME`, `ADDR`, `REGS_USER` and `STACK_USER`.
+const SAMPLED: u64 = 1 | 1 << 2 | 1 << 3 | 1 << 12 | 1 << 13;
+/// `exclude_kernel`, `exclude_hv` and `use_clockid`.
+const FLAGS: u64 = 1 << 5 | 1 << 6 | 1 << 25;
+/// `PERF_FLAG_FD_CLOEXEC`.
+const CLOSE_ON_EXEC: libc::c_ulong = 8;
+/// `PERF_EVENT_IOC_SET_OUTPUT`.
+const SET_OUTPUT: libc::c_ulong = 0x2405;
+/// The offset of `data_head` in `struct perf_event_mmap_page`.
+const HEAD: usize = 1024;
+/// The offset of `data_tail`.
+const TAIL: usize = 1032;
+/// `PERF_RECORD_SAMPLE`.
+const SAMPLE: u32 = 9;
+
+/// One sample.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadSample<'a> {
+    /// When, of the monotonic clock.
+    pub at_ns: u64,
+    /// The address that a page was missing at; `None` for a sample of the processor.
+    pub fault: Option<u64>,
+    /// The instruction pointer.
+    pub ip: u64,
+    /// The stack pointer.
+    pub sp: u64,
+    /// The frame pointer.
+    pub bp: u64,
+    /// `rbx`, `r12`, `r13`, `r14` and `r15`.
+    pub kept: [u64; 5],
+    /// The stack, from the stack pointer on.
+    pub stack: &'a [u8],
+}
+
+/// Samples one thread.
+#[derive(Debug)]
+pub struct ThreadSampler {
+    _events: [Option<OwnedFd>; 2],
+    base: NonNull<u8>,
+    page: usize,
+    /// Pages without the first.
+    pages: usize,
+    copy: Vec<u8>,
+}
+
+// SAFETY: the mapping belongs to this value alone, and nothing in it depends on the thread that reads it.
+unsafe impl Send for ThreadSampler {}
+
+/// What is sampled.
+#[derive(Clone, Copy, Debug)]
+enum SampledEvent {
+    /// A software event.
+    Software(u64),
+    /// The thread executes the instruction at this address.
+    Execution(u64),
+}
+
+/// Opens an event of a thread on every processor.
+fn open(thread: u32, event: SampledEvent, period: u64, stack: u32) -> io::Result<OwnedFd> {
+    let mut attributes = [0_u64; 16];
+    match event {
+        // `PERF_TYPE_SOFTWARE`, and 128 bytes of attributes.
+        SampledEvent::Software(config) => (attributes[0], attributes[1]) = (1 | 128 << 32, config),
+        SampledEvent::Execution(address) => {
+            // `PERF_TYPE_BREAKPOINT`, `HW_BREAKPOINT_X`, and the length of a word.
+            attributes[0] = 5 | 128 << 32;
+            (attributes[6], attributes[7], attributes[8]) = (4 << 32, address, 8);
+        }
+    }
+    attributes[2] = period;
+    attributes[3] = SAMPLED;
+    attributes[5] = FLAGS;
+    attributes[10] = REGISTERS;
+    // The size of the stack, and `CLOCK_MONOTONIC` above it.
+    attributes[11] = u64::from(stack) | 1 << 32;
+    let thread = i32::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the kernel reads 128 bytes of attributes, whose size they say, and touches no other memory of ours.
+    let descriptor = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            attributes.as_ptr(),
+            thread,
+            -1_i32,
+            -1_i32,
+            CLOSE_ON_EXEC,
+        )
+    };
+    let descriptor = i32::try_from(descriptor).unwrap_or(-1);
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Maps the ring of an event: its first page and `pages` of samples. Returns where, and how long a page is.
+fn map_ring(event: &OwnedFd, pages: usize) -> io::Result<(NonNull<u8>, usize)> {
+    let page = rustix::param::page_size();
+    // SAFETY: a new mapping at an address of the kernel's choice; no memory of ours is touched.
+    let base = unsafe {
+        mmap(
+            std::ptr::null_mut(),
+            page * (1 + pages),
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            event,
+            0,
+        )
+    }?;
+    let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+    Ok((base, page))
+}
+
+impl ThreadSampler {
+    /// Samples `thread` each time that it has run for `period`, and whenever it has waited for a page.
+    ///
+    /// # Errors
+    ///
+    /// As `perf_event_open(2)`: `EACCES` and `EPERM` where `kernel.perf_event_paranoid` or the owner of the thread forbid it.
+    pub fn open(thread: u32, period: Duration) -> io::Result<ThreadSampler> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        let clock = open(thread, SampledEvent::Software(event::CPU_CLOCK), period, STACK)?;
+        let (base, page) = map_ring(&clock, DATA_PAGES)?;
+        let faults = open(thread, SampledEvent::Software(event::MAJOR_FAULTS), 1, FAULT_STACK);
+        let faults = faults.ok().filter(|faults| {
+            // SAFETY: it takes a descriptor as its argument and touches no memory of ours.
+            let done = unsafe { libc::ioctl(faults.as_raw_fd(), SET_OUTPUT, clock.as_raw_fd()) };
+            done == 0
+        });
+        Ok(ThreadSampler {
+            _events: [Some(clock), faults],
+            base,
+            page,
+            pages: DATA_PAGES,
+            copy: Vec::new(),
+        })
+    }
+
+    /// Samples `thread` each time that it is about to execute the instruction at `address`; the stack is not copied.
+    ///
+    /// A processor has four such breakpoints for all of its threads and tracers.
+    ///
+    /// # Errors
+    ///
+    /// As [`ThreadSampler::open`]; `ENOSPC` if no breakpoint is free.
+    pub fn at_instruction(thread: u32, address: u64) -> io::Result<ThreadSampler> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let breakpoint = open(thread, SampledEvent::Execution(address), 1, 8)?;
+        let (base, page) = map_ring(&breakpoint, BREAKPOINT_PAGES)?;
+        Ok(ThreadSampler {
+            _events: [Some(breakpoint), None],
+            base,
+            page,
+            pages: BREAKPOINT_PAGES,
+            copy: Vec::new(),
+        })
+    }
+
+    /// Returns one of the two positions in the first page: where the kernel writes, or where we read.
+    fn position(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: both lie in the first page, which is mapped as long as `self` lives.
+        let word = unsafe { self.base.add(at) };
+        // SAFETY: the word is aligned; the kernel changes it as a whole, and we change ours through this atomic alone.
+        unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
+    }
+
+    /// Returns whether no sample is there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let written = self.position(HEAD).load(Ordering::Acquire);
+        written == self.position(TAIL).load(Ordering::Relaxed)
+    }
+
+    /// Gives each sample that is there to `each`.
+    pub fn take(&mut self, mut each: impl FnMut(&ThreadSample<'_>)) {
+        let size = self.page * self.pages;
+        let head = self.position(HEAD).load(Ordering::Acquire);
+        let tail = self.position(TAIL).load(Ordering::Relaxed);
+        let mut copy = std::mem::take(&mut self.copy);
+        copy.clear();
+        let length = usize::try_from(head.wrapping_sub(tail)).unwrap_or(0).min(size);
+        let start = usize::try_from(tail).unwrap_or(0) % size;
+        for (from, count) in
+            [(start, length.min(size - start)), (0, length.saturating_sub(size - start))]
+        {
+            // SAFETY: `from + count` is at most `size`, and the data of `size` bytes follow the first page.
+            let data = unsafe { self.base.add(self.page + from) };
+            // SAFETY: the kernel does not write between our position and its own, and nothing keeps the slice.
+            copy.extend_from_slice(unsafe { std::slice::from_raw_parts(data.as_ptr(), count) });
+        }
+        self.position(TAIL).store(head, Ordering::Release);
+        let mut rest = &copy[..];
+        while let Some((kind, record)) = next_record(&mut rest) {
+            if kind == SAMPLE
+                && let Some(sample) = parse(record)
+            {
+                each(&sample);
+            }
+        }
+        self.copy = copy;
+    }
+}
+
+impl Drop for ThreadSampler {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `open` with this length; no reference into it outlives `self`.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.page * (1 + self.pages)) };
+    }
+}
+
+/// Takes a record off the front: its type, and what follows its header.
+fn next_record<'a>(rest: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
+    let kind = u32::from_ne_bytes(rest.get(..4)?.try_into().ok()?);
+    let size = usize::from(u16::from_ne_bytes(rest.get(6..8)?.try_into().ok()?));
+    let record = rest.get(8..size)?;
+    *rest = rest.get(size..)?;
+    Some((kind, record))
+}
+
+fn long(bytes: &mut &[u8]) -> Option<u64> {
+    let (word, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u64::from_ne_bytes(*word))
+}
+
+/// Reads a sample: `ip`, time, address, registers, stack.
+fn parse(mut record: &[u8]) -> Option<ThreadSample<'_>> {
+    let _ip = long(&mut record)?;
+    let at_ns = long(&mut record)?;
+    let address = long(&mut record)?;
+    // A thread without registers of its own, or in 32-bit code.
+    if long(&mut record)? != 2 {
+        return None;
+    }
+    let mut registers = [0; REGISTER_COUNT];
+    for register in &mut registers {
+        *register = long(&mut record)?;
+    }
+    let [bx, bp, sp, ip, r12, r13, r14, r15] = registers;
+    let size = usize::try_from(long(&mut record)?).ok()?;
+    let mut stack = record.get(..size)?;
+    if size > 0 {
+        record = &record[size..];
+        let used = usize::try_from(long(&mut record)?).ok()?;
+        stack = stack.get(..used)?;
+    }
+    let fault = (address != 0).then_some(address);
+    Some(ThreadSample { at_ns, fault, ip, sp, bp, kept: [bx, r12, r13, r14, r15], stack })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_read_and_a_torn_one_is_none() {
+        let mut words = vec![7_u64, 1000, 0, 2];
+        words.extend([1, 2, 3, 4, 12, 13, 14, 15]);
+        words.extend([16, 0x11, 0x22, 8]);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let sample = parse(&bytes).expect("a sample");
+        assert_eq!((sample.at_ns, sample.fault, sample.ip, sample.sp), (1000, None, 4, 3));
+        assert_eq!((sample.bp, sample.kept), (2, [1, 12, 13, 14, 15]));
+        assert_eq!(sample.stack, 0x11_u64.to_ne_bytes());
+        for length in 0..bytes.len() {
+            assert!(parse(&bytes[..length]).is_none(), "{length}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Follows long waits of main threads by the wake-ups of the machine, soon after they have ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread::JoinHandle;
+
+use report::error::chain as causes;
+use wakeups::kernel::{WakeupLoadError, WakeupTracer};
+use wakeups::{KernelFunctions, ProgramFacts, WakeupHistory};
+
+use super::record::CallRecord;
+use crate::place::bus_names;
+use crate::recording::{ChainProgram, RecordedChain, Recording};
+use crate::syscall::{EVENT_WAITS, call_name};
+
+/// Shorter waits of main threads are not followed, in nanoseconds.
+const SHORTEST_NS: u64 = 5_000_000;
+/// The most waits of other threads that are kept.
+const HISTORY: usize = 65_536;
+/// The most chains that are kept of waits for events, most of which are idle; and of others.
+const CHAINS: usize = 256;
+
+/// A long wait of a main thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MainWait {
+    thread: u32,
+    number: u32,
+    /// Of the monotonic clock.
+    from_ns: u64,
+    began_ns: u64,
+    wall_ns: u64,
+}
+
+impl MainWait {
+    /// Returns the wait that a call was, if it is to be followed.
+    pub(super) fn of(call: &CallRecord<'_>, began_ns: u64) -> Option<MainWait> {
+        (call.thread == call.process && call.wall_ns >= SHORTEST_NS).then_some(MainWait {
+            thread: call.thread,
+            number: call.number,
+            from_ns: call.start_ns,
+            began_ns,
+            wall_ns: call.wall_ns,
+        })
+    }
+}
+
+/// Puts the programs that record wake-ups into the kernel, on a thread of its own: others are put there meanwhile.
+#[derive(Debug)]
+pub(super) struct ChainLoader(Option<JoinHandle<Result<WakeupTracer, WakeupLoadError>>>);
+
+impl ChainLoader {
+    /// Begins.
+    pub(super) fn start() -> ChainLoader {
+        // Without a thread it is done when it is needed.
+        ChainLoader(sys::thread::spawn("wakeups", WakeupTracer::load).ok())
+    }
+
+    /// Waits until they are there.
+    fn load(self) -> Result<WakeupTracer, WakeupLoadError> {
+        let loaded = self.0.and_then(|loader| loader.join().ok());
+        loaded.unwrap_or_else(WakeupTracer::load)
+    }
+}
+
+/// Records wake-ups, and follows waits.
+#[derive(Debug)]
+pub(super) struct ChainRecorder {
+    /// None where the kernel does not take the programs.
+    tracer: Option<WakeupTracer>,
+    history: WakeupHistory,
+    lost: u64,
+    /// Chains of waits for events, and of others.
+    chains: [Vec<RecordedChain>; 2],
+    programs: BTreeMap<u32, ProgramFacts>,
+    note: Option<String>,
+}
+
+impl ChainRecorder {
+    /// Makes one whose programs are in the kernel.
+    pub(super) fn new(loader: ChainLoader) -> ChainRecorder {
+        let (tracer, note) = match loader.load() {
+            Ok(tracer) => (Some(tracer), None),
+            Err(error) => {
+                let why = causes(&error);
+                (None, Some(format!("Waits are not followed to other programs: {why}.")))
+            }
+        };
+        ChainRecorder {
+            tracer,
+            history: WakeupHistory::new(HISTORY),
+            lost: 0,
+            chains: [Vec::new(), Vec::new()],
+            programs: BTreeMap::new(),
+            note,
+        }
+    }
+
+    /// Takes what was recorded, and follows waits that have ended.
+    pub(super) fn follow(&mut self, waits: &mut Vec<MainWait>) {
+        let Some(tracer) = &mut self.tracer else { return waits.clear() };
+        tracer.take(&mut self.history);
+        if !waits.is_empty() {
+            let lost = tracer.lost().unwrap_or(self.lost);
+            self.history.count_lost(lost.saturating_sub(self.lost));
+            self.lost = lost;
+        }
+        for wait in waits.drain(..) {
+            let to_ns = wait.from_ns.saturating_add(wait.wall_ns);
+            let Some(thread) = self.history.identity(wait.thread, to_ns) else { continue };
+            let chain = self.history.walk(thread, wait.from_ns, to_ns);
+            if chain.hops.len() < 2 {
+                continue;
+            }
+            // They may end soon.
+            for hop in &chain.hops {
+                let of_process = || ProgramFacts::read(hop.process);
+                self.programs.entry(hop.process).or_insert_with(of_process);
+            }
+            let is_event_wait = call_name(wait.number).is_some_and(|n| EVENT_WAITS.contains(&n));
+            let chains = &mut self.chains[usize::from(!is_event_wait)];
+            chains.push(RecordedChain {
+                thread: wait.thread,
+                start_ns: wait.from_ns.saturating_sub(wait.began_ns),
+                wall_ns: wait.wall_ns,
+                number: wait.number,
+                chain,
+                functions: Vec::new(),
+            });
+            let shortest = (0..chains.len()).min_by_key(|at| chains[*at].wall_ns);
+            if let Some(shortest) = shortest.filter(|_| chains.len() > CHAINS) {
+                chains.swap_remove(shortest);
+            }
+        }
+    }
+
+    /// Ends, and puts the chains into the recording.
+    pub(super) fn finish(&mut self, recording: &mut Recording) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.detach();
+        }
+        recording.notes.extend(self.note.take());
+        let mut chains: Vec<RecordedChain> =
+            self.chains.iter_mut().flat_map(std::mem::take).collect();
+        let hops = || chains.iter().flat_map(|chain| &chain.chain.hops);
+        let addresses: BTreeSet<u64> =
+            hops().flat_map(|hop| hop.functions.iter().copied()).collect();
+        let functions = KernelFunctions::read(&addresses);
+        let buses: BTreeSet<u32> =
+            hops().flat_map(|hop| &hop.through).map(|source| source.process).collect();
+        let mut names = bus_names::of_buses(&buses);
+        for (process, facts) in std::mem::take(&mut self.programs) {
+            let bus_names = names.remove(&process).unwrap_or_default();
+            recording.chain_programs.insert(process, ChainProgram { facts, bus_names });
+        }
+        for chain in &mut chains {
+            let name = |hop: &wakeups::ChainHop| functions.waited_in(&hop.functions);
+            chain.functions =
+                chain.chain.hops.iter().map(|hop| name(hop).map(str::to_owned)).collect();
+        }
+        recording.chains = chains;
+    }
+}

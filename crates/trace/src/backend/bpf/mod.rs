@@ -1,0 +1,136 @@
+//! The backend for root: programs in the kernel count every call, and report slow ones with a copy of the stack.
+//!
+//! Nothing is stopped and nothing is changed in the watched program, which another tracer may trace at the same time. See
+//! `docs/trace-bpf.md` for what the programs do.
+
+mod chains;
+pub mod fields;
+pub(crate) mod layout;
+mod notes;
+pub mod programs;
+pub mod record;
+pub mod session;
+mod target;
+mod watcher;
+
+use report::error::chain;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use sys::spawn::{self, ProgramToStart};
+
+use self::chains::ChainLoader;
+use self::session::{BpfSession, BpfSettings, LoadError, WatchStart};
+pub(crate) use self::target::recorded;
+use self::watcher::Watcher;
+use super::{
+    BackendChoice, RecordingOutcome, RemainingProcesses, Stacks, TraceError, TraceOptions,
+    TraceTarget, child,
+};
+use crate::recording::Backend;
+
+/// Bytes of the ring: room for five hundred calls with their stacks.
+const RING: u32 = 8 << 20;
+
+/// Records a program and its descendants until it has ended or `stop` is set.
+///
+/// # Errors
+///
+/// [`TraceError::Backend`] when the kernel does not take the programs; then nothing was started.
+pub fn run(
+    options: &TraceOptions,
+    choice: &BackendChoice,
+    stop: &Arc<AtomicBool>,
+) -> Result<RecordingOutcome, TraceError> {
+    let chains = ChainLoader::start();
+    let session = (load(options)?, chains);
+    match &options.subject {
+        TraceTarget::Run(command) => start(options, command, choice, stop, session),
+        TraceTarget::Attach(process) => attach(options, *process, choice, stop, session),
+    }
+}
+
+/// Returns whether programs can be put into this kernel by this user, as far as that is known without doing it.
+#[must_use]
+pub fn is_allowed() -> bool {
+    session::is_allowed()
+}
+
+fn load(options: &TraceOptions) -> Result<BpfSession, TraceError> {
+    let threshold = u64::try_from(options.threshold.as_nanos()).unwrap_or(u64::MAX);
+    let settings = BpfSettings {
+        calls: &options.calls,
+        threshold_ns: if options.stacks == Stacks::All { 0 } else { threshold },
+        kept: &options.kept,
+        threads: programs::WatchedThreads::All,
+        stacks: match options.stacks {
+            Stacks::None => programs::KernelStacks::LeftOut,
+            Stacks::Slow | Stacks::All => programs::KernelStacks::Copied,
+        },
+        ring_bytes: RING,
+        wakes: programs::WakeupPolicy::Paced,
+    };
+    BpfSession::load(&settings).map_err(|error| refused(&error))
+}
+
+/// Returns the error for programs that cannot be loaded, with all causes.
+pub(crate) fn refused(error: &LoadError) -> TraceError {
+    TraceError::Backend { backend: Backend::Bpf, reason: chain(error) }
+}
+
+/// Starts a program, watched from its `execve` on.
+fn start(
+    options: &TraceOptions,
+    command: &ProgramToStart,
+    choice: &BackendChoice,
+    stop: &Arc<AtomicBool>,
+    (session, chains): (BpfSession, ChainLoader),
+) -> Result<RecordingOutcome, TraceError> {
+    let program = || PathBuf::from(command.arguments.first().cloned().unwrap_or_default());
+    let cannot_start = |source| TraceError::Start { program: program(), source };
+    let words = command.arguments.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let held = spawn::hold(command, None).map_err(cannot_start)?;
+    let process = held.process();
+    session.watch(process, WatchStart::Exec).map_err(TraceError::Trace)?;
+    let mut watcher = Watcher::new(session, chains, options, choice, words, process);
+    let mut started = held.release().map_err(cannot_start)?;
+    let has_ended = watcher.watch(stop).map_err(TraceError::Trace)?;
+    let recording = watcher.finish().map_err(TraceError::Trace)?;
+    let rest = if has_ended {
+        let _ = child::wait(process);
+        None
+    } else {
+        let waiter = std::thread::Builder::new().name("waiter".to_owned());
+        Some(RemainingProcesses(
+            waiter.spawn(move || child::wait(process)).map_err(TraceError::Trace)?,
+        ))
+    };
+    match started.failure() {
+        Some(source) if has_ended => Err(cannot_start(source)),
+        _ => Ok(RecordingOutcome { recording, process, rest }),
+    }
+}
+
+/// Watches a program that runs already, and lets it go on.
+fn attach(
+    options: &TraceOptions,
+    process: u32,
+    choice: &BackendChoice,
+    stop: &Arc<AtomicBool>,
+    (session, chains): (BpfSession, ChainLoader),
+) -> Result<RecordingOutcome, TraceError> {
+    let command = super::procfs::command_line(process);
+    if !std::fs::exists(format!("/proc/{process}")).unwrap_or(false) {
+        let source = io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error());
+        return Err(TraceError::Attach { process, source });
+    }
+    session.watch(process, WatchStart::Now).map_err(TraceError::Trace)?;
+    let mut watcher = Watcher::new(session, chains, options, choice, command, process);
+    watcher.know_threads();
+    watcher.watch(stop).map_err(TraceError::Trace)?;
+    let recording = watcher.finish().map_err(TraceError::Trace)?;
+    Ok(RecordingOutcome { recording, process, rest: None })
+}

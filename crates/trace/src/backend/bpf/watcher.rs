@@ -1,0 +1,531 @@
+//! Empties the ring into a recording: names processes, follows stacks, and reads the totals at the end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sys::clock::{Clock, SystemClock};
+
+use super::super::peek::{BlockedSyscall, blocked_syscall};
+use super::super::timing::TimeAccountant;
+use super::super::{BackendChoice, RecordingLimit, Stacks, TraceOptions, procfs};
+use super::chains::{ChainLoader, ChainRecorder, MainWait};
+use super::record::{BpfRecord, CallRecord, ThreadTotals};
+use super::session::{BpfSession, ThreadState, descriptor};
+use crate::call::{CallEnd, StackId, TracedCall};
+use crate::mark::{self, NOT_FOUND};
+use crate::place::{ContextLookup, SyscallContext};
+use crate::recorder::TraceRecorder;
+use crate::recording::{Backend, Exit, Recording};
+use crate::stack::{KnownRegisters, Unwinder};
+use crate::syscall::{call_name, runs_program};
+use crate::timeline::ThreadCounters;
+
+/// The longest time between two reads of the ring without a wake-up.
+const REST: Duration = Duration::from_millis(20);
+
+/// How often the observed processes are checked, in case the record of their end was lost.
+const CHECK: Duration = Duration::from_millis(500);
+
+/// The age at which a program's mappings are read first, and up to which they are read again, in nanoseconds.
+const YOUNG_NS: u64 = 1_000_000;
+/// See `YOUNG_NS`.
+const GROWN_NS: u64 = 2_000_000_000;
+
+/// The most young processes whose mappings are read.
+const YOUNG: usize = 16;
+
+/// The most records that are read before time and `stop` are looked at again.
+const AT_ONCE: usize = 4096;
+
+/// The ended threads whose totals stay in the kernel: reading them one by one costs more than all at the end.
+const ENDED: usize = 512;
+
+/// Reads the records of the programs until the end.
+#[derive(Debug)]
+pub(super) struct Watcher<'a> {
+    session: BpfSession,
+    options: &'a TraceOptions,
+    root: u32,
+    clock: SystemClock,
+    /// The monotonic clock, in nanoseconds, when the recording began.
+    began_ns: u64,
+    model: ProcessModel,
+    time: TimeAccountant,
+    /// Threads that ended, with the calls that they have totals of.
+    ended: Vec<(u32, ThreadTotals)>,
+    has_ended: bool,
+    /// Follows long waits of main threads.
+    chains: ChainRecorder,
+}
+
+/// The model of the observed processes.
+#[derive(Debug)]
+struct ProcessModel {
+    recorder: TraceRecorder,
+    unwinder: Unwinder,
+    places: ContextLookup,
+    /// Live processes, and whether their mappings were read since their last `execve`.
+    alive: HashMap<u32, MappingsRead>,
+    /// When to read the mappings of a young process: a program that ends soon takes them with it.
+    young: BTreeMap<u32, (u64, u64)>,
+    stacks: Stacks,
+    /// Long waits of main threads that are not followed yet.
+    waits: Vec<MainWait>,
+}
+
+/// Whether a process's mappings are known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum MappingsRead {
+    Yes,
+    No,
+}
+
+impl<'a> Watcher<'a> {
+    /// Begins a recording of `root` by `session`, which watches it already.
+    pub(super) fn new(
+        session: BpfSession,
+        chains: ChainLoader,
+        options: &'a TraceOptions,
+        choice: &BackendChoice,
+        command: Vec<Vec<u8>>,
+        root: u32,
+    ) -> Watcher<'a> {
+        let chains = ChainRecorder::new(chains);
+        let clock = SystemClock::start();
+        let mut recorder = TraceRecorder::new(Backend::Bpf, command, clock.now());
+        let began_ns = sys::bpf::clock_ns();
+        let time = TimeAccountant::start(&mut recorder, options, began_ns);
+        let recording = recorder.recording();
+        recording.watched = options.calls.to_string();
+        recording.threshold_ns = u64::try_from(options.threshold.as_nanos()).unwrap_or(u64::MAX);
+        recording.notes.push(choice.reason.clone());
+        recorder.keep_always(options.kept.clone());
+        let process = recorder.process(root);
+        process.executable = procfs::executable(root);
+        process.command = procfs::command_line(root);
+        recorder.thread(root, root, 0);
+        let model = ProcessModel {
+            recorder,
+            unwinder: Unwinder::new(),
+            places: ContextLookup::new(),
+            alive: HashMap::from([(root, MappingsRead::No)]),
+            young: BTreeMap::new(),
+            stacks: options.stacks,
+            waits: Vec::new(),
+        };
+        Watcher {
+            session,
+            options,
+            root,
+            clock,
+            began_ns,
+            model,
+            time,
+            ended: Vec::new(),
+            has_ended: false,
+            chains,
+        }
+    }
+
+    /// Notes the threads that the program has already, and the calls that they are in.
+    pub(super) fn know_threads(&mut self) {
+        let mut adopted = 0_u64;
+        let is_foreign = procfs::is_foreign(self.root);
+        for thread in procfs::threads(self.root).unwrap_or_default() {
+            let name = procfs::thread_name(self.root, thread);
+            self.model.recorder.thread(thread, self.root, 0).name = name;
+            adopted += u64::from(!is_foreign && self.adopt(thread));
+        }
+        if adopted > 0 {
+            let note = procfs::note_of_adopted(adopted);
+            self.model.recorder.recording().notes.push(note);
+        }
+        self.model.read_mappings(self.root);
+    }
+
+    /// Enters the call that a thread is in, so that its end is told; since when it is in it is not known.
+    fn adopt(&self, thread: u32) -> bool {
+        let seen = blocked_syscall(self.root, thread);
+        let seen = seen.filter(|seen| self.options.calls.contains(seen.number));
+        let Some((seen, descriptor)) = seen.zip(descriptor(thread)) else { return false };
+        let used = procfs::SchedstatFile::open(self.root, thread);
+        let queued_ns = used.and_then(|used| used.read()).map_or(0, |used| used.queued_ns);
+        let times = [sys::bpf::clock_ns(), queued_ns];
+        // On an error the thread has ended, or has made another call since, which the kernel's programs see.
+        self.session.adopt(descriptor.as_fd(), [thread, self.root], seen.number, times).is_ok()
+    }
+
+    /// Reads until the observed processes have ended, or `stop` is set; returns whether the first process has ended.
+    ///
+    /// # Errors
+    ///
+    /// As `poll(2)` and `bpf(2)`.
+    pub(super) fn watch(&mut self, stop: &AtomicBool) -> io::Result<bool> {
+        let rest = Timespec { tv_sec: 0, tv_nsec: i64::from(REST.subsec_nanos()) };
+        let mut checked = self.clock.monotonic();
+        loop {
+            let taken = self.take()?;
+            if self.is_over() || stop.load(Ordering::Relaxed) {
+                return Ok(self.has_ended);
+            }
+            let now = self.clock.monotonic();
+            if now.saturating_sub(checked) >= CHECK {
+                checked = now;
+                self.forget_the_dead()?;
+            }
+            let rest = Timespec {
+                tv_nsec: self
+                    .model
+                    .read_young()
+                    .map_or(rest.tv_nsec, |next| next.min(rest.tv_nsec)),
+                ..rest
+            };
+            if taken < AT_ONCE {
+                let mut wanted = [PollFd::from_borrowed_fd(self.session.as_fd(), PollFlags::IN)];
+                match poll(&mut wanted, Some(&rest)) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match self.options.until {
+            RecordingLimit::ProgramEnded => self.has_ended,
+            RecordingLimit::AllEnded => self.model.alive.is_empty(),
+        }
+    }
+
+    /// Reads the records in the ring.
+    fn take(&mut self) -> io::Result<usize> {
+        let Watcher { session, model, ended, root, has_ended, began_ns, .. } = self;
+        let taken = session.take(AT_ONCE, |record| match record {
+            BpfRecord::Call(call) => model.call(&call, *began_ns),
+            BpfRecord::Fork { thread, process, parent, at_ns } => {
+                model.born(thread, process, parent, at_ns.saturating_sub(*began_ns));
+            }
+            BpfRecord::Turn { thread, at_ns, .. } => {
+                model.recorder.turned(thread, at_ns.saturating_sub(*began_ns));
+            }
+            BpfRecord::Sent { process, descriptor, message } => {
+                model.places.sent_message(process, descriptor, message);
+            }
+            BpfRecord::Exec { process, path, command, .. } => model.exec(process, path, command),
+            BpfRecord::Exit {
+                thread,
+                process,
+                at_ns,
+                status,
+                is_last,
+                inside,
+                counters: [processor_ns, ready_ns, faults],
+                seen,
+                name,
+            } => {
+                let at_ns = at_ns.saturating_sub(*began_ns);
+                if thread == process {
+                    let counters = ThreadCounters { at_ns, processor_ns, ready_ns, faults };
+                    model.recorder.ended_with(thread, counters);
+                }
+                ended.push((thread, seen));
+                model.ended_inside(thread, process, inside, at_ns, *began_ns);
+                model.recorder.thread(thread, process, at_ns).name = name.to_vec();
+                model.recorder.thread_ended(thread, at_ns);
+                if is_last {
+                    model.died(process, exit(status), at_ns);
+                    *has_ended |= process == *root;
+                }
+            }
+        });
+        self.chains.follow(&mut self.model.waits);
+        if self.ended.len() > ENDED {
+            self.read_totals_of_ended()?;
+        }
+        Ok(taken)
+    }
+
+    /// Takes the totals of ended threads out of the kernel, so that there is always room for new ones.
+    fn read_totals_of_ended(&mut self) -> io::Result<()> {
+        for (thread, seen) in self.ended.drain(..) {
+            for (number, total) in self.session.take_totals(thread, &seen)? {
+                self.model.recorder.total(thread, number, &total);
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops processes that the filter does not hold any more: the record of their end was lost.
+    fn forget_the_dead(&mut self) -> io::Result<()> {
+        let watched = self.session.watched()?;
+        let alive = self.model.alive.keys().copied();
+        let gone: Vec<u32> = alive.filter(|process| !watched.contains(process)).collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        // Their records may have come since.
+        self.take()?;
+        for process in gone {
+            self.has_ended |= process == self.root;
+            self.model.alive.remove(&process);
+        }
+        Ok(())
+    }
+
+    /// Ends the recording: detaches the programs, and reads their totals.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub(super) fn finish(mut self) -> io::Result<Recording> {
+        self.keep_running_calls();
+        self.session.detach();
+        while self.take()? > 0 {}
+        let length_ns = u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX);
+        for (thread, number, total) in self.session.totals()? {
+            self.model.recorder.total(thread, number, &total);
+        }
+        self.chains.finish(self.model.recorder.recording());
+        let errors = self.session.errors()?;
+        let faults = self.session.faults()?;
+        let recording = self.model.recorder.recording();
+        for (number, error, count) in errors {
+            *recording.errors.entry((number, error)).or_default() += count;
+        }
+        recording.lost = faults.lost_calls + faults.lost_lives + faults.not_counted;
+        recording.notes.extend(super::notes::of(&faults));
+        Ok(self.time.finish(self.model.recorder, length_ns))
+    }
+
+    /// Records the unfinished calls, with their state as sampled from outside.
+    fn keep_running_calls(&mut self) {
+        let now = sys::bpf::clock_ns();
+        let processes: Vec<u32> = self.model.alive.keys().copied().collect();
+        for process in processes {
+            for thread in procfs::threads(process).unwrap_or_default() {
+                let name = procfs::thread_name(process, thread);
+                self.model.recorder.thread(thread, process, 0).name = name;
+                let seen = blocked_syscall(process, thread);
+                let (number, start_ns) = match thread_state(&self.session, thread) {
+                    ThreadState::Inside { number, start_ns } => (number, start_ns),
+                    ThreadState::Outside => continue,
+                    // It has been in its call since before it was watched.
+                    ThreadState::Unknown => match seen {
+                        Some(seen) if self.options.calls.contains(seen.number) => {
+                            (seen.number, self.began_ns)
+                        }
+                        _ => continue,
+                    },
+                };
+                let seen = seen.filter(|seen| seen.number == number);
+                let start = start_ns.saturating_sub(self.began_ns);
+                let wall_ns = now.saturating_sub(start_ns);
+                self.model.running(
+                    UnfinishedCall { process, thread, number, seen },
+                    start,
+                    wall_ns,
+                );
+            }
+        }
+    }
+}
+
+/// A call that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct UnfinishedCall {
+    process: u32,
+    thread: u32,
+    number: u32,
+    /// The call as sampled from outside, if the thread is blocked.
+    seen: Option<BlockedSyscall>,
+}
+
+/// Returns the state of the call in which a thread is.
+fn thread_state(session: &BpfSession, thread: u32) -> ThreadState {
+    descriptor(thread)
+        .map_or(ThreadState::Outside, |descriptor| session.thread_state(descriptor.as_fd()))
+}
+
+/// Reads a status as of `wait(2)`.
+fn exit(status: u32) -> Exit {
+    let (signal, code) = (status & 0x7f, status >> 8 & 0xff);
+    if signal == 0 { Exit::Code(code.cast_signed()) } else { Exit::Signal(signal.cast_signed()) }
+}
+
+impl ProcessModel {
+    fn read_mappings(&mut self, process: u32) {
+        if self.stacks != Stacks::None {
+            self.unwinder.read_mappings(process);
+            self.alive.insert(process, MappingsRead::Yes);
+        }
+    }
+
+    /// Reads the mappings of young processes that are due, and returns the nanoseconds to the next one.
+    fn read_young(&mut self) -> Option<i64> {
+        let now = sys::bpf::clock_ns();
+        let due = self.young.iter().filter(|(_, (at, _))| *at <= now).map(|(process, _)| *process);
+        for process in due.take(YOUNG).collect::<Vec<u32>>() {
+            self.unwinder.refresh_mappings(process);
+            self.alive.entry(process).and_modify(|read| *read = MappingsRead::Yes);
+            // Twice as old the next time: soon all libraries are there.
+            match self.young.get(&process).map(|(_, age)| 2 * age) {
+                Some(age) if age <= GROWN_NS => {
+                    self.young.insert(process, (now + age / 2, age));
+                }
+                _ => {
+                    self.young.remove(&process);
+                }
+            }
+        }
+        let next = self.young.values().map(|(at, _)| at.saturating_sub(now)).min()?;
+        i64::try_from(next).ok()
+    }
+
+    fn born(&mut self, thread: u32, process: u32, parent: u32, at_ns: u64) {
+        if process != parent {
+            let of_parent = self.recorder.process(parent);
+            let (executable, command) = (of_parent.executable.clone(), of_parent.command.clone());
+            let born = self.recorder.process(process);
+            born.parent = Some(parent);
+            born.start_ns = at_ns;
+            born.executable = executable;
+            born.command = command;
+            // It may be gone, or run another program, before we could ask what it has mapped.
+            self.unwinder.inherit(parent, process);
+            self.alive.insert(process, MappingsRead::No);
+        }
+        self.recorder.thread(thread, process, at_ns);
+    }
+
+    fn exec(&mut self, process: u32, path: &[u8], command: &[u8]) {
+        self.unwinder.forget(process);
+        self.places.forget(process);
+        self.alive.insert(process, MappingsRead::No);
+        if self.stacks != Stacks::None && self.young.len() < YOUNG {
+            self.young.insert(process, (sys::bpf::clock_ns() + YOUNG_NS, YOUNG_NS));
+        }
+        let known = self.recorder.process(process);
+        known.executable = path.to_vec();
+        let command = command.strip_suffix(&[0]).unwrap_or(command);
+        known.command = command.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        // The kernel keeps fifteen bytes of it.
+        let name = name.get(..15).unwrap_or(name).to_vec();
+        self.recorder.thread(process, process, 0).name = name;
+    }
+
+    fn died(&mut self, process: u32, exit: Exit, at_ns: u64) {
+        self.alive.remove(&process);
+        self.young.remove(&process);
+        self.recorder.process_ended(process, Some(exit), at_ns);
+        self.unwinder.forget(process);
+        self.places.forget(process);
+    }
+
+    /// A thread ended in a call: it has no result.
+    fn ended_inside(
+        &mut self,
+        thread: u32,
+        process: u32,
+        inside: Option<(u32, u64)>,
+        at_ns: u64,
+        began_ns: u64,
+    ) {
+        let Some((number, start)) = inside else { return };
+        let start_ns = start.saturating_sub(began_ns);
+        let wall_ns = at_ns.saturating_sub(start_ns);
+        if self.recorder.is_slow(wall_ns)
+            && !matches!(call_name(number), Some("exit" | "exit_group"))
+        {
+            self.recorder.keep(TracedCall {
+                process,
+                thread,
+                number,
+                arguments: [0; 6],
+                outcome: CallEnd::Unknown,
+                start_ns,
+                wall_ns,
+                cpu_ns: None,
+                queued_ns: None,
+                stack: None,
+                target: None,
+            });
+        }
+    }
+
+    fn call(&mut self, call: &CallRecord<'_>, began_ns: u64) {
+        if outcome(call.result) == CallEnd::Failed(NOT_FOUND)
+            && let Some(name) = call.first_path.and_then(mark::name_of)
+        {
+            let end_ns = call.start_ns.saturating_add(call.wall_ns).saturating_sub(began_ns);
+            self.recorder.mark(name, call.process, end_ns);
+        }
+        self.waits.extend(MainWait::of(call, began_ns));
+        let is_slow = self.recorder.is_kept(call.number, call.wall_ns);
+        if !is_slow && self.stacks != Stacks::All {
+            return;
+        }
+        let stack = self.stack(call);
+        let target = super::target::recorded(call, &mut self.places, &mut self.recorder);
+        self.recorder.thread(call.thread, call.process, 0);
+        self.recorder.keep(TracedCall {
+            process: call.process,
+            thread: call.thread,
+            number: call.number,
+            arguments: call.arguments,
+            outcome: outcome(call.result),
+            start_ns: call.start_ns.saturating_sub(began_ns),
+            wall_ns: call.wall_ns,
+            cpu_ns: Some(call.cpu_ns),
+            queued_ns: Some(call.queued_ns),
+            stack,
+            target,
+        });
+    }
+
+    fn stack(&mut self, call: &CallRecord<'_>) -> Option<StackId> {
+        let [ip, sp, bp, kept @ ..] = call.registers?;
+        let registers = KnownRegisters::new(ip, sp).bp(bp).kept(kept);
+        let (unwinder, recorder) = (&mut self.unwinder, &mut self.recorder);
+        let stack = unwinder.offline(call.process, &registers, call.stack, recorder);
+        self.alive.entry(call.process).and_modify(|looked| *looked = MappingsRead::Yes);
+        Some(stack)
+    }
+
+    fn running(&mut self, running: UnfinishedCall, start_ns: u64, wall_ns: u64) {
+        let UnfinishedCall { process, thread, number, seen } = running;
+        let wants =
+            self.stacks != Stacks::None && self.recorder.is_slow(wall_ns) && !runs_program(number);
+        let (unwinder, recorder) = (&mut self.unwinder, &mut self.recorder);
+        let stack = seen.filter(|_| wants).map(|seen| {
+            unwinder.capture(process, &KnownRegisters::new(seen.ip, seen.sp), recorder)
+        });
+        let arguments = seen.map_or([0; 6], |seen| seen.arguments);
+        let made = SyscallContext { process, thread, number, arguments, returned: None };
+        let target = seen.and_then(|_| self.places.target(&made, &mut self.recorder));
+        self.recorder.keep(TracedCall {
+            process,
+            thread,
+            number,
+            arguments,
+            outcome: CallEnd::Running,
+            start_ns,
+            wall_ns,
+            cpu_ns: None,
+            queued_ns: None,
+            stack,
+            target,
+        });
+    }
+}
+
+fn outcome(result: i64) -> CallEnd {
+    match i32::try_from(result) {
+        Ok(error @ -4095..=-1) => CallEnd::Failed(-error),
+        _ => CallEnd::Returned(result),
+    }
+}

@@ -1,0 +1,23 @@
+//! The end of a program that a backend started and does not trace.
+
+use crate::recording::Exit;
+
+/// Returns how our child ended, if it has.
+pub(super) fn has_ended(process: u32) -> Option<Exit> {
+    wait_with(process, rustix::process::WaitOptions::NOHANG)
+}
+
+/// Waits for the end of our child.
+pub(super) fn wait(process: u32) -> Option<Exit> {
+    wait_with(process, rustix::process::WaitOptions::empty())
+}
+
+fn wait_with(process: u32, options: rustix::process::WaitOptions) -> Option<Exit> {
+    let process = rustix::process::Pid::from_raw(i32::try_from(process).ok()?)?;
+    let (_, status) =
+        rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(process), options))
+            .ok()
+            .flatten()?;
+    let code = status.exit_status().map(Exit::Code);
+    code.or_else(|| status.terminating_signal().map(Exit::Signal))
+}

@@ -1,0 +1,31 @@
+//! A report in the formats of other tools.
+
+mod firefox;
+mod perfetto;
+mod rows;
+
+use super::report::TraceReport;
+use super::report::schema::{Slow, Stack};
+use crate::report::names::Frame;
+
+pub use self::firefox::render as firefox;
+pub use self::perfetto::render as perfetto;
+pub use self::rows::{csv, folded, json_lines};
+
+/// Returns the frames of a slow call, the outermost first.
+fn outermost_first<'a>(report: &'a TraceReport, slow: &Slow) -> impl Iterator<Item = &'a Frame> {
+    let stack: Option<&Stack> = slow.stack.and_then(|at| report.stacks.get(at as usize));
+    let frames = stack.into_iter().flat_map(|stack| stack.frames.iter().rev());
+    frames.filter_map(|at| report.frames.get(*at as usize))
+}
+
+/// Writes a frame with its module, as a line of a flame graph.
+fn frame_text(frame: &Frame) -> String {
+    match &frame.module {
+        Some(module) if !frame.name.starts_with(&**module) => format!("{} ({module})", frame.name),
+        _ => frame.name.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

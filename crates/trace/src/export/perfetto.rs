@@ -1,0 +1,208 @@
+//! Perfetto's trace: a track a process and a thread, calls as slices with their arguments and stack.
+//!
+//! Protocol buffers written by hand; the numbers are those of `perfetto_trace.proto`.
+
+use crate::report::TraceReport;
+use crate::report::schema::{Slow, TraceMethod};
+
+/// A message that is being written.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value.to_le_bytes()[0] | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value.to_le_bytes()[0]);
+    }
+
+    fn number(mut self, field: u32, value: u64) -> Message {
+        self.varint(u64::from(field) << 3);
+        self.varint(value);
+        self
+    }
+
+    fn bytes(mut self, field: u32, bytes: &[u8]) -> Message {
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn fixed(mut self, field: u32, value: u64) -> Message {
+        self.varint(u64::from(field) << 3 | 1);
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    fn text(self, field: u32, text: &str) -> Message {
+        self.bytes(field, text.as_bytes())
+    }
+
+    fn message(self, field: u32, message: Message) -> Message {
+        self.bytes(field, &message.0)
+    }
+}
+
+// `TracePacket`
+const TIMESTAMP: u32 = 8;
+const SEQUENCE: u32 = 10;
+const TRACK_EVENT: u32 = 11;
+const SEQUENCE_FLAGS: u32 = 13;
+const TRACK_DESCRIPTOR: u32 = 60;
+// `TrackEvent`
+const ANNOTATION: u32 = 4;
+const KIND: u32 = 9;
+const TRACK: u32 = 11;
+const CATEGORY: u32 = 22;
+const NAME: u32 = 23;
+const SLICE_BEGIN: u64 = 1;
+const SLICE_END: u64 = 2;
+
+/// Arrows from one slice to another: both have the same number.
+const FLOW: u32 = 47;
+
+/// Numbers of tracks: threads and processes share the kernel's numbers, but not these.
+fn process_track(id: u32) -> u64 {
+    1 << 40 | u64::from(id)
+}
+
+fn thread_track(id: u32) -> u64 {
+    2 << 40 | u64::from(id)
+}
+
+/// Of a hop of a chain; a chain has fewer than 256.
+fn hop_track(chain: usize, hop: usize) -> u64 {
+    3 << 40 | (chain as u64) << 8 | hop as u64 & 255
+}
+
+/// Writes the chains: below the process that waited a track for each hop, with arrows to the next one.
+fn chains(report: &TraceReport) -> Message {
+    let mut trace = Message::default();
+    let packet = |message: Message| message.number(SEQUENCE, 1);
+    for (number, chain) in report.chains.iter().enumerate() {
+        let process = chain.hops.first().map_or(0, |hop| hop.process);
+        for (at, (hop, sentence)) in chain.hops.iter().zip(&chain.sentences).enumerate() {
+            let track = hop_track(number, at);
+            let described = Message::default()
+                .number(1, track)
+                .text(2, &format!("wait {}: {} {}", number + 1, hop.name, hop.thread))
+                .number(5, process_track(process));
+            trace =
+                trace.message(1, packet(Message::default().message(TRACK_DESCRIPTOR, described)));
+            let mut begin = Message::default()
+                .text(CATEGORY, "chain")
+                .text(NAME, sentence)
+                .number(KIND, SLICE_BEGIN)
+                .number(TRACK, track);
+            if at > 0 {
+                begin = begin.fixed(FLOW, hop_track(number, at - 1));
+            }
+            if at + 1 < chain.hops.len() {
+                begin = begin.fixed(FLOW, track);
+            }
+            let ended = Message::default().number(KIND, SLICE_END).number(TRACK, track);
+            for (at, event) in [(hop.from_ns, begin), (hop.to_ns, ended)] {
+                let timed = Message::default().number(TIMESTAMP, at).message(TRACK_EVENT, event);
+                trace = trace.message(1, packet(timed));
+            }
+        }
+    }
+    trace
+}
+
+/// Writes the trace; ui.perfetto.dev opens it.
+#[must_use]
+pub fn render(report: &TraceReport) -> Vec<u8> {
+    let mut trace = Message::default();
+    let packet = |message: Message| message.number(SEQUENCE, 1);
+    for (number, process) in report.processes.iter().enumerate() {
+        let described = Message::default()
+            .number(1, u64::from(process.id))
+            .text(2, &process.command)
+            .text(6, report.program(process.id));
+        let track = Message::default().number(1, process_track(process.id)).message(3, described);
+        // The first packet says that nothing before it is needed.
+        let first = if number == 0 {
+            Message::default().number(SEQUENCE_FLAGS, 1)
+        } else {
+            Message::default()
+        };
+        trace = trace.message(1, packet(first.message(TRACK_DESCRIPTOR, track)));
+    }
+    for thread in &report.threads {
+        let described = Message::default()
+            .number(1, u64::from(thread.process))
+            .number(2, u64::from(thread.id))
+            .text(5, &thread.name);
+        let track = Message::default()
+            .number(1, thread_track(thread.id))
+            .number(5, process_track(thread.process))
+            .message(4, described);
+        trace = trace.message(1, packet(Message::default().message(TRACK_DESCRIPTOR, track)));
+    }
+    // Slices of one track must not overlap: a call that seems to reach into the next ends where that begins.
+    let mut next: Vec<Option<u64>> = vec![None; report.slow.len()];
+    let mut later: Vec<Option<u64>> = vec![None; report.threads.len()];
+    for (at, slow) in report.slow.iter().enumerate().rev() {
+        if let Some(seen) = later.get_mut(slow.thread as usize) {
+            next[at] = seen.replace(slow.at_ns);
+        }
+    }
+    for (slow, next) in report.slow.iter().zip(next) {
+        let Some(thread) = report.threads.get(slow.thread as usize) else { continue };
+        let track = thread_track(thread.id);
+        let end = slow.at_ns.saturating_add(slow.wall_ns).min(next.unwrap_or(u64::MAX));
+        let begin = event(report, slow).number(KIND, SLICE_BEGIN).number(TRACK, track);
+        let ended = Message::default().number(KIND, SLICE_END).number(TRACK, track);
+        for (at, event) in [(slow.at_ns, begin), (end, ended)] {
+            let timed = Message::default().number(TIMESTAMP, at).message(TRACK_EVENT, event);
+            trace = trace.message(1, packet(timed));
+        }
+    }
+    trace.0.extend(chains(report).0);
+    trace.0
+}
+
+/// Says what a call was.
+fn event(report: &TraceReport, slow: &Slow) -> Message {
+    let class = report.calls.get(slow.call as usize).map_or("other", |kind| kind.class.word());
+    let how = match slow.how {
+        TraceMethod::Stall => "stall",
+        TraceMethod::Idle => "idle",
+        TraceMethod::Child => "child",
+    };
+    let text = |message: Message, name: &str, text: &str| {
+        message.message(ANNOTATION, Message::default().text(10, name).text(6, text))
+    };
+    let number = |message: Message, name: &str, value: u64| {
+        message.message(ANNOTATION, Message::default().text(10, name).number(3, value))
+    };
+    let mut event = Message::default()
+        .text(CATEGORY, class)
+        .text(CATEGORY, how)
+        .text(NAME, report.call_name(slow.call));
+    event = text(event, "call", &slow.arguments);
+    if let Some(target) = slow.target.and_then(|at| report.target_name(at)) {
+        event = text(event, "target", &target);
+    }
+    if let Some(error) = &slow.error {
+        event = text(event, "error", error);
+    }
+    let parts =
+        [("cpu_ns", slow.cpu_ns), ("queued_ns", slow.queued_ns), ("stopped_ns", slow.stopped_ns)];
+    for (name, value) in parts {
+        if let Some(value) = value {
+            event = number(event, name, value);
+        }
+    }
+    let mut frames: Vec<String> =
+        super::outermost_first(report, slow).map(super::frame_text).collect();
+    if !frames.is_empty() {
+        frames.reverse();
+        event = text(event, "stack", &frames.join("\n"));
+    }
+    event
+}

@@ -1,0 +1,313 @@
+//! The model of a recording, which every backend fills and every report reads.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use super::call::{StackId, TargetId, TracedCall};
+use super::histogram::Histogram;
+use super::mark::RecordedMark;
+use super::timeline::ThreadTimeline;
+use wakeups::{ProgramFacts, WakeupChain};
+
+/// A mechanism that observes a program.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Backend {
+    /// A seccomp filter stops the chosen calls, ptrace reads them.
+    Seccomp,
+    /// Programs in the kernel see every call; slow ones come with a copy of the stack.
+    Bpf,
+    /// Blocked threads are sampled from outside; nothing is stopped.
+    Peek,
+    /// Every call is stopped by ptrace.
+    Ptrace,
+    /// Read from a log of strace.
+    Import,
+}
+
+impl Backend {
+    /// Returns the name by which users choose it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Seccomp => "seccomp",
+            Backend::Bpf => "bpf",
+            Backend::Peek => "peek",
+            Backend::Ptrace => "ptrace",
+            Backend::Import => "import",
+        }
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Exit {
+    /// With this status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// A process of the recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordedProcess {
+    /// Its number.
+    pub id: u32,
+    /// Its parent's ID, if known.
+    pub parent: Option<u32>,
+    /// The path of its program after its last `execve`.
+    pub executable: Vec<u8>,
+    /// Its command line after its last `execve`.
+    pub command: Vec<Vec<u8>>,
+    /// The time of its first event, in nanoseconds since the recording began.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: Option<u64>,
+    /// How it ended.
+    pub exit: Option<Exit>,
+    /// Whether it was connected to a display.
+    pub has_window: bool,
+}
+
+/// A thread of the recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Thread {
+    /// Its number.
+    pub id: u32,
+    /// Its process.
+    pub process: u32,
+    /// Its name (`comm`).
+    pub name: Vec<u8>,
+    /// The time of its first event, in nanoseconds since the recording began.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: Option<u64>,
+}
+
+/// Totals of all calls of a kind, including fast ones.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Total {
+    /// How many.
+    pub count: u64,
+    /// How many of them failed.
+    pub errors: u64,
+    /// The time from entry to exit, in nanoseconds.
+    pub wall_ns: u64,
+    /// The time on a CPU, in nanoseconds, if the backend knows it.
+    pub cpu_ns: Option<u64>,
+    /// The longest, in nanoseconds.
+    pub longest_ns: u64,
+    /// All of them by duration.
+    pub histogram: Histogram,
+}
+
+impl Total {
+    /// Adds one call.
+    pub fn add(&mut self, call: &TracedCall) {
+        self.count += 1;
+        self.errors += u64::from(call.failed());
+        self.wall_ns = self.wall_ns.saturating_add(call.wall_ns);
+        if let Some(cpu) = call.cpu_ns {
+            *self.cpu_ns.get_or_insert(0) += cpu;
+        }
+        self.longest_ns = self.longest_ns.max(call.wall_ns);
+        self.histogram.add(call.wall_ns);
+    }
+
+    /// Adds other totals.
+    pub fn merge(&mut self, other: &Total) {
+        self.count += other.count;
+        self.errors += other.errors;
+        self.wall_ns = self.wall_ns.saturating_add(other.wall_ns);
+        if let Some(cpu) = other.cpu_ns {
+            *self.cpu_ns.get_or_insert(0) += cpu;
+        }
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.histogram.merge(&other.histogram);
+    }
+}
+
+/// The object that a call worked on or waited for, at the time of the call.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Target {
+    /// A file by its path, with its file system if that is known.
+    File {
+        /// Its path; the kernel's `(deleted)` is kept.
+        path: Vec<u8>,
+        /// An index into [`Recording::mounts`].
+        mount: Option<u32>,
+    },
+    /// Two paths, as of `rename` and `link`.
+    Files {
+        /// The path that is read or moved.
+        from: Vec<u8>,
+        /// The path that is made or replaced.
+        to: Vec<u8>,
+        /// An index into [`Recording::mounts`].
+        mount: Option<u32>,
+    },
+    /// A socket: its peer, and for D-Bus the request (`org.kde.kded5 /kded loadModule`).
+    Socket {
+        /// The program or the address at the other end.
+        peer: String,
+        /// The request to it, if it could be read.
+        request: Option<String>,
+    },
+    /// A lock in memory.
+    Lock {
+        /// The thread that holds it, if it could be read.
+        owner: Option<u32>,
+        /// The activity of that thread at the time, if known.
+        owner_stack: Option<StackId>,
+    },
+    /// A child process that is waited for: its ID and its command.
+    Child(u32, Vec<u8>),
+    /// A pipe, an event counter, a timer and so on, as the kernel names it.
+    Other(String),
+}
+
+/// A wait of a main thread, followed to what ended it.
+#[derive(Clone, Debug)]
+pub struct RecordedChain {
+    /// The thread.
+    pub thread: u32,
+    /// When its call began, in nanoseconds since the recording did.
+    pub start_ns: u64,
+    /// How long the call took.
+    pub wall_ns: u64,
+    /// The number of the call.
+    pub number: u32,
+    /// The chain; its times are of the monotonic clock.
+    pub chain: WakeupChain,
+    /// The function of the kernel in which each hop waited.
+    pub functions: Vec<Option<String>>,
+}
+
+/// What is known of a process in a chain.
+#[derive(Clone, Debug, Default)]
+pub struct ChainProgram {
+    /// What it runs, and in which control group.
+    pub facts: ProgramFacts,
+    /// Its names on the buses that passed its messages on.
+    pub bus_names: Vec<String>,
+}
+
+/// A file system that a file was on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RecordedMount {
+    /// Where it is mounted.
+    pub point: Vec<u8>,
+    /// Its type, as `ext4`.
+    pub kind: String,
+    /// Its options, of the mount and of the file system.
+    pub options: String,
+    /// Its source, as `/dev/sda2`.
+    pub source: Vec<u8>,
+    /// Whether the device is rotational, if there is one.
+    pub rotational: Option<bool>,
+    /// The device's scheduler, if there is one.
+    pub scheduler: Option<String>,
+}
+
+/// A file that was mapped with code in it.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Module {
+    /// Its path as seen by the program; `[vdso]` and similar as the kernel names it.
+    pub path: Vec<u8>,
+    /// Its GNU build id, where it has one.
+    pub build_id: Option<Vec<u8>>,
+    /// A path by which the tracer can read it, if that differs: `/proc/PID/root/…` of a container, `/proc/PID/map_files/…` of a deleted file.
+    pub reached_by: Option<Vec<u8>>,
+}
+
+/// A code address: relative to a module (ELF virtual address), or absolute if the module is unknown.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct CodeAddress {
+    /// An index into [`Recording::modules`].
+    pub module: Option<u32>,
+    /// The address; of callers, the address they return to.
+    pub address: u64,
+}
+
+/// How far a stack could be unwound.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum StackEnd {
+    /// To the thread's start.
+    Whole,
+    /// To where the copy of the stack ended, or the limit of frames was.
+    Cut,
+    /// To code without unwind information.
+    Lost,
+}
+
+/// The callers of a system call, the innermost first.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Stack {
+    /// The innermost is the system call instruction's.
+    pub frames: Vec<CodeAddress>,
+    /// How far it goes.
+    pub end: StackEnd,
+}
+
+/// The tracer's overhead in each measured call.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bias {
+    /// What was subtracted from each call, in nanoseconds.
+    pub subtracted_ns: u64,
+    /// Its interquartile range when it was measured, in nanoseconds.
+    pub spread_ns: u64,
+}
+
+/// A recording of a program.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// The command, or the attached program's command line.
+    pub command: Vec<Vec<u8>>,
+    /// The backend.
+    pub backend: Backend,
+    /// The limits of the backend and its effects on the program (co-location …), one sentence each.
+    pub notes: Vec<String>,
+    /// The recorded calls, as the user chose them: `blocking`, `sync`, `all` or names.
+    pub watched: String,
+    /// The threshold of slow calls, in nanoseconds.
+    pub threshold_ns: u64,
+    /// The wall clock when it began.
+    pub began: SystemTime,
+    /// How long it lasted, in nanoseconds.
+    pub length_ns: u64,
+    /// The tracer's overhead that was subtracted.
+    pub bias: Bias,
+    /// All processes, by number.
+    pub processes: BTreeMap<u32, RecordedProcess>,
+    /// All threads, by number.
+    pub threads: BTreeMap<u32, Thread>,
+    /// Totals of every recorded call, by thread and call number.
+    pub totals: BTreeMap<(u32, u32), Total>,
+    /// Totals by target and call number, of the calls whose target was identified.
+    pub target_totals: BTreeMap<(TargetId, u32), Total>,
+    /// Failures by call number and `errno`.
+    pub errors: BTreeMap<(u32, i32), u64>,
+    /// The slow calls, in the order in which they ended.
+    pub slow: Vec<TracedCall>,
+    /// The moments that the program named, in the order in which they came.
+    pub marks: Vec<RecordedMark>,
+    /// The number of slow calls beyond the limit.
+    pub slow_dropped: u64,
+    /// Events that the backend lost.
+    pub lost: u64,
+    /// What main threads did with their time, by thread.
+    pub timelines: BTreeMap<u32, ThreadTimeline>,
+    /// Long waits of main threads that were followed, in no order.
+    pub chains: Vec<RecordedChain>,
+    /// The processes in them, by number.
+    pub chain_programs: BTreeMap<u32, ChainProgram>,
+    /// What of it cannot be seen, and what would allow it, a sentence each.
+    pub unseen: Vec<String>,
+    /// Distinct stacks.
+    pub stacks: Vec<Stack>,
+    /// Distinct modules.
+    pub modules: Vec<Module>,
+    /// Distinct targets.
+    pub targets: Vec<Target>,
+    /// Distinct file systems.
+    pub mounts: Vec<RecordedMount>,
+}

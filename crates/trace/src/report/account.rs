@@ -1,0 +1,121 @@
+//! The account of a main thread's time in a report: what all of it went to, and its longest blocks.
+
+use serde::{Deserialize, Serialize};
+
+/// A time divided into what it went to; the parts are all of it, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+pub struct TimeParts {
+    /// On a processor.
+    pub processor_ns: u64,
+    /// Ready to run, without a processor.
+    pub ready_ns: u64,
+    /// Waiting for pages of memory that are read from a disk.
+    pub fault_ns: u64,
+    /// Blocked in calls that are stalls.
+    pub call_ns: u64,
+    /// Blocked in waits for locks.
+    pub lock_ns: u64,
+    /// Stopped by a signal, or frozen.
+    pub stopped_ns: u64,
+    /// Waiting for something to do.
+    pub idle_ns: u64,
+    /// Waiting for children that are in the report themselves.
+    pub child_ns: u64,
+    /// Stopped by the tracer; an estimate.
+    pub tracer_ns: u64,
+    /// Not explained.
+    pub unknown_ns: u64,
+}
+
+impl TimeParts {
+    /// Returns each part with what it is called, in the order in which they are shown.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, u64); 10] {
+        [
+            ("on a processor", self.processor_ns),
+            ("ready, without a processor", self.ready_ns),
+            ("waiting for pages from a disk", self.fault_ns),
+            ("blocked in calls", self.call_ns),
+            ("waiting for locks", self.lock_ns),
+            ("stopped or frozen", self.stopped_ns),
+            ("idle", self.idle_ns),
+            ("waiting for children", self.child_ns),
+            ("stopped by the tracer", self.tracer_ns),
+            ("not explained", self.unknown_ns),
+        ]
+    }
+}
+
+/// The time from one moment at which a thread had nothing to do to the next: an event loop could not go on meanwhile.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+pub struct TimeBlock {
+    /// When it began, in nanoseconds since the recording did.
+    pub at_ns: u64,
+    /// How long it took, without the time in which the tracer stopped the thread.
+    pub wall_ns: u64,
+    /// What it went to.
+    #[serde(flatten)]
+    pub parts: TimeParts,
+    /// The function that most of its samples on a processor were in: an index into the report's frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<u32>,
+    /// How much time on a processor those samples stand for.
+    #[serde(default)]
+    pub frame_ns: u64,
+}
+
+/// Samples of one function on a processor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct ProcessorShare {
+    /// The function: an index into the report's frames.
+    pub frame: u32,
+    /// How many samples.
+    pub count: u64,
+    /// How much time they stand for.
+    pub wall_ns: u64,
+}
+
+/// Pages of one file that were read from a disk while the thread waited.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct PageShare {
+    /// The file; none for memory without one, which was in swap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The function that touched most of them: an index into the report's frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<u32>,
+    /// How many waits.
+    pub count: u64,
+}
+
+/// All of a main thread's time.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+pub struct TimeAccount {
+    /// How long the thread was recorded.
+    pub wall_ns: u64,
+    /// What that went to.
+    #[serde(flatten)]
+    pub parts: TimeParts,
+    /// How often it waited for pages that were read from a disk.
+    pub page_faults: u64,
+    /// Blocks longer than a frame.
+    pub missed: u64,
+    /// Frames that could not be drawn in those.
+    pub frames: u64,
+    /// The longest blocks, the longest first.
+    pub blocks: Vec<TimeBlock>,
+    /// The functions that ran on a processor, by samples; empty where the kernel allows none.
+    pub functions: Vec<ProcessorShare>,
+    /// The files whose pages were waited for.
+    pub pages: Vec<PageShare>,
+    /// What could not be seen, with what would allow it.
+    pub unseen: Vec<String>,
+}
+
+impl TimeAccount {
+    /// Returns the longest block.
+    #[must_use]
+    pub fn longest(&self) -> Option<&TimeBlock> {
+        self.blocks.first()
+    }
+}

@@ -1,0 +1,271 @@
+//! Makes rows of the chains of a recording: names, and a sentence a hop.
+
+use std::collections::BTreeSet;
+
+use wakeups::{ChainEnd, ChainHop, WakeupSource, systemd_unit};
+
+use super::chains::{StallChain, StallHop};
+use super::schema::TraceMethod;
+use super::spelling::{command_line, spell};
+use super::symbolized::SymbolizedRecording;
+use super::verdict::time;
+use crate::recording::{ChainProgram, RecordedChain, Recording};
+use crate::syscall::call_name;
+
+/// The most chains of a report, those of the longest waits.
+const CHAINS: usize = 100;
+/// The most names of one process on a bus that are told.
+const NAMES: usize = 3;
+
+/// Returns the chains of stalls, the longest first.
+pub(super) fn chains(builder: &SymbolizedRecording<'_>) -> Vec<StallChain> {
+    let recording = builder.recording;
+    let calls = builder.slow().filter(|(_, how)| *how != TraceMethod::Idle);
+    let stalls: BTreeSet<(u32, u64)> =
+        calls.map(|(call, _)| (call.thread, call.start_ns)).collect();
+    let mut chains: Vec<&RecordedChain> = recording
+        .chains
+        .iter()
+        .filter(|chain| stalls.contains(&(chain.thread, chain.start_ns)))
+        .collect();
+    chains.sort_by_key(|chain| (std::cmp::Reverse(chain.wall_ns), chain.start_ns, chain.thread));
+    chains.into_iter().take(CHAINS).map(|chain| row(chain, recording)).collect()
+}
+
+fn row(chain: &RecordedChain, recording: &Recording) -> StallChain {
+    let hops = hops(chain, recording);
+    let found = &chain.chain;
+    let last = hops.len().saturating_sub(1);
+    let sentences = hops.iter().enumerate().map(|(at, hop)| {
+        let end = (at == last).then_some(found.end);
+        sentence(hop, at == 0, end, found.end_ns, chain.start_ns)
+    });
+    let sentences = sentences.collect();
+    StallChain {
+        thread: chain.thread,
+        at_ns: chain.start_ns,
+        wall_ns: chain.wall_ns,
+        hops,
+        end: found.end.word().to_owned(),
+        end_ns: found.end_ns,
+        has_losses: found.has_losses,
+        sentences,
+    }
+}
+
+/// Returns the hops of a chain with names.
+fn hops(chain: &RecordedChain, recording: &Recording) -> Vec<StallHop> {
+    let nothing = ChainProgram::default();
+    // The chain's clock is another one: its first hop begins with the call.
+    let begin = chain.chain.hops.first().map_or(0, |hop| hop.from_ns);
+    let since = |ns: u64| chain.start_ns.saturating_add(ns.saturating_sub(begin));
+    let hop = |(hop, function): (&ChainHop, Option<&Option<String>>)| {
+        let program = recording.chain_programs.get(&hop.process).unwrap_or(&nothing);
+        let known = recording.processes.get(&hop.process);
+        let facts = &program.facts;
+        let executable = match known {
+            Some(known) if facts.executable.is_empty() => &known.executable,
+            _ => &facts.executable,
+        };
+        let command = match known {
+            Some(known) if facts.command.is_empty() => &known.command,
+            _ => &facts.command,
+        };
+        StallHop {
+            thread: hop.who.thread,
+            process: hop.process,
+            name: name(&hop.name),
+            executable: spell(executable),
+            command: command_line(command),
+            unit: systemd_unit(&facts.cgroup).map(|unit| spell(&unit.name)),
+            cgroup: spell(&facts.cgroup),
+            bus_names: program.bus_names.iter().map(|name| spell(name.as_bytes())).collect(),
+            from_ns: since(hop.from_ns),
+            to_ns: since(hop.to_ns),
+            asked_ns: hop.asked_ns,
+            processor_ns: hop.processor_ns,
+            ready_ns: hop.ready_ns,
+            waited_ns: hop.waited_ns,
+            other_ns: hop.other_ns,
+            waits: hop.waits,
+            call: hop.call.and_then(call_name).map(str::to_owned),
+            function: function.cloned().flatten().map(|function| spell(function.as_bytes())),
+            started_ns: hop.born_ns.map(since),
+            through: hop.through.iter().map(carrier).collect(),
+        }
+    };
+    let functions = chain.functions.iter().map(Some).chain(std::iter::repeat(None));
+    chain.chain.hops.iter().zip(functions).map(hop).collect()
+}
+
+fn name(bytes: &[u8]) -> String {
+    spell(bytes.split(|byte| *byte == 0).next().unwrap_or_default())
+}
+
+fn carrier(source: &WakeupSource) -> String {
+    format!("{} [{}]", name(&source.name), source.who.thread)
+}
+
+/// Names a hop: `a [123] (a.service, org.a)`, or a thread of it.
+fn who(hop: &StallHop) -> String {
+    let program = hop.executable.rsplit('/').next().unwrap_or_default();
+    let words: Vec<&str> = hop.command.split(' ').collect();
+    // A script is better known than what interprets it.
+    let script = words.iter().skip(1).find(|word| !word.starts_with('-'));
+    let script = script.filter(|_| program.starts_with("python") || program == "perl");
+    let program = script.map_or(program, |word| word.rsplit('/').next().unwrap_or(program));
+    let mut text = match (program, hop.thread == hop.process) {
+        ("", _) => format!("{} [{}]", hop.name, hop.thread),
+        (program, true) => format!("{program} [{}]", hop.process),
+        (program, false) => {
+            format!("thread {} [{}] of {program} [{}]", hop.name, hop.thread, hop.process)
+        }
+    };
+    let named = hop.bus_names.iter().take(NAMES).cloned();
+    let group = (hop.unit.is_none() && hop.cgroup.len() > 1)
+        .then(|| format!("control group {}", hop.cgroup));
+    let facts: Vec<String> = hop.unit.iter().cloned().chain(group).chain(named).collect();
+    if !facts.is_empty() {
+        text.push_str(&format!(" ({})", facts.join(", ")));
+    }
+    text
+}
+
+/// Says in what a hop waited: ` in poll (unix_stream_data_wait)`.
+fn waited_in(hop: &StallHop) -> String {
+    match (&hop.call, &hop.function) {
+        (Some(call), Some(function)) => format!(" in {call} ({function})"),
+        (Some(word), None) | (None, Some(word)) => format!(" in {word}"),
+        (None, None) => String::new(),
+    }
+}
+
+fn sentence(
+    hop: &StallHop,
+    is_first: bool,
+    end: Option<ChainEnd>,
+    end_ns: u64,
+    begin_ns: u64,
+) -> String {
+    let mut text = if is_first { format!("the main thread of {}", who(hop)) } else { who(hop) };
+    if let Some(started) = hop.started_ns {
+        let after = time(started.saturating_sub(begin_ns));
+        text.push_str(&format!(", which was started {after} after the wait began,"));
+    }
+    let part = time(end_ns);
+    let times = if hop.waits > 1 { format!(" in {} waits", hop.waits) } else { String::new() };
+    let place = waited_in(hop);
+    let did = match end {
+        None => format!("waited {}{times}{place}", time(hop.waited_ns)),
+        Some(ChainEnd::Timer) => format!("slept {part}{times}{place} until a time that was set"),
+        Some(ChainEnd::Disk) => format!("waited {part}{times} for a disk{place}"),
+        Some(ChainEnd::Network) => format!("waited {part}{times} for the network{place}"),
+        Some(ChainEnd::Device) => {
+            format!("waited {part}{times} for a device or an interrupt{place}")
+        }
+        Some(ChainEnd::Processor | ChainEnd::Ready) => format!(
+            "ran for {part}: {} on a processor, {} ready, without one",
+            time(hop.processor_ns),
+            time(hop.ready_ns)
+        ),
+        Some(ChainEnd::Several) => format!(
+            "did several things: {} on a processor, {} without one, {} in waits, {} at most for one",
+            time(hop.processor_ns),
+            time(hop.ready_ns),
+            time(hop.waited_ns.saturating_add(hop.other_ns)),
+            time(hop.waited_ns)
+        ),
+        Some(ChainEnd::TooLong) => format!("waited {part}{place}; more hops are not followed"),
+        Some(ChainEnd::NotKnown) => {
+            format!("waited {}{times}{place}; for what is not known", time(hop.asked_ns))
+        }
+    };
+    text.push(' ');
+    text.push_str(&did);
+    if !hop.through.is_empty() {
+        text.push_str(&format!("; it answered through {}", hop.through.join(", ")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use wakeups::{ThreadIdentity, WakeupChain, WakeupContext};
+
+    use super::*;
+    use crate::recorder::TraceRecorder;
+    use crate::recording::Backend;
+
+    fn hop(process: u32, name: &[u8], waited_ns: u64) -> ChainHop {
+        let mut bytes = [0; 16];
+        bytes[..name.len()].copy_from_slice(name);
+        ChainHop {
+            who: ThreadIdentity { thread: process, began: 0 },
+            process,
+            name: bytes,
+            from_ns: 5_000_000,
+            to_ns: 2_005_000_000,
+            asked_ns: 2_000_000_000,
+            processor_ns: 0,
+            ready_ns: 0,
+            waited_ns,
+            other_ns: 0,
+            waits: 1,
+            call: crate::syscall::call_number("poll"),
+            functions: Vec::new(),
+            born_ns: None,
+            parent: None,
+            through: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_chain_is_told_in_a_sentence_a_hop_with_units_and_names_on_the_bus() {
+        let mut recorder = TraceRecorder::new(Backend::Bpf, Vec::new(), std::time::UNIX_EPOCH);
+        let recording = recorder.recording();
+        for (process, executable, cgroup, name) in [
+            (10, "/usr/bin/app", "/", ""),
+            (20, "/usr/libexec/a", "/user.slice/user@1000.service/app.slice/a.service", "org.a"),
+        ] {
+            let program = recording.chain_programs.entry(process).or_default();
+            program.facts.executable = executable.into();
+            program.facts.cgroup = cgroup.into();
+            program.bus_names.extend((!name.is_empty()).then(|| name.to_owned()));
+        }
+        let mut hops = vec![
+            hop(10, b"app", 1_990_000_000),
+            hop(20, b"a", 1_980_000_000),
+            hop(30, b"evil\x1b[2J", 1_970_000_000),
+        ];
+        hops[1].through = vec![WakeupSource {
+            who: ThreadIdentity { thread: 2, began: 0 },
+            name: *b"dbus-daemon\0\0\0\0\0",
+            context: WakeupContext::Program,
+            ..WakeupSource::default()
+        }];
+        hops[2].born_ns = Some(105_000_000);
+        let chain =
+            WakeupChain { hops, end: ChainEnd::Disk, end_ns: 1_970_000_000, has_losses: false };
+        let chain = RecordedChain {
+            thread: 10,
+            start_ns: 1_000_000_000,
+            wall_ns: 2_000_000_000,
+            number: 7,
+            chain,
+            functions: vec![None, Some("unix_stream_data_wait".to_owned())],
+        };
+        let row = row(&chain, recording);
+        assert_eq!(
+            row.sentences,
+            [
+                "the main thread of app [10] waited 1.99 s in poll",
+                "a [20] (a.service, org.a) waited 1.98 s in poll (unix_stream_data_wait); \
+                 it answered through dbus-daemon [2]",
+                "evil\\x1b[2J [30], which was started 100 ms after the wait began, \
+                 waited 1.97 s for a disk in poll",
+            ]
+        );
+        assert_eq!((row.end.as_str(), row.hops[2].started_ns), ("disk", Some(1_100_000_000)));
+        assert_eq!((row.hops[0].from_ns, row.hops[0].to_ns), (1_000_000_000, 3_000_000_000));
+    }
+}

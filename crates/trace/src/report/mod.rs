@@ -1,0 +1,25 @@
+//! A report: a recording with names, small enough to be mailed, and the same for screen, page and program.
+
+pub mod account;
+mod advice;
+mod arguments;
+mod build;
+pub mod chains;
+pub mod data;
+mod followed;
+pub mod names;
+pub mod page;
+mod paths;
+pub mod schema;
+pub mod spelling;
+mod stalls;
+mod symbolized;
+#[cfg(test)]
+pub(crate) mod tests;
+pub mod text;
+mod timing;
+pub mod verdict;
+pub mod view;
+
+pub use self::build::{ReportOptions, build};
+pub use self::schema::{SCHEMA, TraceReport};

@@ -1,0 +1,195 @@
+//! A recording with names: the input of each part of a report.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::names::{Frame, Names};
+use super::schema::{TargetKind, TraceMethod};
+use super::spelling::spell;
+use super::stalls::StallClassifier;
+use crate::call::{StackId, TracedCall};
+use crate::recording::{self, Recording, StackEnd};
+use crate::timeline::{ThreadTimeline, TimeSlice};
+
+/// The most stacks of one timeline that get names.
+const TIMELINE_STACKS: usize = 400;
+
+/// Turns a count into an index of the schema.
+pub(super) fn index(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// A stack that has been named.
+pub(super) struct SymbolizedStack {
+    /// Indexes into the report's frames.
+    pub(super) frames: Vec<u32>,
+    /// The place of the blamed frame in those.
+    pub(super) blamed: Option<usize>,
+    pub(super) is_idle: bool,
+    pub(super) end: StackEnd,
+}
+
+/// A recording whose stacks have names, and whose slow calls are classified.
+pub(super) struct SymbolizedRecording<'a> {
+    pub(super) recording: &'a Recording,
+    pub(super) call_names: BTreeMap<u32, String>,
+    pub(super) frames: Vec<Frame>,
+    frame_index: HashMap<Frame, u32>,
+    pub(super) stacks: HashMap<StackId, SymbolizedStack>,
+    pub(super) how: Vec<TraceMethod>,
+}
+
+impl<'a> SymbolizedRecording<'a> {
+    /// Names the stacks of all slow calls.
+    pub(super) fn new(recording: &'a Recording, names: &dyn Names) -> SymbolizedRecording<'a> {
+        let numbers = recording.totals.keys().map(|(_, number)| *number);
+        let numbers = numbers.chain(recording.slow.iter().map(|call| call.number));
+        let mut symbolized = SymbolizedRecording {
+            recording,
+            call_names: numbers
+                .map(|number| (number, spell(names.call(number).as_bytes())))
+                .collect(),
+            frames: Vec::new(),
+            frame_index: HashMap::new(),
+            stacks: HashMap::new(),
+            how: Vec::new(),
+        };
+        let owners = recording.targets.iter().filter_map(|target| match target {
+            recording::Target::Lock { owner_stack, .. } => *owner_stack,
+            _ => None,
+        });
+        for id in recording.slow.iter().filter_map(|call| call.stack).chain(owners) {
+            symbolized.name(id, names);
+        }
+        for timeline in recording.timelines.values() {
+            for id in frequent_stacks(timeline) {
+                symbolized.name(id, names);
+            }
+        }
+        let idle = |call: &TracedCall| Some(symbolized.stacks.get(&call.stack?)?.is_idle);
+        let name = |number: u32| symbolized.call_names.get(&number).map_or("", String::as_str);
+        let judge = StallClassifier::new(recording, &name, &idle);
+        symbolized.how = recording
+            .slow
+            .iter()
+            .map(|call| judge.how(call, name(call.number), idle(call)))
+            .collect();
+        symbolized
+    }
+
+    fn name(&mut self, id: StackId, names: &dyn Names) {
+        if self.stacks.contains_key(&id) {
+            return;
+        }
+        let Some(stack) = item(&self.recording.stacks, id.0) else { return };
+        let named = names.frames(self.recording, id);
+        let blamed = named.blamed.filter(|at| *at < named.frames.len());
+        let blamed = blamed.or_else(|| named.frames.iter().position(|frame| !frame.folded));
+        let frames = named.frames.into_iter().map(|frame| self.frame(frame)).collect();
+        let named = SymbolizedStack { frames, blamed, is_idle: named.is_idle, end: stack.end };
+        self.stacks.insert(id, named);
+    }
+
+    /// Returns the index of a frame; texts of others are made harmless.
+    fn frame(&mut self, mut frame: Frame) -> u32 {
+        let spelt = |text: &mut String| *text = spell(text.as_bytes());
+        spelt(&mut frame.name);
+        frame.module.as_mut().map(spelt);
+        frame.line.as_mut().map(spelt);
+        frame.object = frame.object.filter(|at| item(&self.recording.modules, *at).is_some());
+        *self.frame_index.entry(frame).or_insert_with_key(|frame| {
+            self.frames.push(frame.clone());
+            index(self.frames.len() - 1)
+        })
+    }
+
+    /// Returns the slow calls with how they count.
+    pub(super) fn slow(&self) -> impl Iterator<Item = (&'a TracedCall, TraceMethod)> {
+        self.recording.slow.iter().zip(self.how.iter().copied())
+    }
+
+    /// Returns the frame to blame of a stack that has names.
+    pub(super) fn blamed(&self, stack: StackId) -> Option<u32> {
+        let named = self.stacks.get(&stack)?;
+        named.frames.get(named.blamed?).copied()
+    }
+
+    /// Returns how long the thread of a call was stopped in it; `None` if nothing is known of that.
+    pub(super) fn stopped_ns(&self, call: &TracedCall) -> Option<u64> {
+        let timeline = self.recording.timelines.get(&call.thread)?;
+        let end_ns = call.start_ns.saturating_add(call.wall_ns);
+        let told = timeline
+            .stops
+            .iter()
+            .map(|(from, to)| to.min(&end_ns).saturating_sub(*from.max(&call.start_ns)));
+        let sampled = self.share_of(call, |slice| slice.stopped_ns).unwrap_or(0);
+        let most = call.wall_ns.saturating_sub(call.queued_ns.unwrap_or(0));
+        Some(sampled.max(told.sum()).min(most))
+    }
+
+    /// Returns how long the thread of a call was ready in it without a processor: as the backend measured it, or else as the
+    /// account of a main thread has it.
+    pub(super) fn queued_ns(&self, call: &TracedCall) -> Option<u64> {
+        call.queued_ns.or_else(|| self.share_of(call, |slice| slice.ready_ns))
+    }
+
+    /// Returns how much of a part of the thread's slices is in a call; of a slice that reaches beyond it, its share.
+    fn share_of(&self, call: &TracedCall, part: impl Fn(&TimeSlice) -> u64) -> Option<u64> {
+        let slices = &self.recording.timelines.get(&call.thread)?.slices;
+        let end_ns = call.start_ns.saturating_add(call.wall_ns);
+        let first = slices.partition_point(|slice| slice.end_ns() <= call.start_ns);
+        let inside = slices[first..].iter().take_while(|slice| slice.start_ns < end_ns);
+        let share = |slice: &TimeSlice| {
+            let from_ns = slice.start_ns.max(call.start_ns);
+            let common = u128::from(slice.end_ns().min(end_ns).saturating_sub(from_ns));
+            let share = u128::from(part(slice)) * common / u128::from(slice.length_ns.max(1));
+            u64::try_from(share).unwrap_or(u64::MAX)
+        };
+        Some(inside.map(share).fold(0, u64::saturating_add).min(call.wall_ns))
+    }
+
+    /// Returns how long the thread of a call waited in it for what the call asks for, if that is known.
+    pub(super) fn blocked_ns(&self, call: &TracedCall) -> Option<u64> {
+        let stopped = self.stopped_ns(call).unwrap_or(0);
+        call.blocked_ns().map(|blocked| blocked.saturating_sub(stopped))
+    }
+
+    pub(super) fn call_name(&self, number: u32) -> &str {
+        self.call_names.get(&number).map_or("", String::as_str)
+    }
+}
+
+/// Returns the most frequent stacks of a timeline; naming all of them would take longer than the run.
+fn frequent_stacks(timeline: &ThreadTimeline) -> Vec<StackId> {
+    let mut counts: BTreeMap<StackId, u64> = BTreeMap::new();
+    let faults = timeline.faults.iter().map(|fault| fault.stack);
+    for stack in timeline.samples.iter().map(|(_, stack)| *stack).chain(faults) {
+        *counts.entry(stack).or_default() += 1;
+    }
+    let mut stacks: Vec<(StackId, u64)> = counts.into_iter().collect();
+    stacks.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    stacks.truncate(TIMELINE_STACKS);
+    stacks.into_iter().map(|(stack, _)| stack).collect()
+}
+
+/// Returns an item by an index of the recording.
+pub(super) fn item<T>(all: &[T], at: u32) -> Option<&T> {
+    all.get(usize::try_from(at).ok()?)
+}
+
+/// Adds a part that may not be known to a sum that may not be.
+pub(super) fn add(sum: &mut Option<u64>, part: Option<u64>) {
+    if let Some(part) = part {
+        *sum = Some(sum.unwrap_or(0).saturating_add(part));
+    }
+}
+
+/// Returns the kind of a target.
+pub(super) fn kind_of(target: &recording::Target) -> TargetKind {
+    match target {
+        recording::Target::File { .. } | recording::Target::Files { .. } => TargetKind::File,
+        recording::Target::Socket { .. } => TargetKind::Socket,
+        recording::Target::Lock { .. } => TargetKind::Lock,
+        recording::Target::Child(..) => TargetKind::Child,
+        recording::Target::Other(_) => TargetKind::Other,
+    }
+}

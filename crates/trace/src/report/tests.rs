@@ -1,0 +1,507 @@
+//! A recording in which everything happens that can, and what becomes of it.
+
+use std::time::{Duration, SystemTime};
+
+use super::account::{TimeBlock, TimeParts};
+use super::names::{Confidence, Frame, Frames, Names};
+use super::schema::{TargetKind, TraceMethod, TraceReport};
+use super::{ReportOptions, build, data, text};
+use crate::call::{CallEnd, StackId, TracedCall};
+use crate::recorder::TraceRecorder;
+use crate::recording::{
+    Backend, CodeAddress, Exit, Module, RecordedMount, Recording, Stack, StackEnd, Target,
+};
+use crate::syscall;
+use crate::timeline::{MajorFault, ThreadTimeline, TimeSlice};
+use report::paint::Paint;
+use report::provenance::Provenance;
+
+/// Names frames by their address, as the example numbers them.
+pub(crate) struct Example;
+
+impl Names for Example {
+    fn frames(&self, recording: &Recording, stack: StackId) -> Frames {
+        let places = &recording.stacks[stack.0 as usize].frames;
+        let name = |place: &CodeAddress| {
+            let (name, module, folded) = match place.address {
+                1 => ("fdatasync", "libc.so.6", true),
+                2 => ("KRecentDocument::add(QUrl const&)", "libKF5KIOCore.so.5", false),
+                3 => ("KConfig::sync()", "libKF5ConfigCore.so.5", false),
+                4 => ("main", "kde-open5", false),
+                5 => ("ppoll", "libc.so.6", true),
+                6 => ("g_main_context_iterate", "libglib-2.0.so.0", true),
+                _ => ("</script><b>\u{202e}", "evil\n", false),
+            };
+            Frame {
+                name: name.to_owned(),
+                module: Some(module.to_owned()),
+                confidence: Confidence::Exact,
+                folded,
+                object: place.module,
+                address: place.address,
+                line: None,
+            }
+        };
+        let frames: Vec<Frame> = places.iter().map(name).collect();
+        let is_idle = frames.iter().any(|frame| frame.name.starts_with("g_main"));
+        Frames { blamed: frames.iter().position(|frame| !frame.folded), frames, is_idle }
+    }
+}
+
+/// A name that would be anything but a name where it is not treated as one.
+pub(crate) const HOSTILE: &[u8] =
+    b"/tmp/</script><script>alert(1)</script>&amp;\"'\xff\n\x1b[31m\xe2\x80\xae.desktop";
+
+/// A launcher that syncs two files on its main thread, one of them with a hostile name, and has a child and a worker.
+pub(crate) fn recording() -> Recording {
+    let began = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+    let words = [b"kde-open5".to_vec(), b"a file.html".to_vec()];
+    let mut recorder = TraceRecorder::new(Backend::Seccomp, words.to_vec(), began);
+    recorder.recording().threshold_ns = 100_000;
+    recorder.recording().watched = "blocking".to_owned();
+    recorder.recording().bias.subtracted_ns = 6_000;
+    recorder.recording().bias.spread_ns = 400;
+    recorder.recording().notes.push("calls of the vDSO cannot be seen".to_owned());
+    for (id, parent, program) in [(10, None, "/usr/bin/kde-open5"), (12, Some(10), "/bin/true")] {
+        let process = recorder.process(id);
+        process.parent = parent;
+        process.executable = program.as_bytes().to_vec();
+        process.command = vec![program.as_bytes().to_vec()];
+        recorder.thread(id, id, 0).name = super::names::last_component(program.as_bytes()).to_vec();
+    }
+    recorder.thread(11, 10, 1000).name = b"worker".to_vec();
+    recorder.process_ended(12, Some(Exit::Code(3)), 400_000_000);
+    let module = recorder.module(Module {
+        path: b"/usr/bin/kde-open5".to_vec(),
+        build_id: Some(vec![0xab, 0x01]),
+        reached_by: None,
+    });
+    let stack = |recorder: &mut TraceRecorder, addresses: &[u64]| {
+        let frame = |address: &u64| CodeAddress { module: Some(module), address: *address };
+        let frames = addresses.iter().map(frame).collect();
+        Some(recorder.stack(Stack { frames, end: StackEnd::Whole }))
+    };
+    let mount = Some(recorder.mount(RecordedMount {
+        point: b"/".to_vec(),
+        kind: "ext4".to_owned(),
+        options: "rw,data=ordered".to_owned(),
+        source: b"/dev/sda2".to_vec(),
+        rotational: Some(true),
+        scheduler: Some("bfq".to_owned()),
+    }));
+    let recent = b"/home/ana/.local/share/RecentDocuments/x.desktop".to_vec();
+    let files = [recent, HOSTILE.to_vec()].map(|path| Target::File { path, mount });
+    let [recent, hostile] = files.map(|file| recorder.target(file));
+    let number = |name: &str| syscall::call_number(name).unwrap();
+    let ms = 1_000_000;
+    let slow = |name: &str, thread: u32, at_ms: u64, wall_ns: u64| TracedCall {
+        process: if thread == 11 { 10 } else { thread },
+        thread,
+        number: number(name),
+        arguments: [4, 0, 0, 0, 0, 0],
+        outcome: CallEnd::Returned(0),
+        start_ns: at_ms * ms,
+        wall_ns,
+        cpu_ns: Some(wall_ns / 10),
+        queued_ns: Some(wall_ns / 20),
+        stack: None,
+        target: None,
+    };
+    let add = stack(&mut recorder, &[1, 2, 4]);
+    let sync = stack(&mut recorder, &[1, 3, 4]);
+    let idle = stack(&mut recorder, &[5, 6, 4]);
+    let evil = stack(&mut recorder, &[1, 99]);
+    recorder.call(TracedCall { stack: add, target: recent, ..slow("fdatasync", 10, 20, 134 * ms) });
+    recorder.call(TracedCall {
+        stack: sync,
+        target: hostile,
+        ..slow("fdatasync", 10, 200, 40 * ms)
+    });
+    recorder.call(TracedCall { stack: evil, target: hostile, ..slow("fsync", 10, 260, ms / 2) });
+    recorder.call(TracedCall { stack: idle, ..slow("ppoll", 10, 300, 900 * ms) });
+    recorder.call(slow("futex", 11, 1, 1100 * ms));
+    recorder.call(TracedCall { outcome: CallEnd::Running, ..slow("wait4", 10, 1210, 50 * ms) });
+    let missing = Target::File { path: b"/usr/share/icons/x.png".to_vec(), mount };
+    let missing = recorder.target(missing);
+    for at in 0..1375 {
+        recorder.call(TracedCall {
+            outcome: CallEnd::Failed(2),
+            target: missing,
+            ..slow("access", 10, 5, 2_000 + at)
+        });
+    }
+    let timeline = recorder.recording().timelines.entry(10).or_default();
+    for (from, to) in [(0, 20), (154, 200), (240, 300), (1200, 1210)] {
+        let length_ns = (to - from) * ms;
+        let processor_ns = length_ns / 2;
+        let start_ns = from * ms;
+        timeline.push(TimeSlice { start_ns, length_ns, processor_ns, ..TimeSlice::default() });
+    }
+    timeline.samples.extend(add.map(|stack| (170 * ms, stack)));
+    timeline.sample_ns = 4 * ms;
+    timeline.faults.extend(sync.map(|stack| MajorFault {
+        at_ns: 250 * ms,
+        stack,
+        target: hostile,
+    }));
+    timeline.fault_count = 1;
+    [10, 180, 199, 250].into_iter().for_each(|at| timeline.turned(at * ms));
+    recorder.recording().unseen.push("what a test does not see".to_owned());
+    recorder.finish(1_260 * ms)
+}
+
+pub(crate) fn provenance() -> Provenance {
+    Provenance {
+        command: "unjank trace -- kde-open5 'a file.html'".to_owned(),
+        version: "0.1.0".to_owned(),
+        date: "2026-11-18T08:26:40Z".to_owned(),
+        kernel: "Linux 6.18.0".to_owned(),
+        processor: "Example".to_owned(),
+        processors: 2,
+        memory_bytes: 1 << 34,
+        optimised: true,
+        profile: "dist".to_owned(),
+    }
+}
+
+pub(crate) fn report() -> TraceReport {
+    let options = ReportOptions { home: Some(b"/home/ana".to_vec()), ..ReportOptions::default() };
+    build(&recording(), &Example, provenance(), &options)
+}
+
+#[test]
+fn what_a_person_feels_is_told_from_what_merely_waits() {
+    let report = report();
+    let main = report.main().unwrap();
+    assert_eq!(main.id, 10);
+    let stalls = &main.stalls;
+    assert_eq!((stalls.missed, stalls.felt, stalls.hung), (3, 1, 0));
+    assert_eq!((stalls.idle, stalls.idle_ns), (1, 900_000_000));
+    let worker = report.threads.iter().find(|thread| thread.id == 11).unwrap();
+    assert_eq!((worker.stalls.missed, worker.stalls.idle), (0, 1));
+    let first = &report.paths[0];
+    assert_eq!(report.blamed(first), Some("KRecentDocument::add(QUrl const&)"));
+    assert_eq!((first.count, first.wall_ns, first.how), (1, 134_000_000, TraceMethod::Stall));
+    assert_eq!((first.kind, first.on_main), (Some(TargetKind::File), 1));
+    assert_eq!(first.blocked_ns, Some(113_900_000));
+    assert!(report.paths.iter().filter(|path| path.how == TraceMethod::Idle).count() == 2);
+}
+
+#[test]
+fn sums_are_those_of_the_recording() {
+    let report = report();
+    let access = report.calls.iter().find(|kind| kind.name == "access").unwrap();
+    assert_eq!((access.count, access.errors, access.slow), (1375, 1375, 0));
+    assert_eq!(access.errnos[0].name, "ENOENT");
+    assert!(access.p50_ns > 2_000 && access.p99_ns <= access.longest_ns);
+    assert_eq!(report.sums.count, 1381);
+    assert_eq!(report.sums.idle_ns, 2_000_000_000);
+    assert!(report.targets.iter().any(|target| target.errors == 1375));
+    assert!(report.slow.iter().any(|slow| slow.running && slow.arguments.starts_with("wait4(")));
+}
+
+#[test]
+fn a_report_is_bounded_and_says_what_it_left_out() {
+    let mut recording = recording();
+    let call = recording.slow[0].clone();
+    for at in 0..5000_u64 {
+        recording.slow.push(TracedCall {
+            start_ns: at * 1000,
+            wall_ns: 100_000 + at,
+            ..call.clone()
+        });
+    }
+    let options = ReportOptions { slow_calls: 100, ..ReportOptions::default() };
+    let report = build(&recording, &Example, provenance(), &options);
+    assert!(report.slow.len() <= 100 && report.slow.len() >= 90, "{}", report.slow.len());
+    assert_eq!(report.slow_left_out + report.slow.len() as u64, recording.slow.len() as u64);
+    let longest = recording.slow.iter().map(|call| call.wall_ns).max();
+    assert_eq!(report.slow.iter().map(|slow| slow.wall_ns).max(), longest, "the worst stay");
+    assert!(report.slow.iter().any(|slow| slow.wall_ns < 103_000), "a sample of the rest stays");
+    assert!(report.slow.is_sorted_by_key(|slow| slow.at_ns));
+}
+
+#[test]
+fn a_report_is_read_back_as_it_was_written() {
+    let report = report();
+    let json = data::to_json(&report).unwrap();
+    assert_eq!(data::read(json.as_bytes()).unwrap(), report);
+    let page = format!("<!doctype html><p>x</p>{}<p>y</p>", data::element(&report).unwrap());
+    assert_eq!(data::read(page.as_bytes()).unwrap(), report);
+    assert_eq!(page.matches("</script>").count(), 1, "no name ends the data");
+}
+
+#[test]
+fn bytes_that_are_no_report_are_refused_and_said_to_be() {
+    let report = report();
+    let json = data::to_json(&report).unwrap();
+    let wrong = |text: &str| data::read(text.as_bytes()).unwrap_err().to_string();
+    insta::assert_snapshot!(wrong(""), @"cannot find a report: the file is neither a page nor JSON of unjank trace");
+    insta::assert_snapshot!(wrong("<html></html>"), @"cannot find a report: the file is neither a page nor JSON of unjank trace");
+    insta::assert_snapshot!(wrong("{\"a\":1}"), @"cannot find a report: the file is neither a page nor JSON of unjank trace");
+    insta::assert_snapshot!(wrong(&json[..200]), @"cannot read the report's data");
+    insta::assert_snapshot!(wrong(&json.replace("trace/1", "trace/9")), @r#"cannot read a report of the schema "unjank.trace/9", only "unjank.trace/1""#);
+    let mut planted = report.clone();
+    planted.slow[0].thread = 77;
+    insta::assert_snapshot!(wrong(&data::to_json(&planted).unwrap()), @"cannot use the report: slow has an index out of range");
+    // What others write cannot disturb a screen.
+    let foreign = json.replace("kde-open5", "\\u001b[31m\\u202e");
+    let foreign = data::read(foreign.as_bytes()).unwrap();
+    let screen = text::render(&foreign, 80, Paint::Off);
+    assert!(
+        screen.contains("\\x1b[31m") && !screen.contains('\u{1b}') && !screen.contains('\u{202e}')
+    );
+    let deep = format!("{{\"schema\":{}", "[".repeat(100_000));
+    assert!(data::read(deep.as_bytes()).is_err());
+}
+
+#[test]
+fn a_call_is_not_blamed_alone_if_the_program_was_stopped_in_it() {
+    let mut report = report();
+    let main = usize::try_from(report.main_thread.unwrap()).unwrap();
+    let thread = &mut report.threads[main];
+    let (longest, account) = (thread.stalls.longest_ns, thread.account.as_mut().unwrap());
+    let block = TimeBlock { wall_ns: longest, ..TimeBlock::default() };
+    let in_call = TimeParts { call_ns: longest, ..TimeParts::default() };
+    account.blocks = vec![TimeBlock { parts: in_call, ..block.clone() }];
+    let verdict_of = |report: &TraceReport| super::verdict::verdict(report);
+    let blamed = verdict_of(&report);
+    assert!(blamed.contains("Most of it: fdatasync") && !blamed.contains("held up"), "{blamed}");
+    let stopped = TimeParts { stopped_ns: longest, ..TimeParts::default() };
+    report.threads[main].account.as_mut().unwrap().blocks =
+        vec![TimeBlock { parts: stopped, ..block }];
+    let blamed = verdict_of(&report);
+    assert!(blamed.contains("held up for 134 ms"), "{blamed}");
+    assert!(blamed.contains("134 ms stopped or frozen"), "{blamed}");
+}
+
+#[test]
+fn the_disk_is_not_blamed_for_a_wait_that_was_for_a_processor_or_a_stop() {
+    let of = |change: &dyn Fn(&mut Recording)| {
+        let mut recording = recording();
+        change(&mut recording);
+        build(&recording, &Example, provenance(), &ReportOptions::default())
+    };
+    let queued = of(&|recording| {
+        for call in &mut recording.slow {
+            call.queued_ns = Some(call.wall_ns / 10 * 8);
+        }
+    });
+    let stopped = of(&|recording| {
+        let main = recording.slow[0].thread;
+        let spans = recording.slow.iter().filter(|call| call.thread == main);
+        let spans = spans.map(|call| (call.start_ns, call.start_ns + call.wall_ns / 10 * 8));
+        let stops = spans.collect();
+        let timeline = ThreadTimeline { stops, ..ThreadTimeline::default() };
+        recording.timelines.insert(main, timeline);
+    });
+    let blamed = report();
+    assert!(blamed.verdict.contains("Most of it: fdatasync"), "{}", blamed.verdict);
+    let has = |report: &TraceReport, name: &str| report.advice.iter().any(|a| a.pattern == name);
+    assert!(has(&blamed, "sync-of-what-can-be-made-again") && !has(&blamed, "no-processor"));
+    for (name, report) in [("queued", &queued), ("stopped", &stopped)] {
+        assert!(!report.verdict.contains("fdatasync"), "{name}: {}", report.verdict);
+        assert!(!has(report, "sync-of-what-can-be-made-again"), "{name}");
+        assert_eq!(has(report, "no-processor"), name == "queued");
+        let on_main = report.slow.iter().find(|slow| report.call_name(slow.call) == "fdatasync");
+        assert!(on_main.unwrap().is_mostly_elsewhere(), "{name}: {on_main:?}");
+        let screen = text::render(report, 160, Paint::Off);
+        let row = screen.lines().find(|line| line.starts_with("fdatasync by ")).unwrap();
+        assert!(row.contains("ready or stopped"), "{name}: {row}");
+        let folded = crate::export::folded(report);
+        let is_main = |line: &&str| line.starts_with("kde-open5;kde-open5 ");
+        let leaf = |line: &str| line.rsplit(';').next().unwrap().starts_with("fdatasync ");
+        assert!(folded.lines().filter(is_main).all(|line| !leaf(line)), "{name}: {folded}");
+        assert!(folded.contains(";fdatasync;without a processor or stopped 134000"), "{folded}");
+        let firefox = crate::export::firefox(report).unwrap();
+        let markers = |text: &str| text.matches("\"FileIO\"").count();
+        let before = crate::export::firefox(&blamed).unwrap();
+        assert!(markers(&firefox) < markers(&before), "{name}");
+    }
+    let blocked = |report: &TraceReport| report.paths[0].blocked_ns.unwrap();
+    assert!(blocked(&stopped) < blocked(&blamed) / 2 && blocked(&queued) < blocked(&blamed) / 2);
+}
+
+#[test]
+fn the_screen_has_the_verdict_first_and_fits() {
+    let text = text::render(&report(), 80, Paint::Off);
+    // A command is whole however long it is, so that it can be pasted.
+    let lines = text.lines().filter(|line| !line.starts_with("       "));
+    assert!(lines.clone().count() > 30);
+    assert!(lines.clone().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text, @r##"
+    The main thread of kde-open5 stood still for more than a frame 3 times, 12
+    frames in all; the longest took 134 ms, felt. Most of it: fdatasync of
+    ~/.local/share/RecentDocuments/x.desktop by KRecentDocument::add(QUrl const&),
+    134 ms. It was held up for 166 ms (10 frames) at one stretch: 132 ms blocked in
+    calls, 18.0 ms on a processor, 16.2 ms not explained. Not explained: 68.6 ms of
+    its 1.26 s.
+
+    What the main thread's time went to
+    part                   wall      mostly
+    idle                   886   ms
+    blocked in calls       221   ms
+    not explained           68.6 ms
+    on a processor          68.0 ms  KRecentDocument::add(QUrl const&)
+    stopped by the tracer   16.6 ms
+
+    Where it waited
+    code path                                      wall      frames  count  longest
+    fdatasync by KRecentDo…ment::add(QUrl const&)  134   ms  8.0     1      134   ms
+    wait4                                           50.0 ms  3.0     1       50.0 ms
+    fdatasync by KConfig::sync()                    40.0 ms  2.4     1       40.0 ms
+    fsync by </script><b>\xe2\x80\xae              500   µs  0.03    1      500   µs
+    (no room for blocked)
+
+    What to do
+      1. 3 syncs took 174 ms, of ~/.local/share/RecentDocuments/x.desktop and 1
+         more, by KRecentDocument::add(QUrl const&), on the main thread: the file is
+         a cache or a history and need not survive a power cut
+         Write it beside itself and rename it, without a sync: after a power cut it
+         is made again (QSaveFile always syncs, a QFile that is renamed does not;
+         KConfig can write in a worker)
+         See what it costs, on memory instead of the disk, until the next start
+         (sudo umount undoes it):
+           sudo mount -t tmpfs -o mode=0700,uid=$(id -u) tmpfs /home/ana/.local/share/RecentDocuments
+         Prove what would be won:
+           unjank trace ab --skip fsync,fdatasync --yes -- kde-open5 'a file.html'
+      2. 1 wait took 50.0 ms, on the main thread: a program that shows something
+         waits for another to end
+         Be told when it ends instead of waiting: g_child_watch_add,
+         QProcess::finished, pidfd_open and poll
+      3. 1375 look-ups found nothing, about 3.69 ms of them, most below
+         /usr/share/icons: somebody asks in every place instead of knowing the one
+         Give the icon themes their caches; without them every size and every theme
+         is looked into:
+           for dir in /usr/share/icons/*/; do sudo gtk-update-icon-cache -qf "$dir"; done
+
+    Calls
+    call       count  errors  wall       p50        p99        longest    idle
+    fdatasync     2           174    ms   37.7  ms  126    ms  134    ms
+    wait4         1            50.0  ms   46.1  ms   46.1  ms   50.0  ms
+    access     1375   1375      3.69 ms    2.82 µs    3.33 µs    3.37 µs
+    fsync         1           500    µs  492    µs  492    µs  500    µs
+    futex         1                        1.10 s     1.10 s     1.10 s     1.10 s
+    ppoll         1                      872    ms  872    ms  900    ms  900    ms
+    (no room for cpu)
+
+    Files and peers
+    what                                                            wall       count
+    ~/.local/share/RecentDocuments/x.desktop                        134    ms     1
+    /tmp/</script><script>alert(1)<…0a\x1b[31m\xe2\x80\xae.desktop   40.5  ms     2
+    /usr/share/icons/x.png                                            3.69 ms  1375
+    (no room for on)
+
+    Also
+      · 2.00 s were spent waiting for something to do, which counts as no stall
+      · watched by seccomp: blocking calls, slow from 100 µs on; 6.00 µs (± 400
+        ns) of each call were the tracer's and are subtracted
+      · calls of the vDSO cannot be seen
+      · not seen: what a test does not see
+    "##);
+    let coloured = text::render(&report(), 80, Paint::On);
+    assert!(!coloured.contains("\x1b[31m") && coloured.contains("\x1b[1m"));
+}
+
+#[test]
+fn known_patterns_are_named_with_what_helps() {
+    let report = report();
+    let patterns: Vec<&str> = report.advice.iter().map(|found| &*found.pattern).collect();
+    assert_eq!(
+        patterns,
+        ["sync-of-what-can-be-made-again", "wait-for-child", "missing-files"],
+        "{:#?}",
+        report.advice
+    );
+    let first = &report.advice[0];
+    assert!(first.reason.starts_with("3 syncs took 174 ms, of ~/.local/share/RecentDocuments/"));
+    assert!(
+        first.reason.contains("by KRecentDocument::add") && first.reason.contains("main thread")
+    );
+    assert!(first.advice.iter().any(|advice| {
+        advice.command.as_deref()
+            == Some("unjank trace ab --skip fsync,fdatasync --yes -- kde-open5 'a file.html'")
+    }));
+    assert!(report.advice[2].reason.contains("1375 look-ups found nothing"));
+    assert!(report.advice[2].reason.contains("most below /usr/share/icons:"));
+    let commands: Vec<&String> = report
+        .advice
+        .iter()
+        .flat_map(|found| &found.advice)
+        .filter_map(|advice| advice.command.as_ref())
+        .collect();
+    let distinct: std::collections::BTreeSet<&&String> = commands.iter().collect();
+    assert_eq!(commands.len(), distinct.len(), "a command is said once");
+}
+
+#[test]
+fn other_patterns_are_told_apart_by_what_is_waited_for() {
+    let of = |calls: &str| -> Vec<String> {
+        let log = crate::import::strace(calls.as_bytes(), 100_000).unwrap();
+        let report = build(&log.recording, &log.names, provenance(), &ReportOptions::default());
+        report.advice.into_iter().map(|found| found.pattern).collect()
+    };
+    let dns = "1 1.0 connect(3, {sa_family=AF_INET, sin_port=htons(53), sin_addr=inet_addr(\"9.9.9.9\")}, 16) = 0 <0.000010>\n\
+               1 1.1 recvfrom(3, \"\", 1024, 0, NULL, NULL) = 40 <5.000000>\n";
+    assert_eq!(of(dns), ["blocking-name-resolution"]);
+    let peer = dns.replace("htons(53)", "htons(631)");
+    assert_eq!(of(&peer), ["wait-for-peer"]);
+    let sync = |path: &str| format!("1 1.0 fdatasync(3<{path}>) = 0 <0.050000>\n");
+    assert_eq!(of(&sync("/home/a/.config/kate.lock")), ["sync-of-lock-file"]);
+    assert_eq!(of(&sync("/home/a/.cache/x/y")), ["sync-of-what-can-be-made-again"]);
+    assert_eq!(of(&sync("/home/a/letter.odt")), ["sync-on-main-thread"]);
+    let many = |line: &str, times: usize| line.repeat(times);
+    assert_eq!(
+        of(&many("1 1.0 read(3</x/y>, \"a\", 1) = 1 <0.000005>\n", 1500)),
+        ["tiny-transfers"]
+    );
+    assert_eq!(
+        of(&many("1 1.0 newfstatat(AT_FDCWD, \"/x\", {}, 0) = 0 <0.000005>\n", 2500)),
+        ["attribute-storm"]
+    );
+    assert_eq!(
+        of(&many("1 1.0 read(3</x/y>, \"a\", 1) = 1 <0.000005>\n", 100)),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn the_main_thread_is_that_of_the_command_or_of_what_it_waited_for() {
+    let second = 1_000_000_000;
+    let make = |waits_ns: u64, has_window: bool| {
+        let began = SystemTime::UNIX_EPOCH;
+        let mut recorder = TraceRecorder::new(Backend::Bpf, vec![b"launch".to_vec()], began);
+        recorder.recording().threshold_ns = 100_000;
+        for (id, parent, start_ns, end_ns) in [
+            (10, None, 0, Some(second)),
+            (11, Some(10), 1, Some(second - 1)),
+            (12, Some(10), 2, None),
+        ] {
+            let process = recorder.process(id);
+            (process.parent, process.start_ns, process.end_ns) = (parent, start_ns, end_ns);
+            process.has_window = has_window && id == 12;
+            recorder.thread(id, id, start_ns).end_ns = end_ns;
+        }
+        let call = |thread: u32, name: &str, wall_ns: u64| TracedCall {
+            process: thread,
+            thread,
+            number: syscall::call_number(name).unwrap(),
+            arguments: [0; 6],
+            outcome: CallEnd::Returned(0),
+            start_ns: 0,
+            wall_ns,
+            cpu_ns: None,
+            queued_ns: None,
+            stack: None,
+            target: None,
+        };
+        recorder.call(call(10, "wait4", waits_ns));
+        // A worker that waits for orders in a way that we do not know.
+        recorder.call(call(12, "recvmsg", 18 * second));
+        let recording = recorder.finish(20 * second);
+        build(&recording, &Example, provenance(), &ReportOptions::default()).main().unwrap().id
+    };
+    assert_eq!(make(1000, false), 10, "a worker that it started is another program");
+    assert_eq!(make(second, false), 11, "a shell stands for the program that it waits for");
+    assert_eq!(make(1000, true), 12, "the launcher has ended, its program has a window");
+}

@@ -1,0 +1,291 @@
+//! Makes the account of a main thread's time from its timeline and its calls.
+
+use std::collections::HashMap;
+
+use super::account::{PageShare, ProcessorShare, TimeAccount, TimeBlock, TimeParts};
+use super::schema::TraceMethod;
+use super::spelling::spell;
+use super::symbolized::{SymbolizedRecording, item};
+use crate::call::{CallEnd, StackId, TracedCall};
+use crate::recording::{Backend, Target, Thread};
+use crate::syscall::polls_at_once;
+use crate::timeline::{ThreadTimeline, TimeSlice};
+
+/// The most blocks, functions and files of an account.
+const ROWS: usize = 10;
+
+/// Sums of a timeline up to each slice, for the sums of any time.
+struct SliceSums<'a> {
+    slices: &'a [TimeSlice],
+    before: Vec<[u64; 5]>,
+}
+
+fn values(slice: &TimeSlice) -> [u64; 5] {
+    [slice.processor_ns, slice.ready_ns, slice.fault_ns, slice.stopped_ns, slice.tracer_ns]
+}
+
+impl<'a> SliceSums<'a> {
+    fn new(slices: &'a [TimeSlice]) -> SliceSums<'a> {
+        let mut sum = [0; 5];
+        let mut before = vec![sum];
+        for slice in slices {
+            sum.iter_mut().zip(values(slice)).for_each(|(sum, part)| *sum += part);
+            before.push(sum);
+        }
+        SliceSums { slices, before }
+    }
+
+    fn until(&self, at_ns: u64) -> [u64; 5] {
+        let whole = self.slices.partition_point(|slice| slice.end_ns() <= at_ns);
+        let mut sum = self.before[whole];
+        if let Some(slice) = self.slices.get(whole)
+            && at_ns > slice.start_ns
+        {
+            let part = |part: u64| {
+                let share = u128::from(part) * u128::from(at_ns - slice.start_ns);
+                u64::try_from(share / u128::from(slice.length_ns.max(1))).unwrap_or(part)
+            };
+            sum.iter_mut().zip(values(slice)).for_each(|(sum, value)| *sum += part(value));
+        }
+        sum
+    }
+
+    /// Returns the time on a processor, ready, in page faults, stopped, and stopped by a tracer, from one moment to another.
+    fn between(&self, from_ns: u64, to_ns: u64) -> [u64; 5] {
+        let (from, to) = (self.until(from_ns), self.until(to_ns));
+        std::array::from_fn(|at| to[at].saturating_sub(from[at]))
+    }
+}
+
+fn is_lock(name: &str) -> bool {
+    name.starts_with("futex")
+}
+
+fn end_of(call: &TracedCall) -> u64 {
+    call.start_ns.saturating_add(call.wall_ns)
+}
+
+/// Makes the account of `thread`, whose slow calls are `calls`, in the order of time; `None` where it was not sampled.
+pub(super) fn account(
+    builder: &SymbolizedRecording<'_>,
+    thread: &Thread,
+    calls: &[(&TracedCall, TraceMethod)],
+    count: u64,
+    frame_ns: u64,
+) -> Option<TimeAccount> {
+    let recording = builder.recording;
+    let timeline = recording.timelines.get(&thread.id)?;
+    let first = timeline.slices.first()?;
+    let end_ns = thread.end_ns.unwrap_or(recording.length_ns);
+    let start_ns = thread.start_ns.max(first.start_ns).min(end_ns);
+    let sums = SliceSums::new(&timeline.slices);
+    let parts_of = |from: u64, to: u64| parts(builder, &sums, &timeline.stops, calls, from, to);
+    let mut account = TimeAccount {
+        wall_ns: end_ns - start_ns,
+        parts: parts_of(start_ns, end_ns),
+        page_faults: timeline.fault_count,
+        unseen: recording.unseen.iter().map(|text| spell(text.as_bytes())).collect(),
+        ..TimeAccount::default()
+    };
+    let per_stop = 2 * recording.bias.subtracted_ns;
+    let stopped = match recording.backend {
+        Backend::Seccomp | Backend::Ptrace => count.saturating_mul(per_stop),
+        _ => 0,
+    };
+    let unknown_ns = account.parts.unknown_ns;
+    let tracer_ns = stopped.min(unknown_ns);
+    account.parts.tracer_ns += tracer_ns;
+    account.parts.unknown_ns -= tracer_ns;
+
+    for (from, to) in between_rests(timeline, calls, start_ns, end_ns) {
+        if to - from < frame_ns / 2 {
+            continue;
+        }
+        let mut parts = parts_of(from, to);
+        let share = u128::from(tracer_ns) * u128::from(parts.unknown_ns);
+        let tracer = u64::try_from(share / u128::from(unknown_ns.max(1))).unwrap_or(0);
+        parts.unknown_ns = parts.unknown_ns.saturating_sub(tracer);
+        // Without the tracer it would have been shorter.
+        let length = (to - from).saturating_sub(parts.tracer_ns + tracer);
+        parts.tracer_ns = 0;
+        if length > frame_ns {
+            account.missed += 1;
+            account.frames = account.frames.saturating_add(length / frame_ns.max(1));
+        }
+        let is_long = account.blocks.len() < ROWS
+            || account.blocks.last().is_some_and(|last| last.wall_ns < length);
+        if length < frame_ns / 2 || !is_long {
+            continue;
+        }
+        let samples = timeline.samples.iter().filter(|(at, _)| (from..to).contains(at));
+        let function = functions(builder, samples.map(|(_, stack)| *stack)).into_iter().next();
+        account.blocks.push(TimeBlock {
+            at_ns: from,
+            wall_ns: length,
+            parts,
+            frame: function.map(|(frame, _)| frame),
+            frame_ns: function
+                .map_or(0, |(_, count)| count.saturating_mul(timeline.sample_ns))
+                .min(parts.processor_ns),
+        });
+        account.blocks.sort_by_key(|block| (std::cmp::Reverse(block.wall_ns), block.at_ns));
+        account.blocks.truncate(ROWS);
+    }
+    let all = functions(builder, timeline.samples.iter().map(|(_, stack)| *stack));
+    account.functions = all
+        .into_iter()
+        .take(ROWS)
+        .map(|(frame, count)| ProcessorShare {
+            frame,
+            count,
+            wall_ns: count.saturating_mul(timeline.sample_ns),
+        })
+        .collect();
+    account.pages = pages(builder, timeline);
+    Some(account)
+}
+
+/// Divides the time from one moment to another.
+fn parts(
+    builder: &SymbolizedRecording<'_>,
+    sums: &SliceSums<'_>,
+    stops: &[(u64, u64)],
+    calls: &[(&TracedCall, TraceMethod)],
+    from_ns: u64,
+    to_ns: u64,
+) -> TimeParts {
+    let [processor_ns, ready_ns, fault_ns, stopped_ns, tracer_ns] = sums.between(from_ns, to_ns);
+    let mut parts = TimeParts {
+        processor_ns,
+        ready_ns,
+        fault_ns,
+        stopped_ns,
+        tracer_ns,
+        ..TimeParts::default()
+    };
+    // A tracer that is told of a stop by a signal holds the thread meanwhile.
+    for (from, to) in stops.iter().map(|(from, to)| (*from.max(&from_ns), *to.min(&to_ns))) {
+        parts.stopped_ns = parts.stopped_ns.saturating_add(to.saturating_sub(from));
+        parts.tracer_ns = parts.tracer_ns.saturating_sub(to.saturating_sub(from));
+    }
+    let mut counted_ns = from_ns;
+    // Calls do not overlap, but for those that were sampled, whose ends are not exact.
+    let first = calls.partition_point(|(call, _)| end_of(call) <= from_ns);
+    for (call, how) in calls[first..].iter().take_while(|(call, _)| call.start_ns < to_ns) {
+        let (from, to) = (call.start_ns.max(counted_ns), end_of(call).min(to_ns));
+        if to <= from {
+            continue;
+        }
+        counted_ns = to;
+        let [ran, ready, fault, stopped, tracer] = sums.between(from, to);
+        let length = to - from;
+        let ran = call.cpu_ns.unwrap_or(ran).min(ran.max(length / 64));
+        let ready = call.queued_ns.map_or(ready, |queued| queued.min(ready));
+        let blocked = length.saturating_sub(ran + ready + stopped + tracer);
+        // A wait for a page in a call is the call's.
+        parts.fault_ns = parts.fault_ns.saturating_sub(fault);
+        let part = match how {
+            TraceMethod::Idle => &mut parts.idle_ns,
+            TraceMethod::Child => &mut parts.child_ns,
+            TraceMethod::Stall if is_lock(builder.call_name(call.number)) => &mut parts.lock_ns,
+            TraceMethod::Stall => &mut parts.call_ns,
+        };
+        *part += blocked;
+    }
+    settle(&mut parts, to_ns.saturating_sub(from_ns));
+    parts
+}
+
+/// Makes the parts the whole of `length`: what is missing is not explained, and no sum is more.
+fn settle(parts: &mut TimeParts, length: u64) {
+    let mut left = length;
+    for part in [
+        &mut parts.stopped_ns,
+        &mut parts.processor_ns,
+        &mut parts.ready_ns,
+        &mut parts.idle_ns,
+        &mut parts.child_ns,
+        &mut parts.call_ns,
+        &mut parts.lock_ns,
+        &mut parts.fault_ns,
+        &mut parts.tracer_ns,
+    ] {
+        *part = (*part).min(left);
+        left -= *part;
+    }
+    parts.unknown_ns = left;
+}
+
+/// Returns the times between two moments at which the thread had nothing to do, or its event loop looked for events.
+fn between_rests(
+    timeline: &ThreadTimeline,
+    calls: &[(&TracedCall, TraceMethod)],
+    start_ns: u64,
+    end_ns: u64,
+) -> Vec<(u64, u64)> {
+    let rests = calls.iter().filter(|(_, how)| *how != TraceMethod::Stall);
+    let mut rests: Vec<(u64, u64)> = rests.map(|(call, _)| (call.start_ns, end_of(call))).collect();
+    rests.extend(timeline.turns.iter().map(|at| (*at, *at)));
+    // On a busy machine a look for events takes long, too, although it does not wait.
+    rests.extend(calls.iter().map(|(call, _)| call).filter_map(|call| {
+        let is_look = matches!(call.outcome, CallEnd::Returned(_))
+            && polls_at_once(call.number, &call.arguments);
+        is_look.then(|| (end_of(call), end_of(call)))
+    }));
+    rests.sort_unstable();
+    rests.push((end_ns, end_ns));
+    let mut from = start_ns;
+    let mut between = Vec::new();
+    for (rest, until) in rests {
+        let to = rest.min(end_ns);
+        if to > from {
+            between.push((from, to));
+        }
+        from = from.max(until);
+    }
+    between
+}
+
+/// Counts the stacks by the function to blame, the one with most first.
+fn functions(
+    builder: &SymbolizedRecording<'_>,
+    stacks: impl Iterator<Item = StackId>,
+) -> Vec<(u32, u64)> {
+    let mut counts: HashMap<StackId, u64> = HashMap::new();
+    stacks.for_each(|stack| *counts.entry(stack).or_default() += 1);
+    let mut functions: HashMap<(&str, Option<&str>), (u32, u64)> = HashMap::new();
+    for (stack, count) in counts {
+        let Some(frame) = builder.blamed(stack) else { continue };
+        let Some(shown) = item(&builder.frames, frame) else { continue };
+        let key = (&*shown.name, shown.module.as_deref());
+        let known = functions.entry(key).or_insert((frame, 0));
+        *known = (known.0.min(frame), known.1 + count);
+    }
+    let mut functions: Vec<(u32, u64)> = functions.into_values().collect();
+    functions.sort_by_key(|(frame, count)| (std::cmp::Reverse(*count), *frame));
+    functions
+}
+
+/// Counts page faults by file.
+fn pages(builder: &SymbolizedRecording<'_>, timeline: &ThreadTimeline) -> Vec<PageShare> {
+    let mut files: HashMap<Option<&[u8]>, Vec<StackId>> = HashMap::new();
+    for fault in &timeline.faults {
+        let target = fault.target.and_then(|at| item(&builder.recording.targets, at.0));
+        let path = target.and_then(|target| match target {
+            Target::File { path, .. } => Some(&**path),
+            _ => None,
+        });
+        files.entry(path).or_default().push(fault.stack);
+    }
+    let mut pages: Vec<PageShare> = files
+        .into_iter()
+        .map(|(file, stacks)| PageShare {
+            file: file.map(spell),
+            count: stacks.len() as u64,
+            frame: functions(builder, stacks.into_iter()).first().map(|(frame, _)| *frame),
+        })
+        .collect();
+    pages.sort_by(|a, b| (b.count, &a.file).cmp(&(a.count, &b.file)));
+    pages.truncate(ROWS);
+    pages
+}

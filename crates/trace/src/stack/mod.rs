@@ -1,0 +1,274 @@
+//! Stacks: who called the system call, found while the thread waits, named after the run.
+//!
+//! While a thread is stopped or blocked only addresses are collected: [`Unwinder`] copies the part of the stack that it
+//! needs and follows the unwind tables of the files that are mapped. It guesses nothing: where there are no tables the
+//! stack ends, and says so.
+
+pub mod blame;
+mod cfi;
+pub(crate) mod image;
+pub(crate) mod interpreters;
+mod maps;
+mod memory;
+pub mod names;
+pub(crate) mod packages;
+mod rule;
+pub(crate) mod space;
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use gimli::UnwindContext;
+
+use self::image::Image;
+use self::maps::Mapping;
+use self::memory::{RemoteStack, Scratch, StackCopy};
+pub use self::rule::KnownRegisters;
+use self::rule::{MemoryReader, Rule, UnwindStop};
+use self::space::{AddressSpace, ImageId, Images};
+use super::call::StackId;
+use super::recorder::TraceRecorder;
+use super::recording::{CodeAddress, Module, Stack, StackEnd};
+
+/// The most frames of one stack; deeper ones are cut at the outer end.
+pub const FRAMES: usize = 512;
+
+/// The most processes whose mappings are remembered at a time.
+const PROCESSES: usize = 4096;
+
+/// The most rules that are remembered: some 20 MB.
+const RULES: usize = 1 << 17;
+
+/// Collects the stacks of threads that are stopped or blocked.
+#[derive(Debug, Default)]
+pub struct Unwinder {
+    spaces: HashMap<u32, AddressSpace>,
+    tables: Tables,
+    scratch: Scratch,
+    lacked_a_register: bool,
+    /// The process of the mapping that was last asked for, and the mapping.
+    mapped: Option<(u32, Mapping)>,
+}
+
+/// What is known of files, whichever process maps them.
+#[derive(Debug, Default)]
+struct Tables {
+    images: Images,
+    rules: HashMap<(ImageId, u64), Option<Rule>>,
+    context: UnwindContext<usize>,
+}
+
+impl Unwinder {
+    /// Creates one that knows no process yet.
+    #[must_use]
+    pub fn new() -> Unwinder {
+        Unwinder::default()
+    }
+
+    /// Collects the stack of a thread of `process` that is stopped or blocked with `registers`, reading its memory.
+    ///
+    /// Nothing of it is an error: what cannot be read ends the stack, and the stack says so.
+    pub fn capture(
+        &mut self,
+        process: u32,
+        registers: &KnownRegisters,
+        recorder: &mut TraceRecorder,
+    ) -> StackId {
+        let Unwinder { spaces, tables, scratch, .. } = self;
+        let mut stack = RemoteStack::new(process, registers.sp(), scratch);
+        let found = walk(process, registers, &mut stack, spaces, tables, recorder);
+        self.lacked_a_register = found.lacked_a_register;
+        recorder.stack(found.stack)
+    }
+
+    /// Finds the stack of a thread of `process` in `bytes`, a copy of its stack from the stack pointer on.
+    pub fn offline(
+        &mut self,
+        process: u32,
+        registers: &KnownRegisters,
+        bytes: &[u8],
+        recorder: &mut TraceRecorder,
+    ) -> StackId {
+        let Unwinder { spaces, tables, .. } = self;
+        let mut stack = StackCopy { start: registers.sp(), bytes };
+        let found = walk(process, registers, &mut stack, spaces, tables, recorder);
+        self.lacked_a_register = found.lacked_a_register;
+        recorder.stack(found.stack)
+    }
+
+    /// Returns whether the last stack ended because a register was not given that its code is followed by.
+    ///
+    /// That is so of programs built with frame pointers when `/proc/PID/syscall` is all that is asked: with the registers
+    /// of a stopped thread the stack goes further.
+    #[must_use]
+    pub fn lacked_a_register(&self) -> bool {
+        self.lacked_a_register
+    }
+
+    /// Reads the mappings of `process`, for stacks that are unwound after its end.
+    pub fn read_mappings(&mut self, process: u32) {
+        space(&mut self.spaces, process);
+    }
+
+    /// Reads the mappings of `process` again, for stacks that are unwound after its end; what is known stays if it has ended.
+    pub(crate) fn refresh_mappings(&mut self, process: u32) {
+        let known = space(&mut self.spaces, process);
+        known.refresh();
+    }
+
+    /// Returns the file that `process` has mapped at `address`; `None` for memory of no file.
+    pub(crate) fn mapped_file(&mut self, process: u32, address: u64) -> Option<Vec<u8>> {
+        let holds = |mapping: &Mapping| (mapping.start..mapping.end).contains(&address);
+        if !self.mapped.as_ref().is_some_and(|(of, mapping)| *of == process && holds(mapping)) {
+            let found = maps::read(process).into_iter().find(holds)?;
+            self.mapped = Some((process, found));
+        }
+        let path = &self.mapped.as_ref()?.1.path;
+        path.starts_with(b"/").then(|| path.clone())
+    }
+
+    /// Gives `child` the mappings that are known of `parent`, which it was made from: nothing is read.
+    pub fn inherit(&mut self, parent: u32, child: u32) {
+        if self.spaces.len() < PROCESSES
+            && let Some(space) = self.spaces.get(&parent)
+        {
+            self.spaces.insert(child, space.of_child(child));
+        }
+    }
+
+    /// Forgets the mappings of `process`, which runs another program now or has ended.
+    pub fn forget(&mut self, process: u32) {
+        self.spaces.remove(&process);
+        self.mapped = None;
+    }
+}
+
+/// Describes the ELF file at `path` as a module of a recording; none for what is no x86-64 ELF file.
+#[must_use]
+pub fn module(path: &Path) -> Option<Module> {
+    let image = Image::of_file(space::open(path)?.0).ok()?;
+    let path = path.as_os_str().as_bytes().to_vec();
+    Some(Module { path, build_id: image.build_id, reached_by: None })
+}
+
+/// Follows a stack within one ELF file, by the file's own numbering, and returns the addresses that it goes through.
+///
+/// `stack` holds the bytes from the stack pointer on. It ends at the first address without a rule in the file.
+#[must_use]
+pub fn follow(file: Vec<u8>, registers: &KnownRegisters, stack: &[u8]) -> Vec<u64> {
+    let Ok(image) = Image::of_bytes(file) else { return Vec::new() };
+    let mut copied = StackCopy { start: registers.sp(), bytes: stack };
+    let mut context = UnwindContext::new();
+    let mut registers = *registers;
+    let mut addresses = vec![registers.ip()];
+    while addresses.len() < FRAMES {
+        let lookup = registers.ip().wrapping_sub(u64::from(addresses.len() > 1));
+        let rule = image.tables.iter().find_map(|table| table.rule(lookup, &mut context));
+        let Some(Ok(caller)) = rule.map(|rule| rule.step(&registers, &mut copied)) else { break };
+        registers = caller;
+        addresses.push(registers.ip());
+    }
+    addresses
+}
+
+/// Returns the mappings of `process`, read now if they are not known.
+fn space(spaces: &mut HashMap<u32, AddressSpace>, process: u32) -> &mut AddressSpace {
+    if spaces.len() >= PROCESSES && !spaces.contains_key(&process) {
+        spaces.clear();
+    }
+    spaces.entry(process).or_insert_with(|| AddressSpace::read(process))
+}
+
+/// A stack, and whether it could have gone further with more registers.
+struct UnwindResult {
+    stack: Stack,
+    lacked_a_register: bool,
+}
+
+/// Follows the callers from `registers` on.
+fn walk(
+    process: u32,
+    registers: &KnownRegisters,
+    stack: &mut impl MemoryReader,
+    spaces: &mut HashMap<u32, AddressSpace>,
+    tables: &mut Tables,
+    recorder: &mut TraceRecorder,
+) -> UnwindResult {
+    let mut lacked_a_register = false;
+    let space = space(spaces, process);
+    let mut may_read_again = true;
+    let mut registers = *registers;
+    let mut frames = Vec::new();
+    // The first address was not called from: the instruction itself counts, not the one before it.
+    let mut is_exact = true;
+    let end = loop {
+        let ip = registers.ip();
+        let lookup = if is_exact { ip } else { ip.wrapping_sub(1) };
+        let mut code = space.code(lookup, &mut tables.images, recorder);
+        if code.is_none() && may_read_again && ip != 0 {
+            // A library that was loaded since.
+            may_read_again = false;
+            let now = AddressSpace::read(process);
+            if !now.is_empty() {
+                *space = now;
+                code = space.code(lookup, &mut tables.images, recorder);
+            }
+        }
+        let Some(code) = code else {
+            if frames.is_empty() {
+                frames.push(CodeAddress { module: None, address: ip });
+            }
+            // Some starts of threads have a caller at 0.
+            break if ip == 0 { StackEnd::Whole } else { StackEnd::Lost };
+        };
+        if frames.len() >= FRAMES {
+            break StackEnd::Cut;
+        }
+        frames.push(CodeAddress { module: code.module, address: ip.wrapping_sub(code.bias) });
+        let rule = match code.image {
+            Some(image) => tables.rule(image, lookup.wrapping_sub(code.bias)),
+            None => None,
+        };
+        let step = match rule {
+            Some(rule) => {
+                is_exact = rule.is_signal_frame;
+                rule.step(&registers, stack)
+            }
+            // Code that was compiled at run time has no tables; who names it keeps frame pointers, too.
+            None if space.names_compiled_code() => {
+                is_exact = false;
+                registers.follow_frame_pointer(stack)
+            }
+            None => break StackEnd::Lost,
+        };
+        match step {
+            Ok(caller) => registers = caller,
+            Err(UnwindStop::First) => break StackEnd::Whole,
+            Err(UnwindStop::Missing) => break StackEnd::Cut,
+            Err(UnwindStop::Nowhere) => break StackEnd::Lost,
+            Err(UnwindStop::Unknown) => {
+                lacked_a_register = true;
+                break StackEnd::Lost;
+            }
+        }
+    };
+    UnwindResult { stack: Stack { frames, end }, lacked_a_register }
+}
+
+impl Tables {
+    /// Returns the rule for `address` in an image, worked out once.
+    fn rule(&mut self, image: ImageId, address: u64) -> Option<&Rule> {
+        if self.rules.len() >= RULES && !self.rules.contains_key(&(image, address)) {
+            self.rules.clear();
+        }
+        let Tables { images, rules, context } = self;
+        rules
+            .entry((image, address))
+            .or_insert_with(|| {
+                let tables = &images.get(image)?.tables;
+                tables.iter().find_map(|table| table.rule(address, context))
+            })
+            .as_ref()
+    }
+}

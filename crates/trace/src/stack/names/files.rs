@@ -1,0 +1,176 @@
+//! The files that may name a module's functions: itself, its debug files, and what is packed inside of it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Cursor, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use object::read::elf::ElfFile64;
+use object::{Object, ObjectSection, ReadCache};
+
+use super::SymbolSources;
+use super::lines::{Elf, Lines, SECTION};
+use super::symbols::Symbols;
+use crate::recording::Module;
+use crate::stack::image::Image;
+use crate::stack::space::open;
+
+/// The largest that a packed symbol table may become.
+const UNPACKED: u64 = 256 << 20;
+
+/// What the unpacker may use; that of the strongest preset.
+const MEMORY_KIB: u32 = 80 << 10;
+
+/// What a module's files say.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// Unwind tables, which say where functions begin.
+    pub(super) image: Image,
+    /// Symbols that name every function.
+    pub(super) full: Vec<Symbols>,
+    /// Symbols of what the module shows to others.
+    pub(super) exported: Symbols,
+    /// Lines and inlined functions.
+    pub(super) lines: Option<Lines>,
+}
+
+impl Files {
+    /// Looks for the files of `module`; without any there are no names.
+    pub(super) fn of(module: &Module, sources: &SymbolSources) -> Files {
+        let mut files = Files::default();
+        let Some((path, image)) = find(module) else { return files };
+        files.image = image;
+        let Some((file, _)) = open(&path) else { return files };
+        let cache = ReadCache::new(file);
+        let Some(elf) = parse(&cache) else { return files };
+        files.exported = Symbols::exported(&elf);
+        files.add(&elf);
+        for debug in debug_files(module, &elf, &path, sources) {
+            if !files.full.is_empty() && files.lines.is_some() {
+                break;
+            }
+            let cache = ReadCache::new(debug);
+            if let Some(elf) = parse(&cache) {
+                files.add(&elf);
+            }
+        }
+        if files.full.is_empty()
+            && let Some(packed) = unpacked(&elf)
+            && let Some(elf) = parse(&ReadCache::new(Cursor::new(packed)))
+        {
+            files.add(&elf);
+        }
+        files
+    }
+
+    fn add<R: Read + Seek>(&mut self, elf: &Elf<'_, R>) {
+        let symbols = Symbols::full(elf);
+        if !symbols.is_empty() {
+            self.full.push(symbols);
+        }
+        if self.lines.is_none() {
+            self.lines = Lines::of(elf);
+        }
+    }
+}
+
+/// Reads the headers of a file whose sections are all of a size that can be read.
+fn parse<R: Read + Seek>(cache: &ReadCache<R>) -> Option<Elf<'_, R>> {
+    let elf = ElfFile64::parse(cache).ok()?;
+    let is_fair =
+        elf.sections().all(|section| section.file_range().is_none_or(|(_, len)| len <= SECTION));
+    is_fair.then_some(elf)
+}
+
+/// Finds the file that was mapped; another one that has its path now is not it.
+fn find(module: &Module) -> Option<(PathBuf, Image)> {
+    let paths = [module.reached_by.as_deref(), Some(&*module.path)];
+    paths.into_iter().flatten().filter(|path| path.starts_with(b"/")).find_map(|path| {
+        let path = PathBuf::from(OsStr::from_bytes(path));
+        let image = Image::of_file(open(&path)?.0).ok()?;
+        (image.build_id == module.build_id).then_some((path, image))
+    })
+}
+
+/// Opens the separate debug files of `module` one by one, the surest first.
+fn debug_files<'all, R: Read + Seek>(
+    module: &'all Module,
+    elf: &Elf<'_, R>,
+    path: &'all Path,
+    sources: &'all SymbolSources,
+) -> impl Iterator<Item = File> + use<'all, R> {
+    let id = module.build_id.as_deref();
+    let hex = id.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let mut paths = Vec::new();
+    if let Some((first, rest)) = hex.as_deref().and_then(|hex| hex.split_at_checked(2)) {
+        for directory in &sources.debug_directories {
+            paths.push((directory.join(format!(".build-id/{first}/{rest}.debug")), None));
+        }
+    }
+    if let Ok(Some((name, sum))) = elf.gnu_debuglink()
+        && !name.contains(&b'/')
+        && let Some(beside) = path.parent()
+    {
+        let name = OsStr::from_bytes(name);
+        paths.push((beside.join(name), Some(sum)));
+        paths.push((beside.join(".debug").join(name), Some(sum)));
+        let below = beside.strip_prefix("/").unwrap_or(beside);
+        for directory in &sources.debug_directories {
+            paths.push((directory.join(below).join(name), Some(sum)));
+        }
+    }
+    if let (Some(hex), Some(cache)) = (&hex, &sources.debuginfod_cache) {
+        paths.push((cache.join(hex).join("debuginfo"), None));
+    }
+    paths.into_iter().filter_map(move |(found, sum)| {
+        let (file, _) = open(&found)?;
+        let is_it = match id {
+            Some(id) => Image::of_file(file).ok()?.build_id.as_deref() == Some(id),
+            // Without build ids the sum over the whole file is what ties the two together.
+            None => checksum(file) == sum,
+        };
+        (is_it && found != path).then(|| open(&found)).flatten().map(|(file, _)| file)
+    })
+}
+
+/// Unpacks `.gnu_debugdata`: an ELF file with the private symbols, as Fedora's files carry it.
+fn unpacked<R: Read + Seek>(elf: &Elf<'_, R>) -> Option<Vec<u8>> {
+    let packed = elf.section_by_name(".gnu_debugdata")?.data().ok()?;
+    let mut plain = Vec::new();
+    let reader = lzma_rust2::XzReader::new_mem_limit(packed, false, MEMORY_KIB);
+    reader.take(UNPACKED).read_to_end(&mut plain).ok()?;
+    Some(plain)
+}
+
+/// Sums a file as `.gnu_debuglink` does: the CRC-32 of Ethernet.
+fn checksum(mut file: File) -> Option<u32> {
+    let mut buffer = vec![0; 1 << 16];
+    let mut sum = !0_u32;
+    loop {
+        let len = file.read(&mut buffer).ok()?;
+        if len == 0 {
+            return Some(!sum);
+        }
+        for byte in &buffer[..len] {
+            sum ^= u32::from(*byte);
+            for _ in 0..8 {
+                sum = (sum >> 1) ^ (0xedb8_8320 & 0_u32.wrapping_sub(sum & 1));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_that_of_ethernet() {
+        use std::io::Write;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"123456789").unwrap();
+        file.rewind().unwrap();
+        assert_eq!(checksum(file), Some(0xcbf4_3926));
+    }
+}

@@ -1,0 +1,96 @@
+//! Lines and inlined functions, from DWARF.
+
+use std::fmt;
+use std::io::{Read, Seek};
+use std::sync::Arc;
+
+use addr2line::Context;
+use gimli::{EndianArcSlice, LittleEndian};
+use object::read::elf::ElfFile64;
+use object::{Object, ObjectSection, ReadCache};
+
+/// The largest section that is read.
+pub(super) const SECTION: u64 = 1 << 30;
+
+/// A file, its parts read when they are asked for.
+pub(super) type Elf<'data, R> = ElfFile64<'data, object::LittleEndian, &'data ReadCache<R>>;
+
+type Bytes = EndianArcSlice<LittleEndian>;
+
+/// The most functions that can be inlined into one another at one place before we stop asking.
+const DEPTH: usize = 64;
+
+/// A place in source code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLine {
+    /// The file, as the compiler was told it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+/// A function at an address, or one that is inlined there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    /// Its name as the linker would have it.
+    pub(super) name: Option<Vec<u8>>,
+    /// Where in it the address is.
+    pub(super) line: Option<SourceLine>,
+}
+
+/// The DWARF of a module.
+pub(super) struct Lines(Context<Bytes>);
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lines")
+    }
+}
+
+impl Lines {
+    /// Reads the sections of DWARF; none where there are none.
+    pub(super) fn of<R: Read + Seek>(elf: &Elf<'_, R>) -> Option<Lines> {
+        elf.section_by_name(".debug_info")?;
+        let load = |id: gimli::SectionId| -> Result<Bytes, gimli::Error> {
+            Ok(Bytes::new(section(elf, id.name()), LittleEndian))
+        };
+        let dwarf = gimli::Dwarf::load(load).ok()?;
+        sheltered(|| Context::from_dwarf(dwarf)).and_then(Result::ok).map(Lines)
+    }
+
+    /// Returns what is at `address`, the innermost inlined function first and the function itself last.
+    pub(super) fn find(&self, address: u64) -> Vec<Source> {
+        sheltered(|| self.look(address)).unwrap_or_default()
+    }
+
+    fn look(&self, address: u64) -> Vec<Source> {
+        let mut found = Vec::new();
+        // Split DWARF lies beside object files, which no installed program has.
+        let Ok(mut frames) = self.0.find_frames(address).skip_all_loads() else { return found };
+        while found.len() < DEPTH
+            && let Ok(Some(frame)) = frames.next()
+        {
+            let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
+            let line = frame.location.and_then(|place| {
+                Some(SourceLine { file: place.file?.to_owned(), line: place.line? })
+            });
+            found.push(Source { name: name.map(|name| name.as_bytes().to_vec()), line });
+        }
+        found
+    }
+}
+
+/// Runs a reader of DWARF that is not made for what hostile files say; what it panics at has no lines.
+fn sheltered<T>(read: impl FnOnce() -> T) -> Option<T> {
+    // All that a panic can leave half done is the reader's own memory of a unit, which answers the same again or panics again.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).ok()
+}
+
+/// Returns the bytes of a section, unpacked; none of one that is not there or is too large.
+fn section<R: Read + Seek>(elf: &Elf<'_, R>, name: &str) -> Arc<[u8]> {
+    let bytes = elf.section_by_name(name).and_then(|section| {
+        let packed = section.compressed_data().ok()?;
+        (packed.uncompressed_size <= SECTION).then(|| packed.decompress().ok()).flatten()
+    });
+    bytes.map_or_else(|| Arc::from([]), |bytes| Arc::from(&*bytes))
+}

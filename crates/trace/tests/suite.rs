@@ -1,0 +1,28 @@
+//! What watches programs, on programs that are really there.
+//!
+//! One program: tests that wait do so beside each other, and there is one to link.
+
+// The bodies of the fuzz targets name the crate so, too.
+extern crate sys as unjank_sys;
+extern crate unjank_trace as trace;
+
+mod waiting;
+
+#[path = "../../../fuzz/replay.rs"]
+#[expect(unreachable_pub, reason = "the file belongs to several tests")]
+#[expect(clippy::unwrap_used, reason = "a corpus that cannot be read fails the test")]
+mod replay;
+
+mod fuzz_kernel;
+mod fuzz_trace;
+mod trace_backends;
+mod trace_bpf;
+mod trace_chains;
+mod trace_gdb;
+mod trace_hostile;
+mod trace_marks;
+mod trace_names;
+mod trace_peek;
+mod trace_places;
+mod trace_stacks;
+mod trace_time;

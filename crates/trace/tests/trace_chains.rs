@@ -1,0 +1,69 @@
+//! Waits of main threads are followed to the programs that ended them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "a program that cannot be started fails the test; a test says what it skips"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use report::provenance::Provenance;
+use unjank_trace::backend::{self, TraceError, TraceOptions, TraceTarget};
+use unjank_trace::recording::Backend;
+use unjank_trace::report::chains::StallChain;
+use unjank_trace::report::{ReportOptions, build};
+use unjank_trace::stack::names::SymbolSources;
+use unjank_trace::symbolizer::Symbolizer;
+use unjank_trace::syscall_set::Set;
+
+/// Records a shell with a script, and returns the chain of its main thread's longest wait.
+fn longest_of(script: &str) -> Option<StallChain> {
+    let arguments = ["sh", "-c", script].map(Into::into).to_vec();
+    let command = backend::ProgramToStart { arguments, ..backend::ProgramToStart::default() };
+    let mut options = TraceOptions::new(TraceTarget::Run(command), Set::all());
+    options.threshold = Duration::from_millis(1);
+    options.backend = Some(Backend::Bpf);
+    let recording = match backend::run(&options, &Arc::new(AtomicBool::new(false))) {
+        Ok(outcome) => outcome.recording,
+        Err(TraceError::Backend { reason, .. }) => {
+            assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {reason}");
+            eprintln!("SKIPPED: {reason}");
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let shell = recording.threads.values().min_by_key(|thread| thread.start_ns).unwrap().id;
+    let symbolizer = Symbolizer::new(&recording, SymbolSources::default(), None);
+    let provenance = Provenance::of_this_machine(String::new(), std::time::UNIX_EPOCH);
+    let report = build(&recording, &symbolizer, provenance, &ReportOptions::default());
+    let chain = report.chains.into_iter().find(|chain| chain.thread == shell);
+    Some(chain.unwrap_or_else(|| panic!("no chain: {:#?}", recording.chains)))
+}
+
+#[test]
+fn a_shell_that_waits_for_a_pipe_names_each_program_of_it() {
+    let script = "x=$( (sleep 1.5; echo x) | cat | tail -n 1); exit 0";
+    let Some(chain) = longest_of(script) else { return };
+    let programs: Vec<&str> =
+        chain.hops.iter().map(|hop| hop.executable.rsplit('/').next().unwrap()).collect();
+    assert_eq!(chain.end, "timer", "{chain:#?}");
+    assert_eq!(programs.len(), 5, "{chain:#?}");
+    assert_eq!([programs[1], programs[2], programs[4]], ["tail", "cat", "sleep"], "{chain:#?}");
+    // On a busy machine the programs begin late.
+    assert!(chain.end_ns > 0 && chain.end_ns <= chain.wall_ns, "{chain:#?}");
+    assert!(chain.sentences[4].contains("slept"), "{chain:#?}");
+}
+
+#[test]
+fn a_name_of_a_thread_that_is_made_to_harm_a_terminal_is_spelt() {
+    // The child changes its own name, and the shell waits for it.
+    let script =
+        "sh -c 'printf \"\\033[31m\\nx\" >/proc/$$/comm; read x </dev/null; sleep 1'; true";
+    let Some(chain) = longest_of(script) else { return };
+    let text = chain.sentences.join("");
+    assert!(!text.contains(char::is_control), "{text:?}");
+    assert!(chain.hops.iter().any(|hop| hop.name.contains("\\x1b")), "{chain:#?}");
+}

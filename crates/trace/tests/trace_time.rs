@@ -1,0 +1,235 @@
+//! All of a main thread's time is accounted for, whatever it goes to, as far as the kernel lets it be seen.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "a program that cannot be built or started fails the test; a test says what it skips"
+)]
+
+use crate::waiting;
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use report::provenance::Provenance;
+use unjank_trace::backend::{self, TraceError, TraceOptions, TraceTarget};
+use unjank_trace::recording::Backend;
+use unjank_trace::report::account::TimeAccount;
+use unjank_trace::report::{ReportOptions, TraceReport, build};
+use unjank_trace::stack::names::SymbolSources;
+use unjank_trace::symbolizer::Symbolizer;
+use unjank_trace::watch::{self, WatchEvent, WatchOptions, WatchTarget};
+
+const MS: u64 = 1_000_000;
+
+fn provenance() -> Provenance {
+    Provenance {
+        command: String::new(),
+        version: String::new(),
+        date: String::new(),
+        kernel: String::new(),
+        processor: String::new(),
+        processors: 1,
+        memory_bytes: 0,
+        optimised: false,
+        profile: String::new(),
+    }
+}
+
+/// A program that spends its time in the way that its argument says, and the backends that this user may use.
+struct Planted {
+    dir: tempfile::TempDir,
+    program: PathBuf,
+}
+
+const BACKENDS: [Backend; 4] = [Backend::Bpf, Backend::Seccomp, Backend::Ptrace, Backend::Peek];
+
+impl Planted {
+    fn new() -> Planted {
+        // Beside the build, which is on a disk: pages of a file in memory are never read from one.
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let program = waiting::build(dir.path(), "time.c", &["-O1", "-g", "-pthread"]);
+        Planted { dir, program }
+    }
+
+    /// Records the program with each of `backends` that is allowed, and gives its report to `check`.
+    fn each(&self, how: &[&str], backends: &[Backend], check: impl Fn(&str, &TraceReport)) {
+        for backend in backends {
+            let words = [&[self.program.to_str().unwrap()], how].concat();
+            let arguments = words.iter().map(|word| (*word).into()).collect();
+            let command =
+                backend::ProgramToStart { arguments, ..backend::ProgramToStart::default() };
+            let set = "blocking".parse().unwrap();
+            let mut options = TraceOptions::new(TraceTarget::Run(command), set);
+            options.backend = Some(*backend);
+            let stop = Arc::new(AtomicBool::new(false));
+            let recording = match backend::run(&options, &stop) {
+                Ok(outcome) => outcome.recording,
+                Err(error @ TraceError::Backend { .. }) => {
+                    let why = error.to_string();
+                    assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
+                    eprintln!("SKIPPED: {why}");
+                    continue;
+                }
+                Err(error) => panic!("{error:?}"),
+            };
+            let names = Symbolizer::new(&recording, SymbolSources::default(), None);
+            let report = build(&recording, &names, provenance(), &ReportOptions::default());
+            check(&format!("{} {how:?}: {}", backend.name(), report.verdict), &report);
+        }
+    }
+}
+
+fn account(report: &TraceReport) -> &TimeAccount {
+    let main = report.main().unwrap();
+    let (backend, verdict) = (&report.watch.backend, &report.verdict);
+    let none = || panic!("{backend}: no account of {main:?}; {verdict} {:?}", report.notes());
+    main.account.as_ref().unwrap_or_else(none)
+}
+
+/// Says that the longest stall is over 50 ms, that the verdict says so, and that all time is accounted for.
+fn is_told(context: &str, report: &TraceReport, words: &str) {
+    let longest_ns = report.main().unwrap().longest_ns();
+    assert!(longest_ns > 50 * MS, "{context}: {longest_ns}");
+    assert!(report.verdict.contains(words), "{context}");
+    assert!(report.verdict.contains("Not explained: "), "{context}");
+    let account = account(report);
+    let sum: u64 = account.parts.named().iter().map(|(_, ns)| ns).sum();
+    assert_eq!(sum, account.wall_ns, "{context}: the parts are the whole");
+}
+
+fn function(report: &TraceReport) -> Option<&str> {
+    let share = account(report).functions.first()?;
+    Some(&report.frames[usize::try_from(share.frame).unwrap()].name)
+}
+
+#[test]
+fn a_loop_on_the_processor_is_a_stall_and_its_function_is_named() {
+    Planted::new().each(&["loop"], &BACKENDS, |context, report| {
+        is_told(context, report, "on a processor");
+        let parts = account(report).parts;
+        assert!(parts.processor_ns > 400 * MS, "{context}: {parts:?}");
+        assert!(account(report).frames >= 20, "{context}");
+        // Where the kernel lets a user sample, the function is known.
+        let is_sampled = account(report).unseen.is_empty();
+        assert!(!is_sampled || function(report) == Some("spin"), "{context}");
+    });
+}
+
+#[test]
+fn the_same_work_in_an_event_loop_that_goes_round_is_no_stall() {
+    // Sampling alone does not see calls that do not wait.
+    let backends = [Backend::Bpf, Backend::Seccomp, Backend::Ptrace];
+    Planted::new().each(&["turns"], &backends, |context, report| {
+        let account = account(report);
+        assert!(account.parts.processor_ns > 400 * MS, "{context}: {:?}", account.parts);
+        let longest = account.longest().map_or(0, |block| block.parts.processor_ns);
+        assert!(longest < 100 * MS, "{context}: {:?}", account.longest());
+    });
+}
+
+#[test]
+fn waits_for_a_lock_and_for_a_thread_are_stalls_with_their_callers() {
+    let planted = Planted::new();
+    for (how, function) in [("mutex", "take_lock"), ("join", "join_worker")] {
+        planted.each(&[how], &BACKENDS, |context, report| {
+            is_told(context, report, function);
+            let parts = account(report).parts;
+            assert!(parts.lock_ns > 200 * MS, "{context}: {parts:?}");
+        });
+    }
+}
+
+#[test]
+fn cold_pages_of_a_mapped_file_are_told_with_the_file() {
+    let planted = Planted::new();
+    let path = planted.dir.path().join("cold");
+    let mut file = std::fs::File::create(&path).unwrap();
+    file.write_all(&vec![7; 4 << 20]).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    planted.each(&["pages", path.to_str().unwrap()], &BACKENDS, |context, report| {
+        let account = account(report);
+        assert!(account.page_faults >= 800, "{context}: {account:?}");
+        assert!(account.parts.fault_ns > 0, "{context}: {account:?}");
+        let first = account.pages.first();
+        let is_file = |name: &str| Path::new(name) == path;
+        let is_named = first.is_some_and(|share| share.file.as_deref().is_some_and(is_file));
+        assert!(is_named || !account.unseen.is_empty(), "{context}: {:?}", account.pages);
+    });
+}
+
+#[test]
+fn a_thread_without_a_processor_and_a_stopped_one_are_told_as_that() {
+    let planted = Planted::new();
+    let backends = [Backend::Bpf, Backend::Seccomp, Backend::Peek];
+    planted.each(&["starved"], &backends, |context, report| {
+        is_told(context, report, "ready, without a processor");
+        let parts = account(report).parts;
+        assert!(parts.ready_ns > parts.processor_ns, "{context}: {parts:?}");
+    });
+    planted.each(&["stopped"], &backends, |context, report| {
+        is_told(context, report, "stopped or frozen");
+        let parts = account(report).parts;
+        assert!(parts.stopped_ns > 200 * MS, "{context}: {parts:?}");
+    });
+}
+
+#[test]
+fn a_watch_tells_of_a_loop_on_the_processor_and_of_a_freeze_made_of_many_short_calls() {
+    let planted = Planted::new();
+    let file = planted.dir.path().join("synced");
+    let mut command = Command::new(&planted.program);
+    command.arg("steps").arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let options = WatchOptions {
+        subject: WatchTarget::Process(child.id()),
+        threshold: Duration::from_millis(100),
+        backend: Some(Backend::Bpf),
+        sources: SymbolSources::default(),
+    };
+    let mut steps = Vec::new();
+    let summary = watch::watch(&options, &AtomicBool::new(false), &mut |event| match event {
+        WatchEvent::Found { .. } => child.stdin.take().unwrap().write_all(b"x").unwrap(),
+        WatchEvent::Busy(step) => steps.push(step),
+        _ => (),
+    });
+    if let Err(TraceError::Backend { reason, .. }) = summary {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {reason}");
+        eprintln!("SKIPPED: {reason}");
+        return;
+    }
+    assert!(child.wait().unwrap().success());
+    let half = |time: Duration, step: &watch::BusyStep| 2 * time > step.length;
+    let computed = steps.iter().filter(|step| {
+        step.frames.iter().any(|frame| frame.name == "spin")
+            && step.parts.is_some_and(|(ran, _)| ran > Duration::from_millis(150))
+    });
+    assert!(computed.count() >= 1, "{steps:?}");
+    let synced = steps.iter().filter(|step| {
+        step.parts.is_some_and(|(ran, ready)| {
+            !half(ran, step) && step.length.saturating_sub(ran + ready) > Duration::from_millis(20)
+        })
+    });
+    assert!(synced.count() >= 1, "{steps:?}");
+}
+
+#[test]
+fn a_poll_is_told_with_its_descriptor_though_its_memory_holds_another_one() {
+    Planted::new().each(&["polled"], &[Backend::Bpf, Backend::Seccomp], |context, report| {
+        let polls = report.slow.iter().filter(|slow| report.call_name(slow.call) == "poll");
+        let names: Vec<&str> = polls
+            .filter_map(|slow| slow.target)
+            .map(|at| &*report.targets[usize::try_from(at).unwrap()].name)
+            .collect();
+        assert!(names.iter().any(|name| name.starts_with("pipe:")), "{context}: {names:?}");
+        assert!(names.iter().all(|name| !name.starts_with('/')), "{context}: {names:?}");
+    });
+}

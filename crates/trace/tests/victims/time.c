@@ -1,0 +1,179 @@
+/* A program whose main thread spends its time in one way, told by its first argument. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile unsigned long sum;
+
+static double now(clockid_t clock)
+{
+    struct timespec at;
+    clock_gettime(clock, &at);
+    return at.tv_sec + at.tv_nsec / 1e9;
+}
+
+/* So much time of the thread's own, not of the wall: a busy machine only makes it longer. */
+__attribute__((noinline)) void spin(double seconds)
+{
+    double end = now(CLOCK_THREAD_CPUTIME_ID) + seconds;
+    while (now(CLOCK_THREAD_CPUTIME_ID) < end)
+        for (int i = 0; i < 20000; i++)
+            sum += i * sum;
+}
+
+/* How long the thread has neither had a processor nor waited for one: a busy machine adds nothing to it. */
+static double blocked(void)
+{
+    FILE *counts = fopen("/proc/thread-self/schedstat", "re");
+    unsigned long long ran, ready;
+    if (!counts || fscanf(counts, "%llu %llu", &ran, &ready) != 2)
+        exit(3);
+    fclose(counts);
+    return now(CLOCK_MONOTONIC) - (ran + ready) / 1e9;
+}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t held;
+
+static void *holder(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    pthread_barrier_wait(&held);
+    usleep(300000);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void *sleeper(void *unused)
+{
+    usleep(300000);
+    return unused;
+}
+
+__attribute__((noinline)) void take_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+__attribute__((noinline)) void join_worker(pthread_t thread)
+{
+    pthread_join(thread, NULL);
+}
+
+/* Touches each page of a file that is not in memory, backwards, so that nothing is read ahead. */
+__attribute__((noinline)) void touch_pages(const char *name)
+{
+    int file = open(name, O_RDONLY | O_CLOEXEC);
+    struct stat known;
+    if (file < 0 || fstat(file, &known) < 0)
+        exit(3);
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    char *bytes = mmap(NULL, known.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+    madvise(bytes, known.st_size, MADV_RANDOM);
+    for (long at = known.st_size - 1; at >= 0; at -= 4096)
+        sum += bytes[at];
+}
+
+int main(int count, char **words)
+{
+    const char *how = count > 1 ? words[1] : "";
+    pthread_t thread;
+    if (!strcmp(how, "loop")) {
+        spin(0.5);
+    } else if (!strcmp(how, "turns")) {
+        /* As much work, but the event loop gets to look for events. */
+        for (int i = 0; i < 100; i++) {
+            spin(0.005);
+            poll(NULL, 0, 0);
+        }
+    } else if (!strcmp(how, "steps")) {
+        /* An event loop that computes in one step, and syncs many times in the other. */
+        char byte = '.';
+        if (write(1, &byte, 1) != 1 || read(0, &byte, 1) < 0)
+            return 3;
+        int file = open(words[2], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        for (int i = 0; i < 2; i++) {
+            poll(NULL, 0, 20);
+            spin(0.2);
+            poll(NULL, 0, 20);
+            for (double end = blocked() + 0.2; blocked() < end;)
+                if (pwrite(file, &byte, 1, 0) != 1 || fdatasync(file) < 0)
+                    return 3;
+        }
+        poll(NULL, 0, 20);
+    } else if (!strcmp(how, "polled")) {
+        /* The array of descriptors holds something else as soon as the call has ended. */
+        int ends[2];
+        if (pipe(ends) < 0)
+            return 3;
+        static struct pollfd polled;
+        polled.fd = ends[0];
+        polled.events = POLLIN;
+        poll(&polled, 1, 50);
+        polled.fd = 0;
+    } else if (!strcmp(how, "mutex")) {
+        pthread_barrier_init(&held, NULL, 2);
+        pthread_create(&thread, NULL, holder, NULL);
+        pthread_barrier_wait(&held);
+        take_lock();
+    } else if (!strcmp(how, "join")) {
+        pthread_create(&thread, NULL, sleeper, NULL);
+        join_worker(thread);
+    } else if (!strcmp(how, "pages")) {
+        /* Who looks ten times a second sees the program before it does something, and all that it did before it ends. */
+        poll(NULL, 0, 200);
+        touch_pages(words[2]);
+        poll(NULL, 0, 100);
+    } else if (!strcmp(how, "starved")) {
+        /* Many neighbours on one processor. */
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        sched_setaffinity(0, sizeof one, &one);
+        pid_t neighbours[6];
+        for (int i = 0; i < 6; i++) {
+            neighbours[i] = fork();
+            if (neighbours[i] == 0)
+                for (;;)
+                    sum++;
+        }
+        spin(0.1);
+        for (int i = 0; i < 6; i++) {
+            kill(neighbours[i], SIGKILL);
+            waitpid(neighbours[i], NULL, 0);
+        }
+    } else if (!strcmp(how, "stopped")) {
+        pid_t parent = getpid();
+        volatile int *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        volatile int *begun = shared, *done = shared + 1;
+        if (fork() == 0) {
+            /* Whoever is stopped on the way out of the call that made us is still in that call. */
+            while (!*begun)
+                usleep(1000);
+            kill(parent, SIGSTOP);
+            usleep(300000);
+            *done = 1;
+            kill(parent, SIGCONT);
+            _exit(0);
+        }
+        *begun = 1;
+        while (!*done)
+            sum++;
+        wait(NULL);
+    } else {
+        return 2;
+    }
+    return 0;
+}

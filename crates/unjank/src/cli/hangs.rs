@@ -1,0 +1,400 @@
+//! `unjank hangs`: what froze, for how long and on what; declared here, done and written by the crate `hangs`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ::hangs::compare::{HangRate, compare};
+use ::hangs::history::{HangGrouping, HangHistory, TimeSpan, group};
+use ::hangs::json::{HangComparisonDocument, HangDocument, HangListDocument, HangTopDocument};
+use ::hangs::recorder::{RecorderError, RecorderOptions, record};
+use ::hangs::store::{self as hang_store, EraseSelection, HangStoreError, StoredHistory};
+use ::hangs::text::HangTextStyle;
+use ::hangs::watch::HangWatcher;
+use clap::{Args, Subcommand};
+use jiff::Zoned;
+use recents::RecentsFiles;
+use report::provenance::Provenance;
+use report::text::visible;
+use store::disk::Disk;
+use sys::clock::{Clock, SystemClock};
+
+use super::new_file::NewFile;
+use super::screen::sayln;
+use super::{document, interrupt, moment, screen};
+use crate::error::{Error, FailureCategory, Verdict};
+
+/// Show when programs of this session hung, and on what.
+///
+/// Without a command it lists today's hangs, the longest first. They are recorded while `unjank setup hangs` is on.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    before_help = "Example: unjank hangs --since yesterday"
+)]
+pub(crate) struct Hangs {
+    #[command(subcommand)]
+    other: Option<Command>,
+    #[command(flatten)]
+    list: Listing,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show one hang: its account, its stack and what mends it
+    Show {
+        /// The number that the list shows.
+        number: u64,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Count hangs by program, cause, file, function or unit
+    Top {
+        /// By what: program, cause, file, function, unit.
+        #[arg(long, default_value = "program", value_parser = HangGrouping::parse)]
+        by: HangGrouping,
+        #[command(flatten)]
+        which: Selection,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print each hang when it has ended
+    Watch,
+    /// Compare the rate of hangs before and after a moment
+    Compare {
+        /// The moment: yesterday, 10:30, 3 days, 2026-11-21T10:30.
+        #[arg(value_name = "MOMENT")]
+        at: String,
+        /// Only hangs of this program.
+        #[arg(long)]
+        program: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a page with a lane for each program
+    Timeline {
+        /// The file; it must not exist.
+        #[arg(short, long, value_name = "FILE.html")]
+        output: PathBuf,
+        #[command(flatten)]
+        which: Selection,
+    },
+    /// Erase what was recorded
+    Forget {
+        #[command(flatten)]
+        which: Selection,
+    },
+    /// Record, until it is stopped; `unjank setup hangs` has this run in each session
+    Record {
+        /// Also follow programs of this name, which have no display.
+        #[arg(long, value_name = "NAME")]
+        program: Vec<String>,
+        /// How much the records may take, in MiB.
+        #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=65536))]
+        limit: u64,
+    },
+}
+
+/// Which hangs.
+#[derive(Debug, Args)]
+struct Selection {
+    /// Since this moment: yesterday, 10:30, 3 days, 2026-11-21.
+    #[arg(long, value_name = "MOMENT")]
+    since: Option<String>,
+    /// Until this moment.
+    #[arg(long, value_name = "MOMENT")]
+    until: Option<String>,
+    /// Everything that is recorded.
+    #[arg(long, conflicts_with_all = ["since", "until"])]
+    all: bool,
+    /// Only hangs of this program.
+    #[arg(long, value_name = "NAME")]
+    program: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Listing {
+    #[command(flatten)]
+    which: Selection,
+    /// Print at most so many.
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    /// Print JSON (fields: docs/hangs.md).
+    #[arg(long)]
+    json: bool,
+}
+
+fn parsed(text: &str, now: &Zoned) -> Result<u64, Error> {
+    let at = report::moment::parse(text, now).map_err(|why| {
+        let what = format!("read the moment {}", visible(text, screen::charset()));
+        Error::new(FailureCategory::User, what).because(why)
+    })?;
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl Selection {
+    /// Returns the span, today if nothing is said, and what it is called.
+    fn span(&self, now: &Zoned) -> Result<(TimeSpan, String), Error> {
+        let moment =
+            |text: &Option<String>| text.as_deref().map(|text| parsed(text, now)).transpose();
+        let (since, until) = (moment(&self.since)?, moment(&self.until)?);
+        let (from_ns, name) = match (&self.since, &self.until) {
+            _ if self.all => (0, "in all that is recorded".to_owned()),
+            (None, None) => (parsed("today", now)?, "today".to_owned()),
+            (Some(since), None) => (0, format!("since {since}")),
+            (None, Some(until)) => (0, format!("until {until}")),
+            (Some(since), Some(until)) => (0, format!("from {since} to {until}")),
+        };
+        let name = visible(&name, screen::charset()).into_owned();
+        let span = TimeSpan { from_ns: since.unwrap_or(from_ns), to_ns: until.unwrap_or(u64::MAX) };
+        Ok((span, name))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+fn absolute(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+fn directory() -> Result<PathBuf, Error> {
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    state.map(|state| state.join("unjank/hangs")).ok_or_else(|| {
+        Error::new(FailureCategory::Config, "find this user's directories").hint("set HOME")
+    })
+}
+
+fn failed(what: &'static str) -> impl Fn(HangStoreError) -> Error {
+    move |error| {
+        let kind = match error {
+            HangStoreError::RecorderRuns { .. } | HangStoreError::Busy { .. } => {
+                FailureCategory::Busy
+            }
+            _ => FailureCategory::Config,
+        };
+        Error::new(kind, what).because(error)
+    }
+}
+
+/// The store, and how its hangs are written.
+struct Session {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    now: Zoned,
+    home: Option<PathBuf>,
+}
+
+impl Session {
+    fn open() -> Result<Session, Error> {
+        let now = moment::local(SystemClock::start().now());
+        Ok(Session { disk: store::disk::real(), dir: directory()?, now, home: absolute("HOME") })
+    }
+
+    fn stored(&self) -> Result<StoredHistory, Error> {
+        hang_store::read(&*self.disk, &self.dir).map_err(failed("read the hangs"))
+    }
+
+    fn select(&self, which: &Selection) -> Result<(HangHistory, TimeSpan, String), Error> {
+        let (span, name) = which.span(&self.now)?;
+        let history = HangHistory::select(&self.stored()?, span, which.program.as_deref());
+        Ok((history, span, name))
+    }
+
+    fn style(&self) -> HangTextStyle<'_> {
+        let (paint, width) = (screen::paint(), screen::width());
+        HangTextStyle { home: self.home.as_deref(), now: &self.now, paint, width }
+    }
+
+    /// Says how to switch the recorder on, where it does not run.
+    fn hint(&self, out: &mut impl Write) -> Result<(), Error> {
+        if hang_store::running_recorder(&*self.disk, &self.dir).is_none() {
+            writeln!(out, "The recorder does not run. To switch it on: unjank setup hangs")?;
+        }
+        Ok(())
+    }
+}
+
+fn print(text: &str) -> Result<(), Error> {
+    let mut out = screen::stdout();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+impl Hangs {
+    pub(crate) fn run(self) -> Result<Verdict, Error> {
+        let session = Session::open()?;
+        match self.other {
+            None => list(&session, &self.list),
+            Some(Command::Show { number, json }) => show(&session, number, json),
+            Some(Command::Top { by, which, json }) => top(&session, by, &which, json),
+            Some(Command::Watch) => watch(&session),
+            Some(Command::Compare { at, program, json }) => {
+                comparison(&session, &at, program.as_deref(), json)
+            }
+            Some(Command::Timeline { output, which }) => timeline(&session, &output, &which),
+            Some(Command::Forget { which }) => forget(&session, &which),
+            Some(Command::Record { program, limit }) => run_recorder(&session, program, limit),
+        }
+    }
+}
+
+/// Returns a sentence about yesterday's hangs, if a recorder runs or ran then.
+pub(super) fn yesterday() -> Option<String> {
+    let session = Session::open().ok()?;
+    let [from_ns, to_ns] = ["yesterday", "today"].map(|text| parsed(text, &session.now).ok());
+    let span = TimeSpan { from_ns: from_ns?, to_ns: to_ns?.saturating_sub(1) };
+    let history = HangHistory::select(&session.stored().ok()?, span, None);
+    let is_on = hang_store::running_recorder(&*session.disk, &session.dir).is_some();
+    (is_on || history.coverage.recorder_ns > 0).then(|| session.style().yesterday(&history))
+}
+
+fn list(session: &Session, listing: &Listing) -> Result<Verdict, Error> {
+    let (history, span, name) = session.select(&listing.which)?;
+    if listing.json {
+        document::print("unjank.hangs/1", &HangListDocument::of(&history))?;
+        return Ok(Verdict::Yes);
+    }
+    print(&session.style().list(&history, span, &name, listing.limit))?;
+    session.hint(&mut screen::stdout())?;
+    Ok(Verdict::Yes)
+}
+
+fn show(session: &Session, number: u64, json: bool) -> Result<Verdict, Error> {
+    let stored = session.stored()?;
+    let Some(hang) = stored.hangs.get(&number) else {
+        let none = Error::new(FailureCategory::User, format!("find hang {number}"));
+        none.hint("unjank hangs --all lists the numbers").report();
+        return Ok(Verdict::No);
+    };
+    match json {
+        true => document::print("unjank.hangs.show/1", &HangDocument::of(hang))?,
+        false => print(&session.style().sheet(hang))?,
+    }
+    Ok(Verdict::Yes)
+}
+
+fn top(
+    session: &Session,
+    by: HangGrouping,
+    which: &Selection,
+    json: bool,
+) -> Result<Verdict, Error> {
+    let (history, span, name) = session.select(which)?;
+    let groups = group(&history.hangs, by);
+    let by = HangGrouping::ALL.iter().find(|(_, known)| *known == by).map_or("", |(name, _)| name);
+    match json {
+        true => document::print("unjank.hangs.top/1", &HangTopDocument::of(by, &groups, &history))?,
+        false => print(&session.style().top(&history, &groups, span, &name, by))?,
+    }
+    Ok(Verdict::Yes)
+}
+
+fn watch(session: &Session) -> Result<Verdict, Error> {
+    let stop = interrupt::flag();
+    session.hint(&mut screen::stderr())?;
+    let watcher = HangWatcher::begin(Arc::clone(&session.disk), session.dir.clone());
+    let mut watcher = watcher.map_err(failed("read the hangs"))?;
+    watcher.run(&stop, &mut |hang| {
+        let mut out = screen::stdout();
+        writeln!(out, "{}  {}", hang.number, session.style().line(hang))?;
+        out.flush()
+    })?;
+    Ok(Verdict::Yes)
+}
+
+fn comparison(
+    session: &Session,
+    at: &str,
+    program: Option<&str>,
+    json: bool,
+) -> Result<Verdict, Error> {
+    let moment = parsed(at, &session.now)?;
+    let stored = session.stored()?;
+    let rate = |from_ns, to_ns| {
+        HangRate::of(&HangHistory::select(&stored, TimeSpan { from_ns, to_ns }, program))
+    };
+    let compared = compare(rate(0, moment.saturating_sub(1)), rate(moment, u64::MAX));
+    if json {
+        document::print("unjank.hangs.compare/1", &HangComparisonDocument::of(moment, compared))?;
+    } else {
+        let style = session.style();
+        print(&style.comparison(&compared, &style.moment(moment)))?;
+    }
+    Ok(Verdict::Yes)
+}
+
+fn timeline(
+    session: &Session,
+    output: &std::path::Path,
+    which: &Selection,
+) -> Result<Verdict, Error> {
+    let (history, span, name) = session.select(which)?;
+    let file = NewFile::make(output)?;
+    let provenance = Provenance::of_this_machine(super::command_line(), SystemClock::start().now());
+    file.write(&::hangs::page::render_page(&history, span, &name, &session.style(), &provenance))?;
+    Ok(Verdict::Yes)
+}
+
+fn forget(session: &Session, which: &Selection) -> Result<Verdict, Error> {
+    let Selection { since, until, all, program } = which;
+    if since.is_none() && until.is_none() && program.is_none() && !all {
+        return Err(Error::new(FailureCategory::User, "forget nothing in particular")
+            .hint("unjank hangs forget --all, or --since, --until, --program"));
+    }
+    let moment =
+        |text: &Option<String>| text.as_deref().map(|text| parsed(text, &session.now)).transpose();
+    let selection = EraseSelection {
+        since_ns: moment(since)?,
+        until_ns: moment(until)?,
+        program: program.clone(),
+    };
+    let outcome = hang_store::erase(&*session.disk, &session.dir, &selection);
+    let outcome = outcome.map_err(failed("erase hangs"))?;
+    let mut out = screen::stdout();
+    writeln!(
+        out,
+        "Erased: {} hangs, and what was counted in {} periods.",
+        outcome.hangs, outcome.periods
+    )?;
+    if outcome.kept_files > 0 {
+        writeln!(
+            out,
+            "{} files cannot be read and stay; unjank hangs forget --all removes them.",
+            outcome.kept_files
+        )?;
+        return Ok(Verdict::No);
+    }
+    Ok(Verdict::Yes)
+}
+
+fn run_recorder(session: &Session, named: Vec<String>, limit: u64) -> Result<Verdict, Error> {
+    let stop = interrupt::flag();
+    #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+    let excluded = RecentsFiles::from_variables(|name| std::env::var_os(name));
+    let options = RecorderOptions {
+        dir: session.dir.clone(),
+        limit_bytes: limit << 20,
+        named,
+        excluded: Some(excluded),
+        sources: super::trace::sources(),
+    };
+    let clock = SystemClock::start();
+    sayln!(screen::stderr(), "recording hangs into {}", session.dir.display())?;
+    let done = record(&options, &session.disk, &clock, &stop, &mut |_| {});
+    let summary = done.map_err(|error| match error {
+        RecorderError::Store(error) => failed("record hangs")(error),
+        other => Error::new(FailureCategory::Config, "record hangs").because(other),
+    })?;
+    let length = report::figure::duration(clock.monotonic().max(Duration::from_millis(1)));
+    writeln!(
+        screen::stderr(),
+        "{} hangs of {} programs in {length}",
+        summary.hangs,
+        summary.programs
+    )?;
+    Ok(Verdict::Yes)
+}

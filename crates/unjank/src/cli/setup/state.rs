@@ -1,0 +1,96 @@
+//! Which parts are on here, and by whom.
+
+use std::path::PathBuf;
+
+use ::setup::gsettings::GSETTINGS_FILE;
+use ::setup::plan::RELAX_FILE;
+use ::setup::{Installation, SetupError, SetupLayout, SetupPart};
+use host::activation;
+use jobs::adoption;
+
+use super::place;
+use crate::cli::service_files::service_directories;
+
+/// Whether a part is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PartState {
+    /// Nothing of it is there.
+    Off,
+    /// This user has switched it on.
+    User,
+    /// It is on for every user.
+    System,
+    /// It is on, and `unjank setup` did not do it.
+    Elsewhere,
+}
+
+impl PartState {
+    pub(crate) fn is_on(self) -> bool {
+        self != PartState::Off
+    }
+
+    /// Returns the word for programs.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            PartState::Off => "off",
+            PartState::User => "on",
+            PartState::System => "on-for-all",
+            PartState::Elsewhere => "on-otherwise",
+        }
+    }
+}
+
+/// Returns why it cannot be read what is on for every user, if it cannot.
+pub(super) fn unread() -> Option<SetupError> {
+    let layout = SetupLayout::of_system("/usr/local".as_ref());
+    Installation::read(&*store::disk::real(), layout, 0).err()
+}
+
+/// Returns the state of every part in this session. A manifest that cannot be read counts as none.
+pub(crate) fn of_session() -> Vec<(SetupPart, PartState)> {
+    let disk = store::disk::real();
+    let own = rustix::process::geteuid().as_raw();
+    let directories = place::directories();
+    let layout = directories.as_ref().map(SetupLayout::of_user);
+    let user = layout.clone().and_then(|layout| Installation::read(&*disk, layout, own).ok());
+    let systems: Vec<Installation<'_>> = ["/usr/local", "/usr"]
+        .into_iter()
+        .filter_map(|prefix| {
+            Installation::read(&*disk, SetupLayout::of_system(prefix.as_ref()), 0).ok()
+        })
+        .collect();
+    let state = |part: SetupPart| {
+        if user.as_ref().is_some_and(|user| user.is_on(part)) {
+            PartState::User
+        } else if systems.iter().any(|system| system.is_on(part)) {
+            PartState::System
+        } else if is_there(part, layout.as_ref()) {
+            PartState::Elsewhere
+        } else {
+            PartState::Off
+        }
+    };
+    SetupPart::ALL.into_iter().map(|part| (part, state(part))).collect()
+}
+
+/// Says whether a part is in effect, whoever put it there.
+fn is_there(part: SetupPart, layout: Option<&SetupLayout>) -> bool {
+    let systems = ["/usr/local", "/usr"].map(|prefix| SetupLayout::of_system(prefix.as_ref()));
+    let layouts = || layout.into_iter().chain(&systems);
+    let any =
+        |path: &dyn Fn(&SetupLayout) -> PathBuf| layouts().any(|layout| path(layout).exists());
+    match part {
+        SetupPart::Settings | SetupPart::Host | SetupPart::Listing => {
+            let name = part.bus_name().unwrap_or_default();
+            let found = activation::find(&service_directories(), name);
+            found.is_some_and(|(_, line)| activation::starts_ours(&line))
+        }
+        SetupPart::Relax => any(&|layout| layout.environment.join(RELAX_FILE)),
+        SetupPart::Gsettings => any(&|layout| layout.environment.join(GSETTINGS_FILE)),
+        SetupPart::Index => any(&|layout| layout.units.join("unjank-index.path")),
+        SetupPart::Hangs => any(&|layout| layout.units.join("unjank-hangs.service")),
+        SetupPart::Run => any(&|layout| layout.adopted_units.join(adoption::TEMPLATE)),
+        SetupPart::Recents => crate::cli::recent::is_volatile().unwrap_or(false),
+        SetupPart::Programs => false,
+    }
+}

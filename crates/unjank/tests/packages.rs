@@ -1,0 +1,244 @@
+//! What packages install is what their table lists, and it is what a distribution expects: manual pages without faults, completions that know values and the words of other commands.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+#![expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
+
+use crate::fixture;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fixture::{OURS, has};
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn built() -> &'static Path {
+    Path::new(OURS).parent().unwrap()
+}
+
+fn done(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn stage() -> Command {
+    let mut stage = Command::new(top().join("packaging/stage"));
+    stage.env("SOURCE_DATE_EPOCH", "86400");
+    stage
+}
+
+/// The packages that these tables have.
+fn packages(tables: &[&str]) -> BTreeSet<String> {
+    let text = |name: &&str| std::fs::read_to_string(top().join("packaging").join(name)).unwrap();
+    let tables: String = tables.iter().map(text).collect();
+    let rows = tables.lines().filter(|line| !line.starts_with('#'));
+    rows.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// The files below `dir`, as paths from there.
+fn files(dir: &Path) -> Vec<String> {
+    let (mut found, mut left) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(next) = left.pop() {
+        for entry in std::fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+            } else {
+                found.push(format!("/{}", path.strip_prefix(dir).unwrap().display()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn what_a_package_installs_is_what_the_table_lists() {
+    if !has(&["/usr/bin/lowdown"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut places = BTreeSet::new();
+    for package in packages(&["files", "files.python"]) {
+        let dest = dir.path().join(&package);
+        done(
+            stage()
+                .arg("--from")
+                .arg(built())
+                .args(["--package", &package])
+                .arg("--dest")
+                .arg(&dest),
+        );
+        let listed = done(stage().args(["--list", "--package", &package]));
+        let (installed, listed) = (files(&dest), listed.lines().collect::<Vec<_>>());
+        let covers = |place: &str, file: &str| match place.strip_suffix('/') {
+            Some(dir) => Path::new(file).starts_with(dir),
+            None => place == file,
+        };
+        for file in &installed {
+            assert!(listed.iter().any(|place| covers(place, file)), "{package} lists no {file}");
+            assert!(places.insert(file.clone()), "two packages install {file}");
+        }
+        for place in listed {
+            let is_there = installed.iter().any(|file| covers(place, file));
+            assert!(is_there, "{package} installs no {place}: {installed:?}");
+        }
+    }
+    assert!(places.contains("/usr/share/man/man1/unjankd.1"), "{places:?}");
+    assert!(places.contains("/usr/share/man/man5/unjank-journal.5"), "{places:?}");
+}
+
+#[test]
+fn every_kind_of_package_is_made_of_the_table() {
+    let text = |name: &str| std::fs::read_to_string(top().join("packaging").join(name)).unwrap();
+    for (name, lists) in [
+        ("rpm/unjank.spec", "%install"),
+        ("arch/PKGBUILD", "stage "),
+        ("nix/package.nix", "--package $name"),
+    ] {
+        let text = text(name);
+        assert!(text.contains(lists), "{name}");
+        for package in packages(&["files", "files.gio", "files.libunjank", "files.python"]) {
+            assert!(text.contains(&package), "{name} has no {package}");
+        }
+    }
+    for (control, table) in [
+        ("control", "files"),
+        ("control.gio", "files.gio"),
+        ("control.libunjank", "files.libunjank"),
+        ("control.python", "files.python"),
+    ] {
+        let text = text(&format!("debian/{control}"));
+        let named = text.lines().filter_map(|line| line.strip_prefix("Package: "));
+        let named: BTreeSet<String> = named.map(str::to_owned).collect();
+        assert_eq!(named, packages(&[table]), "debian/{control}");
+    }
+    for name in ["debian/rules", "rpm/unjank.spec", "arch/PKGBUILD", "nix/package.nix"] {
+        assert!(text(name).contains("packaging/stage"), "{name} does not use packaging/stage");
+    }
+    // A path that stands in one of them would be one more table.
+    for (name, lists) in
+        [("rpm/unjank.spec", "%files"), ("arch/PKGBUILD", ""), ("nix/package.nix", "")]
+    {
+        let text = text(name);
+        let (_, part) = text.split_once(lists).unwrap();
+        let has_paths = part.lines().any(|line| line.trim_start().starts_with("/usr/"));
+        assert!(!has_paths, "{name} lists files of its own");
+    }
+}
+
+#[test]
+fn every_kind_of_package_has_the_version_of_the_programs() {
+    let version = env!("CARGO_PKG_VERSION");
+    for (name, line) in [
+        ("packaging/rpm/unjank.spec", format!("Version:        {version}\n")),
+        ("packaging/rpm/unjank.spec", format!("%global source_version {version}}}\n")),
+        ("packaging/arch/PKGBUILD", format!("\npkgver={version}\n")),
+        ("packaging/org.unjank.unjank.metainfo.xml", format!("<release version=\"{version}\"")),
+        ("python/src/unjank/__init__.py", format!("\n__version__ = \"{version}\"\n")),
+        ("CHANGELOG.md", format!("\n## {version}")),
+    ] {
+        let text = std::fs::read_to_string(top().join(name)).unwrap();
+        assert!(text.contains(&line), "{name} has no {line:?}");
+    }
+}
+
+#[test]
+fn manual_pages_have_a_date_and_what_to_read_next_and_mandoc_finds_no_fault() {
+    if !has(&["/usr/bin/lowdown", "/usr/bin/mandoc"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for what in ["commands", "daemon", "formats"] {
+        let mut manuals = Command::new(top().join("packaging/manuals"));
+        manuals.env("SOURCE_DATE_EPOCH", "86400").arg("--unjank").arg(built().join("unjank"));
+        done(manuals.arg(what).arg(dir.path()));
+    }
+    let pages = files(dir.path());
+    assert!(pages.len() > 100, "{pages:?}");
+    let names: BTreeSet<&str> =
+        pages.iter().filter_map(|page| Some(page.rsplit_once('/')?.1)).collect();
+    for page in &pages {
+        let path = dir.path().join(&page[1..]);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let title = text.lines().find(|line| line.starts_with(".TH ")).unwrap();
+        assert!(title.contains("1970-01-02") && title.contains("unjank"), "{page}: {title}");
+        let (_, related) = text.rsplit_once(".SH \"SEE ALSO\"\n").unwrap();
+        assert!(related.starts_with(".BR "), "{page}: {related}");
+        // What it refers to of ours is there.
+        for line in related.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let name = words[1].replace("\\-", "-");
+            let file = format!("{name}.{}", words[2].trim_matches(['(', ')', ',']));
+            let is_ours = name.starts_with("unjank");
+            assert!(!is_ours || names.contains(&*file), "{page} refers to {file}");
+        }
+        let output =
+            Command::new("mandoc").args(["-Tlint", "-Wwarning"]).arg(&path).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+#[test]
+fn completions_know_values_and_the_words_of_a_command_that_another_runs() {
+    let library = "/usr/share/bash-completion/bash_completion";
+    if !has(&[library]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let unjank = built().join("unjank");
+    let script = done(Command::new(&unjank).args(["generate", "completions", "bash"]));
+    std::fs::write(dir.path().join("completions"), script).unwrap();
+    let tool = dir.path().join("unjank-test-tool");
+    std::fs::write(&tool, "#!/bin/sh\n").unwrap();
+    done(Command::new("chmod").arg("755").arg(&tool));
+    let asked = format!(
+        "source {library}; source ./completions
+        compopt() {{ :; }}
+        complete -W 'first second' unjank-test-tool
+        ask() {{
+            COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMP_LINE=\"$*\"; COMP_POINT=${{#COMP_LINE}}; COMPREPLY=()
+            _unjank_whole unjank \"${{@: -1}}\" \"${{@: -2:1}}\"; echo \"${{COMPREPLY[*]}}\"
+        }}
+        ask unjank run --class ''
+        ask unjank run -- unjank-test-t
+        ask unjank run --class low -- unjank-test-tool f
+        ask unjank host -- unjank-test-tool ''"
+    );
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let mut bash = Command::new("bash");
+    bash.current_dir(dir.path()).env("PATH", path).env("HOME", dir.path());
+    let said = done(bash.args(["--norc", "-c", &asked]));
+    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    assert_eq!(lines, ["idle low", "unjank-test-tool", "first", "first second"]);
+}
+
+#[test]
+fn the_small_program_of_the_host_needs_no_shared_library() {
+    if !has(&["/usr/bin/readelf"]) {
+        return;
+    }
+    let said = done(Command::new("readelf").args(["-d", "-l"]).arg(built().join("unjank-host")));
+    assert!(!said.contains("(NEEDED)"), "{said}");
+    assert!(!said.contains("INTERP"), "{said}");
+}
+
+#[test]
+fn what_shells_read_has_no_fault_of_syntax() {
+    if !has(&["bash", "dash"]) {
+        return;
+    }
+    done(Command::new("bash").arg("-n").arg(top().join("packaging/arch/PKGBUILD")));
+    for dir in ["packaging", "packaging/debian", "packaging/debian/tests", "ci"] {
+        for entry in std::fs::read_dir(top().join(dir)).unwrap() {
+            let path = entry.unwrap().path();
+            let is_script = std::fs::read(&path).is_ok_and(|text| text.starts_with(b"#!/bin/sh\n"));
+            if path.is_file() && is_script {
+                done(Command::new("dash").arg("-n").arg(&path));
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! `unjank trace check --baseline` as a test run meets it: a program that syncs, one sync more, one less.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test stands for other programs"
+)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Syncs its settings at the start, marks two phases, and does in the second what it is told.
+///
+/// What it syncs is so much that every disk takes longer than a call that counts as slow. It rests before it ends, so that it
+/// is looked at on a busy machine, too.
+const SOURCE: &str = r#"
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static char data[1 << 20];
+
+__attribute__((noinline)) void save_settings(void) {
+    int file = open("settings", O_WRONLY | O_CREAT, 0600);
+    if (write(file, data, sizeof data) == sizeof data) fsync(file);
+    close(file);
+}
+
+__attribute__((noinline)) void planted_sync(void) {
+    int file = open("planted", O_WRONLY | O_CREAT, 0600);
+    if (write(file, data, sizeof data) == sizeof data) fsync(file);
+    close(file);
+}
+
+int main(int count, char **words) {
+    int is_planted = count > 1 && !strcmp(words[1], "planted");
+    if (count == 1 || is_planted) save_settings();
+    access("/unjank-mark/shown", F_OK);
+    if (is_planted) planted_sync();
+    access("/unjank-mark/quit", F_OK);
+    usleep(300 * 1000);
+    return 0;
+}
+"#;
+
+struct Project {
+    dir: tempfile::TempDir,
+}
+
+impl Project {
+    fn new() -> Project {
+        // On a disk, which memory need not be.
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::write(dir.path().join("app.c"), SOURCE).unwrap();
+        let built = Command::new("gcc")
+            .args(["-g", "-O1", "-fno-optimize-sibling-calls", "-o", "app", "app.c"])
+            .current_dir(dir.path())
+            .status();
+        assert!(built.unwrap().success(), "gcc");
+        Project { dir }
+    }
+
+    fn check(&self, options: &[&str], command: &[&str]) -> (i32, String, String) {
+        let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_unjank"))
+            .args(["trace", "check", "--baseline", "app.baseline"])
+            .args(options)
+            .arg("--")
+            .args(command)
+            .current_dir(self.dir.path())
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status.code().unwrap(), text(stdout), text(stderr))
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path().join(name)).unwrap()
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+#[test]
+fn a_planted_sync_fails_with_its_file_its_line_and_its_function() {
+    let project = Project::new();
+    let (status, _, said) = project.check(&[], &["./app"]);
+    assert!(status == 2 && said.contains("make it with --update-baseline"), "{status} {said}");
+
+    let (status, told, said) = project.check(&["--update-baseline", "--runs", "2"], &["./app"]);
+    assert_eq!(status, 0, "{said}");
+    assert!(told.contains("added    start: fsync of ") && told.contains("save_settings"), "{told}");
+    assert!(project.read("app.baseline").contains(r#""phase":"quit","short""#));
+
+    let outputs = ["--sarif", "app.sarif", "--junit", "app.xml"];
+    let (status, told, said) = project.check(&outputs, &["./app"]);
+    assert_eq!(status, 0, "{told}{said}");
+    let results = |log: &str| {
+        let log: Value = serde_json::from_str(log).unwrap();
+        log["runs"][0]["results"].as_array().unwrap().clone()
+    };
+    assert!(results(&project.read("app.sarif")).is_empty());
+
+    let options = [&outputs[..], &["--annotations", "github"]].concat();
+    let (status, commands, said) = project.check(&options, &["./app", "planted"]);
+    assert_eq!(status, 1, "{commands}{said}");
+    assert!(said.contains("new wait: shown: fsync of ") && said.contains("planted_sync"), "{said}");
+    let found = results(&project.read("app.sarif"));
+    // On a busy disk the write before it may wait, too.
+    let planted = |result: &&Value| result["properties"]["call"] == "fsync";
+    let results: Vec<&Value> = found.iter().filter(planted).collect();
+    let [result] = results[..] else { panic!("{found:?}") };
+    assert_eq!(result["ruleId"], "unjank/new-wait");
+    let place = &result["locations"][0];
+    assert_eq!(place["physicalLocation"]["artifactLocation"]["uri"], "app.c");
+    let line = place["physicalLocation"]["region"]["startLine"].as_u64().unwrap();
+    assert!((16..=17).contains(&line), "{place}");
+    assert!(commands.contains(&format!("::error file=app.c,line={line},title=")), "{commands}");
+    let stack = result["stacks"][0]["frames"].to_string();
+    assert!(stack.contains("planted_sync"), "{stack}");
+    let junit = project.read("app.xml");
+    assert!(junit.contains("errors=\"0\"") && !junit.contains("failures=\"0\""), "{junit}");
+}
+
+#[test]
+fn a_sync_that_is_gone_is_a_note_and_an_update_removes_its_line() {
+    let project = Project::new();
+    assert_eq!(project.check(&["--update-baseline", "--runs", "2"], &["./app"]).0, 0);
+    let lines = project.read("app.baseline");
+    let reason = |line: &str| match line.strip_suffix('}') {
+        Some(open) if line.contains("\"call\"") => format!("{open},\"reason\":\"kept\"}}\n"),
+        _ => format!("{line}\n"),
+    };
+    let reasoned: String = lines.lines().map(reason).collect();
+    fs::write(project.path().join("app.baseline"), reasoned).unwrap();
+    let (status, told, said) = project.check(&[], &["./app", "none"]);
+    assert!(status == 0 && told.contains("could go: start: fsync of "), "{status} {told}{said}");
+    let (status, told, _) =
+        project.check(&["--update-baseline", "--runs", "2"], &["./app", "none"]);
+    assert!(status == 0 && told.contains("removed  start: fsync of "), "{told}");
+    assert!(told.contains("(its reason was: kept)"), "{told}");
+    assert!(!project.read("app.baseline").contains("fsync"));
+}
+
+#[test]
+fn a_run_that_does_not_see_what_the_baseline_is_about_fails() {
+    let project = Project::new();
+    assert_eq!(project.check(&["--update-baseline", "--runs", "2"], &["./app"]).0, 0);
+    let (status, told, _) = project.check(&["--calls", "sync"], &["./app"]);
+    assert!(status == 1 && told.contains("calls: sync were watched"), "{told}");
+    assert!(told.contains("phase quit: it never came"), "{told}");
+    fs::write(project.path().join("app.baseline"), "{\"schema\":\"\u{1b}[31m\"}\n").unwrap();
+    let (status, told, said) = project.check(&[], &["./app"]);
+    assert!(status == 2 && said.contains("line 1 is not a header"), "{told}{said}");
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn a_mark_is_set_by_a_child_of_the_program() {
+    let project = Project::new();
+    let unjank = env!("CARGO_BIN_EXE_unjank");
+    let script = format!("'{unjank}' trace mark shown; ./app none");
+    let (status, _, said) =
+        project.check(&["--update-baseline", "--runs", "1"], &["sh", "-c", &script]);
+    assert_eq!(status, 0, "{said}");
+    assert!(project.read("app.baseline").contains(r#"{"phase":"shown","#));
+    let refused = Command::new(unjank).args(["trace", "mark", "a/b"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("up to 64 letters"));
+}
