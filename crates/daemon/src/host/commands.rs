@@ -79,7 +79,7 @@ impl ServiceOwner {
             // It fails only when the service ends: the command continues, or its keeper ends it.
             let _ = tell.send(Event::Started { job, result });
         };
-        match self.starters.begin(whose, began, work) {
+        match self.starters.begin(whose, work) {
             Ok(job) => {
                 self.callers.set_starting(starting.reply_to.sender(), true);
                 self.jobs.insert(job, Job::Start(Box::new(starting)));
@@ -94,7 +94,7 @@ impl ServiceOwner {
 
     /// Handles the result of a thread that started a command.
     pub(super) fn started(&mut self, job: u64, result: Result<Started, StartError>) {
-        self.starters.finish(job, self.options.clock.monotonic());
+        self.starters.finish(job);
         let Some(Job::Start(starting)) = self.jobs.remove(&job) else {
             // It took so long that the caller has received an error.
             if let Ok(started) = result {

@@ -82,6 +82,7 @@ impl ServiceOwner {
         let variables = Variables::new(options.environment.clone());
         let policy = Followed::new(options.policy.clone());
         let quota = Quota::new(options.bounds);
+        let starters = Starters::new(Arc::clone(&options.clock));
         ServiceOwner {
             server,
             options,
@@ -91,7 +92,7 @@ impl ServiceOwner {
             variables,
             policy,
             log,
-            starters: Starters::new(),
+            starters,
             jobs: HashMap::new(),
             quota,
             session: Session::default(),
@@ -283,7 +284,7 @@ impl ServiceOwner {
             // It fails only when the service ends.
             let _ = tell.send(Event::Identified { job, identity: look() });
         };
-        match self.starters.begin(whose.into(), self.options.clock.monotonic(), work) {
+        match self.starters.begin(whose.into(), work) {
             Ok(job) => drop(self.jobs.insert(job, Job::Identify(sender.to_owned(), late))),
             Err(error) => {
                 self.callers.settle(sender, late.map_err(|_| error.to_string()));
@@ -293,7 +294,7 @@ impl ServiceOwner {
     }
 
     fn identified(&mut self, job: u64, identity: Identity) {
-        self.starters.finish(job, self.options.clock.monotonic());
+        self.starters.finish(job);
         if let Some(Job::Identify(sender, _)) = self.jobs.remove(&job) {
             self.callers.settle(&sender, identity);
             self.advance(&sender);
@@ -367,8 +368,7 @@ impl ServiceOwner {
     }
 
     fn tick(&mut self) {
-        let late = self.starters.late(self.options.clock.monotonic());
-        for job in late {
+        for job in self.starters.late() {
             match self.jobs.remove(&job) {
                 Some(Job::Identify(sender, late)) => {
                     self.callers.settle(&sender, late);

@@ -1,10 +1,11 @@
 //! Threads that read callers' files and start commands: a file system that hangs blocks one of them only.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sys::clock::Clock;
 use sys::processor::{ProcessorWait, RunDelay, wait_with_newest_child};
 
 use super::limit::TimeLimit;
@@ -15,7 +16,7 @@ const MOST_THREADS: usize = 64;
 const MOST_FOR_ONE: usize = 8;
 /// The most idle threads.
 const MOST_IDLE: usize = 2;
-/// The time limit of work, and of its wait in the queue while no other work of its application finishes.
+/// The time limit of work, and of its wait in the queue where nothing that it waits for is within its own.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The work of a thread.
@@ -31,15 +32,18 @@ struct Job {
 /// A thread that does a job.
 struct BusyThread {
     thread: u32,
+    whose: Arc<str>,
+    /// When the job began.
+    began: Duration,
     /// How long it had waited for a processor when the job began.
     waited: Duration,
 }
 
 impl BusyThread {
-    fn this() -> BusyThread {
+    fn this(whose: Arc<str>, began: Duration) -> BusyThread {
         let delay = RunDelay::of_this_thread().and_then(|delay| delay.nanoseconds());
         let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-        BusyThread { thread, waited: Duration::from_nanos(delay.unwrap_or(0)) }
+        BusyThread { thread, whose, began, waited: Duration::from_nanos(delay.unwrap_or(0)) }
     }
 
     /// Returns how the job, or the process that it starts, waits for a processor.
@@ -86,8 +90,8 @@ impl Queue {
     }
 }
 
-#[derive(Default)]
 struct Shared {
+    clock: Arc<dyn Clock>,
     queue: Mutex<Queue>,
     wake: Condvar,
 }
@@ -106,10 +110,6 @@ pub(super) struct Starters {
     pending: HashMap<u64, Pending>,
     /// The deadlines of the jobs, the next one first.
     due: BTreeSet<(Duration, u64)>,
-    /// Abandoned jobs that still run, with their applications.
-    given_up: HashMap<u64, Arc<str>>,
-    /// When a job of each application finished last.
-    progress: HashMap<Arc<str>, (usize, Duration)>,
 }
 
 /// A pending job.
@@ -117,8 +117,8 @@ pub(super) struct Starters {
 struct Pending {
     whose: Arc<str>,
     until: Duration,
-    /// Its time limit since it was seen to run.
-    runs: Option<TimeLimit>,
+    /// Its time limit since it began, once that was looked at.
+    limit: Option<TimeLimit>,
 }
 
 impl std::fmt::Debug for Starters {
@@ -128,14 +128,13 @@ impl std::fmt::Debug for Starters {
 }
 
 impl Starters {
-    pub(super) fn new() -> Starters {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Starters {
+        let (queue, wake) = (Mutex::default(), Condvar::new());
         Starters {
-            shared: Arc::default(),
+            shared: Arc::new(Shared { clock, queue, wake }),
             next: 0,
             pending: HashMap::new(),
             due: BTreeSet::new(),
-            given_up: HashMap::new(),
-            progress: HashMap::new(),
         }
     }
 
@@ -148,7 +147,6 @@ impl Starters {
     pub(super) fn begin(
         &mut self,
         whose: Arc<str>,
-        now: Duration,
         work: impl FnOnce(u64) + Send + 'static,
     ) -> io::Result<u64> {
         let number = self.next;
@@ -178,34 +176,16 @@ impl Starters {
             self.shared.wake.notify_one();
         }
         self.next += 1;
-        let until = now + PATIENCE;
-        self.progress.entry(Arc::clone(&owner)).or_insert((0, Duration::ZERO)).0 += 1;
-        self.pending.insert(number, Pending { whose: owner, until, runs: None });
+        let until = self.shared.clock.monotonic() + PATIENCE;
+        self.pending.insert(number, Pending { whose: owner, until, limit: None });
         self.due.insert((until, number));
         Ok(number)
     }
 
     /// Records the result of a job; returns whether it was pending.
-    pub(super) fn finish(&mut self, number: u64, now: Duration) -> bool {
-        let job = self.forget(number).map(|job| job.whose);
-        let waited = job.is_some();
-        let whose = job.or_else(|| self.given_up.remove(&number));
-        if let Some((_, progress)) = whose.and_then(|whose| self.progress.get_mut(&whose)) {
-            *progress = now;
-        }
-        waited
-    }
-
-    fn forget(&mut self, number: u64) -> Option<Pending> {
-        let job = self.pending.remove(&number)?;
-        self.due.remove(&(job.until, number));
-        if let Some((count, _)) = self.progress.get_mut(&job.whose) {
-            *count -= 1;
-            if *count == 0 {
-                self.progress.remove(&job.whose);
-            }
-        }
-        Some(job)
+    pub(super) fn finish(&mut self, number: u64) -> bool {
+        let job = self.pending.remove(&number);
+        job.is_some_and(|job| self.due.remove(&(job.until, number)))
     }
 
     /// Returns the next deadline.
@@ -215,8 +195,9 @@ impl Starters {
 
     /// Returns the jobs whose deadline has passed. They are abandoned; a job that has not begun is dropped.
     ///
-    /// A job may wait in the queue as long as others of its application finish, and it may wait for a processor: a burst is no reason to refuse one.
-    pub(super) fn late(&mut self, now: Duration) -> Vec<u64> {
+    /// A job waits in the queue as long as work whose thread it can have is within its time, and what waits for a processor gets more of it: a burst is no reason to refuse one.
+    pub(super) fn late(&mut self) -> Vec<u64> {
+        let now = self.shared.clock.monotonic();
         let due: Vec<u64> =
             self.due.iter().take_while(|(until, _)| *until <= now).map(|(_, job)| *job).collect();
         if due.is_empty() {
@@ -224,49 +205,63 @@ impl Starters {
         }
         let shared = Arc::clone(&self.shared);
         let mut queue = shared.lock();
-        let queued: HashSet<u64> = queue.jobs.iter().map(|job| job.number).collect();
+        // What has begun comes first: what waits in the queue depends on it.
+        let (queued, begun): (Vec<u64>, Vec<u64>) =
+            due.into_iter().partition(|number| queue.jobs.iter().any(|job| job.number == *number));
         let mut late = Vec::new();
-        // Those that have begun first: if they wait for a processor, the others wait with them.
-        let (queued_due, begun): (Vec<u64>, Vec<u64>) =
-            due.into_iter().partition(|number| queued.contains(number));
-        for number in begun.into_iter().chain(queued_due) {
-            let Some(job) = self.pending.get_mut(&number) else { continue };
-            let progress = self.progress.get(&job.whose).map_or(Duration::ZERO, |(_, at)| *at);
-            let until = if queued.contains(&number) {
-                Some(progress + PATIENCE).filter(|until| *until > now)
-            } else {
-                // When a job began is not recorded: if others finished since it was queued, its time limit begins now.
-                let has_waited = progress + PATIENCE >= job.until;
-                let began = if has_waited { now } else { job.until - PATIENCE };
-                let limit = job.runs.get_or_insert(TimeLimit::new(began, PATIENCE));
-                let wait = || queue.begun.get(&number).map(BusyThread::wait).unwrap_or_default();
-                let is_over = limit.until() <= now;
-                let has_passed = limit.has_passed(now, wait);
-                if is_over
-                    && !has_passed
-                    && let Some((_, progress)) = self.progress.get_mut(&job.whose)
-                {
-                    *progress = now;
-                }
-                (!has_passed).then(|| limit.until())
-            };
-            match until {
-                Some(until) => {
-                    self.due.remove(&(job.until, number));
-                    self.due.insert((until, number));
-                    job.until = until;
-                }
-                None => late.push(number),
-            }
+        for number in begun {
+            let until = self.end_of_begun(number, queue.begun.get(&number), now);
+            self.put_off(number, until, now, &mut late);
         }
-        for number in &late {
-            let job = self.forget(*number);
-            if let Some(job) = job.filter(|_| !queued.contains(number)) {
-                self.given_up.insert(*number, job.whose);
-            }
+        for number in queued {
+            let until = self.end_of_queued(number, &queue);
+            self.put_off(number, until, now, &mut late);
         }
         queue.jobs.retain(|job| !late.contains(&job.number));
         late
+    }
+
+    /// Returns when the time of a job that has begun ends.
+    fn end_of_begun(
+        &mut self,
+        number: u64,
+        thread: Option<&BusyThread>,
+        now: Duration,
+    ) -> Option<Duration> {
+        // A job that no thread does any more has a result, which is on its way.
+        let began = thread.map_or(now, |thread| thread.began);
+        let job = self.pending.get_mut(&number)?;
+        let limit = job.limit.get_or_insert(TimeLimit::new(began, PATIENCE));
+        limit.has_passed(now, || thread.map(BusyThread::wait).unwrap_or_default());
+        Some(limit.until())
+    }
+
+    /// Returns when the last of the jobs ends whose thread a job in the queue can have.
+    fn end_of_queued(&self, number: u64, queue: &Queue) -> Option<Duration> {
+        let whose = &self.pending.get(&number)?.whose;
+        // Where the application may use another thread, all threads are taken.
+        let any = queue.may_begin(whose);
+        let threads = queue.begun.iter().filter(|(_, thread)| any || thread.whose == *whose);
+        threads.filter_map(|(number, _)| self.pending.get(number)).map(|job| job.until).max()
+    }
+
+    /// Gives a job more time, or counts it as late.
+    fn put_off(
+        &mut self,
+        number: u64,
+        until: Option<Duration>,
+        now: Duration,
+        late: &mut Vec<u64>,
+    ) {
+        let Some(job) = self.pending.get_mut(&number) else { return };
+        self.due.remove(&(job.until, number));
+        if let Some(until) = until.filter(|until| *until > now) {
+            job.until = until;
+            self.due.insert((until, number));
+        } else {
+            self.pending.remove(&number);
+            late.push(number);
+        }
     }
 }
 
@@ -289,7 +284,8 @@ fn serve(shared: &Shared) {
             break;
         }
         if let Some(Job { number, whose, work }) = queue.take() {
-            queue.begun.insert(number, BusyThread::this());
+            let began = shared.clock.monotonic();
+            queue.begun.insert(number, BusyThread::this(Arc::clone(&whose), began));
             drop(queue);
             work();
             queue = shared.lock();
@@ -340,22 +336,46 @@ mod tests {
         }
     }
 
+    /// A clock that the test sets.
+    #[derive(Debug)]
+    struct SetClock(Mutex<Duration>);
+
+    impl SetClock {
+        fn set(&self, now: Duration) {
+            *self.0.lock().unwrap() = now;
+        }
+    }
+
+    impl Clock for SetClock {
+        fn now(&self) -> std::time::SystemTime {
+            std::time::UNIX_EPOCH
+        }
+
+        fn monotonic(&self) -> Duration {
+            *self.0.lock().unwrap()
+        }
+    }
+
+    fn starters() -> (Starters, Arc<SetClock>) {
+        let clock = Arc::new(SetClock(Mutex::new(NOW)));
+        (Starters::new(Arc::<SetClock>::clone(&clock)), clock)
+    }
+
     #[test]
     fn work_that_hangs_holds_up_nobody_else() {
-        let mut starters = Starters::new();
+        let (mut starters, time) = starters();
         let (tell, told) = channel();
         let (go_on, go) = channel();
         let go = Arc::new(Mutex::new(go));
         for _ in 0..3 * MOST_FOR_ONE {
-            starters.begin("hangs".into(), NOW, hang(&tell, &go)).unwrap();
+            starters.begin("hangs".into(), hang(&tell, &go)).unwrap();
         }
         for _ in 0..MOST_FOR_ONE {
             soon(&told);
         }
         for _ in 0..100 {
             let tell = tell.clone();
-            let other =
-                starters.begin("other".into(), NOW, move |number| tell.send(number).unwrap());
+            let other = starters.begin("other".into(), move |number| tell.send(number).unwrap());
             assert_eq!(soon(&told), other.unwrap());
         }
         // Idle threads may need a moment to end.
@@ -366,8 +386,11 @@ mod tests {
         }
         all_hang(&starters);
         // Jobs that had not begun are dropped.
-        assert_eq!(starters.late(NOW), Vec::<u64>::new());
-        assert_eq!(starters.late(NOW + PATIENCE).len(), 3 * MOST_FOR_ONE + 100);
+        assert_eq!(starters.late(), Vec::<u64>::new());
+        time.set(NOW + PATIENCE);
+        let others: Vec<u64> = (3 * MOST_FOR_ONE as u64..).take(100).collect();
+        assert!(others.iter().all(|number| starters.finish(*number)));
+        assert_eq!(starters.late().len(), 3 * MOST_FOR_ONE);
         assert_eq!(starters.deadline(), None);
         drop(go_on);
         drop((tell, starters));
@@ -378,46 +401,53 @@ mod tests {
     }
 
     #[test]
-    fn a_job_waits_for_as_long_as_others_of_its_application_get_done() {
-        let mut starters = Starters::new();
+    fn a_job_waits_for_as_long_as_others_of_its_application_are_within_their_time() {
+        let (mut starters, time) = starters();
         let (tell, told) = channel();
         let (go_on, go) = channel();
         let go = Arc::new(Mutex::new(go));
         for _ in 0..MOST_FOR_ONE + 3 {
-            starters.begin("many".into(), NOW, hang(&tell, &go)).unwrap();
+            starters.begin("many".into(), hang(&tell, &go)).unwrap();
         }
         let running: Vec<u64> = (0..MOST_FOR_ONE).map(|_| soon(&told)).collect();
         // One of the running jobs finishes after a while; another one begins.
         let later = NOW + PATIENCE - Duration::from_secs(1);
+        time.set(later);
         go_on.send(()).unwrap();
         let begun = soon(&told);
-        assert!(starters.finish(running[0], later));
         all_hang(&starters);
-        let late = starters.late(NOW + PATIENCE);
-        assert!(!late.contains(&begun), "it has only begun");
+        // The result of the finished one is on its way: who asked does not know which it was.
+        time.set(NOW + PATIENCE);
+        let late = starters.late();
+        assert_eq!(late.len(), MOST_FOR_ONE - 1);
         assert!(late.iter().all(|job| running.contains(job)), "{late:?} of {running:?}");
-        // No further job finishes.
-        let late = starters.late(later + 2 * PATIENCE);
-        assert!(late.contains(&begun));
-        assert!(starters.pending.is_empty());
+        let done = running.iter().find(|job| !late.contains(job)).unwrap();
+        assert!(starters.finish(*done));
+        // Nothing else finishes: what waits is refused with the one it waited for.
+        time.set(later + PATIENCE - Duration::from_millis(1));
+        assert_eq!(starters.late(), Vec::<u64>::new());
+        time.set(later + PATIENCE);
+        let late = starters.late();
+        assert_eq!((late.len(), late[0]), (3, begun));
+        assert!(starters.pending.is_empty() && starters.due.is_empty());
         drop(go_on);
     }
 
     #[test]
     fn all_that_fits_is_done_in_its_order_for_each() {
-        let mut starters = Starters::new();
+        let (mut starters, _) = starters();
         let (tell, told) = channel();
         let mut numbers = Vec::new();
         for at in 0..1000_u64 {
             let tell = tell.clone();
             let whose: Arc<str> = format!("app {}", at % 7).into();
-            numbers.push(starters.begin(whose, NOW, move |job| tell.send(job).unwrap()).unwrap());
+            numbers.push(starters.begin(whose, move |job| tell.send(job).unwrap()).unwrap());
         }
         let mut done: Vec<u64> = (0..1000).map(|_| soon(&told)).collect();
         done.sort_unstable();
         assert_eq!(done, numbers);
-        assert!(numbers.iter().all(|number| starters.finish(*number, NOW)));
-        assert!(!starters.finish(0, NOW));
-        assert!(starters.progress.is_empty() && starters.deadline().is_none());
+        assert!(numbers.iter().all(|number| starters.finish(*number)));
+        assert!(!starters.finish(0));
+        assert!(starters.pending.is_empty() && starters.deadline().is_none());
     }
 }
