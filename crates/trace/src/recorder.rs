@@ -81,6 +81,7 @@ impl TraceRecorder {
                 watched: String::new(),
                 threshold_ns: 0,
                 began,
+                began_monotonic_ns: None,
                 length_ns: 0,
                 bias: super::recording::Bias::default(),
                 processes: std::collections::BTreeMap::new(),

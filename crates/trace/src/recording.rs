@@ -272,6 +272,8 @@ pub struct Recording {
     pub threshold_ns: u64,
     /// The wall clock when it began.
     pub began: SystemTime,
+    /// The same moment by the monotonic clock, in nanoseconds, where it is known.
+    pub began_monotonic_ns: Option<u64>,
     /// How long it lasted, in nanoseconds.
     pub length_ns: u64,
     /// The tracer's overhead that was subtracted.

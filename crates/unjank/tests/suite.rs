@@ -71,6 +71,7 @@ mod trace;
 mod trace_ab;
 mod trace_account;
 mod trace_check;
+mod trace_exports;
 mod trace_kde;
 mod trace_page;
 mod trace_show;

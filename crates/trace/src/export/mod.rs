@@ -2,7 +2,10 @@
 
 mod firefox;
 mod perfetto;
+mod pprof;
+mod protobuf;
 mod rows;
+mod sysprof;
 
 use super::report::TraceReport;
 use super::report::schema::{Slow, Stack};
@@ -10,7 +13,9 @@ use crate::report::names::Frame;
 
 pub use self::firefox::render as firefox;
 pub use self::perfetto::render as perfetto;
+pub use self::pprof::render as pprof;
 pub use self::rows::{csv, folded, json_lines};
+pub use self::sysprof::render as sysprof;
 
 /// Returns the frames of a slow call, the outermost first.
 fn outermost_first<'a>(report: &'a TraceReport, slow: &Slow) -> impl Iterator<Item = &'a Frame> {

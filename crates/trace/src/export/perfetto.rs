@@ -1,50 +1,10 @@
 //! Perfetto's trace: a track a process and a thread, calls as slices with their arguments and stack.
 //!
-//! Protocol buffers written by hand; the numbers are those of `perfetto_trace.proto`.
+//! The numbers of the fields are those of `perfetto_trace.proto`.
 
+use super::protobuf::Message;
 use crate::report::TraceReport;
 use crate::report::schema::{Slow, TraceMethod};
-
-/// A message that is being written.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value.to_le_bytes()[0] | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value.to_le_bytes()[0]);
-    }
-
-    fn number(mut self, field: u32, value: u64) -> Message {
-        self.varint(u64::from(field) << 3);
-        self.varint(value);
-        self
-    }
-
-    fn bytes(mut self, field: u32, bytes: &[u8]) -> Message {
-        self.varint(u64::from(field) << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    fn fixed(mut self, field: u32, value: u64) -> Message {
-        self.varint(u64::from(field) << 3 | 1);
-        self.0.extend_from_slice(&value.to_le_bytes());
-        self
-    }
-
-    fn text(self, field: u32, text: &str) -> Message {
-        self.bytes(field, text.as_bytes())
-    }
-
-    fn message(self, field: u32, message: Message) -> Message {
-        self.bytes(field, &message.0)
-    }
-}
 
 // `TracePacket`
 const TIMESTAMP: u32 = 8;
@@ -162,8 +122,7 @@ pub fn render(report: &TraceReport) -> Vec<u8> {
             trace = trace.message(1, packet(timed));
         }
     }
-    trace.0.extend(chains(report).0);
-    trace.0
+    trace.append(chains(report)).into_bytes()
 }
 
 /// Says what a call was.

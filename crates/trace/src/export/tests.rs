@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::*;
+use crate::report::schema::TraceMethod;
 use crate::report::tests::report;
 
 /// A field of a message: its number, and its value.
@@ -240,4 +241,142 @@ fn the_hops_of_a_wait_are_slices_with_arrows_and_markers() {
     for sentence in &report.chains[0].sentences {
         assert!(profile.contains(sentence.as_str()), "{sentence}");
     }
+}
+
+#[test]
+fn pprof_gets_stalls_by_stack_with_every_number_defined() {
+    let report = report();
+    let profile = pprof(&report);
+    let profile = fields(&profile);
+    let strings: Vec<&str> =
+        bytes(&profile, 6).iter().map(|text| std::str::from_utf8(text).unwrap()).collect();
+    assert_eq!(strings[0], "");
+    let text =
+        |of: &[Field<'_>], at: u32| strings[usize::try_from(number(of, at).unwrap()).unwrap()];
+    let types: Vec<(&str, &str)> = bytes(&profile, 1)
+        .iter()
+        .map(|kind| fields(kind))
+        .map(|kind| (text(&kind, 1), text(&kind, 2)))
+        .collect();
+    assert_eq!(types[..2], [("stalls", "count"), ("wall", "nanoseconds")]);
+    assert_eq!(text(&profile, 14), "wall");
+    let numbered = |field: u32| -> HashMap<u64, Vec<Field<'_>>> {
+        let messages = bytes(&profile, field).into_iter().map(fields);
+        messages.map(|message| (number(&message, 1).unwrap(), message)).collect()
+    };
+    let (mappings, locations, functions) = (numbered(3), numbered(4), numbered(5));
+    assert_eq!(mappings.len(), report.modules.len());
+    let main = bytes(&profile, 3)[0];
+    assert!(text(&fields(main), 5).ends_with("/kde-open5"), "the program itself comes first");
+    let packed = |mut bytes: &[u8]| {
+        let mut values = Vec::new();
+        while !bytes.is_empty() {
+            values.push(varint(&mut bytes));
+        }
+        values
+    };
+    let (mut count, mut wall, mut stacks, mut labels) = (0, 0, Vec::new(), Vec::new());
+    for sample in bytes(&profile, 2) {
+        let sample = fields(sample);
+        let values = packed(bytes(&sample, 2)[0]);
+        assert_eq!(values.len(), types.len());
+        count += values[0];
+        wall += values[1];
+        let names: Vec<&str> = packed(bytes(&sample, 1)[0])
+            .iter()
+            .map(|number| {
+                let location = &locations[number];
+                assert!(
+                    super::tests::number(location, 2).is_none_or(|at| mappings.contains_key(&at))
+                );
+                let line = fields(bytes(location, 4)[0]);
+                text(&functions[&super::tests::number(&line, 1).unwrap()], 2)
+            })
+            .collect();
+        stacks.push(names.join(";"));
+        labels.extend(
+            bytes(&sample, 3)
+                .iter()
+                .map(|label| fields(label))
+                .map(|label| format!("{}={}", text(&label, 1), text(&label, 2))),
+        );
+    }
+    let stalls = || report.slow.iter().filter(|slow| slow.how == TraceMethod::Stall);
+    assert_eq!((count, wall), (stalls().count() as u64, stalls().map(|slow| slow.wall_ns).sum()));
+    let whole = "fdatasync;fdatasync;KRecentDocument::add(QUrl const&);main";
+    assert!(stacks.iter().any(|stack| stack == whole), "{stacks:?}");
+    assert!(labels.iter().any(|label| label == "program=kde-open5"), "{labels:?}");
+    assert!(labels.iter().any(|label| label.starts_with("target=")), "{labels:?}");
+}
+
+/// A frame of sysprof's capture: its type, process, time and content.
+fn capture_frames(capture: &[u8]) -> Vec<(u32, u32, u64, &[u8])> {
+    let number = |at: &[u8]| u64::from_le_bytes(at[..8].try_into().unwrap());
+    let small = |at: &[u8]| u32::from_le_bytes(at[..4].try_into().unwrap());
+    let mut rest = &capture[256..];
+    let mut frames = Vec::new();
+    while !rest.is_empty() {
+        let len = usize::from(u16::from_le_bytes([rest[0], rest[1]]));
+        assert!(len >= 24 && len % 8 == 0, "{len}");
+        let (frame, behind) = rest.split_at(len);
+        frames.push((small(&frame[16..]), small(&frame[4..]), number(&frame[8..]), &frame[24..]));
+        rest = behind;
+    }
+    frames
+}
+
+fn until_zero(bytes: &[u8]) -> &str {
+    let end = bytes.iter().position(|byte| *byte == 0).expect("a text ends");
+    std::str::from_utf8(&bytes[..end]).unwrap()
+}
+
+#[test]
+fn sysprof_gets_marks_and_samples_whose_addresses_have_names() {
+    let mut report = report();
+    report.began_monotonic_ns = Some(7_000_000_000);
+    // Longer than a frame may be, and with a zero byte and a letter of two bytes at a border.
+    report.processes[0].command = "ä".repeat(70_000);
+    report.frames[0].name = format!("{}\0hidden", "ü".repeat(4_000));
+    let capture = sysprof(&report);
+    assert_eq!(capture[..6], [0x5e, 0x97, 0xca, 0xfd, 1, 1]);
+    let frames = capture_frames(&capture);
+    let of = |wanted: u32| frames.iter().filter(move |frame| frame.0 == wanted);
+    assert_eq!(of(4).count(), report.processes.len());
+    let mut names = HashMap::new();
+    for (kind, _, _, content) in &frames {
+        if *kind == 7 {
+            let mut rest = &content[4..];
+            for _ in 0..u32::from_le_bytes(content[..4].try_into().unwrap()) {
+                let address = u64::from_le_bytes(rest[..8].try_into().unwrap());
+                let name = until_zero(&rest[8..]);
+                assert_eq!(names.insert(address, name), None, "a name is told once");
+                rest = &rest[8 + name.len() + 1..];
+            }
+        } else if *kind == 2 {
+            let count = usize::from(u16::from_le_bytes([content[0], content[1]]));
+            for address in content[8..8 + count * 8].chunks_exact(8) {
+                let address = u64::from_le_bytes(address.try_into().unwrap());
+                assert!(names.contains_key(&address), "a name comes before what uses it");
+            }
+        }
+    }
+    assert!(names.values().any(|name| *name == "fdatasync"));
+    let marks: Vec<(&str, &str, u64)> = of(10)
+        .map(|(_, _, _, content)| {
+            let length = u64::from_le_bytes(content[..8].try_into().unwrap());
+            (until_zero(&content[8..]), until_zero(&content[32..]), length)
+        })
+        .collect();
+    assert_eq!(marks.len(), report.slow.len() + report.marks.len());
+    assert!(marks.contains(&("stall", "fdatasync", 134_000_000)), "{marks:?}");
+    assert!(of(10).all(|frame| frame.2 >= 7_000_000_000), "times are those of the monotonic clock");
+    let stalls = report.slow.iter().filter(|slow| slow.how == TraceMethod::Stall);
+    let wanted: u64 = stalls.map(|slow| slow.wall_ns.div_ceil(1_000_000)).sum();
+    assert_eq!(of(2).count() as u64, wanted, "a sample for each millisecond");
+    // However long the stalls are, the capture stays small.
+    report.slow[0].how = TraceMethod::Stall;
+    report.slow[0].wall_ns = 3_600_000_000_000;
+    let capture = sysprof(&report);
+    let samples = capture_frames(&capture).iter().filter(|frame| frame.0 == 2).count();
+    assert!((50_000..50_100).contains(&samples), "{samples}");
 }

@@ -138,6 +138,7 @@ pub fn build(
             .began
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+        began_monotonic_ns: recording.began_monotonic_ns,
         length_ns: recording.length_ns,
         frame_ns: options.frame_ns.max(1),
         watch: watch(recording),

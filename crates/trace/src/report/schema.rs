@@ -26,6 +26,9 @@ pub struct TraceReport {
     pub home: Option<String>,
     /// When it began, in milliseconds since 1970.
     pub began_ms: u64,
+    /// The same moment by the monotonic clock of that machine, in nanoseconds, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_monotonic_ns: Option<u64>,
     /// How long it lasted, in nanoseconds.
     pub length_ns: u64,
     /// The budget of one step, in nanoseconds.

@@ -41,6 +41,7 @@ impl TimeAccountant {
         options: &TraceOptions,
         began_ns: u64,
     ) -> TimeAccountant {
+        recorder.recording().began_monotonic_ns = Some(began_ns);
         let (announce, processes) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let tools = SamplingTools::new(side_recorder(), options, began_ns);

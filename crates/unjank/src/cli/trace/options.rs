@@ -95,7 +95,7 @@ pub(super) struct Output {
     /// Print the report as JSON on stdout instead of the summary.
     #[arg(long)]
     json: bool,
-    /// Also write another format: firefox, perfetto, folded, jsonl or csv.
+    /// Also write another format: firefox, perfetto, pprof, sysprof, folded, jsonl or csv.
     #[arg(long, value_name = "KIND=FILE", value_parser = exported)]
     export: Vec<(Export, PathBuf)>,
 }
@@ -105,6 +105,8 @@ pub(super) struct Output {
 enum Export {
     Firefox,
     Perfetto,
+    Pprof,
+    Sysprof,
     Folded,
     JsonLines,
     Csv,
@@ -115,10 +117,16 @@ fn exported(text: &str) -> Result<(Export, PathBuf), String> {
     let kind = match kind {
         "firefox" => Export::Firefox,
         "perfetto" => Export::Perfetto,
+        "pprof" => Export::Pprof,
+        "sysprof" => Export::Sysprof,
         "folded" => Export::Folded,
         "jsonl" => Export::JsonLines,
         "csv" => Export::Csv,
-        _ => return Err("the kind is firefox, perfetto, folded, jsonl or csv".to_owned()),
+        _ => {
+            return Err(
+                "the kind is firefox, perfetto, pprof, sysprof, folded, jsonl or csv".to_owned()
+            );
+        }
     };
     Ok((kind, path.into()))
 }
@@ -128,6 +136,8 @@ impl Export {
         Ok(match self {
             Export::Firefox => export::firefox(report)?.into_bytes(),
             Export::Perfetto => export::perfetto(report),
+            Export::Pprof => export::pprof(report),
+            Export::Sysprof => export::sysprof(report),
             Export::Folded => export::folded(report).into_bytes(),
             Export::JsonLines => export::json_lines(report)?.into_bytes(),
             Export::Csv => export::csv(report).into_bytes(),
