@@ -148,6 +148,17 @@ fn a_wait_after_a_request_says_what_was_asked() {
 }
 
 #[test]
+fn a_wait_for_any_child_names_none_before_one_has_ended() {
+    let mut looked = Looked::new();
+    // -1 and a process group, as the kernel takes them: an `int` whose upper half means nothing.
+    for any in [u64::from(u32::MAX), u64::MAX, u64::from(u32::MAX - 41), 0, 0xffff_ffff_0000_0000] {
+        assert!(looked.at(&made("wait4", &[any])).is_none(), "{any:#x}");
+        let ended = SyscallContext { returned: Some(7), ..made("wait4", &[any]) };
+        assert!(matches!(looked.at(&ended), Some(Target::Child(7, _))), "{any:#x}");
+    }
+}
+
+#[test]
 fn a_child_is_its_command() {
     let mut child =
         Command::new("cat").arg("/dev/stdin").stdin(std::process::Stdio::piped()).spawn().unwrap();

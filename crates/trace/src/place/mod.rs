@@ -309,7 +309,11 @@ fn link(path: &str) -> Option<Vec<u8>> {
 
 /// Names the child that a `wait4` or `waitid` waited for.
 fn child(call: &SyscallContext, recorder: &mut TraceRecorder) -> Option<Target> {
-    let number = |argument: u64| u32::try_from(argument).ok().filter(|number| *number > 0);
+    // An `int`: its upper half means nothing, and -1 or the negative number of a group is any child.
+    let number = |argument: u64| {
+        let number = u32::try_from(argument & u64::from(u32::MAX)).ok()?;
+        i32::try_from(number).is_ok_and(|number| number > 0).then_some(number)
+    };
     let is_wait4 = call_name(call.number) == Some("wait4");
     let asked = match call.arguments {
         [pid, ..] if is_wait4 => number(pid),
