@@ -13,7 +13,7 @@ mod program;
 mod ring;
 
 pub use map::{Map, MapKind, SharedMap};
-pub use program::{AttachedProgram, BpfProgram, Instruction, ProgramKind, Refused};
+pub use program::{AttachError, AttachedPrograms, BpfProgram, Instruction, ProgramKind, Refused};
 pub use ring::Ring;
 
 /// Returns the clock that programs in the kernel read, `CLOCK_MONOTONIC`, in nanoseconds.

@@ -79,9 +79,61 @@ pub struct BpfProgram(OwnedFd);
 
 /// A program at work; it stops when this is dropped.
 #[derive(Debug)]
-pub struct AttachedProgram(
+struct AttachedProgram(
     #[expect(dead_code, reason = "held: closing it takes the program off")] OwnedFd,
 );
+
+/// Programs at work, in the order in which they began; they stop when this is dropped.
+#[derive(Debug, Default)]
+pub struct AttachedPrograms {
+    // The links go first: what the others hold is in use as long as they are there.
+    links: Vec<AttachedProgram>,
+    programs: Vec<BpfProgram>,
+}
+
+/// Why a program is not at work.
+#[derive(Debug)]
+pub enum AttachError {
+    /// The kernel did not take it.
+    Refused(Refused),
+    /// The kernel did not start it at its place: what `bpf(2)` reported.
+    NotAttached(io::Error),
+}
+
+impl AttachedPrograms {
+    /// Has the kernel check and compile `instructions`, and starts them at their place.
+    ///
+    /// # Errors
+    ///
+    /// [`AttachError`]; the programs before are still at work.
+    pub fn attach(
+        &mut self,
+        kind: ProgramKind,
+        name: &str,
+        instructions: &[Instruction],
+    ) -> Result<(), AttachError> {
+        let program = BpfProgram::load(kind, name, instructions).map_err(AttachError::Refused)?;
+        let link = program.attach().map_err(AttachError::NotAttached)?;
+        self.links.push(link);
+        self.programs.push(program);
+        Ok(())
+    }
+
+    /// Returns how often the kernel ran none of them, because one already ran on that CPU.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn missed(&self) -> io::Result<u64> {
+        let missed: io::Result<Vec<u64>> = self.programs.iter().map(BpfProgram::missed).collect();
+        Ok(missed?.iter().sum())
+    }
+
+    /// Stops them. How often they did not run can still be asked for.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+}
 
 /// The kernel lends some of its functions only to programs under a license that it counts as compatible with its own.
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
@@ -140,7 +192,7 @@ impl BpfProgram {
     /// # Errors
     ///
     /// As `bpf(2)`.
-    pub fn attach(&self) -> io::Result<AttachedProgram> {
+    fn attach(&self) -> io::Result<AttachedProgram> {
         let mut attribute = Attribute::new().descriptor(8, self.0.as_raw_fd());
         attribute.open(Command::RawTracepointOpen).map(AttachedProgram)
     }

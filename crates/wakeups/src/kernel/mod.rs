@@ -10,7 +10,7 @@ mod programs;
 use std::io;
 
 use sys::bpf::assembler::AssembleError;
-use sys::bpf::{AttachedProgram, BpfProgram, Map, MapKind, ProgramKind, Ring};
+use sys::bpf::{AttachError, AttachedPrograms, Map, MapKind, ProgramKind, Ring};
 
 use self::layout::{processor, shared, thread};
 use self::offsets::SchedulerOffsets;
@@ -57,9 +57,8 @@ pub enum WakeupLoadError {
 /// Programs in the kernel that record who wakes whom.
 #[derive(Debug)]
 pub struct WakeupTracer {
-    // The links go first: what the others hold is in use as long as they are there.
-    links: Vec<AttachedProgram>,
-    programs: Vec<BpfProgram>,
+    // They go first: what the others hold is in use as long as they are there.
+    programs: AttachedPrograms,
     words: Map,
     ring: Ring,
     _threads: Map,
@@ -92,8 +91,7 @@ impl WakeupTracer {
             ring: ring.map().into(),
         };
         let mut tracer = WakeupTracer {
-            links: Vec::new(),
-            programs: Vec::new(),
+            programs: AttachedPrograms::default(),
             words,
             ring,
             _threads: threads,
@@ -111,17 +109,13 @@ impl WakeupTracer {
         programs.push(("unjank_woken", offsets.waking, plan.waking()?));
         programs.push(("unjank_switch", offsets.switch, plan.switch()?));
         for (name, point, instructions) in programs {
-            let program =
-                BpfProgram::load(ProgramKind::TypedTracepoint(point), name, &instructions)
-                    .map_err(|refused| WakeupLoadError::Refused {
-                        name,
-                        log: refused.log,
-                        source: refused.error,
-                    })?;
-            let link =
-                program.attach().map_err(|source| WakeupLoadError::Attach { name, source })?;
-            tracer.links.push(link);
-            tracer.programs.push(program);
+            let kind = ProgramKind::TypedTracepoint(point);
+            tracer.programs.attach(kind, name, &instructions).map_err(|error| match error {
+                AttachError::Refused(refused) => {
+                    WakeupLoadError::Refused { name, log: refused.log, source: refused.error }
+                }
+                AttachError::NotAttached(source) => WakeupLoadError::Attach { name, source },
+            })?;
         }
         Ok(tracer)
     }
@@ -148,12 +142,11 @@ impl WakeupTracer {
             let eight = words.get(at..).and_then(|rest| rest.first_chunk::<8>());
             eight.map_or(0, |eight| u64::from_ne_bytes(*eight))
         };
-        let missed: io::Result<Vec<u64>> = self.programs.iter().map(BpfProgram::missed).collect();
-        Ok(word(shared::LOST) + word(shared::NOT_KEPT) + missed?.iter().sum::<u64>())
+        Ok(word(shared::LOST) + word(shared::NOT_KEPT) + self.programs.missed()?)
     }
 
     /// Detaches the programs: nothing is recorded any more. What was recorded can still be taken.
     pub fn detach(&mut self) {
-        self.links.clear();
+        self.programs.detach();
     }
 }

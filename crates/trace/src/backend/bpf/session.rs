@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use sys::bpf::assembler::AssembleError;
-use sys::bpf::{AttachedProgram, BpfProgram, Instruction, Map, MapKind, ProgramKind, Ring};
+use sys::bpf::{AttachError, AttachedPrograms, Instruction, Map, MapKind, ProgramKind, Ring};
 
 use super::fields::{FieldsError, KernelOffsets};
 use super::layout::{self, CALLS, filter, record, shared, table, thread};
@@ -142,9 +142,8 @@ pub struct LossCounters {
 /// Programs in the kernel that watch processes.
 #[derive(Debug)]
 pub struct BpfSession {
-    // The links go first: what the others hold is in use as long as they are there.
-    links: Vec<AttachedProgram>,
-    programs: Vec<BpfProgram>,
+    // They go first: what the others hold is in use as long as they are there.
+    programs: AttachedPrograms,
     filter: Map,
     threads: Map,
     totals: Map,
@@ -255,8 +254,7 @@ impl BpfSession {
         let zero = map(MapKind::Array, "unjank_zero", 4, layout::total::SIZE, 1)?;
         let scratch = map(MapKind::PerCpuArray, "unjank_room", 4, layout::scratch::SIZE, 1)?;
         let mut session = BpfSession {
-            links: Vec::new(),
-            programs: Vec::new(),
+            programs: AttachedPrograms::default(),
             filter: map(MapKind::Hash, "unjank_filter", 4, 4, PROCESSES)?,
             threads: map(MapKind::TaskStorage, "unjank_threads", 4, thread::SIZE, 0)?,
             totals: map(MapKind::Hash, "unjank_totals", 8, layout::total::SIZE, TOTALS)?,
@@ -335,19 +333,18 @@ impl BpfSession {
         instructions: &[Instruction],
     ) -> Result<(), LoadError> {
         let kind = ProgramKind::TypedTracepoint(point);
-        let program =
-            BpfProgram::load(kind, name, instructions).map_err(|refused| {
-                match refused.error.kind() {
-                    io::ErrorKind::PermissionDenied if refused.log.is_empty() => {
-                        LoadError::NotAllowed(refused.error)
-                    }
-                    _ => LoadError::Refused { name, log: refused.log, source: refused.error },
-                }
-            })?;
-        let link = program.attach().map_err(|source| LoadError::Attach { name, source })?;
-        self.links.push(link);
-        self.programs.push(program);
-        Ok(())
+        self.programs.attach(kind, name, instructions).map_err(|error| match error {
+            AttachError::Refused(refused)
+                if refused.log.is_empty()
+                    && refused.error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                LoadError::NotAllowed(refused.error)
+            }
+            AttachError::Refused(refused) => {
+                LoadError::Refused { name, log: refused.log, source: refused.error }
+            }
+            AttachError::NotAttached(source) => LoadError::Attach { name, source },
+        })
     }
 
     /// Observes a process, and the processes that it starts from now on.
@@ -430,7 +427,7 @@ impl BpfSession {
 
     /// Detaches the programs: nothing is counted any more. The totals can still be read.
     pub fn detach(&mut self) {
-        self.links.clear();
+        self.programs.detach();
     }
 
     /// Returns the totals of one thread, by call; thread 0 stands for threads beyond the limit.
@@ -528,12 +525,12 @@ impl BpfSession {
         let words = self.words()?;
         let [_, lost_calls, lost_lives, without_thread, failed, other_numbers, ..] = words;
         let [.., stacks, processes, lost_messages] = words;
-        let missed: io::Result<Vec<u64>> = self.programs.iter().map(BpfProgram::missed).collect();
+        let missed = self.programs.missed()?;
         Ok(LossCounters {
             lost_calls,
             lost_lives,
             without_thread,
-            not_counted: failed + missed?.iter().sum::<u64>(),
+            not_counted: failed + missed,
             other_numbers,
             stacks_left_out: stacks,
             processes_left_out: processes,
