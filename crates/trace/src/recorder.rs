@@ -95,7 +95,7 @@ impl TraceRecorder {
                 lost: 0,
                 timelines: std::collections::BTreeMap::new(),
                 chains: Vec::new(),
-                chain_programs: std::collections::BTreeMap::new(),
+                chain_bus_names: std::collections::BTreeMap::new(),
                 unseen: Vec::new(),
                 stacks: Vec::new(),
                 modules: Vec::new(),

@@ -180,15 +180,8 @@ pub struct RecordedChain {
     pub chain: WakeupChain,
     /// The function of the kernel in which each hop waited.
     pub functions: Vec<Option<String>>,
-}
-
-/// What is known of a process in a chain.
-#[derive(Clone, Debug, Default)]
-pub struct ChainProgram {
-    /// What it runs, and in which control group.
-    pub facts: ProgramFacts,
-    /// Its names on the buses that passed its messages on.
-    pub bus_names: Vec<String>,
+    /// What each hop's process ran then, and in which control group; empty where that is not known.
+    pub programs: Vec<ProgramFacts>,
 }
 
 /// A file system that a file was on.
@@ -300,8 +293,8 @@ pub struct Recording {
     pub timelines: BTreeMap<u32, ThreadTimeline>,
     /// Long waits of main threads that were followed, in no order.
     pub chains: Vec<RecordedChain>,
-    /// The processes in them, by number.
-    pub chain_programs: BTreeMap<u32, ChainProgram>,
+    /// The names of processes in them on the buses that passed their messages on, by number.
+    pub chain_bus_names: BTreeMap<u32, Vec<String>>,
     /// What of it cannot be seen, and what would allow it, a sentence each.
     pub unseen: Vec<String>,
     /// Distinct stacks.

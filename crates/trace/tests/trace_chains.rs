@@ -67,3 +67,33 @@ fn a_name_of_a_thread_that_is_made_to_harm_a_terminal_is_spelt() {
     assert!(!text.contains(char::is_control), "{text:?}");
     assert!(chain.hops.iter().any(|hop| hop.name.contains("\\x1b")), "{chain:#?}");
 }
+
+#[test]
+fn a_wait_is_that_of_the_program_that_a_process_ran_then() {
+    // The shell waits, and waits longer when it is another program.
+    let script = "x=$(sleep 0.3; echo x); exec env sh -c 'exec timeout 9 sleep 1'";
+    let Some(chain) = longest_of(script) else { return };
+    let program = chain.hops[0].executable.rsplit('/').next().unwrap();
+    assert_eq!(program, "timeout", "{chain:#?}");
+    assert_eq!(chain.end, "timer", "{chain:#?}");
+    let sleep = chain.hops.last().unwrap();
+    assert_eq!(sleep.name, "sleep", "{chain:#?}");
+}
+
+#[test]
+fn a_hop_of_another_user_says_so() {
+    let script = "x=$(setpriv --reuid 65534 --clear-groups sh -c 'sleep 1; echo x; sleep 0.3; true'); exit 0";
+    let setpriv = std::process::Command::new("setpriv")
+        .args(["--reuid", "65534", "--clear-groups", "true"])
+        .status();
+    if !setpriv.is_ok_and(|status| status.success()) {
+        assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: no other user");
+        eprintln!("SKIPPED: no other user");
+        return;
+    }
+    let Some(chain) = longest_of(script) else { return };
+    let others: Vec<&String> =
+        chain.sentences.iter().filter(|text| text.contains("(user 65534")).collect();
+    assert!(!others.is_empty(), "{chain:#?}");
+    assert!(!chain.sentences[0].contains("user 0"), "{chain:#?}");
+}

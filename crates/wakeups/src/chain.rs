@@ -96,6 +96,16 @@ pub struct ChainHop {
     pub through: Vec<WakeupSource>,
 }
 
+impl ChainHop {
+    /// Returns whether the thread has the name that the kernel gives to the first thread of a program: the file's, cut.
+    #[must_use]
+    pub fn is_named_after(&self, executable: &[u8]) -> bool {
+        let name = self.name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let file = executable.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        !name.is_empty() && name == &file[..file.len().min(NAME_BYTES - 1)]
+    }
+}
+
 /// The way from a thread that waited to what it waited for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WakeupChain {

@@ -16,7 +16,7 @@ pub use event::{
     InterruptKind, NAME_BYTES, ThreadIdentity, ThreadWait, WakeupContext, WakeupSource,
 };
 pub use history::WakeupHistory;
-pub use program::{KernelFunctions, ProgramFacts, SystemdUnit, systemd_unit};
+pub use program::{KernelFunctions, KnownPrograms, ProgramFacts, SystemdUnit, systemd_unit};
 
 /// The examples of README.md, tested with the others.
 #[cfg(doctest)]

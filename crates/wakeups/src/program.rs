@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 
+use super::chain::ChainHop;
+use super::event::NAME_BYTES;
+
 /// The longest command line that is read, in bytes.
 const LONGEST: u64 = 4096;
 
@@ -37,6 +40,9 @@ pub struct ProgramFacts {
     pub command: Vec<Vec<u8>>,
     /// Its control group, as of cgroup 2: a path.
     pub cgroup: Vec<u8>,
+    /// Whose it is; none for a thread of the kernel, and where that is not certain: of a process that has ended, or that is one
+    /// user's and acts for another one.
+    pub user: Option<u32>,
 }
 
 /// A unit of systemd.
@@ -68,7 +74,9 @@ impl ProgramFacts {
         let cgroups = file("cgroup");
         let second =
             cgroups.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"));
+        let user = executable.is_ok().then(|| user_of(&file("status"))).flatten();
         ProgramFacts {
+            user,
             executable: executable
                 .map(|path| path.as_os_str().as_bytes().to_vec())
                 .unwrap_or_default(),
@@ -76,6 +84,59 @@ impl ProgramFacts {
             cgroup: second.unwrap_or_default().to_vec(),
         }
     }
+}
+
+impl ProgramFacts {
+    /// Reads what is known of the process of a thread that had a name (`comm`, ended by a zero) a moment ago; none if the
+    /// thread has ended, or has another name: it runs another program now.
+    #[must_use]
+    pub fn read_while_named(
+        process: u32,
+        thread: u32,
+        name: &[u8; NAME_BYTES],
+    ) -> Option<ProgramFacts> {
+        let facts = ProgramFacts::read(process);
+        // The name last: what was read before it belongs to it.
+        let now = std::fs::read(format!("/proc/{process}/task/{thread}/comm")).ok()?;
+        let now = now.strip_suffix(b"\n").unwrap_or(&now);
+        let then = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        (now == then).then_some(facts)
+    }
+}
+
+/// The most programs that are remembered.
+const MOST_PROGRAMS: usize = 4096;
+
+/// What processes ran when a thread of theirs had a name: some have ended when they are in the next chain.
+#[derive(Debug, Default)]
+pub struct KnownPrograms(BTreeMap<(u32, [u8; NAME_BYTES]), ProgramFacts>);
+
+impl KnownPrograms {
+    /// Returns what a hop's process ran when it was waited for, a moment ago; nothing where that is not certain any more.
+    pub fn of_hop(&mut self, hop: &ChainHop) -> ProgramFacts {
+        let key = (hop.process, hop.name);
+        let now = ProgramFacts::read_while_named(hop.process, hop.who.thread, &hop.name);
+        let Some(facts) = now.filter(|facts| !facts.executable.is_empty()) else {
+            return self.0.get(&key).cloned().unwrap_or_default();
+        };
+        if self.0.len() >= MOST_PROGRAMS {
+            self.0.clear();
+        }
+        self.0.insert(key, facts.clone());
+        facts
+    }
+}
+
+/// Reads the user in the lines of `/proc/PID/status`: real, effective, saved and that of files have to be the same one.
+fn user_of(status: &[u8]) -> Option<u32> {
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    let users: Vec<u32> = str::from_utf8(line)
+        .ok()?
+        .split_ascii_whitespace()
+        .map(|word| word.parse().ok())
+        .collect::<Option<_>>()?;
+    let [real, others @ ..] = &users[..] else { return None };
+    (others.len() == 3 && others.iter().all(|other| other == real)).then_some(*real)
 }
 
 /// Returns the unit of systemd that a control group belongs to: the innermost service or scope.
@@ -167,6 +228,33 @@ mod tests {
         assert_eq!(functions.waited_in(&[0xffff05, 0xffff12]), Some("hrtimer_nanosleep"));
         assert_eq!(functions.waited_in(&[0xffff35]), Some("pipe_read"));
         assert_eq!((functions.waited_in(&[0xffff02]), functions.waited_in(&[])), (None, None));
+    }
+
+    #[test]
+    fn a_process_is_a_users_only_where_it_acts_for_that_one_alone() {
+        let status = |ids: &str| format!("Name:\tx\nUid:\t{ids}\nGid:\t0\t0\t0\t0\n");
+        let user = |ids: &str| user_of(status(ids).as_bytes());
+        assert_eq!((user("7\t7\t7\t7"), user("0\t0\t0\t0")), (Some(7), Some(0)));
+        // Set-user-ID programs, and servers that act for others.
+        for ids in ["7\t0\t0\t0", "7\t7\t0\t7", "0\t0\t0\t7", "7\t7\t7", "", "7\t7\t7\t-1"] {
+            assert_eq!(user(ids), None, "{ids}");
+        }
+        assert_eq!(user_of(b"Name:\tx\n"), None);
+        // 2 is a thread of the kernel.
+        assert_eq!((ProgramFacts::read(2).user, ProgramFacts::read(u32::MAX).user), (None, None));
+    }
+
+    #[test]
+    fn what_runs_another_program_now_is_not_taken_for_what_it_was() {
+        let own = std::process::id();
+        let mut name = [0; NAME_BYTES];
+        let comm = std::fs::read(format!("/proc/{own}/comm")).unwrap();
+        let comm = comm.strip_suffix(b"\n").unwrap();
+        name[..comm.len()].copy_from_slice(comm);
+        let read = ProgramFacts::read_while_named(own, own, &name);
+        assert_eq!(read.unwrap().executable, ProgramFacts::read(own).executable);
+        assert_eq!(ProgramFacts::read_while_named(own, own, b"launcher\0\0\0\0\0\0\0\0"), None);
+        assert_eq!(ProgramFacts::read_while_named(u32::MAX, u32::MAX, &name), None);
     }
 
     #[test]

@@ -192,6 +192,7 @@ fn followed() -> crate::report::TraceReport {
         command: String::new(),
         unit: None,
         cgroup: String::new(),
+        user: None,
         bus_names: Vec::new(),
         from_ns: 20_000_000,
         to_ns: 150_000_000,

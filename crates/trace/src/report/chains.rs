@@ -43,6 +43,9 @@ pub struct StallHop {
     pub unit: Option<String>,
     /// Its control group.
     pub cgroup: String,
+    /// The number of its user, where that is certain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
     /// Its names on the bus through which it was asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bus_names: Vec<String>,

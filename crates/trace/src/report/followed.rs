@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use wakeups::{ChainEnd, ChainHop, WakeupSource, systemd_unit};
+use wakeups::{ChainEnd, ChainHop, ProgramFacts, WakeupSource, systemd_unit};
 
 use super::chains::{StallChain, StallHop};
 use super::schema::TraceMethod;
 use super::spelling::{command_line, spell};
 use super::symbolized::SymbolizedRecording;
 use super::verdict::time;
-use crate::recording::{ChainProgram, RecordedChain, Recording};
+use crate::recording::{RecordedChain, Recording};
 use crate::syscall::call_name;
 
 /// The most chains of a report, those of the longest waits.
@@ -36,9 +36,10 @@ fn row(chain: &RecordedChain, recording: &Recording) -> StallChain {
     let hops = hops(chain, recording);
     let found = &chain.chain;
     let last = hops.len().saturating_sub(1);
+    let waiting = hops.first().and_then(|hop| hop.user);
     let sentences = hops.iter().enumerate().map(|(at, hop)| {
         let end = (at == last).then_some(found.end);
-        sentence(hop, at == 0, end, found.end_ns, chain.start_ns)
+        sentence(hop, at == 0, end, found.end_ns, chain.start_ns, waiting)
     });
     let sentences = sentences.collect();
     StallChain {
@@ -55,14 +56,16 @@ fn row(chain: &RecordedChain, recording: &Recording) -> StallChain {
 
 /// Returns the hops of a chain with names.
 fn hops(chain: &RecordedChain, recording: &Recording) -> Vec<StallHop> {
-    let nothing = ChainProgram::default();
+    let nothing = ProgramFacts::default();
     // The chain's clock is another one: its first hop begins with the call.
     let begin = chain.chain.hops.first().map_or(0, |hop| hop.from_ns);
     let since = |ns: u64| chain.start_ns.saturating_add(ns.saturating_sub(begin));
-    let hop = |(hop, function): (&ChainHop, Option<&Option<String>>)| {
-        let program = recording.chain_programs.get(&hop.process).unwrap_or(&nothing);
+    let hop = |(at, (hop, function)): (usize, (&ChainHop, Option<&Option<String>>))| {
+        let facts = chain.programs.get(at).unwrap_or(&nothing);
+        let bus_names = recording.chain_bus_names.get(&hop.process).map_or(&[][..], Vec::as_slice);
+        // A process that was recorded may have run several programs; the last one is known, by whose name its first thread goes.
         let known = recording.processes.get(&hop.process);
-        let facts = &program.facts;
+        let known = known.filter(|known| hop.is_named_after(&known.executable));
         let executable = match known {
             Some(known) if facts.executable.is_empty() => &known.executable,
             _ => &facts.executable,
@@ -79,7 +82,8 @@ fn hops(chain: &RecordedChain, recording: &Recording) -> Vec<StallHop> {
             command: command_line(command),
             unit: systemd_unit(&facts.cgroup).map(|unit| spell(&unit.name)),
             cgroup: spell(&facts.cgroup),
-            bus_names: program.bus_names.iter().map(|name| spell(name.as_bytes())).collect(),
+            user: facts.user,
+            bus_names: bus_names.iter().map(|name| spell(name.as_bytes())).collect(),
             from_ns: since(hop.from_ns),
             to_ns: since(hop.to_ns),
             asked_ns: hop.asked_ns,
@@ -95,7 +99,7 @@ fn hops(chain: &RecordedChain, recording: &Recording) -> Vec<StallHop> {
         }
     };
     let functions = chain.functions.iter().map(Some).chain(std::iter::repeat(None));
-    chain.chain.hops.iter().zip(functions).map(hop).collect()
+    chain.chain.hops.iter().zip(functions).enumerate().map(hop).collect()
 }
 
 fn name(bytes: &[u8]) -> String {
@@ -107,7 +111,9 @@ fn carrier(source: &WakeupSource) -> String {
 }
 
 /// Names a hop: `a [123] (a.service, org.a)`, or a thread of it.
-fn who(hop: &StallHop) -> String {
+///
+/// Its user is said where it is certainly another one than that of the thread that waited, `waiting`.
+fn who(hop: &StallHop, waiting: Option<u32>) -> String {
     let program = hop.executable.rsplit('/').next().unwrap_or_default();
     let words: Vec<&str> = hop.command.split(' ').collect();
     // A script is better known than what interprets it.
@@ -124,7 +130,10 @@ fn who(hop: &StallHop) -> String {
     let named = hop.bus_names.iter().take(NAMES).cloned();
     let group = (hop.unit.is_none() && hop.cgroup.len() > 1)
         .then(|| format!("control group {}", hop.cgroup));
-    let facts: Vec<String> = hop.unit.iter().cloned().chain(group).chain(named).collect();
+    let other = hop.user.filter(|user| waiting.is_some_and(|waiting| waiting != *user));
+    let user = other.map(|user| format!("user {user}"));
+    let facts: Vec<String> =
+        user.into_iter().chain(hop.unit.clone()).chain(group).chain(named).collect();
     if !facts.is_empty() {
         text.push_str(&format!(" ({})", facts.join(", ")));
     }
@@ -146,8 +155,10 @@ fn sentence(
     end: Option<ChainEnd>,
     end_ns: u64,
     begin_ns: u64,
+    waiting: Option<u32>,
 ) -> String {
-    let mut text = if is_first { format!("the main thread of {}", who(hop)) } else { who(hop) };
+    let who = who(hop, waiting);
+    let mut text = if is_first { format!("the main thread of {who}") } else { who };
     if let Some(started) = hop.started_ns {
         let after = time(started.saturating_sub(begin_ns));
         text.push_str(&format!(", which was started {after} after the wait began,"));
@@ -223,15 +234,16 @@ mod tests {
     fn a_chain_is_told_in_a_sentence_a_hop_with_units_and_names_on_the_bus() {
         let mut recorder = TraceRecorder::new(Backend::Bpf, Vec::new(), std::time::UNIX_EPOCH);
         let recording = recorder.recording();
-        for (process, executable, cgroup, name) in [
-            (10, "/usr/bin/app", "/", ""),
-            (20, "/usr/libexec/a", "/user.slice/user@1000.service/app.slice/a.service", "org.a"),
-        ] {
-            let program = recording.chain_programs.entry(process).or_default();
-            program.facts.executable = executable.into();
-            program.facts.cgroup = cgroup.into();
-            program.bus_names.extend((!name.is_empty()).then(|| name.to_owned()));
-        }
+        recording.chain_bus_names.insert(20, vec!["org.a".to_owned()]);
+        let programs = [
+            ("/usr/bin/app", "/"),
+            ("/usr/libexec/a", "/user.slice/user@1000.service/app.slice/a.service"),
+        ];
+        let programs = programs.map(|(executable, cgroup)| ProgramFacts {
+            executable: executable.into(),
+            cgroup: cgroup.into(),
+            ..ProgramFacts::default()
+        });
         let mut hops = vec![
             hop(10, b"app", 1_990_000_000),
             hop(20, b"a", 1_980_000_000),
@@ -253,8 +265,9 @@ mod tests {
             number: 7,
             chain,
             functions: vec![None, Some("unix_stream_data_wait".to_owned())],
+            programs: programs.to_vec(),
         };
-        let row = row(&chain, recording);
+        let row = super::row(&chain, recording);
         assert_eq!(
             row.sentences,
             [
@@ -265,6 +278,19 @@ mod tests {
                  waited 1.97 s for a disk in poll",
             ]
         );
+        // Whose a hop is, is said where it is another user's, and both are known.
+        let told = |users: [Option<u32>; 2]| {
+            let mut chain = chain.clone();
+            chain.programs.iter_mut().for_each(|facts| facts.cgroup.clear());
+            for (facts, user) in chain.programs.iter_mut().zip(users) {
+                facts.user = user;
+            }
+            super::row(&chain, recording).sentences.remove(1)
+        };
+        assert!(told([Some(1000), Some(65534)]).starts_with("a [20] (user 65534, org.a) waited "));
+        for same in [[Some(7), Some(7)], [Some(7), None], [None, Some(7)], [None, None]] {
+            assert!(told(same).starts_with("a [20] (org.a) waited "), "{same:?}");
+        }
         assert_eq!((row.end.as_str(), row.hops[2].started_ns), ("disk", Some(1_100_000_000)));
         assert_eq!((row.hops[0].from_ns, row.hops[0].to_ns), (1_000_000_000, 3_000_000_000));
     }

@@ -1,15 +1,15 @@
 //! Follows long waits of main threads by the wake-ups of the machine, soon after they have ended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::thread::JoinHandle;
 
 use report::error::chain as causes;
 use wakeups::kernel::{WakeupLoadError, WakeupTracer};
-use wakeups::{KernelFunctions, ProgramFacts, WakeupHistory};
+use wakeups::{KernelFunctions, KnownPrograms, WakeupHistory};
 
 use super::record::CallRecord;
 use crate::place::bus_names;
-use crate::recording::{ChainProgram, RecordedChain, Recording};
+use crate::recording::{RecordedChain, Recording};
 use crate::syscall::{EVENT_WAITS, call_name};
 
 /// Shorter waits of main threads are not followed, in nanoseconds.
@@ -70,7 +70,7 @@ pub(super) struct ChainRecorder {
     lost: u64,
     /// Chains of waits for events, and of others.
     chains: [Vec<RecordedChain>; 2],
-    programs: BTreeMap<u32, ProgramFacts>,
+    programs: KnownPrograms,
     note: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl ChainRecorder {
             history: WakeupHistory::new(HISTORY),
             lost: 0,
             chains: [Vec::new(), Vec::new()],
-            programs: BTreeMap::new(),
+            programs: KnownPrograms::default(),
             note,
         }
     }
@@ -110,13 +110,13 @@ impl ChainRecorder {
             if chain.hops.len() < 2 {
                 continue;
             }
-            // They may end soon.
-            for hop in &chain.hops {
-                let of_process = || ProgramFacts::read(hop.process);
-                self.programs.entry(hop.process).or_insert_with(of_process);
-            }
             let is_event_wait = call_name(wait.number).is_some_and(|n| EVENT_WAITS.contains(&n));
             let chains = &mut self.chains[usize::from(!is_event_wait)];
+            if chains.len() >= CHAINS && chains.iter().all(|kept| kept.wall_ns >= wait.wall_ns) {
+                continue;
+            }
+            // They may end soon, or run another program.
+            let programs = chain.hops.iter().map(|hop| self.programs.of_hop(hop)).collect();
             chains.push(RecordedChain {
                 thread: wait.thread,
                 start_ns: wait.from_ns.saturating_sub(wait.began_ns),
@@ -124,6 +124,7 @@ impl ChainRecorder {
                 number: wait.number,
                 chain,
                 functions: Vec::new(),
+                programs,
             });
             let shortest = (0..chains.len()).min_by_key(|at| chains[*at].wall_ns);
             if let Some(shortest) = shortest.filter(|_| chains.len() > CHAINS) {
@@ -147,10 +148,9 @@ impl ChainRecorder {
         let buses: BTreeSet<u32> =
             hops().flat_map(|hop| &hop.through).map(|source| source.process).collect();
         let mut names = bus_names::of_buses(&buses);
-        for (process, facts) in std::mem::take(&mut self.programs) {
-            let bus_names = names.remove(&process).unwrap_or_default();
-            recording.chain_programs.insert(process, ChainProgram { facts, bus_names });
-        }
+        let processes: BTreeSet<u32> = hops().map(|hop| hop.process).collect();
+        names.retain(|process, _| processes.contains(process));
+        recording.chain_bus_names = names;
         for chain in &mut chains {
             let name = |hop: &wakeups::ChainHop| functions.waited_in(&hop.functions);
             chain.functions =
