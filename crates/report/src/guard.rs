@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use crate::paint::Paint;
-use crate::text::{is_shown, spelled};
+use crate::text::{is_shown, json_escaped, spelled};
 
 /// What is written through a [`Guard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,12 +67,13 @@ impl<W: Write> Guard<W> {
         let charset = self.paint.charset();
         if matches!(letter, '\n' | '\t') || is_shown(letter, charset) {
             shown.push(letter);
-        } else if self.content == Content::Json {
-            for unit in letter.encode_utf16(&mut [0; 2]) {
-                shown.push_str(&format!("\\u{unit:04x}"));
-            }
         } else {
-            shown.push_str(&spelled(letter.encode_utf8(&mut [0; 4]), charset));
+            let mut bytes = [0; 4];
+            let letter = letter.encode_utf8(&mut bytes);
+            shown.push_str(&match self.content {
+                Content::Json => json_escaped(letter, charset),
+                Content::Text => spelled(letter, charset),
+            });
         }
     }
 

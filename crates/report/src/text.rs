@@ -67,6 +67,26 @@ pub fn spelled(text: &str, charset: Charset) -> Cow<'_, str> {
     writer.finish(text)
 }
 
+/// Returns a JSON document with each character that a terminal obeys or hides as an escape of JSON: it stays the same document.
+#[must_use]
+pub fn json_escaped(json: &str, charset: Charset) -> Cow<'_, str> {
+    let is_kept = |letter: char| matches!(letter, '\n' | '\t') || is_shown(letter, charset);
+    if json.chars().all(is_kept) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for letter in json.chars() {
+        if is_kept(letter) {
+            escaped.push(letter);
+            continue;
+        }
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            let _ = write!(escaped, "\\u{unit:04x}");
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 /// Returns how many columns of a terminal `text` takes, which holds nothing that a terminal obeys.
 #[must_use]
 pub fn columns(text: &str) -> usize {

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::CheckDocument;
-use super::place;
+use super::{CheckDocument, json_text, place, shown};
 
 /// Writes a workflow command for each finding, a line each.
 #[must_use]
@@ -23,9 +22,9 @@ pub fn github(document: &CheckDocument<'_>) -> String {
     text
 }
 
-/// Escapes the text of a command, so that it ends with its line.
+/// Escapes the text of a command, so that it ends with its line, whatever the reader takes for the end of one.
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    shown(text).replace('%', "%25")
 }
 
 /// Escapes a property, which ends at a comma or colon.
@@ -76,9 +75,9 @@ pub fn gitlab(document: &CheckDocument<'_>) -> serde_json::Result<String> {
                     path: place.as_ref().map_or_else(|| ".".to_owned(), |place| place.path.clone()),
                     lines: Lines { begin: place.map_or(1, |place| place.line) },
                 },
-                description: finding.text,
+                description: shown(&finding.text).into_owned(),
             }
         })
         .collect();
-    serde_json::to_string_pretty(&issues).map(|text| text + "\n")
+    json_text(&issues)
 }

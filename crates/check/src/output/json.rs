@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::CheckDocument;
+use super::{CheckDocument, json_text};
 use crate::baseline::CheckFinding;
 use crate::limits::CheckOutcome;
 
@@ -47,5 +47,5 @@ pub fn render(document: &CheckDocument<'_>) -> serde_json::Result<String> {
         verdict: document.verdict,
         baseline,
     };
-    serde_json::to_string_pretty(&written).map(|text| text + "\n")
+    json_text(&written)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::CheckDocument;
+use super::{CheckDocument, shown};
 use crate::baseline::{CheckFinding, FindingKind};
 
 /// Writes the file.
@@ -51,22 +51,22 @@ pub fn render(document: &CheckDocument<'_>) -> String {
         let name = escaped(&format!("{}: {}", finding.kind.id(), words.join(" ")));
         let time = self::seconds(finding.wait.as_ref().map_or(0, |wait| wait.blocked_ns));
         push(format_args!("    <testcase classname=\"{class}\" name=\"{name}\" time=\"{time}\">"));
-        let stack = finding.wait.as_ref().map(|wait| wait.stack.join("\n")).unwrap_or_default();
+        let stack = finding.wait.as_ref().map(|wait| lines(&wait.stack)).unwrap_or_default();
         push(format_args!(
             "      <{element} message=\"{}\" type=\"{}\">{}</{element}>",
             escaped(&finding.text),
             finding.kind.id(),
-            escaped(&stack)
+            stack
         ));
         push(format_args!("    </testcase>"));
     }
-    let notes: Vec<&str> = findings
+    let notes: Vec<&String> = findings
         .iter()
         .filter(|finding| !finding.kind.fails())
-        .map(|finding| finding.text.as_str())
+        .map(|finding| &finding.text)
         .collect();
     if !notes.is_empty() {
-        push(format_args!("    <system-out>{}</system-out>", escaped(&notes.join("\n"))));
+        push(format_args!("    <system-out>{}</system-out>", lines(notes)));
     }
     push(format_args!("  </testsuite>\n</testsuites>"));
     xml
@@ -77,20 +77,22 @@ fn seconds(ns: u64) -> String {
     format!("{}.{:03}", ns / 1_000_000_000, ns % 1_000_000_000 / 1_000_000)
 }
 
-/// Writes text for an element or an attribute; what XML cannot hold is spelt.
+/// Writes texts for an element, a line each.
+fn lines<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
+    let texts: Vec<String> = texts.into_iter().map(|text| escaped(text)).collect();
+    texts.join("&#10;")
+}
+
+/// Writes text for an element or an attribute; what XML cannot hold is spelt like all that a terminal obeys.
 fn escaped(text: &str) -> String {
     let mut xml = String::with_capacity(text.len());
-    for letter in text.chars() {
+    for letter in shown(text).chars() {
         match letter {
             '&' => xml.push_str("&amp;"),
             '<' => xml.push_str("&lt;"),
             '>' => xml.push_str("&gt;"),
             '"' => xml.push_str("&quot;"),
-            '\t' | '\n' | '\r' => xml.push_str(&format!("&#{};", u32::from(letter))),
-            '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}' => {
-                xml.push(letter);
-            }
-            letter => xml.push_str(&format!("\\u{{{:x}}}", u32::from(letter))),
+            letter => xml.push(letter),
         }
     }
     xml

@@ -7,6 +7,7 @@ mod place;
 mod sarif;
 mod text;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,6 +17,9 @@ pub use self::json::render as json;
 pub use self::junit::render as junit;
 pub use self::sarif::render as sarif;
 pub use self::text::{changes, render as text};
+
+use report::text::{Charset, json_escaped, visible};
+use serde::Serialize;
 
 use crate::baseline::{BaselineJudgement, CheckFinding, FindingKind};
 use crate::limits::CheckOutcome;
@@ -53,6 +57,18 @@ pub struct CheckDocument<'a> {
 pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
     let file = File::options().write(true).create(true).truncate(true).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes()))
+}
+
+/// Returns text that other programs chose, on one line and with nothing that a terminal or a page obeys or hides: logs of
+/// build servers are read on both.
+fn shown(text: &str) -> Cow<'_, str> {
+    visible(text, Charset::Unicode)
+}
+
+/// Writes a JSON document for another program, which may print it.
+fn json_text<T: Serialize>(document: &T) -> serde_json::Result<String> {
+    let text = serde_json::to_string_pretty(document)?;
+    Ok(json_escaped(&text, Charset::Unicode).into_owned() + "\n")
 }
 
 impl CheckDocument<'_> {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::CheckDocument;
 use super::place::{self, FileLine};
+use super::{CheckDocument, json_text, shown};
 use crate::baseline::{CheckFinding, FindingKind};
 
 /// The rules, with what each says.
@@ -83,7 +83,7 @@ pub fn render(document: &CheckDocument<'_>) -> serde_json::Result<String> {
             "results": results,
         }],
     });
-    serde_json::to_string_pretty(&log).map(|text| text + "\n")
+    json_text(&log)
 }
 
 fn rule_id(kind: FindingKind) -> String {
@@ -98,13 +98,13 @@ fn result(finding: &CheckFinding, document: &CheckDocument<'_>) -> Value {
     }
     let function = finding.wait.as_ref().map(|wait| wait.key.function.as_str());
     if let Some(function) = function.filter(|function| !function.is_empty()) {
-        let logical = json!([{ "fullyQualifiedName": function, "kind": "function" }]);
+        let logical = json!([{ "fullyQualifiedName": shown(function), "kind": "function" }]);
         location.insert("logicalLocations".to_owned(), logical);
     }
     let mut result = json!({
         "ruleId": rule_id(finding.kind),
         "level": "error",
-        "message": { "text": finding.text },
+        "message": { "text": shown(&finding.text) },
         "partialFingerprints": { "unjankWait/v1": place::fingerprint(finding) },
     });
     if let Some(index) = index {
@@ -123,7 +123,8 @@ fn result(finding: &CheckFinding, document: &CheckDocument<'_>) -> Value {
             "blockedNanoseconds": wait.blocked_ns,
         });
         if !wait.stack.is_empty() {
-            let frame = |text: &String| json!({ "location": { "message": { "text": text } } });
+            let frame =
+                |text: &String| json!({ "location": { "message": { "text": shown(text) } } });
             let frames: Vec<Value> = wait.stack.iter().map(frame).collect();
             result["stacks"] = json!([{ "frames": frames }]);
         }

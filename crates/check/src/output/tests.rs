@@ -12,7 +12,7 @@ use crate::baseline::{FoundWait, SourcePlace, WaitKey};
 use crate::limits::CheckRule;
 
 /// A name that would be markup, a command or another line where it is not escaped.
-const HOSTILE: &str = "</failure><x a=\"\r\n::error::%0A\u{1b}[31m\u{0}\u{fffe}\u{202e}',;";
+const HOSTILE: &str = "</failure><x a=\"\r\n::error::%0A\u{1b}[31m\u{0}\u{fffe}\u{202e}\u{85}::error::\u{2028}\u{2029}\u{9b}31m\u{7f}',;";
 
 fn wait(function: &str, file: &str) -> FoundWait {
     FoundWait {
@@ -174,11 +174,25 @@ fn a_hostile_name_is_neither_markup_nor_a_command_nor_another_line() {
     let commands = with(&judged, github);
     assert_eq!(commands.lines().count(), 2, "{commands}");
     assert!(commands.lines().all(|line| line.starts_with("::error ")), "{commands}");
-    assert!(!commands.contains('\r'));
+    // What one reader shows another one obeys, or ends a line at.
+    let documents: [fn(&CheckDocument<'_>) -> String; 4] = [
+        junit,
+        |document| sarif(document).unwrap(),
+        |document| gitlab(document).unwrap(),
+        |document| json(document).unwrap(),
+    ];
+    for text in documents.map(|write| with(&judged, write)).into_iter().chain([commands]) {
+        let is_plain = |letter| letter == '\n' || report::text::is_shown(letter, Charset::Unicode);
+        assert!(text.chars().all(is_plain), "{text:?}");
+    }
+    let log = sarif_of(judged.findings.clone());
+    // Programs get the name as it is, people one that they can read.
+    assert_eq!(log["runs"][0]["results"][0]["properties"]["function"], HOSTILE);
+    let message = log["runs"][0]["results"][0]["message"]["text"].as_str().unwrap();
+    assert!(message.contains(r"\u{202e}\u{85}::error::\u{2028}"), "{message:?}");
     let screen = with(&judged, |document| text(document, Paint::Off));
     assert!(screen.chars().all(|letter| letter == '\n' || !letter.is_control()), "{screen:?}");
     assert!(!screen.contains("\n::error"), "{screen}");
-    let log = sarif_of(judged.findings.clone());
     let uri = log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
         ["uri"]
         .clone();
