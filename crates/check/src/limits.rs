@@ -8,6 +8,8 @@ use trace::report::schema::Thread;
 use trace::report::verdict::{block_text, frames_of, time};
 use trace::syscall_set::Set;
 
+use super::baseline::unseen_calls;
+
 /// A limit for a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckRule {
@@ -115,7 +117,7 @@ impl CheckRule {
     #[must_use]
     pub fn check(&self, report: &TraceReport) -> CheckOutcome {
         let kind = |call: &str| report.calls.iter().find(|kind| kind.name == call);
-        let was_watched = |call: &str| watched(report, call);
+        let was_watched = |call: &str| watched(report, call) && unseen_calls(report).is_none();
         let outcome = |kept: bool, seen: bool, text: String| CheckOutcome {
             kept: kept && seen,
             seen,
@@ -192,6 +194,8 @@ impl CheckOutcome {
     fn explained(mut self, report: &TraceReport) -> CheckOutcome {
         if !self.seen && report.main().is_some_and(|main| main.account.is_none()) {
             self.text.push_str("; but what the thread did between its calls was not recorded");
+        } else if let (false, Some(why)) = (self.seen, unseen_calls(report)) {
+            self.text.push_str(&format!("; but not every call was seen ({why})"));
         } else if !self.seen {
             self.text.push_str(&format!("; but it was not watched (only: {})", report.watch.calls));
         } else if report.watch.lost > 0 && self.kept {
@@ -263,6 +267,25 @@ mod tests {
         let outcome = CheckRule::main_block("10s").unwrap().check(&old);
         assert!(!outcome.kept && !outcome.seen, "{}", outcome.text);
         assert!(outcome.text.contains("was not recorded"), "{}", outcome.text);
+    }
+
+    #[test]
+    fn a_limit_on_calls_is_not_kept_where_not_every_call_was_seen() {
+        let mut sampled = report();
+        sampled.watch.backend = "peek".to_owned();
+        let mut foreign = report();
+        foreign.watch.notes.push("3 32-bit calls were not recorded.".to_owned());
+        for report in [sampled, foreign] {
+            for rule in ["syncfs=0", "fdatasync=1000"].map(|rule| CheckRule::count(rule).unwrap()) {
+                let outcome = rule.check(&report);
+                assert!(!outcome.kept && !outcome.seen, "{outcome:?}");
+                assert!(outcome.text.contains("not every call was seen"), "{outcome:?}");
+            }
+            assert!(!CheckRule::wall("ppoll=1s").unwrap().check(&report).kept);
+            assert!(!CheckRule::errors("access=9999").unwrap().check(&report).kept);
+            // Stalls are measured beside the backend.
+            assert!(CheckRule::main_block("10s").unwrap().check(&report).kept);
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use report::text::{Charset, json_escaped};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::BaselineRules;
@@ -119,6 +121,12 @@ pub struct AllowedWait {
     pub line: usize,
 }
 
+/// What tells the lines of waits from those of phases.
+#[derive(Deserialize)]
+struct LineKind {
+    call: Option<IgnoredAny>,
+}
+
 impl AllowedWait {
     /// Returns what its waits have in common.
     #[must_use]
@@ -186,8 +194,9 @@ impl Baseline {
                 return Err(BaselineError::TooLong);
             }
             // A phase has no call, a wait has one.
-            let is_wait = text.contains("\"call\"");
-            if is_wait {
+            let kind: LineKind =
+                serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+            if kind.call.is_some() {
                 let mut wait: AllowedWait =
                     serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
                 wait.line = line;
@@ -214,7 +223,9 @@ impl Baseline {
     pub fn render(&self) -> String {
         let mut text = String::new();
         let mut push = |line: serde_json::Result<String>| {
-            text.push_str(&line.expect("texts and numbers are JSON"));
+            let line = line.expect("texts and numbers are JSON");
+            // The file is reviewed in a diff: names in it must not hide or reverse what stands there.
+            text.push_str(&json_escaped(&line, Charset::Unicode));
             text.push('\n');
         };
         push(serde_json::to_string(&self.header));

@@ -225,12 +225,19 @@ fn once(finding: CheckFinding) -> CheckFinding {
     CheckFinding { kind: FindingKind::NotConfirmed, text, ..finding }
 }
 
+/// Returns why calls may have been made that are not counted, if they may.
+pub(crate) fn unseen_calls(report: &TraceReport) -> Option<String> {
+    if report.watch.backend == "peek" {
+        return Some("backend: peek samples, so that not every wait is seen".to_owned());
+    }
+    let foreign = report.watch.notes.iter().find(|note| note.contains("32-bit calls"))?;
+    Some(format!("32-bit: {foreign}"))
+}
+
 /// Returns what hides an answer: what was lost, not watched, not explained, or never came.
 pub(super) fn blind_spots(report: &TraceReport) -> Vec<String> {
     let mut spots = Vec::new();
-    if report.watch.backend == "peek" {
-        spots.push("backend: peek samples, so that not every wait is seen".to_owned());
-    }
+    spots.extend(unseen_calls(report));
     if report.watch.lost > 0 {
         spots.push(format!("lost: {} events of the recording were lost", report.watch.lost));
     }
@@ -238,8 +245,6 @@ pub(super) fn blind_spots(report: &TraceReport) -> Vec<String> {
         let count = report.slow_left_out;
         spots.push(format!("left out: {count} slow calls had no room in the report"));
     }
-    let foreign = report.watch.notes.iter().find(|note| note.contains("32-bit calls"));
-    spots.extend(foreign.map(|note| format!("32-bit: {note}")));
     if report.main().is_none() {
         spots.push("main thread: none was recorded".to_owned());
     }

@@ -13,6 +13,7 @@ mod waits;
 pub use self::file::{
     AllowedWait, Baseline, BaselineError, BaselineHeader, LARGEST_BASELINE, PhaseBudget, SCHEMA,
 };
+pub(crate) use self::judge::unseen_calls;
 pub use self::judge::{BaselineJudgement, CheckFinding, FindingKind, confirm, judge};
 pub use self::phases::{PhaseSource, ProgramPhases};
 pub use self::places::UserPlaces;

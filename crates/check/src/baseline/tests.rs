@@ -301,3 +301,145 @@ fn a_window_divides_the_start_from_the_first_frame() {
     );
     assert_eq!(without, (PhaseSource::EventLoop, "start idle quit".into(), "start".into()));
 }
+
+#[test]
+fn a_phase_has_any_name_that_a_mark_has() {
+    let mut report = traced(&[SAVE, READ, REST]);
+    let names = ["call", "phase", "short", "path"];
+    report.marks.extend(names.map(|name| trace::report::schema::MarkRow {
+        name: name.to_owned(),
+        process: 10,
+        at_ns: 1,
+    }));
+    let runs = [(None, report)];
+    let made = update(&runs, None, &places(), BaselineRules::default()).unwrap().baseline;
+    let read = Baseline::read(made.render().as_bytes()).unwrap();
+    assert_eq!(read.phases.len(), 5, "{}", made.render());
+    assert_eq!(findings(&runs[0].1, &read), []);
+}
+
+#[test]
+fn a_name_in_the_file_does_not_hide_what_stands_there() {
+    let evil = (
+        "100.100000 fsync(3</home/ana/a\u{202e}\u{9b}31m>) = 0 <0.012000>",
+        &["save\u{202e}\u{9b}31m\u{2028}"][..],
+    );
+    let made = made(&[&[evil]], None).baseline;
+    let text = made.render();
+    let is_plain = |letter| letter == '\n' || report::text::is_shown(letter, Default::default());
+    assert!(text.chars().all(is_plain), "{text:?}");
+    let read = Baseline::read(text.as_bytes()).unwrap();
+    assert_eq!(read.waits[0].key(), made.waits[0].key());
+}
+
+#[test]
+fn more_than_a_baseline_can_hold_is_not_written() {
+    let lines: Vec<(String, [String; 1])> = (0..5001)
+        .map(|at: u32| {
+            let letters = [at % 26, at / 26 % 26, at / 676].map(|at| char::from_u32(97 + at));
+            let name: String = letters.into_iter().flatten().collect();
+            (format!("100.{at:06} fsync(3</home/ana/{name}>) = 0 <0.000200>"), ["save".to_owned()])
+        })
+        .collect();
+    let words: Vec<Vec<&str>> = lines.iter().map(|(_, all)| vec![all[0].as_str()]).collect();
+    let lines: Vec<(&str, &[&str])> =
+        lines.iter().zip(&words).map(|((line, _), words)| (line.as_str(), &words[..])).collect();
+    let runs: Vec<_> = lines.chunks(1000).map(|lines| (None, traced(lines))).collect();
+    let error = update(&runs, None, &places(), BaselineRules::default()).unwrap_err();
+    assert_eq!(error, UpdateError::TooMuch(BaselineError::TooLong));
+}
+
+/// A wait of a generated run: call, path, function, and its length in tenths of a millisecond.
+type Made = (u8, u8, u8, u16);
+
+/// Returns the report of a run that makes these waits.
+fn run_of(waits: &[Made]) -> TraceReport {
+    let lines: Vec<(String, Vec<&str>)> = (0..)
+        .zip(waits)
+        .map(|(at, (call, path, function, tenths)): (u32, &Made)| {
+            let call = ["fsync", "read", "fdatasync"][usize::from(call % 3)];
+            let name = ["a", "b", "a/c", "b/c"][usize::from(path % 4)];
+            let line = format!(
+                "10{}.{:06} {call}(3</home/ana/{name}>) = 0 <0.0{tenths:03}00>",
+                at / 20,
+                at % 20 * 50_000
+            );
+            let callers = [&["save"][..], &["load", "main"], &[], &["main"]];
+            (line, callers[usize::from(function % 4)].to_vec())
+        })
+        .collect();
+    let lines: Vec<(&str, &[&str])> =
+        lines.iter().map(|(line, callers)| (line.as_str(), &callers[..])).collect();
+    traced(&lines)
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_baseline_allows_the_runs_that_it_was_made_of_and_forgets_those_before(
+        before in made_runs(),
+        runs in made_runs(),
+        wider in proptest::collection::vec(proptest::prelude::any::<(u8, u8)>(), 0..4),
+    ) {
+        let reports = |runs: &[Vec<Made>]| -> Vec<(Option<u64>, TraceReport)> {
+            runs.iter().map(|waits| (None, run_of(waits))).collect()
+        };
+        let rules = BaselineRules::default();
+        let made = |runs: &[Vec<Made>], old: Option<&Baseline>| {
+            let made = update(&reports(runs), old, &places(), rules).unwrap().baseline;
+            Baseline::read(made.render().as_bytes()).unwrap()
+        };
+        let is_kept = |report: &TraceReport, baseline: &Baseline| {
+            let judgement = judge(report, baseline, &places(), None);
+            (judgement.is_kept(), judgement.findings)
+        };
+        let fresh = made(&runs, None);
+        let mut old = made(&before, None);
+        // The old lines leave nothing behind but reasons.
+        old.waits.iter_mut().for_each(|wait| wait.reason = "why".to_owned());
+        let mut adapted = made(&runs, Some(&old));
+        for line in &mut adapted.waits {
+            let was = old.waits.iter().any(|old| old.key() == line.key());
+            proptest::prop_assert_eq!(std::mem::take(&mut line.reason), if was { "why" } else { "" });
+        }
+        if !wider.is_empty() {
+            // What a person made wider allows the runs, too.
+            for (at, what) in &wider {
+                let count = old.waits.len();
+                let Some(line) = old.waits.get_mut(usize::from(*at) % count.max(1)) else { continue };
+                match what % 3 {
+                    0 => line.path = "~/*".to_owned(),
+                    1 => line.function = "*".to_owned(),
+                    _ => line.path = "~/a*".to_owned(),
+                }
+            }
+            adapted = made(&runs, Some(&old));
+        }
+        for (_, report) in reports(&runs) {
+            for baseline in [&fresh, &adapted] {
+                let (kept, findings) = is_kept(&report, baseline);
+                proptest::prop_assert!(kept, "{:?}\n{}", findings, baseline.render());
+            }
+        }
+        // One sync more that no run made is found, whatever else there is.
+        for waits in &runs {
+            let mut report = run_of(waits);
+            let planted = run_of(&[&waits[..], &[(0, 0, 0, 2)]].concat());
+            let was_made = runs.iter().flatten().any(|(call, path, function, _)| {
+                call % 3 == 0 && path % 4 == 0 && matches!(function % 4, 0 | 2)
+            });
+            let (kept, _) = is_kept(&planted, &fresh);
+            proptest::prop_assert!(was_made || !kept, "{}", fresh.render());
+            report.watch.lost = 1;
+            proptest::prop_assert!(!is_kept(&report, &fresh).0);
+        }
+    }
+}
+
+/// Returns up to four runs of up to eight waits each.
+fn made_runs() -> impl proptest::strategy::Strategy<Value = Vec<Vec<Made>>> {
+    use proptest::prelude::*;
+    let wait = (any::<u8>(), any::<u8>(), any::<u8>(), 1_u16..400);
+    proptest::collection::vec(proptest::collection::vec(wait, 0..8), 1..4)
+}

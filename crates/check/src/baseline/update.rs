@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trace::report::TraceReport;
 
 use super::BaselineRules;
-use super::file::{AllowedWait, Baseline, BaselineHeader, PhaseBudget, SCHEMA};
+use super::file::{AllowedWait, Baseline, BaselineError, BaselineHeader, PhaseBudget, SCHEMA};
 use super::judge::{blind_spots, matching, named, program, unexplained_ns};
 use super::phases::ProgramPhases;
 use super::places::UserPlaces;
@@ -26,6 +26,9 @@ pub enum UpdateError {
         /// What hides a wait.
         why: String,
     },
+    /// There would be more in the file than is read of one.
+    #[error("the runs show more than a baseline can hold")]
+    TooMuch(#[source] BaselineError),
     /// The runs are not of one program.
     #[error("run {run} is of {program:?}, the first one of {first:?}")]
     OtherProgram {
@@ -133,6 +136,8 @@ pub fn update(
     let waits = seen.into_iter().map(|(key, seen)| line(key, seen, &header, old_lines)).collect();
     let mut baseline = Baseline { header, phases, waits };
     baseline.sort();
+    // What is written has to be read again by each check.
+    Baseline::read(baseline.render().as_bytes()).map_err(UpdateError::TooMuch)?;
     let changes = changes(old_lines, &baseline.waits);
     Ok(BaselineUpdate { baseline, changes })
 }
