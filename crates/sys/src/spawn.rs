@@ -20,6 +20,18 @@ pub struct ProgramToStart {
     pub environment: Option<Vec<(OsString, OsString)>>,
     /// Where it starts; where we are if there is none.
     pub directory: Option<PathBuf>,
+    /// Where its standard output goes.
+    pub stdout: ProgramStdout,
+}
+
+/// Where the standard output of a program goes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ProgramStdout {
+    /// Where ours goes.
+    #[default]
+    Ours,
+    /// Where our standard error goes: our own output is a document, which the program must not be in.
+    Stderr,
 }
 
 /// What the child does when it is released.
@@ -29,6 +41,7 @@ enum Work {
         arguments: Pointers,
         environment: Option<Pointers>,
         directory: Option<CString>,
+        stdout: ProgramStdout,
     },
     /// Asks for its parent's number so many times, the cheapest call there is.
     Idle(u32),
@@ -91,6 +104,7 @@ pub fn hold(command: &ProgramToStart, filter: Option<&SeccompFilter>) -> io::Res
         arguments: Pointers::new(arguments),
         environment: environment.transpose()?,
         directory,
+        stdout: command.stdout,
     };
     start(&work, filter)
 }
@@ -163,13 +177,19 @@ fn leave(status: i32) -> ! {
 impl Work {
     /// Sets up what needs calls that the filter should not see.
     fn prepare(&self) -> io::Result<()> {
-        let Work::Exec { directory, .. } = self else { return Ok(()) };
+        let Work::Exec { directory, stdout, .. } = self else { return Ok(()) };
         // Programs in Rust ignore SIGPIPE, and what is ignored stays so for the next program.
         // SAFETY: sets a disposition that has no handler.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
         if let Some(directory) = directory {
             // SAFETY: the path ends with a zero byte.
             if unsafe { libc::chdir(directory.as_ptr()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        if *stdout == ProgramStdout::Stderr {
+            // SAFETY: both numbers are those of standard streams; one that is closed is an error.
+            if unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) } < 0 {
                 return Err(io::Error::last_os_error());
             }
         }

@@ -171,3 +171,84 @@ fn a_mark_is_set_by_a_child_of_the_program() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8(refused.stderr).unwrap().contains("up to 64 letters"));
 }
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_the_command_runs() {
+    let project = Project::new();
+    assert_eq!(project.check(&["--update-baseline", "--runs", "1"], &["./app"]).0, 0);
+    let ran = project.path().join("ran");
+    let touch = ["sh", "-c", "touch ran"];
+    for options in [["--junit", "no/x.xml"], ["--sarif", "no/x.sarif"], ["--sarif", "."]] {
+        let (status, told, said) = project.check(&options, &touch);
+        assert!(status == 2 && said.contains("cannot write"), "{options:?}: {told}{said}");
+        assert!(!ran.exists(), "{options:?}");
+    }
+    let nowhere = ["--baseline", "/proc/nowhere/b", "--update-baseline"];
+    let output = Command::new(env!("CARGO_BIN_EXE_unjank"))
+        .args(["trace", "check"])
+        .args(nowhere)
+        .args(["--", "sh", "-c", "touch ran"])
+        .current_dir(project.path())
+        .output()
+        .unwrap();
+    assert!(output.status.code() == Some(2) && !ran.exists(), "{output:?}");
+    // What the last run said stays until there is something new, and nothing is left behind by a run that fails.
+    fs::write(project.path().join("old.xml"), "of the last run").unwrap();
+    let failing = ["sh", "-c", "exit 3"];
+    let (status, _, said) = project.check(&["--junit", "old.xml", "--sarif", "x.sarif"], &failing);
+    assert!(status == 2 && said.contains("status 3"), "{said}");
+    assert_eq!(project.read("old.xml"), "of the last run");
+    assert!(!project.path().join("x.sarif").exists());
+}
+
+#[test]
+fn what_the_program_prints_is_in_no_document_and_no_command_is_behind_it() {
+    let project = Project::new();
+    assert_eq!(project.check(&["--update-baseline", "--runs", "1"], &["./app"]).0, 0);
+    // The shell is another program than that of the baseline, which is a finding.
+    let prints = ["sh", "-c", "printf hello"];
+    let (_, told, said) = project.check(&["--annotations", "gitlab"], &prints);
+    let issues: Value =
+        serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error} {told}"));
+    assert!(!issues.as_array().unwrap().is_empty() && said.contains("hello"), "{told}{said}");
+    let (_, told, _) = project.check(&["--json"], &prints);
+    serde_json::from_str::<Value>(&told).unwrap_or_else(|error| panic!("{error} {told}"));
+    let (_, told, _) = project.check(&["--annotations", "github"], &prints);
+    assert!(told.starts_with("hello") && told.contains("\n::error "), "{told}");
+    assert!(told.lines().all(|line| !line.contains("hello::")), "{told}");
+}
+
+#[test]
+fn two_updates_at_once_are_one_after_the_other_and_a_reason_of_meanwhile_stays() {
+    let project = Project::new();
+    let update = ["--update-baseline", "--runs", "1"];
+    assert_eq!(project.check(&update, &["./app", "planted"]).0, 0);
+    // A person writes a reason while the command runs.
+    let script = "sed -i 's/}$/,\"reason\":\"meanwhile\"}/; 1s/,\"reason\":\"meanwhile\"//; /short/s/,\"reason\":\"meanwhile\"//' app.baseline; exec ./app planted";
+    let (status, told, said) = project.check(&update, &["sh", "-c", script]);
+    assert_eq!(status, 0, "{told}{said}");
+    let lines = project.read("app.baseline");
+    assert!(lines.contains(r#""reason":"meanwhile""#), "{lines}");
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| project.check(&update, &["./app"]));
+        let two = scope.spawn(|| project.check(&update, &["./app", "planted"]));
+        for (status, told, said) in [one, two].map(|check| check.join().unwrap()) {
+            assert_eq!(status, 0, "{told}{said}");
+        }
+    });
+    // The last one's runs are what is allowed, and it says what it took away.
+    let lines = project.read("app.baseline");
+    assert!(lines.contains("save_settings") && lines.lines().count() >= 5, "{lines}");
+}
+
+#[test]
+fn a_limit_is_not_kept_by_a_backend_that_samples() {
+    let project = Project::new();
+    let output = Command::new(env!("CARGO_BIN_EXE_unjank"))
+        .args(["trace", "check", "--max", "fsync=0", "--backend", "peek", "--", "./app"])
+        .current_dir(project.path())
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(1) && told.contains("fsync was called"), "{told}");
+}

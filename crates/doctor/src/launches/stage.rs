@@ -109,6 +109,7 @@ impl Stage {
                     .collect(),
             ),
             directory: Some(self.scratch.path().join("home")),
+            ..ProgramToStart::default()
         }
     }
 

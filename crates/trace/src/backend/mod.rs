@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub use sys::spawn::ProgramToStart;
+pub use sys::spawn::{ProgramStdout, ProgramToStart};
 
 use super::recording::{Backend, Exit, Recording};
 use super::syscall_set::Set;

@@ -9,11 +9,13 @@ use check::limits::{CheckOutcome, CheckRule};
 use check::output::{self, CheckDocument};
 use check::window::{WindowWatcher, XDisplay};
 use clap::Args;
+use trace::backend::ProgramStdout;
 use trace::recording::Exit;
 use trace::report::spelling::shown_command;
 use trace::report::{TraceReport, data};
 
 use super::options::{Output, TraceArguments, read};
+use super::result_file::{ReplacedFile, ResultFile};
 use super::run::{limit, record};
 use crate::cli::screen;
 use crate::error::{Error, FailureCategory, Verdict};
@@ -79,6 +81,13 @@ pub(super) struct Check {
     target: Vec<OsString>,
 }
 
+/// The files that a check writes.
+#[derive(Debug)]
+struct CheckResults {
+    junit: Option<ResultFile>,
+    sarif: Option<ResultFile>,
+}
+
 impl Check {
     pub(super) fn run(mut self) -> Result<Verdict, Error> {
         let rules: Vec<CheckRule> = self
@@ -105,6 +114,9 @@ impl Check {
                 .hint("make it with --update-baseline")
         };
         let baseline = baseline.map(|found| found.ok_or_else(missing)).transpose()?;
+        let [junit, sarif] = [&self.junit, &self.sarif]
+            .map(|path| path.as_deref().map(ResultFile::prepare).transpose());
+        let results = CheckResults { junit: junit?, sarif: sarif? };
         let windows = self.windows();
         let shown = |report: &TraceReport| windows.as_ref()?.shown_in(report);
         let report = self.report()?;
@@ -130,13 +142,14 @@ impl Check {
                 })?
             }
         };
-        self.print(&report, &judgement, &outcomes)
+        self.print(&report, &judgement, &outcomes, results)
     }
 
     /// Runs the command several times and replaces the baseline by what they showed.
     fn update(mut self, path: &Path) -> Result<Verdict, Error> {
         let cannot = || Error::new(FailureCategory::User, format!("update {}", path.display()));
-        let old = read_baseline(path)?;
+        read_baseline(path)?;
+        let replaced = ReplacedFile::prepare(path).map_err(|error| cannot().because(error))?;
         let windows = self.windows();
         let shown = |report: &TraceReport| windows.as_ref()?.shown_in(report);
         let first = self.report()?;
@@ -145,6 +158,9 @@ impl Check {
             let next = self.record_once()?;
             runs.push((shown(&next), next));
         }
+        // Others may have replaced it during the runs: another check, or a person who wrote a reason.
+        let lock = replaced.lock();
+        let old = read_baseline(path)?;
         let rules = old.as_ref().map_or_else(BaselineRules::default, Baseline::rules);
         let updated =
             baseline::update(&runs, old.as_ref(), &UserPlaces::from_variables(variable), rules)
@@ -152,6 +168,7 @@ impl Check {
         let text = updated.baseline.render();
         store::publish::publish(&*store::disk::real(), path, text.as_bytes())
             .map_err(|error| cannot().because(error))?;
+        drop(lock);
         let mut stdout = screen::stdout();
         stdout.write_all(output::changes(&updated.changes, screen::paint()).as_bytes())?;
         stdout.flush()?;
@@ -163,6 +180,7 @@ impl Check {
         report: &TraceReport,
         judgement: &BaselineJudgement,
         outcomes: &[CheckOutcome],
+        results: CheckResults,
     ) -> Result<Verdict, Error> {
         let baseline = self.baseline.as_ref().map(|path| path.display().to_string());
         let command = shown_command(&report.command);
@@ -185,7 +203,12 @@ impl Check {
             Error::new(FailureCategory::Internal, "write the document").because(error)
         };
         let data = match self.annotations.as_deref() {
-            Some("github") => output::github(&document),
+            Some("github") => {
+                let commands = output::github(&document);
+                // A command begins its line, whatever the program has left on it.
+                let begin = if commands.is_empty() || !self.is_command() { "" } else { "\n" };
+                format!("{begin}{commands}")
+            }
             Some(_) => output::gitlab(&document).map_err(internal)?,
             None if self.json => output::json(&document).map_err(internal)?,
             None => String::new(),
@@ -198,11 +221,11 @@ impl Check {
         let mut stdout = screen::json();
         stdout.write_all(data.as_bytes())?;
         stdout.flush()?;
-        if let Some(path) = &self.junit {
-            write(path, &output::junit(&document))?;
+        if let Some(file) = results.junit {
+            file.write(&output::junit(&document))?;
         }
-        if let Some(path) = &self.sarif {
-            write(path, &output::sarif(&document).map_err(internal)?)?;
+        if let Some(file) = results.sarif {
+            file.write(&output::sarif(&document).map_err(internal)?)?;
         }
         Ok(if document.is_kept() { Verdict::Yes } else { Verdict::No })
     }
@@ -237,7 +260,10 @@ impl Check {
     /// Runs the command, which has to end with 0.
     fn record_once(&self) -> Result<TraceReport, Error> {
         let name = self.target.first().cloned().unwrap_or_default();
-        let recorded = record(&self.how, self.target.clone(), limit(false))?;
+        // Who reads one document on stdout cannot tell what the program wrote before it.
+        let is_document = self.json || self.annotations.as_deref() == Some("gitlab");
+        let stdout = if is_document { ProgramStdout::Stderr } else { ProgramStdout::Ours };
+        let recorded = record(&self.how, self.target.clone(), stdout, limit(false))?;
         let cannot = || Error::new(FailureCategory::User, format!("check {}", name.display()));
         match recorded.exit {
             Some(Exit::Code(0)) => Ok(recorded.report),
@@ -262,13 +288,6 @@ fn read_baseline(path: &Path) -> Result<Option<Baseline>, Error> {
     Baseline::open(path).map_err(|error| {
         let cannot = Error::new(FailureCategory::User, format!("read {}", path.display()));
         cannot.because(error).hint("make a new one with --update-baseline in another file")
-    })
-}
-
-/// Writes a file for another program.
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    output::write_file(path, text).map_err(|error| {
-        Error::new(FailureCategory::User, format!("write {}", path.display())).because(error)
     })
 }
 

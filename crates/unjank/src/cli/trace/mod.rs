@@ -4,6 +4,7 @@ mod ab;
 mod check;
 mod mark;
 mod options;
+mod result_file;
 mod run;
 mod show;
 mod signals;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use clap::Args;
 use trace::backend::{
-    self, ProgramToStart, RecordingLimit, RecordingOutcome, RemainingProcesses, TraceTarget,
+    self, ProgramStdout, ProgramToStart, RecordingLimit, RecordingOutcome, RemainingProcesses,
+    TraceTarget,
 };
 use trace::recording::Exit;
 use trace::report::TraceReport;
@@ -40,9 +41,10 @@ pub(super) fn limit(follow: bool) -> RecordingLimit {
 pub(super) fn record(
     how: &TraceArguments,
     command: Vec<OsString>,
+    stdout: ProgramStdout,
     until: RecordingLimit,
 ) -> Result<Recorded, Error> {
-    let command = ProgramToStart { arguments: command, environment: None, directory: None };
+    let command = ProgramToStart { arguments: command, stdout, ..ProgramToStart::default() };
     let watched = signals::flag();
     let mut options = how.options(TraceTarget::Run(command));
     options.until = until;
@@ -75,7 +77,7 @@ pub(super) fn run(
     until: RecordingLimit,
 ) -> ExitCode {
     let done = output.open().and_then(|opened| {
-        let recorded = record(how, command, until)?;
+        let recorded = record(how, command, ProgramStdout::Ours, until)?;
         // The program's end stands even if the report cannot be written, but the error is what the user has to know.
         let written = opened.write(&recorded.report);
         let exit = recorded.end();
