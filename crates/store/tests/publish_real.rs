@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use unjank_store::disk;
 use unjank_store::publish::{
     InPlace, PublishError, publish, publish_cache, publish_private, publish_volatile, remove_stale,
+    wipe,
 };
 
 fn names(dir: &Path) -> Vec<String> {
@@ -30,6 +31,34 @@ fn a_new_file_is_private_and_missing_directories_are_made_private() {
     assert_eq!(stat.mode & 0o7777, 0o600);
     assert_eq!(fs::metadata(dir.path().join("a")).unwrap().mode() & 0o777, 0o700);
     assert_eq!(names(path.parent().unwrap()), ["user"]);
+}
+
+#[test]
+fn wiping_a_symlink_removes_the_link_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (target, path) = (dir.path().join("thesis.odt"), dir.path().join("record"));
+    fs::write(&target, "years of work").unwrap();
+    for to in [&target, &dir.path().join("missing"), &path] {
+        symlink(to, &path).unwrap();
+        wipe(&*disk::real(), &path).unwrap();
+        assert_eq!(names(dir.path()), ["thesis.odt"]);
+        assert_eq!(fs::read(&target).unwrap(), b"years of work");
+    }
+    // A FIFO holds nothing, and has no reader to wait for.
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    wipe(&*disk::real(), &path).unwrap();
+    // What has another name is overwritten there, too: these are the bytes that were to go.
+    fs::write(&path, "a secret").unwrap();
+    fs::hard_link(&path, dir.path().join("second")).unwrap();
+    wipe(&*disk::real(), &path).unwrap();
+    assert_eq!(fs::read(dir.path().join("second")).unwrap(), [0; 8]);
 }
 
 #[test]

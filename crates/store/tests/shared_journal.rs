@@ -186,6 +186,27 @@ fn the_first_owner_may_come_before_the_first_writer() {
     assert_eq!(records_of(&*disk, &path), ["first"]);
 }
 
+#[test]
+fn a_symlink_in_the_place_of_the_second_name_is_removed_and_its_target_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, target) = (dir.path().join("log"), dir.path().join("thesis.odt"));
+    std::fs::write(&target, "years of work").unwrap();
+    let disk = disk::real();
+    Appender::open(&*disk, &path).unwrap().append(&*disk, b"one").unwrap();
+    for to in [target.clone(), dir.path().join("missing")] {
+        let old = dir.path().join("log.old");
+        std::os::unix::fs::symlink(to, &old).unwrap();
+        let mut owner = Owner::of(&*disk, &path).unwrap().unwrap();
+        let records = owner.read(&*disk).unwrap();
+        let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+        owner.replace(&*disk, &records).unwrap();
+        drop(owner);
+        assert!(std::fs::symlink_metadata(old).is_err());
+        assert_eq!(std::fs::read(&target).unwrap(), b"years of work");
+        assert_eq!(records_of(&*disk, &path), ["one"]);
+    }
+}
+
 /// Lets the others end when one of them panics.
 struct Alarm<'a>(&'a AtomicBool);
 

@@ -95,6 +95,19 @@ impl Disk for SimDisk {
         Ok(Box::new(SimFile::new(self.clone(), number, path)))
     }
 
+    fn open_no_link(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let number = self.call("open without following", path, |state, _| {
+            let (_, _, found) = state.place(path)?;
+            let number = found.ok_or(Errno::NOENT)?;
+            match state.node(number)? {
+                Node::Link(_) => Err(Errno::LOOP.into()),
+                Node::Dir(_) => Err(Errno::ISDIR.into()),
+                Node::File(_) => Ok(number),
+            }
+        })?;
+        Ok(Box::new(SimFile::new(self.clone(), number, path)))
+    }
+
     fn open_log(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
         let number = self.call("open_log", path, |state, how| {
             let number = state.find(path)?;

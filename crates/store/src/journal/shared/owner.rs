@@ -9,7 +9,9 @@ use super::format::{self, Header, KNOWN_IDS, Start, WRITTEN_ONCE};
 use super::read::{Extent, Flaw, JournalReader, News, OLD, read_old, tail_of};
 use super::{ATTEMPTS, beside, cannot_link, create};
 use crate::disk::{AppendFile, Disk, DiskFile, FileLock};
-use crate::publish::{Promise, PublishError, directory_of, make_parents, overwrite, publish};
+use crate::publish::{
+    Promise, PublishError, directory_of, is_link, make_parents, overwrite, publish,
+};
 
 /// The ending of the lock that keeps others from replacing.
 const LOCK: &str = ".lock";
@@ -146,6 +148,10 @@ impl Owner {
     /// Does what an owner that was killed left to do.
     fn finish(&self, disk: &dyn Disk) -> io::Result<()> {
         let name = beside(&self.path, OLD);
+        if is_a_link(disk, &name)? {
+            // No owner makes one, and what it points to is not ours to overwrite.
+            return disk.remove(&name);
+        }
         let (old, identity) = match disk.open_append(&name) {
             Ok(file) => {
                 let identity = file.stat()?.identity;
@@ -170,8 +176,16 @@ impl Owner {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let writer = disk.open(&name)?;
+        let writer = disk.open_no_link(&name)?;
         Replaced { file: old, writer, name: Some(name) }.wipe(disk)
+    }
+}
+
+/// Returns whether a symlink stands at `path`.
+fn is_a_link(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
+    match is_link(disk, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        other => other,
     }
 }
 
