@@ -12,6 +12,6 @@ pub fn record(data: &[u8]) {
     let mut stored = StoredHistory::default();
     stored.add(data);
     stored.add(&bytes);
-    let history = HangHistory::select(&stored, TimeSpan::ALL, None);
+    let history = HangHistory::select(&stored, TimeSpan::ALL, None, 0);
     assert!(history.hangs.len() <= 1, "one number is one hang");
 }

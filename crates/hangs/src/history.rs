@@ -6,7 +6,9 @@ use crate::model::{Hang, StepHistogram, WatchedPeriod};
 use crate::store::StoredHistory;
 
 /// Two periods this close to each other have no gap between them, in nanoseconds.
-const CLOSE_NS: u64 = 5_000_000_000;
+pub(crate) const CLOSE_NS: u64 = 5_000_000_000;
+/// A recorder that runs has stored a period within this time, in nanoseconds.
+const RECENT_NS: u64 = 90_000_000_000;
 
 /// A span of time, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,9 +35,10 @@ impl TimeSpan {
 pub struct WatchCoverage {
     /// For how long a recorder looked, in nanoseconds.
     pub recorder_ns: u64,
-    /// For how long at least one interactive program was followed, in nanoseconds.
+    /// For how long at least one interactive program was followed, or the chosen one, in nanoseconds.
     pub watched_ns: u64,
-    /// Times between the first and the last period in which no recorder looked, the longest first.
+    /// Times of the span, up to now, in which no recorder looked, the longest first. Before the first period it is a gap only if
+    /// the span has a beginning.
     pub gaps: Vec<TimeSpan>,
     /// The interval of looks, in nanoseconds; 0 where the kernel reports each step.
     pub interval_ns: u64,
@@ -52,6 +55,8 @@ pub struct WatchCoverage {
 pub struct HangHistory {
     /// The hangs, the longest first.
     pub hangs: Vec<Hang>,
+    /// The program that was chosen.
+    pub program: Option<String>,
     /// How much was watched.
     pub coverage: WatchCoverage,
     /// The steps of each program.
@@ -73,7 +78,7 @@ fn scaled(time: u64, (part, whole): (u64, u64)) -> u64 {
 }
 
 impl WatchCoverage {
-    fn of(periods: &[&WatchedPeriod], span: TimeSpan) -> WatchCoverage {
+    fn of(periods: &[WatchedPeriod], span: TimeSpan, now_ns: u64) -> WatchCoverage {
         let mut coverage = WatchCoverage::default();
         let mut spans = Vec::new();
         for period in periods {
@@ -87,8 +92,9 @@ impl WatchCoverage {
             spans.push(TimeSpan { from_ns: period.from_ns, to_ns: period.to_ns });
         }
         spans.sort_by_key(|span| span.from_ns);
-        let mut end: Option<u64> = None;
-        for TimeSpan { from_ns, to_ns } in spans {
+        let mut end = Some(span.from_ns).filter(|from_ns| *from_ns > 0);
+        for TimeSpan { from_ns, to_ns } in &spans {
+            let (from_ns, to_ns) = (*from_ns, *to_ns);
             if let Some(end) = end
                 && from_ns.saturating_sub(end) > CLOSE_NS
             {
@@ -96,15 +102,28 @@ impl WatchCoverage {
             }
             end = end.max(Some(to_ns));
         }
+        let until = span.to_ns.min(now_ns);
+        // The period that goes on is not stored yet.
+        let slack = if now_ns.saturating_sub(until) > RECENT_NS { CLOSE_NS } else { RECENT_NS };
+        if let Some(end) = end.filter(|_| !spans.is_empty())
+            && until.saturating_sub(end) > slack
+        {
+            coverage.gaps.push(TimeSpan { from_ns: end, to_ns: until });
+        }
         coverage.gaps.sort_by_key(|gap| std::cmp::Reverse(gap.length_ns()));
         coverage
     }
 }
 
 impl HangHistory {
-    /// Selects the hangs that began in a span, and if it is given those of one program.
+    /// Selects the hangs that began in a span, and if it is given those of one program. What comes after `now_ns` is no gap.
     #[must_use]
-    pub fn select(stored: &StoredHistory, span: TimeSpan, program: Option<&str>) -> HangHistory {
+    pub fn select(
+        stored: &StoredHistory,
+        span: TimeSpan,
+        program: Option<&str>,
+        now_ns: u64,
+    ) -> HangHistory {
         let is_meant = |name: &str| program.is_none_or(|wanted| wanted == name);
         let mut hangs: Vec<Hang> = stored
             .hangs
@@ -114,9 +133,8 @@ impl HangHistory {
             .cloned()
             .collect();
         hangs.sort_by_key(|hang| (std::cmp::Reverse(hang.length_ns), hang.number));
-        let periods: Vec<&WatchedPeriod> = stored.periods.iter().collect();
         let mut programs: BTreeMap<String, (u64, StepHistogram)> = BTreeMap::new();
-        for period in &periods {
+        for period in &stored.periods {
             let Some(share) = overlap(period, span) else { continue };
             for steps in period.programs.iter().filter(|steps| is_meant(&steps.program)) {
                 let (watched_ns, known) = programs.entry(steps.program.clone()).or_default();
@@ -124,9 +142,16 @@ impl HangHistory {
                 known.merge(&steps.steps);
             }
         }
+        let mut coverage = WatchCoverage::of(&stored.periods, span, now_ns);
+        if program.is_some() {
+            // Several processes of one name are watched at the same time.
+            let of_program = programs.values().map(|(watched_ns, _)| *watched_ns).sum();
+            coverage.watched_ns = coverage.watched_ns.min(of_program);
+        }
         HangHistory {
             hangs,
-            coverage: WatchCoverage::of(&periods, span),
+            program: program.map(str::to_owned),
+            coverage,
             programs,
             damage: stored.damage(),
         }
@@ -230,6 +255,7 @@ pub fn group(hangs: &[Hang], grouping: HangGrouping) -> Vec<HangGroup> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ProgramSteps;
 
     fn period(from_s: u64, to_s: u64) -> WatchedPeriod {
         let second = 1_000_000_000;
@@ -246,15 +272,50 @@ mod tests {
     #[test]
     fn what_was_watched_is_the_share_of_each_period_in_the_span_and_gaps_are_named() {
         let periods = [period(0, 60), period(60, 120), period(600, 660)];
-        let periods: Vec<&WatchedPeriod> = periods.iter().collect();
         let second = 1_000_000_000;
-        let all = WatchCoverage::of(&periods, TimeSpan::ALL);
+        let now = 700 * second;
+        let all = WatchCoverage::of(&periods, TimeSpan::ALL, now);
         assert_eq!((all.recorder_ns, all.watched_ns), (180 * second, 90 * second));
         assert_eq!(all.gaps, [TimeSpan { from_ns: 120 * second, to_ns: 600 * second }]);
         let part = TimeSpan { from_ns: 30 * second, to_ns: 90 * second };
-        let part = WatchCoverage::of(&periods, part);
+        let part = WatchCoverage::of(&periods, part, now);
         assert_eq!((part.recorder_ns, part.gaps.len()), (60 * second, 0));
         let none = TimeSpan { from_ns: 200 * second, to_ns: 300 * second };
-        assert_eq!(WatchCoverage::of(&periods, none), WatchCoverage::default());
+        assert_eq!(WatchCoverage::of(&periods, none, now), WatchCoverage::default());
+    }
+
+    #[test]
+    fn what_was_not_watched_at_the_ends_of_a_span_is_a_gap() {
+        let second = 1_000_000_000;
+        let periods = [period(1000, 1060), period(1060, 1120)];
+        let gaps = |from_s: u64, to_s: Option<u64>, now_s: u64| {
+            let to_ns = to_s.map_or(u64::MAX, |to| to * second);
+            let span = TimeSpan { from_ns: from_s * second, to_ns };
+            let gaps = WatchCoverage::of(&periods, span, now_s * second).gaps;
+            let seconds = |gap: &TimeSpan| (gap.from_ns / second, gap.to_ns / second);
+            gaps.iter().map(seconds).collect::<Vec<_>>()
+        };
+        assert_eq!(gaps(400, None, 1150), [(400, 1000)], "it began late, and runs");
+        assert_eq!(gaps(998, None, 5000), [(1120, 5000)], "it ended");
+        assert_eq!(gaps(400, Some(2000), 5000), [(1120, 2000), (400, 1000)]);
+        assert_eq!(gaps(400, Some(1130), 5000), [(400, 1000), (1120, 1130)]);
+        assert_eq!(gaps(0, None, 1150), [], "nobody asked for a beginning");
+        assert_eq!(gaps(1030, Some(1100), 5000), []);
+        assert_eq!(gaps(1030, None, 1000), [], "the clock was set back");
+    }
+
+    #[test]
+    fn of_one_program_only_the_time_counts_in_which_it_was_watched() {
+        let second = 1_000_000_000;
+        let mut watched = period(0, 60);
+        let steps = StepHistogram::default();
+        watched.programs =
+            vec![ProgramSteps { program: "kate".to_owned(), watched_ns: 10 * second, steps }];
+        let stored = StoredHistory { periods: vec![watched], ..StoredHistory::default() };
+        let watched = |program| {
+            let history = HangHistory::select(&stored, TimeSpan::ALL, program, 60 * second);
+            history.coverage.watched_ns / second
+        };
+        assert_eq!([watched(None), watched(Some("kate")), watched(Some("gimp"))], [30, 10, 0]);
     }
 }

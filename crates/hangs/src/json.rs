@@ -134,13 +134,19 @@ pub struct HangTopDocument<'a> {
     by: &'a str,
     groups: &'a [HangGroup],
     coverage: CoverageDocument,
+    damage: Option<&'a str>,
 }
 
 impl<'a> HangTopDocument<'a> {
     /// Describes groups of hangs.
     #[must_use]
-    pub fn of(by: &'a str, groups: &'a [HangGroup], history: &HangHistory) -> HangTopDocument<'a> {
-        HangTopDocument { by, groups, coverage: CoverageDocument::of(&history.coverage) }
+    pub fn of(
+        by: &'a str,
+        groups: &'a [HangGroup],
+        history: &'a HangHistory,
+    ) -> HangTopDocument<'a> {
+        let coverage = CoverageDocument::of(&history.coverage);
+        HangTopDocument { by, groups, coverage, damage: history.damage.as_deref() }
     }
 }
 
@@ -150,12 +156,17 @@ pub struct HangComparisonDocument {
     at_unix_ns: u64,
     #[serde(flatten)]
     comparison: RateComparison,
+    damage: Option<String>,
 }
 
 impl HangComparisonDocument {
-    /// Describes a comparison around a moment.
+    /// Describes a comparison around a moment, and what of the records could not be read.
     #[must_use]
-    pub fn of(at_unix_ns: u64, comparison: RateComparison) -> HangComparisonDocument {
-        HangComparisonDocument { at_unix_ns, comparison }
+    pub fn of(
+        at_unix_ns: u64,
+        comparison: RateComparison,
+        damage: Option<String>,
+    ) -> HangComparisonDocument {
+        HangComparisonDocument { at_unix_ns, comparison, damage }
     }
 }

@@ -148,7 +148,15 @@ impl HangTextStyle<'_> {
     #[must_use]
     pub fn verdict(&self, history: &HangHistory, span: TimeSpan, when: &str) -> Vec<String> {
         let WatchCoverage { watched_ns, recorder_ns, interval_ns, lost, .. } = history.coverage;
+        let WatchCoverage { over_limit, refused, .. } = history.coverage;
+        let unfollowed = over_limit.saturating_add(refused);
         let mut lines = Vec::new();
+        let program = history.program.as_deref().map(|program| self.others(program));
+        // What cannot be read may be a hang, or a time in which somebody watched.
+        let as_far = match history.damage {
+            Some(_) => ", as far as the records can be read",
+            None => "",
+        };
         let watched = match watched_ns {
             0 => String::new(),
             watched => format!(" in {} of watching", long_time(watched)),
@@ -163,14 +171,28 @@ impl HangTextStyle<'_> {
                 time(worst.length_ns)
             )),
             None if watched_ns > 0 => {
-                lines.push(format!("No hang of 100 ms or more {when}{watched}."));
+                let of = program.map_or(String::new(), |program| format!(" of {program}"));
+                lines.push(format!("No hang of 100 ms or more{of} {when}{watched}{as_far}."));
             }
-            None if recorder_ns > 0 => lines.push(format!(
-                "Nothing to tell {when}: the recorder ran for {}, and no interactive program did.",
-                long_time(recorder_ns)
-            )),
+            None if recorder_ns > 0 => {
+                let nobody = match program {
+                    Some(program) => format!("{program} was not watched"),
+                    None if unfollowed > 0 => "no interactive program could be watched".to_owned(),
+                    None => "no interactive program did".to_owned(),
+                };
+                lines.push(format!(
+                    "Nothing to tell {when}: the recorder ran for {}, and {nobody}{as_far}.",
+                    long_time(recorder_ns)
+                ));
+            }
+            None if history.damage.is_some() => {
+                lines.push(format!(
+                    "Nothing can be told {when}: there are records that cannot be read."
+                ));
+            }
             None => lines.push(format!("Nothing was watched {when}: the recorder did not run.")),
         }
+        lines.extend(history.damage.clone());
         let gaps = &history.coverage.gaps;
         for TimeSpan { from_ns, to_ns } in gaps.iter().take(GAPS) {
             lines.push(format!(
@@ -183,10 +205,17 @@ impl HangTextStyle<'_> {
         if gaps.len() > GAPS {
             lines.push(format!("Not watched: {} more gaps.", gaps.len() - GAPS));
         }
-        if history.coverage.over_limit > 0 {
+        let programs = |count| counted(usize::try_from(count).unwrap_or(0), "program");
+        if over_limit > 0 {
             lines.push(format!(
                 "Not watched: {} beyond the most that a recorder follows.",
-                counted(usize::try_from(history.coverage.over_limit).unwrap_or(0), "program")
+                programs(over_limit)
+            ));
+        }
+        if refused > 0 {
+            lines.push(format!(
+                "Not watched: {} that the kernel does not let this user look at (kernel.yama.ptrace_scope above 0 does that).",
+                programs(refused)
             ));
         }
         if lost > 0 {
@@ -198,7 +227,6 @@ impl HangTextStyle<'_> {
                 time(interval_ns)
             ));
         }
-        lines.extend(history.damage.clone());
         lines
     }
 
@@ -348,12 +376,15 @@ impl HangTextStyle<'_> {
     #[must_use]
     pub fn yesterday(&self, history: &HangHistory) -> String {
         let watched = history.coverage.watched_ns;
-        if watched == 0 {
-            return "Yesterday nothing was watched for hangs.".to_owned();
-        }
+        let damage = history.damage.as_ref().map_or(String::new(), |damage| format!(" {damage}"));
         let watching = long_time(watched);
         let Some(worst) = history.hangs.first() else {
-            return format!("Yesterday no program hung in {watching} of watching.");
+            return match watched {
+                0 => format!("Yesterday nothing was watched for hangs.{damage}"),
+                _ => format!(
+                    "Yesterday no program was seen to hang in {watching} of watching.{damage}"
+                ),
+            };
         };
         let mut text = format!(
             "Yesterday {} in {watching} of watching, the longest {} ({})",
@@ -371,7 +402,8 @@ impl HangTextStyle<'_> {
         {
             let _ = write!(text, "; what mends {count}: {command}");
         }
-        text.push_str(". See: unjank hangs --since yesterday");
+        text.push_str(". See: unjank hangs --since yesterday.");
+        text.push_str(&damage);
         text
     }
 
@@ -413,7 +445,12 @@ impl HangTextStyle<'_> {
 
     /// Writes a comparison.
     #[must_use]
-    pub fn comparison(&self, comparison: &RateComparison, moment: &str) -> String {
+    pub fn comparison(
+        &self,
+        comparison: &RateComparison,
+        moment: &str,
+        damage: Option<&str>,
+    ) -> String {
         let RateComparison { before, after, ratio, difference } = comparison;
         let verdict = match difference {
             RateDifference::Fewer => format!("Fewer hangs since {moment}."),
@@ -447,6 +484,7 @@ impl HangTextStyle<'_> {
                 figure(high)
             ));
         }
+        lines.extend(damage.map(str::to_owned));
         self.paragraphs(&lines)
     }
 }
@@ -467,4 +505,56 @@ pub fn remedies(hangs: &[Hang]) -> Vec<(HangRemedy, usize, u64)> {
         found.into_iter().map(|(remedy, (count, total))| (remedy, count, total)).collect();
     found.sort_by_key(|(_, _, total)| std::cmp::Reverse(*total));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use report::text::Charset;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Returns the lines at the top about an hour in which a recorder ran.
+    fn verdict(history: &HangHistory) -> Vec<String> {
+        let now = Timestamp::from_second(7200).unwrap().to_zoned(jiff::tz::TimeZone::UTC);
+        let paint = Paint::new(false, Charset::Ascii);
+        let style = HangTextStyle { home: None, now: &now, paint, width: 80 };
+        style.verdict(history, TimeSpan { from_ns: 0, to_ns: 7200 * SECOND }, "today")
+    }
+
+    fn an_hour(watched_s: u64) -> HangHistory {
+        let coverage = WatchCoverage {
+            recorder_ns: 3600 * SECOND,
+            watched_ns: watched_s * SECOND,
+            ..WatchCoverage::default()
+        };
+        HangHistory { coverage, ..HangHistory::default() }
+    }
+
+    #[test]
+    fn a_verdict_without_a_hang_says_what_was_not_seen() {
+        assert_eq!(
+            verdict(&an_hour(600))[0],
+            "No hang of 100 ms or more today in 10 min of watching."
+        );
+        let damaged = Some("Not read: 1 file of records (1: x).".to_owned());
+        let damaged = HangHistory { damage: damaged, ..an_hour(600) };
+        let lines = verdict(&damaged);
+        assert!(lines[0].ends_with("of watching, as far as the records can be read."), "{lines:?}");
+        assert!(lines[1].starts_with("Not read: "), "{lines:?}");
+        // Nobody knows whether a recorder ran if its records cannot be read.
+        let damaged = HangHistory { coverage: WatchCoverage::default(), ..damaged };
+        assert!(!verdict(&damaged)[0].contains("did not run"), "{:?}", verdict(&damaged));
+        let mut refused = an_hour(0);
+        refused.coverage.refused = 3;
+        let lines = verdict(&refused);
+        assert!(lines[0].contains("no interactive program could be watched"), "{lines:?}");
+        assert!(lines[1].starts_with("Not watched: 3 programs that the kernel"), "{lines:?}");
+        let of_program = |watched_s| {
+            let program = Some("ki\u{1b}te".to_owned());
+            verdict(&HangHistory { program, ..an_hour(watched_s) }).remove(0)
+        };
+        assert!(of_program(0).ends_with("ki\\x1bte was not watched."), "{}", of_program(0));
+        assert!(of_program(60).contains(" of ki\\x1bte today in 1 min"), "{}", of_program(60));
+    }
 }

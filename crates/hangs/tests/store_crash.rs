@@ -55,7 +55,7 @@ fn live_until_a_failure(disk: &SimDisk, promise: &mut Promise) -> Option<()> {
     promise.asked.clone_from(&secret);
     let selection =
         EraseSelection { program: Some("secret".to_owned()), ..EraseSelection::default() };
-    erase(&*shared, dir(), &selection).ok()?;
+    erase(&*shared, dir(), &selection).ok().filter(|outcome| outcome.not_erased.is_empty())?;
     promise.erased = secret;
     // The file was written anew, durably.
     promise.synced.clone_from(&promise.told);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -132,6 +132,72 @@ fn erased_records_leave_no_byte_and_the_recorder_goes_on() {
     assert!(!holds(root.path(), "kate") && !holds(root.path(), "fdatasync"));
     drop(store);
     assert!(open(root.path(), DEFAULT_LIMIT).take_number() > 3, "no number is given twice");
+}
+
+#[test]
+fn a_symlink_named_as_a_store_file_is_removed_and_its_target_stays() {
+    for name in ["00000001.hangs", "00000007.hangs", "00000001.hangs.erased"] {
+        for everything in [true, false] {
+            let root = tempfile::tempdir().unwrap();
+            let (dir, disk) = (root.path().join("hangs"), store::disk::real());
+            let others = ["thesis.odt", "empty", "missing"].map(|name| root.path().join(name));
+            fs::write(&others[0], "years of work").unwrap();
+            fs::write(&others[1], "").unwrap();
+            // A store of somebody else is none of this one either.
+            let foreign = root.path().join("foreign");
+            append_hang(&mut open(&foreign, DEFAULT_LIMIT));
+            let record = files(&foreign).remove(0);
+            let before = fs::read(&record).unwrap();
+            for target in [&others[0], &others[1], &others[2], &record] {
+                fs::create_dir_all(&dir).unwrap();
+                symlink(target, dir.join(name)).unwrap();
+                assert!(numbers(&dir).is_empty(), "{name}");
+                let program = (!everything).then(|| "kate".to_owned());
+                let selection = EraseSelection { program, ..EraseSelection::default() };
+                erase(&*disk, &dir, &selection).unwrap();
+                let is_kept = !everything && !name.ends_with("erased");
+                let is_there = fs::symlink_metadata(dir.join(name)).is_ok();
+                assert_eq!(is_there, is_kept, "{name} to {target:?}");
+                // A recorder writes beside it.
+                append_hang(&mut open(&dir, DEFAULT_LIMIT));
+                assert_eq!(numbers(&dir), [1], "{name} to {target:?}");
+                fs::remove_dir_all(&dir).unwrap();
+                assert_eq!(fs::read(&others[0]).unwrap(), b"years of work");
+                assert_eq!(fs::read(&others[1]).unwrap(), b"");
+                assert!(!others[2].exists());
+                assert_eq!(fs::read(&record).unwrap(), before, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_costs_only_itself() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = store::disk::real();
+    append_hang(&mut open(root.path(), DEFAULT_LIMIT));
+    // Permissions do not stop root, and nobody can read a directory as a file.
+    let second = root.path().join("00000002.hangs");
+    if rustix::process::geteuid().is_root() {
+        fs::create_dir(&second).unwrap();
+    } else {
+        fs::write(&second, "").unwrap();
+        fs::set_permissions(&second, PermissionsExt::from_mode(0o000)).unwrap();
+    }
+    let stored = read(&*disk, root.path()).unwrap();
+    assert_eq!(stored.hangs.keys().collect::<Vec<_>>(), [&1]);
+    let damage = stored.damage().unwrap();
+    assert!(damage.contains("00000002.hangs: "), "{damage}");
+    // A recorder goes on behind it, with numbers that the file cannot hold.
+    let mut store = open(root.path(), DEFAULT_LIMIT);
+    let next = append_hang(&mut store);
+    assert!(next > 50_000, "{next}");
+    assert_eq!(numbers(root.path()), [1, next]);
+    // What can be erased is erased, and what cannot is named.
+    let outcome = erase(&*disk, root.path(), &EraseSelection::default()).unwrap();
+    assert_eq!((outcome.hangs, outcome.not_erased.len()), (2, 1));
+    assert!(outcome.not_erased[0].to_string().contains("00000002.hangs"));
+    assert!(numbers(root.path()).is_empty() && second.exists());
 }
 
 #[test]

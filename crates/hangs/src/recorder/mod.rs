@@ -7,9 +7,10 @@ mod absence;
 mod describe;
 mod follower;
 mod interactive;
+mod period;
 mod read;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +20,6 @@ use std::time::{Duration, SystemTime};
 
 use recents::RecentsFiles;
 use rustix::event::{PollFd, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
 use store::disk::Disk;
 use sys::clock::Clock;
 use sys::perf::ThreadSampler;
@@ -27,11 +27,12 @@ use trace::stack::names::SymbolSources;
 
 use self::absence::{Absence, Activity, ThreadLook};
 use self::describe::{DescribeWork, HangDescriber, HangDraft, PlaceAnswer, SharedCounters};
-use self::follower::{GAP_NS, LookOutcome, ThreadFollower, WaitPlace, Wanted};
+use self::follower::{LookOutcome, ThreadFollower, WaitPlace, Wanted};
 use self::interactive::{InteractiveFinder, ProcessIdentity};
+use self::period::{Moment, PeriodTotals, UnwatchedCounts};
 use self::read::ThreadReader;
 use crate::excluded::PathConcealer;
-use crate::model::{HANG_NS, Hang, ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod};
+use crate::model::{HANG_NS, Hang, UnseenParts};
 use crate::store::{HangStore, HangStoreError};
 
 /// The interval of looks at threads in the wait of their main loop.
@@ -147,7 +148,9 @@ pub fn record(
             finder: InteractiveFinder::new(user, options.named.clone()),
             followed: BTreeMap::new(),
             reader: ThreadReader::new(),
-            period: PeriodTotals::begin(clock.now(), sys::bpf::clock_ns()),
+            waiting: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            period: PeriodTotals::begin(Moment { now: clock.now(), at_ns: sys::bpf::clock_ns() }),
             programs: 0,
             may_sample: true,
             may_break: true,
@@ -179,65 +182,6 @@ struct FollowedProgram {
     store_at_ns: u64,
 }
 
-/// The totals of the current period.
-#[derive(Debug)]
-struct PeriodTotals {
-    began: SystemTime,
-    began_ns: u64,
-    recorder_ns: u64,
-    watched_ns: u64,
-    programs: BTreeMap<String, (u64, StepHistogram)>,
-    over_limit: u32,
-    refused: u32,
-}
-
-impl PeriodTotals {
-    fn begin(now: SystemTime, now_ns: u64) -> PeriodTotals {
-        PeriodTotals {
-            began: now,
-            began_ns: now_ns,
-            recorder_ns: 0,
-            watched_ns: 0,
-            programs: BTreeMap::new(),
-            over_limit: 0,
-            refused: 0,
-        }
-    }
-
-    fn add(&mut self, name: &str, follower: &mut ThreadFollower) {
-        let steps = std::mem::take(&mut follower.steps);
-        let watched = std::mem::take(&mut follower.watched_ns);
-        if watched == 0 && steps == StepHistogram::default() {
-            return;
-        }
-        let is_known = self.programs.contains_key(name);
-        let name = if is_known || self.programs.len() < MOST_NAMES { name } else { "others" };
-        let (known_watched, known_steps) = self.programs.entry(name.to_owned()).or_default();
-        *known_watched += watched;
-        known_steps.merge(&steps);
-    }
-
-    fn finish(self, now: SystemTime, lost: u32) -> WatchedPeriod {
-        let from_ns = unix_ns(self.began);
-        let programs = self
-            .programs
-            .into_iter()
-            .map(|(program, (watched_ns, steps))| ProgramSteps { program, watched_ns, steps });
-        WatchedPeriod {
-            from_ns,
-            // A clock that was set back must not make a period end before it begins.
-            to_ns: unix_ns(now).max(from_ns),
-            recorder_ns: self.recorder_ns,
-            watched_ns: self.watched_ns,
-            interval_ns: u64::try_from(REST.as_nanos()).unwrap_or(u64::MAX),
-            programs: programs.collect(),
-            over_limit: self.over_limit,
-            refused: self.refused,
-            lost,
-        }
-    }
-}
-
 /// Looks at the programs.
 struct Looker<'a> {
     clock: &'a dyn Clock,
@@ -246,6 +190,10 @@ struct Looker<'a> {
     counters: Arc<SharedCounters>,
     finder: InteractiveFinder,
     followed: BTreeMap<u32, FollowedProgram>,
+    /// Programs beyond the most that are followed, which take the place of one that ends.
+    waiting: BTreeSet<ProcessIdentity>,
+    /// Programs that the kernel does not let us look at.
+    refused: BTreeSet<u32>,
     reader: ThreadReader,
     period: PeriodTotals,
     programs: u64,
@@ -264,46 +212,21 @@ fn unix_ns(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, nanoseconds)
 }
 
-/// Returns the time that the machine has been suspended since boot.
-fn suspended_ns() -> u64 {
-    let read = |id| {
-        let now = clock_gettime(id);
-        u64::try_from(now.tv_sec)
-            .unwrap_or(0)
-            .saturating_mul(1_000_000_000)
-            .saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
-    };
-    let monotonic = read(ClockId::Monotonic);
-    read(ClockId::Boottime).saturating_sub(monotonic)
-}
-
 impl Looker<'_> {
     fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         let rest_ns = nanoseconds(REST);
-        let mut last_ns = sys::bpf::clock_ns();
-        let mut synced_ns = last_ns;
-        let mut suspended = suspended_ns();
+        let mut synced_ns = sys::bpf::clock_ns();
         while !stop.load(Ordering::Relaxed) {
             let now_ns = sys::bpf::clock_ns();
-            let passed = now_ns.saturating_sub(last_ns);
-            if passed < GAP_NS {
-                self.period.recorder_ns += passed;
-                if !self.followed.is_empty() {
-                    self.period.watched_ns += passed;
-                }
+            let now = Moment { now: self.clock.now(), at_ns: now_ns };
+            if !self.period.goes_on(now, !self.followed.is_empty()) {
+                self.end_period(now);
             }
-            last_ns = now_ns;
-            let suspended_now = suspended_ns();
-            if suspended_now.saturating_sub(suspended) > rest_ns {
-                // The machine slept: periods do not stretch over it.
-                self.end_period(now_ns);
-            }
-            suspended = suspended_now;
             self.search();
             self.take_answers();
             self.look(now_ns);
-            if now_ns.saturating_sub(self.period.began_ns) >= PERIOD_NS {
-                self.end_period(now_ns);
+            if self.period.length_ns() >= PERIOD_NS {
+                self.end_period(now);
             }
             if now_ns.saturating_sub(synced_ns) >= SYNC_NS {
                 synced_ns = now_ns;
@@ -314,11 +237,10 @@ impl Looker<'_> {
             let tick_ns = (now_ns / rest_ns + 1) * rest_ns;
             sleep_until(next_ns.unwrap_or(tick_ns + 4 * rest_ns).max(now_ns + 1_000_000))?;
         }
-        let now_ns = sys::bpf::clock_ns();
         for process in self.followed.keys().copied().collect::<Vec<_>>() {
             self.unfollow(process, true);
         }
-        self.end_period(now_ns);
+        self.end_period(Moment { now: self.clock.now(), at_ns: sys::bpf::clock_ns() });
         Ok(())
     }
 
@@ -329,15 +251,18 @@ impl Looker<'_> {
 
     fn search(&mut self) {
         let change = self.finder.search(&sys::bpf::clock_ns);
-        for ProcessIdentity { process, .. } in change.gone {
-            self.unfollow(process, false);
-            self.send(DescribeWork::Forget { process });
-        }
-        for ProcessIdentity { process, .. } in change.found {
-            if self.followed.len() >= MOST_PROGRAMS {
-                self.period.over_limit = self.period.over_limit.saturating_add(1);
-                continue;
+        for identity in change.gone {
+            let process = identity.process;
+            self.refused.remove(&process);
+            if !self.waiting.remove(&identity) {
+                self.unfollow(process, false);
+                self.send(DescribeWork::Forget { process });
             }
+        }
+        self.waiting.extend(change.found);
+        while self.followed.len() < MOST_PROGRAMS
+            && let Some(ProcessIdentity { process, .. }) = self.waiting.pop_first()
+        {
             self.follow(process);
         }
     }
@@ -428,8 +353,9 @@ impl Looker<'_> {
         let activity = match self.reader.activity(process, state) {
             Ok(activity) => activity,
             Err(error) => {
-                let is_refused = error.kind() == io::ErrorKind::PermissionDenied;
-                self.period.refused += u32::from(is_refused);
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    self.refused.insert(process);
+                }
                 self.unfollow(process, false);
                 return false;
             }
@@ -638,16 +564,17 @@ impl Looker<'_> {
         self.send(DescribeWork::Hang(Box::new(HangDraft { key: absence.key, hang, descriptions })));
     }
 
-    fn end_period(&mut self, now_ns: u64) {
-        let now = self.clock.now();
+    /// Stores the period up to its last look, and begins another one.
+    fn end_period(&mut self, now: Moment) {
         for program in self.followed.values_mut() {
             self.period.add(&program.name, &mut program.follower);
         }
-        let next = PeriodTotals::begin(now, now_ns);
-        let period = std::mem::replace(&mut self.period, next);
+        let period = std::mem::replace(&mut self.period, PeriodTotals::begin(now));
         let lost = self.counters.lost.swap(0, Ordering::Relaxed);
-        if period.recorder_ns > 0 || lost > 0 {
-            self.send(DescribeWork::Watched(period.finish(now, lost)));
+        if !period.is_empty() || lost > 0 {
+            let (over_limit, refused) = (self.waiting.len(), self.refused.len());
+            let unwatched = UnwatchedCounts { over_limit, refused, lost };
+            self.send(DescribeWork::Watched(period.finish(unwatched)));
         }
     }
 }

@@ -4,10 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use store::disk::Disk;
-use store::journal::{Journal, JournalError};
-use store::publish::wipe;
+use store::journal::JournalError;
+use store::publish::{is_link, wipe};
 
-use super::{ENDING, ERASED, HangStoreError, io_cause, lock_writer, segments};
+use super::{ENDING, ERASED, HangStoreError, io_cause, lock_writer, open_segment, segments};
 use crate::codec;
 use crate::model::{HangRecord, WatchedPeriod};
 
@@ -58,7 +58,7 @@ impl EraseSelection {
 }
 
 /// What was erased.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Debug, Default)]
 pub struct EraseOutcome {
     /// Hangs.
     pub hangs: u64,
@@ -68,13 +68,15 @@ pub struct EraseOutcome {
     pub unreadable_files: u64,
     /// Files that cannot be read and stay, because not everything was meant.
     pub kept_files: u64,
+    /// Why a file still has what was to be erased, for each such file.
+    pub not_erased: Vec<HangStoreError>,
 }
 
-/// Erases records from the store in `dir`. A recorder that runs goes on.
+/// Erases records from the store in `dir`. A recorder that runs goes on. A file that cannot be erased keeps no other from it.
 ///
 /// # Errors
 ///
-/// [`HangStoreError`]; other files may have been erased already.
+/// [`HangStoreError`]: nothing was erased, or it is not durable.
 pub fn erase(
     disk: &dyn Disk,
     dir: &Path,
@@ -90,9 +92,10 @@ pub fn erase(
         }
         turn => turn?,
     };
-    finish(disk, dir)?;
+    outcome.not_erased = finish(disk, dir)?;
     for (_, path) in segments(disk, dir).map_err(HangStoreError::unusable(dir))? {
-        erase_from(disk, &path, selection, &mut outcome)?;
+        let done = erase_from(disk, &path, selection, &mut outcome);
+        outcome.not_erased.extend(done.err());
     }
     disk.sync_dir(dir).map_err(|source| not_erased(dir, source))?;
     Ok(outcome)
@@ -108,7 +111,7 @@ fn erase_from(
     selection: &EraseSelection,
     outcome: &mut EraseOutcome,
 ) -> Result<(), HangStoreError> {
-    let (mut journal, replay) = match Journal::open(disk, path) {
+    let (mut journal, replay) = match open_segment(disk, path) {
         Ok(opened) => opened,
         Err(JournalError::NotOpened { path, source }) => return Err(not_erased(&path, source)),
         Err(_) if selection.is_everything() => {
@@ -168,21 +171,27 @@ fn erased_path(path: &Path) -> PathBuf {
 }
 
 /// Finishes what an earlier process began: old files that still have what was erased.
-pub(super) fn finish(disk: &dyn Disk, dir: &Path) -> Result<(), HangStoreError> {
+/// Returns what was not done.
+pub(super) fn finish(disk: &dyn Disk, dir: &Path) -> Result<Vec<HangStoreError>, HangStoreError> {
+    let mut failed = Vec::new();
     let names = disk.list(dir).map_err(HangStoreError::unusable(dir))?;
     for name in names {
         let Some(name) = name.to_str() else { continue };
         if let Some(segment) = name.strip_suffix(ERASED)
             && segment.ends_with(ENDING)
         {
-            wipe_old(disk, &dir.join(segment), &dir.join(name))?;
+            failed.extend(wipe_old(disk, &dir.join(segment), &dir.join(name)).err());
         }
     }
-    Ok(())
+    Ok(failed)
 }
 
 /// Overwrites and removes the old file, unless it is still the one in place.
 fn wipe_old(disk: &dyn Disk, path: &Path, erased: &Path) -> Result<(), HangStoreError> {
+    if is_link(disk, erased).map_err(|source| not_erased(erased, source))? {
+        // Not made by us: what it points to stays.
+        return disk.remove(erased).map_err(|source| not_erased(erased, source));
+    }
     let identity = |path: &Path| match disk.stat(path) {
         Ok(stat) => Ok(Some(stat.identity)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use store::disk::{Disk, FileLock, LockHolder};
 use store::journal::{Journal, JournalError, Replay};
-use store::publish::{PublishError, make_directory};
+use store::publish::{PublishError, is_link, make_directory};
 
 use crate::codec;
 use crate::model::HangRecord;
@@ -27,6 +27,8 @@ pub const DEFAULT_LIMIT: u64 = 64 << 20;
 const SEGMENT: u64 = 4 << 20;
 /// The least that a file of records holds.
 const SMALLEST_SEGMENT: u64 = 16 << 10;
+/// A full file holds fewer hangs than this: a hang takes 38 bytes or more, and its frame some.
+const MOST_HANGS: u64 = 100_000;
 /// How long a writer waits for another one, which takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -130,6 +132,28 @@ pub(crate) fn segments(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(u64, Path
     Ok(found)
 }
 
+/// Opens a file of records for writing. A symlink is none, whatever it points to.
+fn open_segment(disk: &dyn Disk, path: &Path) -> Result<(Journal, Replay), JournalError> {
+    refuse_link(disk, path)?;
+    Journal::open(disk, path)
+}
+
+/// Reads a file of records.
+fn read_segment(disk: &dyn Disk, path: &Path) -> Result<Replay, JournalError> {
+    refuse_link(disk, path)?;
+    Journal::read(disk, path)
+}
+
+fn refuse_link(disk: &dyn Disk, path: &Path) -> Result<(), JournalError> {
+    match is_link(disk, path) {
+        Ok(true) => Err(JournalError::NotAJournal { path: path.to_owned() }),
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(JournalError::NotOpened { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:08}{ENDING}"))
 }
@@ -157,6 +181,7 @@ impl HangStore {
         let limit = limit.max(4 * SMALLEST_SEGMENT);
         let mut store = HangStore { disk, dir: dir.to_owned(), limit, current: None, next_hang: 1 };
         let _turn = lock_writer(&*store.disk, dir)?;
+        // What cannot be erased now is named by the next `erase`, and keeps nobody from recording.
         erase::finish(&*store.disk, dir)?;
         store.open_newest()?;
         Ok(store)
@@ -226,10 +251,10 @@ impl HangStore {
         let Some((number, path)) = found.last() else { return self.start(1) };
         // A process may have ended between making the newest file and writing the next number into it.
         for (_, path) in found.iter().rev().skip(1).take(1) {
-            let before = Journal::read(&*self.disk, path).map_or(1, |replay| next_number(&replay));
+            let before = read_segment(&*self.disk, path).map_or(1, |replay| next_number(&replay));
             self.next_hang = self.next_hang.max(before);
         }
-        match Journal::open(&*self.disk, path) {
+        match open_segment(&*self.disk, path) {
             Ok((journal, replay)) => {
                 self.next_hang = self.next_hang.max(next_number(&replay));
                 let is_full = journal.used_bytes() >= self.segment_len();
@@ -240,8 +265,10 @@ impl HangStore {
                 self.current = Some((*number, journal));
                 Ok(())
             }
-            Err(JournalError::NotOpened { path, source }) => {
-                Err(HangStoreError::Unusable { path, source })
+            // It may be readable again one day: its numbers, which nobody knows, are not given again.
+            Err(JournalError::NotOpened { .. }) => {
+                self.next_hang = self.next_hang.saturating_add(MOST_HANGS);
+                self.start(number + 1)
             }
             // Another file, or one of a later version: it stays as it is.
             Err(_) => self.start(number + 1),
@@ -251,7 +278,7 @@ impl HangStore {
     /// Starts the file with this number.
     fn start(&mut self, number: u64) -> Result<(), HangStoreError> {
         let path = segment_path(&self.dir, number);
-        let journal = Journal::open(&*self.disk, &path).and_then(|(mut journal, _)| {
+        let journal = open_segment(&*self.disk, &path).and_then(|(mut journal, _)| {
             // The number of the next hang is known even if all hangs of the file are erased.
             journal.reset(self.next_hang)?;
             Ok(journal)
@@ -267,7 +294,9 @@ impl HangStore {
         let found = segments(&*self.disk, &self.dir).map_err(unusable())?;
         let mut lengths = Vec::with_capacity(found.len());
         for (_, path) in &found {
-            lengths.push(self.disk.stat(path).map_or(0, |stat| stat.len));
+            let is_ours = is_link(&*self.disk, path).is_ok_and(|is_link| !is_link);
+            let stat = is_ours.then(|| self.disk.stat(path));
+            lengths.push(stat.and_then(Result::ok).map_or(0, |stat| stat.len));
         }
         let mut total: u64 = lengths.iter().sum();
         // The newest one takes records.

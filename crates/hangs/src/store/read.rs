@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use report::paragraph::without_error_numbers;
 use store::disk::Disk;
-use store::journal::{Journal, JournalError};
+use store::journal::JournalError;
 
-use super::{HangStoreError, segments};
+use super::{HangStoreError, read_segment, segments};
 use crate::codec::{self, HangRecordError};
 use crate::model::{Hang, HangRecord, WatchedPeriod};
 
@@ -22,8 +23,10 @@ pub struct StoredHistory {
     pub damaged_bytes: u64,
     /// Records of a later version.
     pub unknown_records: u64,
-    /// Files that are no journals, or of a later version.
+    /// Files that may not be read, are no journals, or are of a later version.
     pub unreadable_files: u64,
+    /// The name of the first of these files, and why it cannot be read.
+    pub unreadable: Option<String>,
 }
 
 impl StoredHistory {
@@ -50,9 +53,20 @@ impl StoredHistory {
             parts.push(format!("{} records are of a later version", self.unknown_records));
         }
         if self.unreadable_files > 0 {
-            parts.push(format!("{} files cannot be read", self.unreadable_files));
+            let example = self.unreadable.as_deref().unwrap_or_default();
+            let (count, others) = (self.unreadable_files, self.unreadable_files - 1);
+            parts.push(match others {
+                0 => format!("1 file of records ({example})"),
+                _ => format!("{count} files of records ({example}, and {others} more)"),
+            });
         }
         (!parts.is_empty()).then(|| format!("Not read: {}.", parts.join(", ")))
+    }
+
+    fn not_read(&mut self, path: &Path, why: &dyn std::fmt::Display) {
+        self.unreadable_files += 1;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.unreadable.get_or_insert_with(|| format!("{name}: {why}"));
     }
 }
 
@@ -60,12 +74,12 @@ impl StoredHistory {
 ///
 /// # Errors
 ///
-/// [`HangStoreError::Unusable`]: the directory or a file cannot be read.
+/// [`HangStoreError::Unusable`]: the directory cannot be read. A file that cannot be read is counted.
 pub fn read(disk: &dyn Disk, dir: &Path) -> Result<StoredHistory, HangStoreError> {
     let mut history = StoredHistory::default();
     let found = segments(disk, dir).map_err(HangStoreError::unusable(dir))?;
     for (_, path) in found {
-        match Journal::read(disk, &path) {
+        match read_segment(disk, &path) {
             Ok(replay) => {
                 // Of a file that was reset, which every one of ours is, torn bytes say nothing.
                 if replay.damage.is_some() {
@@ -76,10 +90,14 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<StoredHistory, HangStoreError
             // It was removed meanwhile, because it was the oldest.
             Err(JournalError::NotOpened { source, .. })
                 if source.kind() == io::ErrorKind::NotFound => {}
-            Err(JournalError::NotOpened { path, source }) => {
-                return Err(HangStoreError::Unusable { path, source });
+            Err(JournalError::NotOpened { source, .. }) => {
+                let why = without_error_numbers(&source.to_string());
+                history.not_read(&path, &why);
             }
-            Err(_) => history.unreadable_files += 1,
+            Err(JournalError::UnknownVersion { version, .. }) => {
+                history.not_read(&path, &format_args!("of the later version {version}"));
+            }
+            Err(_) => history.not_read(&path, &"no records of hangs"),
         }
     }
     Ok(history)

@@ -15,6 +15,7 @@ use ::hangs::watch::HangWatcher;
 use clap::{Args, Subcommand};
 use jiff::Zoned;
 use recents::RecentsFiles;
+use report::paragraph::counted;
 use report::provenance::Provenance;
 use report::text::visible;
 use store::disk::Disk;
@@ -138,11 +139,24 @@ fn parsed(text: &str, now: &Zoned) -> Result<u64, Error> {
 }
 
 impl Selection {
-    /// Returns the span, today if nothing is said, and what it is called.
-    fn span(&self, now: &Zoned) -> Result<(TimeSpan, String), Error> {
+    /// Returns the two moments.
+    fn bounds(&self, now: &Zoned) -> Result<(Option<u64>, Option<u64>), Error> {
         let moment =
             |text: &Option<String>| text.as_deref().map(|text| parsed(text, now)).transpose();
         let (since, until) = (moment(&self.since)?, moment(&self.until)?);
+        match (since, until) {
+            (Some(since), Some(until)) if since > until => {
+                let what = "use a span of time that ends before it begins";
+                Err(Error::new(FailureCategory::User, what)
+                    .hint("the moment of --since has to be before that of --until"))
+            }
+            bounds => Ok(bounds),
+        }
+    }
+
+    /// Returns the span, today if nothing is said, and what it is called.
+    fn span(&self, now: &Zoned) -> Result<(TimeSpan, String), Error> {
+        let (since, until) = self.bounds(now)?;
         let (from_ns, name) = match (&self.since, &self.until) {
             _ if self.all => (0, "in all that is recorded".to_owned()),
             (None, None) => (parsed("today", now)?, "today".to_owned()),
@@ -200,8 +214,15 @@ impl Session {
 
     fn select(&self, which: &Selection) -> Result<(HangHistory, TimeSpan, String), Error> {
         let (span, name) = which.span(&self.now)?;
-        let history = HangHistory::select(&self.stored()?, span, which.program.as_deref());
+        let program = which.program.as_deref();
+        let history = HangHistory::select(&self.stored()?, span, program, self.now_ns());
         Ok((history, span, name))
+    }
+
+    fn now_ns(&self) -> u64 {
+        let now = SystemTime::from(self.now.timestamp());
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn style(&self) -> HangTextStyle<'_> {
@@ -247,9 +268,10 @@ pub(super) fn yesterday() -> Option<String> {
     let session = Session::open().ok()?;
     let [from_ns, to_ns] = ["yesterday", "today"].map(|text| parsed(text, &session.now).ok());
     let span = TimeSpan { from_ns: from_ns?, to_ns: to_ns?.saturating_sub(1) };
-    let history = HangHistory::select(&session.stored().ok()?, span, None);
+    let history = HangHistory::select(&session.stored().ok()?, span, None, session.now_ns());
     let is_on = hang_store::running_recorder(&*session.disk, &session.dir).is_some();
-    (is_on || history.coverage.recorder_ns > 0).then(|| session.style().yesterday(&history))
+    let is_told = is_on || history.coverage.recorder_ns > 0 || history.damage.is_some();
+    is_told.then(|| session.style().yesterday(&history))
 }
 
 fn list(session: &Session, listing: &Listing) -> Result<Verdict, Error> {
@@ -267,7 +289,12 @@ fn show(session: &Session, number: u64, json: bool) -> Result<Verdict, Error> {
     let stored = session.stored()?;
     let Some(hang) = stored.hangs.get(&number) else {
         let none = Error::new(FailureCategory::User, format!("find hang {number}"));
-        none.hint("unjank hangs --all lists the numbers").report();
+        let none = none.hint("unjank hangs --all lists the numbers");
+        let none = match stored.damage() {
+            Some(damage) => none.hint(damage),
+            None => none,
+        };
+        none.report();
         return Ok(Verdict::No);
     };
     match json {
@@ -315,14 +342,17 @@ fn comparison(
     let moment = parsed(at, &session.now)?;
     let stored = session.stored()?;
     let rate = |from_ns, to_ns| {
-        HangRate::of(&HangHistory::select(&stored, TimeSpan { from_ns, to_ns }, program))
+        let span = TimeSpan { from_ns, to_ns };
+        HangRate::of(&HangHistory::select(&stored, span, program, session.now_ns()))
     };
     let compared = compare(rate(0, moment.saturating_sub(1)), rate(moment, u64::MAX));
+    let damage = stored.damage();
     if json {
-        document::print("unjank.hangs.compare/1", &HangComparisonDocument::of(moment, compared))?;
+        let document = HangComparisonDocument::of(moment, compared, damage);
+        document::print("unjank.hangs.compare/1", &document)?;
     } else {
         let style = session.style();
-        print(&style.comparison(&compared, &style.moment(moment)))?;
+        print(&style.comparison(&compared, &style.moment(moment), damage.as_deref()))?;
     }
     Ok(Verdict::Yes)
 }
@@ -339,36 +369,40 @@ fn timeline(
     Ok(Verdict::Yes)
 }
 
+fn number(count: u64, noun: &str) -> String {
+    counted(usize::try_from(count).unwrap_or(usize::MAX), noun)
+}
+
 fn forget(session: &Session, which: &Selection) -> Result<Verdict, Error> {
-    let Selection { since, until, all, program } = which;
-    if since.is_none() && until.is_none() && program.is_none() && !all {
+    let (since_ns, until_ns) = which.bounds(&session.now)?;
+    let program = which.program.clone();
+    if since_ns.is_none() && until_ns.is_none() && program.is_none() && !which.all {
         return Err(Error::new(FailureCategory::User, "forget nothing in particular")
             .hint("unjank hangs forget --all, or --since, --until, --program"));
     }
-    let moment =
-        |text: &Option<String>| text.as_deref().map(|text| parsed(text, &session.now)).transpose();
-    let selection = EraseSelection {
-        since_ns: moment(since)?,
-        until_ns: moment(until)?,
-        program: program.clone(),
-    };
+    let selection = EraseSelection { since_ns, until_ns, program };
     let outcome = hang_store::erase(&*session.disk, &session.dir, &selection);
     let outcome = outcome.map_err(failed("erase hangs"))?;
     let mut out = screen::stdout();
     writeln!(
         out,
-        "Erased: {} hangs, and what was counted in {} periods.",
-        outcome.hangs, outcome.periods
+        "Erased: {}, and what was counted in {}.",
+        number(outcome.hangs, "hang"),
+        number(outcome.periods, "period")
     )?;
+    let is_whole = outcome.not_erased.is_empty() && outcome.kept_files == 0;
     if outcome.kept_files > 0 {
         writeln!(
             out,
-            "{} files cannot be read and stay; unjank hangs forget --all removes them.",
-            outcome.kept_files
+            "Not erased: {} that cannot be read; unjank hangs forget --all removes what is there.",
+            number(outcome.kept_files, "file")
         )?;
-        return Ok(Verdict::No);
     }
-    Ok(Verdict::Yes)
+    out.flush()?;
+    for error in outcome.not_erased {
+        failed("erase all that was meant")(error).report();
+    }
+    Ok(if is_whole { Verdict::Yes } else { Verdict::No })
 }
 
 fn run_recorder(session: &Session, named: Vec<String>, limit: u64) -> Result<Verdict, Error> {
@@ -392,9 +426,9 @@ fn run_recorder(session: &Session, named: Vec<String>, limit: u64) -> Result<Ver
     let length = report::figure::duration(clock.monotonic().max(Duration::from_millis(1)));
     writeln!(
         screen::stderr(),
-        "{} hangs of {} programs in {length}",
-        summary.hangs,
-        summary.programs
+        "{} of {} in {length}",
+        number(summary.hangs, "hang"),
+        number(summary.programs, "program")
     )?;
     Ok(Verdict::Yes)
 }

@@ -1,0 +1,161 @@
+//! The period that goes on: for how long somebody looked, and what was counted.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use super::follower::{GAP_NS, ThreadFollower};
+use super::{MOST_NAMES, REST, nanoseconds, unix_ns};
+use crate::history::CLOSE_NS;
+use crate::model::{ProgramSteps, StepHistogram, WatchedPeriod};
+
+/// A moment by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// The time of day.
+    pub(super) now: SystemTime,
+    /// The monotonic clock, in nanoseconds.
+    pub(super) at_ns: u64,
+}
+
+/// The totals of a period.
+#[derive(Debug)]
+pub(super) struct PeriodTotals {
+    began: Moment,
+    /// The last look.
+    last: Moment,
+    recorder_ns: u64,
+    watched_ns: u64,
+    programs: BTreeMap<String, (u64, StepHistogram)>,
+}
+
+/// What the recorder could not watch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UnwatchedCounts {
+    pub(super) over_limit: usize,
+    pub(super) refused: usize,
+    /// Hangs that were seen and not stored.
+    pub(super) lost: u32,
+}
+
+impl PeriodTotals {
+    pub(super) fn begin(now: Moment) -> PeriodTotals {
+        PeriodTotals {
+            began: now,
+            last: now,
+            recorder_ns: 0,
+            watched_ns: 0,
+            programs: BTreeMap::new(),
+        }
+    }
+
+    /// Returns how long ago it began, in nanoseconds.
+    pub(super) fn length_ns(&self) -> u64 {
+        self.last.at_ns.saturating_sub(self.began.at_ns)
+    }
+
+    /// Returns whether the recorder did anything in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.recorder_ns == 0
+    }
+
+    /// Counts the time since the last look. Returns whether the period goes on: it ends at the last look if the recorder or
+    /// the machine did not run since, or somebody set the clock. A shorter time without a look is not counted.
+    #[must_use]
+    pub(super) fn goes_on(&mut self, now: Moment, has_programs: bool) -> bool {
+        let passed_ns = now.at_ns.saturating_sub(self.last.at_ns);
+        let difference = match now.now.duration_since(self.last.now) {
+            Ok(passed) => nanoseconds(passed).abs_diff(passed_ns),
+            Err(error) => nanoseconds(error.duration()).saturating_add(passed_ns),
+        };
+        if passed_ns.max(difference) > CLOSE_NS {
+            return false;
+        }
+        if passed_ns < GAP_NS {
+            self.recorder_ns += passed_ns;
+            self.watched_ns += if has_programs { passed_ns } else { 0 };
+        }
+        self.last = now;
+        true
+    }
+
+    pub(super) fn add(&mut self, name: &str, follower: &mut ThreadFollower) {
+        let steps = std::mem::take(&mut follower.steps);
+        let watched = std::mem::take(&mut follower.watched_ns);
+        if watched == 0 && steps == StepHistogram::default() {
+            return;
+        }
+        let is_known = self.programs.contains_key(name);
+        let name = if is_known || self.programs.len() < MOST_NAMES { name } else { "others" };
+        let (known_watched, known_steps) = self.programs.entry(name.to_owned()).or_default();
+        *known_watched += watched;
+        known_steps.merge(&steps);
+    }
+
+    /// Returns the period from its begin to the last look.
+    pub(super) fn finish(self, unwatched: UnwatchedCounts) -> WatchedPeriod {
+        let from_ns = unix_ns(self.began.now);
+        let programs = self
+            .programs
+            .into_iter()
+            .map(|(program, (watched_ns, steps))| ProgramSteps { program, watched_ns, steps });
+        WatchedPeriod {
+            from_ns,
+            // A clock that was set back a little must not make a period end before it begins.
+            to_ns: unix_ns(self.last.now).max(from_ns),
+            recorder_ns: self.recorder_ns,
+            watched_ns: self.watched_ns,
+            interval_ns: nanoseconds(REST),
+            programs: programs.collect(),
+            over_limit: u32::try_from(unwatched.over_limit).unwrap_or(u32::MAX),
+            refused: u32::try_from(unwatched.refused).unwrap_or(u32::MAX),
+            lost: unwatched.lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A moment at so many seconds of the time of day and of the monotonic clock.
+    fn moment(day_s: u64, monotonic_ms: u64) -> Moment {
+        Moment {
+            now: SystemTime::UNIX_EPOCH + Duration::from_secs(day_s),
+            at_ns: monotonic_ms * 1_000_000,
+        }
+    }
+
+    /// Looks for ten seconds from 1000 s on, five times a second.
+    fn ten_seconds() -> PeriodTotals {
+        let mut period = PeriodTotals::begin(moment(1000, 0));
+        for at_ms in (0..=10_000).step_by(200) {
+            assert!(period.goes_on(moment(1000 + at_ms / 1000, at_ms), true));
+        }
+        period
+    }
+
+    #[test]
+    fn a_period_ends_where_nobody_looked_or_the_clock_was_set() {
+        for (what, later) in [
+            ("the recorder was stopped for a minute", moment(1070, 70_000)),
+            ("the machine slept for an hour", moment(4610, 10_200)),
+            ("the clock was set forward", moment(9000, 10_200)),
+            ("the clock was set back", moment(400, 10_200)),
+        ] {
+            let mut period = ten_seconds();
+            assert!(!period.goes_on(later, true), "{what}");
+            let period = period.finish(UnwatchedCounts::default());
+            let second = 1_000_000_000;
+            assert_eq!((period.from_ns, period.to_ns), (1000 * second, 1010 * second), "{what}");
+            assert_eq!((period.recorder_ns, period.watched_ns), (10 * second, 10 * second));
+        }
+    }
+
+    #[test]
+    fn a_short_time_without_a_look_is_not_counted_and_ends_nothing() {
+        let mut period = ten_seconds();
+        assert!(period.goes_on(moment(1012, 12_000), true));
+        assert_eq!(period.finish(UnwatchedCounts::default()).recorder_ns, 10_000_000_000);
+    }
+}
