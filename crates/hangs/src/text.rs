@@ -164,12 +164,20 @@ impl HangTextStyle<'_> {
         let total =
             history.hangs.iter().fold(0_u64, |sum, hang| sum.saturating_add(hang.length_ns));
         match history.hangs.first() {
-            Some(worst) => lines.push(format!(
-                "{} {when}{watched}, {} in all; the longest took {}.",
-                counted(history.hangs.len(), "hang"),
-                time(total),
-                time(worst.length_ns)
-            )),
+            Some(worst) => {
+                lines.push(format!(
+                    "{} {when}{watched}, {} in all; the longest took {}.",
+                    counted(history.hangs.len(), "hang"),
+                    time(total),
+                    time(worst.length_ns)
+                ));
+                if watched_ns == 0 {
+                    lines.push(
+                        "For how long was watched is not known: it is stored each minute, and lost if the recorder is killed."
+                            .to_owned(),
+                    );
+                }
+            }
             None if watched_ns > 0 => {
                 let of = program.map_or(String::new(), |program| format!(" of {program}"));
                 lines.push(format!("No hang of 100 ms or more{of} {when}{watched}{as_far}."));

@@ -1,10 +1,12 @@
 //! Every crash state and every failing call of the store's life on a simulated disk.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use store::disk::Disk;
+use store::disk::{Disk, DiskFile};
 use store::sim::{SimDisk, explore};
 use unjank_hangs::model::HangRecord;
 use unjank_hangs::store::{EraseSelection, HangStore, erase, read};
@@ -72,6 +74,56 @@ fn check(disk: &dyn Disk, promise: &Promise, wanted: &BTreeSet<u64>) -> Result<(
         true => Ok(()),
         false => Err(format!("missing {missing:?}, came back {back:?}, of {promise:?}")),
     }
+}
+
+/// A disk with no room for a new file until one is removed.
+#[derive(Debug)]
+struct FullDisk {
+    disk: SimDisk,
+    is_full: AtomicBool,
+}
+
+impl Disk for FullDisk {
+    store::pass_on!(this, path => this.disk;
+        read stat read_link list create_dir open open_log rename remove_abandoned sync_dir own token);
+
+    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
+        match self.is_full.load(Ordering::Relaxed) {
+            true => Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())),
+            false => self.disk.create(path, mode),
+        }
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.link(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let is_last = !path.to_string_lossy().ends_with(".erased");
+        self.is_full.fetch_and(!is_last, Ordering::Relaxed);
+        self.disk.remove(path)
+    }
+}
+
+#[test]
+fn on_a_full_disk_everything_can_be_erased_and_nothing_is_said_to_be_that_is_not() {
+    let disk = SimDisk::new().with_dir("/home");
+    let mut store = HangStore::open(Arc::new(disk.clone()), dir(), 1 << 20).unwrap();
+    let mut promise = Promise::default();
+    append(&mut store, &mut promise, "kate").unwrap();
+    append(&mut store, &mut promise, "secret").unwrap();
+    drop(store);
+    let full = FullDisk { disk, is_full: AtomicBool::new(true) };
+    let selection =
+        EraseSelection { program: Some("secret".to_owned()), ..EraseSelection::default() };
+    let outcome = erase(&full, dir(), &selection).unwrap();
+    assert_eq!((outcome.hangs, outcome.not_erased.len()), (0, 1));
+    assert_eq!(read(&full, dir()).unwrap().hangs.len(), 2);
+    let outcome = erase(&full, dir(), &EraseSelection::default()).unwrap();
+    assert!(outcome.hangs == 2 && outcome.not_erased.is_empty(), "{outcome:?}");
+    assert!(read(&full, dir()).unwrap().hangs.is_empty());
+    let mut store = HangStore::open(Arc::new(full), dir(), 1 << 20).unwrap();
+    assert_eq!(store.take_number(), 3, "no number is given twice");
 }
 
 #[test]

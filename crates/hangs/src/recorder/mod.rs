@@ -572,6 +572,8 @@ impl Looker<'_> {
         let period = std::mem::replace(&mut self.period, PeriodTotals::begin(now));
         let lost = self.counters.lost.swap(0, Ordering::Relaxed);
         if !period.is_empty() || lost > 0 {
+            // The kernel refuses looks at a process that is about to end, too.
+            self.refused.retain(|process| interactive::identity(*process).is_some());
             let (over_limit, refused) = (self.waiting.len(), self.refused.len());
             let unwatched = UnwatchedCounts { over_limit, refused, lost };
             self.send(DescribeWork::Watched(period.finish(unwatched)));

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use store::disk::Disk;
-use store::journal::JournalError;
-use store::publish::{is_link, wipe};
+use store::journal::{Journal, JournalError};
+use store::publish::{PublishError, is_link, wipe};
 
 use super::{ENDING, ERASED, HangStoreError, io_cause, lock_writer, open_segment, segments};
 use crate::codec;
@@ -126,6 +126,7 @@ fn erase_from(
     let base = super::next_number(&replay);
     let is_damaged = replay.damage.is_some();
     let mut kept = Vec::new();
+    let (mut hangs, mut periods) = (0, 0);
     let mut is_changed = false;
     for bytes in replay.into_all_records() {
         match codec::decode(&bytes) {
@@ -133,8 +134,8 @@ fn erase_from(
                 let is_hang = matches!(record, HangRecord::Hang(_));
                 let (rest, is_less) = selection.rest(record);
                 is_changed |= is_less;
-                outcome.hangs += u64::from(is_less && is_hang);
-                outcome.periods += u64::from(is_less && !is_hang);
+                hangs += u64::from(is_less && is_hang);
+                periods += u64::from(is_less && !is_hang);
                 match rest {
                     Some(rest) if is_less => kept.push(codec::encode(&rest)),
                     Some(_) => kept.push(bytes),
@@ -157,11 +158,40 @@ fn erase_from(
         Err(source) => return Err(not_erased(path, source)),
     };
     let records: Vec<&[u8]> = kept.iter().map(Vec::as_slice).collect();
-    journal.restart(disk, base, &records).map_err(|error| not_erased(path, io_cause(&error)))?;
-    if is_linked {
-        wipe_old(disk, path, &erased)?;
+    match journal.restart(disk, base, &records) {
+        Ok(()) if is_linked => wipe_old(disk, path, &erased)?,
+        Ok(()) => {}
+        Err(error) => {
+            let source = io_cause(&error);
+            // Otherwise the new file may be in place, and the next process goes on from there.
+            let is_old_in_place = matches!(
+                &error,
+                JournalError::NotRestarted { source: PublishError::NotReplaced { .. }, .. }
+            );
+            if is_old_in_place && is_linked {
+                disk.remove(&erased).map_err(|source| not_erased(&erased, source))?;
+            }
+            if !(is_old_in_place && is_full(&source) && records.is_empty()) {
+                return Err(not_erased(path, source));
+            }
+            make_room(disk, path, base).map_err(|source| not_erased(path, source))?;
+        }
     }
+    outcome.hangs += hangs;
+    outcome.periods += periods;
     Ok(())
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Erases a file of which nothing is kept on a disk that has no room for a new file beside it. If the process ends in between,
+/// numbers of erased hangs may be given again.
+fn make_room(disk: &dyn Disk, path: &Path, base: u64) -> io::Result<()> {
+    wipe(disk, path)?;
+    let anew = Journal::open(disk, path).and_then(|(mut journal, _)| journal.reset(base));
+    anew.map_err(|error| io_cause(&error))
 }
 
 fn erased_path(path: &Path) -> PathBuf {
@@ -180,7 +210,10 @@ pub(super) fn finish(disk: &dyn Disk, dir: &Path) -> Result<Vec<HangStoreError>,
         if let Some(segment) = name.strip_suffix(ERASED)
             && segment.ends_with(ENDING)
         {
-            failed.extend(wipe_old(disk, &dir.join(segment), &dir.join(name)).err());
+            // Before the old bytes go, the new name must be there to stay.
+            let done = disk.sync_dir(dir).map_err(|source| not_erased(&dir.join(name), source));
+            let done = done.and_then(|()| wipe_old(disk, &dir.join(segment), &dir.join(name)));
+            failed.extend(done.err());
         }
     }
     Ok(failed)
