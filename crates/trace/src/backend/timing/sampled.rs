@@ -352,14 +352,15 @@ impl SampledThread {
             .wait
             .is_some_and(|wait| syscall == Some(wait.syscall) && wait.turns == counters.turns);
         if !goes_on {
-            self.end_wait(now, CallEnd::Unknown, tools);
+            let ended_ns = self.end_wait(now, CallEnd::Unknown, tools);
             let start_ns = self.timeline.slices.last().map_or(now, |last| {
                 let pure = last.processor_ns + last.ready_ns + last.fault_ns == 0;
                 if pure { last.start_ns.max(now.saturating_sub(WAIT_NS)) } else { now }
             });
             self.wait = syscall.map(|syscall| OpenWait {
                 syscall,
-                start_ns,
+                // A thread is in one call at a time.
+                start_ns: start_ns.max(ended_ns),
                 turns: counters.turns,
                 details: None,
             });
@@ -389,15 +390,21 @@ impl SampledThread {
         wait.details = Some(if is_still { (stack, target) } else { (None, None) });
     }
 
-    /// Records the open wait, if it was long enough.
-    fn end_wait(&mut self, now: u64, outcome: CallEnd, tools: &mut SamplingTools) {
-        let Some(wait) = self.wait.take() else { return };
-        // The slice behind the wait says when it ended, to what the counters know.
-        let ran_since = self.timeline.slices.last().filter(|last| last.processor_ns > 0);
-        let end_ns = ran_since.map_or(now, |last| last.start_ns.clamp(wait.start_ns, now));
+    /// Records the open wait, if it was long enough. Returns when it ended, or 0 if there is none.
+    fn end_wait(&mut self, now: u64, outcome: CallEnd, tools: &mut SamplingTools) -> u64 {
+        let Some(wait) = self.wait.take() else { return 0 };
+        // The first time on a processor behind the wait says when it ended, to what the counters know: behind it the thread
+        // may have waited in another call already.
+        let slices = self.timeline.slices.iter().rev();
+        let since = slices.take_while(|slice| slice.start_ns >= wait.start_ns);
+        let is_running = |slice: &&TimeSlice| {
+            slice.processor_ns > 0 && slice.processor_ns + slice.ready_ns == slice.length_ns
+        };
+        let ran_since = since.filter(is_running).last();
+        let end_ns = ran_since.map_or(now, |ran| ran.start_ns.min(now));
         let wall_ns = end_ns.saturating_sub(wait.start_ns);
         if wall_ns < WAIT_NS {
-            return;
+            return end_ns;
         }
         let (stack, target) = wait.details.unwrap_or_default();
         tools.recorder.keep(TracedCall {
@@ -413,6 +420,7 @@ impl SampledThread {
             stack,
             target,
         });
+        end_ns
     }
 
     /// Ends the sampling of the thread.
@@ -468,5 +476,51 @@ fn refusal(error: &std::io::Error) -> String {
             "which functions ran on the processor: kernel.perf_event_paranoid is {level}; `sudo sysctl kernel.perf_event_paranoid=2` allows it"
         ),
         _ => format!("which functions ran on the processor: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Backend;
+
+    const MS: u64 = 1_000_000;
+
+    fn in_call(name: &str) -> ThreadActivity {
+        let number = call_number(name).unwrap();
+        ThreadActivity::InCall(BlockedSyscall { number, arguments: [0; 6], sp: 0, ip: 0 })
+    }
+
+    #[test]
+    fn a_wait_ends_where_the_thread_ran_and_not_at_the_look_that_finds_it_in_the_next_one() {
+        let own = std::process::id();
+        let recorder =
+            TraceRecorder::new(Backend::Peek, Vec::new(), std::time::SystemTime::UNIX_EPOCH);
+        let calls: Set = "read,poll,wait4".parse().unwrap();
+        let mut options = TraceOptions::new(TraceTarget::Attach(own), calls);
+        options.stacks = Stacks::None;
+        let mut tools = SamplingTools::new(recorder, &options, 0);
+        let mut thread = SampledThread::new(own, 0, &mut tools).unwrap();
+        let counters =
+            |cpu_ms, turns| SchedulerCounters { cpu_ns: cpu_ms * MS, queued_ns: 0, turns };
+        let (at_ns, activity) = (1000 * MS, in_call("flock"));
+        (thread.at_ns, thread.counters, thread.activity) = (at_ns, counters(0, 1), activity);
+        thread.timeline = ThreadTimeline::default();
+        let mut look = |at_ms: u64, counters: SchedulerCounters, activity| {
+            thread.close_slice(at_ms * MS, counters, activity);
+            thread.follow_wait(at_ms * MS, &counters, &mut tools);
+        };
+        for at_ms in [1001, 1011, 1021] {
+            look(at_ms, counters(0, 1), in_call("flock"));
+        }
+        // It got the lock, ran for 2 ms, and waits for the next thing when it is looked at again.
+        look(1061, counters(2, 2), in_call("fsync"));
+        look(1071, counters(2, 2), in_call("fsync"));
+        look(1081, counters(3, 3), in_call("flock"));
+        let calls = &tools.recorder.recording().slow;
+        let [lock, sync] = &calls[..] else { panic!("{calls:?}") };
+        assert!(lock.start_ns + lock.wall_ns < 1045 * MS, "{lock:?}");
+        assert!(sync.start_ns >= lock.start_ns + lock.wall_ns, "{sync:?} and {lock:?}");
+        assert!(sync.start_ns + sync.wall_ns < 1080 * MS, "{sync:?}");
     }
 }
