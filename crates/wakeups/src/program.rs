@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::chain::ChainHop;
 use super::event::NAME_BYTES;
+use sys::bpf::KernelNames;
 
 /// The longest command line that is read, in bytes.
 const LONGEST: u64 = 4096;
@@ -156,12 +157,27 @@ pub fn systemd_unit(cgroup: &[u8]) -> Option<SystemdUnit> {
 pub struct KernelFunctions(BTreeMap<u64, String>);
 
 impl KernelFunctions {
-    /// Looks addresses up in `/proc/kallsyms`; there are none without the right to see addresses.
+    /// Has the kernel name addresses, or where it cannot, looks them up in `/proc/kallsyms`; there are none without the right to see
+    /// addresses.
     #[must_use]
     pub fn read(addresses: &BTreeSet<u64>) -> KernelFunctions {
         if addresses.is_empty() {
             return KernelFunctions::default();
         }
+        KernelFunctions::ask(addresses).unwrap_or_else(|_| KernelFunctions::look_up(addresses))
+    }
+
+    fn ask(addresses: &BTreeSet<u64>) -> std::io::Result<KernelFunctions> {
+        let names = KernelNames::load()?;
+        let named = |address: &u64| Ok(names.name(*address)?.map(|name| (*address, name)));
+        addresses
+            .iter()
+            .filter_map(|address| named(address).transpose())
+            .collect::<Result<_, _>>()
+            .map(KernelFunctions)
+    }
+
+    fn look_up(addresses: &BTreeSet<u64>) -> KernelFunctions {
         KernelFunctions::parse(&std::fs::read("/proc/kallsyms").unwrap_or_default(), addresses)
     }
 
@@ -255,6 +271,24 @@ mod tests {
         assert_eq!(read.unwrap().executable, ProgramFacts::read(own).executable);
         assert_eq!(ProgramFacts::read_while_named(own, own, b"launcher\0\0\0\0\0\0\0\0"), None);
         assert_eq!(ProgramFacts::read_while_named(u32::MAX, u32::MAX, &name), None);
+    }
+
+    #[test]
+    fn the_kernel_names_an_address_as_its_list_does() {
+        let list = std::fs::read_to_string("/proc/kallsyms").unwrap();
+        let begin = |wanted: &str| {
+            let line = list.lines().find(|line| line.split(' ').nth(2) == Some(wanted))?;
+            u64::from_str_radix(line.split(' ').next()?, 16).ok().filter(|begin| *begin > 0)
+        };
+        let Some((switch, wait)) = begin("schedule_timeout").zip(begin("hrtimer_nanosleep")) else {
+            return;
+        };
+        let wanted = BTreeSet::from([switch + 5, wait + 9, 0x1000]);
+        let Ok(asked) = KernelFunctions::ask(&wanted) else { return };
+        assert_eq!(asked.waited_in(&[switch + 5, wait + 9]), Some("hrtimer_nanosleep"));
+        assert_eq!(asked.waited_in(&[0x1000]), None);
+        let looked_up = KernelFunctions::look_up(&BTreeSet::from([switch + 5, wait + 9]));
+        assert_eq!(asked.0, looked_up.0);
     }
 
     #[test]

@@ -131,6 +131,8 @@ pub enum Helper {
     TaskStorage = 156,
     /// `bpf_get_current_task_btf()`.
     CurrentTask = 158,
+    /// `bpf_snprintf(to, size, format, words, bytes of words)`.
+    Print = 165,
     /// `bpf_task_pt_regs(task)`: the registers with which it entered the kernel.
     TaskRegisters = 175,
 }

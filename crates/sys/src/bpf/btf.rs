@@ -32,6 +32,9 @@ const STRUCT: u32 = 4;
 const UNION: u32 = 5;
 const TYPEDEF: u32 = 8;
 
+/// How long a record is at least, on the average of a kernel: it only saves growing.
+const BYTES_OF_A_RECORD: usize = 24;
+
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let four = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_ne_bytes(four.try_into().ok()?))
@@ -72,9 +75,13 @@ impl<'a> Types<'a> {
         };
         let types = part(8, 12)?;
         let names = part(16, 20)?;
-        let mut read = Types { types, names, found: HashMap::new(), starts: Vec::new() };
-        // Names are compared by where they begin: there are 150,000 types and a dozen wanted ones.
-        let offsets = read.offsets_of_names(wanted);
+        let starts = Vec::with_capacity(types.len() / BYTES_OF_A_RECORD);
+        let mut read = Types { types, names, found: HashMap::new(), starts };
+        // There are 150,000 types and a dozen wanted ones: most are told apart by their kind and the first byte of their name.
+        let mut is_first = [false; 256];
+        for first in wanted.iter().filter_map(|(_, name)| name.as_bytes().first()) {
+            is_first[usize::from(*first)] = true;
+        }
         let mut at = 0;
         while at < types.len() {
             let name = word(types, at)?;
@@ -82,37 +89,27 @@ impl<'a> Types<'a> {
             let kind = info >> 24 & 31;
             let members = usize::try_from(info & 0xffff).ok()?;
             read.starts.push(u32::try_from(at).ok()?);
-            if let Some(name) = offsets.get(&name) {
-                let kind = match kind {
-                    STRUCT | UNION => Some(BtfKind::Structure),
-                    TYPEDEF => Some(BtfKind::Typedef),
-                    _ => None,
+            let looked_for = match kind {
+                STRUCT | UNION => Some(BtfKind::Structure),
+                TYPEDEF => Some(BtfKind::Typedef),
+                _ => None,
+            };
+            if let Some(kind) = looked_for
+                && let Some(rest) = usize::try_from(name).ok().and_then(|name| names.get(name..))
+                && rest.first().is_some_and(|first| is_first[usize::from(*first)])
+            {
+                let is_it = |(of, name): &&(BtfKind, &str)| {
+                    let behind = rest.strip_prefix(name.as_bytes());
+                    *of == kind && behind.is_some_and(|behind| behind.first() == Some(&0))
                 };
-                let number = u32::try_from(read.starts.len()).ok()?;
-                if let Some(kind) = kind {
+                if let Some((_, name)) = wanted.iter().find(is_it) {
+                    let number = u32::try_from(read.starts.len()).ok()?;
                     read.found.entry((kind, name.as_bytes())).or_insert(number);
                 }
             }
             at = at.checked_add(12)?.checked_add(tail_bytes(kind, members)?)?;
         }
         Some(read)
-    }
-
-    /// Finds where wanted names are; each is there once, as the kernel's build removes doubles.
-    fn offsets_of_names(&self, wanted: &[(BtfKind, &'a str)]) -> HashMap<u32, &'a str> {
-        let mut found = HashMap::new();
-        let mut at = 0;
-        for name in self.names.split(|byte| *byte == 0) {
-            // Most names are told apart by their first byte and their length.
-            let same = |wanted: &&(BtfKind, &'a str)| wanted.1.as_bytes() == name;
-            if let Some((_, name)) = wanted.iter().find(same)
-                && let Ok(at) = u32::try_from(at)
-            {
-                found.insert(at, *name);
-            }
-            at += name.len() + 1;
-        }
-        found
     }
 
     fn name(&self, at: u32) -> Option<&'a [u8]> {

@@ -12,6 +12,8 @@ pub enum MapKind {
     Hash,
     /// Values by number, all there from the start.
     Array,
+    /// As `Array`, but programs only read it, and once it is frozen its values are constants to them.
+    Constants,
     /// Values by number, apart for each CPU.
     PerCpuArray,
     /// One value for each thread, with the thread's life; only programs reach it.
@@ -24,9 +26,11 @@ impl MapKind {
     /// Its number and flags in `linux/bpf.h`.
     fn number_and_flags(self) -> (u32, u32) {
         const NO_PREALLOC: u32 = 1;
+        const READ_ONLY_TO_PROGRAMS: u32 = 1 << 7;
         match self {
             MapKind::Hash => (1, NO_PREALLOC),
             MapKind::Array => (2, 0),
+            MapKind::Constants => (2, READ_ONLY_TO_PROGRAMS),
             MapKind::PerCpuArray => (6, 0),
             MapKind::TaskStorage => (29, NO_PREALLOC),
             MapKind::Ring => (27, 0),
@@ -182,6 +186,15 @@ impl Map {
         }
         let mut attribute = self.attribute().reads(8, key).reads(16, value).long(24, flags);
         attribute.run(Command::MapUpdate).map(|_| ())
+    }
+
+    /// Makes its values unchangeable from outside of programs.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn freeze(&self) -> io::Result<()> {
+        self.attribute().run(Command::MapFreeze).map(|_| ())
     }
 
     /// Removes `key`, if it is there.

@@ -8,10 +8,12 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 pub mod assembler;
 pub mod btf;
+mod kernel_names;
 mod map;
 mod program;
 mod ring;
 
+pub use kernel_names::KernelNames;
 pub use map::{Map, MapKind, SharedMap};
 pub use program::{AttachError, AttachedPrograms, BpfProgram, Instruction, ProgramKind, Refused};
 pub use ring::Ring;
@@ -33,10 +35,12 @@ enum Command {
     MapDelete = 3,
     MapNextKey = 4,
     ProgramLoad = 5,
+    ProgramRun = 10,
     InfoByDescriptor = 15,
     RawTracepointOpen = 17,
     TypesLoad = 18,
     MapLookupAndDelete = 21,
+    MapFreeze = 22,
     MapLookupBatch = 24,
 }
 

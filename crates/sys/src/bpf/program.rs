@@ -62,6 +62,8 @@ impl Instruction {
 pub enum ProgramKind {
     /// At the tracepoint whose typedef has this number in the kernel's own types; its arguments have types.
     TypedTracepoint(u32),
+    /// Nowhere by itself: it is run when we say so.
+    OnDemand,
 }
 
 /// Why the kernel did not take a program.
@@ -169,17 +171,23 @@ impl BpfProgram {
     ) -> io::Result<BpfProgram> {
         const TRACING: u32 = 26;
         const AT_TRACEPOINT: u32 = 23;
-        let ProgramKind::TypedTracepoint(type_id) = kind;
+        const ON_DEMAND: u32 = 31;
+        const MAY_SLEEP: u32 = 1 << 4;
+        let (number, flags, place, type_id) = match kind {
+            ProgramKind::TypedTracepoint(type_id) => (TRACING, 0, AT_TRACEPOINT, type_id),
+            ProgramKind::OnDemand => (ON_DEMAND, MAY_SLEEP, 0, 0),
+        };
         let code: Vec<u8> = instructions.iter().flat_map(|one| one.bytes()).collect();
         let count = u32::try_from(instructions.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let log_bytes = u32::try_from(log.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut attribute = Attribute::new()
-            .word(0, TRACING)
+            .word(0, number)
             .word(4, count)
             .reads(8, &code)
             .reads(16, LICENSE)
+            .word(44, flags)
             .name(48, name)
-            .word(68, AT_TRACEPOINT)
+            .word(68, place)
             .word(108, type_id);
         if log_bytes > 0 {
             attribute = attribute.word(24, 1).word(28, log_bytes).writes(32, log);
@@ -195,6 +203,15 @@ impl BpfProgram {
     fn attach(&self) -> io::Result<AttachedProgram> {
         let mut attribute = Attribute::new().descriptor(8, self.0.as_raw_fd());
         attribute.open(Command::RawTracepointOpen).map(AttachedProgram)
+    }
+
+    /// Runs a program of [`ProgramKind::OnDemand`] once.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn run(&self) -> io::Result<()> {
+        Attribute::new().descriptor(0, self.0.as_raw_fd()).run(Command::ProgramRun).map(|_| ())
     }
 
     /// Returns how often the kernel did not run it, because it already ran on that CPU.
