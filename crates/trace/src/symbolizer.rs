@@ -53,8 +53,11 @@ impl Symbolizer {
                 users.entry(stack).or_insert((*process, u32::MAX));
             }
         }
+        let mut names = names::Names::new(sources);
+        let stack = |id: &StackId| recording.stacks.get(usize::try_from(id.0).ok()?);
+        names.read_files(recording, users.keys().filter_map(stack));
         Symbolizer {
-            names: RefCell::new(names::Names::new(sources)),
+            names: RefCell::new(names),
             users,
             wanted,
             packages: "/var/lib/dpkg/info".into(),

@@ -10,18 +10,27 @@ const LIST: u64 = 64 << 20;
 /// The most packages that are looked through.
 const PACKAGES: usize = 100_000;
 
+/// Where packages install nothing, by the rules of Debian.
+const NOT_OF_PACKAGES: [&str; 5] = ["/home/", "/root/", "/tmp/", "/usr/local/", "/var/tmp/"];
+
 /// Returns the package that has installed `path`, by the lists in `info`, which is dpkg's `/var/lib/dpkg/info`.
 #[must_use]
 pub(crate) fn owner(info: &Path, path: &str) -> Option<String> {
+    if NOT_OF_PACKAGES.iter().any(|place| path.starts_with(place)) {
+        return None;
+    }
     // Where `/lib` is `/usr/lib`, packages still list either.
     let other = path.strip_prefix("/usr").map_or_else(|| format!("/usr{path}"), str::to_owned);
     let lists = std::fs::read_dir(info).ok()?;
-    for entry in lists.take(PACKAGES).filter_map(Result::ok) {
-        let name = entry.file_name();
-        let Some(package) = name.to_str().and_then(|name| name.strip_suffix(".list")) else {
-            continue;
-        };
-        let Ok(file) = File::open(entry.path()) else { continue };
+    let names = lists.take(PACKAGES).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".list")).collect();
+    // `bash` is in the package `bash`, and `libc.so.6` in `libc6`: all other lists need not be read then.
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let stem = file.split('.').next().unwrap_or(file).to_lowercase();
+    names.sort_by_cached_key(|name| !name.starts_with(&stem));
+    for name in names {
+        let Some(package) = name.strip_suffix(".list") else { continue };
+        let Ok(file) = File::open(info.join(&name)) else { continue };
         let mut text = Vec::new();
         if file.take(LIST).read_to_end(&mut text).is_err() {
             continue;
@@ -65,7 +74,19 @@ mod tests {
         assert_eq!(owner(dir.path(), "/usr/lib/libx.so.1.2").as_deref(), Some("libx1"));
         assert_eq!(owner(dir.path(), "/usr/lib/libbase.so").as_deref(), Some("base"));
         assert_eq!(owner(dir.path(), "/usr/lib/libother.so"), None);
+        list(dir.path(), "mine.list", "/usr/local/lib/libmine.so\n");
+        assert_eq!(owner(dir.path(), "/usr/local/lib/libmine.so"), None);
         assert_eq!(owner(&dir.path().join("none"), "/usr/lib/libx.so.1.2"), None);
+    }
+
+    #[test]
+    fn the_package_of_a_like_name_is_read_first() {
+        let dir = tempfile::tempdir().unwrap();
+        for other in 0..20 {
+            list(dir.path(), &format!("other{other}.list"), "/usr/lib/libx.so.1.2\n");
+        }
+        list(dir.path(), "libx1:amd64.list", "/usr/lib/libx.so.1.2\n");
+        assert_eq!(owner(dir.path(), "/usr/lib/libx.so.1.2").as_deref(), Some("libx1"));
     }
 
     #[test]

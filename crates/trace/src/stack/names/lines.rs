@@ -52,7 +52,8 @@ impl Lines {
     pub(super) fn of<R: Read + Seek>(elf: &Elf<'_, R>) -> Option<Lines> {
         elf.section_by_name(".debug_info")?;
         let load = |id: gimli::SectionId| -> Result<Bytes, gimli::Error> {
-            Ok(Bytes::new(section(elf, id.name()), LittleEndian))
+            let bytes = if is_read(id) { section(elf, id.name()) } else { Arc::from([]) };
+            Ok(Bytes::new(bytes, LittleEndian))
         };
         let dwarf = gimli::Dwarf::load(load).ok()?;
         sheltered(|| Context::from_dwarf(dwarf)).and_then(Result::ok).map(Lines)
@@ -84,6 +85,19 @@ impl Lines {
 fn sheltered<T>(read: impl FnOnce() -> T) -> Option<T> {
     // All that a panic can leave half done is the reader's own memory of a unit, which answers the same again or panics again.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).ok()
+}
+
+/// Returns whether a section says where functions and lines are. Where variables are, and macros, nobody asks: those are a quarter
+/// of what there is to unpack.
+fn is_read(id: gimli::SectionId) -> bool {
+    use gimli::SectionId::{
+        DebugAbbrev, DebugAddr, DebugAranges, DebugInfo, DebugLine, DebugLineStr, DebugRanges,
+        DebugRngLists, DebugStr, DebugStrOffsets, DebugTypes,
+    };
+    let places = matches!(id, DebugAddr | DebugAranges | DebugRanges | DebugRngLists);
+    let lines = matches!(id, DebugLine | DebugLineStr);
+    let names = matches!(id, DebugStr | DebugStrOffsets);
+    places || lines || names || matches!(id, DebugAbbrev | DebugInfo | DebugTypes)
 }
 
 /// Returns the bytes of a section, unpacked; none of one that is not there or is too large.

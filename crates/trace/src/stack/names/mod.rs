@@ -10,8 +10,9 @@ mod jit;
 mod lines;
 mod symbols;
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use self::files::Files;
 use self::jit::Compiled;
@@ -21,6 +22,9 @@ use crate::recording::{CodeAddress, Module, Recording, Stack};
 
 /// The most processes whose compiled functions are remembered.
 const PROCESSES: usize = 256;
+
+/// The most threads that read files at a time.
+const READERS: usize = 4;
 
 /// Where names are looked for, apart from the files themselves.
 #[derive(Clone, Debug)]
@@ -108,6 +112,41 @@ impl Names {
         Names { sources, files: HashMap::new(), compiled: HashMap::new(), named: HashMap::new() }
     }
 
+    /// Reads the files of the modules that these stacks go through, on all processors; what is not read is read when it is needed.
+    pub fn read_files<'recording>(
+        &mut self,
+        recording: &'recording Recording,
+        stacks: impl Iterator<Item = &'recording Stack>,
+    ) {
+        let addresses = stacks.flat_map(|stack| &stack.frames);
+        let modules: BTreeSet<u32> = addresses.filter_map(|address| address.module).collect();
+        let module = |at: &u32| recording.modules.get(usize::try_from(*at).ok()?);
+        let unread = |module: &&Module| !self.files.contains_key(*module);
+        let mut modules: Vec<&Module> = modules.iter().filter_map(module).filter(unread).collect();
+        // The largest is taken first: nobody waits for it at the end.
+        modules.sort_by_cached_key(|module| len_bytes(module));
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        let count = count.min(modules.len()).min(READERS);
+        let queue = Mutex::new(modules);
+        let sources = &self.sources;
+        let read = || {
+            let mut read = Vec::new();
+            loop {
+                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let Some(module) = next else { return read };
+                read.push((module.clone(), Files::of(module, sources)));
+            }
+        };
+        let files: Vec<(Module, Files)> = std::thread::scope(|scope| {
+            let other = |_| sys::thread::spawn_scoped(scope, "symbols", read).ok();
+            let others: Vec<_> = (1..count).map_while(other).collect();
+            let own = read();
+            let others = others.into_iter().filter_map(|other| other.join().ok());
+            own.into_iter().chain(others.flatten()).collect()
+        });
+        self.files.extend(files);
+    }
+
     /// Returns the frames of `stack`, which `process` had, the innermost first; an inlined function is a frame of its own.
     pub fn frames(&mut self, recording: &Recording, process: u32, stack: &Stack) -> Vec<Frame> {
         let mut frames = Vec::with_capacity(stack.frames.len());
@@ -181,6 +220,13 @@ impl Names {
         }
         (frames, is_signal_frame)
     }
+}
+
+/// Returns how long the file of a module is; 0 if there is none.
+fn len_bytes(module: &Module) -> u64 {
+    use std::os::unix::ffi::OsStrExt;
+    let path = module.reached_by.as_deref().unwrap_or(&module.path);
+    std::fs::metadata(Path::new(std::ffi::OsStr::from_bytes(path))).map_or(0, |file| file.len())
 }
 
 /// Climbs down the ladder of names.

@@ -2,30 +2,37 @@
 
 use std::ops::Range;
 
-use object::read::elf::ElfFile64;
-use object::{LittleEndian, Object, ObjectSymbol, ReadRef, SymbolKind, SymbolSection};
+use object::elf::FileHeader64;
+use object::read::elf::{ElfFile64, ElfSymbol, Sym, SymbolTable};
+use object::{
+    LittleEndian, Object, ObjectSection, ObjectSymbol, ReadRef, SymbolKind, SymbolSection,
+};
 
 use crate::stack::cfi::Function;
 
 /// The most symbols that are read of a table.
 const SYMBOLS: usize = 4 << 20;
 
-/// The longest name that is kept.
+/// The longest name that is shown.
 const NAME: usize = 16 << 10;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u64,
     size: u64,
-    rank: u8,
-    name: Box<[u8]>,
+    /// Where its name begins.
+    name: u32,
+    is_local: bool,
 }
 
 /// The functions of a symbol table.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    /// By address, and of one address the best name first.
+    /// By address.
     entries: Vec<Entry>,
+    /// All names, each with a zero at its end. They are compared only where an address is looked up: of the tens of thousands
+    /// of a library a few are ever shown.
+    names: Box<[u8]>,
     /// The largest size, which bounds how far below an address its symbol may begin.
     widest: u64,
 }
@@ -44,17 +51,26 @@ impl Symbols {
     pub(super) fn full<'data, D: ReadRef<'data>>(
         file: &ElfFile64<'data, LittleEndian, D>,
     ) -> Symbols {
-        Symbols::of(file.symbols())
+        Symbols::of(file, file.elf_symbol_table(), file.symbols())
     }
 
     /// Reads `.dynsym`: what the file shows to others.
     pub(super) fn exported<'data, D: ReadRef<'data>>(
         file: &ElfFile64<'data, LittleEndian, D>,
     ) -> Symbols {
-        Symbols::of(file.dynamic_symbols())
+        Symbols::of(file, file.elf_dynamic_symbol_table(), file.dynamic_symbols())
     }
 
-    fn of<'data>(symbols: impl Iterator<Item = impl ObjectSymbol<'data>>) -> Symbols {
+    fn of<'data: 'file, 'file, D: ReadRef<'data> + 'file>(
+        file: &'file ElfFile64<'data, LittleEndian, D>,
+        table: &SymbolTable<'data, FileHeader64<LittleEndian>, D>,
+        symbols: impl Iterator<Item = ElfSymbol<'data, 'file, FileHeader64<LittleEndian>, D>>,
+    ) -> Symbols {
+        // Read at once: a read for each name costs more than all else that is done for a report.
+        let strings = file.section_by_index(table.string_section());
+        let Ok(names) = strings.and_then(|strings| strings.data()) else {
+            return Symbols::default();
+        };
         let mut entries = Vec::new();
         let mut widest = 0;
         for symbol in symbols.take(SYMBOLS) {
@@ -62,25 +78,28 @@ impl Symbols {
             let is_code = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown)
                 && matches!(symbol.section(), SymbolSection::Section(_))
                 && symbol.address() != 0;
-            let Ok(name) = symbol.name_bytes() else { continue };
-            if !is_code || name.is_empty() || name.len() > NAME {
+            let name = symbol.elf_symbol().st_name(LittleEndian);
+            let first = usize::try_from(name).ok().and_then(|at| names.get(at));
+            if !is_code || first.is_none_or(|first| *first == 0) {
                 continue;
             }
-            let is_local = symbol.is_local();
             let (start, size) = (symbol.address(), symbol.size());
             widest = widest.max(size);
-            entries.push(Entry {
-                start,
-                size,
-                rank: rank(name, is_local),
-                name: plain(name).into(),
-            });
+            entries.push(Entry { start, size, name, is_local: symbol.is_local() });
         }
-        entries.sort_by(|one, other| {
-            let key = |entry: &Entry| (entry.start, entry.size == 0, entry.rank, entry.name.len());
-            key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name))
-        });
-        Symbols { entries, widest }
+        Symbols::new(entries, names.into(), widest)
+    }
+
+    fn new(mut entries: Vec<Entry>, names: Box<[u8]>, widest: u64) -> Symbols {
+        entries.sort_unstable_by_key(|entry| entry.start);
+        Symbols { entries, names, widest }
+    }
+
+    /// Returns the name of an entry as the linker has it; none if it has no end.
+    fn name(&self, entry: &Entry) -> Option<&[u8]> {
+        let rest = self.names.get(usize::try_from(entry.name).ok()?..)?;
+        let end = rest.iter().take(NAME + 1).position(|byte| *byte == 0)?;
+        Some(&rest[..end])
     }
 
     /// Returns whether there is no function in it.
@@ -106,9 +125,10 @@ impl Symbols {
             }
             _ => self.widest,
         };
-        let mut best: Option<&Entry> = None;
+        let mut best: Option<(CandidateOrder<'_>, &Entry)> = None;
         for (at, entry) in below.iter().enumerate().rev() {
-            if best.is_some_and(|best| best.start != entry.start) || address - entry.start >= reach
+            if best.as_ref().is_some_and(|(_, best)| best.start != entry.start)
+                || address - entry.start >= reach
             {
                 break;
             }
@@ -116,13 +136,22 @@ impl Symbols {
                 .iter()
                 .map(|other| other.start)
                 .find(|start| *start > entry.start);
-            if entry.holds(address, function, next) {
-                best = Some(entry);
+            if !entry.holds(address, function, next) {
+                continue;
+            }
+            let Some(name) = self.name(entry) else { continue };
+            let shown = plain(name);
+            let order = (entry.size == 0, rank(name, entry.is_local), shown.len(), shown);
+            if best.as_ref().is_none_or(|(best, _)| order < *best) {
+                best = Some((order, entry));
             }
         }
-        best.map(|entry| SymbolCandidate { name: &entry.name, start: entry.start })
+        best.map(|((.., name), entry)| SymbolCandidate { name, start: entry.start })
     }
 }
+
+/// Of the names of one address the least is shown: with a size, of the best rank, the shortest, the first by its bytes.
+type CandidateOrder<'table> = (bool, u8, usize, &'table [u8]);
 
 impl Entry {
     fn holds(&self, address: u64, function: Option<&Function>, next: Option<u64>) -> bool {
@@ -169,17 +198,16 @@ fn plain(name: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn symbols(entries: &[(u64, u64, &str)]) -> Symbols {
-        let mut entries: Vec<Entry> = entries
-            .iter()
-            .map(|(start, size, name)| {
-                let name = name.as_bytes();
-                Entry { start: *start, size: *size, rank: rank(name, false), name: name.into() }
-            })
-            .collect();
-        entries.sort_by_key(|entry| (entry.start, entry.size == 0, entry.rank, entry.name.len()));
+    fn symbols(table: &[(u64, u64, &str)]) -> Symbols {
+        let mut entries = Vec::new();
+        let mut names = vec![0];
+        for (start, size, name) in table {
+            let at = u32::try_from(names.len()).unwrap();
+            entries.push(Entry { start: *start, size: *size, name: at, is_local: false });
+            names.extend(name.as_bytes().iter().chain(&[0]));
+        }
         let widest = entries.iter().map(|entry| entry.size).max().unwrap_or(0);
-        Symbols { entries, widest }
+        Symbols::new(entries, names.into(), widest)
     }
 
     fn function(range: Range<u64>) -> Function {
@@ -190,6 +218,33 @@ mod tests {
         let function = range.map(function);
         let found = symbols.find(address, function.as_ref())?;
         Some(String::from_utf8(found.name.to_vec()).unwrap())
+    }
+
+    /// A file that counts how often it is read.
+    struct CountedFile(std::fs::File, std::rc::Rc<std::cell::Cell<u32>>);
+
+    impl std::io::Read for CountedFile {
+        fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+            self.1.set(self.1.get() + 1);
+            self.0.read(to)
+        }
+    }
+
+    impl std::io::Seek for CountedFile {
+        fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
+            self.0.seek(to)
+        }
+    }
+
+    #[test]
+    fn names_are_not_read_one_by_one() {
+        let reads = std::rc::Rc::new(std::cell::Cell::new(0));
+        let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        let cache = object::ReadCache::new(CountedFile(file, reads.clone()));
+        let elf = ElfFile64::<LittleEndian, _>::parse(&cache).unwrap();
+        let symbols = Symbols::full(&elf);
+        assert!(symbols.entries.len() > 1000, "{} symbols", symbols.entries.len());
+        assert!(reads.get() < 100, "{} reads", reads.get());
     }
 
     #[test]
