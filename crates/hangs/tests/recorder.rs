@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sys::clock::SystemClock;
@@ -88,6 +88,8 @@ struct Interactive {
     child: Child,
     display: UnixStream,
     lock: PathBuf,
+    /// When the last command was given, in nanoseconds since 1970.
+    ordered_ns: u64,
 }
 
 impl Interactive {
@@ -102,13 +104,25 @@ impl Interactive {
         let child = Command::new(&program).arg(&socket).arg(&lock).spawn().unwrap();
         let (display, _) = listener.accept().unwrap();
         display.set_read_timeout(Some(PATIENCE)).unwrap();
-        Interactive { child, display, lock }
+        Interactive { child, display, lock, ordered_ns: 0 }
     }
 
     /// Has the program do something, and waits until it is done.
     fn order(&mut self, command: u8) {
-        self.display.write_all(&[command]).unwrap();
+        self.begin(command);
         self.finished();
+    }
+
+    /// Has the program do something.
+    fn begin(&mut self, command: u8) {
+        self.mark_now();
+        self.display.write_all(&[command]).unwrap();
+    }
+
+    /// Tells the hangs that come from those that were: the recorder stores a hang some time after it has ended.
+    fn mark_now(&mut self) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        self.ordered_ns = now.as_nanos().try_into().unwrap();
     }
 
     fn finished(&mut self) {
@@ -116,10 +130,11 @@ impl Interactive {
     }
 
     /// Keeps the program busy for moments until the recorder has seen its main loop.
+    /// A hang is left that is stored later, as happens on a loaded machine.
     fn be_noticed(&mut self, root: &TempDir) {
         until("the recorder to follow the program", || {
             let seen = self.last_hang(root);
-            seen.is_none().then(|| self.order(b's'));
+            self.order(b's');
             seen
         });
     }
@@ -131,10 +146,17 @@ impl Interactive {
         Some(last)
     }
 
-    /// Returns the next hang that has ended after the hang with this number.
-    fn next_hang(&self, root: &TempDir, after: u64) -> Hang {
-        until("the next hang", || {
-            self.last_hang(root).filter(|hang| hang.number > after && !hang.goes_on)
+    /// Returns the hang of the last command, if it is stored; it may go on.
+    ///
+    /// Its ends are known to within some milliseconds; its middle is after the command for certain.
+    fn hang_of_order(&self, root: &TempDir) -> Option<Hang> {
+        self.last_hang(root).filter(|hang| middle_ns(hang) > self.ordered_ns)
+    }
+
+    /// Returns the hang of the last command once it has ended.
+    fn ended_hang(&self, root: &TempDir) -> Hang {
+        until("the hang of the last command", || {
+            self.hang_of_order(root).filter(|hang| !hang.goes_on)
         })
     }
 }
@@ -144,6 +166,10 @@ impl Drop for Interactive {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn middle_ns(hang: &Hang) -> u64 {
+    hang.started_ns + hang.length_ns / 2
 }
 
 fn blamed(hang: &Hang) -> String {
@@ -156,15 +182,13 @@ fn each_way_to_hang_is_recorded_with_its_cause_and_its_function() {
     let recorder = TestRecorder::start(&root);
     let mut program = Interactive::start(&root);
     program.be_noticed(&root);
-    let mut last = program.last_hang(&root).unwrap().number;
     for (order, cause, function) in [
         (b's', HangCause::Sleep, "sleep_on_purpose"),
         (b'r', HangCause::OtherProgram, "wait_for_reply"),
         (b's', HangCause::Sleep, "sleep_on_purpose"),
     ] {
         program.order(order);
-        let hang = program.next_hang(&root, last);
-        last = hang.number;
+        let hang = program.ended_hang(&root);
         assert_eq!((hang.cause, &*blamed(&hang)), (cause, function), "{hang:?}");
         assert!(hang.length_ns + hang.uncertain_ns >= 380_000_000, "{hang:?}");
         let sum: u64 = hang.parts.named().iter().map(|(_, part)| part).sum();
@@ -176,23 +200,23 @@ fn each_way_to_hang_is_recorded_with_its_cause_and_its_function() {
     // A lock that another process holds, with the name of the file.
     let held = File::create(&program.lock).unwrap();
     held.lock().unwrap();
-    program.display.write_all(b"l").unwrap();
+    program.begin(b'l');
     until("a hang that goes on to be stored", || {
-        program.last_hang(&root).filter(|hang| hang.number > last && hang.goes_on)
+        program.hang_of_order(&root).filter(|hang| hang.goes_on)
     });
     drop(held);
     program.finished();
-    let hang = program.next_hang(&root, last);
-    last = hang.number;
+    let hang = program.ended_hang(&root);
     assert_eq!((hang.cause, &*blamed(&hang)), (HangCause::Lock, "lock_file"), "{hang:?}");
     assert_eq!(hang.object().unwrap().name, program.lock.to_str().unwrap());
     assert!(hang.length_ns >= 900_000_000, "{hang:?}");
     // Stopped in the wait of its main loop, where it looks as if it waited.
     let process = Pid::from_child(&program.child);
+    program.mark_now();
     kill_process(process, Signal::STOP).unwrap();
-    until("the stop to be stored", || program.last_hang(&root).filter(|hang| hang.number > last));
+    until("the stop to be stored", || program.hang_of_order(&root));
     kill_process(process, Signal::CONT).unwrap();
-    let hang = program.next_hang(&root, last);
+    let hang = program.ended_hang(&root);
     assert_eq!(hang.cause, HangCause::Stopped, "{hang:?}");
     let summary = recorder.end();
     assert!(summary.hangs >= 6, "{summary:?}");
@@ -208,9 +232,8 @@ fn a_program_that_computes_is_told_from_one_that_waits() {
     let _recorder = TestRecorder::start(&root);
     let mut program = Interactive::start(&root);
     program.be_noticed(&root);
-    let last = program.last_hang(&root).unwrap().number;
     program.order(b'c');
-    let hang = program.next_hang(&root, last);
+    let hang = program.ended_hang(&root);
     // On a loaded machine it may wait for the processor longer than it has it.
     let ran = hang.parts.processor_ns + hang.parts.ready_ns;
     assert!(ran * 10 >= hang.length_ns * 8, "{hang:?}");
@@ -226,14 +249,13 @@ fn a_hang_in_which_the_program_is_killed_is_kept() {
     let _recorder = TestRecorder::start(&root);
     let mut program = Interactive::start(&root);
     program.be_noticed(&root);
-    let last = program.last_hang(&root).unwrap().number;
     let held = File::create(&program.lock).unwrap();
     held.lock().unwrap();
-    program.display.write_all(b"l").unwrap();
-    until("a hang that goes on", || program.last_hang(&root).filter(|hang| hang.number > last));
+    program.begin(b'l');
+    until("a hang that goes on", || program.hang_of_order(&root));
     program.child.kill().unwrap();
     program.child.wait().unwrap();
-    let hang = program.next_hang(&root, last);
+    let hang = program.ended_hang(&root);
     assert_eq!((hang.cause, &*blamed(&hang)), (HangCause::Lock, "lock_file"), "{hang:?}");
 }
 
@@ -243,7 +265,8 @@ fn a_program_at_rest_has_no_hang() {
     let recorder = TestRecorder::start(&root);
     let mut program = Interactive::start(&root);
     program.be_noticed(&root);
-    let before = program.last_hang(&root).unwrap().number;
+    program.mark_now();
+    let rest_ns = program.ordered_ns;
     // Steps that are too short for a hang, with rests in between.
     for _ in 0..20 {
         program.order(b'b');
@@ -251,8 +274,9 @@ fn a_program_at_rest_has_no_hang() {
     recorder.end();
     let hangs = stored(&root).hangs;
     // On a loaded machine a step of 20 ms may take 100 ms; then it was ready, or on a processor.
-    for hang in
-        hangs.values().filter(|hang| hang.process == program.child.id() && hang.number > before)
+    for hang in hangs
+        .values()
+        .filter(|hang| hang.process == program.child.id() && middle_ns(hang) > rest_ns)
     {
         assert!(hang.parts.ready_ns + hang.parts.processor_ns > 30_000_000, "{hang:?}");
     }
