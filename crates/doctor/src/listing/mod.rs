@@ -83,8 +83,13 @@ fn directories(machine: &Machine, worker: &WorkerProgram, tools: &StepContext<'_
     let start = tools.clock.monotonic();
     let mut findings = Vec::new();
     let mut found: Vec<(u32, CandidateDirectory)> = Vec::new();
+    let mut is_spent = false;
     for place in places::of(machine) {
-        if tools.stopped() || tools.spent(start, BUDGET) {
+        if tools.stopped() {
+            break;
+        }
+        if tools.spent(start, BUDGET) {
+            is_spent = true;
             break;
         }
         let look = DirectoryReader {
@@ -105,12 +110,19 @@ fn directories(machine: &Machine, worker: &WorkerProgram, tools: &StepContext<'_
     found.sort_by_key(|(entries, _)| std::cmp::Reverse(*entries));
     found.truncate(LARGEST);
     for (_, place) in found {
-        if tools.stopped() || tools.spent(start, BUDGET) {
+        if tools.stopped() {
+            break;
+        }
+        if tools.spent(start, BUDGET) {
+            is_spent = true;
             break;
         }
         findings.extend(directory(machine, &place, worker, tools));
     }
-    if findings.is_empty() {
+    if is_spent {
+        let note = format!("not all were opened: the time for all is {}", duration(BUDGET));
+        findings.push(Finding::new(NAME, "other directories", "", MeasurementOutcome::Note(note)));
+    } else if findings.is_empty() {
         let note = format!("none of the user's directories has {FEW} entries");
         findings.push(Finding::new(NAME, "directories", "", MeasurementOutcome::Note(note)));
     }
@@ -295,8 +307,39 @@ fn nanos(time: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::time::SystemTime;
+
+    use sys::clock::Clock;
+
     use super::super::finding::Help;
     use super::*;
+
+    /// A machine so slow that a minute is over at each look.
+    #[derive(Debug, Default)]
+    struct MinuteClock(AtomicU64);
+
+    impl Clock for MinuteClock {
+        fn now(&self) -> SystemTime {
+            SystemTime::UNIX_EPOCH
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_secs(60 * self.0.fetch_add(1, Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn directories_for_which_no_time_is_left_are_not_called_small() {
+        let machine = Machine { home: Some("/no/such/home".into()), ..Machine::default() };
+        let worker = WorkerProgram { path: "/no/such/worker".into(), arguments: Vec::new() };
+        let (clock, stop) = (MinuteClock::default(), AtomicBool::new(false));
+        let tools = StepContext { clock: &clock, frame: report::grade::FRAME, stop: &stop };
+        let findings = directories(&machine, &worker, &tools);
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
+        let MeasurementOutcome::Note(note) = &finding.outcome else { panic!("{finding:?}") };
+        assert!(note.starts_with("not all were opened"), "{note}");
+    }
 
     fn mount(line: &str) -> MountInfo {
         Mounts::parse(line.as_bytes()).iter().next().unwrap().clone()
