@@ -25,7 +25,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use fixture::{Bus, has, in_time, skip};
+use fixture::{Bus, has, in_time, own_niceness, skip};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, test_kill_process, waitpid};
 
 /// `unjank`, of which `host` is tested: what was built, or a script that passes on to the small program of packages (`ci/slow`).
@@ -253,7 +253,8 @@ fn the_environment_and_the_directory_are_those_that_were_asked_for() {
         assert_eq!(out.trim_end(), here.canonicalize().unwrap().to_str().unwrap());
         assert_eq!(host.run(&["-C", "home", "pwd"]).1, out);
         let (_, out, _) = host.run(&["--nice", "7", "--idle", "sh", "-c", "nice; chrt -p $$"]);
-        assert!(out.starts_with("7\n") && out.contains("SCHED_IDLE"), "{out}");
+        let nice = format!("{}\n", own_niceness() + 7);
+        assert!(out.starts_with(&nice) && out.contains("SCHED_IDLE"), "{out}");
     });
 }
 
@@ -447,7 +448,7 @@ fn without_a_bus_the_command_runs_in_place_and_that_is_said() {
         assert_eq!(run(&["/"]).0, Some(126));
         assert_eq!(run(&["-C", "/no/such", "true"]).0, Some(125));
         assert_eq!(run(&["--timeout", "50ms", "sleep", "1000"]).0, Some(124));
-        assert_eq!(run(&["--nice", "5", "nice"]).1, "5\n");
+        assert_eq!(run(&["--nice", "5", "nice"]).1, format!("{}\n", own_niceness() + 5));
         let mut command = Command::new(UNJANK);
         command.args(["host", "true"]).env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/no/bus");
         let (status, _, err) = told(command.output().unwrap());
