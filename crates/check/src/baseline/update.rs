@@ -1,6 +1,6 @@
 //! A baseline from what several runs showed; what a person wrote into the old one stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trace::report::TraceReport;
 
@@ -9,7 +9,7 @@ use super::file::{AllowedWait, Baseline, BaselineError, BaselineHeader, PhaseBud
 use super::judge::{blind_spots, matching, named, program, unexplained_ns};
 use super::phases::ProgramPhases;
 use super::places::UserPlaces;
-use super::waits::{MainThreadWaits, WaitKey};
+use super::waits::{FoundWait, MainThreadWaits, WaitKey};
 
 /// Why runs do not make a baseline.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -109,7 +109,8 @@ pub fn update(
         unexplained: 0,
     };
     let mut phases: Vec<PhaseBudget> = Vec::new();
-    let mut seen: BTreeMap<WaitKey, Seen> = BTreeMap::new();
+    let mut keys = BTreeSet::new();
+    let mut found_in_runs = Vec::new();
     for (number, (window_ns, report)) in (1..).zip(runs) {
         if let Some(why) = blind_spots(report).into_iter().next() {
             return Err(UpdateError::Blind { run: number, why });
@@ -122,20 +123,17 @@ pub fn update(
         let found = ProgramPhases::find(report, rules.quiet_ns, *window_ns);
         let waits = MainThreadWaits::find(report, &found, places, rules.floor_ns);
         add_phases(&mut phases, &found, &waits);
-        let mut run: BTreeMap<WaitKey, (u64, u64)> = BTreeMap::new();
         for wait in &waits.found {
             // A line that a person made wider stays as wide.
             let line = matching(old_lines, wait, places).map(|at| old_lines[at].key());
-            let sum = run.entry(line.unwrap_or_else(|| wait.key.clone())).or_default();
-            *sum = (sum.0 + wait.count, sum.1.saturating_add(wait.blocked_ns));
+            keys.insert(line.unwrap_or_else(|| wait.key.clone()));
         }
-        for (key, (count, blocked_ns)) in run {
-            seen.entry(key).or_default().add(count, blocked_ns);
-        }
+        found_in_runs.push(waits.found);
     }
-    let waits = seen.into_iter().map(|(key, seen)| line(key, seen, &header, old_lines)).collect();
+    let waits = keys.into_iter().map(|key| line(key, old_lines)).collect();
     let mut baseline = Baseline { header, phases, waits };
     baseline.sort();
+    count(&mut baseline, &found_in_runs, places);
     // What is written has to be read again by each check.
     Baseline::read(baseline.render().as_bytes()).map_err(UpdateError::TooMuch)?;
     let changes = changes(old_lines, &baseline.waits);
@@ -158,24 +156,43 @@ fn add_phases(phases: &mut Vec<PhaseBudget>, found: &ProgramPhases, waits: &Main
     }
 }
 
-fn line(
-    key: WaitKey,
-    seen: Seen,
-    header: &BaselineHeader,
-    old_lines: &[AllowedWait],
-) -> AllowedWait {
+/// Returns the line of a key, which allows nothing yet.
+fn line(key: WaitKey, old_lines: &[AllowedWait]) -> AllowedWait {
     let old = old_lines.iter().find(|old| old.key() == key);
     AllowedWait {
         phase: key.phase,
         call: key.call,
         path: key.path,
         function: old.map_or(key.function, |old| old.function.clone()),
-        count: seen.most,
-        least: if seen.runs < header.runs { 0 } else { seen.least },
-        time: seen.longest_ns,
+        count: 0,
+        least: 0,
+        time: 0,
         reason: old.map(|old| old.reason.clone()).unwrap_or_default(),
         line: 0,
     }
+}
+
+/// Has each line allow what its runs need, with the waits divided among the lines as each check divides them: what was not
+/// seen of a wait may fit a new line better than the old one that it was found by. Lines without a wait go.
+fn count(baseline: &mut Baseline, runs: &[Vec<FoundWait>], places: &UserPlaces) {
+    let mut seen = vec![Seen::default(); baseline.waits.len()];
+    for waits in runs {
+        let mut run: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        for wait in waits {
+            let Some(at) = matching(&baseline.waits, wait, places) else { continue };
+            let sum = run.entry(at).or_default();
+            *sum = (sum.0 + wait.count, sum.1.saturating_add(wait.blocked_ns));
+        }
+        for (at, (count, blocked_ns)) in run {
+            seen[at].add(count, blocked_ns);
+        }
+    }
+    for (line, seen) in baseline.waits.iter_mut().zip(seen) {
+        line.count = seen.most;
+        line.least = if seen.runs < baseline.header.runs { 0 } else { seen.least };
+        line.time = seen.longest_ns;
+    }
+    baseline.waits.retain(|line| line.count > 0);
 }
 
 fn changes(old: &[AllowedWait], new: &[AllowedWait]) -> Vec<BaselineChange> {
