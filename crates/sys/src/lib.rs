@@ -45,6 +45,8 @@ pub mod spawn;
 pub mod sqlite;
 pub mod stream;
 pub mod supervise;
+pub mod syscall;
+pub mod syscall_set;
 pub mod terminal;
 pub mod thread;
 pub mod tick;

@@ -19,10 +19,10 @@ pub mod recording;
 pub mod report;
 pub mod stack;
 pub mod symbolizer;
-pub mod syscall;
-pub mod syscall_set;
 pub mod timeline;
 pub mod watch;
+
+pub use sys::{syscall, syscall_set};
 
 /// The examples of README.md, tested with the others.
 #[cfg(doctest)]

@@ -61,7 +61,7 @@ pub fn error_name(errno: i32) -> String {
 
 /// Returns the number of the error with this name.
 #[must_use]
-pub(crate) fn error_number(name: &str) -> Option<i32> {
+pub fn error_number(name: &str) -> Option<i32> {
     match name {
         "EAGAIN" => return Some(11),
         "ENOTSUP" => return error_number("EOPNOTSUPP"),

@@ -255,7 +255,7 @@ fn named(name: &str) -> Result<Option<BTreeSet<u32>>, SetError> {
 
 /// Returns whether programs make this call very often, and it nearly always returns at once.
 #[must_use]
-pub(crate) fn is_mostly_fast(number: u32) -> bool {
+pub fn is_mostly_fast(number: u32) -> bool {
     let name = call_name(number).unwrap_or_default();
     matches!(
         name,
