@@ -6,6 +6,7 @@ printf 'all:\n\ttrue\n' >src/Makefile
 git init -q .
 for name in "Downloads/a b.iso" Downloads/small.txt Taxes/2025.pdf Pictures/dog.png notes.txt report.pdf; do echo text >"$name"; done
 printf '[x]\na=1\n' >.config/kdeglobals
+tar cf app.tar Taxes Pictures
 printf '#!/bin/sh\nexit 0\n' | tee build start-and-quit >/dev/null
 printf '#!/bin/sh\nexec ./backup-ui backup\n' >tests/start
 printf 'called org.example.Backup.Start within 200ms\nno calls where slower-than:1s\n' >rules.txt
