@@ -48,7 +48,9 @@ fn field(text: &str, size: usize) -> Vec<u8> {
 /// Returns the beginning of `text` that is no longer than `size` bytes, up to a zero byte.
 fn up_to(text: &str, size: usize) -> &[u8] {
     let text = text.split('\0').next().unwrap_or_default();
-    &text.as_bytes()[..text.floor_char_boundary(size)]
+    let fits = |end: &usize| text.is_char_boundary(*end);
+    let end = (0..=size.min(text.len())).rev().find(fits).unwrap_or(0);
+    &text.as_bytes()[..end]
 }
 
 impl Capture {
