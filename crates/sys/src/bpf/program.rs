@@ -94,12 +94,27 @@ pub struct AttachedPrograms {
 }
 
 /// Why a program is not at work.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AttachError {
-    /// The kernel did not take it.
-    Refused(Refused),
-    /// The kernel did not start it at its place: what `bpf(2)` reported.
-    NotAttached(io::Error),
+    /// The kernel did not take the program.
+    #[error("cannot load the program {name}; the kernel says:\n{log}")]
+    Refused {
+        /// Its name.
+        name: String,
+        /// What the verifier said.
+        log: String,
+        /// What `bpf(2)` reported.
+        source: io::Error,
+    },
+    /// The kernel did not start the program at its place.
+    #[error("cannot attach the program {name}")]
+    NotAttached {
+        /// Its name.
+        name: String,
+        /// What `bpf(2)` reported.
+        source: io::Error,
+    },
 }
 
 impl AttachedPrograms {
@@ -114,8 +129,13 @@ impl AttachedPrograms {
         name: &str,
         instructions: &[Instruction],
     ) -> Result<(), AttachError> {
-        let program = BpfProgram::load(kind, name, instructions).map_err(AttachError::Refused)?;
-        let link = program.attach().map_err(AttachError::NotAttached)?;
+        let program = BpfProgram::load(kind, name, instructions).map_err(|refused| {
+            let Refused { error: source, log } = refused;
+            AttachError::Refused { name: name.to_owned(), log, source }
+        })?;
+        let link = program.attach();
+        let link =
+            link.map_err(|source| AttachError::NotAttached { name: name.to_owned(), source })?;
         self.links.push(link);
         self.programs.push(program);
         Ok(())

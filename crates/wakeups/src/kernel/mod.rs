@@ -34,24 +34,9 @@ pub enum WakeupLoadError {
     /// A program has a fault that we made.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
-    /// The kernel did not take a program.
-    #[error("cannot load the program {name}; the kernel says:\n{log}")]
-    Refused {
-        /// Its name.
-        name: &'static str,
-        /// What the verifier said.
-        log: String,
-        /// What `bpf(2)` reported.
-        source: io::Error,
-    },
-    /// The kernel did not start a program at its place.
-    #[error("cannot attach the program {name}")]
-    Attach {
-        /// Its name.
-        name: &'static str,
-        /// What `bpf(2)` reported.
-        source: io::Error,
-    },
+    /// A program is not at work.
+    #[error(transparent)]
+    Program(#[from] AttachError),
 }
 
 /// Programs in the kernel that record who wakes whom.
@@ -110,12 +95,7 @@ impl WakeupTracer {
         programs.push(("unjank_switch", offsets.switch, plan.switch()?));
         for (name, point, instructions) in programs {
             let kind = ProgramKind::TypedTracepoint(point);
-            tracer.programs.attach(kind, name, &instructions).map_err(|error| match error {
-                AttachError::Refused(refused) => {
-                    WakeupLoadError::Refused { name, log: refused.log, source: refused.error }
-                }
-                AttachError::NotAttached(source) => WakeupLoadError::Attach { name, source },
-            })?;
+            tracer.programs.attach(kind, name, &instructions)?;
         }
         Ok(tracer)
     }

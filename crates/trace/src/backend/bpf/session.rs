@@ -73,24 +73,9 @@ pub enum LoadError {
     /// A program has a fault that we made.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
-    /// The kernel did not take a program.
-    #[error("cannot load the program {name}; the kernel says:\n{log}")]
-    Refused {
-        /// Its name.
-        name: &'static str,
-        /// What the verifier said.
-        log: String,
-        /// What `bpf(2)` reported.
-        source: io::Error,
-    },
-    /// The kernel did not start a program at its place.
-    #[error("cannot attach the program {name}")]
-    Attach {
-        /// Its name.
-        name: &'static str,
-        /// What `bpf(2)` reported.
-        source: io::Error,
-    },
+    /// A program is not at work.
+    #[error(transparent)]
+    Program(#[from] AttachError),
 }
 
 /// The beginning of the observation of a process.
@@ -334,16 +319,12 @@ impl BpfSession {
     ) -> Result<(), LoadError> {
         let kind = ProgramKind::TypedTracepoint(point);
         self.programs.attach(kind, name, instructions).map_err(|error| match error {
-            AttachError::Refused(refused)
-                if refused.log.is_empty()
-                    && refused.error.kind() == io::ErrorKind::PermissionDenied =>
+            AttachError::Refused { log, source, .. }
+                if log.is_empty() && source.kind() == io::ErrorKind::PermissionDenied =>
             {
-                LoadError::NotAllowed(refused.error)
+                LoadError::NotAllowed(source)
             }
-            AttachError::Refused(refused) => {
-                LoadError::Refused { name, log: refused.log, source: refused.error }
-            }
-            AttachError::NotAttached(source) => LoadError::Attach { name, source },
+            error => LoadError::Program(error),
         })
     }
 
