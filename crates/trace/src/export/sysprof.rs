@@ -127,8 +127,10 @@ pub fn render(report: &TraceReport) -> Vec<u8> {
         capture.mark(mark.process, at(mark.at_ns), 0, ["mark", &mark.name, ""]);
     }
     let is_stall = |slow: &&Slow| slow.how == TraceMethod::Stall;
-    let stalled: u64 = report.slow.iter().filter(is_stall).map(|slow| slow.wall_ns).sum();
-    let step_ns = (stalled / MOST_SAMPLES).max(1_000_000);
+    // A report from elsewhere may have any times: the sum needs room, and no step is beyond a number of 64 bits.
+    let stalled = report.slow.iter().filter(is_stall).map(|slow| u128::from(slow.wall_ns));
+    let step = stalled.sum::<u128>() / u128::from(MOST_SAMPLES);
+    let step_ns = u64::try_from(step).unwrap_or(u64::MAX).max(1_000_000);
     for slow in &report.slow {
         let Some(thread) = report.threads.get(slow.thread as usize) else { continue };
         let group = match slow.how {
@@ -151,7 +153,12 @@ pub fn render(report: &TraceReport) -> Vec<u8> {
         content.extend(thread.id.to_le_bytes());
         content.extend(stack.iter().flat_map(|address| address.to_le_bytes()));
         for number in 0..slow.wall_ns.div_ceil(step_ns) {
-            capture.frame(SAMPLE, thread.process, at(slow.at_ns + number * step_ns), &content);
+            capture.frame(
+                SAMPLE,
+                thread.process,
+                at(slow.at_ns.saturating_add(number * step_ns)),
+                &content,
+            );
         }
     }
     capture.bytes
