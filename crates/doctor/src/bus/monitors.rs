@@ -28,19 +28,22 @@ const MOST_LINE: u64 = 64 << 10;
 /// What the bus says of its connections.
 #[derive(Debug, Default)]
 pub(super) struct BusConnections {
-    /// All connections, at the moment of the question.
-    connections: Option<u32>,
-    /// The unique names that it lists.
-    names: Option<u32>,
+    /// All connections, and [`Self::gained`] when the bus counted them.
+    connections: Option<(i64, i64)>,
+    /// The unique names that it lists, and [`Self::gained`] when it listed them.
+    names: Option<(i64, i64)>,
+    /// How many more unique names there are than when we began to listen: programs come and go between the two answers.
+    gained: i64,
 }
 
 impl BusConnections {
     /// Checks whether a message is one of the answers that are wanted.
     pub(super) fn see(&mut self, model: &Model, number: u32, header: &Header<'_>) {
-        let Some(row) = model.row(number).filter(|row| row.kind == MessageType::Return) else {
-            return;
-        };
-        if !model.is_from_bus(row) {
+        let Some(row) = model.row(number).filter(|row| model.is_from_bus(row)) else { return };
+        if row.kind == MessageType::Signal && header.member == Some("NameOwnerChanged") {
+            return self.see_change(header);
+        }
+        if row.kind != MessageType::Return {
             return;
         }
         let Some(Ok(BodyValue::Array(array))) = body::values(header).next() else { return };
@@ -49,7 +52,7 @@ impl BusConnections {
             "ListNames" => {
                 let unique = items
                     .filter(|item| matches!(item, BodyValue::Text(name) if name.starts_with(':')));
-                self.names = u32::try_from(unique.count()).ok();
+                self.names = i64::try_from(unique.count()).ok().map(|names| (names, self.gained));
             }
             "GetStats" => {
                 for item in items {
@@ -58,7 +61,7 @@ impl BusConnections {
                         &*entry
                         && let BodyValue::Uint32(number) = **inside
                     {
-                        self.connections = Some(number);
+                        self.connections = Some((i64::from(number), self.gained));
                     }
                 }
             }
@@ -66,11 +69,25 @@ impl BusConnections {
         }
     }
 
+    /// Follows a connection that came or went; its name is its own.
+    fn see_change(&mut self, header: &Header<'_>) {
+        let mut values = body::values(header).map_while(Result::ok);
+        if let (Some(BodyValue::Text(name)), Some(BodyValue::Text(old)), Some(BodyValue::Text(new))) =
+            (values.next(), values.next(), values.next())
+            && name.starts_with(':')
+        {
+            self.gained += i64::from(!new.is_empty()) - i64::from(!old.is_empty());
+        }
+    }
+
     /// Says who listens, besides us; nothing if nobody does or it is not known.
     pub(super) fn finding(&self, model: &Model) -> Option<Finding> {
-        let all = self.connections.zip(self.names).map(|(all, named)| all.saturating_sub(named));
+        let nameless = self.connections.zip(self.names).map(|((all, at), (named, listed))| {
+            // By the names that there were when the connections were counted.
+            all - (named + at - listed)
+        });
         // One of them is ours.
-        let monitors = all.unwrap_or(0).saturating_sub(1);
+        let monitors = nameless.unwrap_or(0).saturating_sub(1).max(0);
         let eavesdroppers = model.eavesdroppers();
         if monitors == 0 && eavesdroppers.is_empty() {
             return None;
@@ -159,7 +176,7 @@ fn suspect(line: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
     use capture::model::peers::DRIVER;
-    use capture::model::sample::{SampleMessage, seen};
+    use capture::model::sample::{SampleMessage, push, seen};
 
     #[test]
     fn programs_that_monitor_are_known_by_their_command_lines() {
@@ -174,13 +191,53 @@ mod tests {
     fn connections_without_a_name_are_monitors() {
         let model = seen(&[]);
         let finding = |all, named| {
-            let listeners = BusConnections { connections: all, names: named };
+            let at_once = |number: Option<i64>| number.map(|number| (number, 0));
+            let (connections, names) = (at_once(all), at_once(named));
+            let listeners = BusConnections { connections, names, gained: 0 };
             listeners.finding(&model).map(|finding| finding.outcome)
         };
         assert_eq!(finding(Some(5), Some(4)), None, "the one is ours");
         assert_eq!(finding(None, Some(4)), None);
         let Some(MeasurementOutcome::Wrong(text)) = finding(Some(6), Some(4)) else { panic!() };
         assert!(text.starts_with("1 monitor attached"), "{text}");
+    }
+
+    #[test]
+    fn who_came_or_went_between_the_answers_is_no_monitor() {
+        let ask = SampleMessage::call(1, ":1.7", DRIVER, "org.freedesktop.DBus.ListNames");
+        let listed = |names: &[&str]| SampleMessage::answer(1, DRIVER, ":1.7").texts(names);
+        let came = || SampleMessage::owner_changed(":1.9", "", ":1.9");
+        let went = || SampleMessage::owner_changed(":1.9", ":1.9", "");
+        let owned = || SampleMessage::owner_changed("org.example.A", "", ":1.7");
+        let both = &[DRIVER, ":1.7", ":1.8"][..];
+        let three = &[DRIVER, ":1.7", ":1.8", ":1.9"][..];
+        // What comes before the connections are counted, how many there are, and what comes after.
+        let cases = [
+            (vec![listed(both)], 3, vec![]),
+            (vec![listed(both), came(), owned()], 4, vec![went()]),
+            (vec![listed(both), came(), went()], 3, vec![]),
+            (vec![listed(three), went()], 3, vec![came()]),
+            (vec![came()], 4, vec![went(), owned(), listed(both)]),
+            (vec![], 3, vec![came(), listed(three)]),
+        ];
+        for (before, connections, after) in cases {
+            let mut model = Model::default();
+            let mut listeners = BusConnections::default();
+            let mut see = |listeners: &mut BusConnections, sample: &SampleMessage| {
+                let number = push(&mut model, 0, sample);
+                let bytes = sample.encode();
+                listeners.see(&model, number, &wire::message(&bytes).unwrap());
+            };
+            see(&mut listeners, &ask);
+            before.iter().for_each(|sample| see(&mut listeners, sample));
+            listeners.connections = Some((connections, listeners.gained));
+            after.iter().for_each(|sample| see(&mut listeners, sample));
+            assert!(listeners.names.is_some(), "the list was seen");
+            assert!(listeners.finding(&model).is_none(), "only ours has no name: {listeners:?}");
+            // One more is one that was left.
+            listeners.connections = listeners.connections.map(|(all, at)| (all + 1, at));
+            assert!(listeners.finding(&model).is_some(), "{listeners:?}");
+        }
     }
 
     #[test]
