@@ -98,9 +98,6 @@ impl Connection {
         let mut buffer = [0; INLINE];
         let received = match socket::receive(&self.0, &mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
             other => other?,
         };
         if received.descriptor.is_some() {
@@ -123,9 +120,6 @@ impl Connection {
         let mut buffer = [0; INLINE];
         let received = match socket::receive(&self.0, &mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
             other => other?,
         };
         let message = match received.descriptor {

@@ -154,7 +154,8 @@ pub struct Received {
     pub descriptor: Option<OwnedFd>,
 }
 
-/// Takes one message into `buffer`, without waiting.
+/// Takes one message into `buffer`, without waiting. A peer that has ended with messages of ours unread is no error: what it
+/// had sent is received, then the end.
 ///
 /// # Errors
 ///
@@ -164,13 +165,10 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let result = loop {
+    let result = despite_a_reset(|| {
         let mut parts = [io::IoSliceMut::new(&mut *buffer)];
-        match recvmsg(&socket, &mut parts, &mut control, flags) {
-            Err(Errno::INTR) => {}
-            other => break other?,
-        }
-    };
+        recvmsg(&socket, &mut parts, &mut control, flags)
+    })?;
     // Space for one descriptor has room for more, because of its alignment.
     let mut passed: Vec<OwnedFd> = Vec::new();
     for message in control.drain() {
@@ -194,14 +192,22 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
 /// `WouldBlock` if there is none; `InvalidData` if it is longer than the buffer; what `recv(2)` reports.
 pub fn receive_bytes(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+    let (_, length) = despite_a_reset(|| recv(&socket, &mut *buffer, flags))?;
+    if length > buffer.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+    }
+    Ok(length)
+}
+
+/// Receives until it succeeds or fails. The error of a peer that has closed its end before it had read everything comes once,
+/// before the messages that the peer had sent: these are received, and then the end.
+fn despite_a_reset<R>(mut receive: impl FnMut() -> Result<R, Errno>) -> io::Result<R> {
+    let mut was_reset = false;
     loop {
-        match recv(&socket, &mut *buffer, flags) {
+        match receive() {
             Err(Errno::INTR) => {}
-            Ok((_, length)) if length > buffer.len() => {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
-            }
-            Ok((_, length)) => return Ok(length),
-            Err(error) => return Err(error.into()),
+            Err(Errno::CONNRESET) if !was_reset => was_reset = true,
+            other => return Ok(other?),
         }
     }
 }
@@ -289,6 +295,26 @@ mod tests {
         assert_eq!(receive(&there, &mut buffer).unwrap().length, 0);
         let broken = send(&there, b"x", None, Full::Wait).unwrap_err();
         assert_eq!(broken.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn messages_of_a_peer_that_ended_before_it_had_read_everything_are_received() {
+        let mut buffer = [0; 16];
+        for is_plain in [true, false] {
+            let mut received = |socket: &OwnedFd| match is_plain {
+                true => receive_bytes(socket, &mut buffer),
+                false => receive(socket, &mut buffer).map(|received| received.length),
+            };
+            let (here, there) = pair().unwrap();
+            send(&there, b"nobody reads this", None, Full::Fail).unwrap();
+            send(&here, b"one", None, Full::Fail).unwrap();
+            send(&here, b"three", None, Full::Fail).unwrap();
+            drop(here);
+            // A program that another test is starting has a copy of that end until it runs.
+            wait_hung_up(&there).unwrap();
+            let lengths: Vec<_> = (0..4).map(|_| received(&there).unwrap()).collect();
+            assert_eq!(lengths, [3, 5, 0, 0]);
+        }
     }
 
     #[test]

@@ -277,7 +277,7 @@ fn what_reads_the_bus_ends_with_whoever_records_and_its_own_end_is_told() {
         send(reader, Signal::TERM);
         send(reader, Signal::KILL);
         let ended = recorder.0.take().unwrap().wait_with_output().unwrap();
-        assert_eq!(ended.status.code(), Some(2));
+        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
         assert!(said(&ended).contains("the process that reads the bus was ended"), "{ended:?}");
         assert_eq!(floods(&open(&path)).len(), 10);
         let stats = unjank(&bus).arg("stats").arg(&path).output().unwrap();
