@@ -275,6 +275,54 @@ fn a_call_is_not_blamed_alone_if_the_program_was_stopped_in_it() {
     assert!(blamed.contains("134 ms stopped or frozen"), "{blamed}");
 }
 
+/// Divides 300 ms of a thread that ran, was ready and took page faults by turns, with a wait of 100 ms among them.
+fn divided(outcome: CallEnd) -> TimeParts {
+    let ms = 1_000_000;
+    let words = vec![b"pages".to_vec()];
+    let mut recorder = TraceRecorder::new(Backend::Peek, words, SystemTime::UNIX_EPOCH);
+    recorder.process(10);
+    recorder.thread(10, 10, 0);
+    recorder.call(TracedCall {
+        process: 10,
+        thread: 10,
+        number: syscall::call_number("ppoll").unwrap(),
+        arguments: [0; 6],
+        outcome,
+        start_ns: 200 * ms,
+        wall_ns: 100 * ms,
+        cpu_ns: Some(0),
+        queued_ns: Some(0),
+        stack: None,
+        target: None,
+    });
+    let timeline = recorder.recording().timelines.entry(10).or_default();
+    timeline.push(TimeSlice {
+        length_ns: 300 * ms,
+        processor_ns: 10 * ms,
+        ready_ns: 200 * ms,
+        fault_ns: 90 * ms,
+        ..TimeSlice::default()
+    });
+    let recording = recorder.finish(300 * ms);
+    let report = build(&recording, &Example, provenance(), &ReportOptions::default());
+    report.threads[0].account.as_ref().unwrap().parts
+}
+
+#[test]
+fn page_faults_beside_a_sampled_wait_are_counted_and_no_time_twice() {
+    let ms = 1_000_000;
+    for outcome in [CallEnd::Unknown, CallEnd::Running] {
+        let parts = divided(outcome);
+        assert_eq!(parts.fault_ns, 60 * ms, "{parts:?}");
+        assert!(parts.ready_ns == 200 * ms && parts.processor_ns == 10 * ms, "{parts:?}");
+        assert!(parts.unknown_ns < ms, "{parts:?}");
+    }
+    // A call that was seen whole has counters of its own: it waited all the time, and what is left is not page faults.
+    let parts = divided(CallEnd::Returned(0));
+    assert_eq!(parts.idle_ns + parts.call_ns, 90 * ms, "{parts:?}");
+    assert_eq!(parts.fault_ns, 0, "{parts:?}");
+}
+
 #[test]
 fn the_disk_is_not_blamed_for_a_wait_that_was_for_a_processor_or_a_stop() {
     let of = |change: &dyn Fn(&mut Recording)| {

@@ -179,8 +179,12 @@ fn parts(
         counted_ns = to;
         let [ran, ready, fault, stopped, tracer] = sums.between(from, to);
         let length = to - from;
-        let ran = call.cpu_ns.unwrap_or(ran).min(ran.max(length / 64));
-        let ready = call.queued_ns.map_or(ready, |queued| queued.min(ready));
+        // A wait that was sampled, not seen to return, has no counters of its own but zeros. What its slices count stays
+        // theirs, or the time would be divided twice.
+        let is_whole = !matches!(call.outcome, CallEnd::Unknown | CallEnd::Running);
+        let own = |counter: Option<u64>| counter.filter(|&ns| is_whole || ns > 0);
+        let ran = own(call.cpu_ns).unwrap_or(ran).min(ran.max(length / 64));
+        let ready = own(call.queued_ns).map_or(ready, |queued| queued.min(ready));
         let blocked = length.saturating_sub(ran + ready + stopped + tracer);
         // A wait for a page in a call is the call's.
         parts.fault_ns = parts.fault_ns.saturating_sub(fault);
