@@ -192,13 +192,44 @@ fn a_file_that_cannot_be_written_is_told_before_the_command_runs() {
         .output()
         .unwrap();
     assert!(output.status.code() == Some(2) && !ran.exists(), "{output:?}");
-    // What the last run said stays until there is something new, and nothing is left behind by a run that fails.
-    fs::write(project.path().join("old.xml"), "of the last run").unwrap();
-    let failing = ["sh", "-c", "exit 3"];
-    let (status, _, said) = project.check(&["--junit", "old.xml", "--sarif", "x.sarif"], &failing);
-    assert!(status == 2 && said.contains("status 3"), "{said}");
-    assert_eq!(project.read("old.xml"), "of the last run");
-    assert!(!project.path().join("x.sarif").exists());
+}
+
+#[test]
+fn a_check_that_cannot_judge_leaves_no_verdict_of_an_earlier_one() {
+    let project = Project::new();
+    let files = ["old.xml", "old.sarif"];
+    let results = ["--junit", "old.xml", "--sarif", "old.sarif"];
+    let of_last_run = || {
+        for name in files {
+            fs::write(project.path().join(name), "of the last run").unwrap();
+        }
+    };
+    let is_gone = |why: &str| {
+        for name in files {
+            assert!(!project.path().join(name).exists(), "{why}: {name}");
+        }
+    };
+    of_last_run();
+    let (status, _, said) = project.check(&results, &["./app"]);
+    assert!(status == 2 && said.contains("--update-baseline"), "no baseline: {said}");
+    is_gone("no baseline");
+    assert_eq!(project.check(&["--update-baseline", "--runs", "1"], &["./app"]).0, 0);
+    let failing = ["sh", "-c", "cat old.xml old.sarif; exit 3"];
+    for (command, why) in [
+        (&failing[..], "status 3"),
+        (&["sh", "-c", "kill -9 $$"], "signal 9"),
+        (&["./no-such-command"], "no-such-command"),
+    ] {
+        of_last_run();
+        let (status, told, said) = project.check(&results, command);
+        assert!(status == 2 && said.contains(why), "{status} {said}");
+        assert_eq!(told, "", "a check that is killed during the command leaves none either");
+        is_gone(why);
+    }
+    of_last_run();
+    fs::write(project.path().join("app.baseline"), "damaged\n").unwrap();
+    assert_eq!(project.check(&results, &["./app"]).0, 2);
+    is_gone("a damaged baseline");
 }
 
 #[test]

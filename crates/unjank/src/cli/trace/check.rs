@@ -56,10 +56,10 @@ pub(super) struct Check {
     /// The further runs in which a finding that chance may have made has to come again.
     #[arg(long, value_name = "N", default_value_t = 2)]
     confirm: u8,
-    /// Write JUnit XML; an existing file is replaced.
+    /// Write JUnit XML; a file of an earlier check is removed on an error, too.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Write SARIF 2.1.0; an existing file is replaced.
+    /// Write SARIF 2.1.0; a file of an earlier check is removed on an error, too.
     #[arg(long, value_name = "FILE")]
     sarif: Option<PathBuf>,
     /// Print annotations for a code host on stdout, and the rest on stderr.
@@ -90,6 +90,10 @@ struct CheckResults {
 
 impl Check {
     pub(super) fn run(mut self) -> Result<Verdict, Error> {
+        // First of all: no verdict of an earlier check stays, whatever keeps this one from giving one.
+        let [junit, sarif] = [&self.junit, &self.sarif]
+            .map(|path| path.as_deref().map(ResultFile::prepare).transpose());
+        let results = CheckResults { junit: junit?, sarif: sarif? };
         let rules: Vec<CheckRule> = self
             .max_main_block
             .take()
@@ -114,9 +118,6 @@ impl Check {
                 .hint("make it with --update-baseline")
         };
         let baseline = baseline.map(|found| found.ok_or_else(missing)).transpose()?;
-        let [junit, sarif] = [&self.junit, &self.sarif]
-            .map(|path| path.as_deref().map(ResultFile::prepare).transpose());
-        let results = CheckResults { junit: junit?, sarif: sarif? };
         let windows = self.windows();
         let shown = |report: &TraceReport| windows.as_ref()?.shown_in(report);
         let report = self.report()?;

@@ -1,6 +1,7 @@
-//! The files of a check: whether they can be written is known before the command runs, and nothing in them is lost until then.
+//! The files of a check: whether they can be written is known before the command runs, and no verdict of an earlier check
+//! stays in them.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,8 @@ use crate::error::{Error, FailureCategory};
 #[derive(Debug)]
 pub(super) struct ResultFile {
     path: PathBuf,
-    /// Whether it was made for this: it is removed if nothing comes.
-    is_new: bool,
+    /// Whether it is a file that holds nothing yet: it is removed if nothing comes.
+    is_empty: bool,
 }
 
 fn cannot_write(path: &Path, error: io::Error) -> Error {
@@ -22,36 +23,35 @@ fn cannot_write(path: &Path, error: io::Error) -> Error {
 }
 
 impl ResultFile {
-    /// Makes sure that the file can be written; one that exists keeps what it holds.
+    /// Makes sure that the file can be written, and empties it: a check that ends with an error, or is killed, leaves no
+    /// verdict of an earlier one for a build server to read.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written; it keeps what it holds.
     pub(super) fn prepare(path: &Path) -> Result<ResultFile, Error> {
-        let mut file = ResultFile { path: path.to_owned(), is_new: false };
+        let path = path.to_owned();
         // A reader of a pipe would take a look at it for its end.
-        let is_stream = fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
-        if is_stream {
-            return Ok(file);
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            return Ok(ResultFile { path, is_empty: false });
         }
-        let new = OpenOptions::new().write(true).create_new(true).open(path);
-        file.is_new = new.is_ok();
-        let opened = match new {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                OpenOptions::new().write(true).create(true).truncate(false).open(path)
-            }
-            new => new,
-        };
-        opened.map(|_| file).map_err(|error| cannot_write(path, error))
+        output::write_file(&path, "").map_err(|error| cannot_write(&path, error))?;
+        Ok(ResultFile { path, is_empty: true })
     }
 
     /// Writes it; the command may have removed or replaced what was prepared.
     pub(super) fn write(mut self, text: &str) -> Result<(), Error> {
         output::write_file(&self.path, text).map_err(|error| cannot_write(&self.path, error))?;
-        self.is_new = false;
+        self.is_empty = false;
         Ok(())
     }
 }
 
 impl Drop for ResultFile {
     fn drop(&mut self) {
-        if self.is_new {
+        // A link, such as /dev/stdout, is not ours to remove: what it points to stays empty.
+        let is_file = || fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file());
+        if self.is_empty && is_file() {
             // Half a result is none; if it cannot be removed there is nobody left to tell.
             let _ = fs::remove_file(&self.path);
         }
@@ -96,14 +96,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_exists_keeps_its_text_until_there_is_another_one() {
+    fn the_verdict_of_an_earlier_check_is_gone_before_there_is_another_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("old.xml");
-        output::write_file(&path, "a long text of the last run").unwrap();
-        drop(ResultFile::prepare(&path).unwrap());
-        assert_eq!(fs::read_to_string(&path).unwrap(), "a long text of the last run");
+        let old = || output::write_file(&path, "a long text of the last run").unwrap();
+        old();
+        let file = ResultFile::prepare(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "", "the check may be killed now");
+        drop(file);
+        assert!(!path.exists());
+        old();
         ResultFile::prepare(&path).unwrap().write("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        // A link stays, without the verdict.
+        let link = dir.path().join("link.xml");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        drop(ResultFile::prepare(&link).unwrap());
+        assert_eq!(fs::read_to_string(&link).unwrap(), "");
     }
 
     #[test]
