@@ -233,6 +233,31 @@ fn a_check_that_cannot_judge_leaves_no_verdict_of_an_earlier_one() {
 }
 
 #[test]
+fn an_update_refuses_limits_and_results_which_it_would_ignore() {
+    let project = Project::new();
+    for options in [
+        &["--max", "fsync=0"][..],
+        &["--max-main-block", "1ms"],
+        &["--max-frames", "0"],
+        &["--max-wall", "fsync=0ms"],
+        &["--max-errors", "openat=0"],
+        &["--junit", "x.xml"],
+        &["--sarif", "x.sarif"],
+        &["--annotations", "github"],
+        &["--json"],
+    ] {
+        let options = [&["--update-baseline", "--runs", "1"], options].concat();
+        let (status, told, said) = project.check(&options, &["sh", "-c", "touch ran"]);
+        assert_eq!(status, 2, "{options:?}: {told}{said}");
+        let refused = format!("cannot use {} with --update-baseline", options[3]);
+        assert!(said.contains(&refused) && said.contains("hint: "), "{said}");
+        for name in ["ran", "app.baseline", "x.xml", "x.sarif"] {
+            assert!(!project.path().join(name).exists(), "{options:?}: {name}");
+        }
+    }
+}
+
+#[test]
 fn what_the_program_prints_is_in_no_document_and_no_command_is_behind_it() {
     let project = Project::new();
     assert_eq!(project.check(&["--update-baseline", "--runs", "1"], &["./app"]).0, 0);

@@ -47,7 +47,7 @@ pub(super) struct Check {
     /// The waits that the main thread may make; a new one breaks the check.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Make the baseline of what the runs show, or adapt it; reasons in it stay.
+    /// Make the baseline of what the runs show, or adapt it; reasons in it stay. Checks nothing.
     #[arg(long, requires = "baseline")]
     update_baseline: bool,
     /// The number of runs for --update-baseline.
@@ -94,6 +94,7 @@ impl Check {
         let [junit, sarif] = [&self.junit, &self.sarif]
             .map(|path| path.as_deref().map(ResultFile::prepare).transpose());
         let results = CheckResults { junit: junit?, sarif: sarif? };
+        self.refuse_beside_update()?;
         let rules: Vec<CheckRule> = self
             .max_main_block
             .take()
@@ -144,6 +145,27 @@ impl Check {
             }
         };
         self.print(&report, &judgement, &outcomes, results)
+    }
+
+    /// Refuses what an update would not do: a limit that nothing is held against, a file that gets no verdict.
+    fn refuse_beside_update(&self) -> Result<(), Error> {
+        let given = [
+            ("--max-main-block", self.max_main_block.is_some()),
+            ("--max-frames", self.max_frames.is_some()),
+            ("--max", !self.max.is_empty()),
+            ("--max-wall", !self.max_wall.is_empty()),
+            ("--max-errors", !self.max_errors.is_empty()),
+            ("--junit", self.junit.is_some()),
+            ("--sarif", self.sarif.is_some()),
+            ("--annotations", self.annotations.is_some()),
+            ("--json", self.json),
+        ];
+        let first = given.iter().find(|(_, is_given)| *is_given && self.update_baseline);
+        first.map_or(Ok(()), |(option, _)| {
+            let what = format!("use {option} with --update-baseline, which checks nothing");
+            Err(Error::new(FailureCategory::User, what)
+                .hint(format!("update the baseline first, then check with {option}")))
+        })
     }
 
     /// Runs the command several times and replaces the baseline by what they showed.
