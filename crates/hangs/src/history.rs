@@ -40,6 +40,8 @@ pub struct WatchCoverage {
     /// Times of the span, up to now, in which no recorder looked, the longest first. Before the first period it is a gap only if
     /// the span has a beginning.
     pub gaps: Vec<TimeSpan>,
+    /// Everything before this moment was erased, if it lies behind the beginning of the span, in nanoseconds since 1970.
+    pub erased_before_ns: Option<u64>,
     /// The interval of looks, in nanoseconds; 0 where the kernel reports each step.
     pub interval_ns: u64,
     /// Programs that could not be followed because there were too many, at most in a period.
@@ -78,8 +80,14 @@ fn scaled(time: u64, (part, whole): (u64, u64)) -> u64 {
 }
 
 impl WatchCoverage {
-    fn of(periods: &[WatchedPeriod], span: TimeSpan, now_ns: u64) -> WatchCoverage {
-        let mut coverage = WatchCoverage::default();
+    fn of(
+        periods: &[WatchedPeriod],
+        erased_before_ns: Option<u64>,
+        span: TimeSpan,
+        now_ns: u64,
+    ) -> WatchCoverage {
+        let erased_before_ns = erased_before_ns.filter(|before| *before > span.from_ns);
+        let mut coverage = WatchCoverage { erased_before_ns, ..WatchCoverage::default() };
         let mut spans = Vec::new();
         for period in periods {
             let Some(share) = overlap(period, span) else { continue };
@@ -92,7 +100,9 @@ impl WatchCoverage {
             spans.push(TimeSpan { from_ns: period.from_ns, to_ns: period.to_ns });
         }
         spans.sort_by_key(|span| span.from_ns);
-        let mut end = Some(span.from_ns).filter(|from_ns| *from_ns > 0);
+        // Of what was erased nobody knows whether it is a gap.
+        let known_ns = span.from_ns.max(erased_before_ns.unwrap_or(0));
+        let mut end = Some(known_ns).filter(|_| span.from_ns > 0);
         for TimeSpan { from_ns, to_ns } in &spans {
             let (from_ns, to_ns) = (*from_ns, *to_ns);
             if let Some(end) = end
@@ -142,7 +152,8 @@ impl HangHistory {
                 known.merge(&steps.steps);
             }
         }
-        let mut coverage = WatchCoverage::of(&stored.periods, span, now_ns);
+        let mut coverage =
+            WatchCoverage::of(&stored.periods, stored.erased_before_ns, span, now_ns);
         if program.is_some() {
             // Several processes of one name are watched at the same time.
             let of_program = programs.values().map(|(watched_ns, _)| *watched_ns).sum();
@@ -274,14 +285,14 @@ mod tests {
         let periods = [period(0, 60), period(60, 120), period(600, 660)];
         let second = 1_000_000_000;
         let now = 700 * second;
-        let all = WatchCoverage::of(&periods, TimeSpan::ALL, now);
+        let all = WatchCoverage::of(&periods, None, TimeSpan::ALL, now);
         assert_eq!((all.recorder_ns, all.watched_ns), (180 * second, 90 * second));
         assert_eq!(all.gaps, [TimeSpan { from_ns: 120 * second, to_ns: 600 * second }]);
         let part = TimeSpan { from_ns: 30 * second, to_ns: 90 * second };
-        let part = WatchCoverage::of(&periods, part, now);
+        let part = WatchCoverage::of(&periods, None, part, now);
         assert_eq!((part.recorder_ns, part.gaps.len()), (60 * second, 0));
         let none = TimeSpan { from_ns: 200 * second, to_ns: 300 * second };
-        assert_eq!(WatchCoverage::of(&periods, none, now), WatchCoverage::default());
+        assert_eq!(WatchCoverage::of(&periods, None, none, now), WatchCoverage::default());
     }
 
     #[test]
@@ -291,7 +302,7 @@ mod tests {
         let gaps = |from_s: u64, to_s: Option<u64>, now_s: u64| {
             let to_ns = to_s.map_or(u64::MAX, |to| to * second);
             let span = TimeSpan { from_ns: from_s * second, to_ns };
-            let gaps = WatchCoverage::of(&periods, span, now_s * second).gaps;
+            let gaps = WatchCoverage::of(&periods, None, span, now_s * second).gaps;
             let seconds = |gap: &TimeSpan| (gap.from_ns / second, gap.to_ns / second);
             gaps.iter().map(seconds).collect::<Vec<_>>()
         };
@@ -302,6 +313,24 @@ mod tests {
         assert_eq!(gaps(0, None, 1150), [], "nobody asked for a beginning");
         assert_eq!(gaps(1030, Some(1100), 5000), []);
         assert_eq!(gaps(1030, None, 1000), [], "the clock was set back");
+    }
+
+    #[test]
+    fn what_was_erased_is_no_gap() {
+        let second = 1_000_000_000;
+        let of = |erased_s: u64, from_s: u64| {
+            let span = TimeSpan { from_ns: from_s * second, to_ns: u64::MAX };
+            WatchCoverage::of(&[period(1000, 1060)], Some(erased_s * second), span, 1100 * second)
+        };
+        let gap =
+            |from_s: u64, to_s: u64| TimeSpan { from_ns: from_s * second, to_ns: to_s * second };
+        let coverage = of(900, 400);
+        assert_eq!(coverage.gaps, [gap(900, 1000)], "before it nobody knows");
+        assert_eq!(coverage.erased_before_ns, Some(900 * second));
+        assert_eq!(of(1030, 400).gaps, []);
+        assert_eq!(of(900, 0).gaps, [], "nobody asked for a beginning");
+        let later = of(300, 400);
+        assert_eq!((later.gaps, later.erased_before_ns), (vec![gap(400, 1000)], None));
     }
 
     #[test]

@@ -193,12 +193,21 @@ impl HangTextStyle<'_> {
                     long_time(recorder_ns)
                 ));
             }
+            None if history.damage.is_none() && history.coverage.erased_before_ns.is_some() => {
+                lines.push(format!("No record of hangs {when}."));
+            }
             None if history.damage.is_some() => {
                 lines.push(format!(
                     "Nothing can be told {when}: there are records that cannot be read."
                 ));
             }
-            None => lines.push(format!("Nothing was watched {when}: the recorder did not run.")),
+            None => lines.push(format!(
+                "Nothing is recorded {when}: the recorder did not run, or its records were erased."
+            )),
+        }
+        if let Some(before_ns) = history.coverage.erased_before_ns {
+            let moment = self.moment(before_ns);
+            lines.push(format!("Erased: everything that was recorded before {moment}."));
         }
         lines.extend(history.damage.clone());
         let gaps = &history.coverage.gaps;
@@ -388,7 +397,10 @@ impl HangTextStyle<'_> {
         let watching = long_time(watched);
         let Some(worst) = history.hangs.first() else {
             return match watched {
-                0 => format!("Yesterday nothing was watched for hangs.{damage}"),
+                0 if history.coverage.erased_before_ns.is_some() => {
+                    format!("What was recorded of yesterday's hangs was erased.{damage}")
+                }
+                0 => format!("No watching for hangs is recorded of yesterday.{damage}"),
                 _ => format!(
                     "Yesterday no program was seen to hang in {watching} of watching.{damage}"
                 ),
@@ -553,6 +565,14 @@ mod tests {
         // Nobody knows whether a recorder ran if its records cannot be read.
         let damaged = HangHistory { coverage: WatchCoverage::default(), ..damaged };
         assert!(!verdict(&damaged)[0].contains("did not run"), "{:?}", verdict(&damaged));
+        // A time of which records were erased is none in which no recorder ran.
+        let none = HangHistory::default();
+        assert!(verdict(&none)[0].ends_with("or its records were erased."), "{:?}", verdict(&none));
+        let mut erased = none;
+        erased.coverage.erased_before_ns = Some(3600 * SECOND);
+        let lines = verdict(&erased);
+        assert_eq!(lines[0], "No record of hangs today.");
+        assert_eq!(lines[1], "Erased: everything that was recorded before 01:00.");
         let mut refused = an_hour(0);
         refused.coverage.refused = 3;
         let lines = verdict(&refused);

@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use unjank_hangs::model::{HangRecord, WatchedPeriod};
 use unjank_hangs::store::{
-    DEFAULT_LIMIT, EraseSelection, HangStore, HangStoreError, erase, lock_recorder, read,
+    DEFAULT_LIMIT, EraseSelection, HangStore, HangStoreError, erase, lock_recorder, note_erased,
+    read,
 };
 
 use crate::fuzz_hangs::hang;
@@ -132,6 +133,29 @@ fn erased_records_leave_no_byte_and_the_recorder_goes_on() {
     assert!(!holds(root.path(), "kate") && !holds(root.path(), "fdatasync"));
     drop(store);
     assert!(open(root.path(), DEFAULT_LIMIT).take_number() > 3, "no number is given twice");
+}
+
+#[test]
+fn the_moment_of_erasing_is_read_again_and_nothing_is_read_or_written_behind_a_symlink() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = store::disk::real();
+    let erased_before = || read(&*disk, root.path()).unwrap().erased_before_ns;
+    assert_eq!(erased_before(), None);
+    note_erased(&*disk, root.path(), 17).unwrap();
+    note_erased(&*disk, root.path(), 1_800_000_000_000_000_000).unwrap();
+    assert_eq!(erased_before(), Some(1_800_000_000_000_000_000));
+    let path = root.path().join("erased-before");
+    for damaged in [&b""[..], b"-1\n", b"99999999999999999999999\n", b"\xff"] {
+        fs::write(&path, damaged).unwrap();
+        assert_eq!(erased_before(), None, "{damaged:?}");
+    }
+    let target = root.path().join("target");
+    fs::write(&target, "5\n").unwrap();
+    fs::remove_file(&path).unwrap();
+    symlink(&target, &path).unwrap();
+    assert_eq!(erased_before(), None);
+    note_erased(&*disk, root.path(), 7).unwrap();
+    assert_eq!((erased_before(), &*fs::read(&target).unwrap()), (Some(7), &b"5\n"[..]));
 }
 
 #[test]

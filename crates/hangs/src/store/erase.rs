@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use store::disk::Disk;
 use store::journal::{Journal, JournalError};
-use store::publish::{PublishError, is_link, wipe};
+use store::publish::{PublishError, is_link, publish, wipe};
 
-use super::{ENDING, ERASED, HangStoreError, io_cause, lock_writer, open_segment, segments};
+use super::{
+    ENDING, ERASED, ERASED_BEFORE, HangStoreError, io_cause, lock_writer, open_segment, segments,
+};
 use crate::codec;
 use crate::model::{HangRecord, WatchedPeriod};
 
@@ -99,6 +101,26 @@ pub fn erase(
     }
     disk.sync_dir(dir).map_err(|source| not_erased(dir, source))?;
     Ok(outcome)
+}
+
+/// Notes in the store in `dir` that everything before a moment, in nanoseconds since 1970, was erased: later nobody says of that
+/// time that no recorder ran.
+///
+/// # Errors
+///
+/// As `open(2)`, `write(2)` and `rename(2)`; what was erased is erased all the same.
+pub fn note_erased(disk: &dyn Disk, dir: &Path, before_ns: u64) -> io::Result<()> {
+    let path = dir.join(ERASED_BEFORE);
+    match is_link(disk, &path) {
+        // Not made by us: what it points to stays.
+        Ok(true) => disk.remove(&path)?,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let text = format!("{before_ns}\n");
+    publish(disk, &path, text.as_bytes())
+        .map(drop)
+        .map_err(|error| io::Error::other(error.to_string()))
 }
 
 fn not_erased(path: &Path, source: io::Error) -> HangStoreError {

@@ -18,7 +18,7 @@ use store::publish::{PublishError, is_link, make_directory};
 use crate::codec;
 use crate::model::HangRecord;
 
-pub use erase::{EraseOutcome, EraseSelection, erase};
+pub use erase::{EraseOutcome, EraseSelection, erase, note_erased};
 pub use read::{StoredHistory, read};
 
 /// How many bytes the records of a user may take.
@@ -36,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ENDING: &str = ".hangs";
 /// The end of the name of a file that is being erased.
 const ERASED: &str = ".erased";
+/// The file with the moment before which everything was erased, in nanoseconds since 1970 as a decimal number.
+const ERASED_BEFORE: &str = "erased-before";
 /// The lock of whoever writes or erases records.
 const WRITER_LOCK: &str = "writer.lock";
 /// The lock of the recorder, for as long as it runs.

@@ -7,8 +7,9 @@ use std::path::Path;
 use report::paragraph::without_error_numbers;
 use store::disk::Disk;
 use store::journal::JournalError;
+use store::publish::is_link;
 
-use super::{HangStoreError, read_segment, segments};
+use super::{ERASED_BEFORE, HangStoreError, read_segment, segments};
 use crate::codec::{self, HangRecordError};
 use crate::model::{Hang, HangRecord, WatchedPeriod};
 
@@ -27,6 +28,8 @@ pub struct StoredHistory {
     pub unreadable_files: u64,
     /// The name of the first of these files, and why it cannot be read.
     pub unreadable: Option<String>,
+    /// Everything before this moment was erased, in nanoseconds since 1970.
+    pub erased_before_ns: Option<u64>,
 }
 
 impl StoredHistory {
@@ -76,7 +79,8 @@ impl StoredHistory {
 ///
 /// [`HangStoreError::Unusable`]: the directory cannot be read. A file that cannot be read is counted.
 pub fn read(disk: &dyn Disk, dir: &Path) -> Result<StoredHistory, HangStoreError> {
-    let mut history = StoredHistory::default();
+    let mut history =
+        StoredHistory { erased_before_ns: erased_before(disk, dir), ..StoredHistory::default() };
     let found = segments(disk, dir).map_err(HangStoreError::unusable(dir))?;
     for (_, path) in found {
         match read_segment(disk, &path) {
@@ -101,4 +105,12 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<StoredHistory, HangStoreError
         }
     }
     Ok(history)
+}
+
+/// Returns the moment before which everything was erased; none where nobody noted one that can be read.
+fn erased_before(disk: &dyn Disk, dir: &Path) -> Option<u64> {
+    let path = dir.join(ERASED_BEFORE);
+    let is_file = !is_link(disk, &path).ok()? && disk.stat(&path).ok()?.is_file();
+    let bytes = is_file.then(|| disk.read(&path))?.ok()?;
+    std::str::from_utf8(&bytes).ok()?.trim_end().parse().ok()
 }

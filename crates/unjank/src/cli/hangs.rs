@@ -391,6 +391,11 @@ fn forget(session: &Session, which: &Selection) -> Result<Verdict, Error> {
         number(outcome.periods, "period")
     )?;
     let is_whole = outcome.not_erased.is_empty() && outcome.kept_files == 0;
+    let is_any = outcome.hangs > 0 || outcome.periods > 0 || outcome.unreadable_files > 0;
+    if selection.is_everything() && is_whole && is_any {
+        // Without the note the list says that records may have been erased, which is true, too.
+        let _ = hang_store::note_erased(&*session.disk, &session.dir, session.now_ns());
+    }
     if outcome.kept_files > 0 {
         writeln!(
             out,
