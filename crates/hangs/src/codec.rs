@@ -16,8 +16,10 @@ const VERSION: u8 = 1;
 const HANG: u8 = b'h';
 const WATCHED: u8 = b'w';
 
-/// The longest text, in bytes; a longer one is cut when it is written.
+/// The longest text, in bytes; a longer one is cut when it is written, and ends with [`CUT`].
 pub const MAX_TEXT: usize = 1024;
+/// The end of a text that was cut.
+const CUT: &str = "…";
 /// The most frames of a stack that are kept.
 pub const MAX_FRAMES: usize = 64;
 /// The most calls of a hang that are kept.
@@ -93,13 +95,17 @@ impl RecordWriter {
     }
 
     fn text(&mut self, text: &str) {
-        let mut end = text.len().min(MAX_TEXT);
+        let (mut end, mark) = match text.len() {
+            end @ 0..=MAX_TEXT => (end, ""),
+            _ => (MAX_TEXT - CUT.len(), CUT),
+        };
         while !text.is_char_boundary(end) {
             end -= 1;
         }
         let text = &text[..end];
-        self.number(text.len() as u64);
+        self.number((text.len() + mark.len()) as u64);
         self.0.extend(text.as_bytes());
+        self.0.extend(mark.as_bytes());
     }
 
     fn list<T>(&mut self, items: &[T], most: usize, mut write: impl FnMut(&mut Self, &T)) {
@@ -339,6 +345,20 @@ fn read_period(reader: &mut RecordReader<'_>) -> Option<WatchedPeriod> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_was_cut_says_so() {
+        let written = |text: &str| {
+            let mut out = RecordWriter(Vec::new());
+            out.text(text);
+            RecordReader(&out.0).text().unwrap()
+        };
+        let longest = "x".repeat(MAX_TEXT);
+        assert_eq!(written(&longest), longest);
+        assert_eq!(written(&(longest.clone() + "y")), longest[..MAX_TEXT - 3].to_owned() + "…");
+        let wide = written(&"é".repeat(MAX_TEXT));
+        assert!(wide.len() <= MAX_TEXT && wide.ends_with("é…"), "{wide}");
+    }
 
     #[test]
     fn numbers_are_read_as_they_were_written_and_in_no_other_form() {

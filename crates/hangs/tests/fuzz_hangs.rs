@@ -127,6 +127,8 @@ fn what_is_longer_than_the_bounds_is_cut_and_can_be_read() {
     let Ok(HangRecord::Hang(read)) = decode(&encode(&HangRecord::Hang(Box::new(long)))) else {
         panic!("it cannot be read");
     };
-    assert_eq!((read.program.len(), read.frames.len(), read.blamed), (MAX_TEXT, MAX_FRAMES, None));
+    // Of letters with two bytes one fits less beside the mark.
+    assert!(read.program.ends_with("ä…") && read.program.len() == MAX_TEXT - 1);
+    assert_eq!((read.frames.len(), read.blamed), (MAX_FRAMES, None));
     assert_eq!(read.frames[63], frame(63));
 }
