@@ -240,7 +240,7 @@ impl HangTextStyle<'_> {
         }
         if interval_ns > 0 && watched_ns > 0 {
             lines.push(format!(
-                "By looks from outside every {}: lengths are right within about half of that, and of shorter steps only a part is counted.",
+                "Sampled from outside every {}: lengths are right within about half of that, and of shorter steps only a part is counted.",
                 time(interval_ns)
             ));
         }
@@ -565,6 +565,10 @@ mod tests {
         // Nobody knows whether a recorder ran if its records cannot be read.
         let damaged = HangHistory { coverage: WatchCoverage::default(), ..damaged };
         assert!(!verdict(&damaged)[0].contains("did not run"), "{:?}", verdict(&damaged));
+        let mut sampled = an_hour(600);
+        sampled.coverage.interval_ns = SECOND / 20;
+        let lines = verdict(&sampled);
+        assert!(lines[1].starts_with("Sampled from outside every 50.0 ms: "), "{lines:?}");
         // A time of which records were erased is none in which no recorder ran.
         let none = HangHistory::default();
         assert!(verdict(&none)[0].ends_with("or its records were erased."), "{:?}", verdict(&none));
