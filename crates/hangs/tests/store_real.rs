@@ -145,7 +145,8 @@ fn the_moment_of_erasing_is_read_again_and_nothing_is_read_or_written_behind_a_s
     note_erased(&*disk, root.path(), 1_800_000_000_000_000_000).unwrap();
     assert_eq!(erased_before(), Some(1_800_000_000_000_000_000));
     let path = root.path().join("erased-before");
-    for damaged in [&b""[..], b"-1\n", b"99999999999999999999999\n", b"\xff"] {
+    let long = [b'1'; 1 << 20];
+    for damaged in [&b""[..], b"-1\n", b"99999999999999999999999\n", b"\xff", &long] {
         fs::write(&path, damaged).unwrap();
         assert_eq!(erased_before(), None, "{damaged:?}");
     }

@@ -110,7 +110,9 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<StoredHistory, HangStoreError
 /// Returns the moment before which everything was erased; none where nobody noted one that can be read.
 fn erased_before(disk: &dyn Disk, dir: &Path) -> Option<u64> {
     let path = dir.join(ERASED_BEFORE);
-    let is_file = !is_link(disk, &path).ok()? && disk.stat(&path).ok()?.is_file();
-    let bytes = is_file.then(|| disk.read(&path))?.ok()?;
+    let about = disk.stat(&path).ok().filter(|_| is_link(disk, &path).is_ok_and(|link| !link))?;
+    // A number of 64 bits has 20 digits.
+    let is_ours = about.is_file() && about.len <= 21;
+    let bytes = is_ours.then(|| disk.read(&path))?.ok()?;
     std::str::from_utf8(&bytes).ok()?.trim_end().parse().ok()
 }
