@@ -155,7 +155,10 @@ fn cold_pages_of_a_mapped_file_are_told_with_the_file() {
     planted.each(&["pages", path.to_str().unwrap()], &BACKENDS, |context, report| {
         let account = account(report);
         assert!(account.page_faults >= 800, "{context}: {account:?}");
-        assert!(account.parts.fault_ns > 0, "{context}: {account:?}");
+        // Where the thread often waited for a processor, too, a wait for pages may be part of another one: the counters are
+        // read now and then, and what was waited for in between is not known.
+        let is_starved = account.parts.ready_ns > account.wall_ns / 16;
+        assert!(account.parts.fault_ns > 0 || is_starved, "{context}: {account:?}");
         let first = account.pages.first();
         let is_file = |name: &str| Path::new(name) == path;
         let is_named = first.is_some_and(|share| share.file.as_deref().is_some_and(is_file));
