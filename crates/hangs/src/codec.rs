@@ -16,7 +16,7 @@ const VERSION: u8 = 1;
 const HANG: u8 = b'h';
 const WATCHED: u8 = b'w';
 
-/// The longest text, in bytes; a longer one is cut when it is written, and ends with [`CUT`].
+/// The longest text, in bytes; a longer one is cut when it is written, and ends with an ellipsis.
 pub const MAX_TEXT: usize = 1024;
 /// The end of a text that was cut.
 const CUT: &str = "…";

@@ -55,7 +55,14 @@ fn a_mark_is_recorded_in_its_order_whichever_call_looks_it_up() {
 fn a_call_that_is_kept_has_its_file_and_its_callers_however_short_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
-    let script = format!("dd if=/dev/zero of={} bs=1 count=1 conv=fdatasync 2>&-", path.display());
+    // The files of a program are known as long as it runs, so it does not end at once.
+    let script = format!(
+        "exec python3 -c 'import os, time
+with open(\"{}\", \"w\") as file:
+    os.fdatasync(file.fileno())
+time.sleep(0.5)'",
+        path.display()
+    );
     let fdatasync = call_number("fdatasync").unwrap();
     each(&script, &[fdatasync], |context, recording| {
         let [call] = &recording.slow[..] else { panic!("{context}: {:?}", recording.slow) };
