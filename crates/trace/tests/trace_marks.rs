@@ -55,8 +55,8 @@ fn a_mark_is_recorded_in_its_order_whichever_call_looks_it_up() {
 fn a_call_that_is_kept_has_its_file_and_its_callers_however_short_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
-    // The files of a program are known as long as it runs, so it does not end at once.
-    let script = format!(
+    let short = format!("dd if=/dev/zero of={} bs=1 count=1 conv=fdatasync 2>&-", path.display());
+    let stays = format!(
         "exec python3 -c 'import os, time
 with open(\"{}\", \"w\") as file:
     os.fdatasync(file.fileno())
@@ -64,14 +64,18 @@ time.sleep(0.5)'",
         path.display()
     );
     let fdatasync = call_number("fdatasync").unwrap();
-    each(&script, &[fdatasync], |context, recording| {
-        let [call] = &recording.slow[..] else { panic!("{context}: {:?}", recording.slow) };
-        assert_eq!(call.number, fdatasync, "{context}");
-        let target = &recording.targets[usize::try_from(call.target.unwrap().0).unwrap()];
-        let is_file = matches!(target, Target::File { path: found, .. }
-            if *found == path.as_os_str().as_encoded_bytes());
-        assert!(is_file, "{context}: {target:?}");
-        let stack = &recording.stacks[usize::try_from(call.stack.unwrap().0).unwrap()];
-        assert!(stack.frames.len() > 2, "{context}: {stack:?}");
-    });
+    for (script, stays) in [(&short, false), (&stays, true)] {
+        each(script, &[fdatasync], |context, recording| {
+            let [call] = &recording.slow[..] else { panic!("{context}: {:?}", recording.slow) };
+            assert_eq!(call.number, fdatasync, "{context}");
+            let target = &recording.targets[usize::try_from(call.target.unwrap().0).unwrap()];
+            let is_file = matches!(target, Target::File { path: found, .. }
+                if *found == path.as_os_str().as_encoded_bytes());
+            assert!(is_file, "{context}: {target:?}");
+            let stack = &recording.stacks[usize::try_from(call.stack.unwrap().0).unwrap()];
+            // Nothing holds a program for bpf: it may have ended before its mappings were read.
+            let is_held = stays || context != Backend::Bpf.name();
+            assert!(stack.frames.len() > 2 || !is_held, "{context}: {stack:?}");
+        });
+    }
 }

@@ -374,7 +374,7 @@ fn run_of(waits: &[Made]) -> TraceReport {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
 
     #[test]
     fn a_baseline_allows_the_runs_that_it_was_made_of_and_forgets_those_before(

@@ -446,6 +446,7 @@ fn the_screen_has_the_verdict_first_and_fits() {
         ns) of each call were the tracer's and are subtracted
       · calls of the vDSO cannot be seen
       · not seen: what a test does not see
+      · not seen: how long page faults took, apart from the other waits
     "##);
     let coloured = text::render(&report(), 80, Paint::On);
     assert!(!coloured.contains("\x1b[31m") && coloured.contains("\x1b[1m"));

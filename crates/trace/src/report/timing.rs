@@ -131,6 +131,9 @@ pub(super) fn account(
         account.blocks.sort_by_key(|block| (std::cmp::Reverse(block.wall_ns), block.at_ns));
         account.blocks.truncate(ROWS);
     }
+    if account.page_faults > 0 && account.parts.fault_ns == 0 {
+        account.unseen.push("how long page faults took, apart from the other waits".to_owned());
+    }
     let all = functions(builder, timeline.samples.iter().map(|(_, stack)| *stack));
     account.functions = all
         .into_iter()
