@@ -7,6 +7,7 @@ use crate::compare::RateComparison;
 use crate::history::{HangGroup, HangHistory, WatchCoverage};
 use crate::model::{CallShare, Hang, HangCause, HangFrame, STEP_BOUNDS_NS, StepHistogram};
 use crate::remedy::remedy;
+use crate::store::StoredHistory;
 
 /// A hang.
 #[derive(Debug, Serialize)]
@@ -158,17 +159,23 @@ pub struct HangComparisonDocument {
     at_unix_ns: u64,
     #[serde(flatten)]
     comparison: RateComparison,
+    erased_before_unix_ns: Option<u64>,
     damage: Option<String>,
 }
 
 impl HangComparisonDocument {
-    /// Describes a comparison around a moment, and what of the records could not be read.
+    /// Describes a comparison around a moment of what is in `stored`.
     #[must_use]
     pub fn of(
         at_unix_ns: u64,
         comparison: RateComparison,
-        damage: Option<String>,
+        stored: &StoredHistory,
     ) -> HangComparisonDocument {
-        HangComparisonDocument { at_unix_ns, comparison, damage }
+        HangComparisonDocument {
+            at_unix_ns,
+            comparison,
+            erased_before_unix_ns: stored.erased_before_ns,
+            damage: stored.damage(),
+        }
     }
 }

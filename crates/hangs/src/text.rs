@@ -15,6 +15,7 @@ use crate::compare::{HangRate, RateComparison, RateDifference};
 use crate::history::{HangGroup, HangGrouping, HangHistory, TimeSpan, WatchCoverage, group};
 use crate::model::{CallObject, Hang, HangCause, ObjectKind, UnseenParts};
 use crate::remedy::{HangRemedy, remedy};
+use crate::store::StoredHistory;
 
 /// The most gaps that are named.
 const GAPS: usize = 3;
@@ -205,10 +206,7 @@ impl HangTextStyle<'_> {
                 "Nothing is recorded {when}: the recorder did not run, or its records were erased."
             )),
         }
-        if let Some(before_ns) = history.coverage.erased_before_ns {
-            let moment = self.moment(before_ns);
-            lines.push(format!("Erased: everything that was recorded before {moment}."));
-        }
+        lines.extend(history.coverage.erased_before_ns.map(|before_ns| self.erased(before_ns)));
         lines.extend(history.damage.clone());
         let gaps = &history.coverage.gaps;
         for TimeSpan { from_ns, to_ns } in gaps.iter().take(GAPS) {
@@ -463,13 +461,17 @@ impl HangTextStyle<'_> {
         text
     }
 
-    /// Writes a comparison.
+    fn erased(&self, before_ns: u64) -> String {
+        format!("Erased: everything that was recorded before {}.", self.moment(before_ns))
+    }
+
+    /// Writes a comparison of what is in `stored`.
     #[must_use]
     pub fn comparison(
         &self,
         comparison: &RateComparison,
         moment: &str,
-        damage: Option<&str>,
+        stored: &StoredHistory,
     ) -> String {
         let RateComparison { before, after, ratio, difference } = comparison;
         let verdict = match difference {
@@ -504,7 +506,8 @@ impl HangTextStyle<'_> {
                 figure(high)
             ));
         }
-        lines.extend(damage.map(str::to_owned));
+        lines.extend(stored.erased_before_ns.map(|before_ns| self.erased(before_ns)));
+        lines.extend(stored.damage());
         self.paragraphs(&lines)
     }
 }
@@ -535,11 +538,28 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     /// Returns the lines at the top about an hour in which a recorder ran.
-    fn verdict(history: &HangHistory) -> Vec<String> {
+    /// What `write` returns with a style at two o'clock.
+    fn styled<T>(write: impl FnOnce(&HangTextStyle<'_>) -> T) -> T {
         let now = Timestamp::from_second(7200).unwrap().to_zoned(jiff::tz::TimeZone::UTC);
         let paint = Paint::new(false, Charset::Ascii);
-        let style = HangTextStyle { home: None, now: &now, paint, width: 80 };
-        style.verdict(history, TimeSpan { from_ns: 0, to_ns: 7200 * SECOND }, "today")
+        write(&HangTextStyle { home: None, now: &now, paint, width: 80 })
+    }
+
+    fn verdict(history: &HangHistory) -> Vec<String> {
+        let today = TimeSpan { from_ns: 0, to_ns: 7200 * SECOND };
+        styled(|style| style.verdict(history, today, "today"))
+    }
+
+    #[test]
+    fn a_comparison_says_what_was_erased() {
+        let rate = HangRate { hangs: 0, watched_ns: 0, total_ns: 0 };
+        let compared = crate::compare::compare(rate, rate);
+        let told =
+            |stored: &StoredHistory| styled(|style| style.comparison(&compared, "01:00", stored));
+        assert!(!told(&StoredHistory::default()).contains("Erased"));
+        let erased_before_ns = Some(3600 * SECOND);
+        let told = told(&StoredHistory { erased_before_ns, ..StoredHistory::default() });
+        assert!(told.contains("Erased: everything that was recorded before 01:00."), "{told}");
     }
 
     fn an_hour(watched_s: u64) -> HangHistory {

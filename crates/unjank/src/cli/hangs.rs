@@ -346,13 +346,12 @@ fn comparison(
         HangRate::of(&HangHistory::select(&stored, span, program, session.now_ns()))
     };
     let compared = compare(rate(0, moment.saturating_sub(1)), rate(moment, u64::MAX));
-    let damage = stored.damage();
     if json {
-        let document = HangComparisonDocument::of(moment, compared, damage);
+        let document = HangComparisonDocument::of(moment, compared, &stored);
         document::print("unjank.hangs.compare/1", &document)?;
     } else {
         let style = session.style();
-        print(&style.comparison(&compared, &style.moment(moment), damage.as_deref()))?;
+        print(&style.comparison(&compared, &style.moment(moment), &stored))?;
     }
     Ok(Verdict::Yes)
 }
