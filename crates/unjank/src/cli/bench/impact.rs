@@ -24,7 +24,7 @@ use crate::error::{Error, FailureCategory, Verdict};
 /// Needs root. The command runs repeatedly in an empty directory on the disk, which is below its $HOME. The score is the p95 of cold launches beside it to their median without it, on the worst disk.
 /// Exits with 0 if the score is within the limit, 1 if not, 2 on an error.
 #[derive(Debug, Args)]
-#[command(before_help = "Example: unjank bench impact --limit 2 -- tar xf /tmp/app.tar")]
+#[command(before_help = "Example: unjank bench impact --limit 2 -- tar xf ~/app.tar")]
 pub(super) struct Impact {
     /// The highest score that is accepted.
     #[arg(long, default_value_t = 1.5, value_name = "RATIO")]
