@@ -311,6 +311,30 @@ fn a_record_is_checked_with_options_on_either_side_of_it() {
 }
 
 #[test]
+fn the_junit_file_of_an_earlier_check_does_not_outlive_one_that_could_judge_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    record(&at("record"), RecordFormat::Pcapng);
+    std::fs::write(at("kept"), "no errors\n").unwrap();
+    std::fs::write(at("no-rule"), "no sense\n").unwrap();
+    let check = |rules: &str, file: &str| {
+        std::fs::write(at("junit.xml"), "<testsuites failures=\"0\"/>").unwrap();
+        let mut command = Command::new(UNJANK);
+        command.args(["bus", "expect", "-f", rules, "--junit", "junit.xml", file]);
+        command.current_dir(dir.path()).output().unwrap().status.code()
+    };
+    for (rules, file) in
+        [("no-rule", "record"), ("missing", "record"), ("kept", "missing"), ("kept", "kept")]
+    {
+        assert_eq!(check(rules, file), Some(2), "{rules} {file}");
+        let left = std::fs::read_to_string(at("junit.xml")).unwrap_or_default();
+        assert!(!left.contains("failures=\"0\""), "{rules} {file}: {left}");
+    }
+    assert_eq!(check("kept", "record"), Some(0));
+    assert!(std::fs::read_to_string(at("junit.xml")).unwrap().contains("no errors"));
+}
+
+#[test]
 fn a_record_that_is_cut_is_refused_and_every_command_tells_it() {
     let dir = tempfile::tempdir().unwrap();
     let rules = dir.path().join("rules");

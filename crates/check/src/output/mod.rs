@@ -8,8 +8,6 @@ mod sarif;
 mod text;
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, Write};
 use std::path::Path;
 
 pub use self::annotations::{github, gitlab};
@@ -47,16 +45,6 @@ pub struct CheckDocument<'a> {
     pub judgement: &'a BaselineJudgement,
     /// What the limits say.
     pub outcomes: &'a [CheckOutcome],
-}
-
-/// Writes what a check found into a file for another program, which may be there from the last run.
-///
-/// # Errors
-///
-/// As `open(2)` and `write(2)`.
-pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    let file = File::options().write(true).create(true).truncate(true).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes()))
 }
 
 /// Returns text that other programs chose, on one line and with nothing that a terminal or a page obeys or hides: logs of

@@ -15,8 +15,9 @@ use trace::report::spelling::shown_command;
 use trace::report::{TraceReport, data};
 
 use super::options::{Output, TraceArguments, read};
-use super::result_file::{ReplacedFile, ResultFile};
+use super::replaced_file::ReplacedFile;
 use super::run::{limit, record};
+use crate::cli::result_file::{ResultFile, open_for_all};
 use crate::cli::screen;
 use crate::error::{Error, FailureCategory, Verdict};
 
@@ -91,8 +92,9 @@ struct CheckResults {
 impl Check {
     pub(super) fn run(mut self) -> Result<Verdict, Error> {
         // First of all: no verdict of an earlier check stays, whatever keeps this one from giving one.
-        let [junit, sarif] = [&self.junit, &self.sarif]
-            .map(|path| path.as_deref().map(ResultFile::prepare).transpose());
+        let [junit, sarif] = [&self.junit, &self.sarif].map(|path| {
+            path.as_deref().map(|path| ResultFile::prepare(path, open_for_all)).transpose()
+        });
         let results = CheckResults { junit: junit?, sarif: sarif? };
         self.refuse_beside_update()?;
         let rules: Vec<CheckRule> = self

@@ -4,7 +4,7 @@ mod ab;
 mod check;
 mod mark;
 mod options;
-mod result_file;
+mod replaced_file;
 mod run;
 mod show;
 mod signals;

@@ -3,9 +3,8 @@
 mod watch;
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use capture::expect::{CheckProblem, ExpectReport, ExpectRules, SCHEMA, junit};
@@ -18,6 +17,7 @@ use serde::Serialize;
 use super::buses::Buses;
 use super::input::open;
 use super::output;
+use crate::cli::result_file::ResultFile;
 use crate::cli::screen;
 use crate::error::{Error, FailureCategory, Verdict};
 
@@ -62,16 +62,16 @@ struct Document<'a> {
 
 impl Expect {
     pub(super) fn run(self) -> Result<Verdict, Error> {
+        // First of all: no verdict of an earlier check stays, whatever keeps this one from giving one. What cannot be
+        // written is told before anything is run for it.
+        let junit_file = self.junit.as_deref();
+        let junit_file =
+            junit_file.map(|path| ResultFile::prepare(path, output::replace)).transpose()?;
         let cannot =
             || Error::new(FailureCategory::User, format!("read {}", self.rule_file.display()));
         let text =
             std::fs::read_to_string(&self.rule_file).map_err(|error| cannot().because(error))?;
         let rules: ExpectRules = text.parse().map_err(|error| cannot().because(error))?;
-        // What cannot be written is told before anything is run for it.
-        let junit_file = match &self.junit {
-            Some(path) => Some(output::replace(path).map_err(|error| unwritable(path, error))?),
-            None => None,
-        };
         let report = match &self.file {
             Some(file) => {
                 let capture = open(file)?;
@@ -84,19 +84,14 @@ impl Expect {
             }
         };
         if let Some(file) = junit_file {
-            self.write_junit(file, &report)?;
+            let name = self.rule_file.file_name().unwrap_or_default().to_string_lossy();
+            file.write(&junit(&report, &name))?;
         }
         self.print(&report)?;
         if report.faults.is_empty() {
             return Ok(if report.kept { Verdict::Yes } else { Verdict::No });
         }
         Err(self.not_checked(&report))
-    }
-
-    fn write_junit(&self, mut file: File, report: &ExpectReport) -> Result<(), Error> {
-        let name = self.rule_file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let path = self.junit.as_deref().unwrap_or(Path::new(""));
-        file.write_all(junit(report, &name).as_bytes()).map_err(|error| unwritable(path, error))
     }
 
     fn print(&self, report: &ExpectReport) -> Result<(), Error> {
@@ -150,8 +145,4 @@ impl Expect {
         }
         error
     }
-}
-
-fn unwritable(path: &Path, error: io::Error) -> Error {
-    Error::new(FailureCategory::User, format!("write {}", path.display())).because(error)
 }
