@@ -13,7 +13,8 @@ use sys::unix_sockets;
 const SEARCH_NS: u64 = 2_000_000_000;
 /// How often all processes are looked through although no new connection was seen: for those in another network namespace.
 const SWEEP_NS: u64 = 10_000_000_000;
-/// Sweeps take at most a fiftieth of the time.
+/// Sweeps take at most a fiftieth of a processor. Time in which they wait for one does not count: on a busy machine programs
+/// that start would not be found for minutes.
 const SWEEP_SHARE: u64 = 50;
 /// The most descriptors of a process that are looked through.
 const DESCRIPTORS: usize = 4096;
@@ -47,7 +48,8 @@ pub(crate) struct InteractiveFinder {
     clients: BTreeSet<u64>,
     searched_ns: Option<u64>,
     swept_ns: u64,
-    sweep_took_ns: u64,
+    /// The processor time of the last sweep.
+    sweep_cost_ns: u64,
     /// Whether a connection was seen whose process is not known yet.
     is_due: bool,
     own_namespace: Option<Vec<u8>>,
@@ -65,16 +67,16 @@ impl InteractiveFinder {
             clients: BTreeSet::new(),
             searched_ns: None,
             swept_ns: 0,
-            sweep_took_ns: 0,
+            sweep_cost_ns: 0,
             is_due: true,
             own_namespace: link(Path::new("/proc/self/ns/net")),
             asked: HashMap::new(),
         }
     }
 
-    /// Searches if the interval has passed at `now`, which returns nanoseconds.
-    pub(crate) fn search(&mut self, now: &dyn Fn() -> u64) -> InteractiveChange {
-        let at = now();
+    /// Searches if the interval has passed at the moment `at`; `spent` returns the processor time of this thread. Both are in
+    /// nanoseconds.
+    pub(crate) fn search(&mut self, at: u64, spent: &dyn Fn() -> u64) -> InteractiveChange {
         if self.searched_ns.is_some_and(|searched| at.saturating_sub(searched) < SEARCH_NS) {
             return InteractiveChange::default();
         }
@@ -92,14 +94,15 @@ impl InteractiveFinder {
         self.is_due |= clients.iter().any(|client| !self.clients.contains(client));
         self.clients = clients;
         // Whoever makes connections all the time does not make us look through all processes all the time.
-        let pause = self.sweep_took_ns.saturating_mul(SWEEP_SHARE);
+        let pause = self.sweep_cost_ns.saturating_mul(SWEEP_SHARE);
         let since = at.saturating_sub(self.swept_ns);
         let mut found = Vec::new();
         if (self.is_due && since >= pause) || since >= SWEEP_NS.max(pause) {
             self.is_due = false;
+            let before = spent();
             found = self.sweep();
-            self.swept_ns = now();
-            self.sweep_took_ns = self.swept_ns.saturating_sub(at);
+            self.swept_ns = at;
+            self.sweep_cost_ns = spent().saturating_sub(before);
         }
         InteractiveChange { found, gone }
     }
@@ -312,6 +315,26 @@ mod tests {
         for other in ["/home/a/.X11-unix-notes", "/tmp/X0", "/x/way", "/tmp/.X11-unix/Y"] {
             assert!(!is_display(other.as_bytes()), "{other}");
         }
+    }
+
+    #[test]
+    fn a_program_is_found_however_long_the_last_search_waited_for_a_processor() {
+        const SECOND: u64 = 1_000_000_000;
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("found-later");
+        fs::copy("/bin/sleep", &program).unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        let mut finder = InteractiveFinder::new(user, vec!["found-later".to_owned()]);
+        // A millisecond each, whatever the clock says.
+        let spent = std::cell::Cell::new(0);
+        let spend = || spent.replace(spent.get() + SECOND / 1000);
+        assert!(finder.search(SECOND, &spend).found.is_empty());
+        let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
+        let found = finder.search(SECOND + SWEEP_NS, &spend).found;
+        let found: Vec<u32> = found.iter().map(|found| found.process).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, [child.id()]);
     }
 
     #[test]

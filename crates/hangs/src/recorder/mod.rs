@@ -212,6 +212,12 @@ fn unix_ns(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, nanoseconds)
 }
 
+/// Returns the processor time of this thread in nanoseconds.
+fn processor_ns() -> u64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    nanoseconds(Duration::try_from(spent).unwrap_or_default())
+}
+
 impl Looker<'_> {
     fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         let rest_ns = nanoseconds(REST);
@@ -250,7 +256,7 @@ impl Looker<'_> {
     }
 
     fn search(&mut self) {
-        let change = self.finder.search(&sys::bpf::clock_ns);
+        let change = self.finder.search(sys::bpf::clock_ns(), &processor_ns);
         for identity in change.gone {
             let process = identity.process;
             self.refused.remove(&process);
