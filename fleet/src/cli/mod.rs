@@ -1,0 +1,158 @@
+//! The command line: what is typed, what is printed, and the exit status.
+
+mod parquet;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use clap::{Parser, Subcommand};
+use hangs::store::StoredHistory;
+use report::text::{Charset, visible};
+use store::disk::Disk;
+use sys::clock::{Clock, SystemClock};
+use unjank_hangs_export::identity::RecordSource;
+
+/// What `--help` begins with.
+const EXAMPLE: &str = "Write or send what `unjank hangs` recorded, when you say so
+
+Example: unjank-hangs-export parquet --to ~/hangs-lake
+
+Nothing is sent without a command of this program. docs/fleet.md says what each one writes.";
+
+#[derive(Debug, Parser)]
+#[command(version, about = "Write or send what `unjank hangs` recorded", long_about = EXAMPLE)]
+struct Arguments {
+    /// The name of this machine in what is written; without it a hash of its ID stands there.
+    #[arg(long, value_name = "NAME", global = true)]
+    machine: Option<String>,
+    /// The store; without it that of this user.
+    #[arg(long, value_name = "DIR", global = true)]
+    store: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Parquet(parquet::Parquet),
+}
+
+/// Why a command could not do its work: an object, a cause, and a hint where there is one. The exit status is 2.
+#[derive(Debug)]
+struct Failure {
+    text: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    fn of(error: &dyn std::error::Error) -> Failure {
+        Failure { text: report::error::chain(error), hint: None }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Failure {
+        Failure { hint: Some(hint.into()), ..self }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure {
+            text: format!("cannot write the output: {}", report::error::chain(&error)),
+            hint: None,
+        }
+    }
+}
+
+/// What each command works with.
+struct Session {
+    disk: Arc<dyn Disk>,
+    clock: SystemClock,
+    dir: PathBuf,
+    source: RecordSource,
+}
+
+#[expect(clippy::disallowed_methods, reason = "this program reads its environment here alone")]
+fn absolute(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+impl Session {
+    fn open(arguments: &Arguments) -> Result<Session, Failure> {
+        let disk = store::disk::real();
+        let state =
+            || absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+        let dir = match &arguments.store {
+            Some(dir) => Some(dir.clone()),
+            None => state().map(|state| state.join("unjank/hangs")),
+        };
+        let no_home = || Failure {
+            text: "cannot find the store".to_owned(),
+            hint: Some("set HOME, or use --store DIR".to_owned()),
+        };
+        let dir = dir.ok_or_else(no_home)?;
+        let user = rustix::process::getuid().as_raw();
+        let source = RecordSource::find(&*disk, &dir, arguments.machine.as_deref(), user)
+            .map_err(|error| Failure::of(&error).hint("name the machine: --machine NAME"))?;
+        Ok(Session { disk, clock: SystemClock::start(), dir, source })
+    }
+
+    /// Reads the store, and says on stderr what of it cannot be read.
+    fn stored(&self) -> Result<StoredHistory, Failure> {
+        if let Err(error) = self.disk.list(&self.dir) {
+            let text =
+                format!("cannot read the store {:?}: {}", self.dir, report::error::chain(&error));
+            let failure = Failure { text, hint: None };
+            return Err(match error.kind() {
+                io::ErrorKind::NotFound => {
+                    failure.hint("to switch the recorder on: unjank setup hangs")
+                }
+                _ => failure,
+            });
+        }
+        let stored =
+            hangs::store::read(&*self.disk, &self.dir).map_err(|error| Failure::of(&error))?;
+        if let Some(damage) = stored.damage() {
+            say(&damage);
+        }
+        Ok(stored)
+    }
+
+    fn now_ns(&self) -> u64 {
+        let since = self.clock.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Writes a line to stderr; text that others chose is escaped.
+#[expect(clippy::disallowed_methods, reason = "this is where the program prints")]
+fn say(line: &str) {
+    // Where stderr is closed nobody reads it.
+    let _ = writeln!(io::stderr(), "{}", visible(line, Charset::Unicode));
+}
+
+/// Writes a line to stdout.
+#[expect(clippy::disallowed_methods, reason = "this is where the program prints")]
+fn print(line: &str) -> io::Result<()> {
+    writeln!(io::stdout(), "{}", visible(line, Charset::Unicode))
+}
+
+/// Runs what was typed.
+pub(crate) fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = Session::open(&arguments).and_then(|session| match arguments.command {
+        Command::Parquet(parquet) => parquet.run(&session),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            say(&format!("unjank-hangs-export: {}", failure.text));
+            if let Some(hint) = failure.hint {
+                say(&format!("hint: {hint}"));
+            }
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `parquet --to DIR`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use hangs::store::StoredHistory;
+use report::paragraph::counted;
+use unjank_hangs_export::facts::{Fact, parse_fact, read_machine};
+use unjank_hangs_export::lake::export;
+
+use super::{Failure, Session, print};
+
+/// Write a file of rows for each day; again, only what is new
+#[derive(Debug, Args)]
+pub(super) struct Parquet {
+    /// The directory; it is made if it is missing.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// Also write the system, the kernel and the models of the disks of this machine.
+    #[arg(long)]
+    facts: bool,
+    /// Also write this about the machine, such as nautilus=43.2-1.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_fact)]
+    fact: Vec<(String, String)>,
+}
+
+impl Parquet {
+    pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
+        let stored = session.stored()?;
+        let facts = self.all_facts(session, &stored);
+        let done = export(&*session.disk, &self.to, &session.source, &stored, &facts);
+        let outcome = done.map_err(|error| Failure::of(&error))?;
+        let hangs = counted(outcome.hangs, "hang");
+        let files = counted(outcome.files, "file");
+        print(&match (outcome.new_hangs, outcome.files) {
+            (0, 0) => format!("Nothing new: {hangs} in {} already.", self.to.display()),
+            (new, _) => {
+                format!("{hangs}, {new} of them new: {files} written in {}.", self.to.display())
+            }
+        })?;
+        Ok(())
+    }
+
+    fn all_facts(&self, session: &Session, stored: &StoredHistory) -> Vec<Fact> {
+        let mut all = self.fact.clone();
+        if self.facts {
+            let calls = stored.hangs.values().flat_map(|hang| &hang.calls);
+            let objects = calls.filter_map(|call| call.object.as_ref());
+            let devices: BTreeSet<&str> = objects.map(|object| &*object.device).collect();
+            all.extend(read_machine(&*session.disk, Path::new("/"), &devices));
+        }
+        let seen_ns = session.now_ns();
+        all.into_iter().map(|(name, value)| Fact { seen_ns, name, value }).collect()
+    }
+}

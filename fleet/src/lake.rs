@@ -1,0 +1,354 @@
+//! Files of rows in a directory: one for each source and day, replaced as a whole, in which no row stands twice.
+//!
+//! The rows of a day are joined with those that are there already: the recorder's store is bounded, and what it has
+//! dropped stays in the file.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt64Type};
+use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_schema::ArrowError;
+use arrow_select::concat::concat_batches;
+use arrow_select::filter::filter_record_batch;
+use hangs::model::Hang;
+use hangs::store::StoredHistory;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::schema::types::ColumnPath;
+use store::disk::Disk;
+use store::publish::{PublishError, make_directory, publish};
+
+use crate::facts::Fact;
+use crate::identity::{RecordSource, hash_parts, hash_stack};
+use crate::tables::{self, HashedStack, WatchedDay};
+
+/// How long a second export of the same user waits for the first.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why rows were not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LakeError {
+    /// Nothing was changed.
+    #[error("cannot use {path:?}")]
+    Unusable {
+        /// The directory or file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another export of the same records runs; nothing was changed.
+    #[error("another export writes the same files into {path:?}")]
+    Busy {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The file stays as it is; those before it in the order stacks, facts, watched, hangs may be new.
+    #[error("cannot read {path:?}, which stays as it is")]
+    NotRead {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: ParquetError,
+    },
+    /// The file has other columns, such as those of another version, and stays as it is.
+    #[error("{path:?} has other columns than this version writes, and stays as it is")]
+    OtherColumns {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The error says which file is in place; those before it in the order stacks, facts, watched, hangs may be new.
+    #[error("cannot write {path:?}")]
+    NotWritten {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: PublishError,
+    },
+    /// A fault of ours; nothing was changed.
+    #[error("cannot make rows")]
+    Rows(#[from] ArrowError),
+    /// A fault of ours; nothing was changed.
+    #[error("cannot pack rows")]
+    Packing(#[from] ParquetError),
+}
+
+/// What an export has done.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LakeOutcome {
+    /// Hangs in the store.
+    pub hangs: usize,
+    /// Those that are new in the directory, or longer than before.
+    pub new_hangs: usize,
+    /// Files that were written.
+    pub files: usize,
+}
+
+/// The four tables.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Table {
+    Hangs,
+    Stacks,
+    Watched,
+    Facts,
+}
+
+impl Table {
+    fn folder(self) -> &'static str {
+        match self {
+            Table::Hangs => "hangs",
+            Table::Stacks => "stacks",
+            Table::Watched => "watched",
+            Table::Facts => "facts",
+        }
+    }
+
+    /// Returns for each row what it is about, and its rank: of two rows about the same, the one with the higher rank stays.
+    fn keys(self, rows: &RecordBatch) -> Option<Vec<(u64, i64)>> {
+        let column = |name: &str| rows.column_by_name(name);
+        let number = |name| column(name)?.as_primitive_opt::<UInt64Type>();
+        let time = |name| column(name)?.as_primitive_opt::<Int64Type>();
+        let text = |name| column(name)?.as_string_opt::<i32>();
+        let all = 0..rows.num_rows();
+        Some(match self {
+            Table::Hangs => {
+                let (ids, lengths) = (number("id")?, time("length_us")?);
+                let goes_on = column("goes_on")?.as_boolean_opt()?;
+                let rank = |at| lengths.value(at).saturating_mul(2) + i64::from(!goes_on.value(at));
+                all.map(|at| (ids.value(at), rank(at))).collect()
+            }
+            Table::Stacks => {
+                let stacks = number("stack")?;
+                all.map(|at| (stacks.value(at), 0)).collect()
+            }
+            Table::Watched => {
+                let (programs, recorder) = (text("program")?, time("recorder_us")?);
+                let watched = time("watched_us")?;
+                let key = |at| match programs.is_null(at) {
+                    true => 0,
+                    false => hash_parts(&[programs.value(at).as_bytes()]),
+                };
+                let rank = |at: usize| recorder.value(at).saturating_add(watched.value(at));
+                all.map(|at| (key(at), rank(at))).collect()
+            }
+            Table::Facts => {
+                let (names, values) = (text("name")?, text("value")?);
+                let parts = |at| [names.value(at).as_bytes(), values.value(at).as_bytes()];
+                all.map(|at| (hash_parts(&parts(at)), 0)).collect()
+            }
+        })
+    }
+}
+
+/// Joins new rows with those of a file. Returns all rows, and how many are new or better, or nothing if none is.
+fn join_rows(
+    table: Table,
+    old: Option<RecordBatch>,
+    new: RecordBatch,
+) -> Result<Option<(RecordBatch, usize)>, ArrowError> {
+    let keys = |rows: &RecordBatch| {
+        let missing = || ArrowError::SchemaError("a column is missing".to_owned());
+        table.keys(rows).ok_or_else(missing)
+    };
+    let Some(old) = old else {
+        let count = new.num_rows();
+        return Ok((count > 0).then_some((new, count)));
+    };
+    let (old_keys, new_keys) = (keys(&old)?, keys(&new)?);
+    let ranks: HashMap<u64, i64> = old_keys.iter().copied().collect();
+    let is_better = |(key, rank): &(u64, i64)| ranks.get(key).is_none_or(|known| rank > known);
+    let taken: BooleanArray = new_keys.iter().map(|key| Some(is_better(key))).collect();
+    let count = taken.true_count();
+    if count == 0 {
+        return Ok(None);
+    }
+    let replaced: HashSet<u64> =
+        new_keys.iter().filter(|key| is_better(key)).map(|(key, _)| *key).collect();
+    let kept: BooleanArray =
+        old_keys.iter().map(|(key, _)| Some(!replaced.contains(key))).collect();
+    let parts = [filter_record_batch(&old, &kept)?, filter_record_batch(&new, &taken)?];
+    Ok(Some((concat_batches(&new.schema(), &parts)?, count)))
+}
+
+/// Returns the bytes of a file with these rows.
+///
+/// # Errors
+///
+/// The rows cannot be packed, which is a fault of ours.
+pub fn pack_rows(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
+    let random = |name: &str| ColumnPath::from(vec![name.to_owned()]);
+    let properties = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(9)?))
+        // Hashes and moments repeat too seldom for a dictionary.
+        .set_column_dictionary_enabled(random("id"), false)
+        .set_column_dictionary_enabled(random("started"), false)
+        .set_column_encoding(random("started"), Encoding::DELTA_BINARY_PACKED)
+        .set_created_by("unjank-hangs-export".to_owned())
+        .build();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, rows.schema(), Some(properties))?;
+    writer.write(rows)?;
+    writer.close()?;
+    Ok(bytes)
+}
+
+fn read_rows(path: &Path) -> Result<Vec<RecordBatch>, ParquetError> {
+    let file = File::open(path)?;
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?;
+    reader.map(|rows| rows.map_err(ParquetError::from)).collect()
+}
+
+/// A directory that takes the rows of one source.
+struct Lake<'a> {
+    disk: &'a dyn Disk,
+    dir: &'a Path,
+    stem: String,
+    files: usize,
+}
+
+impl Lake<'_> {
+    fn path(&self, table: Table, day: Option<&str>) -> PathBuf {
+        let folder = self.dir.join(table.folder());
+        let folder = match day {
+            Some(day) => folder.join(format!("day={day}")),
+            None => folder,
+        };
+        folder.join(format!("{}.parquet", self.stem))
+    }
+
+    /// Puts rows into the file of a table and day. Returns how many are new.
+    fn put(
+        &mut self,
+        table: Table,
+        day: Option<&str>,
+        new: RecordBatch,
+    ) -> Result<usize, LakeError> {
+        let path = self.path(table, day);
+        let old = self.old_rows(&path, &new)?;
+        let Some((rows, count)) = join_rows(table, old, new)? else { return Ok(0) };
+        let image = pack_rows(&rows)?;
+        publish(self.disk, &path, &image)
+            .map_err(|source| LakeError::NotWritten { path, source })?;
+        self.files += 1;
+        Ok(count)
+    }
+
+    /// Reads the rows that are there, which have the columns of the new ones.
+    fn old_rows(&self, path: &Path, new: &RecordBatch) -> Result<Option<RecordBatch>, LakeError> {
+        match self.disk.stat(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(LakeError::Unusable { path: path.to_owned(), source }),
+            Ok(stat) if !stat.is_file() => {
+                let source = io::Error::other("it is not a regular file");
+                return Err(LakeError::Unusable { path: path.to_owned(), source });
+            }
+            Ok(_) => {}
+        }
+        let old = read_rows(path)
+            .map_err(|source| LakeError::NotRead { path: path.to_owned(), source })?;
+        let same = |rows: &RecordBatch| rows.schema().fields() == new.schema().fields();
+        if !old.iter().all(same) {
+            return Err(LakeError::OtherColumns { path: path.to_owned() });
+        }
+        // The description of a file that was read says more than ours, which counts.
+        let plain = old.into_iter().map(|rows| rows.with_schema(Arc::clone(&new.schema())));
+        let plain: Vec<RecordBatch> = plain.collect::<Result<_, _>>()?;
+        Ok(Some(concat_batches(&new.schema(), &plain)?))
+    }
+}
+
+/// Returns the day of a moment in UTC.
+#[must_use]
+pub fn day_of(unix_ns: u64) -> String {
+    let moment = Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or(Timestamp::MAX);
+    moment.to_zoned(TimeZone::UTC).date().to_string()
+}
+
+/// Adds up for how long programs were watched on each day.
+fn watched_by_day(stored: &StoredHistory) -> BTreeMap<String, Vec<WatchedDay>> {
+    let mut days: BTreeMap<String, BTreeMap<&str, WatchedDay>> = BTreeMap::new();
+    for period in &stored.periods {
+        let day = days.entry(day_of(period.from_ns)).or_default();
+        let total = day.entry("").or_default();
+        total.recorder_ns = total.recorder_ns.saturating_add(period.recorder_ns);
+        total.watched_ns = total.watched_ns.saturating_add(period.watched_ns);
+        total.lost = total.lost.saturating_add(period.lost.into());
+        for program in &period.programs {
+            let row = day.entry(&program.program).or_default();
+            row.program.clone_from(&program.program);
+            row.watched_ns = row.watched_ns.saturating_add(program.watched_ns);
+            for (own, other) in row.steps.iter_mut().zip(program.steps.0) {
+                *own = own.saturating_add(other);
+            }
+        }
+    }
+    days.into_iter().map(|(day, rows)| (day, rows.into_values().collect())).collect()
+}
+
+/// Writes what a store holds into `dir`. What is there already stays, and nothing stands there twice.
+///
+/// A row is written after the stack that it names. `facts` are those of now.
+///
+/// # Errors
+///
+/// [`LakeError`]; each file is the old or the new one.
+pub fn export(
+    disk: &dyn Disk,
+    dir: &Path,
+    source: &RecordSource,
+    stored: &StoredHistory,
+    facts: &[Fact],
+) -> Result<LakeOutcome, LakeError> {
+    let unusable = |path: &Path| {
+        let path = path.to_owned();
+        move |source| LakeError::Unusable { path, source }
+    };
+    make_directory(disk, dir).map_err(unusable(dir))?;
+    let stem = source.file_stem();
+    let lock = dir.join(format!(".{stem}.lock"));
+    let turn = disk.own(&lock, PATIENCE).map_err(unusable(&lock))?;
+    let Some(_turn) = turn else { return Err(LakeError::Busy { path: dir.to_owned() }) };
+    let mut lake = Lake { disk, dir, stem, files: 0 };
+    let mut outcome = LakeOutcome { hangs: stored.hangs.len(), ..LakeOutcome::default() };
+
+    let mut stacks: BTreeMap<u64, HashedStack<'_>> = BTreeMap::new();
+    let mut hangs: BTreeMap<String, Vec<&Hang>> = BTreeMap::new();
+    for hang in stored.hangs.values() {
+        if let Some(hash) = hash_stack(&hang.frames, hang.blamed) {
+            stacks.entry(hash).or_insert((hash, hang.blamed, &hang.frames));
+        }
+        hangs.entry(day_of(hang.started_ns)).or_default().push(hang);
+    }
+    let stacks: Vec<HashedStack<'_>> = stacks.into_values().collect();
+    lake.put(Table::Stacks, None, tables::stack_rows(&stacks)?)?;
+    let mut facts_by_day: BTreeMap<String, Vec<Fact>> = BTreeMap::new();
+    for fact in facts {
+        facts_by_day.entry(day_of(fact.seen_ns)).or_default().push(fact.clone());
+    }
+    for (day, facts) in facts_by_day {
+        lake.put(Table::Facts, Some(&day), tables::fact_rows(source, &facts)?)?;
+    }
+    for (day, watched) in watched_by_day(stored) {
+        lake.put(Table::Watched, Some(&day), tables::watched_rows(source, &watched)?)?;
+    }
+    for (day, mut hangs) in hangs {
+        // Rows that are alike lie beside each other.
+        hangs.sort_by_key(|hang| (&hang.program, hang.started_ns));
+        outcome.new_hangs +=
+            lake.put(Table::Hangs, Some(&day), tables::hang_rows(source, &hangs)?)?;
+    }
+    outcome.files = lake.files;
+    Ok(outcome)
+}

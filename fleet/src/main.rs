@@ -1,0 +1,9 @@
+//! `unjank-hangs-export`: writes or sends what `unjank hangs` recorded, when a person says so.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

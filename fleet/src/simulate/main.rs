@@ -1,0 +1,74 @@
+//! `simulate-fleet`: the exports of a fleet that is made up, through the same writer, for tests and measurements.
+//!
+//! What is planted: Files (nautilus) hangs four times as often after its update to 44.0, the model "SLOWDISK 500" takes three
+//! times as long, and `libplanted.so` holds the functions of one cause.
+
+mod plan;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use hangs::store::StoredHistory;
+use plan::{FleetPlan, MachinePlan};
+use unjank_hangs_export::identity::RecordSource;
+use unjank_hangs_export::lake::export;
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The directory.
+    #[arg(long)]
+    to: PathBuf,
+    /// How many machines.
+    #[arg(long, default_value_t = 1000)]
+    machines: u32,
+    /// Only the machines from this number on; the others are the same in each run.
+    #[arg(long, default_value_t = 0)]
+    first: u32,
+    /// Only the machines below this number.
+    #[arg(long)]
+    last: Option<u32>,
+    /// How many days.
+    #[arg(long, default_value_t = 30)]
+    days: u32,
+    /// How many hangs a machine has each day, on average.
+    #[arg(long, default_value_t = 303)]
+    hangs: u32,
+    /// Another fleet for each number.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn run(arguments: &Arguments) -> Result<u64, Box<dyn std::error::Error>> {
+    let disk = store::disk::real();
+    let fleet = FleetPlan::of(arguments.seed, arguments.days, arguments.hangs);
+    let mut total = 0;
+    for number in arguments.first..arguments.last.unwrap_or(arguments.machines) {
+        let name = format!("machine-{number:04}");
+        let source = RecordSource::find(&*disk, &arguments.to, Some(&name), 1000)?;
+        let mut machine = MachinePlan::of(&fleet, number);
+        // The recorder's machines export each day; a fact is of the day on which it was seen.
+        let mut stored = StoredHistory::default();
+        for day in 0..arguments.days {
+            machine.live(&fleet, day, &mut stored);
+        }
+        let facts = machine.facts(&fleet);
+        total += export(&*disk, &arguments.to, &source, &stored, &facts)?.new_hangs as u64;
+    }
+    Ok(total)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the program prints")]
+fn main() -> ExitCode {
+    use std::io::Write;
+    match run(&Arguments::parse()) {
+        Ok(total) => {
+            let _ = writeln!(std::io::stdout(), "{total} hangs");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "simulate-fleet: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

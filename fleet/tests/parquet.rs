@@ -1,0 +1,169 @@
+//! `parquet`: rows that stand once, whatever happens in between.
+
+use std::fs;
+use std::path::Path;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use hangs::model::HangRecord;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use crate::fixture::{DAY_NS, Place, SECOND, files, hang, period, refusal, stdout};
+
+fn rows(path: &Path) -> Vec<RecordBatch> {
+    let file = fs::File::open(path).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+    reader.map(Result::unwrap).collect()
+}
+
+/// The identifiers and lengths of the hangs of a lake.
+fn hangs(lake: &Path) -> Vec<(u64, i64)> {
+    let mut found = Vec::new();
+    for path in files(&lake.join("hangs")) {
+        for rows in rows(&path) {
+            let ids = rows.column_by_name("id").unwrap().as_primitive::<UInt64Type>();
+            let lengths = rows.column_by_name("length_us").unwrap().as_primitive::<Int64Type>();
+            found.extend(ids.values().iter().copied().zip(lengths.values().iter().copied()));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+fn export(place: &Place) -> String {
+    stdout(&place.run(&["parquet", "--to", place.path("lake").to_str().unwrap()]))
+}
+
+#[test]
+fn a_second_run_writes_nothing_and_later_hangs_come_once() {
+    let place = Place::new();
+    place.record_hangs(1..8);
+    place.record(&[HangRecord::Watched(period(DAY_NS))]);
+    assert!(export(&place).starts_with("7 hangs, 7 of them new: 3 files written"));
+    let before: Vec<_> = files(&place.path("lake")).iter().map(|p| fs::read(p).unwrap()).collect();
+    assert!(export(&place).starts_with("Nothing new: 7 hangs"));
+    let after: Vec<_> = files(&place.path("lake")).iter().map(|p| fs::read(p).unwrap()).collect();
+    assert_eq!(before, after);
+    place.record_hangs(8..12);
+    place.record(&[HangRecord::Hang(Box::new(hang(12, DAY_NS + 86_400 * SECOND)))]);
+    assert!(export(&place).starts_with("12 hangs, 5 of them new: 2 files"));
+    let found = hangs(&place.path("lake"));
+    let mut ids: Vec<u64> = found.iter().map(|(id, _)| *id).collect();
+    ids.dedup();
+    assert_eq!((found.len(), ids.len()), (12, 12));
+    assert!(place.path("lake/hangs/day=2026-11-25").is_dir());
+}
+
+#[test]
+fn a_hang_that_goes_on_is_replaced_by_its_end() {
+    let place = Place::new();
+    let mut long = hang(1, DAY_NS);
+    (long.goes_on, long.length_ns) = (true, SECOND);
+    place.record(&[HangRecord::Hang(Box::new(long.clone()))]);
+    export(&place);
+    (long.goes_on, long.length_ns) = (false, 3 * SECOND);
+    place.record(&[HangRecord::Hang(Box::new(long))]);
+    assert!(export(&place).starts_with("1 hang, 1 of them new"));
+    let lengths: Vec<i64> = hangs(&place.path("lake")).iter().map(|(_, length)| *length).collect();
+    assert_eq!(lengths, [3_000_000]);
+}
+
+#[test]
+fn what_the_store_has_dropped_stays() {
+    let place = Place::new();
+    place.record_hangs(1..5);
+    place.record(&[HangRecord::Watched(period(DAY_NS)), HangRecord::Watched(period(DAY_NS + SECOND))]);
+    export(&place);
+    // The salt stays, the oldest file goes.
+    fs::remove_file(place.path("store/00000001.hangs")).unwrap();
+    fs::write(place.path("store/00000002.hangs"), b"").unwrap();
+    place.record(&[
+        HangRecord::Hang(Box::new(hang(5, DAY_NS + 100 * SECOND))),
+        HangRecord::Watched(period(DAY_NS + 99 * SECOND)),
+    ]);
+    export(&place);
+    assert_eq!(hangs(&place.path("lake")).len(), 5);
+    let watched = rows(&files(&place.path("lake/watched"))[0]);
+    let column = watched[0].column_by_name("watched_us").unwrap();
+    assert_eq!(column.as_primitive::<Int64Type>().values(), &[120_000_000, 120_000_000]);
+}
+
+#[test]
+fn a_damaged_file_is_named_and_stays() {
+    let place = Place::new();
+    place.record_hangs(1..3);
+    export(&place);
+    let file = files(&place.path("lake/hangs")).remove(0);
+    let whole = fs::read(&file).unwrap();
+    place.record_hangs(3..4);
+    let mut random = fastrand::Rng::with_seed(7);
+    for round in 0..60 {
+        let mut bytes = whole.clone();
+        match round {
+            0 => bytes.clear(),
+            1 => bytes = b"some other file".to_vec(),
+            _ if round % 2 == 0 => bytes.truncate(random.usize(1..bytes.len())),
+            _ => (0..8).for_each(|_| bytes[random.usize(whole.len() * 3 / 4..whole.len())] ^= 0xa5),
+        }
+        fs::write(&file, &bytes).unwrap();
+        let output = place.run(&["parquet", "--to", place.path("lake").to_str().unwrap()]);
+        assert!(!output.status.success(), "round {round}: {output:?}");
+        let said = refusal(&output);
+        assert!(said.starts_with("unjank-hangs-export: ") && said.contains("stays as it is"), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+        assert_eq!(fs::read(&file).unwrap(), bytes, "round {round}");
+    }
+    fs::write(&file, &whole).unwrap();
+    export(&place);
+    assert_eq!(hangs(&place.path("lake")).len(), 3);
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_an_error_with_a_hint() {
+    let place = Place::new();
+    let lake = place.path("lake");
+    let output = place.run(&["parquet", "--to", lake.to_str().unwrap()]);
+    let said = refusal(&output);
+    assert!(said.contains("No such file") && said.contains("hint: "), "{said}");
+    assert!(!lake.exists());
+    place.record_hangs(1..2);
+    fs::write(&lake, "a file").unwrap();
+    let said = refusal(&place.run(&["parquet", "--to", lake.to_str().unwrap()]));
+    assert!(said.contains("cannot use"), "{said}");
+    let mut command = place.command();
+    command.args(["--machine", "a/../b", "parquet", "--to"]).arg(place.path("other"));
+    refusal(&command.output().unwrap());
+}
+
+#[test]
+fn a_row_has_what_the_store_has_and_a_path_that_is_excluded_stays_a_hash() {
+    let place = Place::new();
+    place.record_hangs(1..2);
+    export(&place);
+    let rows = rows(&files(&place.path("lake/hangs"))[0]).remove(0);
+    let text = |name: &str| {
+        let column = rows.column_by_name(name).unwrap();
+        column.as_string::<i32>().value(0).to_owned()
+    };
+    let names = ["machine", "program", "unit", "cause", "call", "object", "device", "function"];
+    let expected = [
+        "desk-1", "nautilus", "app-nautilus.scope", "sync", "fsync", "excluded:0011223344556677",
+        "vda2", "save_notes",
+    ];
+    assert_eq!(names.map(text), expected);
+    assert!(!place.path("lake/facts").exists(), "facts are written only for --facts");
+    let stacks = self::rows(&files(&place.path("lake/stacks"))[0]).remove(0);
+    let hash = |rows: &RecordBatch| {
+        let column = rows.column_by_name("stack").unwrap();
+        assert!(column.is_valid(0));
+        column.as_primitive::<UInt64Type>().value(0)
+    };
+    assert_eq!(hash(&rows), hash(&stacks));
+    let said = stdout(&place.run(&[
+        "parquet", "--facts", "--fact", "nautilus=43.2-1", "--to",
+        place.path("lake").to_str().unwrap(),
+    ]));
+    assert!(said.starts_with("1 hang, 0 of them new: 1 file written"), "{said}");
+    refusal(&place.run(&["parquet", "--fact", "wrong", "--to", "x"]));
+}

@@ -1,0 +1,9 @@
+//! All tests of the exports, in one program.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may fail where it stands"
+)]
+
+mod fixture;
+mod parquet;
