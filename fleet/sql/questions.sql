@@ -31,19 +31,23 @@ WHERE cause IN ('sync', 'file-data', 'file-names', 'page-fault')
 GROUP BY model ORDER BY median_ms DESC;
 
 -- 4. Which library holds the functions to blame?
-SELECT module, count(*) AS hangs, round(sum(length_us) / 3.6e9, 2) AS hung_hours,
-    approx_count_distinct(program) AS programs, approx_count_distinct(machine) AS machines
-FROM hangs WHERE module IS NOT NULL GROUP BY module ORDER BY hung_hours DESC LIMIT 20;
+SELECT module, sum(n) AS hangs, round(sum(hung_us) / 3.6e9, 2) AS hung_hours,
+    count(DISTINCT program) AS programs, count(DISTINCT machine) AS machines
+FROM (
+    SELECT module, program, machine, count(*) AS n, sum(length_us) AS hung_us
+    FROM hangs WHERE module IS NOT NULL GROUP BY module, program, machine
+) GROUP BY module ORDER BY hung_hours DESC LIMIT 20;
 
 -- 5. Which stacks are new in the last seven days, and on how many machines?
 WITH seen AS (
-    SELECT stack, min(day) AS first_day, count(*) AS hangs,
-        approx_count_distinct(machine) AS machines, any_value(program) AS program
-    FROM hangs WHERE stack IS NOT NULL GROUP BY stack
+    SELECT stack, min(day) AS first_day FROM hangs WHERE stack IS NOT NULL GROUP BY stack
 ),
 new AS (
-    SELECT * FROM seen WHERE first_day > (SELECT max(first_day) - 7 FROM seen)
-    ORDER BY machines DESC, hangs DESC LIMIT 20
+    SELECT stack, any_value(program) AS program, any_value(first_day) AS first_day,
+        count(*) AS hangs, count(DISTINCT machine) AS machines
+    FROM hangs JOIN seen USING (stack)
+    WHERE first_day > (SELECT max(day) - 7 FROM hangs)
+    GROUP BY stack ORDER BY machines DESC, hangs DESC LIMIT 20
 )
 SELECT program, first_day, hangs, machines,
     list_transform(frames[1:4], lambda frame: frame.function) AS innermost

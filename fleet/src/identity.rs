@@ -87,8 +87,14 @@ impl RecordSource {
             Some(name) => checked_name(name)?.to_owned(),
             None => format!("{:016x}", hash_parts(&[PURPOSE, &secret])),
         };
-        // The salt of the store is its own; a store without one has recorded nothing, or has lost it.
-        let salt = disk.read(&dir.join("salt")).unwrap_or_default();
+        // The salt of the store is its own.
+        let path = dir.join("salt");
+        let salt = match disk.read(&path) {
+            Ok(salt) => salt,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            // Without it all hangs would get other identifiers, and stand twice.
+            Err(source) => return Err(IdentityError::NotRead { path, source }),
+        };
         let store = hash_parts(&[PURPOSE, &secret, &user.to_le_bytes(), &salt]) >> 32;
         Ok(RecordSource { machine, store: format!("{store:08x}") })
     }

@@ -3,4 +3,5 @@
 pub mod facts;
 pub mod identity;
 pub mod lake;
+pub mod otlp;
 pub mod tables;

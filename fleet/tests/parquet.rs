@@ -73,7 +73,10 @@ fn a_hang_that_goes_on_is_replaced_by_its_end() {
 fn what_the_store_has_dropped_stays() {
     let place = Place::new();
     place.record_hangs(1..5);
-    place.record(&[HangRecord::Watched(period(DAY_NS)), HangRecord::Watched(period(DAY_NS + SECOND))]);
+    place.record(&[
+        HangRecord::Watched(period(DAY_NS)),
+        HangRecord::Watched(period(DAY_NS + SECOND)),
+    ]);
     export(&place);
     // The salt stays, the oldest file goes.
     fs::remove_file(place.path("store/00000001.hangs")).unwrap();
@@ -110,7 +113,10 @@ fn a_damaged_file_is_named_and_stays() {
         let output = place.run(&["parquet", "--to", place.path("lake").to_str().unwrap()]);
         assert!(!output.status.success(), "round {round}: {output:?}");
         let said = refusal(&output);
-        assert!(said.starts_with("unjank-hangs-export: ") && said.contains("stays as it is"), "{said}");
+        assert!(
+            said.starts_with("unjank-hangs-export: ") && said.contains("stays as it is"),
+            "{said}"
+        );
         assert!(!said.contains("panicked"), "{said}");
         assert_eq!(fs::read(&file).unwrap(), bytes, "round {round}");
     }
@@ -148,8 +154,14 @@ fn a_row_has_what_the_store_has_and_a_path_that_is_excluded_stays_a_hash() {
     };
     let names = ["machine", "program", "unit", "cause", "call", "object", "device", "function"];
     let expected = [
-        "desk-1", "nautilus", "app-nautilus.scope", "sync", "fsync", "excluded:0011223344556677",
-        "vda2", "save_notes",
+        "desk-1",
+        "nautilus",
+        "app-nautilus.scope",
+        "sync",
+        "fsync",
+        "excluded:0011223344556677",
+        "vda2",
+        "save_notes",
     ];
     assert_eq!(names.map(text), expected);
     assert!(!place.path("lake/facts").exists(), "facts are written only for --facts");
@@ -161,7 +173,11 @@ fn a_row_has_what_the_store_has_and_a_path_that_is_excluded_stays_a_hash() {
     };
     assert_eq!(hash(&rows), hash(&stacks));
     let said = stdout(&place.run(&[
-        "parquet", "--facts", "--fact", "nautilus=43.2-1", "--to",
+        "parquet",
+        "--facts",
+        "--fact",
+        "nautilus=43.2-1",
+        "--to",
         place.path("lake").to_str().unwrap(),
     ]));
     assert!(said.starts_with("1 hang, 0 of them new: 1 file written"), "{said}");

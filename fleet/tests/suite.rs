@@ -6,4 +6,5 @@
 )]
 
 mod fixture;
+mod otlp;
 mod parquet;

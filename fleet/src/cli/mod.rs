@@ -1,7 +1,9 @@
 //! The command line: what is typed, what is printed, and the exit status.
 
+mod otlp;
 mod parquet;
 
+use std::cell::RefCell;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,6 +40,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Parquet(parquet::Parquet),
+    Otlp(otlp::Otlp),
 }
 
 /// Why a command could not do its work: an object, a cause, and a hint where there is one. The exit status is 2.
@@ -45,11 +48,17 @@ enum Command {
 struct Failure {
     text: String,
     hint: Option<String>,
+    /// The reader of our output has closed it, and wants no more.
+    is_closed_pipe: bool,
 }
 
 impl Failure {
+    fn new(text: impl Into<String>) -> Failure {
+        Failure { text: text.into(), hint: None, is_closed_pipe: false }
+    }
+
     fn of(error: &dyn std::error::Error) -> Failure {
-        Failure { text: report::error::chain(error), hint: None }
+        Failure::new(report::error::chain(error))
     }
 
     fn hint(self, hint: impl Into<String>) -> Failure {
@@ -59,10 +68,9 @@ impl Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        Failure {
-            text: format!("cannot write the output: {}", report::error::chain(&error)),
-            hint: None,
-        }
+        let is_closed_pipe = error.kind() == io::ErrorKind::BrokenPipe;
+        let text = format!("cannot write the output: {}", report::error::chain(&error));
+        Failure { is_closed_pipe, ..Failure::new(text) }
     }
 }
 
@@ -72,6 +80,8 @@ struct Session {
     clock: SystemClock,
     dir: PathBuf,
     source: RecordSource,
+    /// What was said of damage last.
+    damage: RefCell<Option<String>>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "this program reads its environment here alone")]
@@ -88,15 +98,12 @@ impl Session {
             Some(dir) => Some(dir.clone()),
             None => state().map(|state| state.join("unjank/hangs")),
         };
-        let no_home = || Failure {
-            text: "cannot find the store".to_owned(),
-            hint: Some("set HOME, or use --store DIR".to_owned()),
-        };
+        let no_home = || Failure::new("cannot find the store").hint("set HOME, or use --store DIR");
         let dir = dir.ok_or_else(no_home)?;
         let user = rustix::process::getuid().as_raw();
         let source = RecordSource::find(&*disk, &dir, arguments.machine.as_deref(), user)
             .map_err(|error| Failure::of(&error).hint("name the machine: --machine NAME"))?;
-        Ok(Session { disk, clock: SystemClock::start(), dir, source })
+        Ok(Session { disk, clock: SystemClock::start(), dir, source, damage: RefCell::default() })
     }
 
     /// Reads the store, and says on stderr what of it cannot be read.
@@ -104,7 +111,7 @@ impl Session {
         if let Err(error) = self.disk.list(&self.dir) {
             let text =
                 format!("cannot read the store {:?}: {}", self.dir, report::error::chain(&error));
-            let failure = Failure { text, hint: None };
+            let failure = Failure::new(text);
             return Err(match error.kind() {
                 io::ErrorKind::NotFound => {
                     failure.hint("to switch the recorder on: unjank setup hangs")
@@ -114,9 +121,11 @@ impl Session {
         }
         let stored =
             hangs::store::read(&*self.disk, &self.dir).map_err(|error| Failure::of(&error))?;
-        if let Some(damage) = stored.damage() {
-            say(&damage);
+        let damage = stored.damage();
+        if let Some(damage) = damage.as_ref().filter(|_| *self.damage.borrow() != damage) {
+            say(damage);
         }
+        *self.damage.borrow_mut() = damage;
         Ok(stored)
     }
 
@@ -144,9 +153,12 @@ pub(crate) fn run() -> ExitCode {
     let arguments = Arguments::parse();
     let done = Session::open(&arguments).and_then(|session| match arguments.command {
         Command::Parquet(parquet) => parquet.run(&session),
+        Command::Otlp(otlp) => otlp.run(&session),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        // Who closes the pipe has read enough.
+        Err(failure) if failure.is_closed_pipe => ExitCode::SUCCESS,
         Err(failure) => {
             say(&format!("unjank-hangs-export: {}", failure.text));
             if let Some(hint) = failure.hint {

@@ -7,10 +7,14 @@ mod plan;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use clap::Parser;
-use hangs::store::StoredHistory;
+use hangs::model::HangRecord;
+use hangs::store::{DEFAULT_LIMIT, HangStore, StoredHistory};
 use plan::{FleetPlan, MachinePlan};
+use rustix::event::{PollFd, Timespec, poll};
+use sys::clock::{Clock, SystemClock};
 use unjank_hangs_export::identity::RecordSource;
 use unjank_hangs_export::lake::export;
 
@@ -34,12 +38,39 @@ struct Arguments {
     /// How many hangs a machine has each day, on average.
     #[arg(long, default_value_t = 303)]
     hangs: u32,
+    /// Record into the store in the directory for so many seconds instead, as a recorder does, a hang each 50 ms.
+    #[arg(long, value_name = "SECONDS")]
+    record_for: Option<u32>,
     /// Another fleet for each number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
+/// Records hangs that begin now, one after the other.
+fn record(arguments: &Arguments, seconds: u32) -> Result<u64, Box<dyn std::error::Error>> {
+    let fleet = FleetPlan::of(arguments.seed, 3, 100);
+    let mut store = HangStore::open(store::disk::real(), &arguments.to, DEFAULT_LIMIT)?;
+    let mut stored = StoredHistory::default();
+    let mut machine = MachinePlan::of(&fleet, 0);
+    (0..3).for_each(|day| machine.live(&fleet, day, &mut stored));
+    let clock = SystemClock::start();
+    let total = u64::from(seconds) * 20;
+    for at in 0..total {
+        let mut hang = stored.hangs[&(1 + at % stored.hangs.len() as u64)].clone();
+        hang.number = store.take_number();
+        let now = clock.now().duration_since(SystemTime::UNIX_EPOCH)?;
+        hang.started_ns = u64::try_from(now.as_nanos())?;
+        store.append(&[HangRecord::Hang(Box::new(hang))])?;
+        let nothing: &mut [PollFd<'_>] = &mut [];
+        poll(nothing, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }))?;
+    }
+    Ok(total)
+}
+
 fn run(arguments: &Arguments) -> Result<u64, Box<dyn std::error::Error>> {
+    if let Some(seconds) = arguments.record_for {
+        return record(arguments, seconds);
+    }
     let disk = store::disk::real();
     let fleet = FleetPlan::of(arguments.seed, arguments.days, arguments.hangs);
     let mut total = 0;

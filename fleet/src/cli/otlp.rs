@@ -1,0 +1,153 @@
+//! `otlp --to URL`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use report::paragraph::counted;
+use rustix::event::{PollFd, Timespec, poll};
+use unjank_hangs_export::otlp::client::{OtlpClient, UrlError, logs_url};
+use unjank_hangs_export::otlp::events::request;
+use unjank_hangs_export::otlp::sent::{SentHangs, read_sent};
+use unjank_hangs_export::otlp::transfer::{
+    BATCH, TransferError, TransferOutcome, pending, send_pending,
+};
+
+use super::{Failure, Session, absolute, print, say};
+
+/// How often the store is read for new hangs.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// The first and the longest pause after a failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Send hangs as log events of OpenTelemetry to a Collector, each once
+#[derive(Debug, Args)]
+pub(super) struct Otlp {
+    /// The Collector's address for OTLP/HTTP, such as http://127.0.0.1:4318.
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// Print what would be sent, and send nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Go on with new hangs, and after outages, until it is stopped.
+    #[arg(long, conflicts_with = "dry_run")]
+    follow: bool,
+}
+
+/// Waits; a signal ends the program.
+fn pause(length: Duration) {
+    let length = Timespec {
+        tv_sec: i64::try_from(length.as_secs()).unwrap_or(60),
+        tv_nsec: length.subsec_nanos().into(),
+    };
+    let nothing: &mut [PollFd<'_>] = &mut [];
+    // Whoever is woken early looks early.
+    let _ = poll(nothing, Some(&length));
+}
+
+fn state_directory() -> Result<PathBuf, Failure> {
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    let none = || Failure::new("cannot find this user's directories").hint("set HOME");
+    Ok(state.ok_or_else(none)?.join("unjank/hangs-export"))
+}
+
+impl Otlp {
+    pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
+        let url = logs_url(&self.to).map_err(|error| {
+            let failure = Failure::new(format!("cannot send to {}: {error}", self.to));
+            match error {
+                UrlError::NoTls => failure
+                    .hint("send to a Collector on this machine, which encrypts (docs/fleet.md)"),
+                _ => failure,
+            }
+        })?;
+        match self.dry_run {
+            true => show(session, &url),
+            false => self.send(session, &url),
+        }
+    }
+
+    fn send(&self, session: &Session, url: &str) -> Result<(), Failure> {
+        let stem = session.source.file_stem();
+        let mut sent = SentHangs::open(&*session.disk, &state_directory()?, &stem, url)
+            .map_err(|error| Failure::of(&error))?;
+        let client = OtlpClient::new(url);
+        let mut pause_length = FIRST_PAUSE;
+        let mut is_told = false;
+        loop {
+            let stored = session.stored()?;
+            let mut outcome = TransferOutcome::default();
+            let done = send_pending(
+                &*session.disk,
+                &client,
+                &session.source,
+                &stored,
+                &mut sent,
+                session.now_ns(),
+                &mut outcome,
+            );
+            tell(&outcome, url, self.follow || done.is_err())?;
+            match done {
+                Ok(()) if !self.follow => return Ok(()),
+                Ok(()) => {
+                    (pause_length, is_told) = (FIRST_PAUSE, false);
+                    pause(INTERVAL);
+                }
+                Err(TransferError::Later { wait, why, .. }) if self.follow => {
+                    if !is_told {
+                        say(&format!("cannot send to {url} now: {why}; hangs wait in the store"));
+                        is_told = true;
+                    }
+                    pause(wait.unwrap_or(pause_length).min(LONGEST_PAUSE));
+                    pause_length = (pause_length * 2).min(LONGEST_PAUSE);
+                }
+                Err(error) => {
+                    let failure = Failure::of(&error);
+                    return Err(match error {
+                        TransferError::Later { .. } => {
+                            failure.hint("what was not taken waits in the store; run this again")
+                        }
+                        _ => failure,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Says what was sent; that it is nothing only at the end of a transfer.
+fn tell(outcome: &TransferOutcome, url: &str, goes_on: bool) -> io::Result<()> {
+    if outcome.sent > 0 {
+        print(&format!("Sent to {url}: {}.", counted(outcome.sent, "hang")))?;
+    } else if !goes_on {
+        print(&format!("Nothing new for {url}."))?;
+    }
+    if outcome.rejected > 0 {
+        say(&format!("{url} does not want {} of them: {}", outcome.rejected, outcome.reason));
+    }
+    Ok(())
+}
+
+/// Prints the requests in the JSON form of OTLP, one a line.
+fn show(session: &Session, url: &str) -> Result<(), Failure> {
+    let stored = session.stored()?;
+    let stem = session.source.file_stem();
+    let sent = read_sent(&*session.disk, &state_directory()?, &stem, url)
+        .map_err(|error| Failure::of(&error))?;
+    let waiting = pending(&session.source, &stored, |id| sent.contains(&id), session.now_ns());
+    for batch in waiting.chunks(BATCH) {
+        let request = request(&session.source, batch);
+        let text = serde_json::to_string_pretty(&request).map_err(io::Error::other)?;
+        print_lines(&text)?;
+    }
+    say(&format!("{} would be sent to {url}; nothing was.", counted(waiting.len(), "hang")));
+    Ok(())
+}
+
+/// JSON escapes control characters itself.
+#[expect(clippy::disallowed_methods, reason = "this is where the program prints")]
+fn print_lines(text: &str) -> io::Result<()> {
+    writeln!(io::stdout(), "{text}")
+}

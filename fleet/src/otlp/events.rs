@@ -1,0 +1,155 @@
+//! A hang as a log event: the names of the semantic conventions where there are any, `unjank.hang.*` otherwise.
+
+use hangs::model::{Hang, ObjectKind};
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList,
+};
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs, SeverityNumber};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+
+use crate::identity::RecordSource;
+use crate::tables::{PART_NAMES, cause_word, object_word, part_times};
+
+/// From this length on a program is said not to respond (`device.anr`), as on Android; below it the event is `app.jank`.
+pub const NO_RESPONSE_NS: u64 = 5_000_000_000;
+/// The length from which the recorder keeps a hang, in seconds.
+const THRESHOLD_S: f64 = 0.1;
+
+fn text(text: impl Into<String>) -> Value {
+    Value::StringValue(text.into())
+}
+
+fn number(number: u64) -> Value {
+    Value::IntValue(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn attribute(key: &str, value: Value) -> KeyValue {
+    let value = Some(AnyValue { value: Some(value) });
+    KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    std::time::Duration::from_nanos(nanoseconds).as_secs_f64()
+}
+
+/// Returns what a person reads first.
+fn sentence(hang: &Hang) -> String {
+    let place =
+        hang.blamed_frame().map_or(String::new(), |frame| format!(", in {}", frame.function));
+    let length = report::figure::duration(std::time::Duration::from_nanos(hang.length_ns));
+    format!("{} froze {length}: {}{place}", hang.program, hang.cause.words())
+}
+
+fn stack_text(hang: &Hang) -> String {
+    let lines = hang.frames.iter().map(|frame| format!("{} ({})", frame.function, frame.module));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the attributes of a hang, without those that say nothing.
+fn attributes(source: &RecordSource, hang: &Hang) -> Vec<KeyValue> {
+    let mut all = vec![
+        // Another record with the same one is the same hang: receivers drop it.
+        attribute("log.record.uid", text(format!("{:016x}", source.hang_id(hang)))),
+        attribute("process.pid", number(hang.process.into())),
+        attribute("process.executable.name", text(&*hang.program)),
+        // The interface thread is the first one of its process.
+        attribute("thread.id", number(hang.process.into())),
+        attribute("unjank.hang.length_ns", number(hang.length_ns)),
+        attribute("unjank.hang.uncertain_ns", number(hang.uncertain_ns)),
+        attribute("unjank.hang.cause", text(cause_word(hang.cause))),
+        attribute("unjank.hang.goes_on", Value::BoolValue(hang.goes_on)),
+    ];
+    if hang.length_ns < NO_RESPONSE_NS {
+        all.push(attribute("app.jank.frame_count", Value::IntValue(1)));
+        all.push(attribute("app.jank.period", Value::DoubleValue(seconds(hang.length_ns))));
+        all.push(attribute("app.jank.threshold", Value::DoubleValue(THRESHOLD_S)));
+    }
+    if !hang.frames.is_empty() {
+        all.push(attribute("exception.stacktrace", text(stack_text(hang))));
+    }
+    if let Some(frame) = hang.blamed_frame() {
+        all.push(attribute("code.function.name", text(&*frame.function)));
+        all.push(attribute("unjank.hang.module", text(&*frame.module)));
+    }
+    if !hang.unit.is_empty() {
+        all.push(attribute("unjank.hang.unit", text(&*hang.unit)));
+    }
+    for (name, time) in PART_NAMES.into_iter().zip(part_times(hang)).filter(|(_, time)| *time > 0) {
+        all.push(attribute(&format!("unjank.hang.part.{name}_ns"), number(time)));
+    }
+    if let Some(object) = hang.object() {
+        let is_path = object.kind == ObjectKind::File && object.name.starts_with('/');
+        let name = if is_path { "file.path" } else { "unjank.hang.object" };
+        all.push(attribute(name, text(&*object.name)));
+        all.push(attribute("unjank.hang.object_kind", text(object_word(object.kind))));
+        if !object.device.is_empty() {
+            all.push(attribute("unjank.hang.device", text(&*object.device)));
+        }
+        if !object.file_system.is_empty() {
+            all.push(attribute("unjank.hang.file_system", text(&*object.file_system)));
+        }
+    }
+    if !hang.calls.is_empty() {
+        let calls = hang.calls.iter().map(|call| {
+            let mut values = vec![
+                attribute("call", text(&*call.call)),
+                attribute("blocked_ns", number(call.blocked_ns)),
+                attribute("seen", number(call.seen.into())),
+            ];
+            if let Some(object) = &call.object {
+                values.push(attribute("object", text(&*object.name)));
+                values.push(attribute("object_kind", text(object_word(object.kind))));
+            }
+            AnyValue { value: Some(Value::KvlistValue(KeyValueList { values })) }
+        });
+        let calls = ArrayValue { values: calls.collect() };
+        all.push(attribute("unjank.hang.calls", Value::ArrayValue(calls)));
+    }
+    let names = ["processors", "disks", "memory"];
+    for (name, share) in hang.pressure.into_iter().flat_map(|shares| names.into_iter().zip(shares))
+    {
+        let share = Value::DoubleValue(f64::from(share) / 10_000.0);
+        all.push(attribute(&format!("unjank.hang.pressure.{name}"), share));
+    }
+    all
+}
+
+fn record(source: &RecordSource, hang: &Hang) -> LogRecord {
+    let name = if hang.length_ns < NO_RESPONSE_NS { "app.jank" } else { "device.anr" };
+    LogRecord {
+        time_unix_nano: hang.started_ns,
+        // The recorder sees a hang at its end.
+        observed_time_unix_nano: hang.ended_ns(),
+        severity_number: SeverityNumber::Warn.into(),
+        severity_text: "WARN".to_owned(),
+        body: Some(AnyValue { value: Some(text(sentence(hang))) }),
+        attributes: attributes(source, hang),
+        event_name: name.to_owned(),
+        ..LogRecord::default()
+    }
+}
+
+/// Returns the request that tells these hangs.
+#[must_use]
+pub fn request(source: &RecordSource, hangs: &[&Hang]) -> ExportLogsServiceRequest {
+    let resource = Resource {
+        attributes: vec![
+            attribute("service.name", text("unjank-hangs")),
+            attribute("service.version", text(env!("CARGO_PKG_VERSION"))),
+            attribute("service.instance.id", text(source.file_stem())),
+            attribute("host.id", text(&*source.machine)),
+        ],
+        ..Resource::default()
+    };
+    let scope = InstrumentationScope {
+        name: "unjank-hangs-export".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..InstrumentationScope::default()
+    };
+    let log_records = hangs.iter().map(|hang| record(source, hang)).collect();
+    let scope_logs = vec![ScopeLogs { scope: Some(scope), log_records, ..ScopeLogs::default() }];
+    let logs = ResourceLogs { resource: Some(resource), scope_logs, ..ResourceLogs::default() };
+    ExportLogsServiceRequest { resource_logs: vec![logs] }
+}

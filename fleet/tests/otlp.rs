@@ -1,0 +1,259 @@
+//! `otlp`: every hang is acknowledged once, whatever the receiver does.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use hangs::model::HangRecord;
+use hangs::store::{EraseSelection, erase};
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use prost::Message;
+
+use crate::fixture::{DAY_NS, Place, SECOND, hang, refusal, stdout};
+
+/// What a receiver does with a request.
+#[derive(Clone, Copy)]
+enum Answer {
+    Take,
+    /// It takes the records, and the answer is lost.
+    TakeSilently,
+    Status(u16),
+    /// It answers 413 to more records than this.
+    AtMost(usize),
+}
+
+/// Starts a receiver that answers so, the last one for all that follow. It ends with the test.
+fn receive(answers: Vec<Answer>) -> (String, Receiver<LogRecord>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (taken, records) = channel();
+    thread::spawn(move || {
+        let mut count = 0;
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            while let Some(request) = read_request(&mut stream) {
+                let answer = answers[count.min(answers.len() - 1)];
+                count += 1;
+                let all = request.resource_logs.into_iter().flat_map(|logs| logs.scope_logs);
+                let all: Vec<LogRecord> = all.flat_map(|logs| logs.log_records).collect();
+                let status = match answer {
+                    Answer::Take | Answer::TakeSilently => 200,
+                    Answer::AtMost(most) => {
+                        if all.len() > most {
+                            413
+                        } else {
+                            200
+                        }
+                    }
+                    Answer::Status(status) => status,
+                };
+                if status == 200 {
+                    all.into_iter().for_each(|record| taken.send(record).unwrap_or(()));
+                }
+                if matches!(answer, Answer::TakeSilently) {
+                    break;
+                }
+                let head = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
+                stream.get_mut().write_all(head.as_bytes()).unwrap();
+            }
+        }
+    });
+    (url, records)
+}
+
+fn read_request(stream: &mut BufReader<TcpStream>) -> Option<ExportLogsServiceRequest> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
+        let line = line.trim_end().to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length: ") {
+            length = value.parse().unwrap();
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    Some(ExportLogsServiceRequest::decode(&*body).unwrap())
+}
+
+fn attribute(record: &LogRecord, key: &str) -> Option<String> {
+    let found = record.attributes.iter().find(|attribute| attribute.key == key)?;
+    match found.value.clone()?.value? {
+        Value::StringValue(text) => Some(text),
+        other => Some(format!("{other:?}")),
+    }
+}
+
+/// How often each identifier came.
+fn counts(records: &Receiver<LogRecord>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for record in records.try_iter() {
+        *counts.entry(attribute(&record, "log.record.uid").unwrap()).or_default() += 1;
+    }
+    counts
+}
+
+fn is_once(counts: &BTreeMap<String, usize>) -> bool {
+    counts.values().all(|count| *count == 1)
+}
+
+#[test]
+fn every_hang_is_sent_once_and_a_second_run_sends_nothing() {
+    let place = Place::new();
+    place.record_hangs(1..601);
+    let (url, records) = receive(vec![Answer::Take]);
+    assert!(stdout(&place.run(&["otlp", "--to", &url])).ends_with("600 hangs.\n"));
+    assert!(stdout(&place.run(&["otlp", "--to", &url])).starts_with("Nothing new"));
+    place.record_hangs(601..603);
+    stdout(&place.run(&["otlp", "--to", &url]));
+    let counts = counts(&records);
+    assert!(counts.len() == 602 && is_once(&counts));
+}
+
+#[test]
+fn what_a_receiver_does_not_take_is_sent_later() {
+    let place = Place::new();
+    place.record_hangs(1..601);
+    let (url, records) = receive(vec![Answer::Take, Answer::Status(503), Answer::Take]);
+    let said = refused_late(&place, &url);
+    assert!(
+        said.contains("it answers 503") && said.contains("hint: what was not taken waits"),
+        "{said}"
+    );
+    stdout(&place.run(&["otlp", "--to", &url]));
+    let counts = counts(&records);
+    assert!(counts.len() == 600 && is_once(&counts));
+}
+
+/// Runs a transfer that stops in the middle, and returns what is said of it.
+fn refused_late(place: &Place, url: &str) -> String {
+    let output = place.run(&["otlp", "--to", url]);
+    assert_eq!(output.status.code(), Some(2));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_receiver_that_is_away_loses_nothing() {
+    let place = Place::new();
+    place.record_hangs(1..4);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let said = refusal(&place.run(&["otlp", "--to", &url]));
+    assert!(said.contains("Connection refused"), "{said}");
+    // Another address is another receiver.
+    let (url, records) = receive(vec![Answer::Take]);
+    stdout(&place.run(&["otlp", "--to", &url]));
+    assert_eq!(counts(&records).len(), 3);
+}
+
+#[test]
+fn after_a_lost_answer_the_same_identifiers_come_again() {
+    let place = Place::new();
+    place.record_hangs(1..301);
+    let (url, records) = receive(vec![Answer::TakeSilently, Answer::Take]);
+    refused_late(&place, &url);
+    stdout(&place.run(&["otlp", "--to", &url]));
+    let counts = counts(&records);
+    assert_eq!(counts.len(), 300);
+    assert_eq!(counts.values().filter(|count| **count == 2).count(), 256, "one batch");
+}
+
+#[test]
+fn a_batch_that_is_too_large_is_divided() {
+    let place = Place::new();
+    place.record_hangs(1..301);
+    let (url, records) = receive(vec![Answer::AtMost(50)]);
+    stdout(&place.run(&["otlp", "--to", &url]));
+    let counts = counts(&records);
+    assert!(counts.len() == 300 && is_once(&counts));
+    let (url, _records) = receive(vec![Answer::AtMost(0)]);
+    let said = refusal(&place.run(&["otlp", "--to", &url]));
+    assert!(said.contains("a single hang is too large"), "{said}");
+}
+
+#[test]
+fn what_is_refused_is_an_error_and_nothing_counts_as_sent() {
+    let place = Place::new();
+    place.record_hangs(1..4);
+    let (url, records) = receive(vec![Answer::Status(400), Answer::Status(302), Answer::Take]);
+    for status in ["400", "302"] {
+        let said = refusal(&place.run(&["otlp", "--to", &url]));
+        assert!(said.contains(&format!("takes no hangs: it answers {status}")), "{said}");
+    }
+    stdout(&place.run(&["otlp", "--to", &url]));
+    assert_eq!(counts(&records).len(), 3);
+    for url in ["https://127.0.0.1:4318", "127.0.0.1:4318", ""] {
+        refusal(&place.run(&["otlp", "--to", url]));
+    }
+}
+
+#[test]
+fn a_dry_run_shows_what_is_sent_and_leaves_no_trace() {
+    let place = Place::new();
+    place.record_hangs(1..3);
+    let (url, records) = receive(vec![Answer::Take]);
+    let shown = stdout(&place.run(&["otlp", "--dry-run", "--to", &url]));
+    let shown: ExportLogsServiceRequest = serde_json::from_str(&shown).unwrap();
+    assert!(counts(&records).is_empty() && !place.path("state").exists());
+    stdout(&place.run(&["otlp", "--to", &url]));
+    let sent: Vec<LogRecord> = records.try_iter().collect();
+    assert_eq!(shown.resource_logs[0].scope_logs[0].log_records, sent);
+    let again = stdout(&place.run(&["otlp", "--dry-run", "--to", &url]));
+    assert_eq!(again, "", "what was sent is not shown");
+}
+
+#[test]
+fn an_event_has_the_names_of_the_conventions_and_a_path_that_is_excluded_is_none() {
+    let place = Place::new();
+    let mut long = hang(2, DAY_NS);
+    long.length_ns = 6 * SECOND;
+    let mut open = hang(3, DAY_NS);
+    open.calls[0].object.as_mut().unwrap().name = "/srv/open.txt".to_owned();
+    place.record_hangs(1..2);
+    place.record(&[HangRecord::Hang(Box::new(long)), HangRecord::Hang(Box::new(open))]);
+    let (url, records) = receive(vec![Answer::Take]);
+    stdout(&place.run(&["otlp", "--to", &url]));
+    let sent: Vec<LogRecord> = records.try_iter().collect();
+    let names: Vec<&str> = sent.iter().map(|record| &*record.event_name).collect();
+    assert_eq!(names, ["app.jank", "device.anr", "app.jank"]);
+    let get = |at: usize, key| attribute(&sent[at], key);
+    assert_eq!(get(0, "file.path"), None);
+    assert_eq!(get(0, "unjank.hang.object").unwrap(), "excluded:0011223344556677");
+    assert_eq!(get(2, "file.path").unwrap(), "/srv/open.txt");
+    assert_eq!(get(0, "exception.stacktrace").unwrap(), "fsync (libc.so.6)\nsave_notes (nautilus)");
+    assert_eq!(get(0, "code.function.name").unwrap(), "save_notes");
+    assert_eq!(get(0, "app.jank.frame_count").unwrap(), "IntValue(1)");
+    assert_eq!(get(1, "app.jank.frame_count"), None);
+}
+
+#[test]
+fn a_hang_that_goes_on_waits_for_its_end_and_one_whose_recorder_ended_does_not() {
+    let place = Place::new();
+    let mut old = hang(1, SECOND);
+    old.goes_on = true;
+    let mut young = hang(2, u64::MAX / 2);
+    young.goes_on = true;
+    place.record(&[HangRecord::Hang(Box::new(old)), HangRecord::Hang(Box::new(young))]);
+    let (url, records) = receive(vec![Answer::Take]);
+    stdout(&place.run(&["otlp", "--to", &url]));
+    assert_eq!(counts(&records).len(), 1);
+}
+
+#[test]
+fn what_was_erased_before_it_was_sent_is_not_sent() {
+    let place = Place::new();
+    place.record_hangs(1..4);
+    let everything = EraseSelection::default();
+    erase(&*store::disk::real(), &place.path("store"), &everything).unwrap();
+    let (url, records) = receive(vec![Answer::Take]);
+    assert!(stdout(&place.run(&["otlp", "--to", &url])).starts_with("Nothing new"));
+    assert!(counts(&records).is_empty());
+}
