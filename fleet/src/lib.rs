@@ -3,5 +3,6 @@
 pub mod facts;
 pub mod identity;
 pub mod lake;
+pub mod openmetrics;
 pub mod otlp;
 pub mod tables;

@@ -6,5 +6,6 @@
 )]
 
 mod fixture;
+mod openmetrics;
 mod otlp;
 mod parquet;

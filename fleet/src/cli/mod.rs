@@ -1,5 +1,6 @@
 //! The command line: what is typed, what is printed, and the exit status.
 
+mod openmetrics;
 mod otlp;
 mod parquet;
 
@@ -41,6 +42,7 @@ struct Arguments {
 enum Command {
     Parquet(parquet::Parquet),
     Otlp(otlp::Otlp),
+    Openmetrics(openmetrics::OpenMetrics),
 }
 
 /// Why a command could not do its work: an object, a cause, and a hint where there is one. The exit status is 2.
@@ -154,6 +156,7 @@ pub(crate) fn run() -> ExitCode {
     let done = Session::open(&arguments).and_then(|session| match arguments.command {
         Command::Parquet(parquet) => parquet.run(&session),
         Command::Otlp(otlp) => otlp.run(&session),
+        Command::Openmetrics(metrics) => metrics.run(&session),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,216 @@
+//! OpenMetrics: counts of hangs, the steps of main loops, and the pressure on the machine under node_exporter's names.
+//!
+//! A label has the name of a program or of a cause, never a path.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use hangs::model::{HangCause, STEP_BOUNDS_NS, StepHistogram};
+use hangs::store::StoredHistory;
+use store::disk::Disk;
+
+use crate::tables::cause_word;
+
+/// What is served.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The most programs with labels of their own; those that come later are counted as `(other)`.
+const MOST_PROGRAMS: usize = 200;
+
+/// Counts that only grow: what the store drops, or a person erases, is not taken from them.
+#[derive(Debug, Default)]
+pub struct HangCounters {
+    /// The lengths of the hangs that were counted, by number and begin.
+    counted: BTreeMap<(u64, u64), u64>,
+    periods: BTreeSet<(u64, u64)>,
+    programs: BTreeSet<String>,
+    hangs: BTreeMap<(String, HangCause), (u64, u64)>,
+    watched: BTreeMap<String, (u64, StepHistogram)>,
+    lost: u64,
+}
+
+impl HangCounters {
+    /// Counts what a store holds and was not counted yet.
+    pub fn add(&mut self, stored: &StoredHistory) {
+        for hang in stored.hangs.values() {
+            let known = self.counted.insert((hang.number, hang.started_ns), hang.length_ns);
+            let program = self.label(&hang.program);
+            let (count, length_ns) = self.hangs.entry((program, hang.cause)).or_default();
+            *count += u64::from(known.is_none());
+            *length_ns += hang.length_ns.saturating_sub(known.unwrap_or(0));
+        }
+        let is_stored = |number: &u64, started_ns: &u64| {
+            stored.hangs.get(number).is_some_and(|hang| hang.started_ns == *started_ns)
+        };
+        self.counted.retain(|(number, started_ns), _| is_stored(number, started_ns));
+        let periods: BTreeSet<(u64, u64)> =
+            stored.periods.iter().map(|period| (period.from_ns, period.to_ns)).collect();
+        for period in &stored.periods {
+            if self.periods.contains(&(period.from_ns, period.to_ns)) {
+                continue;
+            }
+            self.lost += u64::from(period.lost);
+            for program in &period.programs {
+                let name = self.label(&program.program);
+                let (watched_ns, steps) = self.watched.entry(name).or_default();
+                *watched_ns = watched_ns.saturating_add(program.watched_ns);
+                steps.merge(&program.steps);
+            }
+        }
+        self.periods = periods;
+    }
+
+    fn label(&mut self, program: &str) -> String {
+        if self.programs.len() < MOST_PROGRAMS {
+            self.programs.insert(program.to_owned());
+        }
+        if self.programs.contains(program) { program.to_owned() } else { "(other)".to_owned() }
+    }
+
+    /// Returns the text that is served, with the pressure below `proc`.
+    #[must_use]
+    pub fn render(&self, disk: &dyn Disk, proc: &Path) -> String {
+        let mut out = String::new();
+        write_family(&mut out, "unjank_hangs", "counter", "Hangs of 100 ms and more.");
+        for ((program, cause), (count, _)) in &self.hangs {
+            let (program, cause) = (escape(program), cause_word(*cause));
+            let labels = format!("program=\"{program}\",cause=\"{cause}\"");
+            write_sample(&mut out, "unjank_hangs_total", &labels, &count.to_string());
+        }
+        write_family(&mut out, "unjank_hang_seconds", "counter", "For how long programs hung.");
+        for ((program, cause), (_, length_ns)) in &self.hangs {
+            let (program, cause) = (escape(program), cause_word(*cause));
+            let labels = format!("program=\"{program}\",cause=\"{cause}\"");
+            write_sample(&mut out, "unjank_hang_seconds_total", &labels, &seconds(*length_ns));
+        }
+        let help = "For how long programs were followed; of several processes added.";
+        write_family(&mut out, "unjank_watched_seconds", "counter", help);
+        for (program, (watched_ns, _)) in &self.watched {
+            let labels = format!("program=\"{}\"", escape(program));
+            write_sample(&mut out, "unjank_watched_seconds_total", &labels, &seconds(*watched_ns));
+        }
+        let help = "Steps of main loops that were longer than a frame of 16.7 ms.";
+        write_family(&mut out, "unjank_step_seconds", "histogram", help);
+        for (program, (_, steps)) in &self.watched {
+            let program = escape(program);
+            let mut count = 0_u64;
+            for (at, class) in steps.0.iter().enumerate() {
+                count = count.saturating_add(*class);
+                let bound =
+                    STEP_BOUNDS_NS.get(at).map_or("+Inf".to_owned(), |bound| seconds(*bound));
+                let labels = format!("program=\"{program}\",le=\"{bound}\"");
+                write_sample(&mut out, "unjank_step_seconds_bucket", &labels, &count.to_string());
+            }
+        }
+        let help = "Hangs that were seen and could not be stored.";
+        write_family(&mut out, "unjank_hangs_lost", "counter", help);
+        write_sample(&mut out, "unjank_hangs_lost_total", "", &self.lost.to_string());
+        write_pressure(&mut out, disk, proc);
+        out.push_str("# EOF\n");
+        out
+    }
+}
+
+fn write_family(out: &mut String, name: &str, kind: &str, help: &str) {
+    // Writing into a text does not fail.
+    let _ = writeln!(out, "# TYPE {name} {kind}");
+    if name.ends_with("_seconds") {
+        let _ = writeln!(out, "# UNIT {name} seconds");
+    }
+    let _ = writeln!(out, "# HELP {name} {help}");
+}
+
+fn write_sample(out: &mut String, name: &str, labels: &str, value: &str) {
+    let _ = match labels {
+        "" => writeln!(out, "{name} {value}"),
+        _ => writeln!(out, "{name}{{{labels}}} {value}"),
+    };
+}
+
+fn seconds(nanoseconds: u64) -> String {
+    format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
+}
+
+fn escape(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Writes the totals of PSI, as far as the kernel has them.
+fn write_pressure(out: &mut String, disk: &dyn Disk, proc: &Path) {
+    for (file, name) in [("cpu", "cpu"), ("io", "io"), ("memory", "memory"), ("irq", "irq")] {
+        let Ok(bytes) = disk.read(&proc.join("pressure").join(file)) else { continue };
+        let text = String::from_utf8_lossy(&bytes);
+        for (line, kind, help) in [
+            ("some ", "waiting", "For how long some thread waited for it."),
+            ("full ", "stalled", "For how long all threads with something to do waited for it."),
+        ] {
+            // No thread runs while all wait for a processor: the kernel's line is there, and is zero.
+            if (file, kind) == ("cpu", "stalled") {
+                continue;
+            }
+            let total = text.lines().find_map(|text| text.strip_prefix(line)?.split_once("total="));
+            let Some(total) = total.and_then(|(_, total)| total.trim().parse::<u64>().ok()) else {
+                continue;
+            };
+            let family = format!("node_pressure_{name}_{kind}_seconds");
+            write_family(out, &family, "counter", help);
+            let value = seconds(total.saturating_mul(1000));
+            write_sample(out, &format!("{family}_total"), "", &value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hangs::model::Hang;
+
+    fn stored(numbers: &[(u64, u64)]) -> StoredHistory {
+        let mut stored = StoredHistory::default();
+        for (number, length_ns) in numbers {
+            let hang = Hang {
+                number: *number,
+                started_ns: *number,
+                length_ns: *length_ns,
+                uncertain_ns: 0,
+                goes_on: false,
+                process: 1,
+                program: "a\"b\\c".to_owned(),
+                unit: String::new(),
+                cause: HangCause::Sync,
+                parts: trace::report::account::TimeParts::default(),
+                calls: Vec::new(),
+                frames: Vec::new(),
+                blamed: None,
+                pressure: None,
+                unseen: hangs::model::UnseenParts::default(),
+            };
+            stored.hangs.insert(*number, hang);
+        }
+        stored
+    }
+
+    #[test]
+    fn counts_only_grow_and_a_longer_state_of_a_hang_adds_its_difference() {
+        let disk = store::disk::real();
+        let mut counters = HangCounters::default();
+        let labels = "{program=\"a\\\"b\\\\c\",cause=\"sync\"}";
+        let mut render = |numbers: &[(u64, u64)]| {
+            counters.add(&stored(numbers));
+            let text = counters.render(&*disk, Path::new("/nonexistent"));
+            let value = |name: &str| {
+                let line =
+                    text.lines().find_map(|line| line.strip_prefix(&format!("{name}{labels} ")));
+                line.unwrap().to_owned()
+            };
+            (value("unjank_hangs_total"), value("unjank_hang_seconds_total"))
+        };
+        let second = 1_000_000_000;
+        let expect =
+            |count: &str, seconds: &str| (count.to_owned(), format!("{seconds}.000000000"));
+        assert_eq!(render(&[(1, second), (2, second)]), expect("2", "2"));
+        assert_eq!(render(&[(1, second), (2, 4 * second)]), expect("2", "5"));
+        assert_eq!(render(&[(2, 4 * second)]), expect("2", "5"), "the oldest was dropped");
+        assert_eq!(render(&[(3, second)]), expect("3", "6"));
+    }
+}
