@@ -6,6 +6,7 @@ otlphttpexporter, SECONDS is how long it is stopped. Everything is on the loopba
 
 import collections
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -95,3 +96,4 @@ finally:
         if process.poll() is None:
             process.kill()
             process.wait()
+    shutil.rmtree(home)
