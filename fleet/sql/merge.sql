@@ -14,8 +14,3 @@ COPY (
     SELECT * FROM read_parquet('inbox/watched/day=' || getvariable('day') || '/*.parquet', hive_partitioning = true)
     ORDER BY program, machine
 ) TO 'lake/watched' (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (day), FILENAME_PATTERN 'merged_{i}', OVERWRITE_OR_IGNORE);
-
-COPY (
-    SELECT * FROM read_parquet('inbox/facts/day=' || getvariable('day') || '/*.parquet', hive_partitioning = true)
-    ORDER BY name, machine
-) TO 'lake/facts' (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (day), FILENAME_PATTERN 'merged_{i}', OVERWRITE_OR_IGNORE);

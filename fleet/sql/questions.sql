@@ -1,4 +1,5 @@
--- Twelve questions. Each begins with a line "-- NUMBER. QUESTION" and is one statement over the views of views.sql.
+-- Twelve questions. Each begins with a line "-- NUMBER. QUESTION" and is one statement over the views of views.sql;
+-- the second and the third need those of facts.sql, too.
 
 -- 1. Which programs hang most, for each hour in which they were followed?
 SELECT program, sum(hangs) AS hangs, round(sum(hangs) / sum(hours), 3) AS per_hour,

@@ -12,9 +12,6 @@ FROM read_parquet('stacks/*.parquet') GROUP BY stack;
 CREATE OR REPLACE VIEW watched AS
 SELECT * FROM read_parquet('watched/*/*.parquet', hive_partitioning = true, hive_types = {'day': DATE});
 
-CREATE OR REPLACE VIEW facts AS
-SELECT * FROM read_parquet('facts/*/*.parquet', hive_partitioning = true, hive_types = {'day': DATE});
-
 -- Hangs and hours of each machine, program and day: what most rates are made of.
 CREATE OR REPLACE VIEW program_days AS
 SELECT day, machine, program, coalesce(hangs, 0) AS hangs, coalesce(hung_s, 0) AS hung_s, hours
@@ -25,16 +22,3 @@ FROM (
     SELECT day, machine, program, count(*) AS hangs, sum(length_us) / 1e6 AS hung_s
     FROM hangs GROUP BY ALL
 ) USING (day, machine, program);
-
--- The moments at which a fact of a machine changed, such as an update of a package or of the kernel.
-CREATE OR REPLACE VIEW changes AS
-SELECT * FROM (
-    SELECT machine, name, value AS new_value, day AS changed,
-        lag(value) OVER (PARTITION BY machine, name ORDER BY seen) AS old_value
-    FROM facts
-) WHERE old_value IS NOT NULL AND old_value <> new_value;
-
--- The model of each disk of each machine: the newest that was seen.
-CREATE OR REPLACE VIEW disks AS
-SELECT machine, substr(name, 6) AS device, arg_max(value, seen) AS model
-FROM facts WHERE starts_with(name, 'disk:') GROUP BY ALL;

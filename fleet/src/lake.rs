@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use arrow_array::{Array, BooleanArray, RecordBatch};
 use arrow_schema::ArrowError;
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
+use bytes::Bytes;
 use hangs::model::Hang;
 use hangs::store::StoredHistory;
 use jiff::Timestamp;
@@ -24,6 +25,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use store::disk::Disk;
@@ -35,6 +37,9 @@ use crate::tables::{self, HashedStack, WatchedDay};
 
 /// How long a second export of the same user waits for the first.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Stands before the checksum in the description of a file: the pages of Parquet have none that is written.
+const CHECKSUM: &str = "unjank-hangs-export:";
 
 /// Why rows were not written.
 #[derive(Debug, thiserror::Error)]
@@ -200,13 +205,36 @@ pub fn pack_rows(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, rows.schema(), Some(properties))?;
     writer.write(rows)?;
+    let place = format!("{CHECKSUM}{:016x}", 0);
+    writer.append_key_value_metadata(KeyValue::new("checksum".to_owned(), place));
     writer.close()?;
+    let (at, hash) = checksum(&bytes).ok_or_else(damaged)?;
+    bytes[at..at + hash.len()].copy_from_slice(hash.as_bytes());
     Ok(bytes)
 }
 
+fn damaged() -> ParquetError {
+    ParquetError::General("it is damaged, or another program wrote it".to_owned())
+}
+
+/// Returns where the checksum of a file stands, and which one it has to be: that of the bytes with zeros in its place.
+fn checksum(bytes: &[u8]) -> Option<(usize, String)> {
+    let at = bytes.windows(CHECKSUM.len()).rposition(|part| part == CHECKSUM.as_bytes())?;
+    let at = at + CHECKSUM.len();
+    let (before, rest) = bytes.split_at(at);
+    let (_, after) = rest.split_at_checked(16)?;
+    Some((at, format!("{:016x}", hash_parts(&[before, after]))))
+}
+
+/// Reads the rows of a file that is as it was written. The reader of Parquet panics on some bytes, and takes others as they are.
 fn read_rows(path: &Path) -> Result<Vec<RecordBatch>, ParquetError> {
-    let file = File::open(path)?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?;
+    let mut bytes = Vec::new();
+    File::open(path)?.read_to_end(&mut bytes)?;
+    let (at, hash) = checksum(&bytes).ok_or_else(damaged)?;
+    if bytes.get(at..at + hash.len()) != Some(hash.as_bytes()) {
+        return Err(damaged());
+    }
+    let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes))?.build()?;
     reader.map(|rows| rows.map_err(ParquetError::from)).collect()
 }
 

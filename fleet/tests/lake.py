@@ -58,6 +58,7 @@ def merge(connection):
         connection.execute(f"SET VARIABLE day = '{folder[-10:]}'")
         connection.execute(read("merge.sql"))
     connection.execute(read("merge-stacks.sql"))
+    connection.execute(read("merge-facts.sql"))
 
 
 def questions():
@@ -71,6 +72,7 @@ def ask(directory):
     connection.execute("SET threads = 2")
     connection.execute(f"SET file_search_path = '{directory}'")
     connection.execute(read("views.sql"))
+    connection.execute(read("facts.sql"))
     answers = {}
     for number, text in questions().items():
         times = []

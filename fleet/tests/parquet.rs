@@ -126,6 +126,29 @@ fn a_damaged_file_is_named_and_stays() {
 }
 
 #[test]
+fn damaged_bytes_anywhere_end_no_export_with_a_panic() {
+    let place = Place::new();
+    place.record_hangs(1..40);
+    export(&place);
+    let file = files(&place.path("lake/hangs")).remove(0);
+    let whole = fs::read(&file).unwrap();
+    place.record_hangs(40..41);
+    let mut random = fastrand::Rng::with_seed(11);
+    for round in 0..400 {
+        let mut bytes = whole.clone();
+        (0..random.usize(1..4)).for_each(|_| bytes[random.usize(0..whole.len())] = random.u8(..));
+        fs::write(&file, &bytes).unwrap();
+        let output = place.run(&["parquet", "--to", place.path("lake").to_str().unwrap()]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!said.contains("panicked"), "round {round}: {said}");
+        if bytes != whole {
+            assert_eq!(output.status.code(), Some(2), "round {round}");
+            assert_eq!(fs::read(&file).unwrap(), bytes, "round {round}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_read_or_written_is_an_error_with_a_hint() {
     let place = Place::new();
     let lake = place.path("lake");
