@@ -193,6 +193,7 @@ fn versions(read: impl Fn(&str) -> String) -> Vec<(&'static str, String)> {
     };
     let files = [
         ("Cargo.toml", "version ="),
+        ("fleet/Cargo.toml", "version ="),
         ("CHANGELOG.md", "## "),
         ("packaging/org.unjank.unjank.metainfo.xml", "<release version="),
         ("packaging/rpm/unjank.spec", "Version:"),
