@@ -335,6 +335,45 @@ fn the_junit_file_of_an_earlier_check_does_not_outlive_one_that_could_judge_noth
 }
 
 #[test]
+fn the_rules_and_the_recording_are_not_emptied_for_a_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    record(&at("record"), RecordFormat::Pcapng);
+    std::fs::write(at("rules"), "no errors\n").unwrap();
+    std::os::unix::fs::symlink("record", at("link")).unwrap();
+    let before = ["record", "rules"].map(|name| std::fs::read(at(name)).unwrap());
+    for junit in ["rules", "record", "./rules", "link"] {
+        let mut command = Command::new(UNJANK);
+        command.args(["bus", "expect", "-f", "rules", "--junit", junit, "record"]);
+        let output = command.current_dir(dir.path()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains("it is also"), "{junit}: {said}");
+    }
+    let after = ["record", "rules"].map(|name| std::fs::read(at(name)).unwrap());
+    assert!(before == after, "a file is not what it was");
+}
+
+#[test]
+fn half_a_verdict_does_not_stay_where_the_disk_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    record(&at("record"), RecordFormat::Pcapng);
+    std::fs::write(at("rules"), "no errors\n".repeat(100)).unwrap();
+    std::fs::write(at("target.xml"), "").unwrap();
+    std::os::unix::fs::symlink("target.xml", at("link.xml")).unwrap();
+    for (junit, file) in [("link.xml", "target.xml"), ("plain.xml", "plain.xml")] {
+        let check =
+            "trap '' XFSZ; ulimit -f 2; exec \"$0\" bus expect -f rules --junit \"$1\" record";
+        let mut command = Command::new("sh");
+        command.args(["-c", check, UNJANK, junit]).current_dir(dir.path());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let left = std::fs::read(at(file)).unwrap_or_default();
+        assert!(left.is_empty(), "{junit}: {}", String::from_utf8_lossy(&left));
+    }
+}
+
+#[test]
 fn a_record_that_is_cut_is_refused_and_every_command_tells_it() {
     let dir = tempfile::tempdir().unwrap();
     let rules = dir.path().join("rules");

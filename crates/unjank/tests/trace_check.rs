@@ -195,6 +195,36 @@ fn a_file_that_cannot_be_written_is_told_before_the_command_runs() {
 }
 
 #[test]
+fn a_file_that_a_check_needs_is_not_emptied_for_its_verdict() {
+    let project = Project::new();
+    assert_eq!(project.check(&["--update-baseline", "--runs", "1"], &["./app"]).0, 0);
+    let at = |name: &str| project.path().join(name);
+    let kept = ["app.baseline", "app", "record.html"];
+    let (status, _, said) = project.check(&["-o", "record.html"], &["./app"]);
+    assert_eq!(status, 0, "{said}");
+    let before = kept.map(|name| fs::read(at(name)).unwrap());
+    std::os::unix::fs::symlink("app.baseline", at("link.xml")).unwrap();
+    for (options, target, why) in [
+        (&["--junit", "app.baseline"][..], "./app", "--baseline"),
+        (&["--sarif", "link.xml"], "./app", "--baseline"),
+        (&["--junit", "app"], "./app", "what is checked"),
+        (&["--sarif", "record.html"], "./record.html", "what is checked"),
+        (&["--junit", "record.html", "-o", "record.html", "--force"], "./app", "--output"),
+        (&["--junit", "new.xml", "--sarif", "./new.xml"], "./app", "--sarif"),
+        (&["--junit", "new.xml", "-o", "new.xml"], "./app", "--output"),
+    ] {
+        let (status, told, said) = project.check(options, &[target]);
+        assert!(status == 2 && said.contains(why), "{options:?} {target}: {told}{said}");
+        assert!(!at("new.xml").exists(), "{options:?}");
+    }
+    assert!(kept.map(|name| fs::read(at(name)).unwrap()) == before, "a file is not what it was");
+    // What is no file can take both.
+    let (status, _, said) =
+        project.check(&["--junit", "/dev/null", "--sarif", "/dev/null"], &["./app"]);
+    assert_eq!(status, 0, "{said}");
+}
+
+#[test]
 fn a_check_that_cannot_judge_leaves_no_verdict_of_an_earlier_one() {
     let project = Project::new();
     let files = ["old.xml", "old.sarif"];

@@ -1,8 +1,9 @@
 //! The files of a check: whether they can be written is known before the command runs, and no verdict of an earlier check
 //! stays in them.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, FailureCategory};
@@ -12,12 +13,15 @@ use crate::error::{Error, FailureCategory};
 pub(super) struct ResultFile {
     path: PathBuf,
     open: OpenFile,
-    /// Whether it is a file that holds nothing yet: it is removed if nothing comes.
-    is_empty: bool,
+    /// Device and inode of the file that was emptied: it is removed if nothing comes.
+    emptied: Option<(u64, u64)>,
 }
 
 /// Opens a file for writing, and empties it.
 type OpenFile = fn(&Path) -> io::Result<File>;
+
+/// A file that the same command reads or writes, by what the user calls it, such as `--baseline`.
+pub(super) type OtherFile<'a> = (&'a str, &'a Path);
 
 fn cannot_write(path: &Path, error: io::Error) -> Error {
     Error::new(FailureCategory::User, format!("write {}", path.display())).because(error)
@@ -28,39 +32,76 @@ pub(super) fn open_for_all(path: &Path) -> io::Result<File> {
     File::options().write(true).create(true).truncate(true).open(path)
 }
 
+fn place(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
+
+/// Says whether two paths lead to one regular file, or would once it is made.
+pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
+    let is_missing = |found: &io::Result<Metadata>| {
+        found.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    };
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => one.is_file() && place(&one) == place(&other),
+        (first, second) if is_missing(&first) && is_missing(&second) => {
+            // Joined to the working directory, a bare name has a parent, too.
+            let whole = |path: &Path| {
+                let path = std::path::absolute(path).ok()?;
+                Some((path.parent()?.canonicalize().ok()?, path.file_name()?.to_owned()))
+            };
+            whole(one).is_some_and(|one| Some(one) == whole(other))
+        }
+        _ => false,
+    }
+}
+
 impl ResultFile {
-    /// Makes sure that the file can be written, and empties it with `open`: a check that ends with an error, or is killed, leaves no
-    /// verdict of an earlier one for a build server to read.
+    /// Makes sure that the file can be written and is none of `others`, and empties it with `open`: a check that ends with an error,
+    /// or is killed, leaves no verdict of an earlier one for a build server to read.
     ///
     /// # Errors
     ///
-    /// The file cannot be written; it keeps what it holds.
-    pub(super) fn prepare(path: &Path, open: OpenFile) -> Result<ResultFile, Error> {
+    /// The file cannot be written, or is one of `others`; it keeps what it holds.
+    pub(super) fn prepare(
+        path: &Path,
+        open: OpenFile,
+        others: &[OtherFile<'_>],
+    ) -> Result<ResultFile, Error> {
+        if let Some((name, _)) = others.iter().find(|(_, other)| is_same_file(path, other)) {
+            let what = format!("write {}", path.display());
+            return Err(Error::new(FailureCategory::User, what)
+                .because(format!("it is also {name}"))
+                .hint("name another file for the result"));
+        }
         let path = path.to_owned();
         // A reader of a pipe would take a look at it for its end.
         if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-            return Ok(ResultFile { path, open, is_empty: false });
+            return Ok(ResultFile { path, open, emptied: None });
         }
-        open(&path).map_err(|error| cannot_write(&path, error))?;
-        Ok(ResultFile { path, open, is_empty: true })
+        let emptied = open(&path).and_then(|file| file.metadata());
+        let emptied = emptied.map_err(|error| cannot_write(&path, error))?;
+        Ok(ResultFile { path, open, emptied: Some(place(&emptied)) })
     }
 
     /// Writes it; the command may have removed or replaced what was prepared.
-    pub(super) fn write(mut self, text: &str) -> Result<(), Error> {
-        (self.open)(&self.path)
-            .and_then(|mut file| file.write_all(text.as_bytes()))
-            .map_err(|error| cannot_write(&self.path, error))?;
-        self.is_empty = false;
-        Ok(())
+    pub(super) fn write(self, text: &str) -> Result<(), Error> {
+        let mut file = (self.open)(&self.path).map_err(|error| cannot_write(&self.path, error))?;
+        file.write_all(text.as_bytes()).map_err(|error| {
+            // Half a result is none; a pipe cannot be cut, and has told its reader by its end.
+            let _ = file.set_len(0);
+            cannot_write(&self.path, error)
+        })
     }
 }
 
 impl Drop for ResultFile {
     fn drop(&mut self) {
-        // A link, such as /dev/stdout, is not ours to remove: what it points to stays empty.
-        let is_file = || fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file());
-        if self.is_empty && is_file() {
-            // Half a result is none; if it cannot be removed there is nobody left to tell.
+        // A link, such as /dev/stdout, is not ours to remove: what it points to stays empty. Nor is what another check wrote.
+        let is_ours = |found: Metadata| {
+            found.is_file() && found.len() == 0 && Some(place(&found)) == self.emptied
+        };
+        if fs::symlink_metadata(&self.path).is_ok_and(is_ours) {
+            // If it cannot be removed there is nobody left to tell.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -68,10 +109,12 @@ impl Drop for ResultFile {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "a test stands for other programs")]
+
     use super::*;
 
     fn prepared(path: &Path) -> Result<ResultFile, Error> {
-        ResultFile::prepare(path, open_for_all)
+        ResultFile::prepare(path, open_for_all, &[])
     }
 
     #[test]
@@ -115,5 +158,42 @@ mod tests {
         assert!(prepared(dir.path()).is_err());
         assert!(prepared(&dir.path().join("none/x.xml")).is_err());
         assert!(prepared(Path::new("/dev/null")).is_ok());
+    }
+
+    #[test]
+    fn the_verdict_that_another_check_wrote_meanwhile_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("both.xml");
+        let ends_with_an_error = prepared(&path).unwrap();
+        prepared(&path).unwrap().write("the other's").unwrap();
+        drop(ends_with_an_error);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the other's");
+        // In place of ours somebody else begins.
+        let ends_with_an_error = prepared(&path).unwrap();
+        let new = dir.path().join("new.xml");
+        drop(open_for_all(&new).unwrap());
+        fs::rename(&new, &path).unwrap();
+        drop(ends_with_an_error);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_file_that_the_command_needs_is_not_emptied_for_a_result() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        drop(open_for_all(&at("rules")).unwrap());
+        std::os::unix::fs::symlink("rules", at("link")).unwrap();
+        fs::hard_link(at("rules"), at("second-name")).unwrap();
+        let (rules, up) = (at("rules"), at("../").join(dir.path().file_name().unwrap()));
+        for same in [at("rules"), at("link"), at("second-name"), up.join("rules")] {
+            let others = [("the other file", &*rules)];
+            let refused = ResultFile::prepare(&same, open_for_all, &others).unwrap_err();
+            assert!(format!("{refused:?}").contains("the other file"), "{refused:?}");
+            drop(refused);
+            assert!(same.exists());
+        }
+        assert!(is_same_file(&at("new"), &up.join("new")), "neither is there yet");
+        assert!(!is_same_file(&at("new"), &at("rules")) && !is_same_file(&at("a"), &at("b")));
+        assert!(!is_same_file(Path::new("/dev/null"), Path::new("/dev/null")));
     }
 }

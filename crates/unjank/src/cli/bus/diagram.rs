@@ -13,6 +13,7 @@ use sys::clock::{Clock, SystemClock};
 use super::input::Input;
 use super::output;
 use crate::cli::doctor::frame;
+use crate::cli::result_file::is_same_file;
 use crate::cli::screen::{self, sayln};
 use crate::error::{Error, FailureCategory, Verdict};
 
@@ -135,7 +136,7 @@ impl Diagram {
     fn create(&self) -> Result<std::fs::File, Error> {
         let made = if self.force {
             // The record itself may have been named by mistake, and it is mapped while it is read.
-            if same_file(&self.output, self.input.file()) {
+            if is_same_file(&self.output, self.input.file()) {
                 return Err(self.cannot().because("it is the recording itself"));
             }
             output::replace(&self.output)
@@ -147,12 +148,5 @@ impl Diagram {
             let told = self.cannot().because(error);
             if exists { told.hint("use --force to replace it") } else { told }
         })
-    }
-}
-
-fn same_file(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => false,
     }
 }

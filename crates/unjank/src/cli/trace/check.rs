@@ -17,7 +17,7 @@ use trace::report::{TraceReport, data};
 use super::options::{Output, TraceArguments, read};
 use super::replaced_file::ReplacedFile;
 use super::run::{limit, record};
-use crate::cli::result_file::{ResultFile, open_for_all};
+use crate::cli::result_file::{OtherFile, ResultFile, open_for_all};
 use crate::cli::screen;
 use crate::error::{Error, FailureCategory, Verdict};
 
@@ -92,10 +92,7 @@ struct CheckResults {
 impl Check {
     pub(super) fn run(mut self) -> Result<Verdict, Error> {
         // First of all: no verdict of an earlier check stays, whatever keeps this one from giving one.
-        let [junit, sarif] = [&self.junit, &self.sarif].map(|path| {
-            path.as_deref().map(|path| ResultFile::prepare(path, open_for_all)).transpose()
-        });
-        let results = CheckResults { junit: junit?, sarif: sarif? };
+        let results = self.results()?;
         self.refuse_beside_update()?;
         let rules: Vec<CheckRule> = self
             .max_main_block
@@ -147,6 +144,26 @@ impl Check {
             }
         };
         self.print(&report, &judgement, &outcomes, results)
+    }
+
+    /// Prepares the files of the verdict, which must be none of the others.
+    fn results(&self) -> Result<CheckResults, Error> {
+        let mut others: Vec<OtherFile<'_>> = Vec::new();
+        others.extend(self.baseline.as_deref().map(|path| ("--baseline", path)));
+        others.extend(self.output.as_deref().map(|path| ("--output", path)));
+        let target = self.target.first().map(Path::new);
+        // A bare name of a program is searched in PATH.
+        let is_file = |path: &&Path| !self.is_command() || path.components().count() > 1;
+        others.extend(target.filter(is_file).map(|path| ("what is checked", path)));
+        let sarif = self.sarif.as_deref();
+        let beside_junit: Vec<_> =
+            others.iter().copied().chain(sarif.map(|path| ("--sarif", path))).collect();
+        let prepare = |path: Option<&Path>, others: &[OtherFile<'_>]| {
+            path.map(|path| ResultFile::prepare(path, open_for_all, others)).transpose()
+        };
+        let junit = prepare(self.junit.as_deref(), &beside_junit)?;
+        let sarif = prepare(sarif, &others)?;
+        Ok(CheckResults { junit, sarif })
     }
 
     /// Refuses what an update would not do: a limit that nothing is held against, a file that gets no verdict.

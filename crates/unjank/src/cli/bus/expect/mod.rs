@@ -4,7 +4,7 @@ mod watch;
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use capture::expect::{CheckProblem, ExpectReport, ExpectRules, SCHEMA, junit};
@@ -64,9 +64,14 @@ impl Expect {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         // First of all: no verdict of an earlier check stays, whatever keeps this one from giving one. What cannot be
         // written is told before anything is run for it.
-        let junit_file = self.junit.as_deref();
-        let junit_file =
-            junit_file.map(|path| ResultFile::prepare(path, output::replace)).transpose()?;
+        let mut others = vec![("the file of rules", &*self.rule_file)];
+        others.extend(self.file.as_deref().map(|path| ("the recording", path)));
+        // A bare name of a program is searched in PATH.
+        let program = self.command.first().map(Path::new);
+        let program = program.filter(|path| path.components().count() > 1);
+        others.extend(program.map(|path| ("the command", path)));
+        let prepare = |path: &Path| ResultFile::prepare(path, output::replace, &others);
+        let junit_file = self.junit.as_deref().map(prepare).transpose()?;
         let cannot =
             || Error::new(FailureCategory::User, format!("read {}", self.rule_file.display()));
         let text =
