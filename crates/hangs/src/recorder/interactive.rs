@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use sys::process_file;
 use sys::unix_sockets;
+
+use super::program_name::{last_component, program_name};
 
 /// How often connections to display servers are listed, in nanoseconds.
 const SEARCH_NS: u64 = 2_000_000_000;
@@ -251,34 +252,6 @@ fn stat_fields(stat: &[u8]) -> Option<Vec<&str>> {
     Some(str::from_utf8(&stat[name + 1..]).ok()?.split_ascii_whitespace().collect())
 }
 
-/// Programs whose name says less than that of the script that they run.
-const INTERPRETERS: [&str; 9] =
-    ["python", "perl", "ruby", "gjs", "node", "java", "lua", "electron", "mono"];
-
-/// Returns the name of the program that a process runs: of its file, or of its script.
-pub(crate) fn program_name(process: u32) -> String {
-    let executable = link(Path::new(&format!("/proc/{process}/exe"))).unwrap_or_default();
-    let file = last_component(executable.strip_suffix(b" (deleted)").unwrap_or(&executable));
-    let is_interpreter = INTERPRETERS.iter().any(|name| {
-        file.strip_prefix(*name)
-            .is_some_and(|rest| rest.chars().all(|letter| letter.is_ascii_digit() || letter == '.'))
-    });
-    if is_interpreter {
-        let line = process_file::read(process, "cmdline", 4096).unwrap_or_default();
-        let mut arguments = line.split(|byte| *byte == 0).skip(1);
-        if let Some(script) = arguments.find(|argument| !argument.starts_with(b"-"))
-            && script.contains(&b'/')
-        {
-            return last_component(script);
-        }
-    }
-    if !file.is_empty() {
-        return file;
-    }
-    let name = fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
-    String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
-}
-
 /// Returns the unit of systemd that contains a process; empty if it is not known.
 pub(crate) fn unit_name(process: u32) -> String {
     let groups = fs::read(format!("/proc/{process}/cgroup")).unwrap_or_default();
@@ -287,11 +260,6 @@ pub(crate) fn unit_name(process: u32) -> String {
     let name = last_component(path);
     let is_unit = [".service", ".scope", ".slice"].iter().any(|ending| name.ends_with(ending));
     if is_unit { name } else { String::new() }
-}
-
-fn last_component(path: &[u8]) -> String {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    String::from_utf8_lossy(name).into_owned()
 }
 
 fn link(path: &Path) -> Option<Vec<u8>> {

@@ -8,6 +8,7 @@ mod describe;
 mod follower;
 mod interactive;
 mod period;
+mod program_name;
 mod read;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -277,7 +278,7 @@ impl Looker<'_> {
         self.programs += 1;
         let program = FollowedProgram {
             process,
-            name: interactive::program_name(process),
+            name: program_name::program_name(process),
             stack_start: None,
             follower: ThreadFollower::new(self.programs * KEYS),
             sampler: None,
