@@ -153,7 +153,7 @@ impl HangHistory {
             }
         }
         let mut coverage =
-            WatchCoverage::of(&stored.periods, stored.erased_before_ns, span, now_ns);
+            WatchCoverage::of(&stored.periods, stored.erased_before(now_ns), span, now_ns);
         if program.is_some() {
             // Several processes of one name are watched at the same time.
             let of_program = programs.values().map(|(watched_ns, _)| *watched_ns).sum();
@@ -331,6 +331,24 @@ mod tests {
         assert_eq!(of(900, 0).gaps, [], "nobody asked for a beginning");
         let later = of(300, 400);
         assert_eq!((later.gaps, later.erased_before_ns), (vec![gap(400, 1000)], None));
+    }
+
+    #[test]
+    fn a_moment_of_erasing_that_is_to_come_hides_no_gap() {
+        let second = 1_000_000_000;
+        let stored = StoredHistory {
+            periods: vec![period(1000, 1060)],
+            erased_before_ns: Some(5000 * second),
+            ..StoredHistory::default()
+        };
+        let coverage = |now_s: u64| {
+            let span = TimeSpan { from_ns: 400 * second, to_ns: 2000 * second };
+            HangHistory::select(&stored, span, None, now_s * second).coverage
+        };
+        let set_back = coverage(1100);
+        assert_eq!((set_back.gaps.len(), set_back.erased_before_ns), (1, None), "{set_back:?}");
+        assert_eq!(coverage(5000).erased_before_ns, Some(5000 * second));
+        assert_eq!(stored.erased_before(4999 * second), None);
     }
 
     #[test]

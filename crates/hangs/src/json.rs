@@ -170,11 +170,12 @@ impl HangComparisonDocument {
         at_unix_ns: u64,
         comparison: RateComparison,
         stored: &StoredHistory,
+        now_ns: u64,
     ) -> HangComparisonDocument {
         HangComparisonDocument {
             at_unix_ns,
             comparison,
-            erased_before_unix_ns: stored.erased_before_ns,
+            erased_before_unix_ns: stored.erased_before(now_ns),
             damage: stored.damage(),
         }
     }

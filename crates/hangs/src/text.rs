@@ -472,6 +472,7 @@ impl HangTextStyle<'_> {
         comparison: &RateComparison,
         moment: &str,
         stored: &StoredHistory,
+        now_ns: u64,
     ) -> String {
         let RateComparison { before, after, ratio, difference } = comparison;
         let verdict = match difference {
@@ -506,7 +507,7 @@ impl HangTextStyle<'_> {
                 figure(high)
             ));
         }
-        lines.extend(stored.erased_before_ns.map(|before_ns| self.erased(before_ns)));
+        lines.extend(stored.erased_before(now_ns).map(|before_ns| self.erased(before_ns)));
         lines.extend(stored.damage());
         self.paragraphs(&lines)
     }
@@ -554,8 +555,9 @@ mod tests {
     fn a_comparison_says_what_was_erased() {
         let rate = HangRate { hangs: 0, watched_ns: 0, total_ns: 0 };
         let compared = crate::compare::compare(rate, rate);
-        let told =
-            |stored: &StoredHistory| styled(|style| style.comparison(&compared, "01:00", stored));
+        let told = |stored: &StoredHistory| {
+            styled(|style| style.comparison(&compared, "01:00", stored, 7200 * SECOND))
+        };
         assert!(!told(&StoredHistory::default()).contains("Erased"));
         let erased_before_ns = Some(3600 * SECOND);
         let told = told(&StoredHistory { erased_before_ns, ..StoredHistory::default() });

@@ -146,7 +146,18 @@ fn the_moment_of_erasing_is_read_again_and_nothing_is_read_or_written_behind_a_s
     assert_eq!(erased_before(), Some(1_800_000_000_000_000_000));
     let path = root.path().join("erased-before");
     let long = [b'1'; 1 << 20];
-    for damaged in [&b""[..], b"-1\n", b"99999999999999999999999\n", b"\xff", &long] {
+    for damaged in [
+        &b""[..],
+        b"-1\n",
+        b"+1\n",
+        b" 1\n",
+        b"1\n\n",
+        b"1 \n",
+        b"18446744073709551616\n",
+        b"99999999999999999999999\n",
+        b"\xff",
+        &long,
+    ] {
         fs::write(&path, damaged).unwrap();
         assert_eq!(erased_before(), None, "{damaged:?}");
     }

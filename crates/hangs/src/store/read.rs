@@ -28,7 +28,7 @@ pub struct StoredHistory {
     pub unreadable_files: u64,
     /// The name of the first of these files, and why it cannot be read.
     pub unreadable: Option<String>,
-    /// Everything before this moment was erased, in nanoseconds since 1970.
+    /// Everything before this moment was erased, in nanoseconds since 1970, as the file says; see [`StoredHistory::erased_before`].
     pub erased_before_ns: Option<u64>,
 }
 
@@ -64,6 +64,13 @@ impl StoredHistory {
             });
         }
         (!parts.is_empty()).then(|| format!("Not read: {}.", parts.join(", ")))
+    }
+
+    /// Returns the moment before which everything was erased. One that is to come is none: the clock was set back since, or somebody
+    /// else wrote it, and what it covers would never be called unwatched.
+    #[must_use]
+    pub fn erased_before(&self, now_ns: u64) -> Option<u64> {
+        self.erased_before_ns.filter(|before_ns| *before_ns <= now_ns)
     }
 
     fn not_read(&mut self, path: &Path, why: &dyn std::fmt::Display) {
@@ -114,5 +121,7 @@ fn erased_before(disk: &dyn Disk, dir: &Path) -> Option<u64> {
     // A number of 64 bits has 20 digits.
     let is_ours = about.is_file() && about.len <= 21;
     let bytes = is_ours.then(|| disk.read(&path))?.ok()?;
-    std::str::from_utf8(&bytes).ok()?.trim_end().parse().ok()
+    let digits = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let is_number = digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
 }

@@ -347,11 +347,11 @@ fn comparison(
     };
     let compared = compare(rate(0, moment.saturating_sub(1)), rate(moment, u64::MAX));
     if json {
-        let document = HangComparisonDocument::of(moment, compared, &stored);
+        let document = HangComparisonDocument::of(moment, compared, &stored, session.now_ns());
         document::print("unjank.hangs.compare/1", &document)?;
     } else {
         let style = session.style();
-        print(&style.comparison(&compared, &style.moment(moment), &stored))?;
+        print(&style.comparison(&compared, &style.moment(moment), &stored, session.now_ns()))?;
     }
     Ok(Verdict::Yes)
 }
