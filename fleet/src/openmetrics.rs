@@ -8,6 +8,7 @@ use std::path::Path;
 
 use hangs::model::{HangCause, STEP_BOUNDS_NS, StepHistogram};
 use hangs::store::StoredHistory;
+use report::text::{Charset, visible};
 use store::disk::Disk;
 
 use crate::tables::cause_word;
@@ -37,7 +38,8 @@ impl HangCounters {
             let program = self.label(&hang.program);
             let (count, length_ns) = self.hangs.entry((program, hang.cause)).or_default();
             *count += u64::from(known.is_none());
-            *length_ns += hang.length_ns.saturating_sub(known.unwrap_or(0));
+            let more_ns = hang.length_ns.saturating_sub(known.unwrap_or(0));
+            *length_ns = length_ns.saturating_add(more_ns);
         }
         let is_stored = |number: &u64, started_ns: &u64| {
             stored.hangs.get(number).is_some_and(|hang| hang.started_ns == *started_ns)
@@ -60,7 +62,9 @@ impl HangCounters {
         self.periods = periods;
     }
 
+    /// Returns the label of a program, in which nothing is left that a terminal obeys.
     fn label(&mut self, program: &str) -> String {
+        let program = &*visible(program, Charset::Unicode);
         if self.programs.len() < MOST_PROGRAMS {
             self.programs.insert(program.to_owned());
         }

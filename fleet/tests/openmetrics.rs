@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use hangs::model::HangRecord;
 
-use crate::fixture::{DAY_NS, Place, period, refusal, stdout};
+use crate::fixture::{DAY_NS, Place, hang, period, refusal, stdout};
 
 fn get(path: &std::path::Path, request: &str) -> String {
     let mut stream = UnixStream::connect(path).unwrap();
@@ -65,4 +67,73 @@ fn a_socket_serves_the_counts_of_now_and_one_that_was_left_is_replaced() {
     fs::write(&file, "mine").unwrap();
     refusal(&place.command().args(["openmetrics", "--listen"]).arg(&file).output().unwrap());
     assert_eq!(fs::read(&file).unwrap(), b"mine");
+}
+
+/// Starts a server under this umask, and waits until it listens.
+fn serve(place: &Place, path: &std::path::Path, umask: &str) -> Child {
+    let program = place.command();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);
+    command.arg(program.get_program()).args(program.get_args());
+    command.args(["openmetrics", "--listen"]).arg(path).stderr(Stdio::piped());
+    let mut server = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("listening on "), "{line}");
+    server
+}
+
+#[test]
+fn only_the_owner_can_connect_whatever_the_umask_is() {
+    let place = Place::new();
+    place.record_hangs(1..2);
+    for umask in ["000", "002", "022"] {
+        let path = place.path(umask);
+        let mut server = serve(&place, &path, umask);
+        let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert_eq!(mode & 0o777, 0o600, "umask {umask}");
+    }
+}
+
+#[test]
+fn a_client_that_sends_a_byte_now_and_then_does_not_keep_the_others_waiting() {
+    let place = Place::new();
+    place.record_hangs(1..2);
+    let path = place.path("metrics.sock");
+    let mut server = serve(&place, &path, "077");
+    let mut slow = UnixStream::connect(&path).unwrap();
+    let begin = Instant::now();
+    let writer = std::thread::spawn(move || {
+        while begin.elapsed() < Duration::from_secs(15) && slow.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    });
+    let answer = get(&path, "GET /metrics HTTP/1.1\r\n\r\n");
+    let length = begin.elapsed();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    writer.join().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(length < Duration::from_secs(10), "{length:?}");
+}
+
+#[test]
+fn names_and_lengths_of_any_kind_make_labels_that_a_terminal_does_not_obey() {
+    let place = Place::new();
+    let mut hangs = [hang(1, DAY_NS), hang(2, DAY_NS + 1)];
+    for hang in &mut hangs {
+        hang.program = "a\"\\\n\r\u{1b}[31m\u{9b}2J\u{202e}".to_owned();
+        hang.length_ns = u64::MAX - 1;
+    }
+    place.record(&hangs.map(|hang| HangRecord::Hang(Box::new(hang))));
+    let text = stdout(&place.run(&["openmetrics", "--print"]));
+    let is_plain = |letter: char| letter == '\n' || !(letter.is_control() || letter == '\u{202e}');
+    assert!(text.chars().all(is_plain), "{text:?}");
+    assert!(text.contains("cause=\"sync\"} 2\n"), "{text}");
+    assert!(text.contains("cause=\"sync\"} 18446744073.709551615\n"), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("unjank_hangs_total{")).count(), 1);
+    let text = stdout(&place.run(&["otlp", "--dry-run", "--to", "http://127.0.0.1:9"]));
+    assert!(text.chars().all(is_plain), "{text:?}");
 }

@@ -257,3 +257,30 @@ fn what_was_erased_before_it_was_sent_is_not_sent() {
     assert!(stdout(&place.run(&["otlp", "--to", &url])).starts_with("Nothing new"));
     assert!(counts(&records).is_empty());
 }
+
+#[test]
+fn a_receiver_that_says_to_come_back_at_once_is_not_asked_without_a_pause() {
+    let place = Place::new();
+    place.record_hangs(1..3);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (asked, requests) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            while read_request(&mut stream).is_some() {
+                asked.send(()).unwrap_or(());
+                let head = "HTTP/1.1 503 X\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n";
+                stream.get_mut().write_all(head.as_bytes()).unwrap();
+            }
+        }
+    });
+    let mut sender = place.command();
+    let mut sender = sender.args(["otlp", "--follow", "--to", &url]).spawn().unwrap();
+    requests.recv().unwrap();
+    thread::sleep(std::time::Duration::from_secs(2));
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    let count = requests.try_iter().count();
+    assert!(count <= 3, "{count} more requests in two seconds");
+}

@@ -7,12 +7,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
+use sys::clock::Clock;
 use unjank_hangs_export::openmetrics::{CONTENT_TYPE, HangCounters};
 
 use super::{Failure, Session, say};
 
-/// How long a client may take for its request, and for reading the answer.
+/// How long a client may take for its request and for reading the answer together: others wait behind it.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// As many clients wait as the kernel takes.
+const WAITING: i32 = 4096;
 /// The longest request.
 const MAX_REQUEST: usize = 8 << 10;
 
@@ -45,12 +52,22 @@ fn print_text(text: &str) -> io::Result<()> {
     io::stdout().write_all(text.as_bytes())
 }
 
+/// Listens at a path where nothing is, for this user alone whatever the umask is.
+fn listen_privately(path: &Path) -> io::Result<UnixListener> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // The name in the file system gets the permissions of the socket, less the umask.
+    fchmod(&socket, Mode::from_raw_mode(0o600))?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, WAITING)?;
+    Ok(socket.into())
+}
+
 /// Binds the socket. One that nobody listens to any more is replaced; any other file stays.
-fn bind(path: &Path) -> Result<UnixListener, Failure> {
+fn take_place(path: &Path) -> Result<UnixListener, Failure> {
     let failed = |error: &io::Error| {
         Failure::new(format!("cannot listen on {path:?}: {}", report::error::chain(error)))
     };
-    match UnixListener::bind(path) {
+    match listen_privately(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let is_socket =
                 path.symlink_metadata().is_ok_and(|about| about.file_type().is_socket());
@@ -60,40 +77,60 @@ fn bind(path: &Path) -> Result<UnixListener, Failure> {
                 return Err(failed(&error));
             }
             std::fs::remove_file(path).map_err(|error| failed(&error))?;
-            UnixListener::bind(path).map_err(|error| failed(&error))
+            listen_privately(path).map_err(|error| failed(&error))
         }
         other => other.map_err(|error| failed(&error)),
     }
 }
 
 fn serve(session: &Session, path: &Path, counters: &mut HangCounters) -> Result<(), Failure> {
-    let listener = bind(path)?;
+    let listener = take_place(path)?;
     say(&format!("listening on {}", path.display()));
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
+                ) =>
+            {
+                continue;
+            }
             Err(error) => {
                 let text = format!("cannot listen on {path:?}: {}", report::error::chain(&error));
                 return Err(Failure::new(text));
             }
         };
-        match session.stored() {
-            Ok(stored) => counters.add(&stored),
-            // What was counted stays true.
-            Err(failure) => say(&failure.text),
-        }
+        let metrics = || {
+            match session.stored() {
+                Ok(stored) => counters.add(&stored),
+                // What was counted stays true.
+                Err(failure) => say(&failure.text),
+            }
+            counters.render(&*session.disk, Path::new("/proc"))
+        };
         // A client that goes away hurts nobody.
-        let _ = answer(stream, &counters.render(&*session.disk, Path::new("/proc")));
+        let _ = answer(stream, &session.clock, metrics);
     }
 }
 
-fn answer(mut stream: UnixStream, metrics: &str) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+/// Answers a request; the counts are made once it has come.
+fn answer(
+    mut stream: UnixStream,
+    clock: &dyn Clock,
+    metrics: impl FnOnce() -> String,
+) -> io::Result<()> {
+    let until = clock.monotonic() + PATIENCE;
+    // A timeout of the socket is that of one call: a client could send a byte in each.
+    let left = || match until.saturating_sub(clock.monotonic()) {
+        Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
+        left => Ok(Some(left)),
+    };
     let mut request = Vec::new();
     let mut part = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        stream.set_read_timeout(left()?)?;
         let length = stream.read(&mut part)?;
         request.extend(&part[..length]);
         if length == 0 || request.len() > MAX_REQUEST {
@@ -103,14 +140,23 @@ fn answer(mut stream: UnixStream, metrics: &str) -> io::Result<()> {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
     let (status, kind, body) = match (words.next(), words.next()) {
-        (Some(b"GET"), Some(b"/metrics" | b"/")) => ("200 OK", CONTENT_TYPE, metrics),
-        (Some(b"GET"), _) => ("404 Not Found", "text/plain", "not found: GET /metrics\n"),
-        _ => ("405 Method Not Allowed", "text/plain", "only GET\n"),
+        (Some(b"GET"), Some(b"/metrics" | b"/")) => ("200 OK", CONTENT_TYPE, metrics()),
+        (Some(b"GET"), _) => {
+            ("404 Not Found", "text/plain", "not found: GET /metrics\n".to_owned())
+        }
+        _ => ("405 Method Not Allowed", "text/plain", "only GET\n".to_owned()),
     };
     let length = body.len();
-    write!(
-        stream,
+    let answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )?;
-    stream.flush()
+    );
+    let mut rest = answer.as_bytes();
+    while !rest.is_empty() {
+        stream.set_write_timeout(left()?)?;
+        match stream.write(rest)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            length => rest = &rest[length..],
+        }
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use report::paragraph::counted;
+use report::text::{Charset, json_escaped};
 use rustix::event::{PollFd, Timespec, poll};
 use unjank_hangs_export::otlp::client::{OtlpClient, UrlError, logs_url};
 use unjank_hangs_export::otlp::events::request;
@@ -100,7 +101,8 @@ impl Otlp {
                         say(&format!("cannot send to {url} now: {why}; hangs wait in the store"));
                         is_told = true;
                     }
-                    pause(wait.unwrap_or(pause_length).min(LONGEST_PAUSE));
+                    // A receiver that says 0 is not asked again and again without a pause.
+                    pause(wait.unwrap_or(pause_length).clamp(FIRST_PAUSE, LONGEST_PAUSE));
                     pause_length = (pause_length * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => {
@@ -146,8 +148,8 @@ fn show(session: &Session, url: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// JSON escapes control characters itself.
+/// Prints JSON; of control characters JSON itself escapes only those below U+0020.
 #[expect(clippy::disallowed_methods, reason = "this is where the program prints")]
 fn print_lines(text: &str) -> io::Result<()> {
-    writeln!(io::stdout(), "{text}")
+    writeln!(io::stdout(), "{}", json_escaped(text, Charset::Unicode))
 }
