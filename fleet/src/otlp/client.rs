@@ -56,12 +56,23 @@ pub fn logs_url(base: &str) -> Result<String, UrlError> {
         return Err(UrlError::NoTls);
     }
     let uri: ureq::http::Uri = base.parse().map_err(|_| UrlError::NotHttp)?;
+    let authority = uri.authority().ok_or(UrlError::NotHttp)?.as_str();
+    let has_port = match authority.rsplit_once(':') {
+        // The colons of an IPv6 address are in brackets.
+        Some((_, port)) if !port.ends_with(']') => port.parse::<u16>().is_ok_and(|port| port > 0),
+        _ => true,
+    };
+    // A password would stand in what is printed, and a fragment would take the path with it.
     if uri.scheme_str() != Some("http")
         || uri.host().is_none_or(str::is_empty)
-        || uri.query().is_some()
+        || !has_port
+        || authority.contains('@')
+        || base.contains(['?', '#'])
     {
         return Err(UrlError::NotHttp);
     }
+    // One place has one spelling, so that it is known what was sent there.
+    let base = format!("http://{}{}", authority.to_ascii_lowercase(), uri.path());
     let base = base.trim_end_matches('/');
     Ok(if base.ends_with("/v1/logs") { base.to_owned() } else { format!("{base}/v1/logs") })
 }
@@ -128,7 +139,13 @@ mod tests {
         assert_eq!(logs_url("http://a:1/v1/logs").unwrap(), "http://a:1/v1/logs");
         assert_eq!(logs_url("http://a/otlp/").unwrap(), "http://a/otlp/v1/logs");
         assert_eq!(logs_url("HTTPS://a"), Err(UrlError::NoTls));
+        assert_eq!(logs_url("HTTP://Desk:1").unwrap(), "http://desk:1/v1/logs");
+        assert_eq!(logs_url("http://[::1]").unwrap(), "http://[::1]/v1/logs");
         for wrong in ["", "127.0.0.1:4318", "ftp://a", "http://", "http://a/?x=1", "/v1/logs"] {
+            assert_eq!(logs_url(wrong), Err(UrlError::NotHttp), "{wrong}");
+        }
+        for wrong in ["a:1#x", "a/#", "a:99999", "a:x", "a:", "a:0", "ann:secret@a", "[::1]:0"] {
+            let wrong = &format!("http://{wrong}");
             assert_eq!(logs_url(wrong), Err(UrlError::NotHttp), "{wrong}");
         }
     }
