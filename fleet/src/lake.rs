@@ -4,8 +4,8 @@
 //! dropped stays in the file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -227,9 +227,9 @@ fn checksum(bytes: &[u8]) -> Option<(usize, String)> {
 }
 
 /// Reads the rows of a file that is as it was written. The reader of Parquet panics on some bytes, and takes others as they are.
-fn read_rows(path: &Path) -> Result<Vec<RecordBatch>, ParquetError> {
-    let mut bytes = Vec::new();
-    File::open(path)?.read_to_end(&mut bytes)?;
+fn read_rows(disk: &dyn Disk, path: &Path) -> Result<Vec<RecordBatch>, ParquetError> {
+    // Also where others put something else there meanwhile, or made it huge.
+    let bytes = disk.read(path)?;
     let (at, hash) = checksum(&bytes).ok_or_else(damaged)?;
     if bytes.get(at..at + hash.len()) != Some(hash.as_bytes()) {
         return Err(damaged());
@@ -273,8 +273,27 @@ impl Lake<'_> {
         Ok(count)
     }
 
+    /// Refuses to follow a link of another user below the directory: it would choose where files of ours come to be.
+    fn check_links(&self, path: &Path) -> Result<(), LakeError> {
+        let own = [rustix::process::geteuid().as_raw(), 0];
+        let below = path.ancestors().take_while(|part| *part != self.dir);
+        for part in below {
+            let about = match part.symlink_metadata() {
+                Ok(about) => about,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(source) => return Err(LakeError::Unusable { path: part.to_owned(), source }),
+            };
+            if about.is_symlink() && !own.contains(&about.uid()) {
+                let source = io::Error::other("it is a symbolic link of another user");
+                return Err(LakeError::Unusable { path: part.to_owned(), source });
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the rows that are there, which have the columns of the new ones.
     fn old_rows(&self, path: &Path, new: &RecordBatch) -> Result<Option<RecordBatch>, LakeError> {
+        self.check_links(path)?;
         match self.disk.stat(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(LakeError::Unusable { path: path.to_owned(), source }),
@@ -284,7 +303,7 @@ impl Lake<'_> {
             }
             Ok(_) => {}
         }
-        let old = read_rows(path)
+        let old = read_rows(self.disk, path)
             .map_err(|source| LakeError::NotRead { path: path.to_owned(), source })?;
         let same = |rows: &RecordBatch| rows.schema().fields() == new.schema().fields();
         if !old.iter().all(same) {

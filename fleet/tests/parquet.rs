@@ -1,6 +1,7 @@
 //! `parquet`: rows that stand once, whatever happens in between.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, lchown, symlink};
 use std::path::Path;
 
 use arrow_array::cast::AsArray;
@@ -146,6 +147,56 @@ fn damaged_bytes_anywhere_end_no_export_with_a_panic() {
             assert_eq!(fs::read(&file).unwrap(), bytes, "round {round}");
         }
     }
+}
+
+#[test]
+fn a_link_of_another_user_is_not_followed_and_an_own_one_is() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        eprintln!("skipped: only root makes links of another user");
+        return;
+    }
+    let place = Place::new();
+    place.record_hangs(1..3);
+    export(&place);
+    let lake = place.path("lake");
+    let stacks = files(&lake.join("stacks")).remove(0);
+    let links = [lake.join("stacks"), stacks, lake.join("hangs/day=2026-11-24")];
+    for link in links {
+        for (owner, target) in [(65_534, "missing"), (65_534, "elsewhere"), (0, "elsewhere")] {
+            fs::remove_dir_all(&lake).unwrap();
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            let elsewhere = place.path(target);
+            if target == "elsewhere" && link.extension().is_none() {
+                fs::create_dir_all(&elsewhere).unwrap();
+            }
+            symlink(&elsewhere, &link).unwrap();
+            lchown(&link, Some(owner), None).unwrap();
+            let output = place.run(&["parquet", "--to", lake.to_str().unwrap()]);
+            if owner == 0 {
+                stdout(&output);
+                fs::remove_dir_all(&elsewhere).or_else(|_| fs::remove_file(&elsewhere)).unwrap();
+                continue;
+            }
+            let said = refusal(&output);
+            assert!(said.contains("it is a symbolic link of another user"), "{said}");
+            let is_empty = !elsewhere.exists() || files(&elsewhere).is_empty();
+            assert!(is_empty, "{link:?} was followed");
+        }
+    }
+}
+
+#[test]
+fn a_huge_file_is_not_loaded() {
+    let place = Place::new();
+    place.record_hangs(1..3);
+    export(&place);
+    let file = files(&place.path("lake/hangs")).remove(0);
+    place.record_hangs(3..4);
+    let huge = fs::File::options().write(true).open(&file).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    let said = refusal(&place.run(&["parquet", "--to", place.path("lake").to_str().unwrap()]));
+    assert!(said.contains("stays as it is") && said.contains("file too large"), "{said}");
+    assert_eq!(huge.metadata().unwrap().len(), 1 << 40);
 }
 
 #[test]
