@@ -1,4 +1,4 @@
--- Views over a directory that `unjank-hangs-export parquet` wrote, or merge.sql did. Run DuckDB in that directory, or say where it is:
+-- Views over a directory that `unjank-export parquet` wrote, or merge.sql did. Run DuckDB in that directory, or say where it is:
 -- SET file_search_path = '/srv/hangs-lake';
 
 CREATE OR REPLACE VIEW hangs AS

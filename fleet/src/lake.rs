@@ -39,7 +39,7 @@ use crate::tables::{self, HashedStack, WatchedDay};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Stands before the checksum in the description of a file: the pages of Parquet have none that is written.
-const CHECKSUM: &str = "unjank-hangs-export:";
+const CHECKSUM: &str = "unjank-export:";
 
 /// Why rows were not written.
 #[derive(Debug, thiserror::Error)]
@@ -200,7 +200,7 @@ pub fn pack_rows(rows: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
         .set_column_dictionary_enabled(random("id"), false)
         .set_column_dictionary_enabled(random("started"), false)
         .set_column_encoding(random("started"), Encoding::DELTA_BINARY_PACKED)
-        .set_created_by("unjank-hangs-export".to_owned())
+        .set_created_by("unjank-export".to_owned())
         .build();
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, rows.schema(), Some(properties))?;

@@ -1,4 +1,4 @@
-//! `unjank-hangs-export`: writes or sends what `unjank hangs` recorded, when a person says so.
+//! `unjank-export`: writes or sends what `unjank hangs` recorded, when a person says so.
 
 mod cli;
 

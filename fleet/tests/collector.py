@@ -68,7 +68,7 @@ service:
     while not os.path.isdir(home + "/store"):
         time.sleep(0.1)
     environment = dict(os.environ, XDG_STATE_HOME=home + "/state")
-    export = [programs + "/unjank-hangs-export", "--machine", "desk-1", "--store", home + "/store"]
+    export = [programs + "/unjank-export", "--machine", "desk-1", "--store", home + "/store"]
     export += ["otlp", "--to", f"http://127.0.0.1:{port}"]
     follower = start(*export, "--follow", env=environment, stdout=subprocess.DEVNULL)
     time.sleep(12)

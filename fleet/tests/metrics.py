@@ -13,7 +13,7 @@ programs = sys.argv[1]
 with tempfile.TemporaryDirectory() as home:
     store = home + "/store"
     subprocess.run([programs + "/simulate-fleet", "--to", store, "--record-for", "2"], check=True, stdout=subprocess.DEVNULL)
-    command = [programs + "/unjank-hangs-export", "--machine", "desk-1", "--store", store, "openmetrics", "--print"]
+    command = [programs + "/unjank-export", "--machine", "desk-1", "--store", store, "openmetrics", "--print"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
 families = {family.name: family for family in text_string_to_metric_families(text)}
 assert sum(sample.value for sample in families["unjank_hangs"].samples) == 40

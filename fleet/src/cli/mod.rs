@@ -16,12 +16,12 @@ use hangs::store::StoredHistory;
 use report::text::{Charset, visible};
 use store::disk::Disk;
 use sys::clock::{Clock, SystemClock};
-use unjank_hangs_export::identity::RecordSource;
+use unjank_export::identity::RecordSource;
 
 /// What `--help` begins with.
 const EXAMPLE: &str = "Write or send what `unjank hangs` recorded, when you say so
 
-Example: unjank-hangs-export parquet --to ~/hangs-lake
+Example: unjank-export parquet --to ~/hangs-lake
 
 Nothing is sent without a command of this program. docs/fleet.md says what each one writes.";
 
@@ -163,7 +163,7 @@ pub(crate) fn run() -> ExitCode {
         // Who closes the pipe has read enough.
         Err(failure) if failure.is_closed_pipe => ExitCode::SUCCESS,
         Err(failure) => {
-            say(&format!("unjank-hangs-export: {}", failure.text));
+            say(&format!("unjank-export: {}", failure.text));
             if let Some(hint) = failure.hint {
                 say(&format!("hint: {hint}"));
             }

@@ -12,7 +12,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 use sys::clock::Clock;
-use unjank_hangs_export::openmetrics::{CONTENT_TYPE, HangCounters};
+use unjank_export::openmetrics::{CONTENT_TYPE, HangCounters};
 
 use super::{Failure, Session, say};
 

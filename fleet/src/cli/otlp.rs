@@ -8,12 +8,10 @@ use clap::Args;
 use report::paragraph::counted;
 use report::text::{Charset, json_escaped};
 use rustix::event::{PollFd, Timespec, poll};
-use unjank_hangs_export::otlp::client::{OtlpClient, UrlError, logs_url};
-use unjank_hangs_export::otlp::events::request;
-use unjank_hangs_export::otlp::sent::{SentHangs, read_sent};
-use unjank_hangs_export::otlp::transfer::{
-    BATCH, TransferError, TransferOutcome, pending, send_pending,
-};
+use unjank_export::otlp::client::{OtlpClient, UrlError, logs_url};
+use unjank_export::otlp::events::request;
+use unjank_export::otlp::sent::{SentHangs, read_sent};
+use unjank_export::otlp::transfer::{BATCH, TransferError, TransferOutcome, pending, send_pending};
 
 use super::{Failure, Session, absolute, print, say};
 

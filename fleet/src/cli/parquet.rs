@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use hangs::store::StoredHistory;
 use report::paragraph::counted;
-use unjank_hangs_export::facts::{Fact, parse_fact, read_machine};
-use unjank_hangs_export::lake::export;
+use unjank_export::facts::{Fact, parse_fact, read_machine};
+use unjank_export::lake::export;
 
 use super::{Failure, Session, print};
 

@@ -89,7 +89,7 @@ impl OtlpClient {
             .max_redirects_will_error(false)
             .timeout_connect(Some(CONNECT))
             .timeout_global(Some(ANSWER))
-            .user_agent(concat!("unjank-hangs-export/", env!("CARGO_PKG_VERSION")))
+            .user_agent(concat!("unjank-export/", env!("CARGO_PKG_VERSION")))
             .build();
         OtlpClient { agent: config.new_agent(), url: url.to_owned() }
     }

@@ -144,7 +144,7 @@ pub fn request(source: &RecordSource, hangs: &[&Hang]) -> ExportLogsServiceReque
         ..Resource::default()
     };
     let scope = InstrumentationScope {
-        name: "unjank-hangs-export".to_owned(),
+        name: "unjank-export".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..InstrumentationScope::default()
     };

@@ -15,8 +15,8 @@ use hangs::store::{DEFAULT_LIMIT, HangStore, StoredHistory};
 use plan::{FleetPlan, MachinePlan};
 use rustix::event::{PollFd, Timespec, poll};
 use sys::clock::{Clock, SystemClock};
-use unjank_hangs_export::identity::RecordSource;
-use unjank_hangs_export::lake::export;
+use unjank_export::identity::RecordSource;
+use unjank_export::lake::export;
 
 #[derive(Debug, Parser)]
 struct Arguments {

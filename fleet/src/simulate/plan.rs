@@ -6,7 +6,7 @@ use hangs::model::{
 };
 use hangs::store::StoredHistory;
 use trace::report::account::TimeParts;
-use unjank_hangs_export::facts::Fact;
+use unjank_export::facts::Fact;
 
 /// 2026-11-01 in UTC.
 const BEGIN_NS: u64 = 1_793_491_200_000_000_000;
