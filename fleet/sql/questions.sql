@@ -64,7 +64,7 @@ SELECT cause, count(*) AS hangs, round(sum(length_us) / 3.6e9, 2) AS hung_hours,
 FROM hangs GROUP BY cause ORDER BY hung_hours DESC;
 
 -- 7. Which files freeze programs on most machines?
-SELECT regexp_replace(object, '^/home/[^/]*', '~') AS file, count(*) AS hangs,
+SELECT regexp_replace(object, '^/home/[^/]*', '~') AS file, sum(n) AS hangs,
     count(DISTINCT machine) AS machines, round(sum(hung_us) / 3.6e9, 2) AS hung_hours
 FROM (
     SELECT object, machine, count(*) AS n, sum(length_us) AS hung_us

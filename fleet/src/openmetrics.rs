@@ -11,8 +11,6 @@ use hangs::store::StoredHistory;
 use report::text::{Charset, visible};
 use store::disk::Disk;
 
-use crate::tables::cause_word;
-
 /// What is served.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// The most programs with labels of their own; those that come later are counted as `(other)`.
@@ -21,30 +19,37 @@ const MOST_PROGRAMS: usize = 200;
 /// Counts that only grow: what the store drops, or a person erases, is not taken from them.
 #[derive(Debug, Default)]
 pub struct HangCounters {
-    /// The lengths of the hangs that were counted, by number and begin.
-    counted: BTreeMap<(u64, u64), u64>,
+    /// The cause and the length under which a hang was counted, by number and begin.
+    counted: BTreeMap<(u64, u64), (HangCause, u64)>,
     periods: BTreeSet<(u64, u64)>,
     programs: BTreeSet<String>,
     hangs: BTreeMap<(String, HangCause), (u64, u64)>,
     watched: BTreeMap<String, (u64, StepHistogram)>,
     lost: u64,
+    /// Whether all of the store could be read the last time.
+    is_whole: bool,
 }
 
 impl HangCounters {
+    /// Notes that the store could not be read at all; what was counted stays.
+    pub fn note_unread(&mut self) {
+        self.is_whole = false;
+    }
+
     /// Counts what a store holds and was not counted yet.
     pub fn add(&mut self, stored: &StoredHistory) {
+        self.is_whole = stored.damage().is_none();
         for hang in stored.hangs.values() {
-            let known = self.counted.insert((hang.number, hang.started_ns), hang.length_ns);
+            let key = (hang.number, hang.started_ns);
+            let known = self.counted.get(&key).copied();
+            // A hang that goes on may find another cause; it stays one hang of the first.
+            let (cause, known_ns) = known.unwrap_or((hang.cause, 0));
+            self.counted.insert(key, (cause, hang.length_ns.max(known_ns)));
             let program = self.label(&hang.program);
-            let (count, length_ns) = self.hangs.entry((program, hang.cause)).or_default();
+            let (count, length_ns) = self.hangs.entry((program, cause)).or_default();
             *count += u64::from(known.is_none());
-            let more_ns = hang.length_ns.saturating_sub(known.unwrap_or(0));
-            *length_ns = length_ns.saturating_add(more_ns);
+            *length_ns = length_ns.saturating_add(hang.length_ns.saturating_sub(known_ns));
         }
-        let is_stored = |number: &u64, started_ns: &u64| {
-            stored.hangs.get(number).is_some_and(|hang| hang.started_ns == *started_ns)
-        };
-        self.counted.retain(|(number, started_ns), _| is_stored(number, started_ns));
         let periods: BTreeSet<(u64, u64)> =
             stored.periods.iter().map(|period| (period.from_ns, period.to_ns)).collect();
         for period in &stored.periods {
@@ -59,7 +64,16 @@ impl HangCounters {
                 steps.merge(&program.steps);
             }
         }
-        self.periods = periods;
+        if self.is_whole {
+            // What cannot be read now may be readable the next time, and is not counted a second time then.
+            self.periods = periods;
+            let is_stored = |number: &u64, started_ns: &u64| {
+                stored.hangs.get(number).is_some_and(|hang| hang.started_ns == *started_ns)
+            };
+            self.counted.retain(|(number, started_ns), _| is_stored(number, started_ns));
+        } else {
+            self.periods.extend(periods);
+        }
     }
 
     /// Returns the label of a program, in which nothing is left that a terminal obeys.
@@ -77,13 +91,13 @@ impl HangCounters {
         let mut out = String::new();
         write_family(&mut out, "unjank_hangs", "counter", "Hangs of 100 ms and more.");
         for ((program, cause), (count, _)) in &self.hangs {
-            let (program, cause) = (escape(program), cause_word(*cause));
+            let (program, cause) = (escape(program), cause.word());
             let labels = format!("program=\"{program}\",cause=\"{cause}\"");
             write_sample(&mut out, "unjank_hangs_total", &labels, &count.to_string());
         }
         write_family(&mut out, "unjank_hang_seconds", "counter", "For how long programs hung.");
         for ((program, cause), (_, length_ns)) in &self.hangs {
-            let (program, cause) = (escape(program), cause_word(*cause));
+            let (program, cause) = (escape(program), cause.word());
             let labels = format!("program=\"{program}\",cause=\"{cause}\"");
             write_sample(&mut out, "unjank_hang_seconds_total", &labels, &seconds(*length_ns));
         }
@@ -109,6 +123,9 @@ impl HangCounters {
         let help = "Hangs that were seen and could not be stored.";
         write_family(&mut out, "unjank_hangs_lost", "counter", help);
         write_sample(&mut out, "unjank_hangs_lost_total", "", &self.lost.to_string());
+        let help = "1 if all records could be read now; 0 if the counts leave some out.";
+        write_family(&mut out, "unjank_store_whole", "gauge", help);
+        write_sample(&mut out, "unjank_store_whole", "", if self.is_whole { "1" } else { "0" });
         write_pressure(&mut out, disk, proc);
         out.push_str("# EOF\n");
         out
@@ -216,5 +233,37 @@ mod tests {
         assert_eq!(render(&[(1, second), (2, 4 * second)]), expect("2", "5"));
         assert_eq!(render(&[(2, 4 * second)]), expect("2", "5"), "the oldest was dropped");
         assert_eq!(render(&[(3, second)]), expect("3", "6"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_for_a_while_is_counted_once_and_said() {
+        let mut counters = HangCounters::default();
+        let mut render = |numbers: &[(u64, u64)], unreadable_files: u64| {
+            counters.add(&StoredHistory { unreadable_files, ..stored(numbers) });
+            counters.render(&*store::disk::real(), Path::new("/nonexistent"))
+        };
+        let all = [(1, 1_000_000_000), (2, 1_000_000_000)];
+        assert!(render(&all, 0).contains("\nunjank_store_whole 1\n"));
+        let part = render(&all[1..], 1);
+        assert!(part.contains("\nunjank_store_whole 0\n") && part.contains("} 2\n"), "{part}");
+        let again = render(&all, 0);
+        assert!(again.contains("cause=\"sync\"} 2\n"), "{again}");
+        counters.note_unread();
+        let text = counters.render(&*store::disk::real(), Path::new("/nonexistent"));
+        assert!(text.contains("\nunjank_store_whole 0\n"), "{text}");
+    }
+
+    #[test]
+    fn a_hang_that_finds_another_cause_stays_one_hang_of_the_first() {
+        let mut counters = HangCounters::default();
+        let mut history = stored(&[(1, 1_000_000_000)]);
+        counters.add(&history);
+        for hang in history.hangs.values_mut() {
+            (hang.cause, hang.length_ns) = (HangCause::Lock, 3_000_000_000);
+        }
+        counters.add(&history);
+        let text = counters.render(&*store::disk::real(), Path::new("/nonexistent"));
+        assert!(text.contains("cause=\"sync\"} 3.000000000\n"), "{text}");
+        assert!(!text.contains("cause=\"lock\""), "{text}");
     }
 }

@@ -8,42 +8,10 @@ use arrow_array::builder::{
 };
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, TimeUnit};
-use hangs::model::{CallShare, Hang, HangCause, HangFrame, ObjectKind, STEP_BOUNDS_NS};
+use hangs::model::{CallShare, Hang, HangFrame, STEP_BOUNDS_NS};
 
 use crate::facts::Fact;
 use crate::identity::{RecordSource, hash_stack};
-
-/// Returns the word for a cause, as in the JSON of `unjank hangs`.
-#[must_use]
-pub fn cause_word(cause: HangCause) -> &'static str {
-    match cause {
-        HangCause::Unknown => "unknown",
-        HangCause::Computing => "computing",
-        HangCause::ProcessorQueue => "processor-queue",
-        HangCause::Sync => "sync",
-        HangCause::FileData => "file-data",
-        HangCause::FileNames => "file-names",
-        HangCause::PageFault => "page-fault",
-        HangCause::Lock => "lock",
-        HangCause::OtherProgram => "other-program",
-        HangCause::Child => "child",
-        HangCause::Sleep => "sleep",
-        HangCause::Stopped => "stopped",
-        HangCause::OtherCall => "other-call",
-    }
-}
-
-/// Returns the word for a kind of object, as in the JSON of `unjank hangs`.
-#[must_use]
-pub fn object_word(kind: ObjectKind) -> &'static str {
-    match kind {
-        ObjectKind::File => "file",
-        ObjectKind::Socket => "socket",
-        ObjectKind::Lock => "lock",
-        ObjectKind::Child => "child",
-        ObjectKind::Other => "other",
-    }
-}
 
 /// The names of the parts of a hang's time, in the order of [`part_times`].
 pub const PART_NAMES: [&str; 10] = [
@@ -62,19 +30,7 @@ pub const PART_NAMES: [&str; 10] = [
 /// Returns the parts of a hang's time in nanoseconds.
 #[must_use]
 pub fn part_times(hang: &Hang) -> [u64; 10] {
-    let parts = &hang.parts;
-    [
-        parts.processor_ns,
-        parts.ready_ns,
-        parts.fault_ns,
-        parts.call_ns,
-        parts.lock_ns,
-        parts.stopped_ns,
-        parts.idle_ns,
-        parts.child_ns,
-        parts.tracer_ns,
-        parts.unknown_ns,
-    ]
+    hang.parts.named().map(|(_, time)| time)
 }
 
 fn moment_type() -> DataType {
@@ -188,7 +144,7 @@ pub fn hang_rows(source: &RecordSource, hangs: &[&Hang]) -> Result<RecordBatch, 
     columns.push("process", DataType::UInt32, false, Arc::new(processes.finish()));
     columns.texts("program", all().map(|hang| &*hang.program));
     columns.optional_texts("unit", all().map(|hang| Some(&*hang.unit)));
-    columns.texts("cause", all().map(|hang| cause_word(hang.cause)));
+    columns.texts("cause", all().map(|hang| hang.cause.word()));
     for (at, name) in PART_NAMES.into_iter().enumerate() {
         columns.times(&format!("{name}_us"), all().map(|hang| part_times(hang)[at]));
     }
@@ -199,7 +155,7 @@ pub fn hang_rows(source: &RecordSource, hangs: &[&Hang]) -> Result<RecordBatch, 
     let mut seen = UInt32Builder::new();
     first().for_each(|call| seen.append_option(call.map(|call| call.seen)));
     columns.push("seen", DataType::UInt32, true, Arc::new(seen.finish()));
-    let kinds = first_object().map(|object| object.map(|object| object_word(object.kind)));
+    let kinds = first_object().map(|object| object.map(|object| object.kind.word()));
     columns.optional_texts("object_kind", kinds);
     columns.optional_texts("object", first_object().map(|object| object.map(|o| &*o.name)));
     let systems = first_object().map(|object| object.map(|object| &*object.file_system));
@@ -244,7 +200,7 @@ fn call_lists<'a>(lists: impl Iterator<Item = &'a [CallShare]>) -> ArrayRef {
             append!(item, 0, StringBuilder, Some(&*call.call));
             append!(item, 1, Int64Builder, Some(micros(call.blocked_ns)));
             append!(item, 2, UInt32Builder, Some(call.seen));
-            append!(item, 3, StringBuilder, object.map(|object| object_word(object.kind)));
+            append!(item, 3, StringBuilder, object.map(|object| object.kind.word()));
             append!(item, 4, StringBuilder, object.and_then(|object| text(&object.name)));
             append!(item, 5, StringBuilder, object.and_then(|object| text(&object.file_system)));
             append!(item, 6, StringBuilder, object.and_then(|object| text(&object.device)));
@@ -338,4 +294,18 @@ pub fn fact_rows(source: &RecordSource, facts: &[Fact]) -> Result<RecordBatch, A
     columns.texts("name", facts.iter().map(|fact| &*fact.name));
     columns.texts("value", facts.iter().map(|fact| &*fact.value));
     columns.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::report::account::TimeParts;
+
+    #[test]
+    fn the_names_of_parts_are_those_of_the_json_in_their_order() {
+        let numbered = PART_NAMES.iter().zip(1_u64..);
+        let json = numbered.map(|(name, number)| (format!("{name}_ns"), number.into())).collect();
+        let parts: TimeParts = serde_json::from_value(serde_json::Value::Object(json)).unwrap();
+        assert!(parts.named().into_iter().map(|(_, time)| time).eq(1..=10), "{parts:?}");
+    }
 }

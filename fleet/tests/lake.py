@@ -82,6 +82,15 @@ def ask(directory):
             times.append(time.monotonic() - begin)
         answers[number] = (rows, max(times), text.split("\n")[0][3:])
     hangs = connection.execute("SELECT count(*), count(DISTINCT id) FROM hangs").fetchone()
+    # Questions that add up groups of groups count each hang once: the simplest query counts the same.
+    of_file = "SELECT count(*) FROM hangs WHERE object_kind = 'file' AND object LIKE ?"
+    file, count = answers[7][0][0][:2]
+    assert connection.execute(of_file, [file.replace("~", "/home/%")]).fetchone()[0] == count, file
+    module, count = answers[4][0][0][:2]
+    of_module = "SELECT count(*) FROM hangs WHERE module = ?"
+    assert connection.execute(of_module, [module]).fetchone()[0] == count, module
+    assert sum(row[1] for row in answers[6][0]) == sum(row[1] for row in answers[12][0]) == hangs[0]
+    assert sum(row[1] for row in answers[10][0]) == sum(row[1] for row in answers[1][0]) == hangs[0]
     return answers, hangs
 
 

@@ -254,3 +254,24 @@ fn a_row_has_what_the_store_has_and_a_path_that_is_excluded_stays_a_hash() {
     assert!(said.starts_with("1 hang, 0 of them new: 1 file written"), "{said}");
     refusal(&place.run(&["parquet", "--fact", "wrong", "--to", "x"]));
 }
+
+#[test]
+fn a_verdict_says_that_a_part_of_the_store_was_not_read() {
+    let place = Place::new();
+    place.record_hangs(1..3);
+    fs::write(place.path("store/00000009.hangs"), [7; 4096]).unwrap();
+    let lake = place.path("lake");
+    let to = lake.to_str().unwrap();
+    let limit = "as far as the store can be read.\n";
+    let verdicts = [&["parquet", "--to", to][..], &["parquet", "--to", to]];
+    for arguments in verdicts {
+        let output = place.run(arguments);
+        assert!(stdout(&output).ends_with(limit), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).starts_with("Not read: "), "{output:?}");
+    }
+    let output = place.run(&["otlp", "--dry-run", "--to", "http://127.0.0.1:9"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("as far as the store can be read; nothing was."), "{said}");
+    let text = stdout(&place.run(&["openmetrics", "--print"]));
+    assert!(text.contains("\nunjank_store_whole 0\n"), "{text}");
+}

@@ -22,7 +22,7 @@ pub const STEP_BOUNDS_NS: [u64; 9] = [
 
 /// What a hang went to, by the largest part of its account.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(into = "&'static str")]
 pub enum HangCause {
     /// Nothing of it could be seen.
     Unknown,
@@ -70,7 +70,27 @@ impl HangCause {
         HangCause::OtherCall,
     ];
 
-    /// Returns what it is called.
+    /// Returns its word in JSON and in exports, which stays as it is.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            HangCause::Unknown => "unknown",
+            HangCause::Computing => "computing",
+            HangCause::ProcessorQueue => "processor-queue",
+            HangCause::Sync => "sync",
+            HangCause::FileData => "file-data",
+            HangCause::FileNames => "file-names",
+            HangCause::PageFault => "page-fault",
+            HangCause::Lock => "lock",
+            HangCause::OtherProgram => "other-program",
+            HangCause::Child => "child",
+            HangCause::Sleep => "sleep",
+            HangCause::Stopped => "stopped",
+            HangCause::OtherCall => "other-call",
+        }
+    }
+
+    /// Returns what it is called in a sentence.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -91,9 +111,15 @@ impl HangCause {
     }
 }
 
+impl From<HangCause> for &'static str {
+    fn from(cause: HangCause) -> &'static str {
+        cause.word()
+    }
+}
+
 /// What a call worked on or waited for.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(into = "&'static str")]
 pub enum ObjectKind {
     /// A file or a directory.
     File,
@@ -105,6 +131,26 @@ pub enum ObjectKind {
     Child,
     /// A pipe, a timer and so on.
     Other,
+}
+
+impl ObjectKind {
+    /// Returns its word in JSON and in exports, which stays as it is.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            ObjectKind::File => "file",
+            ObjectKind::Socket => "socket",
+            ObjectKind::Lock => "lock",
+            ObjectKind::Child => "child",
+            ObjectKind::Other => "other",
+        }
+    }
+}
+
+impl From<ObjectKind> for &'static str {
+    fn from(kind: ObjectKind) -> &'static str {
+        kind.word()
+    }
 }
 
 impl ObjectKind {

@@ -45,6 +45,9 @@ enum Command {
     Openmetrics(openmetrics::OpenMetrics),
 }
 
+/// Stands in a verdict over a store of which not everything could be read.
+const AS_FAR: &str = ", as far as the store can be read";
+
 /// Why a command could not do its work: an object, a cause, and a hint where there is one. The exit status is 2.
 #[derive(Debug)]
 struct Failure {
@@ -91,17 +94,20 @@ fn absolute(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
+/// Returns the directory `unjank/NAME` of this user's state.
+fn state_directory(name: &str, hint: &str) -> Result<PathBuf, Failure> {
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    let none = || Failure::new("cannot find this user's directories").hint(hint);
+    Ok(state.ok_or_else(none)?.join("unjank").join(name))
+}
+
 impl Session {
     fn open(arguments: &Arguments) -> Result<Session, Failure> {
         let disk = store::disk::real();
-        let state =
-            || absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
         let dir = match &arguments.store {
-            Some(dir) => Some(dir.clone()),
-            None => state().map(|state| state.join("unjank/hangs")),
+            Some(dir) => dir.clone(),
+            None => state_directory("hangs", "set HOME, or use --store DIR")?,
         };
-        let no_home = || Failure::new("cannot find the store").hint("set HOME, or use --store DIR");
-        let dir = dir.ok_or_else(no_home)?;
         let user = rustix::process::getuid().as_raw();
         let source = RecordSource::find(&*disk, &dir, arguments.machine.as_deref(), user)
             .map_err(|error| Failure::of(&error).hint("name the machine: --machine NAME"))?;

@@ -106,7 +106,10 @@ fn serve(session: &Session, path: &Path, counters: &mut HangCounters) -> Result<
             match session.stored() {
                 Ok(stored) => counters.add(&stored),
                 // What was counted stays true.
-                Err(failure) => say(&failure.text),
+                Err(failure) => {
+                    say(&failure.text);
+                    counters.note_unread();
+                }
             }
             counters.render(&*session.disk, Path::new("/proc"))
         };

@@ -13,7 +13,7 @@ use unjank_export::otlp::events::request;
 use unjank_export::otlp::sent::{SentHangs, read_sent};
 use unjank_export::otlp::transfer::{BATCH, TransferError, TransferOutcome, pending, send_pending};
 
-use super::{Failure, Session, absolute, print, say};
+use super::{AS_FAR, Failure, Session, print, say, state_directory};
 
 /// How often the store is read for new hangs.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -46,10 +46,9 @@ fn pause(length: Duration) {
     let _ = poll(nothing, Some(&length));
 }
 
-fn state_directory() -> Result<PathBuf, Failure> {
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-    let none = || Failure::new("cannot find this user's directories").hint("set HOME");
-    Ok(state.ok_or_else(none)?.join("unjank/hangs-export"))
+/// Returns the directory that says what was sent.
+fn sent_directory() -> Result<PathBuf, Failure> {
+    state_directory("hangs-export", "set HOME")
 }
 
 impl Otlp {
@@ -70,7 +69,7 @@ impl Otlp {
 
     fn send(&self, session: &Session, url: &str) -> Result<(), Failure> {
         let stem = session.source.file_stem();
-        let mut sent = SentHangs::open(&*session.disk, &state_directory()?, &stem, url)
+        let mut sent = SentHangs::open(&*session.disk, &sent_directory()?, &stem, url)
             .map_err(|error| Failure::of(&error))?;
         let client = OtlpClient::new(url);
         let mut pause_length = FIRST_PAUSE;
@@ -87,7 +86,7 @@ impl Otlp {
                 session.now_ns(),
                 &mut outcome,
             );
-            tell(&outcome, url, self.follow || done.is_err())?;
+            tell(&outcome, url, stored.damage().is_some(), self.follow || done.is_err())?;
             match done {
                 Ok(()) if !self.follow => return Ok(()),
                 Ok(()) => {
@@ -118,11 +117,12 @@ impl Otlp {
 }
 
 /// Says what was sent; that it is nothing only at the end of a transfer.
-fn tell(outcome: &TransferOutcome, url: &str, goes_on: bool) -> io::Result<()> {
+fn tell(outcome: &TransferOutcome, url: &str, is_damaged: bool, goes_on: bool) -> io::Result<()> {
+    let limit = if is_damaged { AS_FAR } else { "" };
     if outcome.sent > 0 {
-        print(&format!("Sent to {url}: {}.", counted(outcome.sent, "hang")))?;
+        print(&format!("Sent to {url}: {}{limit}.", counted(outcome.sent, "hang")))?;
     } else if !goes_on {
-        print(&format!("Nothing new for {url}."))?;
+        print(&format!("Nothing new for {url}{limit}."))?;
     }
     if outcome.rejected > 0 {
         say(&format!("{url} does not want {} of them: {}", outcome.rejected, outcome.reason));
@@ -134,7 +134,7 @@ fn tell(outcome: &TransferOutcome, url: &str, goes_on: bool) -> io::Result<()> {
 fn show(session: &Session, url: &str) -> Result<(), Failure> {
     let stored = session.stored()?;
     let stem = session.source.file_stem();
-    let sent = read_sent(&*session.disk, &state_directory()?, &stem, url)
+    let sent = read_sent(&*session.disk, &sent_directory()?, &stem, url)
         .map_err(|error| Failure::of(&error))?;
     let waiting = pending(&session.source, &stored, |id| sent.contains(&id), session.now_ns());
     for batch in waiting.chunks(BATCH) {
@@ -142,7 +142,9 @@ fn show(session: &Session, url: &str) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&request).map_err(io::Error::other)?;
         print_lines(&text)?;
     }
-    say(&format!("{} would be sent to {url}; nothing was.", counted(waiting.len(), "hang")));
+    let limit = if stored.damage().is_some() { AS_FAR } else { "" };
+    let count = counted(waiting.len(), "hang");
+    say(&format!("{count} would be sent to {url}{limit}; nothing was."));
     Ok(())
 }
 

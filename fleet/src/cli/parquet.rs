@@ -9,7 +9,7 @@ use report::paragraph::counted;
 use unjank_export::facts::{Fact, parse_fact, read_machine};
 use unjank_export::lake::export;
 
-use super::{Failure, Session, print};
+use super::{AS_FAR, Failure, Session, print};
 
 /// Write a file of rows for each day; again, only what is new
 #[derive(Debug, Args)]
@@ -33,12 +33,13 @@ impl Parquet {
         let outcome = done.map_err(|error| Failure::of(&error))?;
         let hangs = counted(outcome.hangs, "hang");
         let files = counted(outcome.files, "file");
-        print(&match (outcome.new_hangs, outcome.files) {
-            (0, 0) => format!("Nothing new: {hangs} in {} already.", self.to.display()),
-            (new, _) => {
-                format!("{hangs}, {new} of them new: {files} written in {}.", self.to.display())
-            }
-        })?;
+        let to = self.to.display();
+        let said = match (outcome.new_hangs, outcome.files) {
+            (0, 0) => format!("Nothing new: {hangs} in {to} already"),
+            (new, _) => format!("{hangs}, {new} of them new: {files} written in {to}"),
+        };
+        let limit = if stored.damage().is_some() { AS_FAR } else { "" };
+        print(&format!("{said}{limit}."))?;
         Ok(())
     }
 

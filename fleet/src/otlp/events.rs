@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs, S
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use crate::identity::RecordSource;
-use crate::tables::{PART_NAMES, cause_word, object_word, part_times};
+use crate::tables::{PART_NAMES, part_times};
 
 /// From this length on a program is said not to respond (`device.anr`), as on Android; below it the event is `app.jank`.
 pub const NO_RESPONSE_NS: u64 = 5_000_000_000;
@@ -58,7 +58,7 @@ fn attributes(source: &RecordSource, hang: &Hang) -> Vec<KeyValue> {
         attribute("thread.id", number(hang.process.into())),
         attribute("unjank.hang.length_ns", number(hang.length_ns)),
         attribute("unjank.hang.uncertain_ns", number(hang.uncertain_ns)),
-        attribute("unjank.hang.cause", text(cause_word(hang.cause))),
+        attribute("unjank.hang.cause", text(hang.cause.word())),
         attribute("unjank.hang.goes_on", Value::BoolValue(hang.goes_on)),
     ];
     if hang.length_ns < NO_RESPONSE_NS {
@@ -83,7 +83,7 @@ fn attributes(source: &RecordSource, hang: &Hang) -> Vec<KeyValue> {
         let is_path = object.kind == ObjectKind::File && object.name.starts_with('/');
         let name = if is_path { "file.path" } else { "unjank.hang.object" };
         all.push(attribute(name, text(&*object.name)));
-        all.push(attribute("unjank.hang.object_kind", text(object_word(object.kind))));
+        all.push(attribute("unjank.hang.object_kind", text(object.kind.word())));
         if !object.device.is_empty() {
             all.push(attribute("unjank.hang.device", text(&*object.device)));
         }
@@ -100,7 +100,7 @@ fn attributes(source: &RecordSource, hang: &Hang) -> Vec<KeyValue> {
             ];
             if let Some(object) = &call.object {
                 values.push(attribute("object", text(&*object.name)));
-                values.push(attribute("object_kind", text(object_word(object.kind))));
+                values.push(attribute("object_kind", text(object.kind.word())));
             }
             AnyValue { value: Some(Value::KvlistValue(KeyValueList { values })) }
         });
