@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::fixture::skip;
+use crate::fixture::{parent_of_homes, skip};
 
 pub const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
 
@@ -109,7 +109,7 @@ pub struct Home(TempDir);
 impl Home {
     pub fn make() -> Home {
         // Not a hidden one: what is below such is not remembered.
-        let dir = tempfile::Builder::new().prefix("home").tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+        let dir = tempfile::Builder::new().prefix("home").tempdir_in(parent_of_homes());
         let home = Home(dir.unwrap());
         for dir in ["docs", "tmp", ".config", ".cache", ".local/share", "run"] {
             fs::create_dir_all(home.at(dir)).unwrap();
