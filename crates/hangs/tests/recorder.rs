@@ -47,6 +47,8 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 /// A recorder in a thread.
 struct TestRecorder {
     stop: Arc<AtomicBool>,
+    /// The number of the thread that looks.
+    looker: Pid,
     thread: Option<JoinHandle<Result<RecorderSummary, RecorderError>>>,
 }
 
@@ -61,11 +63,21 @@ impl TestRecorder {
             sources: SymbolSources::default(),
         };
         let flag = Arc::clone(&stop);
+        let (looker, number) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
+            looker.send(rustix::thread::gettid()).unwrap();
             let clock = SystemClock::start();
             record(&options, &store::disk::real(), &clock, &flag, &mut |_| {})
         });
-        TestRecorder { stop, thread: Some(thread) }
+        TestRecorder { stop, looker: number.recv().unwrap(), thread: Some(thread) }
+    }
+
+    /// Returns how often the thread that looks has waited for something.
+    fn waits(&self) -> u64 {
+        let status = format!("/proc/self/task/{}/status", self.looker.as_raw_nonzero());
+        let status = fs::read_to_string(status).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse().unwrap()
     }
 
     fn end(mut self) -> RecorderSummary {
@@ -281,4 +293,28 @@ fn a_program_at_rest_has_no_hang() {
         assert!(hang.parts.ready_ns + hang.parts.processor_ns > 30_000_000, "{hang:?}");
     }
     fs::remove_dir_all(store_of(&root)).unwrap();
+}
+
+#[test]
+fn a_program_at_rest_wakes_nobody() {
+    let sampled = sys::perf::SwitchEvents::open(std::process::id());
+    if sampled.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
+        eprintln!("not tested: kernel.perf_event_paranoid forbids it");
+        return;
+    }
+    let root = TempDir::new().unwrap();
+    let recorder = TestRecorder::start(&root);
+    let mut program = Interactive::start(&root);
+    program.be_noticed(&root);
+    // Looks at a program that rests would be 60 in three seconds; without them there are a search and the count of time.
+    let few = until("three seconds with at most 12 wake-ups", || {
+        let before = recorder.waits();
+        std::thread::sleep(Duration::from_secs(3));
+        Some(recorder.waits() - before).filter(|waits| *waits <= 12)
+    });
+    assert!(few > 0, "the recorder goes on");
+    // What ends the rest is seen nevertheless.
+    program.order(b's');
+    program.ended_hang(&root);
+    recorder.end();
 }

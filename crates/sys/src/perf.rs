@@ -3,13 +3,15 @@
 //! Only the program's own code is sampled, so that a user may do it to their own programs wherever
 //! `kernel.perf_event_paranoid` is 2 or less.
 
+mod ring;
+mod switches;
+
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use self::ring::EventRing;
+pub use self::switches::{SwitchEvents, ThreadSwitch};
 
 /// Pages of a ring without its first: some 30 samples.
 const DATA_PAGES: usize = 64;
@@ -29,6 +31,8 @@ const REGISTER_COUNT: usize = 8;
 mod event {
     pub(super) const CPU_CLOCK: u64 = 0;
     pub(super) const MAJOR_FAULTS: u64 = 6;
+    /// It counts nothing: what it carries is records of other kinds.
+    pub(super) const DUMMY: u64 = 9;
 }
 
 /// `PERF_SAMPLE_IP`, `TIME`, `ADDR`, `REGS_USER` and `STACK_USER`.
@@ -39,10 +43,6 @@ const FLAGS: u64 = 1 << 5 | 1 << 6 | 1 << 25;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// `PERF_EVENT_IOC_SET_OUTPUT`.
 const SET_OUTPUT: libc::c_ulong = 0x2405;
-/// The offset of `data_head` in `struct perf_event_mmap_page`.
-const HEAD: usize = 1024;
-/// The offset of `data_tail`.
-const TAIL: usize = 1032;
 /// `PERF_RECORD_SAMPLE`.
 const SAMPLE: u32 = 9;
 
@@ -69,15 +69,8 @@ pub struct ThreadSample<'a> {
 #[derive(Debug)]
 pub struct ThreadSampler {
     _events: [Option<OwnedFd>; 2],
-    base: NonNull<u8>,
-    page: usize,
-    /// Pages without the first.
-    pages: usize,
-    copy: Vec<u8>,
+    ring: EventRing,
 }
-
-// SAFETY: the mapping belongs to this value alone, and nothing in it depends on the thread that reads it.
-unsafe impl Send for ThreadSampler {}
 
 /// What is sampled.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +99,11 @@ fn open(thread: u32, event: SampledEvent, period: u64, stack: u32) -> io::Result
     attributes[10] = REGISTERS;
     // The size of the stack, and `CLOCK_MONOTONIC` above it.
     attributes[11] = u64::from(stack) | 1 << 32;
+    open_event(thread, &attributes)
+}
+
+/// Opens an event of a thread on every processor by its `struct perf_event_attr`.
+fn open_event(thread: u32, attributes: &[u64; 16]) -> io::Result<OwnedFd> {
     let thread = i32::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: the kernel reads 128 bytes of attributes, whose size they say, and touches no other memory of ours.
     let descriptor = unsafe {
@@ -126,24 +124,6 @@ fn open(thread: u32, event: SampledEvent, period: u64, stack: u32) -> io::Result
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Maps the ring of an event: its first page and `pages` of samples. Returns where, and how long a page is.
-fn map_ring(event: &OwnedFd, pages: usize) -> io::Result<(NonNull<u8>, usize)> {
-    let page = rustix::param::page_size();
-    // SAFETY: a new mapping at an address of the kernel's choice; no memory of ours is touched.
-    let base = unsafe {
-        mmap(
-            std::ptr::null_mut(),
-            page * (1 + pages),
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED,
-            event,
-            0,
-        )
-    }?;
-    let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-    Ok((base, page))
-}
-
 impl ThreadSampler {
     /// Samples `thread` each time that it has run for `period`, and whenever it has waited for a page.
     ///
@@ -156,20 +136,14 @@ impl ThreadSampler {
         }
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         let clock = open(thread, SampledEvent::Software(event::CPU_CLOCK), period, STACK)?;
-        let (base, page) = map_ring(&clock, DATA_PAGES)?;
+        let ring = EventRing::map(&clock, DATA_PAGES)?;
         let faults = open(thread, SampledEvent::Software(event::MAJOR_FAULTS), 1, FAULT_STACK);
         let faults = faults.ok().filter(|faults| {
             // SAFETY: it takes a descriptor as its argument and touches no memory of ours.
             let done = unsafe { libc::ioctl(faults.as_raw_fd(), SET_OUTPUT, clock.as_raw_fd()) };
             done == 0
         });
-        Ok(ThreadSampler {
-            _events: [Some(clock), faults],
-            base,
-            page,
-            pages: DATA_PAGES,
-            copy: Vec::new(),
-        })
+        Ok(ThreadSampler { _events: [Some(clock), faults], ring })
     }
 
     /// Samples `thread` each time that it is about to execute the instruction at `address`; the stack is not copied.
@@ -184,75 +158,26 @@ impl ThreadSampler {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let breakpoint = open(thread, SampledEvent::Execution(address), 1, 8)?;
-        let (base, page) = map_ring(&breakpoint, BREAKPOINT_PAGES)?;
-        Ok(ThreadSampler {
-            _events: [Some(breakpoint), None],
-            base,
-            page,
-            pages: BREAKPOINT_PAGES,
-            copy: Vec::new(),
-        })
-    }
-
-    /// Returns one of the two positions in the first page: where the kernel writes, or where we read.
-    fn position(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: both lie in the first page, which is mapped as long as `self` lives.
-        let word = unsafe { self.base.add(at) };
-        // SAFETY: the word is aligned; the kernel changes it as a whole, and we change ours through this atomic alone.
-        unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
+        let ring = EventRing::map(&breakpoint, BREAKPOINT_PAGES)?;
+        Ok(ThreadSampler { _events: [Some(breakpoint), None], ring })
     }
 
     /// Returns whether no sample is there.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let written = self.position(HEAD).load(Ordering::Acquire);
-        written == self.position(TAIL).load(Ordering::Relaxed)
+        self.ring.is_empty()
     }
 
     /// Gives each sample that is there to `each`.
     pub fn take(&mut self, mut each: impl FnMut(&ThreadSample<'_>)) {
-        let size = self.page * self.pages;
-        let head = self.position(HEAD).load(Ordering::Acquire);
-        let tail = self.position(TAIL).load(Ordering::Relaxed);
-        let mut copy = std::mem::take(&mut self.copy);
-        copy.clear();
-        let length = usize::try_from(head.wrapping_sub(tail)).unwrap_or(0).min(size);
-        let start = usize::try_from(tail).unwrap_or(0) % size;
-        for (from, count) in
-            [(start, length.min(size - start)), (0, length.saturating_sub(size - start))]
-        {
-            // SAFETY: `from + count` is at most `size`, and the data of `size` bytes follow the first page.
-            let data = unsafe { self.base.add(self.page + from) };
-            // SAFETY: the kernel does not write between our position and its own, and nothing keeps the slice.
-            copy.extend_from_slice(unsafe { std::slice::from_raw_parts(data.as_ptr(), count) });
-        }
-        self.position(TAIL).store(head, Ordering::Release);
-        let mut rest = &copy[..];
-        while let Some((kind, record)) = next_record(&mut rest) {
-            if kind == SAMPLE
+        self.ring.take(|header, record| {
+            if header.kind == SAMPLE
                 && let Some(sample) = parse(record)
             {
                 each(&sample);
             }
-        }
-        self.copy = copy;
+        });
     }
-}
-
-impl Drop for ThreadSampler {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `open` with this length; no reference into it outlives `self`.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.page * (1 + self.pages)) };
-    }
-}
-
-/// Takes a record off the front: its type, and what follows its header.
-fn next_record<'a>(rest: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
-    let kind = u32::from_ne_bytes(rest.get(..4)?.try_into().ok()?);
-    let size = usize::from(u16::from_ne_bytes(rest.get(6..8)?.try_into().ok()?));
-    let record = rest.get(8..size)?;
-    *rest = rest.get(size..)?;
-    Some((kind, record))
 }
 
 fn long(bytes: &mut &[u8]) -> Option<u64> {

@@ -129,20 +129,28 @@ pub(super) fn divide(from: &LookPoint, to: &LookPoint) -> LookShares {
 }
 
 impl Absence {
-    /// Begins an absence between the last look in the wait and the first one that found the thread away.
-    pub(super) fn begin(key: u64, last: &LookPoint, now: LookPoint, activity: Activity) -> Absence {
+    /// Begins an absence between the last look in the wait and the first one that found the thread away;
+    /// `is_exact` says that the thread left at the moment of `last`.
+    pub(super) fn begin(
+        key: u64,
+        last: &LookPoint,
+        is_exact: bool,
+        now: LookPoint,
+        activity: Activity,
+    ) -> Absence {
         let LookShares { ran_ns: ran, ready_ns: ready, rest_ns: blocked, .. } = divide(last, &now);
         let gap = now.at_ns.saturating_sub(last.at_ns);
         let turns = now.counters.turns.saturating_sub(last.counters.turns).max(1);
         let used = ran + ready;
         // A thread that was put on a processor several times has looked for events in between, unless it did nothing else.
         let own = if used.saturating_mul(2) >= gap { used } else { used / turns };
-        let unknown = blocked / (turns + 1);
+        let is_exact = is_exact && turns == 1;
+        let unknown = if is_exact { blocked } else { blocked / (turns + 1) };
         let mut absence = Absence {
             key,
             started_ns: now.at_ns.saturating_sub(own + unknown),
             ended_ns: now.at_ns,
-            uncertain_ns: unknown,
+            uncertain_ns: if is_exact { 0 } else { unknown },
             parts: TimeParts::default(),
             calls: Vec::new(),
             descriptions: Vec::new(),

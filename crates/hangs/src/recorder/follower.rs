@@ -18,6 +18,8 @@ const DESCRIBE_NS: u64 = 20_000_000;
 const FIRST_DESCRIPTION_NS: u64 = 50_000_000;
 /// A longer time between two looks is a gap: what the thread did in it is not known, in nanoseconds.
 pub(crate) const GAP_NS: u64 = 300_000_000;
+/// The same for a thread at rest whose next run is announced.
+const ANNOUNCED_GAP_NS: u64 = 2_000_000_000;
 /// The most places of waits that are remembered.
 const PLACES: usize = 256;
 /// The most descriptions of one hang.
@@ -53,9 +55,21 @@ enum Phase {
     /// No wait of the main loop has been seen yet, or none since a gap.
     Unknown,
     /// In the wait of the main loop.
-    Waiting { last: LookPoint, since_ns: u64, place: WaitPlace },
+    Waiting {
+        last: LookPoint,
+        since_ns: u64,
+        place: WaitPlace,
+        /// Whether the thread ran for the first time at the moment of `last`, which is the counters of before.
+        has_left: bool,
+    },
     /// Away from it.
     Away(Box<Absence>),
+}
+
+impl Phase {
+    fn waiting(last: LookPoint, since_ns: u64, place: WaitPlace) -> Phase {
+        Phase::Waiting { last, since_ns, place, has_left: false }
+    }
 }
 
 /// What a look brought.
@@ -114,7 +128,9 @@ impl ThreadFollower {
 
     /// Returns whether the thread is known to have stayed in its main loop's wait, by its counters alone.
     pub(crate) fn stayed(&mut self, at_ns: u64, counters: SchedulerCounters) -> bool {
-        let Phase::Waiting { last, since_ns, place } = &mut self.phase else { return false };
+        let Phase::Waiting { last, since_ns, place, has_left: false } = &mut self.phase else {
+            return false;
+        };
         let is_unclassified = !self.places.contains_key(place);
         if last.counters.turns != counters.turns
             || (is_unclassified && at_ns.saturating_sub(*since_ns) >= ASK_NS)
@@ -124,6 +140,41 @@ impl ThreadFollower {
         self.watched_ns += looked_ns(last.at_ns, at_ns);
         *last = LookPoint { at_ns, counters };
         true
+    }
+
+    /// Returns whether the thread was seen last in a wait that is known to be that of its main loop.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        match &self.phase {
+            Phase::Waiting { place, has_left: false, .. } => {
+                self.places.get(place) == Some(&PlaceKind::Loop)
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether the thread is in the wait in which it was seen last, as it has been put on a processor as often.
+    pub(crate) fn has_turns(&self, turns: u64) -> bool {
+        matches!(&self.phase, Phase::Waiting { last, .. } if last.counters.turns == turns)
+    }
+
+    /// Takes into account that the thread, whose runs are announced, has not run until this moment.
+    pub(crate) fn rested(&mut self, at_ns: u64) {
+        if let Phase::Waiting { last, has_left: false, .. } = &mut self.phase
+            && at_ns > last.at_ns
+        {
+            // After a longer time the recorder was not there: its own count has a gap, too.
+            let rested_ns = at_ns - last.at_ns;
+            self.watched_ns += if rested_ns < ANNOUNCED_GAP_NS { rested_ns } else { 0 };
+            last.at_ns = at_ns;
+        }
+    }
+
+    /// Takes into account that the thread got a processor at this moment, for the first time since the last look.
+    pub(crate) fn left(&mut self, at_ns: u64) {
+        self.rested(at_ns);
+        if let Phase::Waiting { has_left, .. } = &mut self.phase {
+            *has_left = true;
+        }
     }
 
     /// Returns the absence that goes on.
@@ -203,11 +254,11 @@ impl ThreadFollower {
         match &mut self.phase {
             Phase::Unknown => {
                 if let Some(place) = is_waiting {
-                    self.phase = Phase::Waiting { last: point, since_ns: look.at_ns, place };
+                    self.phase = Phase::waiting(point, look.at_ns, place);
                 }
                 LookOutcome::Nothing
             }
-            Phase::Waiting { last, since_ns, place } => {
+            Phase::Waiting { last, since_ns, place, has_left } => {
                 let gap = look.at_ns.saturating_sub(last.at_ns);
                 self.watched_ns += looked_ns(last.at_ns, look.at_ns);
                 let LookShares { ran_ns, ready_ns, .. } = divide(last, &point);
@@ -218,12 +269,12 @@ impl ThreadFollower {
                         }
                         *since_ns = look.at_ns;
                     }
-                    (*last, *place) = (point, at);
+                    (*last, *place, *has_left) = (point, at, false);
                     return LookOutcome::Nothing;
                 }
                 let key = self.next_key;
                 self.next_key += 1;
-                let absence = Absence::begin(key, last, point, look.activity);
+                let absence = Absence::begin(key, last, *has_left, point, look.activity);
                 self.phase = Phase::Away(Box::new(absence));
                 LookOutcome::Nothing
             }
@@ -240,7 +291,7 @@ impl ThreadFollower {
                     absence.unseen.add(UnseenParts::GAP);
                     let absence = self.abandon();
                     if let Some(place) = is_waiting {
-                        self.phase = Phase::Waiting { last: point, since_ns: look.at_ns, place };
+                        self.phase = Phase::waiting(point, look.at_ns, place);
                     }
                     return absence.map_or(LookOutcome::Nothing, LookOutcome::Returned);
                 }
@@ -262,7 +313,7 @@ impl ThreadFollower {
                 absence.ended_ns = from.at_ns + after + rest / 2;
                 absence.count_blocked(rest / 2);
                 absence.uncertain_ns += rest / 2;
-                let next = Phase::Waiting { last: point, since_ns: look.at_ns, place };
+                let next = Phase::waiting(point, look.at_ns, place);
                 match std::mem::replace(&mut self.phase, next) {
                     Phase::Away(absence) => {
                         self.steps.add(absence.length_ns());
@@ -373,7 +424,7 @@ impl ThreadFollower {
                 // The wait was that of a loop: the absence ended where it began.
                 let point = absence.last;
                 absence.ended_ns = current.since_ns;
-                let next = Phase::Waiting { last: point, since_ns: current.since_ns, place };
+                let next = Phase::waiting(point, current.since_ns, place);
                 match std::mem::replace(&mut self.phase, next) {
                     Phase::Away(absence) => {
                         self.steps.add(absence.length_ns());
@@ -475,6 +526,43 @@ mod tests {
         assert!(follower.classify(LOOP, nested).is_none());
         follower.look(&look(1400, 0, 2, in_call("fsync", DEEP)));
         assert!(follower.absence().is_none());
+    }
+
+    #[test]
+    fn an_absence_whose_first_moment_is_known_begins_then() {
+        for (turns, is_exact) in [(2, true), (4, false)] {
+            let mut follower = at_rest();
+            follower.classify(LOOP, idle());
+            assert!(follower.is_at_rest());
+            // Nothing but its first switch was recorded in a second; there was no look in it.
+            follower.left(2007 * MS);
+            assert!(!follower.is_at_rest());
+            assert_eq!(follower.watched_ns, 1007 * MS);
+            let later = SchedulerCounters { cpu_ns: 0, queued_ns: 0, turns: 1 };
+            assert!(!follower.stayed(2010 * MS, later), "it has left");
+            follower.look(&look(2018, 1, turns, in_call("fsync", DEEP)));
+            let absence = follower.absence().expect("it is away");
+            assert_eq!(
+                absence.started_ns == 2007 * MS && absence.uncertain_ns == 0,
+                is_exact,
+                "{absence:?}"
+            );
+            assert!(absence.started_ns >= 2007 * MS);
+            assert_eq!(absence.parts.processor_ns + absence.parts.call_ns, absence.length_ns());
+        }
+    }
+
+    #[test]
+    fn a_rest_that_was_left_and_found_again_goes_on() {
+        let mut follower = at_rest();
+        follower.classify(LOOP, idle());
+        follower.left(1500 * MS);
+        follower.look(&look(1510, 2, 2, in_call("poll", LOOP)));
+        assert!(follower.is_at_rest() && follower.absence().is_none());
+        follower.rested(3000 * MS);
+        assert_eq!(follower.watched_ns, 2000 * MS);
+        follower.rested(60_000 * MS);
+        assert_eq!(follower.watched_ns, 2000 * MS, "nobody was there");
     }
 
     #[test]

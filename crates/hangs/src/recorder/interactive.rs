@@ -108,6 +108,11 @@ impl InteractiveFinder {
         InteractiveChange { found, gone }
     }
 
+    /// Returns when the next search is due, in nanoseconds.
+    pub(crate) fn due_ns(&self) -> u64 {
+        self.searched_ns.map_or(0, |searched| searched.saturating_add(SEARCH_NS))
+    }
+
     /// Looks through the processes of the user.
     fn sweep(&mut self) -> Vec<ProcessIdentity> {
         let mut found = Vec::new();

@@ -1,7 +1,8 @@
 //! The recorder: follows the interface threads of this user's interactive programs, from outside and without stopping them.
 //!
-//! One thread looks at them, another one describes and stores. A thread that stays in its main loop's wait costs one read
-//! of its counters each [`REST`]; one that is away is looked at each [`AWAY`].
+//! One thread looks at them, another one describes and stores. The kernel announces when a thread that rests in its main
+//! loop's wait runs again; where it does not, the thread's counters are read each [`REST`]. A thread that is away is looked at
+//! each [`AWAY`].
 
 mod absence;
 mod describe;
@@ -10,6 +11,7 @@ mod interactive;
 mod period;
 mod program_name;
 mod read;
+mod rest;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,7 +22,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, SystemTime};
 
 use recents::RecentsFiles;
-use rustix::event::{PollFd, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use store::disk::Disk;
 use sys::clock::Clock;
 use sys::perf::ThreadSampler;
@@ -32,14 +34,19 @@ use self::follower::{LookOutcome, ThreadFollower, WaitPlace, Wanted};
 use self::interactive::{InteractiveFinder, ProcessIdentity};
 use self::period::{Moment, PeriodTotals, UnwatchedCounts};
 use self::read::ThreadReader;
+use self::rest::RestWatch;
 use crate::excluded::PathConcealer;
 use crate::model::{HANG_NS, Hang, UnseenParts};
 use crate::store::{HangStore, HangStoreError};
 
-/// The interval of looks at threads in the wait of their main loop.
+/// The interval of looks at threads in the wait of their main loop whose next run is not announced.
 pub const REST: Duration = Duration::from_millis(50);
 /// The interval of looks at a thread that is away from it.
 pub const AWAY: Duration = Duration::from_millis(10);
+/// The interval of looks at threads whose next run is announced: nothing depends on them but the count of watched time.
+const CHECK: Duration = Duration::from_secs(1);
+/// The most threads whose next run is announced: each takes two pages of the memory that a user may lock.
+const MOST_ANNOUNCED: usize = 64;
 /// The most programs that are followed.
 pub const MOST_PROGRAMS: usize = 256;
 /// The most names of programs in one period; others are counted together.
@@ -153,6 +160,7 @@ pub fn record(
             refused: BTreeSet::new(),
             period: PeriodTotals::begin(Moment { now: clock.now(), at_ns: sys::bpf::clock_ns() }),
             programs: 0,
+            may_announce: true,
             may_sample: true,
             may_break: true,
         };
@@ -174,6 +182,7 @@ struct FollowedProgram {
     /// Where the stack of its first thread begins, once that was read.
     stack_start: Option<u64>,
     follower: ThreadFollower,
+    rest: RestWatch,
     sampler: Option<ThreadSampler>,
     samples: u32,
     /// Sees each return of the main loop's wait.
@@ -181,6 +190,17 @@ struct FollowedProgram {
     due_ns: u64,
     /// The length at which a hang that goes on is stored the next time.
     store_at_ns: u64,
+}
+
+/// What a look at a process found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ProcessLook {
+    /// It is not followed any more.
+    Gone,
+    /// It has not run since the last look.
+    Stayed,
+    /// It may have run.
+    Ran,
 }
 
 /// Looks at the programs.
@@ -198,6 +218,8 @@ struct Looker<'a> {
     reader: ThreadReader,
     period: PeriodTotals,
     programs: u64,
+    /// Whether the kernel announces when a thread runs.
+    may_announce: bool,
     /// Whether the kernel allows samples of what runs.
     may_sample: bool,
     /// Whether the kernel allows breakpoints.
@@ -219,14 +241,20 @@ fn processor_ns() -> u64 {
     nanoseconds(Duration::try_from(spent).unwrap_or_default())
 }
 
+/// Returns the next moment that is a multiple of an interval.
+fn next_tick(now_ns: u64, interval: Duration) -> u64 {
+    let interval_ns = nanoseconds(interval);
+    (now_ns / interval_ns + 1) * interval_ns
+}
+
 impl Looker<'_> {
     fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        let rest_ns = nanoseconds(REST);
         let mut synced_ns = sys::bpf::clock_ns();
+        let mut due_ns = synced_ns;
         while !stop.load(Ordering::Relaxed) {
             let now_ns = sys::bpf::clock_ns();
             let now = Moment { now: self.clock.now(), at_ns: now_ns };
-            if !self.period.goes_on(now, !self.followed.is_empty()) {
+            if !self.period.goes_on(now, due_ns, !self.followed.is_empty()) {
                 self.end_period(now);
             }
             self.search();
@@ -241,8 +269,12 @@ impl Looker<'_> {
             }
             let next_ns = self.followed.values().map(|program| program.due_ns).min();
             // Threads at rest are looked at together: one wake-up serves all.
-            let tick_ns = (now_ns / rest_ns + 1) * rest_ns;
-            sleep_until(next_ns.unwrap_or(tick_ns + 4 * rest_ns).max(now_ns + 1_000_000))?;
+            due_ns = next_ns
+                .unwrap_or(u64::MAX)
+                .min(self.finder.due_ns())
+                .min(next_tick(now_ns, CHECK))
+                .max(now_ns + 1_000_000);
+            self.wait_until(due_ns)?;
         }
         for process in self.followed.keys().copied().collect::<Vec<_>>() {
             self.unfollow(process, true);
@@ -281,6 +313,7 @@ impl Looker<'_> {
             name: program_name::program_name(process),
             stack_start: None,
             follower: ThreadFollower::new(self.programs * KEYS),
+            rest: RestWatch::default(),
             sampler: None,
             samples: 0,
             turns: None,
@@ -317,37 +350,108 @@ impl Looker<'_> {
             .filter(|program| program.due_ns <= now_ns)
             .map(|program| program.process)
             .collect();
-        let rest_ns = nanoseconds(REST);
         for process in due {
-            let is_there = self.look_at(process);
-            if !is_there {
+            let found = self.look_at(process);
+            if found == ProcessLook::Gone {
                 continue;
             }
+            let is_announced = self.announce(process, found == ProcessLook::Stayed);
             let Some(program) = self.followed.get_mut(&process) else { continue };
             let now_ns = sys::bpf::clock_ns();
             let is_near =
                 program.follower.absence().is_some_and(|absence| !absence.is_settled(now_ns));
-            program.due_ns = match is_near {
-                true => now_ns + nanoseconds(AWAY),
-                false => (now_ns / rest_ns + 1) * rest_ns,
+            program.due_ns = if is_near {
+                now_ns + nanoseconds(AWAY)
+            } else {
+                next_tick(now_ns, if is_announced { CHECK } else { REST })
             };
         }
     }
 
-    /// Looks at a process once; returns whether it is still followed.
-    fn look_at(&mut self, process: u32) -> bool {
+    /// Has the end of a thread's rest announced, if it rests and is likely to go on; returns whether it will be.
+    /// An animation rests between any two frames: its announcements would cost more than looks.
+    fn announce(&mut self, process: u32, has_stayed: bool) -> bool {
+        let open = self.followed.values().filter(|program| program.rest.is_open()).count();
         let Some(program) = self.followed.get_mut(&process) else { return false };
+        let FollowedProgram { follower, rest, .. } = program;
+        if rest.is_armed() {
+            return true;
+        }
+        let is_likely = follower.is_at_rest() && (has_stayed || rest.was_quiet());
+        if !is_likely || !self.may_announce || (open >= MOST_ANNOUNCED && !rest.is_open()) {
+            return false;
+        }
+        let now_ns = sys::bpf::clock_ns();
+        if let Err(error) = rest.arm(process, now_ns) {
+            self.may_announce = error.kind() != io::ErrorKind::PermissionDenied;
+            return false;
+        }
+        // What it did before the kernel began to record is seen by its counters.
+        let counters = self.reader.counters(process);
+        let still_rests = counters.is_some_and(|counters| follower.stayed(now_ns, counters));
+        if !still_rests {
+            rest.disarm();
+        }
+        still_rests
+    }
+
+    /// Waits until a moment of the monotonic clock, or until a thread that rested runs. That one is looked at a little later:
+    /// most are back by then.
+    fn wait_until(&mut self, at_ns: u64) -> io::Result<()> {
+        let time = Duration::from_nanos(at_ns.saturating_sub(sys::bpf::clock_ns()));
+        let time = Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(1),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        let resting = self.followed.values().filter_map(|program| {
+            let announcement = program.rest.announcement()?;
+            Some((program.process, PollFd::from_borrowed_fd(announcement, PollFlags::IN)))
+        });
+        let (processes, mut polled): (Vec<u32>, Vec<PollFd<'_>>) = resting.unzip();
+        match poll(&mut polled, Some(&time)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let said: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
+        for (process, said) in processes.into_iter().zip(said) {
+            let Some(program) = self.followed.get_mut(&process) else { continue };
+            if said.is_empty() {
+                continue;
+            }
+            program.due_ns = sys::bpf::clock_ns();
+            if let Some(left_ns) = program.rest.disarm() {
+                program.follower.left(left_ns);
+                program.due_ns = program.due_ns.max(left_ns.saturating_add(nanoseconds(AWAY)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a process once.
+    fn look_at(&mut self, process: u32) -> ProcessLook {
+        let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
         let at_ns = sys::bpf::clock_ns();
         let Some(counters) = self.reader.counters(process) else {
             self.unfollow(process, false);
-            return false;
+            return ProcessLook::Gone;
         };
+        if program.rest.is_armed() {
+            if program.follower.has_turns(counters.turns) {
+                program.follower.rested(at_ns);
+            } else {
+                match program.rest.disarm() {
+                    Some(left_ns) => program.follower.left(left_ns),
+                    None => program.rest.missed(),
+                }
+            }
+        }
         if program.follower.stayed(at_ns, counters) {
-            return true;
+            return ProcessLook::Stayed;
         }
         let Some(state) = interactive::thread_state(process) else {
             self.unfollow(process, false);
-            return false;
+            return ProcessLook::Gone;
         };
         if program.stack_start.replace(state.stack_start).is_some_and(|at| at != state.stack_start)
         {
@@ -355,7 +459,7 @@ impl Looker<'_> {
             self.unfollow(process, false);
             self.send(DescribeWork::Forget { process });
             self.follow(process);
-            return true;
+            return ProcessLook::Ran;
         }
         let activity = match self.reader.activity(process, state) {
             Ok(activity) => activity,
@@ -364,24 +468,24 @@ impl Looker<'_> {
                     self.refused.insert(process);
                 }
                 self.unfollow(process, false);
-                return false;
+                return ProcessLook::Gone;
             }
         };
         let look = ThreadLook { at_ns, counters, activity };
         self.take_turns(process);
-        let Some(program) = self.followed.get_mut(&process) else { return false };
+        let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
         let look = program.follower.with_restarted_call(look);
         if let LookOutcome::Returned(absence) = program.follower.look(&look) {
             self.ended(process, &absence);
-            return true;
+            return ProcessLook::Ran;
         }
         self.watch_turns(process, at_ns);
-        let Some(program) = self.followed.get_mut(&process) else { return false };
+        let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
         let wanted = program.follower.wanted(&look);
         self.read_wanted(process, wanted);
         self.sample(process, at_ns, activity == Activity::Running);
         self.store_running(process);
-        true
+        ProcessLook::Ran
     }
 
     fn read_wanted(&mut self, process: u32, wanted: Wanted) {
@@ -585,19 +689,5 @@ impl Looker<'_> {
             let unwatched = UnwatchedCounts { over_limit, refused, lost };
             self.send(DescribeWork::Watched(period.finish(unwatched)));
         }
-    }
-}
-
-/// Sleeps until a moment of the monotonic clock.
-fn sleep_until(at_ns: u64) -> io::Result<()> {
-    let rest = Duration::from_nanos(at_ns.saturating_sub(sys::bpf::clock_ns()));
-    let time = Timespec {
-        tv_sec: i64::try_from(rest.as_secs()).unwrap_or(1),
-        tv_nsec: rest.subsec_nanos().into(),
-    };
-    let nothing: &mut [PollFd<'_>] = &mut [];
-    match poll(nothing, Some(&time)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }

@@ -58,10 +58,11 @@ impl PeriodTotals {
         self.recorder_ns == 0
     }
 
-    /// Counts the time since the last look. Returns whether the period goes on: it ends at the last look if the recorder or
-    /// the machine did not run since, or somebody set the clock. A shorter time without a look is not counted.
+    /// Counts the time since the last look; the next one was due at `due_ns`. Returns whether the period goes on: it ends at
+    /// the last look if the recorder or the machine did not run since, or somebody set the clock. A shorter time in which a
+    /// look was due and did not come is not counted.
     #[must_use]
-    pub(super) fn goes_on(&mut self, now: Moment, has_programs: bool) -> bool {
+    pub(super) fn goes_on(&mut self, now: Moment, due_ns: u64, has_programs: bool) -> bool {
         let passed_ns = now.at_ns.saturating_sub(self.last.at_ns);
         let difference = match now.now.duration_since(self.last.now) {
             Ok(passed) => nanoseconds(passed).abs_diff(passed_ns),
@@ -70,7 +71,8 @@ impl PeriodTotals {
         if passed_ns.max(difference) > CLOSE_NS {
             return false;
         }
-        if passed_ns < GAP_NS {
+        let late_ns = now.at_ns.saturating_sub(due_ns.max(self.last.at_ns));
+        if late_ns < GAP_NS {
             self.recorder_ns += passed_ns;
             self.watched_ns += if has_programs { passed_ns } else { 0 };
         }
@@ -130,7 +132,8 @@ mod tests {
     fn ten_seconds() -> PeriodTotals {
         let mut period = PeriodTotals::begin(moment(1000, 0));
         for at_ms in (0..=10_000).step_by(200) {
-            assert!(period.goes_on(moment(1000 + at_ms / 1000, at_ms), true));
+            let now = moment(1000 + at_ms / 1000, at_ms);
+            assert!(period.goes_on(now, now.at_ns, true));
         }
         period
     }
@@ -144,7 +147,7 @@ mod tests {
             ("the clock was set back", moment(400, 10_200)),
         ] {
             let mut period = ten_seconds();
-            assert!(!period.goes_on(later, true), "{what}");
+            assert!(!period.goes_on(later, 10_200_000_000, true), "{what}");
             let period = period.finish(UnwatchedCounts::default());
             let second = 1_000_000_000;
             assert_eq!((period.from_ns, period.to_ns), (1000 * second, 1010 * second), "{what}");
@@ -155,7 +158,15 @@ mod tests {
     #[test]
     fn a_short_time_without_a_look_is_not_counted_and_ends_nothing() {
         let mut period = ten_seconds();
-        assert!(period.goes_on(moment(1012, 12_000), true));
+        assert!(period.goes_on(moment(1012, 12_000), 10_050_000_000, true));
         assert_eq!(period.finish(UnwatchedCounts::default()).recorder_ns, 10_000_000_000);
+    }
+
+    #[test]
+    fn a_time_in_which_no_look_was_due_is_counted() {
+        let mut period = ten_seconds();
+        assert!(period.goes_on(moment(1011, 11_001), 11_000_000_000, true));
+        let period = period.finish(UnwatchedCounts::default());
+        assert_eq!((period.recorder_ns, period.watched_ns), (11_001_000_000, 11_001_000_000));
     }
 }
