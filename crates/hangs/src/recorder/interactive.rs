@@ -12,6 +12,8 @@ use super::program_name::{last_component, program_name};
 
 /// How often connections to display servers are listed, in nanoseconds.
 const SEARCH_NS: u64 = 2_000_000_000;
+/// By how much a search may be early, in nanoseconds.
+const SLACK_NS: u64 = 25_000_000;
 /// How often all processes are looked through although no new connection was seen: for those in another network namespace.
 const SWEEP_NS: u64 = 10_000_000_000;
 /// Sweeps take at most a fiftieth of a processor. Time in which they wait for one does not count: on a busy machine programs
@@ -78,7 +80,7 @@ impl InteractiveFinder {
     /// Searches if the interval has passed at the moment `at`; `spent` returns the processor time of this thread. Both are in
     /// nanoseconds.
     pub(crate) fn search(&mut self, at: u64, spent: &dyn Fn() -> u64) -> InteractiveChange {
-        if self.searched_ns.is_some_and(|searched| at.saturating_sub(searched) < SEARCH_NS) {
+        if at < self.due_ns() {
             return InteractiveChange::default();
         }
         self.searched_ns = Some(at);
@@ -110,7 +112,8 @@ impl InteractiveFinder {
 
     /// Returns when the next search is due, in nanoseconds.
     pub(crate) fn due_ns(&self) -> u64 {
-        self.searched_ns.map_or(0, |searched| searched.saturating_add(SEARCH_NS))
+        // Moments are those of a tick, about: half an interval of looks does not put a search off to the next one.
+        self.searched_ns.map_or(0, |searched| searched.saturating_add(SEARCH_NS - SLACK_NS))
     }
 
     /// Looks through the processes of the user.

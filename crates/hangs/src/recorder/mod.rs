@@ -269,11 +269,8 @@ impl Looker<'_> {
             }
             let next_ns = self.followed.values().map(|program| program.due_ns).min();
             // Threads at rest are looked at together: one wake-up serves all.
-            due_ns = next_ns
-                .unwrap_or(u64::MAX)
-                .min(self.finder.due_ns())
-                .min(next_tick(now_ns, CHECK))
-                .max(now_ns + 1_000_000);
+            due_ns =
+                next_ns.unwrap_or(u64::MAX).min(next_tick(now_ns, CHECK)).max(now_ns + 1_000_000);
             self.wait_until(due_ns)?;
         }
         for process in self.followed.keys().copied().collect::<Vec<_>>() {

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use sys::perf::SwitchEvents;
 
 /// A thread that rested for so long before it was announced is expected to rest again, in nanoseconds.
-const QUIET_NS: u64 = 500_000_000;
+const QUIET_NS: u64 = 200_000_000;
 
 /// Announces the end of a thread's rest.
 ///
@@ -74,7 +74,9 @@ impl RestWatch {
                 first = Some(switch.at_ns);
             }
         });
-        self.was_quiet = first.is_some_and(|at_ns| at_ns.saturating_sub(since_ns) >= QUIET_NS);
+        if let Some(at_ns) = first {
+            self.was_quiet = at_ns.saturating_sub(since_ns) >= QUIET_NS;
+        }
         first
     }
 

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::ring::EventRing;
 use super::{event, long, open_event};
 
@@ -60,12 +62,14 @@ impl SwitchEvents {
         Ok(SwitchEvents { event, ring })
     }
 
-    /// Has switches recorded from now on.
+    /// Has switches recorded from now on. The descriptor is not readable because of earlier ones.
     ///
     /// # Errors
     ///
-    /// As `ioctl(2)`: nothing is recorded.
+    /// As `ioctl(2)` and `poll(2)`: nothing is recorded.
     pub fn enable(&self) -> io::Result<()> {
+        // The kernel says once that there are records, also of those that have been taken.
+        poll(&mut [PollFd::new(&self.event, PollFlags::IN)], Some(&Timespec::default()))?;
         self.control(ENABLE)
     }
 
@@ -107,7 +111,6 @@ impl AsFd for SwitchEvents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::{PollFd, PollFlags, poll};
     use std::process::{Command, Stdio};
 
     /// Waits until the kernel says something of the events.
@@ -138,7 +141,18 @@ mod tests {
         events.take(|switch| switches.push(switch));
         let first = switches.iter().find(|switch| switch.is_in).expect("it got a processor");
         assert!((before_ns..crate::bpf::clock_ns()).contains(&first.at_ns), "{switches:?}");
+        // It has read what it was given, and reads again; the kernel names no call of a thread on a processor.
+        let call = format!("/proc/{}/syscall", child.id());
+        while rustix::io::ioctl_fionread(&input).unwrap() > 0
+            || !std::fs::read_to_string(&call).unwrap().starts_with("0 ")
+        {
+            std::thread::yield_now();
+        }
         events.disable().unwrap();
+        // What was recorded and not taken makes nobody wait in vain.
+        events.enable().unwrap();
+        let mut polled = [PollFd::new(&events, PollFlags::IN)];
+        assert_eq!(poll(&mut polled, Some(&Timespec::default())).unwrap(), 0, "{polled:?}");
         drop(input);
         while !said(&events).contains(PollFlags::HUP) {}
         child.wait().unwrap();
