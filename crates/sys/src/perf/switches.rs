@@ -111,13 +111,23 @@ impl AsFd for SwitchEvents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Command, Stdio};
+    use std::process::{Child, ChildStdin, Command, Stdio};
 
     /// Waits until the kernel says something of the events.
     fn said(events: &SwitchEvents) -> PollFlags {
         let mut polled = [PollFd::new(events, PollFlags::IN)];
         poll(&mut polled, None).unwrap();
         polled[0].revents()
+    }
+
+    /// Waits until the program has read its input and reads again. The kernel names no call of a thread on a processor.
+    fn wait_for_rest(child: &Child, input: &ChildStdin) {
+        let call = format!("/proc/{}/syscall", child.id());
+        while rustix::io::ioctl_fionread(input).unwrap() > 0
+            || !std::fs::read_to_string(&call).unwrap().starts_with("0 0x0 ")
+        {
+            std::thread::yield_now();
+        }
     }
 
     #[test]
@@ -133,6 +143,7 @@ mod tests {
             }
             opened => opened.unwrap(),
         };
+        wait_for_rest(&child, &input);
         events.enable().unwrap();
         let before_ns = crate::bpf::clock_ns();
         std::io::Write::write_all(&mut input, b"x").unwrap();
@@ -141,13 +152,7 @@ mod tests {
         events.take(|switch| switches.push(switch));
         let first = switches.iter().find(|switch| switch.is_in).expect("it got a processor");
         assert!((before_ns..crate::bpf::clock_ns()).contains(&first.at_ns), "{switches:?}");
-        // It has read what it was given, and reads again; the kernel names no call of a thread on a processor.
-        let call = format!("/proc/{}/syscall", child.id());
-        while rustix::io::ioctl_fionread(&input).unwrap() > 0
-            || !std::fs::read_to_string(&call).unwrap().starts_with("0 ")
-        {
-            std::thread::yield_now();
-        }
+        wait_for_rest(&child, &input);
         events.disable().unwrap();
         // What was recorded and not taken makes nobody wait in vain.
         events.enable().unwrap();
