@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use sys::sched::RealtimeGuard;
 use sys::shared::{Counters, Slots};
 use sys::supervise::{self, ForkSide};
 
@@ -60,7 +61,11 @@ impl Child {
         };
         // The child has copies of these sockets; they close when it ends.
         drop((sources, there));
-        let guard = sys::thread::spawn("bus-guard", move || supervise::keep_running(process));
+        let guard = sys::thread::spawn("bus-guard", move || {
+            // While the child is stopped, the bus has to buffer. Without this priority the thread works, too.
+            let _realtime = RealtimeGuard::begin();
+            supervise::keep_running(process)
+        });
         let taker = Arc::new(Taker::new(here, slots, times));
         let guard = match guard {
             Ok(guard) => guard,
