@@ -1,8 +1,10 @@
-//! What `unjank hangs` recorded, for engines that hold the records of many machines: Parquet, OpenTelemetry, OpenMetrics.
+//! What `unjank hangs` recorded, for engines that hold the records of many machines: Parquet, OpenTelemetry, OpenMetrics; and for viewers: pprof, Perfetto.
 
 pub mod facts;
 pub mod identity;
 pub mod lake;
 pub mod openmetrics;
 pub mod otlp;
+pub mod perfetto;
+pub mod pprof;
 pub mod tables;

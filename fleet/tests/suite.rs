@@ -9,3 +9,4 @@ mod fixture;
 mod openmetrics;
 mod otlp;
 mod parquet;
+mod profile;

@@ -3,6 +3,7 @@
 mod openmetrics;
 mod otlp;
 mod parquet;
+mod profile;
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -17,6 +18,7 @@ use report::text::{Charset, visible};
 use store::disk::Disk;
 use sys::clock::{Clock, SystemClock};
 use unjank_export::identity::RecordSource;
+use unjank_export::{perfetto, pprof};
 
 /// What `--help` begins with.
 const EXAMPLE: &str = "Write or send what `unjank hangs` recorded, when you say so
@@ -43,6 +45,10 @@ enum Command {
     Parquet(parquet::Parquet),
     Otlp(otlp::Otlp),
     Openmetrics(openmetrics::OpenMetrics),
+    /// Write the stacks of hangs as a profile for pprof and what reads its format
+    Pprof(profile::Profile),
+    /// Write hangs as a trace for Perfetto, a process for each program
+    Perfetto(profile::Profile),
 }
 
 /// Stands in a verdict over a store of which not everything could be read.
@@ -163,6 +169,12 @@ pub(crate) fn run() -> ExitCode {
         Command::Parquet(parquet) => parquet.run(&session),
         Command::Otlp(otlp) => otlp.run(&session),
         Command::Openmetrics(metrics) => metrics.run(&session),
+        Command::Pprof(profile) => {
+            profile.run(&session, |hangs| pprof::profile(hangs.iter().copied()))
+        }
+        Command::Perfetto(profile) => {
+            profile.run(&session, |hangs| perfetto::trace(hangs.iter().copied()))
+        }
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
