@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use rustix::event::{PollFd, Timespec, poll};
 use store::disk::Disk;
+use sys::dir::OpenDirectory;
+use sys::watch::{DirectoryChange, DirectoryWatch, Ready, WatchScope, pause};
 
 use crate::model::Hang;
 use crate::store::{HangStoreError, read, segments};
 
-/// How often the store is looked at.
-const INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
+/// How often the store is looked at where the kernel does not announce its changes: it is not there yet, or the user has no
+/// watches left.
+const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Looks at a store that a recorder writes.
 #[derive(Debug)]
@@ -64,26 +67,44 @@ impl HangWatcher {
         Ok(new)
     }
 
-    /// Gives each hang to `each` until `stop` is set or `each` fails.
+    /// Gives each hang to `each` until the other end of `end` is closed or `each` fails. Nothing runs while nothing is stored.
     ///
     /// # Errors
     ///
     /// Those of `each` and of reading, as one of the input and output.
     pub fn run(
         &mut self,
-        stop: &AtomicBool,
+        end: impl AsFd,
         each: &mut dyn FnMut(&Hang) -> io::Result<()>,
     ) -> io::Result<()> {
-        while !stop.load(Ordering::Relaxed) {
+        let mut watch = None;
+        loop {
+            // Made before the look, so that no change falls between the two.
+            let announced = match watch.take() {
+                Some(watch) => Some(watch),
+                None => self.announced(),
+            };
             for hang in self.look().map_err(io::Error::other)? {
                 each(&hang)?;
             }
-            let nothing: &mut [PollFd<'_>] = &mut [];
-            match poll(nothing, Some(&INTERVAL)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+            let Some(changes) = announced else {
+                match pause(&end, INTERVAL)? {
+                    Ready::HungUp => return Ok(()),
+                    Ready::Changes | Ready::Nothing => continue,
+                }
+            };
+            if changes.wait(&end, None)? == Ready::HungUp {
+                return Ok(());
             }
+            let mut is_there = true;
+            changes.read(|change| is_there &= change != DirectoryChange::Gone)?;
+            watch = is_there.then_some(changes);
         }
-        Ok(())
+    }
+
+    /// Has the kernel announce what changes in the store.
+    fn announced(&self) -> Option<DirectoryWatch> {
+        let directory = OpenDirectory::open(&self.dir).ok()?;
+        DirectoryWatch::of(&directory, WatchScope::Attributes).ok()
     }
 }

@@ -21,13 +21,15 @@ pub enum SetupPart {
     Listing,
     /// Hangs of interactive programs are recorded.
     Hangs,
+    /// Long hangs are shown as notifications on the desktop.
+    HangNotifications,
     /// The programs and libraries themselves, where they were copied from a build. It goes with the last other part.
     Programs,
 }
 
 impl SetupPart {
     /// The parts that a person chooses from.
-    pub const ALL: [SetupPart; 9] = [
+    pub const ALL: [SetupPart; 10] = [
         SetupPart::Settings,
         SetupPart::Gsettings,
         SetupPart::Host,
@@ -37,6 +39,7 @@ impl SetupPart {
         SetupPart::Run,
         SetupPart::Listing,
         SetupPart::Hangs,
+        SetupPart::HangNotifications,
     ];
 
     /// Returns the name by which it is chosen.
@@ -52,6 +55,7 @@ impl SetupPart {
             SetupPart::Run => "run",
             SetupPart::Listing => "listing",
             SetupPart::Hangs => "hangs",
+            SetupPart::HangNotifications => "hang-notifications",
             SetupPart::Programs => "programs",
         }
     }
@@ -86,6 +90,9 @@ impl SetupPart {
                 "the session's daemon starts when it is called: listings, recents"
             }
             SetupPart::Hangs => "when programs hang, for how long and on what is recorded",
+            SetupPart::HangNotifications => {
+                "hangs that are recorded and last 2 s or longer are notifications on the desktop"
+            }
             SetupPart::Programs => "the programs and libraries of unjank",
         }
     }
@@ -110,6 +117,7 @@ impl SetupPart {
             SetupPart::Listing => &["unjank-session.service"],
             SetupPart::Index => &["unjank-index.path"],
             SetupPart::Hangs => &["unjank-hangs.service"],
+            SetupPart::HangNotifications => &["unjank-hang-notifications.service"],
             _ => &[],
         }
     }

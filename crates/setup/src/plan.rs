@@ -155,13 +155,15 @@ pub fn files_of(
         SetupPart::Index => index_files(layout, programs),
         SetupPart::Run => run_files(layout, source),
         SetupPart::Hangs => {
-            let unit = layout.units.join("unjank-hangs.service");
-            let text =
-                fill(include_str!("../templates/systemd/unjank-hangs.service.in"), programs)?;
-            let link = layout.units.join("default.target.wants/unjank-hangs.service");
-            let target = PlannedContents::Link("../unjank-hangs.service".into());
-            let wanted = PlannedFile { part, path: link, contents: target, mode: 0o644 };
-            Ok(vec![file(unit, text), wanted])
+            let text = include_str!("../templates/systemd/unjank-hangs.service.in");
+            let unit = file(layout.units.join("unjank-hangs.service"), fill(text, programs)?);
+            Ok(vec![unit, wanted(part, layout, "default.target", "unjank-hangs.service")])
+        }
+        SetupPart::HangNotifications => {
+            let name = "unjank-hang-notifications.service";
+            let text = include_str!("../templates/systemd/unjank-hang-notifications.service.in");
+            let unit = file(layout.units.join(name), fill(text, programs)?);
+            Ok(vec![unit, wanted(part, layout, "graphical-session.target", name)])
         }
         SetupPart::Recents => Ok(Vec::new()),
         SetupPart::Programs => source.built_files(&[layout]),
@@ -189,6 +191,17 @@ pub fn relax_environment(library: &Path, recents: &str) -> Result<Vec<u8>, Setup
     .into_bytes())
 }
 
+/// Returns the link by which a target starts a unit.
+fn wanted(part: SetupPart, layout: &SetupLayout, target: &str, unit: &str) -> PlannedFile {
+    let path = layout.units.join(format!("{target}.wants")).join(unit);
+    PlannedFile {
+        part,
+        path,
+        contents: PlannedContents::Link(Path::new("..").join(unit)),
+        mode: 0o644,
+    }
+}
+
 fn index_files(layout: &SetupLayout, programs: &Path) -> Result<Vec<PlannedFile>, SetupError> {
     let path = include_str!("../templates/systemd/unjank-index.path.in");
     let applications = match layout.scope {
@@ -203,10 +216,7 @@ fn index_files(layout: &SetupLayout, programs: &Path) -> Result<Vec<PlannedFile>
         let part = SetupPart::Index;
         PlannedFile { part, path, contents, mode: 0o644 }
     };
-    let wanted = |name: &str| {
-        let link = layout.units.join("default.target.wants").join(name);
-        file(link, PlannedContents::Link(Path::new("..").join(name)))
-    };
+    let wanted = |name: &str| wanted(SetupPart::Index, layout, "default.target", name);
     let units = &layout.units;
     let service = PlannedContents::Text(fill(service, programs)?);
     Ok(vec![
@@ -265,7 +275,7 @@ pub(crate) fn is_our_path(path: &Path) -> bool {
             names.into_iter().any(|bus| name == format!("{bus}.service"))
         }
         (Some("systemd"), Some("user" | "system")) => is_unit(name),
-        (_, Some("default.target.wants")) => is_unit(name),
+        (_, Some("default.target.wants" | "graphical-session.target.wants")) => is_unit(name),
         (_, Some(unit)) if unit.strip_suffix(".d").is_some_and(is_known) => {
             name == adoption::DROP_IN
         }
@@ -294,6 +304,7 @@ pub(crate) fn is_ours(path: &Path, contents: &[u8]) -> bool {
                 || has(b"/unjankd --names ")
                 || has(b"/unjank-index\n")
                 || has(b"/unjank hangs record\n")
+                || has(b"/unjank hangs watch --notify\n")
         }
         Some("path") => has(b"Description=Plugins and applications that come or go\n"),
         Some("conf") => {

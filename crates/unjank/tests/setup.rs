@@ -119,7 +119,8 @@ fn tree(dir: &Path) -> BTreeMap<PathBuf, String> {
     all
 }
 
-const FILES: [&str; 7] = ["settings", "host", "relax", "index", "listing", "gsettings", "hangs"];
+const FILES: [&str; 8] =
+    ["settings", "host", "relax", "index", "listing", "gsettings", "hangs", "hang-notifications"];
 
 #[test]
 fn what_is_switched_on_is_taken_back_in_any_order_and_twice() {
@@ -135,7 +136,8 @@ fn what_is_switched_on_is_taken_back_in_any_order_and_twice() {
         }
         let before = tree(&account.home());
         assert!(account.done(&["setup"]).starts_with("No part of unjank is on"));
-        for order in [[0, 1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1, 0], [2, 0, 5, 6, 4, 1, 3]] {
+        for order in [[0, 1, 2, 3, 4, 5, 6, 7], [7, 6, 5, 4, 3, 2, 1, 0], [2, 0, 5, 7, 6, 4, 1, 3]]
+        {
             let said = account.done(&[&["setup"], &FILES[..]].concat());
             assert!(said.contains("there is no session bus here"), "{said}");
             let list = account.done(&["setup", "--list"]);

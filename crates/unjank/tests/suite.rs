@@ -43,6 +43,7 @@ mod doctor_listing;
 mod doctor_page;
 mod documented_lines;
 mod few_processes;
+mod hang_notifications;
 mod host_attacks;
 mod host_conformance;
 mod hostile_calls;

@@ -9,12 +9,13 @@ use crate::fixture::systemd::beside_systemd_of_a_person;
 use crate::fixture::{has, in_time, setting};
 
 /// How exposed each unit may be, as `systemd-analyze security` counts; `docs/packages.md` has the reasons.
-const EXPOSURES: [(&str, f64); 5] = [
+const EXPOSURES: [(&str, f64); 6] = [
     ("unjank-index", 2.5),
     ("unjank-dconf", 6.0),
     ("unjank-session", 6.1),
     // It looks at the user's programs, which a namespace of users would not let it do.
     ("unjank-hangs", 6.2),
+    ("unjank-hang-notifications", 5.9),
     // Commands of the user run in it.
     ("unjank-host", 9.8),
 ];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-use super::{BusClient, ClientError, DconfSignal, SignalStream};
+use super::{BusClient, ClientError, DconfSignal, Notification, SignalStream};
 
 /// One connection and the runtime that drives it, on the calling thread.
 ///
@@ -163,6 +163,15 @@ impl BlockingClient {
                 None => subscription.next().await,
             }
         })
+    }
+
+    /// As [`BusClient::notify`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn notify(&self, notification: &Notification<'_>) -> Result<u32, ClientError> {
+        self.runtime.block_on(self.client.notify(notification))
     }
 
     /// Runs several calls at once, for example from a benchmark.

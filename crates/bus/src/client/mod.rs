@@ -2,6 +2,7 @@
 
 pub mod blocking;
 mod dconf;
+mod notifications;
 mod probe;
 mod systemd;
 mod transport;
@@ -14,6 +15,7 @@ use zbus::connection::Builder;
 use zbus::{Connection, DynamicType, MatchRule, Message, MessageStream};
 
 pub use dconf::{DconfSignal, SignalStream};
+pub use notifications::Notification;
 pub use probe::{CallArgument, CallOutcome, RawMessages};
 pub use systemd::{ScopeRequest, UnitLaunches, environment_of};
 pub use transport::BusTransport;

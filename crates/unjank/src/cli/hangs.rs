@@ -1,5 +1,7 @@
 //! `unjank hangs`: what froze, for how long and on what; declared here, done and written by the crate `hangs`.
 
+mod notify;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use report::text::visible;
 use store::disk::Disk;
 use sys::clock::{Clock, SystemClock};
 
+use self::notify::HangNotifier;
 use super::new_file::NewFile;
 use super::screen::sayln;
 use super::{document, interrupt, moment, screen};
@@ -63,7 +66,11 @@ enum Command {
         json: bool,
     },
     /// Print each hang when it has ended
-    Watch,
+    Watch {
+        /// Show hangs of 2 s and longer as notifications on the desktop, and print nothing.
+        #[arg(long)]
+        notify: bool,
+    },
     /// Compare the rate of hangs before and after a moment
     Compare {
         /// The moment: yesterday, 10:30, 3 days, 2026-11-21T10:30.
@@ -252,7 +259,7 @@ impl Hangs {
             None => list(&session, &self.list),
             Some(Command::Show { number, json }) => show(&session, number, json),
             Some(Command::Top { by, which, json }) => top(&session, by, &which, json),
-            Some(Command::Watch) => watch(&session),
+            Some(Command::Watch { notify }) => watch(&session, notify),
             Some(Command::Compare { at, program, json }) => {
                 comparison(&session, &at, program.as_deref(), json)
             }
@@ -320,12 +327,16 @@ fn top(
     Ok(Verdict::Yes)
 }
 
-fn watch(session: &Session) -> Result<Verdict, Error> {
-    let stop = interrupt::flag();
+fn watch(session: &Session, notify: bool) -> Result<Verdict, Error> {
+    let end = interrupt::socket()?;
     session.hint(&mut screen::stderr())?;
+    let mut notifier = if notify { Some(HangNotifier::begin()?) } else { None };
     let watcher = HangWatcher::begin(Arc::clone(&session.disk), session.dir.clone());
     let mut watcher = watcher.map_err(failed("read the hangs"))?;
-    watcher.run(&stop, &mut |hang| {
+    watcher.run(&end, &mut |hang| {
+        if let Some(notifier) = &mut notifier {
+            return notifier.show(hang, &session.style());
+        }
         let mut out = screen::stdout();
         writeln!(out, "{}  {}", hang.number, session.style().line(hang))?;
         out.flush()

@@ -89,7 +89,7 @@ struct Part(SetupPart);
 
 impl ValueEnum for Part {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Part; 10] = [
+        const ALL: [Part; 11] = [
             Part(SetupPart::Settings),
             Part(SetupPart::Gsettings),
             Part(SetupPart::Host),
@@ -99,6 +99,7 @@ impl ValueEnum for Part {
             Part(SetupPart::Run),
             Part(SetupPart::Listing),
             Part(SetupPart::Hangs),
+            Part(SetupPart::HangNotifications),
             Part(SetupPart::Programs),
         ];
         &ALL

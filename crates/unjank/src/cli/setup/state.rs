@@ -89,6 +89,9 @@ fn is_there(part: SetupPart, layout: Option<&SetupLayout>) -> bool {
         SetupPart::Gsettings => any(&|layout| layout.environment.join(GSETTINGS_FILE)),
         SetupPart::Index => any(&|layout| layout.units.join("unjank-index.path")),
         SetupPart::Hangs => any(&|layout| layout.units.join("unjank-hangs.service")),
+        SetupPart::HangNotifications => {
+            any(&|layout| layout.units.join("unjank-hang-notifications.service"))
+        }
         SetupPart::Run => any(&|layout| layout.adopted_units.join(adoption::TEMPLATE)),
         SetupPart::Recents => crate::cli::recent::is_volatile().unwrap_or(false),
         SetupPart::Programs => false,

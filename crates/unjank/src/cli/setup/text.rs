@@ -151,6 +151,18 @@ impl<'a> ChangeReporter<'a> {
                     "hangs: they are recorded from the next login on, where systemd runs the session; elsewhere have it start `unjank hangs record`."
                 )?;
             }
+            SetupPart::HangNotifications if session.start("unjank-hang-notifications.service") => {
+                writeln!(
+                    self.out,
+                    "hang-notifications: hangs from 2 s on are shown from now on, where the part hangs records them."
+                )?;
+            }
+            SetupPart::HangNotifications => {
+                writeln!(
+                    self.out,
+                    "hang-notifications: hangs from 2 s on are shown from the next login on, where systemd runs the session and the part hangs records them; elsewhere have it start `unjank hangs watch --notify`."
+                )?;
+            }
             SetupPart::Run => {
                 writeln!(self.out, "run: each unit is held from its next start on.")?;
             }

@@ -1,0 +1,99 @@
+//! Long hangs as notifications on the desktop.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use ::hangs::model::Hang;
+use ::hangs::remedy::remedy;
+use ::hangs::text::HangTextStyle;
+use bus::client::blocking::BlockingClient;
+use bus::client::{ClientError, Notification};
+use report::figure;
+
+use crate::cli::{screen, screen::sayln};
+use crate::error::{Error, FailureCategory};
+
+/// A hang is shown from this length on, in nanoseconds.
+const SHOWN_NS: u64 = 2_000_000_000;
+/// How long the server of notifications may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The most programs whose notification takes the place of their last one.
+const MOST_PROGRAMS: usize = 256;
+
+/// Shows hangs. A notification takes the place of the last one about the same program.
+#[derive(Debug)]
+pub(super) struct HangNotifier {
+    /// The number of each program's last notification.
+    shown: BTreeMap<String, u32>,
+    /// What the last one failed with, which is told once.
+    failed: Option<String>,
+}
+
+impl HangNotifier {
+    /// Looks whether there is a session bus.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub(super) fn begin() -> Result<HangNotifier, Error> {
+        connect().map_err(|error| {
+            Error::new(FailureCategory::Config, "show notifications")
+                .because(error)
+                .hint("start it in a desktop session; without --notify hangs are printed")
+        })?;
+        Ok(HangNotifier { shown: BTreeMap::new(), failed: None })
+    }
+
+    /// Shows a hang that has ended and was long; what cannot be shown is told on stderr, once for each reason.
+    ///
+    /// # Errors
+    ///
+    /// stderr cannot be written to.
+    pub(super) fn show(&mut self, hang: &Hang, style: &HangTextStyle<'_>) -> io::Result<()> {
+        if hang.goes_on || hang.length_ns < SHOWN_NS {
+            return Ok(());
+        }
+        let (summary, body) = texts(hang, style);
+        let replaces = self.shown.get(&hang.program).copied().unwrap_or(0);
+        let notification =
+            Notification { program: "unjank", summary: &summary, body: &body, replaces };
+        // Connected anew: the bus may have been started again since the last one.
+        match connect().and_then(|bus| bus.notify(&notification)) {
+            Ok(number) => {
+                self.failed = None;
+                if self.shown.len() >= MOST_PROGRAMS {
+                    self.shown.clear();
+                }
+                self.shown.insert(hang.program.clone(), number);
+            }
+            Err(error) => {
+                let text = report::error::chain(&error);
+                if self.failed.as_ref() != Some(&text) {
+                    sayln!(screen::stderr(), "cannot show hang {}: {text}", hang.number)?;
+                    self.failed = Some(text);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn connect() -> Result<BlockingClient, ClientError> {
+    let mut bus = BlockingClient::connect(None)?;
+    bus.set_timeout(PATIENCE);
+    Ok(bus)
+}
+
+/// Returns the line and the text of a notification.
+fn texts(hang: &Hang, style: &HangTextStyle<'_>) -> (String, String) {
+    let length = figure::duration(Duration::from_nanos(hang.length_ns));
+    let summary = format!("{} froze {length}", style.others(&hang.program));
+    let mut body = style.reason(hang);
+    if let Some(command) = remedy(hang).and_then(|remedy| remedy.advice().command) {
+        body.push_str("\nTo mend it: ");
+        body.push_str(&command);
+    }
+    body.push_str(&format!("\nunjank hangs show {}", hang.number));
+    (summary, body)
+}
