@@ -105,6 +105,10 @@ impl DiskThread {
             && self.leaves_databases_alone()
             && self.is_alone.load(Ordering::Acquire)
         {
+            if job.is_preparation() {
+                // The callers were answered. What is freed now is in the processor's cache when it is used again.
+                self.replaced.clear();
+            }
             let mut done = job.run();
             self.replaced.extend(done.take_replaced());
             self.done_at_once = Some(done);

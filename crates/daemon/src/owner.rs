@@ -123,6 +123,11 @@ impl Owner {
             if progress.phase == Phase::Draining && self.is_idle() {
                 break;
             }
+            if self.held.is_none()
+                && let Some(job) = self.engine.next_preparation()
+            {
+                self.disk.run(job);
+            }
             let event = self.wait(&progress).await;
             self.handle(event, name, &mut progress)?;
             let began = self.clock.monotonic();

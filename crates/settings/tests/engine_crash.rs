@@ -5,9 +5,9 @@
 
 use crate::engine_support;
 
-use engine_support::changeset;
-use engine_support::simulated::{Fate, Life, Machine, answers, engine, explored};
-use store::sim::SimDisk;
+use engine_support::simulated::{Fate, Life, Machine, answers, engine, explored, running};
+use engine_support::{changeset, id};
+use store::sim::{SimDisk, explore};
 use unjank_settings::engine::{DatabaseId, Engine};
 
 /// What is asked for, one batch a line; what is behind `|` is asked for while the batch before it is written.
@@ -33,6 +33,10 @@ fn live(disk: &SimDisk, database: &DatabaseId, batches: usize) -> (Life, Machine
             answers(&mut engine, &mut life);
         }
         answers(&mut engine, &mut life);
+        // As the daemon does; on a disk there is nothing to prepare.
+        if let Some(job) = engine.next_preparation() {
+            engine.finished(job.run());
+        }
     }
     engine.begin_shutdown();
     for _ in 0..20 {
@@ -55,6 +59,30 @@ fn a_journal_database_keeps_what_it_acknowledged() {
     let explored = explored("journal/app", |disk, database| live(disk, database, 3)).unwrap();
     println!("{explored:?}");
     assert!(explored.runs > 1000 && explored.images > 1000, "{explored:?}");
+}
+
+#[test]
+fn a_writer_database_in_memory_shows_what_it_acknowledged_after_every_failing_call() {
+    let user = id("Writer/user");
+    let in_memory = || SimDisk::new().with_memory("/home/config").with_dir("/home/state");
+    let disk = in_memory();
+    live(&disk, &user, 3);
+    let is_prepared = |call: &String| call.starts_with("give_name");
+    assert!(disk.history().iter().any(is_prepared), "{:?}", disk.history());
+
+    let seen = |disk: &SimDisk, (life, machine): &(Life, Machine)| {
+        running(&Machine { disk: disk.clone(), ..machine.clone() }, &user, life)
+    };
+    // After a power cut nothing of it is there.
+    let explored = explore(in_memory, |disk| live(disk, &user, 2), seen, |_, _| Ok(())).unwrap();
+    println!("{explored:?}");
+    assert!(explored.runs > 1000, "{explored:?}");
+    let hasty = |disk: &SimDisk| {
+        let (mut life, machine) = live(disk, &user, 2);
+        life.iter_mut().for_each(|(_, fate)| *fate = Fate::Acknowledged);
+        (life, machine)
+    };
+    explore(in_memory, hasty, seen, |_, _| Ok(())).unwrap_err();
 }
 
 #[test]

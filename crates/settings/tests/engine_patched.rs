@@ -36,8 +36,12 @@ impl Model {
 
 #[test]
 fn a_failure_at_any_step_leaves_no_trace_in_the_next_patch() {
-    for kind in ["Writer/user", "shm/app", "journal/app", "keyfile/app"] {
-        let (mut world, database) = (World::new(), id(kind));
+    let on_a_disk = ["Writer/user", "shm/app", "journal/app", "keyfile/app"];
+    let worlds = on_a_disk.map(|kind| (World::new(), kind));
+    for (mut world, kind) in
+        worlds.into_iter().chain(World::in_memory().map(|world| (world, "Writer/user")))
+    {
+        let database = id(kind);
         world.change(&database, "/a/b=1 /a/c=2 /d/e/f=3 /g=4");
         for step in 0..12 {
             world.change(&database, &format!("/before={step}"));
@@ -63,7 +67,11 @@ fn a_failure_at_any_step_leaves_no_trace_in_the_next_patch() {
 
 #[test]
 fn a_file_that_was_ever_published_stays_as_it_was_for_who_has_it_open() {
-    let (mut world, user, mut model) = (World::new(), id("Writer/user"), Model::default());
+    World::everywhere().for_each(publish_much);
+}
+
+fn publish_much(mut world: World) {
+    let (user, mut model) = (id("Writer/user"), Model::default());
     let path = world.places.config.join("user");
     let mut seen: Vec<(File, Vec<u8>)> = Vec::new();
     for n in 0..200 {
@@ -86,7 +94,11 @@ fn a_file_that_was_ever_published_stays_as_it_was_for_who_has_it_open() {
 
 #[test]
 fn two_services_that_patch_in_turn_lose_nothing_and_resurrect_nothing() {
-    let (mut one, user, mut model) = (World::new(), id("Writer/user"), Model::default());
+    World::everywhere().for_each(patch_in_turn);
+}
+
+fn patch_in_turn(mut one: World) {
+    let (user, mut model) = (id("Writer/user"), Model::default());
     let mut other = World::beside(&one);
     for n in 0..300_u32 {
         // Several in a row, so that each patches what it wrote itself before the other one comes.

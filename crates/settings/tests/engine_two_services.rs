@@ -63,6 +63,10 @@ impl Service {
             }
             answers(&mut self.engine, &mut self.life);
             if self.engine.is_idle() {
+                // As the daemon does; on a disk there is nothing to prepare.
+                if let Some(job) = self.engine.next_preparation() {
+                    self.finish(job);
+                }
                 return;
             }
             let Some(deadline) = self.engine.deadline() else { return };
@@ -87,7 +91,8 @@ struct LocksNothing(Machine);
 
 impl Disk for LocksNothing {
     store::pass_on!(this, path => this.0;
-        read stat read_link list create_dir create open open_log rename remove remove_abandoned sync_dir token);
+        read stat read_link list create_dir create create_in_memory open open_log rename remove remove_abandoned sync_dir
+        hold token);
 }
 
 fn honest(machine: Machine) -> Arc<dyn Disk> {
@@ -103,8 +108,27 @@ fn promised(life: &Life) -> impl Iterator<Item = &'static str> {
     life.iter().filter(|(_, fate)| *fate == Fate::Acknowledged).map(|(changes, _)| *changes)
 }
 
+/// Returns a home on a disk.
+fn home() -> SimDisk {
+    SimDisk::new().with_dir("/home/config").with_dir("/home/state")
+}
+
+/// Returns a home whose settings are in memory.
+fn home_in_memory() -> SimDisk {
+    SimDisk::new().with_memory("/home/config").with_dir("/home/state")
+}
+
 /// Runs two services at once, their calls in every order.
 fn in_every_order(database: &str, disk_of: fn(Machine) -> Arc<dyn Disk>) -> Result<usize, String> {
+    in_every_order_at(home, &["/a=1"], database, disk_of)
+}
+
+fn in_every_order_at(
+    home: fn() -> SimDisk,
+    of_long: &[&'static str],
+    database: &str,
+    disk_of: fn(Machine) -> Arc<dyn Disk>,
+) -> Result<usize, String> {
     let database = id(database);
     let live = |disk: &SimDisk, runtime: &SimDisk, batches: &[&'static str]| {
         let mut service =
@@ -117,13 +141,8 @@ fn in_every_order(database: &str, disk_of: fn(Machine) -> Arc<dyn Disk>) -> Resu
     };
     interleave_every(
         if rounds() == 1 { 5 } else { 1 },
-        || {
-            (
-                SimDisk::new().with_dir("/home/config").with_dir("/home/state"),
-                SimDisk::new().with_dir("/run"),
-            )
-        },
-        |disk, runtime| live(disk, runtime, &["/a=1"]),
+        || (home(), SimDisk::new().with_dir("/run")),
+        |disk, runtime| live(disk, runtime, of_long),
         |disk, runtime| live(disk, runtime, &["/b=1", "/c=1"][..rounds()]),
         |disk, runtime, long, short| {
             let machine = Machine { disk: disk.clone(), runtime: runtime.clone() };
@@ -159,6 +178,15 @@ fn a_journal_of_two_services_loses_nothing_in_any_order_of_their_calls() {
     let orders = in_every_order("journal/app", honest).unwrap();
     println!("{orders} orders");
     assert!(orders > 200, "{orders}");
+}
+
+#[test]
+fn two_services_in_memory_whose_files_are_made_beforehand_lose_nothing_in_any_order() {
+    let changes = ["/a=1", "/d=1"];
+    let orders = in_every_order_at(home_in_memory, &changes, "Writer/user", honest).unwrap();
+    println!("{orders} orders");
+    assert!(orders > 200, "{orders}");
+    in_every_order_at(home_in_memory, &changes, "Writer/user", without_locks).unwrap_err();
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod engine_history;
 mod engine_locks;
 mod engine_model;
 mod engine_patched;
+mod engine_preallocated;
 mod engine_protocol;
 mod engine_recovery;
 mod engine_two_services;

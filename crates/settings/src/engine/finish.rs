@@ -54,6 +54,7 @@ impl<T> Engine<T> {
                     self.probed(&id, found);
                 }
             }
+            EngineOutcome::Preallocated(id, file) => self.database(&id).live.preallocated = file,
             EngineOutcome::Aside(aside) => self.aside_done(*aside),
             EngineOutcome::LocksRemoved => {}
         }
@@ -130,6 +131,7 @@ impl<T> Engine<T> {
         let Some(database) = self.databases.get_mut(&id) else { return Vec::new() };
         database.live.seen = seen;
         database.live.held_file = held;
+        database.live.preallocated = done.preallocated;
         database.access = access;
         if let Some(wal) = wal {
             if shutting_down {

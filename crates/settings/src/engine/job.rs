@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use store::disk::{Disk, PinnedFile};
+use store::publish::PreallocatedFile;
 use store::snapshots::SnapshotPolicy;
 use store::turns::remove_locks;
 
@@ -17,7 +18,7 @@ use super::write::{Commit, Committed};
 use crate::names::{DatabaseId, DatabaseKind};
 
 /// The largest image that is written by whoever has to answer meanwhile: 0.2 ms.
-const LARGEST_QUICK_BYTES: usize = 1 << 20;
+pub(super) const LARGEST_QUICK_BYTES: usize = 1 << 20;
 
 /// One piece of blocking work.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(super) enum Work {
     Commit(Vec<Commit>),
     /// Check files for changes of other programs.
     Probe(Vec<Probe>),
+    /// Make a file in memory for the next image of a database, which is at this path and has about this length.
+    Preallocate { id: DatabaseId, path: PathBuf, len: u64 },
     /// Background work.
     Aside(Box<Aside>),
     /// At the end: remove the lock files beside these files, unless another service uses them.
@@ -72,6 +75,7 @@ impl JobDone {
             }
             EngineOutcome::Load(_)
             | EngineOutcome::Probe(_)
+            | EngineOutcome::Preallocated(..)
             | EngineOutcome::Aside(_)
             | EngineOutcome::LocksRemoved => Vec::new(),
         }
@@ -84,6 +88,7 @@ pub(super) enum EngineOutcome {
     Load(Vec<LoadDone>),
     Commit(Vec<Committed>),
     Probe(Vec<(DatabaseId, Result<Outside, ChangeError>)>),
+    Preallocated(DatabaseId, Option<PreallocatedFile>),
     Aside(Box<AsideDone>),
     LocksRemoved,
 }
@@ -96,13 +101,22 @@ impl Job {
     }
 
     /// Says whether the job takes less time than it takes to wake another thread: it replaces one small image in memory,
-    /// which waits for no device and for no lock.
+    /// which waits for no device and for no lock, or makes a file for one.
     #[must_use]
     pub fn is_quick(&self) -> bool {
+        if self.is_preparation() {
+            return true;
+        }
         let Work::Commit(commits) = &self.work else { return false };
         let [commit] = &**commits else { return false };
         let is_image = matches!(commit.id.kind(), DatabaseKind::User | DatabaseKind::Shm);
         is_image && commit.held.is_in_memory() && commit.image.len() <= LARGEST_QUICK_BYTES
+    }
+
+    /// Says whether the job is of [`Engine::next_preparation`](super::Engine::next_preparation): nobody waits for it.
+    #[must_use]
+    pub fn is_preparation(&self) -> bool {
+        matches!(self.work, Work::Preallocate { .. })
     }
 
     /// Says whether the job writes the history, which touches no database: nobody waits for it, it may take long, and it may
@@ -148,6 +162,11 @@ impl Job {
                     })
                     .collect(),
             ),
+            Work::Preallocate { id, path, len } => {
+                // Without it the next image is written as the first one was.
+                let made = PreallocatedFile::make(disk, &path, len);
+                EngineOutcome::Preallocated(id, made.ok())
+            }
             Work::Aside(aside) => EngineOutcome::Aside(Box::new(aside.run(disk, &mut reports))),
             Work::RemoveLocks(files) => {
                 files.iter().for_each(|file| remove_locks(disk, file));

@@ -9,12 +9,14 @@ use std::time::Duration;
 use gvdb::gvariant::Variant;
 use store::commit::Commit;
 use store::disk::PinnedFile;
+use store::publish::PreallocatedFile;
 
 use super::access::{Patience, PatienceLimits};
 use super::answer::{ChangeError, EngineMessage};
 use super::external_change::ReplacedDatabase;
 use super::file_identity::FileIdentity;
 use super::image::image_of;
+use super::job::LARGEST_QUICK_BYTES;
 use crate::changeset::Changeset;
 use crate::database::KeyTable;
 use crate::effective::{Effective, apply, notification};
@@ -95,6 +97,10 @@ pub(super) struct Live<T> {
     pub(super) held_file: PinnedFile,
     /// The length of the last image in bytes.
     pub(super) image_bytes: usize,
+    /// The file in memory that was made for the next image.
+    pub(super) preallocated: Option<PreallocatedFile>,
+    /// Whether an image was stored since such a file was asked for.
+    wants_preallocation: bool,
     /// The image that readers map, if it is in memory: it holds exactly the durable state.
     image: Option<Vec<u8>>,
     pub(super) waiting: VecDeque<PendingChange<T>>,
@@ -144,6 +150,8 @@ impl<T> Live<T> {
             seen: FileIdentity::Unknown,
             held_file: PinnedFile::default(),
             image_bytes: 0,
+            preallocated: None,
+            wants_preallocation: false,
             image: None,
             waiting: VecDeque::new(),
             commit: Commit::new(),
@@ -308,6 +316,17 @@ impl<T> Live<T> {
         self.image = Some(image).filter(|image| image.len() <= LARGEST_KEPT_BYTES);
     }
 
+    /// Returns the length for which a file in memory should be made now, once for each image that was stored.
+    pub(super) fn take_preallocation(&mut self) -> Option<u64> {
+        let is_small = self.held_file.is_in_memory() && self.image_bytes <= LARGEST_QUICK_BYTES;
+        let is_wanted = self.wants_preallocation && self.preallocated.is_none() && is_small;
+        if !is_wanted || !self.is_quiet() {
+            return None;
+        }
+        self.wants_preallocation = false;
+        Some(self.image_bytes as u64)
+    }
+
     /// Handles the result of the batch and returns the answers.
     pub(super) fn land(&mut self, outcome: Outcome, now: Duration) -> Vec<Ordered<T>> {
         if !matches!(outcome, Outcome::Busy) {
@@ -319,6 +338,7 @@ impl<T> Live<T> {
         let mut answers = match outcome {
             Outcome::Published => {
                 self.must_write = false;
+                self.wants_preallocation = true;
                 self.visible(None)
             }
             Outcome::NotDurable(error) => {

@@ -3,7 +3,7 @@
 use gvdb::gvariant::Variant;
 use store::disk::{Disk, PinnedFile};
 use store::generation::Retired;
-use store::publish::{PublishError, publish, publish_volatile};
+use store::publish::{PreallocatedFile, PublishError, publish, publish_into, publish_volatile};
 
 use super::access::{Access, Entered, Patience};
 use super::answer::{ChangeError, EngineNotice, ErrorKind};
@@ -40,6 +40,8 @@ pub(super) struct Commit {
     pub(super) patience: Patience,
     /// The file that was last seen; it keeps its number until this is dropped.
     pub(super) held: PinnedFile,
+    /// The file that was made for the image of a `Writer` database.
+    pub(super) preallocated: Option<PreallocatedFile>,
 }
 
 /// The result of a [`Commit`].
@@ -58,6 +60,8 @@ pub(super) struct Committed {
     pub(super) held: PinnedFile,
     /// The file that was replaced; freeing it can wait until the callers are answered.
     pub(super) replaced: PinnedFile,
+    /// The file that was made for the image, if it was not used.
+    pub(super) preallocated: Option<PreallocatedFile>,
 }
 
 /// What is in place after a failure, as a person reads it.
@@ -91,6 +95,7 @@ impl Commit {
             access: self.access,
             held: self.held,
             replaced,
+            preallocated: self.preallocated,
             id: self.id,
         }
     }
@@ -109,7 +114,8 @@ impl Commit {
             }
         }
         let path = &self.files.image;
-        let outcome = match publish(disk, path, &self.image) {
+        let preallocated = self.preallocated.take();
+        let outcome = match publish_into(disk, path, &self.image, preallocated) {
             Ok(stat) => {
                 self.seen = FileIdentity::File(stat);
                 *replaced = std::mem::replace(&mut self.held, disk.hold(path));

@@ -50,6 +50,9 @@ pub struct Faulty {
     /// Renames nothing and says that it did.
     pub lies: Mutex<bool>,
     pub writes: Arc<AtomicU64>,
+    /// How many temporary files were made, and how many beforehand.
+    pub created: AtomicU64,
+    pub preallocated: AtomicU64,
     /// What every lock fails with; 37 is what NFS says without its lock service.
     pub lock_errno: Arc<Mutex<Option<i32>>>,
     /// The type of the file system, if it is not one of this machine's alone.
@@ -68,6 +71,8 @@ impl Faulty {
             locked: Mutex::new(false),
             lies: Mutex::new(false),
             writes: Arc::default(),
+            created: AtomicU64::new(0),
+            preallocated: AtomicU64::new(0),
             lock_errno: Arc::default(),
             foreign: Mutex::new(None),
             holder_goes_on: Mutex::new(false),
@@ -142,6 +147,10 @@ impl DiskFile for FaultyFile {
     fn stat(&self) -> io::Result<FileStat> {
         self.0.stat()
     }
+    fn give_name(&mut self, path: &Path) -> io::Result<()> {
+        self.1.check()?;
+        self.0.give_name(path)
+    }
 }
 
 #[derive(Debug)]
@@ -211,7 +220,13 @@ impl Disk for Faulty {
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
         self.fault().check()?;
+        self.created.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(FaultyFile(self.real.create(path, mode)?, self.fault())))
+    }
+    fn create_in_memory(&self, dir: &Path, len: u64) -> io::Result<Box<dyn DiskFile>> {
+        self.fault().check()?;
+        self.preallocated.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(FaultyFile(self.real.create_in_memory(dir, len)?, self.fault())))
     }
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         Ok(Box::new(FaultyFile(self.real.open(path)?, self.fault())))
@@ -264,6 +279,8 @@ pub struct World {
     pub reports: Vec<EngineNotice>,
     /// How many jobs were run.
     pub jobs: usize,
+    /// Whether the next write is prepared when all is answered, as the daemon does.
+    pub prepares: bool,
 }
 
 impl World {
@@ -275,12 +292,35 @@ impl World {
     pub fn beside(other: &World) -> World {
         let mut world = World::with(other.options.clone());
         world.places = other.places.clone();
+        world.prepares = other.prepares;
         world.restart();
         world
     }
 
     pub fn with(options: EngineOptions) -> World {
-        let dir = tempfile::tempdir().unwrap();
+        World::in_dir(tempfile::tempdir().unwrap(), options)
+    }
+
+    /// An engine on files in memory, where there is such a file system.
+    pub fn in_memory() -> Option<World> {
+        let dir = tempfile::tempdir_in("/dev/shm").ok();
+        let dir = dir.filter(|dir| store::disk::real().hold(dir.path()).is_in_memory());
+        if dir.is_none() {
+            let why = "skipped: /dev/shm is no tmpfs here";
+            assert!(std::env::var_os("REQUIRE_ALL").is_none(), "{why}");
+            println!("{why}");
+        }
+        let mut world = World::in_dir(dir?, EngineOptions::default());
+        world.prepares = true;
+        Some(world)
+    }
+
+    /// An engine on a disk, and one on files in memory.
+    pub fn everywhere() -> impl Iterator<Item = World> {
+        std::iter::once(World::new()).chain(World::in_memory())
+    }
+
+    pub fn in_dir(dir: tempfile::TempDir, options: EngineOptions) -> World {
         let places = DatabaseDirectories {
             config: dir.path().join("config/dconf"),
             flags: dir.path().join("run/dconf"),
@@ -291,7 +331,8 @@ impl World {
         let (clock, disk) = (Arc::new(TestClock::default()), Faulty::new());
         let engine = engine(&places, &options, &disk, &clock);
         let (answers, reports) = (Vec::new(), Vec::new());
-        World { dir, places, clock, disk, options, engine, answers, reports, jobs: 0 }
+        let prepares = false;
+        World { dir, places, clock, disk, options, engine, answers, reports, jobs: 0, prepares }
     }
 
     /// Ends the engine as `kill -9` does, and starts another.
@@ -324,6 +365,11 @@ impl World {
             self.finish(job);
         }
         self.collect();
+        if self.prepares
+            && let Some(job) = self.engine.next_preparation()
+        {
+            self.engine.finished(job.run());
+        }
         std::mem::take(&mut self.answers)
     }
 

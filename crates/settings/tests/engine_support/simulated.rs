@@ -49,7 +49,8 @@ impl Machine {
 
 impl Disk for Machine {
     store::pass_on!(this, path => this.of(path);
-        read stat read_link list create_dir create open open_log rename remove remove_abandoned sync_dir hold own);
+        read stat read_link list create_dir create create_in_memory open open_log rename remove remove_abandoned sync_dir
+        hold own);
 
     fn token(&self) -> io::Result<u64> {
         self.disk.token()

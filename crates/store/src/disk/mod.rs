@@ -2,6 +2,7 @@
 
 mod attributes;
 mod log;
+mod memory;
 mod opened;
 mod real;
 
@@ -88,6 +89,17 @@ pub trait DiskFile: Debug + Send {
     ///
     /// As `fstat(2)`.
     fn stat(&self) -> io::Result<FileStat>;
+
+    /// Gives a name to this file, which [`Disk::create_in_memory`] made without one.
+    ///
+    /// # Errors
+    ///
+    /// As `link(2)`: [`io::ErrorKind::AlreadyExists`] if the name is taken; [`io::ErrorKind::Unsupported`] of a disk that
+    /// makes no such files.
+    fn give_name(&mut self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// A file that many processes append to at once.
@@ -239,6 +251,11 @@ pub struct PinnedFile {
 }
 
 impl PinnedFile {
+    /// Makes one that keeps nothing, for a disk that frees nothing.
+    pub(crate) fn in_memory(is_in_memory: bool) -> PinnedFile {
+        PinnedFile { file: None, is_in_memory }
+    }
+
     /// Says whether the file is known to be on tmpfs or ramfs, where a sync has nothing to wait for.
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
@@ -346,6 +363,17 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// As `open(2)` with `O_CREAT | O_EXCL`.
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>>;
+    /// Creates an empty file (0600) without a name in the file system of the directory `dir`, keeps it locked while it is
+    /// open, and reserves memory for its first `len` bytes. It is gone when it is closed, unless it was given a name.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)` with `O_TMPFILE`, and `fallocate(2)`; nothing is left. [`io::ErrorKind::Unsupported`] if the file system
+    /// is not known to be in memory (tmpfs, ramfs), or of a disk that makes no such files.
+    fn create_in_memory(&self, dir: &Path, len: u64) -> io::Result<Box<dyn DiskFile>> {
+        let _ = (dir, len);
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Opens an existing file to write into it.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::trust;
 use super::opened::{from_statx, read_exactly, stat_of};
 use super::{
     AppendFile, Disk, DiskFile, FileLock, FileStat, LockHolder, LogFile, MAX_READ_BYTES,
-    PinnedFile, Retaken, attributes, log,
+    PinnedFile, Retaken, attributes, log, memory,
 };
 
 /// How many bytes are written in one call.
@@ -35,7 +36,17 @@ pub(super) struct RealDisk;
 
 /// An open file of the real disk.
 #[derive(Debug)]
-struct RealFile(File);
+pub(super) struct RealFile(File);
+
+impl RealFile {
+    pub(super) fn of(file: File) -> RealFile {
+        RealFile(file)
+    }
+
+    pub(super) fn as_file(&self) -> &File {
+        &self.0
+    }
+}
 
 /// A locked file; the kernel lets go of the lock when it is closed.
 #[derive(Debug)]
@@ -126,11 +137,9 @@ impl Disk for RealDisk {
     }
 
     fn hold(&self, path: &Path) -> PinnedFile {
-        /// tmpfs and ramfs.
-        const KINDS: [u32; 2] = [TMPFS, 0x8584_58f6];
         let file = fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
-        let kind = file.as_ref().and_then(|file| fs::fstatfs(file).ok()).map(|stat| kind_of(&stat));
-        PinnedFile { file, is_in_memory: kind.is_some_and(|kind| KINDS.contains(&kind)) }
+        let is_in_memory = file.as_ref().is_some_and(|file| is_in_memory(file.as_fd()));
+        PinnedFile { file, is_in_memory }
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
@@ -180,6 +189,10 @@ impl Disk for RealDisk {
         match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) | Err(_) => Ok(Box::new(RealFile(file))),
         }
+    }
+
+    fn create_in_memory(&self, dir: &Path, len: u64) -> io::Result<Box<dyn DiskFile>> {
+        memory::create(dir, len)
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -444,6 +457,12 @@ fn open_appended(path: &Path, flags: OFlags) -> io::Result<Box<dyn AppendFile>> 
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     Ok(Box::new(RealAppend(file)))
+}
+
+/// Says whether an open file is on tmpfs or ramfs.
+pub(super) fn is_in_memory(file: BorrowedFd<'_>) -> bool {
+    const KINDS: [u32; 2] = [TMPFS, 0x8584_58f6];
+    fs::fstatfs(file).is_ok_and(|stat| KINDS.contains(&kind_of(&stat)))
 }
 
 /// Returns the type of a file system: a number of 32 bits, which some architectures sign.

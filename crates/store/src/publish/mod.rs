@@ -2,6 +2,7 @@
 
 mod aside;
 mod exchange;
+mod preallocated;
 mod resolve;
 mod stale;
 mod wipe;
@@ -17,6 +18,7 @@ pub(crate) use wipe::overwrite;
 
 pub use aside::{copy_aside, move_aside};
 pub use exchange::{exchange, give_name, put_link};
+pub use preallocated::PreallocatedFile;
 pub use stale::{remove_all_stale, remove_stale};
 pub use wipe::{is_link, wipe};
 
@@ -85,6 +87,25 @@ impl PublishError {
 /// kernel may have dropped the pages: publish again, which writes a new one.
 pub fn publish(disk: &dyn Disk, path: &Path, image: &[u8]) -> Result<FileStat, PublishError> {
     replace(disk, path, Contents::Image(image), Promise::PowerCut)
+}
+
+/// Replaces the file at `path` as [`publish`] does, by way of a file that was made for it, if there is one.
+///
+/// With one the directory is in memory, where a sync makes nothing durable, so that there is none. A file that cannot be
+/// used after all, because the directory is another one now or its memory is gone, is dropped and another one is made.
+///
+/// # Errors
+///
+/// As [`publish`].
+pub fn publish_into(
+    disk: &dyn Disk,
+    path: &Path,
+    image: &[u8],
+    preallocated: Option<PreallocatedFile>,
+) -> Result<FileStat, PublishError> {
+    let terms =
+        Terms { promise: Promise::PowerCut, manner: Manner::Kept, expected: InPlace::Anything };
+    replace_by(disk, path, Contents::Image(image), terms, preallocated)
 }
 
 /// Replaces the file at `path` as [`publish`] does, but without a sync: for files on a runtime directory, which a
@@ -240,13 +261,28 @@ fn replace_on(
     contents: Contents<'_>,
     terms: Terms,
 ) -> Result<FileStat, PublishError> {
+    replace_by(disk, path, contents, terms, None)
+}
+
+fn replace_by(
+    disk: &dyn Disk,
+    path: &Path,
+    contents: Contents<'_>,
+    terms: Terms,
+    preallocated: Option<PreallocatedFile>,
+) -> Result<FileStat, PublishError> {
     let target = resolve::target(disk, path).map_err(|source| PublishError::NotReplaced {
         step: "follow the symlink",
         path: path.to_owned(),
         source,
     })?;
-    let attempt = Attempt { disk, target: &target, terms };
+    let mut attempt = Attempt { disk, target: &target, terms };
     let old = attempt.old()?;
+    if let Some(PreallocatedFile { mut file }) = preallocated
+        && let Ok((temp, identity)) = attempt.fill_and_name(&mut *file, contents, old)
+    {
+        return attempt.put_in_place(&temp, &*file, identity);
+    }
     let (temp, mut file) = attempt.create()?;
     match attempt.fill(&mut *file, contents, old) {
         Ok(identity) => attempt.put_in_place(&temp, &*file, identity),
@@ -288,22 +324,53 @@ impl Attempt<'_> {
 
     /// Creates the temporary file in the target's own directory.
     fn create(&self) -> Result<(PathBuf, Box<dyn DiskFile>), PublishError> {
-        let token = self.disk.token().map_err(self.not_replaced("create"))?;
-        let temp = temporary_name(self.target, token).map_err(self.not_replaced("create"))?;
+        let temp = self.temporary_name()?;
         let mode = match self.terms.manner {
             Manner::New(mode) => mode,
             Manner::Kept | Manner::Private => 0o600,
         };
         match self.disk.create(&temp, mode) {
             Ok(file) => Ok((temp, file)),
-            Err(error) => {
-                // A name that was there before is somebody else's; after any other error it may be ours.
-                if error.kind() != io::ErrorKind::AlreadyExists {
-                    self.discard(&temp);
-                }
-                Err(self.not_replaced("create")(error))
-            }
+            Err(error) => Err(self.not_created(&temp, error)),
         }
+    }
+
+    /// Chooses a name for a temporary file.
+    fn temporary_name(&self) -> Result<PathBuf, PublishError> {
+        let token = self.disk.token().map_err(self.not_replaced("create"))?;
+        temporary_name(self.target, token).map_err(self.not_replaced("create"))
+    }
+
+    /// Removes what a failed call may have left at `temp`.
+    fn not_created(&self, temp: &Path, error: io::Error) -> PublishError {
+        // A name that was there before is somebody else's; after any other error it may be ours.
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            self.discard(temp);
+        }
+        self.not_replaced("create")(error)
+    }
+
+    /// Writes a file in memory that has no name and gives it one; returns its name and which file it is.
+    ///
+    /// From then on nothing is synced: it is no use in memory, and the name is in the same file system.
+    fn fill_and_name(
+        &mut self,
+        file: &mut dyn DiskFile,
+        contents: Contents<'_>,
+        old: Option<FileStat>,
+    ) -> Result<(PathBuf, FileStat), PublishError> {
+        let promise = std::mem::replace(&mut self.terms.promise, Promise::Process);
+        let named = self.fill(file, contents, old).and_then(|identity| {
+            let temp = self.temporary_name()?;
+            match file.give_name(&temp) {
+                Ok(()) => Ok((temp, identity)),
+                Err(error) => Err(self.not_created(&temp, error)),
+            }
+        });
+        if named.is_err() {
+            self.terms.promise = promise;
+        }
+        named
     }
 
     /// Writes the new file and makes it durable; returns which file it is.

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::SimDisk;
 use super::file::{SimAppend, SimFile, SimLock, SimLog};
-use super::state::{CallExtent, Change, Dir, FileNode, Node, State, stat_of};
-use crate::disk::{AppendFile, Disk, DiskFile, FileLock, FileStat, LogFile};
+use super::state::{CallExtent, Change, Dir, Node, State, stat_of};
+use crate::disk::{AppendFile, Disk, DiskFile, FileLock, FileStat, LogFile, PinnedFile};
 
 impl Disk for SimDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -18,6 +18,12 @@ impl Disk for SimDisk {
             let number = state.find(path)?;
             Ok(state.file(number)?.seen.to_vec())
         })
+    }
+
+    fn hold(&self, path: &Path) -> PinnedFile {
+        let state = self.lock();
+        let found = state.find(path);
+        PinnedFile::in_memory(found.is_ok_and(|number| state.is_in_memory(number)))
     }
 
     fn stat(&self, path: &Path) -> io::Result<FileStat> {
@@ -76,14 +82,23 @@ impl Disk for SimDisk {
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
         let number = self.call("create", path, |state, how| {
             let (above, name) = free_name(state, path)?;
-            let (mtime, ctime) = (state.ticks, state.ticks);
-            let mut file = FileNode::default();
-            (file.mode, file.mtime, file.ctime) = (mode, mtime, ctime);
-            let number = state.add(Node::File(file));
+            let number = state.add_file(mode);
             state.dir(above)?.change(Change::Link(name, number), how);
             Ok(number)
         })?;
         Ok(Box::new(SimFile::new(self.clone(), number, path)))
+    }
+
+    fn create_in_memory(&self, dir: &Path, _len: u64) -> io::Result<Box<dyn DiskFile>> {
+        let number = self.call("create_in_memory", dir, |state, _| {
+            let number = state.find(dir)?;
+            state.dir(number)?;
+            if !state.is_in_memory(number) {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            Ok(state.add_file(0o600))
+        })?;
+        Ok(Box::new(SimFile::new(self.clone(), number, dir)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -225,7 +240,7 @@ fn touch(state: &mut State, number: u64) {
 }
 
 /// Finds the directory and the name for a file that must not be there.
-fn free_name(state: &State, path: &Path) -> io::Result<(u64, OsString)> {
+pub(super) fn free_name(state: &State, path: &Path) -> io::Result<(u64, OsString)> {
     match state.place(path)? {
         (above, name, None) => Ok((above, name)),
         (_, _, Some(_)) => Err(Errno::EXIST.into()),

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::SimDisk;
-use super::state::stat_of;
-use super::state::{CallExtent, FileNode, SECTOR, State};
+use super::disk::free_name;
+use super::state::{CallExtent, Change, FileNode, SECTOR, State, stat_of};
 use crate::disk::{AppendFile, DiskFile, FileLock, FileStat, LogFile};
 
 /// An open file; it keeps the file locked.
@@ -81,6 +81,17 @@ impl DiskFile for SimFile {
     fn sync(&mut self) -> io::Result<()> {
         self.disk.call("sync", &self.path, |state, how| {
             state.file(self.number)?.sync(how);
+            Ok(())
+        })
+    }
+
+    fn give_name(&mut self, path: &Path) -> io::Result<()> {
+        self.disk.call("give_name", path, |state, how| {
+            let (above, name) = free_name(state, path)?;
+            if !state.is_in_memory(above) {
+                return Err(Errno::XDEV.into());
+            }
+            state.dir(above)?.change(Change::Link(name, self.number), how);
             Ok(())
         })
     }

@@ -24,6 +24,16 @@ macro_rules! pass_on {
             $disk.create($path, mode)
         }
     };
+    (@ create_in_memory $this:ident $path:ident $disk:expr) => {
+        fn create_in_memory(
+            &self,
+            $path: &::std::path::Path,
+            len: u64,
+        ) -> ::std::io::Result<::std::boxed::Box<dyn $crate::disk::DiskFile>> {
+            let $this = self;
+            $disk.create_in_memory($path, len)
+        }
+    };
     (@ rename $this:ident $path:ident $disk:expr) => {
         fn rename(
             &self,

@@ -143,6 +143,12 @@ impl State {
         self.next
     }
 
+    /// Adds an empty file that no directory names.
+    pub(super) fn add_file(&mut self, mode: u32) -> u64 {
+        let (mtime, ctime) = (self.ticks, self.ticks);
+        self.add(Node::File(FileNode { mode, mtime, ctime, ..FileNode::default() }))
+    }
+
     pub(super) fn node(&self, number: u64) -> io::Result<&Node> {
         self.nodes.get(&number).ok_or_else(|| Errno::NOENT.into())
     }
@@ -296,6 +302,11 @@ impl State {
             }
         }
         found
+    }
+
+    /// Tells whether a power cut takes away a file or directory.
+    pub(super) fn is_in_memory(&self, number: u64) -> bool {
+        self.in_memory().contains(&number)
     }
 
     fn may_be_named(&self, number: u64) -> bool {
