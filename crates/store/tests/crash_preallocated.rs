@@ -59,16 +59,16 @@ fn explored(
         in_memory,
         |disk| life(disk, publish),
         |disk, left| {
+            if let Some(image) = left.held
+                && disk.read(held()).unwrap() != image
+            {
+                return Err("a file that was published was written into".to_owned());
+            }
             let seen = disk.read(path()).map_err(|error| error.to_string())?;
-            if !left.may_be_seen.contains(&&*seen) {
-                return Err(format!("{left:?}, but readers see {seen:?}"));
+            if left.may_be_seen.contains(&&*seen) {
+                return Ok(());
             }
-            match left.held {
-                Some(image) if disk.read(held()).unwrap() != image => {
-                    Err("a file that was published was written into".to_owned())
-                }
-                _ => Ok(()),
-            }
+            Err(format!("{left:?}, but readers see {seen:?}"))
         },
         |_, _| Ok(()),
     )

@@ -276,12 +276,15 @@ fn replace_by(
         path: path.to_owned(),
         source,
     })?;
-    let mut attempt = Attempt { disk, target: &target, terms };
+    let attempt = Attempt { disk, target: &target, terms };
     let old = attempt.old()?;
-    if let Some(PreallocatedFile { mut file }) = preallocated
-        && let Ok((temp, identity)) = attempt.fill_and_name(&mut *file, contents, old)
-    {
-        return attempt.put_in_place(&temp, &*file, identity);
+    if let Some(PreallocatedFile { mut file }) = preallocated {
+        // A name in the same file system is in memory, too, where a sync makes nothing durable.
+        let terms = Terms { promise: Promise::Process, ..terms };
+        let attempt = Attempt { terms, ..attempt };
+        if let Ok((temp, identity)) = attempt.fill_and_name(&mut *file, contents, old) {
+            return attempt.put_in_place(&temp, &*file, identity);
+        }
     }
     let (temp, mut file) = attempt.create()?;
     match attempt.fill(&mut *file, contents, old) {
@@ -350,27 +353,19 @@ impl Attempt<'_> {
         self.not_replaced("create")(error)
     }
 
-    /// Writes a file in memory that has no name and gives it one; returns its name and which file it is.
-    ///
-    /// From then on nothing is synced: it is no use in memory, and the name is in the same file system.
+    /// Writes a file that has no name and gives it one; returns its name and which file it is.
     fn fill_and_name(
-        &mut self,
+        &self,
         file: &mut dyn DiskFile,
         contents: Contents<'_>,
         old: Option<FileStat>,
     ) -> Result<(PathBuf, FileStat), PublishError> {
-        let promise = std::mem::replace(&mut self.terms.promise, Promise::Process);
-        let named = self.fill(file, contents, old).and_then(|identity| {
-            let temp = self.temporary_name()?;
-            match file.give_name(&temp) {
-                Ok(()) => Ok((temp, identity)),
-                Err(error) => Err(self.not_created(&temp, error)),
-            }
-        });
-        if named.is_err() {
-            self.terms.promise = promise;
+        let identity = self.fill(file, contents, old)?;
+        let temp = self.temporary_name()?;
+        match file.give_name(&temp) {
+            Ok(()) => Ok((temp, identity)),
+            Err(error) => Err(self.not_created(&temp, error)),
         }
-        named
     }
 
     /// Writes the new file and makes it durable; returns which file it is.
