@@ -64,7 +64,7 @@ fn a_journal_database_keeps_what_it_acknowledged() {
 #[test]
 fn a_writer_database_in_memory_shows_what_it_acknowledged_after_every_failing_call() {
     let user = id("Writer/user");
-    let in_memory = || SimDisk::new().with_memory("/home/config").with_dir("/home/state");
+    let in_memory = || SimDisk::new().with_memory("/home");
     let disk = in_memory();
     live(&disk, &user, 3);
     let is_prepared = |call: &String| call.starts_with("give_name");
