@@ -67,45 +67,44 @@ fn a_failure_at_any_step_leaves_no_trace_in_the_next_patch() {
 
 #[test]
 fn a_file_that_was_ever_published_stays_as_it_was_for_who_has_it_open() {
-    World::everywhere().for_each(publish_much);
-}
-
-fn publish_much(mut world: World) {
-    let (user, mut model) = (id("Writer/user"), Model::default());
-    let path = world.places.config.join("user");
-    let mut seen: Vec<(File, Vec<u8>)> = Vec::new();
-    for n in 0..200 {
-        let change = model.next(n);
-        world.change(&user, &change);
-        assert_eq!(world.keys(&user), model.text(), "after {change}");
-        if n % 3 == 0 {
-            seen.push((File::open(&path).unwrap(), std::fs::read(&path).unwrap()));
+    for mut world in World::everywhere() {
+        let (user, mut model) = (id("Writer/user"), Model::default());
+        let path = world.places.config.join("user");
+        let mut seen: Vec<(File, Vec<u8>)> = Vec::new();
+        for n in 0..200 {
+            let change = model.next(n);
+            world.change(&user, &change);
+            assert_eq!(world.keys(&user), model.text(), "after {change}");
+            if n % 3 == 0 {
+                seen.push((File::open(&path).unwrap(), std::fs::read(&path).unwrap()));
+            }
         }
+        for (file, bytes) in &mut seen {
+            let mut now = Vec::new();
+            file.read_to_end(&mut now).unwrap();
+            assert!(now == *bytes, "a published file was written into");
+        }
+        world.restart();
+        world.change(&user, "/nothing");
+        assert_eq!(world.keys(&user), model.text());
     }
-    for (file, bytes) in &mut seen {
-        let mut now = Vec::new();
-        file.read_to_end(&mut now).unwrap();
-        assert!(now == *bytes, "a published file was written into");
-    }
-    world.restart();
-    world.change(&user, "/nothing");
-    assert_eq!(world.keys(&user), model.text());
 }
 
 #[test]
 fn two_services_that_patch_in_turn_lose_nothing_and_resurrect_nothing() {
-    World::everywhere().for_each(patch_in_turn);
-}
-
-fn patch_in_turn(mut one: World) {
-    let (user, mut model) = (id("Writer/user"), Model::default());
-    let mut other = World::beside(&one);
-    for n in 0..300_u32 {
-        // Several in a row, so that each patches what it wrote itself before the other one comes.
-        let service = if n / 5 % 2 == 0 { &mut one } else { &mut other };
-        let change = model.next(n);
-        let answers = service.change(&user, &change);
-        assert!(answers.iter().any(|answer| answer.starts_with("0 ok")), "{change}: {answers:?}");
-        assert_eq!(service.keys(&user), model.text(), "after {change}");
+    for mut one in World::everywhere() {
+        let (user, mut model) = (id("Writer/user"), Model::default());
+        let mut other = World::beside(&one);
+        for n in 0..300_u32 {
+            // Several in a row, so that each patches what it wrote itself before the other one comes.
+            let service = if n / 5 % 2 == 0 { &mut one } else { &mut other };
+            let change = model.next(n);
+            let answers = service.change(&user, &change);
+            assert!(
+                answers.iter().any(|answer| answer.starts_with("0 ok")),
+                "{change}: {answers:?}"
+            );
+            assert_eq!(service.keys(&user), model.text(), "after {change}");
+        }
     }
 }

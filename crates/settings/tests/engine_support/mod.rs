@@ -302,6 +302,7 @@ impl World {
     }
 
     /// An engine on files in memory, where there is such a file system.
+    #[expect(clippy::disallowed_methods, clippy::print_stdout, reason = "it says what is skipped")]
     pub fn in_memory() -> Option<World> {
         let dir = tempfile::tempdir_in("/dev/shm").ok();
         let dir = dir.filter(|dir| store::disk::real().hold(dir.path()).is_in_memory());
