@@ -1,6 +1,6 @@
 //! The threads that read and write files for the settings service: no other thread of it waits for storage.
 //!
-//! One handles databases. The other writes the history, so that no change waits for that.
+//! One handles databases. The other writes the history and prepares writes in memory, so that no change waits for that.
 //! Only a small image in memory is written by the thread that answers, because that takes less time than a hand-over.
 
 use std::io;
@@ -78,6 +78,11 @@ impl DiskThread {
         let history_thread =
             std::thread::Builder::new().name("settings-history".to_owned()).spawn(move || {
                 for job in entries {
+                    // The owner need not know of it, and is not woken.
+                    if job.is_preparation() {
+                        let _ = job.run();
+                        continue;
+                    }
                     if written.0.send(Some(DiskOutcome::Job(job.run()))).is_err() {
                         break;
                     }
@@ -97,7 +102,10 @@ impl DiskThread {
     }
 
     pub(super) fn run(&mut self, job: Job) {
-        if job.is_for_history() {
+        if job.is_preparation() {
+            // If the thread has ended, `next` says so.
+            let _ = self.history.send(job);
+        } else if job.is_for_history() {
             // If the thread has ended, `next` says so.
             let _ = self.history.send(job);
             self.history_under_way += 1;
@@ -105,10 +113,6 @@ impl DiskThread {
             && self.leaves_databases_alone()
             && self.is_alone.load(Ordering::Acquire)
         {
-            if job.is_preparation() {
-                // The callers were answered. What is freed now is in the processor's cache when it is used again.
-                self.replaced.clear();
-            }
             let mut done = job.run();
             self.replaced.extend(done.take_replaced());
             self.done_at_once = Some(done);

@@ -25,7 +25,7 @@ const SNAPSHOT_IDLE: Duration = Duration::from_millis(500);
 impl<T> Engine<T> {
     /// Handles the result of a job.
     pub fn finished(&mut self, done: JobDone) {
-        if !done.is_for_history() {
+        if !done.is_for_history() && !matches!(done.done, EngineOutcome::Preallocated) {
             self.job_in_flight = false;
         }
         self.reports.extend(done.reports);
@@ -54,9 +54,8 @@ impl<T> Engine<T> {
                     self.probed(&id, found);
                 }
             }
-            EngineOutcome::Preallocated(id, file) => self.database(&id).live.preallocated = file,
             EngineOutcome::Aside(aside) => self.aside_done(*aside),
-            EngineOutcome::LocksRemoved => {}
+            EngineOutcome::LocksRemoved | EngineOutcome::Preallocated => {}
         }
     }
 
@@ -131,7 +130,6 @@ impl<T> Engine<T> {
         let Some(database) = self.databases.get_mut(&id) else { return Vec::new() };
         database.live.seen = seen;
         database.live.held_file = held;
-        database.live.preallocated = done.preallocated;
         database.access = access;
         if let Some(wal) = wal {
             if shutting_down {

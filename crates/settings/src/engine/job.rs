@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use store::disk::{Disk, PinnedFile};
-use store::publish::PreallocatedFile;
+use store::publish::PreallocationSlot;
 use store::snapshots::SnapshotPolicy;
 use store::turns::remove_locks;
 
@@ -37,7 +37,7 @@ pub(super) enum Work {
     /// Check files for changes of other programs.
     Probe(Vec<Probe>),
     /// Make a file in memory for the next image of a database, which is at this path and has about this length.
-    Preallocate { id: DatabaseId, path: PathBuf, len: u64 },
+    Preallocate { path: PathBuf, len: u64, slot: PreallocationSlot },
     /// Background work.
     Aside(Box<Aside>),
     /// At the end: remove the lock files beside these files, unless another service uses them.
@@ -75,7 +75,7 @@ impl JobDone {
             }
             EngineOutcome::Load(_)
             | EngineOutcome::Probe(_)
-            | EngineOutcome::Preallocated(..)
+            | EngineOutcome::Preallocated
             | EngineOutcome::Aside(_)
             | EngineOutcome::LocksRemoved => Vec::new(),
         }
@@ -88,7 +88,7 @@ pub(super) enum EngineOutcome {
     Load(Vec<LoadDone>),
     Commit(Vec<Committed>),
     Probe(Vec<(DatabaseId, Result<Outside, ChangeError>)>),
-    Preallocated(DatabaseId, Option<PreallocatedFile>),
+    Preallocated,
     Aside(Box<AsideDone>),
     LocksRemoved,
 }
@@ -101,19 +101,16 @@ impl Job {
     }
 
     /// Says whether the job takes less time than it takes to wake another thread: it replaces one small image in memory,
-    /// which waits for no device and for no lock, or makes a file for one.
+    /// which waits for no device and for no lock.
     #[must_use]
     pub fn is_quick(&self) -> bool {
-        if self.is_preparation() {
-            return true;
-        }
         let Work::Commit(commits) = &self.work else { return false };
         let [commit] = &**commits else { return false };
         let is_image = matches!(commit.id.kind(), DatabaseKind::User | DatabaseKind::Shm);
         is_image && commit.held.is_in_memory() && commit.image.len() <= LARGEST_QUICK_BYTES
     }
 
-    /// Says whether the job is of [`Engine::next_preparation`](super::Engine::next_preparation): nobody waits for it.
+    /// Says whether the job is of [`Engine::next_preparation`](super::Engine::next_preparation): its result may be dropped.
     #[must_use]
     pub fn is_preparation(&self) -> bool {
         matches!(self.work, Work::Preallocate { .. })
@@ -162,10 +159,9 @@ impl Job {
                     })
                     .collect(),
             ),
-            Work::Preallocate { id, path, len } => {
-                // Without it the next image is written as the first one was.
-                let made = PreallocatedFile::make(disk, &path, len);
-                EngineOutcome::Preallocated(id, made.ok())
+            Work::Preallocate { path, len, slot } => {
+                slot.fill(disk, &path, len);
+                EngineOutcome::Preallocated
             }
             Work::Aside(aside) => EngineOutcome::Aside(Box::new(aside.run(disk, &mut reports))),
             Work::RemoveLocks(files) => {

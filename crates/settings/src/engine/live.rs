@@ -9,7 +9,7 @@ use std::time::Duration;
 use gvdb::gvariant::Variant;
 use store::commit::Commit;
 use store::disk::PinnedFile;
-use store::publish::PreallocatedFile;
+use store::publish::PreallocationSlot;
 
 use super::access::{Patience, PatienceLimits};
 use super::answer::{ChangeError, EngineMessage};
@@ -97,9 +97,9 @@ pub(super) struct Live<T> {
     pub(super) held_file: PinnedFile,
     /// The length of the last image in bytes.
     pub(super) image_bytes: usize,
-    /// The file in memory that was made for the next image.
-    pub(super) preallocated: Option<PreallocatedFile>,
-    /// Whether an image was stored since such a file was asked for.
+    /// The file in memory for the next image.
+    pub(super) preallocation: PreallocationSlot,
+    /// Whether an image was stored since that was asked for.
     wants_preallocation: bool,
     /// The image that readers map, if it is in memory: it holds exactly the durable state.
     image: Option<Vec<u8>>,
@@ -150,7 +150,7 @@ impl<T> Live<T> {
             seen: FileIdentity::Unknown,
             held_file: PinnedFile::default(),
             image_bytes: 0,
-            preallocated: None,
+            preallocation: PreallocationSlot::default(),
             wants_preallocation: false,
             image: None,
             waiting: VecDeque::new(),
@@ -319,12 +319,11 @@ impl<T> Live<T> {
     /// Returns the length for which a file in memory should be made now, once for each image that was stored.
     pub(super) fn take_preallocation(&mut self) -> Option<u64> {
         let is_small = self.held_file.is_in_memory() && self.image_bytes <= LARGEST_QUICK_BYTES;
-        let is_wanted = self.wants_preallocation && self.preallocated.is_none() && is_small;
-        if !is_wanted || !self.is_quiet() {
+        if !self.wants_preallocation || !is_small || !self.is_quiet() {
             return None;
         }
         self.wants_preallocation = false;
-        Some(self.image_bytes as u64)
+        self.preallocation.begin().then_some(self.image_bytes as u64)
     }
 
     /// Handles the result of the batch and returns the answers.

@@ -42,18 +42,16 @@ impl<T> Engine<T> {
     }
 
     /// Returns work that takes a part of the next write out of the time until its answer: it makes a file for the next image
-    /// of the user's database, if that is in memory. Ask when the answers of the last write are sent and nothing else is to
-    /// be done. `None` until the last job for the databases is [`Engine::finished`].
+    /// of the user's database, if that is in memory. Ask when the answers of the last write are sent. It touches no file
+    /// that has a name, so that it may run beside any other job, and nobody waits for it or for its result.
     pub fn next_preparation(&mut self) -> Option<Job> {
         if self.job_in_flight || self.shutting_down {
             return None;
         }
-        let (id, database) = self.databases.iter_mut().find(|(id, _)| is_own(id))?;
+        let (_, database) = self.databases.iter_mut().find(|(id, _)| is_own(id))?;
         let len = database.live.take_preallocation()?;
-        self.job_in_flight = true;
-        let (id, path) = (id.clone(), database.files.image.clone());
-        let work = Work::Preallocate { id, path, len };
-        Some(Job { disk: Arc::clone(&self.disk), work })
+        let (path, slot) = (database.files.image.clone(), database.live.preallocation.clone());
+        Some(Job { disk: Arc::clone(&self.disk), work: Work::Preallocate { path, len, slot } })
     }
 
     fn database_work(&mut self) -> Option<Work> {
@@ -279,7 +277,7 @@ fn commit_of<T>(
         access: std::mem::take(&mut database.access),
         patience,
         held: std::mem::take(&mut database.live.held_file),
-        preallocated: database.live.preallocated.take(),
+        preallocation: database.live.preallocation.clone(),
     })
 }
 

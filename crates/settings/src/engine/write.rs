@@ -3,7 +3,7 @@
 use gvdb::gvariant::Variant;
 use store::disk::{Disk, PinnedFile};
 use store::generation::Retired;
-use store::publish::{PreallocatedFile, PublishError, publish, publish_into, publish_volatile};
+use store::publish::{PreallocationSlot, PublishError, publish, publish_into, publish_volatile};
 
 use super::access::{Access, Entered, Patience};
 use super::answer::{ChangeError, EngineNotice, ErrorKind};
@@ -40,8 +40,8 @@ pub(super) struct Commit {
     pub(super) patience: Patience,
     /// The file that was last seen; it keeps its number until this is dropped.
     pub(super) held: PinnedFile,
-    /// The file that was made for the image of a `Writer` database.
-    pub(super) preallocated: Option<PreallocatedFile>,
+    /// Where the file is that was made for the image of a `Writer` database, if there is one.
+    pub(super) preallocation: PreallocationSlot,
 }
 
 /// The result of a [`Commit`].
@@ -60,8 +60,6 @@ pub(super) struct Committed {
     pub(super) held: PinnedFile,
     /// The file that was replaced; freeing it can wait until the callers are answered.
     pub(super) replaced: PinnedFile,
-    /// The file that was made for the image, if it was not used.
-    pub(super) preallocated: Option<PreallocatedFile>,
 }
 
 /// What is in place after a failure, as a person reads it.
@@ -95,7 +93,6 @@ impl Commit {
             access: self.access,
             held: self.held,
             replaced,
-            preallocated: self.preallocated,
             id: self.id,
         }
     }
@@ -114,7 +111,7 @@ impl Commit {
             }
         }
         let path = &self.files.image;
-        let preallocated = self.preallocated.take();
+        let preallocated = self.preallocation.take();
         let outcome = match publish_into(disk, path, &self.image, preallocated) {
             Ok(stat) => {
                 self.seen = FileIdentity::File(stat);

@@ -18,7 +18,7 @@ pub(crate) use wipe::overwrite;
 
 pub use aside::{copy_aside, move_aside};
 pub use exchange::{exchange, give_name, put_link};
-pub use preallocated::PreallocatedFile;
+pub use preallocated::{PreallocatedFile, PreallocationSlot};
 pub use stale::{remove_all_stale, remove_stale};
 pub use wipe::{is_link, wipe};
 

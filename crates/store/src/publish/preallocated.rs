@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::resolve::{self, directory_of};
 use crate::disk::{Disk, DiskFile};
@@ -29,5 +30,55 @@ impl PreallocatedFile {
         let target = resolve::target(disk, path)?;
         let file = disk.create_in_memory(directory_of(&target), len.saturating_add(SLACK))?;
         Ok(PreallocatedFile { file })
+    }
+}
+
+/// The file for the next image of one file, which one thread makes and another uses. Clones are the same slot.
+#[derive(Clone, Debug, Default)]
+pub struct PreallocationSlot(Arc<Mutex<SlotState>>);
+
+#[derive(Debug, Default)]
+enum SlotState {
+    #[default]
+    Empty,
+    BeingMade,
+    Ready(PreallocatedFile),
+}
+
+impl PreallocationSlot {
+    /// Says whether a file is to be made: there is none, and nobody else was told to make one. Then call
+    /// [`PreallocationSlot::fill`].
+    #[must_use]
+    pub fn begin(&self) -> bool {
+        let mut state = self.lock();
+        let is_empty = matches!(*state, SlotState::Empty);
+        if is_empty {
+            *state = SlotState::BeingMade;
+        }
+        is_empty
+    }
+
+    /// Makes the file for an image of about `len` bytes at `path`. Without it the next image is written as usual.
+    pub fn fill(&self, disk: &dyn Disk, path: &Path, len: u64) {
+        let made = PreallocatedFile::make(disk, path, len);
+        *self.lock() = made.map_or(SlotState::Empty, SlotState::Ready);
+    }
+
+    /// Takes the file, if it is ready; nobody waits for one that is being made.
+    #[must_use]
+    pub fn take(&self) -> Option<PreallocatedFile> {
+        let mut state = self.lock();
+        match std::mem::take(&mut *state) {
+            SlotState::Ready(file) => Some(file),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
+        // No state is half-way when a thread panics.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
