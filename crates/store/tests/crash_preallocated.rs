@@ -6,8 +6,8 @@ use std::io;
 use std::path::Path;
 
 use unjank_store::disk::{Disk, DiskFile};
-use unjank_store::publish::{PreallocatedFile, publish_into};
-use unjank_store::sim::{Explored, SimDisk, explore};
+use unjank_store::publish::{PreallocatedFile, PreallocationSlot, publish_into};
+use unjank_store::sim::{Explored, SimDisk, explore, interleave};
 
 /// The images of one life; the second is shorter than the first, as after a reset.
 const IMAGES: [&[u8]; 3] = [b"the first settings, which are long", b"the second", b"the third one"];
@@ -166,4 +166,48 @@ fn a_file_that_was_made_for_another_file_system_is_dropped() {
         assert_eq!(restarted.read(Path::new("/disk/user")).unwrap(), IMAGES[1]);
     }
     assert_eq!(disk.list(Path::new("/disk")).unwrap(), ["user"]);
+}
+
+#[test]
+fn a_slot_gives_its_file_once_and_nobody_waits_for_one_that_is_being_made() {
+    let (disk, slot) = (in_memory(), PreallocationSlot::default());
+    assert!(slot.take().is_none());
+    assert!(slot.begin());
+    assert!(!slot.begin(), "somebody makes it");
+    assert!(slot.take().is_none(), "it is being made");
+    slot.fill(&disk, path(), 10);
+    assert!(!slot.begin(), "it is there");
+    assert!(slot.take().is_some() && slot.take().is_none());
+    assert!(slot.begin());
+    slot.fill(&SimDisk::new(), path(), 10);
+    assert!(slot.take().is_none(), "it could not be made");
+    assert!(slot.begin(), "and is tried again");
+}
+
+#[test]
+fn a_file_that_is_made_while_images_are_published_is_used_or_not_in_every_order() {
+    let orders = interleave(
+        || (in_memory(), PreallocationSlot::default()),
+        |disk, slot| {
+            for image in &IMAGES[1..] {
+                publish_into(disk, path(), image, slot.take()).unwrap();
+            }
+        },
+        |disk, slot| {
+            assert!(slot.begin());
+            slot.fill(disk, path(), 10);
+        },
+        |disk, slot, (), ()| {
+            let (seen, names) = (disk.read(path()).unwrap(), disk.list(Path::new("/home/dconf")));
+            let was_used = disk.history().iter().any(|call| call.starts_with("give_name"));
+            // Whoever was too late finds it for the next image.
+            let is_right = seen == IMAGES[2] && names.unwrap() == ["user"];
+            if is_right && was_used != slot.take().is_some() {
+                Ok(())
+            } else {
+                Err(format!("{seen:?}"))
+            }
+        },
+    );
+    println!("{} orders", orders.unwrap());
 }
