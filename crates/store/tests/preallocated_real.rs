@@ -12,6 +12,7 @@ use unjank_store::disk;
 use unjank_store::publish::{PreallocatedFile, publish, publish_into};
 
 /// Returns a directory in memory, as every Linux has one.
+#[expect(clippy::print_stdout, reason = "it says what is skipped")]
 fn in_memory() -> Option<TempDir> {
     let dir = tempfile::tempdir_in("/dev/shm").ok();
     let dir = dir.filter(|dir| disk::real().hold(dir.path()).is_in_memory());
