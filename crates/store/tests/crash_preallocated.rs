@@ -7,7 +7,7 @@ use std::path::Path;
 
 use unjank_store::disk::{Disk, DiskFile};
 use unjank_store::publish::{PreallocatedFile, PreallocationSlot, publish_into};
-use unjank_store::sim::{Explored, SimDisk, explore, interleave};
+use unjank_store::sim::{Explored, SimDisk, explore, interleave_every};
 
 /// The images of one life; the second is shorter than the first, as after a reset.
 const IMAGES: [&[u8]; 3] = [b"the first settings, which are long", b"the second", b"the third one"];
@@ -186,7 +186,8 @@ fn a_slot_gives_its_file_once_and_nobody_waits_for_one_that_is_being_made() {
 
 #[test]
 fn a_file_that_is_made_while_images_are_published_is_used_or_not_in_every_order() {
-    let orders = interleave(
+    let orders = interleave_every(
+        3,
         || (in_memory(), PreallocationSlot::default()),
         |disk, slot| {
             for image in &IMAGES[1..] {
