@@ -11,6 +11,10 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(without_daemon)");
+    if is_for_packages() {
+        println!("cargo::rustc-cfg=without_daemon");
+    }
     if env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|libc| libc == "gnu") {
         // The unwinder, GCC's own, is linked in: one shared library less to find, map and relocate is a tenth of a millisecond of each start.
         println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
@@ -41,6 +45,15 @@ fn main() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Says whether packages are made of what is built, the profile `dist`: unjankd is there, so that `unjank` need not be able to serve.
+///
+/// Cargo calls every profile `release` that inherits from it; its name is that of the directory.
+fn is_for_packages() -> bool {
+    let out = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
+    // PROFILE/build/unjank-HASH/out
+    out.ancestors().nth(3).is_some_and(|profile| profile.ends_with("dist"))
 }
 
 /// Says whether there is all that a static program is made of: some distributions have it in a package of its own.

@@ -133,10 +133,8 @@ pub fn trace<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
     }
     let mut packets = Vec::new();
     for (uuid, ((process, program), mut hangs)) in (1_u64..).zip(processes) {
-        let described = ProcessDescriptor {
-            pid: i32::try_from(process).ok(),
-            name: Some(program.to_owned()),
-        };
+        let described =
+            ProcessDescriptor { pid: i32::try_from(process).ok(), name: Some(program.to_owned()) };
         let track = TrackDescriptor {
             uuid: Some(uuid),
             process: Some(described),
@@ -160,11 +158,8 @@ pub fn trace<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
                 categories: vec![hang.cause.word().to_owned()],
                 name: Some(name),
             };
-            let end = TrackEvent {
-                kind: Some(SLICE_END),
-                track: Some(uuid),
-                ..TrackEvent::default()
-            };
+            let end =
+                TrackEvent { kind: Some(SLICE_END), track: Some(uuid), ..TrackEvent::default() };
             for (at, event) in [(begin_ns, begin), (end_ns, end)] {
                 packets.push(TracePacket {
                     timestamp: Some(at),

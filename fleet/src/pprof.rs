@@ -169,7 +169,8 @@ impl Tables {
 pub fn profile<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
     let mut tables = Tables::default();
     tables.text("");
-    let types = VALUES.map(|(kind, unit)| ValueType { kind: tables.text(kind), unit: tables.text(unit) });
+    let types =
+        VALUES.map(|(kind, unit)| ValueType { kind: tables.text(kind), unit: tables.text(unit) });
     tables.profile.default_value_type = types[1].kind;
     tables.profile.value_types = types.to_vec();
     let mut samples: HashMap<(Vec<u64>, String, &'static str, String), [u64; 3]> = HashMap::new();
@@ -178,8 +179,11 @@ pub fn profile<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
     for hang in hangs {
         first_ns = first_ns.min(hang.started_ns);
         last_ns = last_ns.max(hang.started_ns.saturating_add(hang.length_ns));
-        let mut stack: Vec<u64> =
-            hang.frames.iter().map(|frame| tables.location(&frame.function, &frame.module)).collect();
+        let mut stack: Vec<u64> = hang
+            .frames
+            .iter()
+            .map(|frame| tables.location(&frame.function, &frame.module))
+            .collect();
         if stack.is_empty() {
             stack.push(tables.location(&format!("({})", hang.cause.words()), ""));
         }

@@ -8,5 +8,6 @@
 mod fixture;
 mod openmetrics;
 mod otlp;
+mod package;
 mod parquet;
 mod profile;

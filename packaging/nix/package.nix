@@ -1,5 +1,5 @@
 # nix-build -E 'with import <nixpkgs> { }; callPackage ./packaging/nix/package.nix { }'
-{ lib, rustPlatform, lowdown, python3 }:
+{ lib, rustPlatform, glib, gobject-introspection, lowdown, pkg-config, python3 }:
 
 rustPlatform.buildRustPackage {
   pname = "unjank";
@@ -7,7 +7,8 @@ rustPlatform.buildRustPackage {
   src = lib.cleanSource ../..;
   cargoLock.lockFile = ../../Cargo.lock;
 
-  nativeBuildInputs = [ lowdown python3 ];
+  nativeBuildInputs = [ gobject-introspection lowdown pkg-config python3 ];
+  buildInputs = [ glib ];
   cargoBuildFlags = [ "-p" "unjank" "-p" "unjank-capi" "-p" "unjank-gio" ];
   buildType = "dist";
   # The small program is linked with the static libraries of glibc: the Rust of nixpkgs has no other library for this system.
@@ -18,7 +19,8 @@ rustPlatform.buildRustPackage {
   installPhase = ''
     runHook preInstall
     from=$(dirname "$(find target -path '*/dist/unjank' -type f | head -n 1)")
-    for name in unjank unjank-session unjank-dconf-service unjank-host-service unjank-gsettings-backend libunjank0 libunjank-dev python3-unjank; do
+    crates/capi/gir/build "$from/libunjank.so" "$from"
+    for name in unjank unjank-session unjank-dconf-service unjank-host-service unjank-gsettings-backend libunjank0 libunjank-dev libunjank-gi0 gir1.2-unjank-0 libunjank-gi-dev python3-unjank; do
       packaging/stage --from "$from" --prefix "$out" --python "$out/${python3.sitePackages}" --package $name --dest /
     done
     runHook postInstall

@@ -56,6 +56,9 @@ int unjank_list_model_set(UnjankListModel *model, const unjank_model_options *or
  *  rows are still on the way to their places. */
 gboolean unjank_list_model_is_loading(UnjankListModel *model);
 
+/** Returns a negative errno where the directory, or its changes, cannot be read; else 0. */
+int unjank_list_model_get_failure(UnjankListModel *model);
+
 /** Returns the id of an item's entry. */
 guint32 unjank_item_get_id(UnjankItem *item);
 
@@ -117,6 +120,7 @@ struct _UnjankListModel {
     GArray *pins;
     /* Where these entries belong, ascending. */
     GArray *ranks;
+    int failure;
     gboolean reading, loading, ended, unsettled, has_stale, has_changes, reordering;
     guint watch;
     guint idle;
@@ -622,6 +626,8 @@ static gboolean unjank_list_model_take(UnjankListModel *model)
             if (!model->reading)
                 unjank_list_model_note(model, &event);
         }
+        if (more > 0 && event.type == UNJANK_FAILED)
+            model->failure = event.error;
         if (more < 0 || (more > 0 && event.type == UNJANK_DONE))
             model->reading = FALSE;
     } while (more > 0 && g_get_monotonic_time() < end);
@@ -706,8 +712,11 @@ static void unjank_list_model_finalize(GObject *object)
     UnjankListModel *model = UNJANK_LIST_MODEL(object);
     g_clear_handle_id(&model->watch, g_source_remove);
     g_clear_handle_id(&model->idle, g_source_remove);
-    unjank_model_close(model->model);
-    unjank_listing_close(model->listing);
+    /* Where one could not be opened, its failure stays the last one. */
+    if (model->model)
+        unjank_model_close(model->model);
+    if (model->listing)
+        unjank_listing_close(model->listing);
     g_hash_table_unref(model->items);
     g_hash_table_unref(model->asked);
     g_array_unref(model->wanted);
@@ -777,6 +786,11 @@ int unjank_list_model_set(UnjankListModel *model, const unjank_model_options *or
 gboolean unjank_list_model_is_loading(UnjankListModel *model)
 {
     return model->loading || model->unsettled || model->reordering;
+}
+
+int unjank_list_model_get_failure(UnjankListModel *model)
+{
+    return model->failure;
 }
 
 #endif /* UNJANK_GIO_IMPLEMENTATION */

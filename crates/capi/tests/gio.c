@@ -117,6 +117,16 @@ int main(int count, char **arguments)
         puts("good");
         return 0;
     }
+    /* Why there is no model is the last failure. */
+    char *too_long = g_strnfill(5000, 'x');
+    CHECK(unjank_list_model_new(too_long, NULL, NULL) == NULL);
+    CHECK(strstr(unjank_error_text(), "4095 bytes"));
+    g_free(too_long);
+    /* A directory that is missing is not an empty one. */
+    GListModel *missing = unjank_list_model_new("/nothing/here", NULL, NULL);
+    wait_for(missing, 0);
+    CHECK(unjank_list_model_get_failure(UNJANK_LIST_MODEL(missing)) == -ENOENT);
+    g_object_unref(missing);
     unjank_listing_options options = {.size = sizeof options, .fields = UNJANK_SIZE, .flags = UNJANK_FOLLOW};
     unjank_model_options order = {.size = sizeof order, .locale = "en_GB.UTF-8"};
     GListModel *rows = unjank_list_model_new(arguments[1], &options, &order);

@@ -11,6 +11,7 @@
 mod built;
 mod document;
 mod exports;
+mod gir;
 mod kio;
 mod programs;
 mod python;

@@ -101,28 +101,39 @@ fn every_kind_of_package_is_made_of_the_table() {
     ] {
         let text = text(name);
         assert!(text.contains(lists), "{name}");
-        for package in packages(&["files", "files.gio", "files.libunjank", "files.python"]) {
+        let tables = ["files", "files.gio", "files.libunjank", "files.gir", "files.python"];
+        for package in packages(&tables) {
             assert!(text.contains(&package), "{name} has no {package}");
         }
+    }
+    for name in ["rpm/unjank.spec", "arch/PKGBUILD", "nix/export.nix"] {
+        assert!(text(name).contains("unjank-export"), "{name} has no unjank-export");
     }
     for (control, table) in [
         ("control", "files"),
         ("control.gio", "files.gio"),
         ("control.libunjank", "files.libunjank"),
         ("control.python", "files.python"),
+        ("control.export", "files.export"),
+        ("control.gir", "files.gir"),
     ] {
         let text = text(&format!("debian/{control}"));
         let named = text.lines().filter_map(|line| line.strip_prefix("Package: "));
         let named: BTreeSet<String> = named.map(str::to_owned).collect();
         assert_eq!(named, packages(&[table]), "debian/{control}");
     }
-    for name in ["debian/rules", "rpm/unjank.spec", "arch/PKGBUILD", "nix/package.nix"] {
+    for name in
+        ["debian/rules", "rpm/unjank.spec", "arch/PKGBUILD", "nix/package.nix", "nix/export.nix"]
+    {
         assert!(text(name).contains("packaging/stage"), "{name} does not use packaging/stage");
     }
     // A path that stands in one of them would be one more table.
-    for (name, lists) in
-        [("rpm/unjank.spec", "%files"), ("arch/PKGBUILD", ""), ("nix/package.nix", "")]
-    {
+    for (name, lists) in [
+        ("rpm/unjank.spec", "%files"),
+        ("arch/PKGBUILD", ""),
+        ("nix/package.nix", ""),
+        ("nix/export.nix", ""),
+    ] {
         let text = text(name);
         let (_, part) = text.split_once(lists).unwrap();
         let has_paths = part.lines().any(|line| line.trim_start().starts_with("/usr/"));

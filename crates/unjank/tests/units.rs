@@ -11,6 +11,7 @@ use crate::fixture::{has, in_time, setting};
 /// How exposed each unit may be, as `systemd-analyze security` counts; `docs/packages.md` has the reasons.
 const EXPOSURES: [(&str, f64); 6] = [
     ("unjank-index", 2.5),
+    ("unjank-export@", 0.9),
     ("unjank-dconf", 6.0),
     ("unjank-session", 6.1),
     // It looks at the user's programs, which a namespace of users would not let it do.

@@ -1,5 +1,6 @@
 //! The command line: what is typed, what is printed, and the exit status.
 
+mod generate;
 mod openmetrics;
 mod otlp;
 mod parquet;
@@ -7,12 +8,12 @@ mod profile;
 
 use std::cell::RefCell;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use hangs::store::StoredHistory;
 use report::text::{Charset, visible};
 use store::disk::Disk;
@@ -24,6 +25,9 @@ use unjank_export::{perfetto, pprof};
 const EXAMPLE: &str = "Write or send what `unjank hangs` recorded, when you say so
 
 Example: unjank-export parquet --to ~/hangs-lake
+
+To have systemd do that each day, once the directory is there:
+systemctl --user enable --now $(systemd-escape --path --template=unjank-export@.timer ~/hangs-lake)
 
 Nothing is sent without a command of this program. docs/fleet.md says what each one writes.";
 
@@ -49,6 +53,8 @@ enum Command {
     Pprof(profile::Profile),
     /// Write hangs as a trace for Perfetto, a process for each program
     Perfetto(profile::Profile),
+    #[command(hide = true)]
+    Generate(generate::Generate),
 }
 
 /// Stands in a verdict over a store of which not everything could be read.
@@ -108,14 +114,14 @@ fn state_directory(name: &str, hint: &str) -> Result<PathBuf, Failure> {
 }
 
 impl Session {
-    fn open(arguments: &Arguments) -> Result<Session, Failure> {
+    fn open(store: Option<&Path>, machine: Option<&str>) -> Result<Session, Failure> {
         let disk = store::disk::real();
-        let dir = match &arguments.store {
-            Some(dir) => dir.clone(),
+        let dir = match store {
+            Some(dir) => dir.to_owned(),
             None => state_directory("hangs", "set HOME, or use --store DIR")?,
         };
         let user = rustix::process::getuid().as_raw();
-        let source = RecordSource::find(&*disk, &dir, arguments.machine.as_deref(), user)
+        let source = RecordSource::find(&*disk, &dir, machine, user)
             .map_err(|error| Failure::of(&error).hint("name the machine: --machine NAME"))?;
         Ok(Session { disk, clock: SystemClock::start(), dir, source, damage: RefCell::default() })
     }
@@ -162,21 +168,29 @@ fn print(line: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{}", visible(line, Charset::Unicode))
 }
 
+impl Arguments {
+    fn run(self) -> Result<(), Failure> {
+        let session = || Session::open(self.store.as_deref(), self.machine.as_deref());
+        match self.command {
+            Command::Parquet(parquet) => parquet.run(&session()?),
+            Command::Otlp(otlp) => otlp.run(&session()?),
+            Command::Openmetrics(metrics) => metrics.run(&session()?),
+            Command::Pprof(profile) => {
+                profile.run(&session()?, |hangs| pprof::profile(hangs.iter().copied()))
+            }
+            Command::Perfetto(profile) => {
+                profile.run(&session()?, |hangs| perfetto::trace(hangs.iter().copied()))
+            }
+            // What packages ask for while they are built: it needs no store.
+            Command::Generate(generate) => generate.run(Arguments::command()),
+        }
+    }
+}
+
 /// Runs what was typed.
 pub(crate) fn run() -> ExitCode {
     let arguments = Arguments::parse();
-    let done = Session::open(&arguments).and_then(|session| match arguments.command {
-        Command::Parquet(parquet) => parquet.run(&session),
-        Command::Otlp(otlp) => otlp.run(&session),
-        Command::Openmetrics(metrics) => metrics.run(&session),
-        Command::Pprof(profile) => {
-            profile.run(&session, |hangs| pprof::profile(hangs.iter().copied()))
-        }
-        Command::Perfetto(profile) => {
-            profile.run(&session, |hangs| perfetto::trace(hangs.iter().copied()))
-        }
-    });
-    match done {
+    match arguments.run() {
         Ok(()) => ExitCode::SUCCESS,
         // Who closes the pipe has read enough.
         Err(failure) if failure.is_closed_pipe => ExitCode::SUCCESS,

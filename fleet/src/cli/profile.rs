@@ -30,7 +30,8 @@ impl Profile {
         render: impl FnOnce(&[&Hang]) -> Vec<u8>,
     ) -> Result<(), Failure> {
         let stored = session.stored()?;
-        let is_meant = |hang: &&Hang| self.program.as_ref().is_none_or(|name| hang.program == *name);
+        let is_meant =
+            |hang: &&Hang| self.program.as_ref().is_none_or(|name| hang.program == *name);
         let hangs: Vec<&Hang> = stored.hangs.values().filter(is_meant).collect();
         let bytes = render(&hangs);
         let failed = |error: std::io::Error| {

@@ -4,6 +4,7 @@ mod apps;
 mod bench;
 mod bus;
 mod catalogue;
+mod daemon;
 mod doctor;
 mod document;
 #[cfg(test)]
@@ -38,7 +39,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use daemon::{host as served, program};
+use ::daemon::{host as served, program};
 
 use self::refusal::refuse;
 
@@ -74,8 +75,7 @@ enum Command {
     Host(Box<host::Host>),
     Bench(bench::Bench),
     Generate(generate::Generate),
-    /// Serve in this process, as unjankd does
-    // Where unjankd was not built or installed, as after `cargo run`, the doctor measures this.
+    /// Serve as unjankd does
     #[command(hide = true)]
     Daemon(program::Arguments),
     #[command(hide = true)]
@@ -108,7 +108,7 @@ impl Command {
             Command::Slowdisk(command) => command.run(),
             Command::Trace(command) => return command.run(),
             Command::Exercise(exercise) => return exercise.run(),
-            Command::Daemon(arguments) => return program::run(&arguments),
+            Command::Daemon(arguments) => return daemon::run(&arguments),
             Command::ListingWorker(command) => command.run(),
             Command::RecentWriter(command) => command.run(),
         };

@@ -2,6 +2,7 @@
 
 mod completions;
 mod man;
+mod page;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ impl Generate {
         match self.what {
             GenerateCommand::Man { dir } => {
                 std::fs::create_dir_all(&dir).map_err(|error| cannot("make", &dir, error))?;
-                let day = man::day(std::env::var("SOURCE_DATE_EPOCH").ok().as_deref());
+                let day = page::day(std::env::var("SOURCE_DATE_EPOCH").ok().as_deref());
                 man::write_pages(root, man::daemon(), &dir, &day)
                     .map_err(|error| cannot("write man pages into", &dir, error))?;
             }
