@@ -41,6 +41,8 @@ pub struct SetupLayout {
     pub units: PathBuf,
     /// Drop-ins of background units, and the template that holds them.
     pub adopted_units: PathBuf,
+    /// Actions of polkit.
+    pub actions: PathBuf,
     /// Files of `environment.d(5)`.
     pub environment: PathBuf,
     /// Programs.
@@ -70,6 +72,7 @@ impl SetupLayout {
             services: data.join("dbus-1/services"),
             units: data.join("systemd/user"),
             adopted_units: config.join("systemd/user"),
+            actions: data.join("polkit-1/actions"),
             environment: config.join("environment.d"),
             programs: local.join("bin"),
             libraries: local.join("lib/unjank"),
@@ -95,6 +98,11 @@ impl SetupLayout {
             services: prefix.join("share/dbus-1/services"),
             units: prefix.join("lib/systemd/user"),
             adopted_units: adopted,
+            // polkit reads no other directory of actions, whatever the prefix is.
+            actions: match is_usual {
+                true => PathBuf::from("/usr/share/polkit-1/actions"),
+                false => prefix.join("share/polkit-1/actions"),
+            },
             environment: prefix.join("lib/environment.d"),
             programs: prefix.join("bin"),
             libraries: prefix.join("lib/unjank"),
@@ -146,7 +154,12 @@ impl SetupLayout {
         }
         let manifest = self.manifest.parent().unwrap_or(Path::new("/"));
         let all = [&self.programs, &self.services, &self.units, &self.libraries, &self.environment];
-        for directory in all.into_iter().map(PathBuf::as_path).chain([manifest]) {
+        let of_system = match self.scope {
+            SetupScope::System => vec![&self.adopted_units, &self.actions],
+            SetupScope::User => Vec::new(),
+        };
+        let all = all.into_iter().chain(of_system).map(PathBuf::as_path);
+        for directory in all.chain([manifest]) {
             let Some(existing) = directory.ancestors().find(|path| path.exists()) else { continue };
             let own = rustix::process::geteuid();
             match self.scope {

@@ -23,13 +23,15 @@ pub enum SetupPart {
     Hangs,
     /// Long hangs are shown as notifications on the desktop.
     HangNotifications,
+    /// The recorder service has programs in the kernel for `unjank trace` of users who are not root; for every user only.
+    Trace,
     /// The programs and libraries themselves, where they were copied from a build. It goes with the last other part.
     Programs,
 }
 
 impl SetupPart {
     /// The parts that a person chooses from.
-    pub const ALL: [SetupPart; 10] = [
+    pub const ALL: [SetupPart; 11] = [
         SetupPart::Settings,
         SetupPart::Gsettings,
         SetupPart::Host,
@@ -40,6 +42,7 @@ impl SetupPart {
         SetupPart::Listing,
         SetupPart::Hangs,
         SetupPart::HangNotifications,
+        SetupPart::Trace,
     ];
 
     /// Returns the name by which it is chosen.
@@ -56,6 +59,7 @@ impl SetupPart {
             SetupPart::Listing => "listing",
             SetupPart::Hangs => "hangs",
             SetupPart::HangNotifications => "hang-notifications",
+            SetupPart::Trace => "trace",
             SetupPart::Programs => "programs",
         }
     }
@@ -92,6 +96,9 @@ impl SetupPart {
             SetupPart::Hangs => "when programs hang, for how long and on what is recorded",
             SetupPart::HangNotifications => {
                 "hangs that are recorded and last 2 s or longer are notifications on the desktop"
+            }
+            SetupPart::Trace => {
+                "`unjank trace` of ordinary users has programs in the kernel, for their own processes"
             }
             SetupPart::Programs => "the programs and libraries of unjank",
         }

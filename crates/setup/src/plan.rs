@@ -23,6 +23,10 @@ pub const RELAX_VARIABLE: &str = "UNJANK_RELAX_DIR";
 
 /// The programs of an installation.
 pub(crate) const PROGRAMS: [&str; 4] = ["unjank", "unjankd", "unjank-index", "unjank-host"];
+/// The program of the part `trace`, which nobody calls by its name: it is beside the libraries.
+pub const RECORDER: &str = "unjank-recorder";
+/// The action of polkit by which it is decided who uses it.
+const ACTION: &str = "org.unjank.recorder.policy";
 /// The libraries of an installation: as they are installed, and as cargo names them.
 pub(crate) const LIBRARIES: [(&str, &str); 2] =
     [(RELAX_LIBRARY, "libunjank_relax.so"), ("libunjank-writeback.so", "libunjank_writeback.so")];
@@ -83,6 +87,16 @@ impl ProgramSource {
         }
         if let Ok(notices) = there(dir.join(NOTICES)) {
             add(notices, &|layout| layout.documents.join(NOTICES), 0o644);
+        }
+        // Of one user there is no system service.
+        let of_system = layout.iter().filter(|layout| layout.scope == SetupScope::System);
+        if let Ok(recorder) = there(dir.join(RECORDER)) {
+            files.extend(of_system.map(|layout| PlannedFile {
+                part: SetupPart::Programs,
+                path: layout.libraries.join(RECORDER),
+                contents: PlannedContents::CopyOf(recorder.clone()),
+                mode: 0o755,
+            }));
         }
         Ok(files)
     }
@@ -165,6 +179,7 @@ pub fn files_of(
             let unit = file(layout.units.join(name), fill(text, programs)?);
             Ok(vec![unit, wanted(part, layout, "graphical-session.target", name)])
         }
+        SetupPart::Trace => trace_files(layout, source),
         SetupPart::Recents => Ok(Vec::new()),
         SetupPart::Programs => source.built_files(&[layout]),
     }
@@ -228,6 +243,55 @@ fn index_files(layout: &SetupLayout, programs: &Path) -> Result<Vec<PlannedFile>
     ])
 }
 
+/// Returns the files of the recorder service; none for one user, who cannot have a system service.
+fn trace_files(
+    layout: &SetupLayout,
+    source: &ProgramSource,
+) -> Result<Vec<PlannedFile>, SetupError> {
+    if layout.scope == SetupScope::User {
+        return Ok(Vec::new());
+    }
+    let (_, libraries) = source.directories(layout);
+    let program = match source {
+        ProgramSource::Built(dir) => dir.join(RECORDER),
+        ProgramSource::Installed { libraries, .. } => libraries.join(RECORDER),
+    };
+    if layout.root.is_none() && !program.exists() {
+        return Err(SetupError::MissingProgram { path: program });
+    }
+    let file = |path: PathBuf, contents| PlannedFile {
+        part: SetupPart::Trace,
+        path,
+        contents,
+        mode: 0o644,
+    };
+    let units = &layout.adopted_units;
+    let service = include_str!("../templates/systemd/unjank-recorder.service.in")
+        .replace("@libdir@", plain(libraries)?);
+    let text = |text: &str| PlannedContents::Text(text.as_bytes().to_vec());
+    let socket = "unjank-recorder.socket";
+    let link = |target: PathBuf| {
+        file(units.join("sockets.target.wants").join(socket), PlannedContents::Link(target))
+    };
+    // What a package has brought stays the package's: it is switched on alone.
+    let packaged = libraries.with_file_name("systemd").join("system").join(socket);
+    if matches!(source, ProgramSource::Installed { .. }) && packaged.exists() {
+        return Ok(vec![link(packaged)]);
+    }
+    Ok(vec![
+        file(
+            layout.actions.join(ACTION),
+            text(include_str!("../templates/polkit/org.unjank.recorder.policy")),
+        ),
+        file(units.join("unjank-recorder.service"), text(&service)),
+        file(
+            units.join(socket),
+            text(include_str!("../templates/systemd/unjank-recorder.socket.in")),
+        ),
+        link(Path::new("..").join(socket)),
+    ])
+}
+
 fn run_files(layout: &SetupLayout, source: &ProgramSource) -> Result<Vec<PlannedFile>, SetupError> {
     let manager = match layout.scope {
         SetupScope::User => Manager::User,
@@ -275,7 +339,13 @@ pub(crate) fn is_our_path(path: &Path) -> bool {
             names.into_iter().any(|bus| name == format!("{bus}.service"))
         }
         (Some("systemd"), Some("user" | "system")) => is_unit(name),
-        (_, Some("default.target.wants" | "graphical-session.target.wants")) => is_unit(name),
+        (
+            _,
+            Some(
+                "default.target.wants" | "graphical-session.target.wants" | "sockets.target.wants",
+            ),
+        ) => is_unit(name),
+        (Some("polkit-1"), Some("actions")) => name == ACTION,
         (_, Some(unit)) if unit.strip_suffix(".d").is_some_and(is_known) => {
             name == adoption::DROP_IN
         }
@@ -284,7 +354,9 @@ pub(crate) fn is_our_path(path: &Path) -> bool {
         (Some("unjank"), Some(gsettings::DIRECTORY)) => {
             [gsettings::GSETTINGS_MODULE, gsettings::CACHE].contains(&name)
         }
-        (Some("lib"), Some("unjank")) => LIBRARIES.iter().any(|(library, _)| name == *library),
+        (Some("lib"), Some("unjank")) => {
+            name == RECORDER || LIBRARIES.iter().any(|(library, _)| name == *library)
+        }
         (Some("doc"), Some("unjank")) => name == NOTICES,
         _ => false,
     }
@@ -305,7 +377,10 @@ pub(crate) fn is_ours(path: &Path, contents: &[u8]) -> bool {
                 || has(b"/unjank-index\n")
                 || has(b"/unjank hangs record\n")
                 || has(b"/unjank hangs watch --notify\n")
+                || has(b"/unjank-recorder\n")
         }
+        Some("socket") => has(b"ListenSequentialPacket=/run/unjank/recorder.sock\n"),
+        Some("policy") => has(b"<vendor>unjank</vendor>"),
         Some("path") => has(b"Description=Plugins and applications that come or go\n"),
         Some("conf") => {
             first(adoption::MARK) || first("# Written by unjank") || first("# Written by `unjank ")
@@ -341,14 +416,18 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "a fixture need not be durable")]
     fn every_file_of_every_part_is_one_that_a_manifest_may_name() {
         let built = tempfile::tempdir().unwrap();
-        std::fs::write(built.path().join(gsettings::GSETTINGS_MODULE), "module").unwrap();
+        for name in [gsettings::GSETTINGS_MODULE, RECORDER] {
+            std::fs::write(built.path().join(name), "built").unwrap();
+        }
         for layout in [layout(), SetupLayout::of_system(Path::new("/usr/local"))] {
             for part in SetupPart::ALL {
                 if part == SetupPart::Run {
                     continue;
                 }
                 let source = match part {
-                    SetupPart::Gsettings => ProgramSource::Built(built.path().to_owned()),
+                    SetupPart::Gsettings | SetupPart::Trace => {
+                        ProgramSource::Built(built.path().to_owned())
+                    }
                     _ => installed(),
                 };
                 for file in files_of(part, &layout, &source).unwrap() {
@@ -356,7 +435,7 @@ mod tests {
                     if let PlannedContents::Text(text) = &file.contents {
                         assert!(is_ours(&file.path, text), "{:?}", file.path);
                         let text = String::from_utf8_lossy(text);
-                        let left = ["@bindir@", "@applications@", "@triplet@"];
+                        let left = ["@bindir@", "@libdir@", "@applications@", "@triplet@"];
                         assert!(!left.iter().any(|name| text.contains(name)), "{:?}", file.path);
                     }
                 }

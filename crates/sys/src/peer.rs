@@ -11,6 +11,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// The option that gives a descriptor of the peer's process; Linux 6.5.
 const SO_PEERPIDFD: libc::c_int = 77;
+/// The option that gives the peer's groups; Linux 4.13.
+const SO_PEERGROUPS: libc::c_int = 59;
 
 /// Whether a peer sees the same files as this process, as this user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub enum PeerView {
 pub struct PeerCredentials {
     /// Its effective user.
     pub user: u32,
+    /// Its effective group.
+    pub group: u32,
     /// The number of its process, which may have ended since; 0 where it is in a PID namespace that is not seen from here.
     pub process: u32,
 }
@@ -56,7 +60,50 @@ pub fn credentials(socket: impl AsFd) -> io::Result<PeerCredentials> {
     }
     // SAFETY: the call succeeded, so the kernel has filled it in.
     let found = unsafe { made.assume_init() };
-    Ok(PeerCredentials { user: found.uid, process: u32::try_from(found.pid).unwrap_or(0) })
+    let process = u32::try_from(found.pid).unwrap_or(0);
+    Ok(PeerCredentials { user: found.uid, group: found.gid, process })
+}
+
+/// Returns the groups of who made the other end of `socket`, beside the effective one.
+///
+/// # Errors
+///
+/// As `getsockopt(2)`: it is no socket of this machine, or the kernel is older than 4.13.
+pub fn groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
+    /// The kernel's limit of groups.
+    const MOST: usize = 65_536;
+    let mut groups = vec![0_u32; MOST];
+    let mut length = libc::socklen_t::try_from(MOST * 4).unwrap_or(libc::socklen_t::MAX);
+    // SAFETY: `groups` is writable memory of `length` bytes, and both outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERGROUPS,
+            groups.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    groups.truncate(usize::try_from(length / 4).unwrap_or(0));
+    Ok(groups)
+}
+
+/// Returns a descriptor of the process that made the other end of `socket`, and its number, which belongs to it until the descriptor can be read.
+///
+/// Before Linux 6.5 the descriptor is made from the number, which could be another process's only if the peer has ended before.
+///
+/// # Errors
+///
+/// The peer has ended, or it is in a PID namespace that is not seen from here.
+pub fn process(socket: impl AsFd) -> io::Result<(OwnedFd, u32)> {
+    let socket = socket.as_fd();
+    let pid = i32::try_from(credentials(socket)?.process).ok().and_then(Pid::from_raw);
+    let process = descriptor(socket, pid.ok_or(io::ErrorKind::NotFound)?)?;
+    let number = number(&process)?;
+    Ok((process, number))
 }
 
 /// Finds out who connected `socket`.
@@ -139,10 +186,18 @@ mod tests {
         let (here, _there) = crate::socket::pair().unwrap();
         let own = PeerCredentials {
             user: rustix::process::geteuid().as_raw(),
+            group: rustix::process::getegid().as_raw(),
             process: std::process::id(),
         };
         assert_eq!(credentials(&here).unwrap(), own);
         assert!(credentials(tempfile::tempfile().unwrap()).is_err());
+        let (_held, process) = process(&here).unwrap();
+        assert_eq!(process, std::process::id());
+        let own: Vec<u32> =
+            rustix::process::getgroups().unwrap().iter().map(|group| group.as_raw()).collect();
+        let mut groups = groups(&here).unwrap();
+        groups.sort_unstable();
+        assert!(own.iter().all(|group| groups.contains(group)), "{groups:?} of {own:?}");
     }
 
     #[test]

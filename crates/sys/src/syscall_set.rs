@@ -181,6 +181,12 @@ impl Set {
         Set { text: "all".to_owned(), numbers: None }
     }
 
+    /// Returns the set of the calls with these numbers.
+    #[must_use]
+    pub fn of(numbers: impl IntoIterator<Item = u32>) -> Set {
+        Set { text: "chosen by number".to_owned(), numbers: Some(numbers.into_iter().collect()) }
+    }
+
     /// Returns whether it is the set of all calls.
     #[must_use]
     pub fn is_all(&self) -> bool {

@@ -42,6 +42,7 @@ fn session(threshold_ns: u64, ring_bytes: u32) -> Option<BpfSession> {
         stacks: KernelStacks::Copied,
         ring_bytes,
         wakes: WakeupPolicy::Paced,
+        owner: None,
     };
     match BpfSession::load(&settings) {
         Ok(session) => Some(session),

@@ -147,6 +147,7 @@ impl Watching {
         let events = Arc::new(Mutex::new(Vec::new()));
         let (its_stop, its_events) = (Arc::clone(&stop), Arc::clone(&events));
         let options = watch::WatchOptions {
+            recorder: None,
             subject,
             threshold: 50 * MILLISECOND,
             backend: Some(backend),

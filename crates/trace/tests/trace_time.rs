@@ -193,6 +193,7 @@ fn a_watch_tells_of_a_loop_on_the_processor_and_of_a_freeze_made_of_many_short_c
     let mut child = command.spawn().unwrap();
     child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
     let options = WatchOptions {
+        recorder: None,
         subject: WatchTarget::Process(child.id()),
         threshold: Duration::from_millis(100),
         backend: Some(Backend::Bpf),

@@ -62,6 +62,7 @@ mod recent_private;
 mod recent_sandbox;
 mod recent_stalled;
 mod recent_volatile;
+mod recorder;
 mod run_mailbox;
 mod run_scope;
 mod run_terminal;

@@ -44,6 +44,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("unjank-bench", 5),
     ("unjank-doctor", 5),
     ("unjank-daemon", 5),
+    ("unjank-recorder", 5),
     ("unjank-ls", 5),
     ("unjank-capi", 5),
     ("unjank-gio", 5),

@@ -26,18 +26,24 @@ fn template(unit: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
+/// The same of units of the system's manager.
+const EXPOSURES_OF_SYSTEM: [(&str, f64); 1] = [("unjank-recorder", 0.7)];
+
 #[test]
 fn no_unit_is_more_exposed_than_is_written() {
     if !has(&["systemd-analyze"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    for (unit, most) in EXPOSURES {
+    let of_user = EXPOSURES.map(|(unit, most)| (unit, most, Some("--user")));
+    let of_system = EXPOSURES_OF_SYSTEM.map(|(unit, most)| (unit, most, None));
+    for (unit, most, manager) in of_user.into_iter().chain(of_system) {
         let file = dir.path().join(format!("{unit}.service"));
         let text = std::fs::read_to_string(template(unit)).unwrap();
-        std::fs::write(&file, text.replace("@bindir@", "/usr/bin")).unwrap();
+        let text = text.replace("@bindir@", "/usr/bin").replace("@libdir@", "/usr/lib/unjank");
+        std::fs::write(&file, text).unwrap();
         let mut analyze = Command::new("systemd-analyze");
-        analyze.args(["security", "--offline=true", "--user", "--no-pager"]).arg(&file);
+        analyze.args(["security", "--offline=true", "--no-pager"]).args(manager).arg(&file);
         let output = analyze.env("XDG_RUNTIME_DIR", dir.path()).output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         let last = said.lines().last().unwrap_or_default();

@@ -216,15 +216,38 @@ impl Map {
     ///
     /// As `bpf(2)`.
     pub fn pairs(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        match self.pairs_in_batches() {
+        let mut pairs = Vec::new();
+        self.visit(|key, value| {
+            pairs.push((key.to_vec(), value.to_vec()));
+            Ok(())
+        })?;
+        Ok(pairs)
+    }
+
+    /// Gives each pair of a hash to `each`, of which few are held at a time.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`, and the first error of `each`, after which nothing more is given to it.
+    pub fn visit(&self, mut each: impl FnMut(&[u8], &[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut has_begun = false;
+        let visited = self.visit_in_batches(|key, value| {
+            has_begun = true;
+            each(key, value)
+        });
+        match visited {
             // Kernels before 5.6, and kinds without batches.
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => self.pairs_one_by_one(),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) && !has_begun => {
+                self.visit_one_by_one(each)
+            }
             other => other,
         }
     }
 
-    fn pairs_in_batches(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let mut pairs = Vec::new();
+    fn visit_in_batches(
+        &self,
+        mut each: impl FnMut(&[u8], &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
         // The position is opaque, and as long as a key or a 32-bit number.
         let mut position: Vec<u8> = Vec::new();
         let mut at_once = 256_usize;
@@ -256,16 +279,20 @@ impl Map {
             };
             let keys = keys.chunks_exact(self.key_bytes);
             let values = values.chunks_exact(self.value_bytes);
-            pairs.extend(keys.zip(values).take(read).map(|(k, v)| (k.to_vec(), v.to_vec())));
+            for (key, value) in keys.zip(values).take(read) {
+                each(key, value)?;
+            }
             if last {
-                return Ok(pairs);
+                return Ok(());
             }
             position = next;
         }
     }
 
-    fn pairs_one_by_one(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let mut pairs = Vec::new();
+    fn visit_one_by_one(
+        &self,
+        mut each: impl FnMut(&[u8], &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut key: Option<Vec<u8>> = None;
         loop {
             let mut next = vec![0; self.key_bytes];
@@ -275,11 +302,11 @@ impl Map {
             }
             match attribute.writes(16, &mut next).run(Command::MapNextKey) {
                 Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(pairs),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(e) => return Err(e),
             }
             if let Some(value) = self.get(&next)? {
-                pairs.push((next.clone(), value));
+                each(&next, &value)?;
             }
             key = Some(next);
         }

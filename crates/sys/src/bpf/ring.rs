@@ -104,6 +104,14 @@ impl Ring {
     ///
     /// A record's bytes are gone when `each` returns.
     pub fn take(&mut self, most: usize, mut each: impl FnMut(&[u8])) -> usize {
+        self.offer(most, |record| {
+            each(record);
+            true
+        })
+    }
+
+    /// Gives each record that is there to `each`, at most `most` of them, until `each` refuses one, which stays. Returns how many went.
+    pub fn offer(&mut self, most: usize, mut each: impl FnMut(&[u8]) -> bool) -> usize {
         let mut taken = 0;
         let mut position = self.our_position().load(Ordering::Relaxed);
         let written = self.written_position();
@@ -125,7 +133,9 @@ impl Ring {
                 // SAFETY: the kernel does not touch a finished record until our position is past it, which is stored
                 // after `each` has returned, and nothing keeps the slice.
                 let record = unsafe { std::slice::from_raw_parts(data.as_ptr(), length) };
-                each(record);
+                if !each(record) {
+                    break;
+                }
             }
             position += (length + HEADER).next_multiple_of(8) as u64;
             self.our_position().store(position, Ordering::Release);

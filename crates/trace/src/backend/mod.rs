@@ -26,6 +26,11 @@ use std::time::Duration;
 
 pub use sys::spawn::{ProgramStdout, ProgramToStart};
 
+pub use self::bpf::served::protocol::SOCKET as RECORDER_SOCKET;
+
+use self::bpf::served::protocol::AuthorizationPrompt;
+use self::bpf::served::{RecorderConnection, RecorderError};
+
 use super::recording::{Backend, Exit, Recording};
 use super::syscall_set::Set;
 
@@ -75,6 +80,8 @@ pub struct TraceOptions {
     pub until: RecordingLimit,
     /// The backend, if the user chose one.
     pub backend: Option<Backend>,
+    /// The socket of the recorder service, which is asked for programs in the kernel where this user may load none himself.
+    pub recorder: Option<PathBuf>,
 }
 
 impl TraceOptions {
@@ -91,6 +98,7 @@ impl TraceOptions {
             kept: Vec::new(),
             until: RecordingLimit::AllEnded,
             backend: None,
+            recorder: None,
         }
     }
 }
@@ -164,14 +172,39 @@ pub struct BackendChoice {
     pub reason: String,
 }
 
-/// Chooses the backend: the user's choice, else the one with the least overhead.
-#[must_use]
-pub fn choose(options: &TraceOptions) -> BackendChoice {
+/// Chooses the backend: the user's choice, else the one with the least overhead. With it comes the connection to the recorder service, if
+/// that one has to load the programs.
+fn choose(options: &TraceOptions) -> (BackendChoice, Option<RecorderConnection>) {
     if let Some(backend) = options.backend {
-        return BackendChoice { backend, reason: "The user chose it.".to_owned() };
+        return (BackendChoice { backend, reason: "The user chose it.".to_owned() }, None);
     }
+    if bpf::is_allowed() {
+        return (choose_alone(options, true), None);
+    }
+    let mut choice = choose_alone(options, false);
+    let Some(path) = &options.recorder else { return (choice, None) };
+    match RecorderConnection::connect(path, AuthorizationPrompt::Unwanted) {
+        Ok(connection) => {
+            let reason = "The recorder service has programs in the kernel for this user's own processes; they see every call and stop none.";
+            let choice = BackendChoice { backend: Backend::Bpf, reason: reason.to_owned() };
+            (choice, Some(connection))
+        }
+        Err(RecorderError::Absent(_)) => {
+            choice.reason.push_str(" The recorder service would see every call and stop none: sudo unjank setup --system trace");
+            (choice, None)
+        }
+        Err(error) => {
+            let why = report::error::chain(&error);
+            choice.reason.push_str(&format!(" Programs in the kernel would stop none, but {why}."));
+            (choice, None)
+        }
+    }
+}
+
+/// Chooses between the backends that need nobody else.
+fn choose_alone(options: &TraceOptions, is_bpf_allowed: bool) -> BackendChoice {
     match options.subject {
-        TraceTarget::Run(_) if bpf::is_allowed() => BackendChoice {
+        TraceTarget::Run(_) if is_bpf_allowed => BackendChoice {
             backend: Backend::Bpf,
             reason: "Programs in the kernel see every call and stop none.".to_owned(),
         },
@@ -179,7 +212,7 @@ pub fn choose(options: &TraceOptions) -> BackendChoice {
             backend: Backend::Seccomp,
             reason: "A filter stops only the chosen calls, and needs no privileges.".to_owned(),
         },
-        TraceTarget::Attach(_) if bpf::is_allowed() => BackendChoice {
+        TraceTarget::Attach(_) if is_bpf_allowed => BackendChoice {
             backend: Backend::Bpf,
             reason: "Programs in the kernel see a running program without stopping it.".to_owned(),
         },
@@ -200,7 +233,7 @@ pub fn choose(options: &TraceOptions) -> BackendChoice {
 ///
 /// [`TraceError`], whose variants describe the resulting state.
 pub fn run(options: &TraceOptions, stop: &Arc<AtomicBool>) -> Result<RecordingOutcome, TraceError> {
-    let choice = choose(options);
+    let (choice, recorder) = choose(options);
     match (choice.backend, &options.subject) {
         (Backend::Seccomp, TraceTarget::Run(command)) => {
             seccomp::run(options, command, &choice, stop)
@@ -209,7 +242,7 @@ pub fn run(options: &TraceOptions, stop: &Arc<AtomicBool>) -> Result<RecordingOu
             backend: choice.backend,
             reason: "a filter cannot be installed in a running program; use ptrace".to_owned(),
         }),
-        (Backend::Bpf, _) => bpf::run(options, &choice, stop),
+        (Backend::Bpf, _) => bpf::run(options, &choice, stop, recorder),
         (Backend::Peek, _) => peek::run(options, &choice, stop),
         (Backend::Ptrace, _) => ptrace::run(options, &choice, stop),
         (backend, _) => Err(TraceError::Backend {

@@ -1,6 +1,7 @@
 //! `trace watch` with the bpf backend: exact lengths, and no work between stalls.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,9 +13,12 @@ use super::analyzer::{StallAnalyzer, outcome};
 use super::busy::{EventLook, StepTracker};
 use super::find::ProcessFinder;
 use super::{WatchEvent, WatchOptions, WatchSummary};
+use crate::backend::bpf::kernel_session::KernelSession;
 use crate::backend::bpf::programs::{KernelStacks, WakeupPolicy, WatchedThreads};
 use crate::backend::bpf::record::{BpfRecord, CallRecord};
-use crate::backend::bpf::session::{BpfSession, BpfSettings, ThreadState, WatchStart, descriptor};
+use crate::backend::bpf::served::RecorderConnection;
+use crate::backend::bpf::served::protocol::AuthorizationPrompt;
+use crate::backend::bpf::session::{BpfSession, BpfSettings, ThreadState, WatchStart};
 use crate::backend::bpf::{self, recorded};
 use crate::backend::peek::blocked_syscall;
 use crate::backend::{TraceError, procfs};
@@ -34,8 +38,8 @@ const REST: Duration = Duration::from_millis(100);
 /// How often the reader yields for records that are being written, which takes microseconds each.
 const WRITERS: u32 = 1000;
 
-/// Loads the programs into the kernel.
-pub(super) fn load(options: &WatchOptions) -> Result<BpfSession, TraceError> {
+/// Loads the programs into the kernel, or has the recorder service do it.
+pub(super) fn load(options: &WatchOptions) -> Result<KernelSession, TraceError> {
     let settings = BpfSettings {
         calls: &Set::all(),
         threshold_ns: u64::try_from(options.threshold.as_nanos()).unwrap_or(u64::MAX),
@@ -44,13 +48,31 @@ pub(super) fn load(options: &WatchOptions) -> Result<BpfSession, TraceError> {
         stacks: KernelStacks::Copied,
         ring_bytes: RING,
         wakes: WakeupPolicy::Each,
+        owner: None,
     };
-    BpfSession::load(&settings).map_err(|error| bpf::refused(&error))
+    if !bpf::is_allowed()
+        && let Some(path) = &options.recorder
+    {
+        let prompt = match options.backend {
+            Some(_) => AuthorizationPrompt::Allowed,
+            None => AuthorizationPrompt::Unwanted,
+        };
+        let served = RecorderConnection::connect(path, prompt)
+            .and_then(|connection| connection.open(&settings));
+        match served {
+            Ok(session) => return Ok(KernelSession::Served(Box::new(session))),
+            Err(error) if !error.is_absent() => return Err(bpf::unserved(&error)),
+            // What our own rights are missing says more.
+            Err(_) => {}
+        }
+    }
+    let session = BpfSession::load(&settings).map_err(|error| bpf::refused(&error))?;
+    Ok(KernelSession::Own(Box::new(session)))
 }
 
 /// Watches until `stop` is set or the chosen process has ended.
 pub(super) fn watch(
-    session: BpfSession,
+    session: KernelSession,
     options: &WatchOptions,
     stop: &AtomicBool,
     each: &mut dyn FnMut(WatchEvent),
@@ -89,17 +111,17 @@ pub(super) fn watch(
         }
     }
     // From here on the kernel reports nothing, so that unfinished calls are not reported twice.
-    watch.session.detach();
+    watch.session.detach().map_err(TraceError::Trace)?;
     watch.take_all()?;
-    watch.report_running();
-    let Watch { session, mut analyzer, .. } = watch;
+    watch.report_running()?;
+    let Watch { mut session, mut analyzer, .. } = watch;
     analyzer.summary.lost = session.faults().map_err(TraceError::Trace)?.lost_calls;
     Ok(analyzer.summary)
 }
 
 /// The state of a watch.
 struct Watch<'a> {
-    session: BpfSession,
+    session: KernelSession,
     analyzer: StallAnalyzer,
     threshold_ns: u64,
     /// The monotonic clock in nanoseconds at the beginning.
@@ -111,7 +133,13 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     fn found(&mut self, process: u32) -> Result<(), TraceError> {
-        self.session.watch(process, WatchStart::Now).map_err(TraceError::Trace)?;
+        match self.session.watch(process, WatchStart::Now) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                (self.each)(WatchEvent::Refused { process });
+                return Ok(());
+            }
+            other => other.map_err(TraceError::Trace)?,
+        }
         let tracker = StepTracker::new(process, sys::bpf::clock_ns(), self.threshold_ns);
         self.known.insert(process, tracker);
         let executable = procfs::executable(process);
@@ -130,11 +158,9 @@ impl Watch<'_> {
         let used =
             procfs::SchedstatFile::open(process, process).and_then(|counters| counters.read());
         let queued_ns = used.map_or(0, |used| used.queued_ns);
-        if let Some(thread) = descriptor(process) {
-            let times = [sys::bpf::clock_ns(), queued_ns];
-            // On an error the thread has ended, or has made another call since, which the kernel programs see.
-            let _seen = self.session.adopt(thread.as_fd(), [process; 2], syscall.number, times);
-        }
+        let times = [sys::bpf::clock_ns(), queued_ns];
+        // On an error the thread has ended, or has made another call since, which the kernel programs see.
+        let _seen = self.session.adopt([process; 2], syscall.number, times);
         if !runs_program(syscall.number) {
             let registers = KnownRegisters::new(syscall.ip, syscall.sp);
             let StallAnalyzer { unwinder, recorder, .. } = &mut self.analyzer;
@@ -159,7 +185,7 @@ impl Watch<'_> {
         for (process, tracker) in known.iter_mut() {
             tracker.sample(*process, analyzer);
         }
-        session.take(usize::MAX, |record| match record {
+        let taken = session.take(usize::MAX, |record| match record {
             BpfRecord::Call(call) if known.contains_key(&call.process) => {
                 if let Some(event) = analyzer.analyze_record(&call, *began_ns) {
                     if let Some(tracker) = known.get_mut(&call.process) {
@@ -201,6 +227,7 @@ impl Watch<'_> {
             }
             _ => {}
         });
+        taken.map_err(TraceError::Trace)?;
         for (thread, seen) in ended {
             // The totals are not used here, but they must not fill the kernel's memory.
             session.take_totals(thread, &seen).map_err(TraceError::Trace)?;
@@ -222,16 +249,14 @@ impl Watch<'_> {
     }
 
     /// Reports the unfinished calls of the main threads at the end of the watch.
-    fn report_running(&mut self) {
+    fn report_running(&mut self) -> Result<(), TraceError> {
         let now_ns = sys::bpf::clock_ns();
         let processes: Vec<u32> = self.known.keys().copied().collect();
         for process in processes {
             let times = [self.threshold_ns, self.began_ns];
             let seen = blocked_syscall(process, process);
-            let Some(thread) = descriptor(process) else { continue };
-            let ThreadState::Inside { number, start_ns } =
-                self.session.thread_state(thread.as_fd())
-            else {
+            let state = self.session.thread_state(process).map_err(TraceError::Trace)?;
+            let ThreadState::Inside { number, start_ns } = state else {
                 let analyzer = &mut self.analyzer;
                 let step = self
                     .known
@@ -272,6 +297,7 @@ impl Watch<'_> {
                 (self.each)(event);
             }
         }
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ mod by_peek;
 mod find;
 mod stall_sampler;
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
@@ -39,6 +40,8 @@ pub struct WatchOptions {
     pub backend: Option<Backend>,
     /// Where symbols are searched.
     pub sources: SymbolSources,
+    /// The socket of the recorder service, which is asked for programs in the kernel where this user may load none himself.
+    pub recorder: Option<PathBuf>,
 }
 
 /// The kind of a stall.

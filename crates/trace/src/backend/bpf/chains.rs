@@ -45,19 +45,35 @@ impl MainWait {
 
 /// Puts the programs that record wake-ups into the kernel, on a thread of its own: others are put there meanwhile.
 #[derive(Debug)]
-pub(super) struct ChainLoader(Option<JoinHandle<Result<WakeupTracer, WakeupLoadError>>>);
+pub(super) enum ChainLoader {
+    /// They are being put there; without a thread it is done when they are needed.
+    Loads(Option<JoinHandle<Result<WakeupTracer, WakeupLoadError>>>),
+    /// They are left out; a note says why.
+    LeftOut(&'static str),
+}
 
 impl ChainLoader {
     /// Begins.
     pub(super) fn start() -> ChainLoader {
         // Without a thread it is done when it is needed.
-        ChainLoader(sys::thread::spawn("wakeups", WakeupTracer::load).ok())
+        ChainLoader::Loads(sys::thread::spawn("wakeups", WakeupTracer::load).ok())
     }
 
-    /// Waits until they are there.
-    fn load(self) -> Result<WakeupTracer, WakeupLoadError> {
-        let loaded = self.0.and_then(|loader| loader.join().ok());
-        loaded.unwrap_or_else(WakeupTracer::load)
+    /// Waits for none, with a note that says why.
+    pub(super) fn left_out(note: &'static str) -> ChainLoader {
+        ChainLoader::LeftOut(note)
+    }
+
+    /// Waits until they are there; else returns a note.
+    fn load(self) -> Result<WakeupTracer, String> {
+        let loader = match self {
+            ChainLoader::Loads(loader) => loader,
+            ChainLoader::LeftOut(note) => return Err(note.to_owned()),
+        };
+        let loaded = loader.and_then(|loader| loader.join().ok());
+        loaded.unwrap_or_else(WakeupTracer::load).map_err(|error| {
+            format!("Waits are not followed to other programs: {}.", causes(&error))
+        })
     }
 }
 
@@ -79,10 +95,7 @@ impl ChainRecorder {
     pub(super) fn new(loader: ChainLoader) -> ChainRecorder {
         let (tracer, note) = match loader.load() {
             Ok(tracer) => (Some(tracer), None),
-            Err(error) => {
-                let why = causes(&error);
-                (None, Some(format!("Waits are not followed to other programs: {why}.")))
-            }
+            Err(note) => (None, Some(note)),
         };
         ChainRecorder {
             tracer,

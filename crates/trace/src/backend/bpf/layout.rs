@@ -266,8 +266,10 @@ pub(crate) mod shared {
     pub(crate) const PROCESSES_LEFT_OUT: i16 = 56;
     /// Messages of D-Bus that found no room in the ring.
     pub(crate) const LOST_MESSAGES: i16 = 64;
+    /// Processes that executed a program which the session's owner may not look into.
+    pub(crate) const LEFT_WITH_OTHER_RIGHTS: i16 = 72;
     /// Bytes of all.
-    pub(crate) const SIZE: u32 = 72;
+    pub(crate) const SIZE: u32 = 80;
 }
 
 /// Reads four bytes at `at`.

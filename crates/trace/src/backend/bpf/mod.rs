@@ -5,12 +5,15 @@
 
 mod chains;
 pub mod fields;
+pub(crate) mod kernel_session;
 pub(crate) mod layout;
 mod notes;
 pub mod programs;
 pub mod record;
+pub mod served;
 pub mod session;
 mod target;
+mod totals;
 mod watcher;
 
 use report::error::chain;
@@ -23,6 +26,9 @@ use std::sync::atomic::AtomicBool;
 use sys::spawn::{self, ProgramToStart};
 
 use self::chains::ChainLoader;
+use self::kernel_session::KernelSession;
+use self::served::protocol::AuthorizationPrompt;
+use self::served::{RecorderConnection, RecorderError};
 use self::session::{BpfSession, BpfSettings, LoadError, WatchStart};
 pub(crate) use self::target::recorded;
 use self::watcher::Watcher;
@@ -35,7 +41,10 @@ use crate::recording::Backend;
 /// Bytes of the ring: room for five hundred calls with their stacks.
 const RING: u32 = 8 << 20;
 
-/// Records a program and its descendants until it has ended or `stop` is set.
+/// Why a session of the service has no chains.
+const NO_CHAINS: &str = "Waits are not followed to other programs: the recorder service shows each user his own processes alone.";
+
+/// Records a program and its descendants until it has ended or `stop` is set, by programs of our own or of the service.
 ///
 /// # Errors
 ///
@@ -44,9 +53,18 @@ pub fn run(
     options: &TraceOptions,
     choice: &BackendChoice,
     stop: &Arc<AtomicBool>,
+    recorder: Option<RecorderConnection>,
 ) -> Result<RecordingOutcome, TraceError> {
-    let chains = ChainLoader::start();
-    let session = (load(options)?, chains);
+    let recorder = match recorder {
+        None if !is_allowed() => ask_for_service(options)?,
+        recorder => recorder,
+    };
+    // The service's caller sees his own processes alone; who woke whom is about everybody's.
+    let chains = match &recorder {
+        None => ChainLoader::start(),
+        Some(_) => ChainLoader::left_out(NO_CHAINS),
+    };
+    let session = (load(options, recorder)?, chains);
     match &options.subject {
         TraceTarget::Run(command) => start(options, command, choice, stop, session),
         TraceTarget::Attach(process) => attach(options, *process, choice, stop, session),
@@ -59,7 +77,25 @@ pub fn is_allowed() -> bool {
     session::is_allowed()
 }
 
-fn load(options: &TraceOptions) -> Result<BpfSession, TraceError> {
+/// Connects to the service, because the user wants programs in the kernel and may not load them; none where there is no service.
+fn ask_for_service(options: &TraceOptions) -> Result<Option<RecorderConnection>, TraceError> {
+    let Some(path) = &options.recorder else { return Ok(None) };
+    match RecorderConnection::connect(path, AuthorizationPrompt::Allowed) {
+        Ok(connection) => Ok(Some(connection)),
+        // What our own rights are missing says more.
+        Err(RecorderError::Absent(_)) => Ok(None),
+        Err(error) => Err(unserved(&error)),
+    }
+}
+
+pub(crate) fn unserved(error: &RecorderError) -> TraceError {
+    TraceError::Backend { backend: Backend::Bpf, reason: chain(error) }
+}
+
+fn load(
+    options: &TraceOptions,
+    recorder: Option<RecorderConnection>,
+) -> Result<KernelSession, TraceError> {
     let threshold = u64::try_from(options.threshold.as_nanos()).unwrap_or(u64::MAX);
     let settings = BpfSettings {
         calls: &options.calls,
@@ -72,8 +108,18 @@ fn load(options: &TraceOptions) -> Result<BpfSession, TraceError> {
         },
         ring_bytes: RING,
         wakes: programs::WakeupPolicy::Paced,
+        owner: None,
     };
-    BpfSession::load(&settings).map_err(|error| refused(&error))
+    match recorder {
+        None => {
+            let session = BpfSession::load(&settings).map_err(|error| refused(&error))?;
+            Ok(KernelSession::Own(Box::new(session)))
+        }
+        Some(recorder) => {
+            let session = recorder.open(&settings).map_err(|error| unserved(&error))?;
+            Ok(KernelSession::Served(Box::new(session)))
+        }
+    }
 }
 
 /// Returns the error for programs that cannot be loaded, with all causes.
@@ -87,7 +133,7 @@ fn start(
     command: &ProgramToStart,
     choice: &BackendChoice,
     stop: &Arc<AtomicBool>,
-    (session, chains): (BpfSession, ChainLoader),
+    (mut session, chains): (KernelSession, ChainLoader),
 ) -> Result<RecordingOutcome, TraceError> {
     let program = || PathBuf::from(command.arguments.first().cloned().unwrap_or_default());
     let cannot_start = |source| TraceError::Start { program: program(), source };
@@ -120,14 +166,16 @@ fn attach(
     process: u32,
     choice: &BackendChoice,
     stop: &Arc<AtomicBool>,
-    (session, chains): (BpfSession, ChainLoader),
+    (mut session, chains): (KernelSession, ChainLoader),
 ) -> Result<RecordingOutcome, TraceError> {
     let command = super::procfs::command_line(process);
     if !std::fs::exists(format!("/proc/{process}")).unwrap_or(false) {
         let source = io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error());
         return Err(TraceError::Attach { process, source });
     }
-    session.watch(process, WatchStart::Now).map_err(TraceError::Trace)?;
+    session
+        .watch(process, WatchStart::Now)
+        .map_err(|source| TraceError::Attach { process, source })?;
     let mut watcher = Watcher::new(session, chains, options, choice, command, process);
     watcher.know_threads();
     watcher.watch(stop).map_err(TraceError::Trace)?;

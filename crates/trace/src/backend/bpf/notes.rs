@@ -31,3 +31,15 @@ pub(super) fn of(faults: &LossCounters) -> Vec<String> {
     notes.extend(said.map(|(count, what)| format!("{count} {what}.")));
     notes
 }
+
+/// Returns what is missing of processes that left the session of a user, if any did.
+pub(super) fn of_other_rights(count: u64) -> Option<String> {
+    let processes = match count {
+        0 => return None,
+        1 => "a process after it".to_owned(),
+        count => format!("{count} processes after each"),
+    };
+    Some(format!(
+        "{processes} ran a program with other rights (set-user-ID and the like): `sudo unjank trace …` shows it"
+    ))
+}

@@ -11,9 +11,12 @@ use sys::bpf::{AttachError, AttachedPrograms, Instruction, Map, MapKind, Program
 
 use super::fields::{FieldsError, KernelOffsets};
 use super::layout::{self, CALLS, filter, record, shared, table, thread};
-use super::programs::{KEPT, KernelStacks, ProgramPlan, SharedMaps, WakeupPolicy, WatchedThreads};
+use super::programs::{
+    KEPT, KernelStacks, OwnerPlan, ProgramPlan, SessionOwner, SharedMaps, WakeupPolicy,
+    WatchedThreads,
+};
 use super::record::{BpfRecord, ThreadTotals};
-use crate::histogram::{BUCKETS, Histogram};
+use super::totals::total;
 use crate::recording::Total;
 use crate::syscall::{EVENT_WAITS, call_number};
 use crate::syscall_set::{ArgumentRole, Set, roles};
@@ -35,6 +38,8 @@ pub struct BpfSettings<'a> {
     pub ring_bytes: u32,
     /// How soon the reader is woken.
     pub wakes: WakeupPolicy,
+    /// Whose processes are recorded, and in how much memory of the kernel; `None` for everybody's.
+    pub owner: Option<SessionOwner>,
 }
 
 /// The most pairs of thread and call that are counted apart; some 45 MB when all are used.
@@ -43,6 +48,10 @@ const TOTALS: u32 = 65_536;
 const PROCESSES: u32 = 65_536;
 /// The most pairs of call and error.
 const ERRORS: u32 = 8_192;
+/// The most pairs of thread and call of a session that a service has for a user; some 12 MB when all are used.
+const TOTALS_OF_USER: u32 = 16_384;
+/// The most processes of such a session.
+const PROCESSES_OF_USER: u32 = 8_192;
 
 /// Why no programs could be put into the kernel; none are there.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +131,54 @@ pub struct LossCounters {
     pub processes_left_out: u64,
     /// Calls of D-Bus that found no room: a wait for their answers is told without its request.
     pub lost_messages: u64,
+    /// Processes that executed a program which the session's owner may not look into, and were not recorded from then on.
+    pub left_with_other_rights: u64,
+}
+
+impl LossCounters {
+    /// How many counters there are.
+    pub(super) const COUNT: usize = 9;
+
+    /// Returns them as numbers.
+    pub(super) fn numbers(&self) -> [u64; LossCounters::COUNT] {
+        [
+            self.lost_calls,
+            self.lost_lives,
+            self.without_thread,
+            self.not_counted,
+            self.other_numbers,
+            self.stacks_left_out,
+            self.processes_left_out,
+            self.lost_messages,
+            self.left_with_other_rights,
+        ]
+    }
+
+    /// Returns the counters with these numbers.
+    pub(super) fn from_numbers(numbers: [u64; LossCounters::COUNT]) -> LossCounters {
+        let [
+            lost_calls,
+            lost_lives,
+            without_thread,
+            not_counted,
+            other_numbers,
+            stacks_left_out,
+            processes_left_out,
+            lost_messages,
+            left_with_other_rights,
+        ] = numbers;
+        LossCounters {
+            lost_calls,
+            lost_lives,
+            without_thread,
+            not_counted,
+            other_numbers,
+            stacks_left_out,
+            processes_left_out,
+            lost_messages,
+            left_with_other_rights,
+        }
+    }
 }
 
 /// Programs in the kernel that watch processes.
@@ -235,14 +292,26 @@ impl BpfSession {
             return Err(LoadError::OtherNumbers);
         }
         let fields = KernelOffsets::of_this_kernel()?;
+        BpfSession::load_for(settings, fields, ring)
+    }
+
+    fn load_for(
+        settings: &BpfSettings<'_>,
+        fields: KernelOffsets,
+        ring: Ring,
+    ) -> Result<BpfSession, LoadError> {
+        let (processes, pairs) = match settings.owner {
+            None => (PROCESSES, TOTALS),
+            Some(_) => (PROCESSES_OF_USER, TOTALS_OF_USER),
+        };
         let calls = map(MapKind::Array, "unjank_calls", 4, CALLS * table::ENTRY, 1)?;
         let zero = map(MapKind::Array, "unjank_zero", 4, layout::total::SIZE, 1)?;
         let scratch = map(MapKind::PerCpuArray, "unjank_room", 4, layout::scratch::SIZE, 1)?;
         let mut session = BpfSession {
             programs: AttachedPrograms::default(),
-            filter: map(MapKind::Hash, "unjank_filter", 4, 4, PROCESSES)?,
+            filter: map(MapKind::Hash, "unjank_filter", 4, 4, processes)?,
             threads: map(MapKind::TaskStorage, "unjank_threads", 4, thread::SIZE, 0)?,
-            totals: map(MapKind::Hash, "unjank_totals", 8, layout::total::SIZE, TOTALS)?,
+            totals: map(MapKind::Hash, "unjank_totals", 8, layout::total::SIZE, pairs)?,
             overflow: map(MapKind::PerCpuArray, "unjank_more", 4, layout::total::SIZE, CALLS)?,
             errors: map(MapKind::Hash, "unjank_errors", 8, 8, ERRORS)?,
             words: map(MapKind::Array, "unjank_words", 4, shared::SIZE, 1)?,
@@ -257,13 +326,21 @@ impl BpfSession {
             ._table
             .set(&first, &table)
             .map_err(|source| LoadError::Map { name: "unjank_calls", source })?;
-        let plan = session.plan(fields, settings);
+        let plan = session.plan(fields, settings)?;
         session.attach_all(&plan, settings.calls)?;
         Ok(session)
     }
 
-    fn plan(&self, fields: KernelOffsets, settings: &BpfSettings<'_>) -> ProgramPlan {
-        ProgramPlan {
+    fn plan(
+        &self,
+        fields: KernelOffsets,
+        settings: &BpfSettings<'_>,
+    ) -> Result<ProgramPlan, LoadError> {
+        let owner = settings.owner.map(|owner| match fields.owner {
+            Some(fields) => Ok(OwnerPlan { owner, fields }),
+            None => Err(FieldsError::Missing("cred")),
+        });
+        Ok(ProgramPlan {
             fields,
             maps: SharedMaps {
                 table: (&self._table).into(),
@@ -283,6 +360,7 @@ impl BpfSession {
             threads: settings.threads,
             stacks: settings.stacks,
             wakes: settings.wakes,
+            owner: owner.transpose()?,
             execs: [number_of("execve"), number_of("execveat")],
             restart: number_of("restart_syscall"),
             futex: number_of("futex"),
@@ -290,7 +368,7 @@ impl BpfSession {
             opens: ["open", "openat", "openat2", "creat"].map(number_of),
             connect: number_of("connect"),
             event_waits: EVENT_WAITS.map(number_of),
-        }
+        })
     }
 
     fn attach_all(&mut self, plan: &ProgramPlan, calls: &Set) -> Result<(), LoadError> {
@@ -400,6 +478,12 @@ impl BpfSession {
         })
     }
 
+    /// Gives the bytes of each record that is there to `each`, at most `most` of them, until `each` refuses one, which stays. Returns how
+    /// many went. [`BpfRecord::read`] reads them.
+    pub fn offer(&mut self, most: usize, each: impl FnMut(&[u8]) -> bool) -> usize {
+        self.ring.offer(most, each)
+    }
+
     /// Returns whether all records have been taken, those too that are being written.
     #[must_use]
     pub fn is_drained(&self) -> bool {
@@ -418,11 +502,26 @@ impl BpfSession {
     /// As `bpf(2)`.
     pub fn totals(&self) -> io::Result<Vec<(u32, u32, Total)>> {
         let mut totals = Vec::new();
-        for (key, value) in self.totals.pairs()? {
-            if let Some((thread, number)) = layout::word(&key, 0).zip(layout::word(&key, 4)) {
-                totals.push((thread, number, total(&value)));
-            }
-        }
+        self.visit_totals(|thread, number, total| {
+            totals.push((thread, number, total));
+            Ok(())
+        })?;
+        Ok(totals)
+    }
+
+    /// Gives the totals of each thread and call to `each`, as [`totals`](Self::totals) returns them; few are held at a time.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`, and the first error of `each`.
+    pub fn visit_totals(
+        &self,
+        mut each: impl FnMut(u32, u32, Total) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.totals.visit(|key, value| match layout::word(key, 0).zip(layout::word(key, 4)) {
+            Some((thread, number)) => each(thread, number, total(value)),
+            None => Ok(()),
+        })?;
         if self.words()?[usize::try_from(shared::WITHOUT_THREAD / 8).unwrap_or(0)] > 0 {
             for number in 0..CALLS {
                 let Some(value) = self.overflow.get(&number.to_ne_bytes())? else { continue };
@@ -432,11 +531,11 @@ impl BpfSession {
                     sum.merge(&total(one));
                 }
                 if sum.count > 0 {
-                    totals.push((0, number, sum));
+                    each(0, number, sum)?;
                 }
             }
         }
-        Ok(totals)
+        Ok(())
     }
 
     /// Takes the totals of a thread that has ended, with the calls that it was seen in, so that there is room for others.
@@ -488,9 +587,9 @@ impl BpfSession {
         }
     }
 
-    fn words(&self) -> io::Result<[u64; 9]> {
+    fn words(&self) -> io::Result<[u64; 10]> {
         let value = self.words.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
-        let mut words = [0; 9];
+        let mut words = [0; 10];
         for (index, word) in words.iter_mut().enumerate() {
             *word = layout::long(&value, index * 8).unwrap_or(0);
         }
@@ -505,7 +604,7 @@ impl BpfSession {
     pub fn faults(&self) -> io::Result<LossCounters> {
         let words = self.words()?;
         let [_, lost_calls, lost_lives, without_thread, failed, other_numbers, ..] = words;
-        let [.., stacks, processes, lost_messages] = words;
+        let [.., stacks, processes, lost_messages, left_with_other_rights] = words;
         let missed = self.programs.missed()?;
         Ok(LossCounters {
             lost_calls,
@@ -516,6 +615,7 @@ impl BpfSession {
             stacks_left_out: stacks,
             processes_left_out: processes,
             lost_messages,
+            left_with_other_rights,
         })
     }
 }
@@ -536,25 +636,6 @@ pub fn descriptor(thread: u32) -> Option<OwnedFd> {
     let pid = i32::try_from(thread).ok().and_then(Pid::from_raw)?;
     let of_thread = pidfd_open(pid, PidfdFlags::from_bits_retain(OF_THREAD));
     of_thread.or_else(|_| pidfd_open(pid, PidfdFlags::empty())).ok()
-}
-
-/// Reads a total as the programs add it up.
-fn total(bytes: &[u8]) -> Total {
-    let at = |offset: i16| usize::try_from(offset).unwrap_or(usize::MAX);
-    let long = |offset: i16| layout::long(bytes, at(offset)).unwrap_or(0);
-    let mut histogram = Histogram::default();
-    for bucket in 0..BUCKETS {
-        let count = layout::word(bytes, at(layout::total::HISTOGRAM) + 4 * bucket).unwrap_or(0);
-        histogram.add_many(bucket, u64::from(count));
-    }
-    Total {
-        count: long(layout::total::COUNT),
-        errors: long(layout::total::ERRORS),
-        wall_ns: long(layout::total::WALL),
-        cpu_ns: Some(long(layout::total::CPU)),
-        longest_ns: long(layout::total::LONGEST),
-        histogram,
-    }
 }
 
 /// A record is never larger than the room for it.

@@ -13,8 +13,9 @@ use super::super::peek::{BlockedSyscall, blocked_syscall};
 use super::super::timing::TimeAccountant;
 use super::super::{BackendChoice, RecordingLimit, Stacks, TraceOptions, procfs};
 use super::chains::{ChainLoader, ChainRecorder, MainWait};
+use super::kernel_session::KernelSession;
 use super::record::{BpfRecord, CallRecord, ThreadTotals};
-use super::session::{BpfSession, ThreadState, descriptor};
+use super::session::ThreadState;
 use crate::call::{CallEnd, StackId, TracedCall};
 use crate::mark::{self, NOT_FOUND};
 use crate::place::{ContextLookup, SyscallContext};
@@ -47,7 +48,7 @@ const ENDED: usize = 512;
 /// Reads the records of the programs until the end.
 #[derive(Debug)]
 pub(super) struct Watcher<'a> {
-    session: BpfSession,
+    session: KernelSession,
     options: &'a TraceOptions,
     root: u32,
     clock: SystemClock,
@@ -87,7 +88,7 @@ enum MappingsRead {
 impl<'a> Watcher<'a> {
     /// Begins a recording of `root` by `session`, which watches it already.
     pub(super) fn new(
-        session: BpfSession,
+        session: KernelSession,
         chains: ChainLoader,
         options: &'a TraceOptions,
         choice: &BackendChoice,
@@ -148,15 +149,15 @@ impl<'a> Watcher<'a> {
     }
 
     /// Enters the call that a thread is in, so that its end is told; since when it is in it is not known.
-    fn adopt(&self, thread: u32) -> bool {
+    fn adopt(&mut self, thread: u32) -> bool {
         let seen = blocked_syscall(self.root, thread);
         let seen = seen.filter(|seen| self.options.calls.contains(seen.number));
-        let Some((seen, descriptor)) = seen.zip(descriptor(thread)) else { return false };
+        let Some(seen) = seen else { return false };
         let used = procfs::SchedstatFile::open(self.root, thread);
         let queued_ns = used.and_then(|used| used.read()).map_or(0, |used| used.queued_ns);
         let times = [sys::bpf::clock_ns(), queued_ns];
         // On an error the thread has ended, or has made another call since, which the kernel's programs see.
-        self.session.adopt(descriptor.as_fd(), [thread, self.root], seen.number, times).is_ok()
+        self.session.adopt([thread, self.root], seen.number, times).is_ok()
     }
 
     /// Reads until the observed processes have ended, or `stop` is set; returns whether the first process has ended.
@@ -241,7 +242,7 @@ impl<'a> Watcher<'a> {
                     *has_ended |= process == *root;
                 }
             }
-        });
+        })?;
         self.chains.follow(&mut self.model.waits);
         if self.ended.len() > ENDED {
             self.read_totals_of_ended()?;
@@ -282,8 +283,8 @@ impl<'a> Watcher<'a> {
     ///
     /// As `bpf(2)`.
     pub(super) fn finish(mut self) -> io::Result<Recording> {
-        self.keep_running_calls();
-        self.session.detach();
+        self.keep_running_calls()?;
+        self.session.detach()?;
         while self.take()? > 0 {}
         let length_ns = u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX);
         for (thread, number, total) in self.session.totals()? {
@@ -296,13 +297,16 @@ impl<'a> Watcher<'a> {
         for (number, error, count) in errors {
             *recording.errors.entry((number, error)).or_default() += count;
         }
-        recording.lost = faults.lost_calls + faults.lost_lives + faults.not_counted;
+        // A check of what was not recorded must not pass.
+        let left = faults.left_with_other_rights;
+        recording.lost = faults.lost_calls + faults.lost_lives + faults.not_counted + left;
+        recording.unseen.extend(super::notes::of_other_rights(left));
         recording.notes.extend(super::notes::of(&faults));
         Ok(self.time.finish(self.model.recorder, length_ns))
     }
 
     /// Records the unfinished calls, with their state as sampled from outside.
-    fn keep_running_calls(&mut self) {
+    fn keep_running_calls(&mut self) -> io::Result<()> {
         let now = sys::bpf::clock_ns();
         let processes: Vec<u32> = self.model.alive.keys().copied().collect();
         for process in processes {
@@ -310,7 +314,7 @@ impl<'a> Watcher<'a> {
                 let name = procfs::thread_name(process, thread);
                 self.model.recorder.thread(thread, process, 0).name = name;
                 let seen = blocked_syscall(process, thread);
-                let (number, start_ns) = match thread_state(&self.session, thread) {
+                let (number, start_ns) = match self.session.thread_state(thread)? {
                     ThreadState::Inside { number, start_ns } => (number, start_ns),
                     ThreadState::Outside => continue,
                     // It has been in its call since before it was watched.
@@ -331,6 +335,7 @@ impl<'a> Watcher<'a> {
                 );
             }
         }
+        Ok(())
     }
 }
 
@@ -342,12 +347,6 @@ struct UnfinishedCall {
     number: u32,
     /// The call as sampled from outside, if the thread is blocked.
     seen: Option<BlockedSyscall>,
-}
-
-/// Returns the state of the call in which a thread is.
-fn thread_state(session: &BpfSession, thread: u32) -> ThreadState {
-    descriptor(thread)
-        .map_or(ThreadState::Outside, |descriptor| session.thread_state(descriptor.as_fd()))
 }
 
 /// Reads a status as of `wait(2)`.

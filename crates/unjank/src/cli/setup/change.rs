@@ -58,6 +58,7 @@ pub(super) fn switch_on(
     let source = place::source(from, &layout)?;
     let what = || format!("switch on {}", names(&request.parts));
     refuse_recents_for_all(request, &layout)?;
+    refuse_trace_for_one(request, &layout)?;
     let mut files: Vec<PlannedFile> = Vec::new();
     let mut empty = Vec::new();
     let is_copied = matches!(source, ProgramSource::Built(_));
@@ -147,6 +148,12 @@ pub(super) fn switch_on(
         writeln!(tell.out, "Each user has it from the next login on.")?;
         if request.parts.contains(&SetupPart::Run) {
             writeln!(tell.out, "run: it takes effect after: systemctl daemon-reload")?;
+        }
+        if request.parts.contains(&SetupPart::Trace) {
+            writeln!(
+                tell.out,
+                "trace: it takes effect after: systemctl daemon-reload && systemctl start unjank-recorder.socket"
+            )?;
         }
     }
     for part in &request.parts {
@@ -253,6 +260,12 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
             "gsettings: programs that are started after the next login use dconf's module{until}."
         )?;
     }
+    if parts.contains(&SetupPart::Trace) && layout.root.is_none() {
+        writeln!(
+            tell.out,
+            "trace: it ends after: systemctl stop unjank-recorder.socket unjank-recorder.service && systemctl daemon-reload"
+        )?;
+    }
     tell.unread(&unread)?;
     let is_kept = steps.iter().any(|step| step.outcome == UndoOutcome::Changed);
     Ok(if is_kept { Verdict::No } else { Verdict::Yes })
@@ -306,6 +319,15 @@ fn switch_recents_back(
     installation
         .forget_switches(SetupPart::Recents)
         .map_err(|error| failed("forget what was switched", error))
+}
+
+fn refuse_trace_for_one(request: &Request, layout: &SetupLayout) -> Result<(), Error> {
+    if layout.scope == SetupScope::User && request.parts.contains(&SetupPart::Trace) {
+        return Err(Error::new(FailureCategory::User, "switch on trace for one user")
+            .because(std::io::Error::other("it is a service of the whole machine"))
+            .hint("sudo unjank setup --system trace"));
+    }
+    Ok(())
 }
 
 fn refuse_recents_for_all(request: &Request, layout: &SetupLayout) -> Result<(), Error> {

@@ -89,7 +89,7 @@ struct Part(SetupPart);
 
 impl ValueEnum for Part {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Part; 11] = [
+        const ALL: [Part; 12] = [
             Part(SetupPart::Settings),
             Part(SetupPart::Gsettings),
             Part(SetupPart::Host),
@@ -100,6 +100,7 @@ impl ValueEnum for Part {
             Part(SetupPart::Listing),
             Part(SetupPart::Hangs),
             Part(SetupPart::HangNotifications),
+            Part(SetupPart::Trace),
             Part(SetupPart::Programs),
         ];
         &ALL

@@ -90,6 +90,9 @@ pub(crate) fn kept_path() -> Option<std::path::PathBuf> {
 fn command(part: SetupPart, state: PartState) -> String {
     let own = super::text::own_command();
     match state {
+        PartState::Off if part == SetupPart::Trace => {
+            format!("sudo {own} setup --system {}", part.name())
+        }
         PartState::Off => format!("{own} setup {}", part.name()),
         PartState::System => format!("sudo {own} undo --system {}", part.name()),
         PartState::User | PartState::Elsewhere => format!("{own} undo {}", part.name()),

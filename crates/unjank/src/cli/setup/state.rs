@@ -92,6 +92,10 @@ fn is_there(part: SetupPart, layout: Option<&SetupLayout>) -> bool {
         SetupPart::HangNotifications => {
             any(&|layout| layout.units.join("unjank-hang-notifications.service"))
         }
+        // A package brings the units, and the link switches them on.
+        SetupPart::Trace => {
+            any(&|layout| layout.adopted_units.join("sockets.target.wants/unjank-recorder.socket"))
+        }
         SetupPart::Run => any(&|layout| layout.adopted_units.join(adoption::TEMPLATE)),
         SetupPart::Recents => crate::cli::recent::is_volatile().unwrap_or(false),
         SetupPart::Programs => false,

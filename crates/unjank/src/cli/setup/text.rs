@@ -169,7 +169,8 @@ impl<'a> ChangeReporter<'a> {
             SetupPart::Recents => {
                 writeln!(self.out, "recents: the lists are in memory now.")?;
             }
-            SetupPart::Programs => {}
+            // Of one user nothing is put in place.
+            SetupPart::Trace | SetupPart::Programs => {}
         }
         Ok(())
     }

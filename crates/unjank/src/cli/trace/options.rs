@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::report::provenance::Provenance;
 use clap::Args;
 use sys::clock::{Clock, SystemClock};
-use trace::backend::{Stacks, TraceError, TraceOptions, TraceTarget};
+use trace::backend::{RECORDER_SOCKET, Stacks, TraceError, TraceOptions, TraceTarget};
 use trace::export;
 use trace::recording::{Backend, Recording};
 use trace::report::{self, TraceReport, data, page, text};
@@ -66,6 +66,7 @@ impl TraceArguments {
         options.threshold = self.threshold;
         options.stacks = self.stacks;
         options.backend = self.backend;
+        options.recorder = Some(recorder());
         if self.keeps_all {
             options.kept = "sync".parse::<Set>().map_or_else(|_| Vec::new(), |set| set.numbers());
         }
@@ -281,6 +282,13 @@ pub(super) fn report_options() -> report::ReportOptions {
     }
 }
 
+/// Returns where the recorder service listens.
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
+pub(super) fn recorder() -> PathBuf {
+    let named = std::env::var_os("UNJANK_RECORDER").filter(|value| !value.is_empty());
+    named.map_or_else(|| PathBuf::from(RECORDER_SOCKET), PathBuf::from)
+}
+
 pub(super) fn provenance() -> Provenance {
     Provenance::of_this_machine(crate::cli::command_line(), SystemClock::start().now())
 }
@@ -320,6 +328,12 @@ pub(super) fn told(error: &TraceError) -> Error {
         TraceError::Attach { .. } if refused => told
             .hint("root is needed for processes of other users, and for all if kernel.yama.ptrace_scope is not 0")
             .hint("start the program yourself instead: unjank trace -- CMD"),
+        TraceError::Backend { backend: Backend::Bpf, .. }
+            if !rustix::process::geteuid().is_root() =>
+        {
+            told.hint("sudo unjank setup --system trace has a service load them for every user")
+                .hint("omit --backend to use the best one that works here")
+        }
         TraceError::Backend { .. } => told.hint("omit --backend to use the best one that works here"),
         _ => told,
     }

@@ -43,6 +43,7 @@ impl Watch {
             Err(_) => WatchTarget::Named(self.subject.clone()),
         };
         let options = WatchOptions {
+            recorder: Some(super::options::recorder()),
             subject,
             threshold: self.threshold,
             backend: self.backend,

@@ -31,6 +31,7 @@ impl ProgramPlan {
         p.jump_if(R0, JumpCondition::Differ, 0, known);
         self.write_first_call(p, out);
         p.place(known).set(R9, R0);
+        self.unless_owned(p, R8, out);
         let watched = p.label();
         p.load(Size::Word, R1, R9, thread::AWAITS).jump_if(R1, JumpCondition::Equal, 0, watched);
         self.unless_exec(p, R7, out);
@@ -169,6 +170,7 @@ impl ProgramPlan {
         self.unless_failed(p, out);
         self.write_first_call(p, out);
         p.place(known).set(R9, R0);
+        self.unless_owned(p, R8, out);
         p.load(Size::Word, R1, R9, thread::STATE);
         p.jump_if(R1, JumpCondition::Equal, thread::INSIDE, inside);
         p.jump_if(R1, JumpCondition::Differ, thread::OUTSIDE, out);

@@ -27,6 +27,7 @@ impl ProgramPlan {
         self.find_in_filter(p, R8);
         p.jump_if(R0, JumpCondition::Equal, 0, out).load(Size::Word, R1, R0, 0);
         p.jump_if(R1, JumpCondition::Differ, filter::ACTIVE.cast_signed(), out);
+        self.unless_owned(p, R8, out);
         p.load(Size::Word, R1, R8, self.fields.task_process);
         p.load(Size::Word, R2, R9, self.fields.task_process);
         p.jump_if(R1, JumpCondition::Equal, R2, is_thread);
@@ -49,10 +50,11 @@ impl ProgramPlan {
 
     /// `sched_process_exec(task, old number, program)`: reports its path and command line.
     pub(super) fn write_process_exec(&self, p: &mut Assembler) {
-        let (out, unknown) = (p.label(), p.label());
+        let (out, unknown, foreign) = (p.label(), p.label(), p.label());
         p.set(R6, R1).load(Size::Long, R8, R6, 0);
         self.find_in_filter(p, R8);
         p.jump_if(R0, JumpCondition::Equal, 0, out);
+        self.unless_owned(p, R8, foreign);
         p.store(Size::Word, R0, 0, filter::ACTIVE.cast_signed());
         // A thread that is not the first takes over the first one's number.
         self.find_thread(p, R8, 0);
@@ -86,15 +88,21 @@ impl ProgramPlan {
         p.store(Size::Word, R7, record::SECOND_PATH, R9).add(R8, R9).place(no_command);
         p.add(R8, i32::from(record::DATA));
         self.write_send(p, shared::LOST_LIVES);
+        if self.owner.is_some() {
+            p.jump(out);
+            p.place(foreign);
+            self.write_leave_session(p);
+        }
         p.place(out).leave();
     }
 
     /// `sched_process_exit(task)`: reports the call in which the thread ended, and removes a process with its last thread.
     pub(super) fn write_process_exit(&self, p: &mut Assembler) {
-        let (out, lives, send) = (p.label(), p.label(), p.label());
+        let (out, lives, send, foreign) = (p.label(), p.label(), p.label(), p.label());
         p.set(R6, R1).load(Size::Long, R8, R6, 0);
         self.find_in_filter(p, R8);
         p.jump_if(R0, JumpCondition::Equal, 0, out);
+        self.unless_owned_at_end(p, R8, foreign);
         self.find_scratch(p, out);
         self.write_head(p, record::EXIT, R8);
         p.load(Size::Word, R1, R8, self.fields.task_exit_code);
@@ -119,9 +127,8 @@ impl ProgramPlan {
             lives,
         );
         p.store(Size::Word, R7, record::FLAGS, record::LAST_THREAD);
-        p.set_map(R1, self.maps.filter).set(R2, R10).add(R2, i32::from(frame::SMALL_KEY));
-        p.load(Size::Word, R3, R8, self.fields.task_process);
-        p.store(Size::Word, R10, frame::SMALL_KEY, R3).call(Helper::MapDelete).place(lives);
+        self.forget_process(p, R8);
+        p.place(lives);
         for word in 0..16 {
             p.store(Size::Long, R7, record::ARGUMENTS + 8 * word, 0);
         }
@@ -137,6 +144,13 @@ impl ProgramPlan {
         p.load(Size::Long, R1, R9, thread::START).store(Size::Long, R7, record::WALL, R1);
         p.place(send);
         self.write_send_quietly(p, record::EXIT_SIZE);
+        if self.owner.is_some() {
+            p.jump(out).place(foreign);
+            p.load(Size::Long, R1, R8, self.fields.task_signal);
+            p.load(Size::Word, R1, R1, self.fields.signal_live);
+            p.jump_if(R1, JumpCondition::Differ, 0, out);
+            self.forget_process(p, R8);
+        }
         p.place(out).leave();
     }
 
@@ -154,6 +168,10 @@ impl ProgramPlan {
             self.futex,
             out,
         );
+        if self.owner.is_some() {
+            p.call(Helper::CurrentTask).set(R7, R0);
+            self.unless_owned(p, R7, out);
+        }
         p.call(Helper::CurrentNumbers).store(Size::Word, R9, thread::WAKER, R0);
         p.place(out).leave();
     }

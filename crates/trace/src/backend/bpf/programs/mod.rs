@@ -7,6 +7,7 @@
 mod account;
 mod calls;
 mod lives;
+mod owner;
 mod paths;
 mod record;
 mod sockets;
@@ -16,6 +17,8 @@ use sys::bpf::{Instruction, SharedMap};
 
 use super::fields::KernelOffsets;
 use crate::syscall::EVENT_WAITS;
+
+pub use owner::{OwnerPlan, SessionOwner};
 
 use Register::{R1, R2, R3, R4, R10};
 
@@ -93,6 +96,8 @@ pub struct ProgramPlan {
     pub stacks: KernelStacks,
     /// How soon the reader is woken.
     pub wakes: WakeupPolicy,
+    /// Whose processes are recorded; `None` for everybody's.
+    pub owner: Option<OwnerPlan>,
     /// Numbers of `execve` and `execveat`.
     pub execs: [i32; 2],
     /// The number of `restart_syscall`.

@@ -1,0 +1,8 @@
+//! The service with its two capabilities, and users beside it who are not root: real processes, real programs in the kernel.
+
+mod hostile;
+mod limits;
+mod people;
+mod rights;
+mod stage;
+mod traces;
