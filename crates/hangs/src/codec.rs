@@ -6,12 +6,14 @@
 use trace::report::account::TimeParts;
 
 use crate::model::{
-    CallObject, CallShare, Hang, HangCause, HangFrame, HangRecord, ObjectKind, ProgramSteps,
-    StepHistogram, UnseenParts, WatchedPeriod,
+    CallObject, CallShare, Hang, HangCause, HangChain, HangFrame, HangHop, HangRecord, ObjectKind,
+    ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod,
 };
 
-/// The version of the fields that is written.
-const VERSION: u8 = 1;
+/// The version of the fields that is written; the one before has hangs without chains.
+const VERSION: u8 = 2;
+/// The first version of the fields.
+const FIRST_VERSION: u8 = 1;
 /// The kinds of records.
 const HANG: u8 = b'h';
 const WATCHED: u8 = b'w';
@@ -24,6 +26,8 @@ const CUT: &str = "…";
 pub const MAX_FRAMES: usize = 64;
 /// The most calls of a hang that are kept.
 pub const MAX_CALLS: usize = 8;
+/// The most threads of a chain.
+pub const MAX_HOPS: usize = 16;
 /// The most programs of a period.
 pub const MAX_PROGRAMS: usize = 512;
 /// The most bytes of a record.
@@ -70,12 +74,12 @@ pub fn decode(bytes: &[u8]) -> Result<HangRecord, HangRecordError> {
         }
         _ => return Err(HangRecordError::Damaged),
     };
-    if version != VERSION {
+    if !(FIRST_VERSION..=VERSION).contains(&version) {
         return Err(HangRecordError::UnknownVersion(version));
     }
     let mut reader = RecordReader(fields);
     let record = match kind {
-        HANG => read_hang(&mut reader).map(|hang| HangRecord::Hang(Box::new(hang))),
+        HANG => read_hang(&mut reader, version).map(|hang| HangRecord::Hang(Box::new(hang))),
         _ => read_period(&mut reader).map(HangRecord::Watched),
     };
     record.filter(|_| reader.0.is_empty()).ok_or(HangRecordError::Damaged)
@@ -225,9 +229,46 @@ fn write_hang(out: &mut RecordWriter, hang: &Hang) {
     out.0.push(u8::from(hang.pressure.is_some()));
     hang.pressure.into_iter().flatten().for_each(|share| out.number(share.into()));
     out.0.push(hang.unseen.0);
+    out.0.push(u8::from(hang.chain.is_some()));
+    if let Some(chain) = &hang.chain {
+        write_chain(out, chain);
+    }
 }
 
-fn read_hang(reader: &mut RecordReader<'_>) -> Option<Hang> {
+fn write_chain(out: &mut RecordWriter, chain: &HangChain) {
+    out.list(&chain.hops, MAX_HOPS, |out, hop| {
+        out.text(&hop.program);
+        out.number(hop.process.into());
+        for text in [&hop.unit, &hop.call, &hop.function] {
+            out.text(text);
+        }
+        out.number(hop.waited_ns);
+    });
+    out.text(&chain.end);
+    out.number(chain.end_ns);
+    out.0.push(u8::from(chain.has_losses));
+}
+
+fn read_chain(reader: &mut RecordReader<'_>) -> Option<HangChain> {
+    let hops = reader.list(MAX_HOPS, |reader| {
+        Some(HangHop {
+            program: reader.text()?,
+            process: reader.small()?,
+            unit: reader.text()?,
+            call: reader.text()?,
+            function: reader.text()?,
+            waited_ns: reader.number()?,
+        })
+    })?;
+    Some(HangChain {
+        hops,
+        end: reader.text()?,
+        end_ns: reader.number()?,
+        has_losses: reader.flag()?,
+    })
+}
+
+fn read_hang(reader: &mut RecordReader<'_>, version: u8) -> Option<Hang> {
     let number = reader.number()?;
     let started_ns = reader.number()?;
     let length_ns = reader.number()?;
@@ -278,6 +319,10 @@ fn read_hang(reader: &mut RecordReader<'_>) -> Option<Hang> {
         false => None,
     };
     let unseen = UnseenParts(reader.byte()?);
+    let chain = match version != FIRST_VERSION && reader.flag()? {
+        true => Some(read_chain(reader)?),
+        false => None,
+    };
     Some(Hang {
         number,
         started_ns,
@@ -294,6 +339,7 @@ fn read_hang(reader: &mut RecordReader<'_>) -> Option<Hang> {
         blamed,
         pressure,
         unseen,
+        chain,
     })
 }
 

@@ -5,7 +5,9 @@ use trace::report::account::TimeParts;
 
 use crate::compare::RateComparison;
 use crate::history::{HangGroup, HangHistory, WatchCoverage};
-use crate::model::{CallShare, Hang, HangCause, HangFrame, STEP_BOUNDS_NS, StepHistogram};
+use crate::model::{
+    CallShare, Hang, HangCause, HangChain, HangFrame, STEP_BOUNDS_NS, StepHistogram,
+};
 use crate::remedy::remedy;
 use crate::store::StoredHistory;
 
@@ -27,6 +29,7 @@ pub struct HangDocument<'a> {
     blamed: Option<u32>,
     pressure_percent: Option<[f64; 3]>,
     unseen: Vec<&'static str>,
+    chain: Option<&'a HangChain>,
     command: Option<String>,
 }
 
@@ -52,6 +55,7 @@ impl<'a> HangDocument<'a> {
                 .pressure
                 .map(|shares| shares.map(|share| f64::from(share) / 100.0)),
             unseen: hang.unseen.sentences(),
+            chain: hang.chain.as_ref(),
             command: remedy(hang).and_then(|remedy| remedy.advice().command),
         }
     }

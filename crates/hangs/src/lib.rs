@@ -10,6 +10,7 @@ pub mod compare;
 pub mod excluded;
 pub mod history;
 pub mod json;
+pub mod kernel;
 pub mod model;
 pub mod page;
 pub mod recorder;

@@ -215,6 +215,9 @@ impl UnseenParts {
     /// Whether it is one step or several: the kernel allows no breakpoint at the wait of the main loop.
     pub const STEPS: UnseenParts = UnseenParts(1 << 4);
 
+    /// Some of the waits: they came faster than the kernel could report them.
+    pub const WAITS: UnseenParts = UnseenParts(1 << 5);
+
     /// Returns whether a part is missing.
     #[must_use]
     pub fn has(self, part: UnseenParts) -> bool {
@@ -246,10 +249,44 @@ impl UnseenParts {
                 UnseenParts::STEPS,
                 "It may be several steps, each shorter, with looks for events in between that took no time: kernel.perf_event_paranoid is above 2, and allows no breakpoint at the wait of the main loop.",
             ),
+            (
+                UnseenParts::WAITS,
+                "Some calls are not known by name: they came faster than the kernel could report them.",
+            ),
             (UnseenParts::GAP, "The recorder itself did not run for a part of this time."),
         ];
         all.into_iter().filter(|(part, _)| self.has(*part)).map(|(_, text)| text).collect()
     }
+}
+
+/// A thread in a chain of waits.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct HangHop {
+    /// The name of its program, or of a thread of the kernel.
+    pub program: String,
+    /// The process ID.
+    pub process: u32,
+    /// The unit of systemd that contains it; empty if it is not known.
+    pub unit: String,
+    /// The call in which it waited; empty if it waited in none.
+    pub call: String,
+    /// The function of the kernel in which it waited; empty if it is not known.
+    pub function: String,
+    /// For how long it waited for the next one, or for what the end says, in nanoseconds.
+    pub waited_ns: u64,
+}
+
+/// The way from the longest wait of a hang to what ended it.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct HangChain {
+    /// The threads; the first one is that of the hang.
+    pub hops: Vec<HangHop>,
+    /// What the last one's time went to, as a word of [`wakeups::ChainEnd`]: `disk`, `timer`, `processor` and others.
+    pub end: String,
+    /// How much of its time that explains, in nanoseconds.
+    pub end_ns: u64,
+    /// Whether wake-ups were lost that may belong to it.
+    pub has_losses: bool,
 }
 
 /// A time in which an interface thread was away from the wait of its main loop.
@@ -285,6 +322,8 @@ pub struct Hang {
     pub pressure: Option<[u16; 3]>,
     /// What is missing in this record.
     pub unseen: UnseenParts,
+    /// Whom its longest wait was for, and whom that one waited for, if that was recorded.
+    pub chain: Option<HangChain>,
 }
 
 impl Hang {

@@ -13,7 +13,7 @@ use report::text::spelled;
 
 use crate::compare::{HangRate, RateComparison, RateDifference};
 use crate::history::{HangGroup, HangGrouping, HangHistory, TimeSpan, WatchCoverage, group};
-use crate::model::{CallObject, Hang, HangCause, ObjectKind, UnseenParts};
+use crate::model::{CallObject, Hang, HangCause, HangChain, HangHop, ObjectKind, UnseenParts};
 use crate::remedy::{HangRemedy, remedy};
 use crate::store::StoredHistory;
 
@@ -234,7 +234,9 @@ impl HangTextStyle<'_> {
             ));
         }
         if lost > 0 {
-            lines.push(format!("Seen and not stored: {lost} hangs; the disk took no records."));
+            lines.push(format!(
+                "Seen and not stored: {lost} hangs, because the disk took no records, or they came faster than they were read."
+            ));
         }
         if interval_ns > 0 && watched_ns > 0 {
             lines.push(format!(
@@ -373,6 +375,17 @@ impl HangTextStyle<'_> {
                 let line = format!("{mark} {}  {}", frame.function, frame.module);
                 let tone = if is_blamed { Tone::Strong } else { Tone::Dim };
                 let _ = writeln!(text, "{}", self.paint.set(tone, &self.others(line.trim_end())));
+            }
+        }
+        if let Some(chain) = &hang.chain {
+            text.push_str("\nWhom the longest wait was for\n");
+            for (at, hop) in chain.hops.iter().enumerate() {
+                let end = (at + 1 == chain.hops.len()).then_some(chain);
+                let line = self.others(&hop_sentence(hop, end));
+                let _ = write!(text, "{}", wrap(&line, self.width, "  "));
+            }
+            if chain.has_losses {
+                text.push_str("  Wake-ups were lost that may belong to it.\n");
             }
         }
         for sentence in hang.unseen.sentences() {
@@ -531,6 +544,29 @@ pub fn remedies(hangs: &[Hang]) -> Vec<(HangRemedy, usize, u64)> {
     found
 }
 
+/// Says what a thread of a chain did; the last one with what its time went to.
+fn hop_sentence(hop: &HangHop, end: Option<&HangChain>) -> String {
+    let unit = if hop.unit.is_empty() { String::new() } else { format!(", {}", hop.unit) };
+    let place = match (&*hop.call, &*hop.function) {
+        ("", "") => String::new(),
+        (word, "") | ("", word) => format!(" in {word}"),
+        (call, function) => format!(" in {call} ({function})"),
+    };
+    let did = match end.map(|chain| (&*chain.end, time(chain.end_ns))) {
+        None => format!("waited {}{place}", time(hop.waited_ns)),
+        Some(("timer", part)) => format!("slept {part}{place} until a time that was set"),
+        Some(("disk", part)) => format!("waited {part} for a disk{place}"),
+        Some(("network", part)) => format!("waited {part} for the network{place}"),
+        Some(("device", part)) => format!("waited {part} for a device or an interrupt{place}"),
+        Some(("processor", part)) => format!("ran for {part}"),
+        Some(("ready", part)) => format!("ran for {part}, most of it without a processor"),
+        Some(("several", _)) => "did several things".to_owned(),
+        Some(("too-long", part)) => format!("waited {part}{place}; more are not followed"),
+        Some((_, part)) => format!("took {part}{place}; for what is not known"),
+    };
+    format!("{} [{}{unit}] {did}", hop.program, hop.process)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -562,6 +598,34 @@ mod tests {
         let erased_before_ns = Some(3600 * SECOND);
         let told = told(&StoredHistory { erased_before_ns, ..StoredHistory::default() });
         assert!(told.contains("Erased: everything that was recorded before 01:00."), "{told}");
+    }
+
+    #[test]
+    fn a_chain_says_who_waited_in_what_and_how_it_ended() {
+        let hop = HangHop {
+            program: "kiod5".to_owned(),
+            process: 12,
+            unit: "kiod.service".to_owned(),
+            call: "read".to_owned(),
+            function: String::new(),
+            waited_ns: SECOND,
+        };
+        assert_eq!(hop_sentence(&hop, None), "kiod5 [12, kiod.service] waited 1.00 s in read");
+        let chain = |end: &str| HangChain {
+            hops: vec![hop.clone()],
+            end: end.to_owned(),
+            end_ns: SECOND / 2,
+            has_losses: false,
+        };
+        for (end, told) in [
+            ("disk", "waited 500 ms for a disk in read"),
+            ("timer", "slept 500 ms in read until a time that was set"),
+            ("processor", "ran for 500 ms"),
+            ("a word of a later version", "took 500 ms in read; for what is not known"),
+        ] {
+            let sentence = hop_sentence(&hop, Some(&chain(end)));
+            assert!(sentence.ends_with(told), "{sentence}");
+        }
     }
 
     fn an_hour(watched_s: u64) -> HangHistory {

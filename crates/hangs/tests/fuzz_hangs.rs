@@ -12,8 +12,8 @@ use std::fs;
 use replay::{corpus, replay};
 use unjank_hangs::codec::{HangRecordError, MAX_FRAMES, MAX_TEXT, decode, encode};
 use unjank_hangs::model::{
-    CallObject, CallShare, Hang, HangCause, HangFrame, HangRecord, ObjectKind, ProgramSteps,
-    StepHistogram, UnseenParts, WatchedPeriod,
+    CallObject, CallShare, Hang, HangCause, HangChain, HangFrame, HangHop, HangRecord, ObjectKind,
+    ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod,
 };
 
 /// A hang with every field.
@@ -57,6 +57,24 @@ pub(crate) fn hang(number: u64) -> Hang {
         blamed: Some(1),
         pressure: Some([12, 8150, 0]),
         unseen: UnseenParts::GAP,
+        chain: Some(chain()),
+    }
+}
+
+fn chain() -> HangChain {
+    let hop = |program: &str, process: u32| HangHop {
+        program: program.to_owned(),
+        process,
+        unit: "a.service".to_owned(),
+        call: "poll".to_owned(),
+        function: "unix_stream_data_wait".to_owned(),
+        waited_ns: 2_000_000_000,
+    };
+    HangChain {
+        hops: vec![hop("kate", 4711), hop("kiod5", 812)],
+        end: "disk".to_owned(),
+        end_ns: 1_990_000_000,
+        has_losses: false,
     }
 }
 
@@ -86,6 +104,7 @@ fn the_corpus_passes() {
         let at = |name: &str| corpus("hang_record").join(name);
         fs::create_dir_all(corpus("hang_record")).unwrap();
         fs::write(at("hang"), encode(&HangRecord::Hang(Box::new(hang(1))))).unwrap();
+        fs::write(at("chain"), encode(&HangRecord::Hang(Box::new(hang(3))))).unwrap();
         fs::write(at("period"), encode(&HangRecord::Watched(period()))).unwrap();
         let least =
             Hang { calls: Vec::new(), frames: Vec::new(), pressure: None, blamed: None, ..hang(2) };
@@ -112,9 +131,21 @@ fn records_are_read_as_they_were_written_and_no_part_of_one_is() {
         let longer = [&bytes[..], &[0]].concat();
         assert_eq!(decode(&longer), Err(HangRecordError::Damaged));
         let mut later = bytes;
-        later[1] = 2;
-        assert_eq!(decode(&later), Err(HangRecordError::UnknownVersion(2)));
+        later[1] = 3;
+        assert_eq!(decode(&later), Err(HangRecordError::UnknownVersion(3)));
     }
+}
+
+#[test]
+fn a_hang_of_the_first_version_has_no_chain() {
+    let without = Hang { chain: None, ..hang(7) };
+    let mut bytes = encode(&HangRecord::Hang(Box::new(without.clone())));
+    // Where there is no chain, the versions differ by one byte at the end.
+    assert_eq!((bytes[1], bytes.pop()), (2, Some(0)));
+    bytes[1] = 1;
+    assert_eq!(decode(&bytes), Ok(HangRecord::Hang(Box::new(without))));
+    bytes.push(0);
+    assert_eq!(decode(&bytes), Err(HangRecordError::Damaged));
 }
 
 #[test]

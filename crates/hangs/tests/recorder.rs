@@ -1,4 +1,4 @@
-//! The recorder beside a program that hangs in known ways.
+//! The recorder that samples beside a program that hangs in known ways, and what the other one's tests need, too.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,25 +15,27 @@ use sys::clock::SystemClock;
 use tempfile::TempDir;
 use trace::stack::names::SymbolSources;
 use unjank_hangs::model::{Hang, HangCause};
-use unjank_hangs::recorder::{RecorderError, RecorderOptions, RecorderSummary, record};
+use unjank_hangs::recorder::{
+    RecorderError, RecorderOptions, RecorderSummary, ThreadSource, record,
+};
 use unjank_hangs::store::{DEFAULT_LIMIT, StoredHistory, read};
 
 /// Nothing here takes longer, however slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The name of the program. Other tests run it at the same time, so that hangs are told apart by their process.
-const NAME: &str = "unjank-hang-test";
+pub(crate) const NAME: &str = "unjank-hang-test";
 
-fn store_of(root: &TempDir) -> PathBuf {
+pub(crate) fn store_of(root: &TempDir) -> PathBuf {
     root.path().join("hangs")
 }
 
-fn stored(root: &TempDir) -> StoredHistory {
+pub(crate) fn stored(root: &TempDir) -> StoredHistory {
     read(&*store::disk::real(), &store_of(root)).unwrap_or_default()
 }
 
 /// Waits until `found` returns something.
-fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = found() {
@@ -44,8 +46,18 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+pub(crate) fn options(dir: &Path) -> RecorderOptions {
+    RecorderOptions {
+        dir: dir.to_owned(),
+        limit_bytes: DEFAULT_LIMIT,
+        named: Vec::new(),
+        excluded: None,
+        sources: SymbolSources::default(),
+    }
+}
+
 /// A recorder in a thread.
-struct TestRecorder {
+pub(crate) struct TestRecorder {
     stop: Arc<AtomicBool>,
     /// The number of the thread that looks.
     looker: Pid,
@@ -53,34 +65,32 @@ struct TestRecorder {
 }
 
 impl TestRecorder {
-    fn start(root: &TempDir) -> TestRecorder {
+    pub(crate) fn start(root: &TempDir) -> TestRecorder {
+        TestRecorder::start_with(root, ThreadSource::Sampling)
+    }
+
+    pub(crate) fn start_with(root: &TempDir, source: ThreadSource) -> TestRecorder {
         let stop = Arc::new(AtomicBool::new(false));
-        let options = RecorderOptions {
-            dir: store_of(root),
-            limit_bytes: DEFAULT_LIMIT,
-            named: Vec::new(),
-            excluded: None,
-            sources: SymbolSources::default(),
-        };
+        let options = options(&store_of(root));
         let flag = Arc::clone(&stop);
         let (looker, number) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             looker.send(rustix::thread::gettid()).unwrap();
             let clock = SystemClock::start();
-            record(&options, &store::disk::real(), &clock, &flag, &mut |_| {})
+            record(&options, source, &store::disk::real(), &clock, &flag, &mut |_| {})
         });
         TestRecorder { stop, looker: number.recv().unwrap(), thread: Some(thread) }
     }
 
     /// Returns how often the thread that looks has waited for something.
-    fn waits(&self) -> u64 {
+    pub(crate) fn waits(&self) -> u64 {
         let status = format!("/proc/self/task/{}/status", self.looker.as_raw_nonzero());
         let status = fs::read_to_string(status).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         line.unwrap().trim().parse().unwrap()
     }
 
-    fn end(mut self) -> RecorderSummary {
+    pub(crate) fn end(mut self) -> RecorderSummary {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap().unwrap()
     }
@@ -96,16 +106,28 @@ impl Drop for TestRecorder {
 }
 
 /// The program, and the display that it is connected to.
-struct Interactive {
-    child: Child,
+pub(crate) struct Interactive {
+    pub(crate) child: Child,
+    listener: UnixListener,
     display: UnixStream,
-    lock: PathBuf,
+    pub(crate) lock: PathBuf,
     /// When the last command was given, in nanoseconds since 1970.
-    ordered_ns: u64,
+    pub(crate) ordered_ns: u64,
+}
+
+fn accept(listener: &UnixListener) -> UnixStream {
+    let (display, _) = listener.accept().unwrap();
+    display.set_read_timeout(Some(PATIENCE)).unwrap();
+    display
 }
 
 impl Interactive {
-    fn start(root: &TempDir) -> Interactive {
+    pub(crate) fn start(root: &TempDir) -> Interactive {
+        Interactive::start_with(root, "poll")
+    }
+
+    /// Starts the program; its main loop waits with `poll`, `select` or `epoll`.
+    pub(crate) fn start_with(root: &TempDir, wait: &str) -> Interactive {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interactive/program.c");
         let program = root.path().join(NAME);
         let built = Command::new("cc").args(["-g", "-O1", "-o"]).arg(&program).arg(source).status();
@@ -113,37 +135,50 @@ impl Interactive {
         let socket = root.path().join("wayland-7");
         let listener = UnixListener::bind(&socket).unwrap();
         let lock = root.path().join("held");
-        let child = Command::new(&program).arg(&socket).arg(&lock).spawn().unwrap();
-        let (display, _) = listener.accept().unwrap();
-        display.set_read_timeout(Some(PATIENCE)).unwrap();
-        Interactive { child, display, lock, ordered_ns: 0 }
+        let child = Command::new(&program).arg(&socket).arg(&lock).arg(wait).spawn().unwrap();
+        let display = accept(&listener);
+        Interactive { child, listener, display, lock, ordered_ns: 0 }
+    }
+
+    /// Takes the connection of the program that the program executed.
+    pub(crate) fn accept_again(&mut self) {
+        self.display = accept(&self.listener);
     }
 
     /// Has the program do something, and waits until it is done.
-    fn order(&mut self, command: u8) {
+    pub(crate) fn order(&mut self, command: u8) {
         self.begin(command);
         self.finished();
     }
 
     /// Has the program do something.
-    fn begin(&mut self, command: u8) {
+    pub(crate) fn begin(&mut self, command: u8) {
         self.mark_now();
         self.display.write_all(&[command]).unwrap();
     }
 
+    /// Waits until the program is in the wait of its main loop.
+    pub(crate) fn wait_until_at_rest(&self) {
+        let path = format!("/proc/{}/wchan", self.child.id());
+        until("the program to wait", || {
+            let function = fs::read_to_string(&path).unwrap();
+            ["poll", "select"].iter().any(|name| function.contains(name)).then_some(())
+        });
+    }
+
     /// Tells the hangs that come from those that were: the recorder stores a hang some time after it has ended.
-    fn mark_now(&mut self) {
+    pub(crate) fn mark_now(&mut self) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         self.ordered_ns = now.as_nanos().try_into().unwrap();
     }
 
-    fn finished(&mut self) {
+    pub(crate) fn finished(&mut self) {
         self.display.read_exact(&mut [0]).unwrap();
     }
 
     /// Keeps the program busy for moments until the recorder has seen its main loop.
     /// A hang is left that is stored later, as happens on a loaded machine.
-    fn be_noticed(&mut self, root: &TempDir) {
+    pub(crate) fn be_noticed(&mut self, root: &TempDir) {
         until("the recorder to follow the program", || {
             let seen = self.last_hang(root);
             self.order(b's');
@@ -151,7 +186,7 @@ impl Interactive {
         });
     }
 
-    fn last_hang(&self, root: &TempDir) -> Option<Hang> {
+    pub(crate) fn last_hang(&self, root: &TempDir) -> Option<Hang> {
         let hangs = stored(root).hangs.into_values();
         let last = hangs.into_iter().rfind(|hang| hang.process == self.child.id())?;
         assert_eq!(last.program, NAME);
@@ -161,12 +196,12 @@ impl Interactive {
     /// Returns the hang of the last command, if it is stored; it may go on.
     ///
     /// Its ends are known to within some milliseconds; its middle is after the command for certain.
-    fn hang_of_order(&self, root: &TempDir) -> Option<Hang> {
+    pub(crate) fn hang_of_order(&self, root: &TempDir) -> Option<Hang> {
         self.last_hang(root).filter(|hang| middle_ns(hang) > self.ordered_ns)
     }
 
     /// Returns the hang of the last command once it has ended.
-    fn ended_hang(&self, root: &TempDir) -> Hang {
+    pub(crate) fn ended_hang(&self, root: &TempDir) -> Hang {
         until("the hang of the last command", || {
             self.hang_of_order(root).filter(|hang| !hang.goes_on)
         })
@@ -180,11 +215,11 @@ impl Drop for Interactive {
     }
 }
 
-fn middle_ns(hang: &Hang) -> u64 {
+pub(crate) fn middle_ns(hang: &Hang) -> u64 {
     hang.started_ns + hang.length_ns / 2
 }
 
-fn blamed(hang: &Hang) -> String {
+pub(crate) fn blamed(hang: &Hang) -> String {
     hang.blamed_frame().map(|frame| frame.function.clone()).unwrap_or_default()
 }
 

@@ -9,6 +9,7 @@
 extern crate unjank_hangs as hangs;
 
 mod fuzz_hangs;
+mod kernel;
 mod recorder;
 mod store_crash;
 mod store_real;

@@ -93,6 +93,31 @@ pub(crate) struct SharedCounters {
     pub(crate) lost: AtomicU32,
 }
 
+/// What connects the thread that observes with the one that describes.
+#[derive(Debug)]
+pub(crate) struct RecorderLink {
+    pub(crate) work: Sender<DescribeWork>,
+    pub(crate) answers: Receiver<PlaceAnswer>,
+    pub(crate) counters: Arc<SharedCounters>,
+}
+
+impl RecorderLink {
+    /// Sends work to the other thread, which lives as long as this one.
+    pub(crate) fn send(&self, work: DescribeWork) {
+        let _ = self.work.send(work);
+    }
+
+    /// Returns whether another copy of a stack may be sent.
+    pub(crate) fn has_room(&self) -> bool {
+        self.counters.copies.load(Ordering::Relaxed) < COPIES
+    }
+
+    /// Counts a copy of a stack that is about to be sent.
+    pub(crate) fn count_copy(&self) {
+        self.counters.copies.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// The stacks of one absence.
 #[derive(Debug, Default)]
 struct CollectedStacks {

@@ -50,6 +50,14 @@ pub(crate) struct PlaceEvidence {
     pub(crate) has_display: bool,
 }
 
+impl PlaceEvidence {
+    /// Returns whether the waits at a place are those of a loop, if none was seen at a shallower place than this one.
+    pub(crate) fn is_loop(self, place: WaitPlace, shallowest: u64) -> bool {
+        let PlaceEvidence { is_idle_loop, waits_for_answer, has_display } = self;
+        is_idle_loop || (!waits_for_answer && (has_display || place.0 >= shallowest))
+    }
+}
+
 #[derive(Debug)]
 enum Phase {
     /// No wait of the main loop has been seen yet, or none since a gap.
@@ -402,9 +410,7 @@ impl ThreadFollower {
         place: WaitPlace,
         evidence: PlaceEvidence,
     ) -> Option<Box<Absence>> {
-        let PlaceEvidence { is_idle_loop, waits_for_answer, has_display } = evidence;
-        let is_loop =
-            is_idle_loop || (!waits_for_answer && (has_display || place.0 >= self.shallowest));
+        let is_loop = evidence.is_loop(place, self.shallowest);
         let kind = if is_loop { PlaceKind::Loop } else { PlaceKind::Nested };
         self.places.insert(place, kind);
         match (&mut self.phase, kind) {

@@ -1,42 +1,42 @@
-//! The recorder: follows the interface threads of this user's interactive programs, from outside and without stopping them.
+//! The recorder: follows the interface threads of this user's interactive programs without stopping them.
 //!
-//! One thread looks at them, another one describes and stores. The kernel announces when a thread that rests in its main
-//! loop's wait runs again; where it does not, the thread's counters are read each [`REST`]. A thread that is away is looked at
-//! each [`AWAY`].
+//! One thread observes them, another one describes and stores. With programs in the kernel (`exact`) begin and end of each
+//! absence are known, and a thread is looked at only while it is away for long. Without them (`sampling`) the kernel announces
+//! when a thread that rests in its main loop's wait runs again; where it does not, the thread's counters are read each
+//! [`REST`]. A thread that is away is looked at each [`AWAY`].
 
 mod absence;
 mod describe;
+mod exact;
 mod follower;
 mod interactive;
 mod period;
 mod program_name;
 mod read;
 mod rest;
+mod sampling;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use recents::RecentsFiles;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use store::disk::Disk;
+use sys::bpf::Ring;
 use sys::clock::Clock;
-use sys::perf::ThreadSampler;
 use trace::stack::names::SymbolSources;
+use wakeups::kernel::WakeupTracer;
 
-use self::absence::{Absence, Activity, ThreadLook};
-use self::describe::{DescribeWork, HangDescriber, HangDraft, PlaceAnswer, SharedCounters};
-use self::follower::{LookOutcome, ThreadFollower, WaitPlace, Wanted};
-use self::interactive::{InteractiveFinder, ProcessIdentity};
-use self::period::{Moment, PeriodTotals, UnwatchedCounts};
-use self::read::ThreadReader;
-use self::rest::RestWatch;
+use self::describe::{HangDescriber, RecorderLink, SharedCounters};
+use self::exact::ExactRecorder;
+use self::interactive::InteractiveFinder;
+use self::sampling::SamplingRecorder;
 use crate::excluded::PathConcealer;
-use crate::model::{HANG_NS, Hang, UnseenParts};
+use crate::kernel::{HangLoadError, HangPrograms, ThreadMarker};
+use crate::model::Hang;
 use crate::store::{HangStore, HangStoreError};
 
 /// The interval of looks at threads in the wait of their main loop whose next run is not announced.
@@ -63,6 +63,8 @@ const SAMPLE_AFTER_NS: u64 = 30_000_000;
 const SAMPLE_PERIOD: Duration = Duration::from_millis(7);
 /// The most samples of one hang.
 const SAMPLES: u32 = 64;
+/// Shorter waits of other programs are not recorded when hangs are followed.
+const SHORTEST_FOLLOWED: Duration = Duration::from_millis(5);
 /// The key of the first absence of the next program: a program has fewer absences than this.
 const KEYS: u64 = 1 << 40;
 
@@ -79,6 +81,39 @@ pub struct RecorderOptions {
     pub excluded: Option<RecentsFiles>,
     /// Where symbols are searched.
     pub sources: SymbolSources,
+}
+
+/// How a recorder observes threads.
+#[derive(Debug)]
+pub enum ThreadSource {
+    /// By looks from outside, through `/proc`.
+    Sampling,
+    /// By the reports of programs in the kernel.
+    Kernel(Box<KernelReports>),
+}
+
+/// What programs in the kernel give a recorder; they may be loaded by another process.
+#[derive(Debug)]
+pub struct KernelReports {
+    /// The ring of the reports, of which nobody else is a reader.
+    pub ring: Ring,
+    /// Marks threads, here or in the process that loaded the programs.
+    pub marker: Box<dyn ThreadMarker>,
+    /// Records the wake-ups of the machine; without it hangs are not followed to other programs.
+    pub wakeups: Option<WakeupTracer>,
+}
+
+impl KernelReports {
+    /// Loads the programs for the processes of a user, and those for wake-ups where the kernel takes them.
+    ///
+    /// # Errors
+    ///
+    /// [`HangLoadError`]: nothing is left in the kernel.
+    pub fn load(user: u32) -> Result<KernelReports, HangLoadError> {
+        let HangPrograms { ring, marker } = HangPrograms::load(user)?;
+        let wakeups = WakeupTracer::load_for(SHORTEST_FOLLOWED).ok();
+        Ok(KernelReports { ring, marker: Box::new(marker), wakeups })
+    }
 }
 
 /// Why a recorder ended, or did not begin.
@@ -112,6 +147,7 @@ pub struct RecorderSummary {
 /// [`RecorderError`]. What was stored stays.
 pub fn record(
     options: &RecorderOptions,
+    source: ThreadSource,
     disk: &Arc<dyn Disk>,
     clock: &dyn Clock,
     stop: &AtomicBool,
@@ -148,82 +184,20 @@ pub fn record(
         );
         let describer = describer.map_err(RecorderError::Stopped)?;
         let user = rustix::process::geteuid().as_raw();
-        let mut looker = Looker {
-            clock,
-            work,
-            answers,
-            counters,
-            finder: InteractiveFinder::new(user, options.named.clone()),
-            followed: BTreeMap::new(),
-            reader: ThreadReader::new(),
-            waiting: BTreeSet::new(),
-            refused: BTreeSet::new(),
-            period: PeriodTotals::begin(Moment { now: clock.now(), at_ns: sys::bpf::clock_ns() }),
-            programs: 0,
-            may_announce: true,
-            may_sample: true,
-            may_break: true,
+        let finder = InteractiveFinder::new(user, options.named.clone());
+        let link = RecorderLink { work, answers, counters };
+        let observed = match source {
+            ThreadSource::Sampling => SamplingRecorder::new(clock, link, finder).run(stop),
+            ThreadSource::Kernel(reports) => {
+                ExactRecorder::new(clock, link, finder, reports).run(stop)
+            }
         };
-        let looked = looker.run(stop);
-        let programs = looker.programs;
-        drop(looker);
         let hangs = describer.join().map_err(|_| {
             RecorderError::Stopped(io::Error::other("the describing thread panicked"))
         })?;
-        looked.map_err(RecorderError::Stopped)?;
+        let programs = observed.map_err(RecorderError::Stopped)?;
         Ok(RecorderSummary { programs, hangs })
     })
-}
-
-/// A program that is followed.
-struct FollowedProgram {
-    process: u32,
-    name: String,
-    /// Where the stack of its first thread begins, once that was read.
-    stack_start: Option<u64>,
-    follower: ThreadFollower,
-    rest: RestWatch,
-    sampler: Option<ThreadSampler>,
-    samples: u32,
-    /// Sees each return of the main loop's wait.
-    turns: Option<(ThreadSampler, WaitPlace)>,
-    due_ns: u64,
-    /// The length at which a hang that goes on is stored the next time.
-    store_at_ns: u64,
-}
-
-/// What a look at a process found.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum ProcessLook {
-    /// It is not followed any more.
-    Gone,
-    /// It has not run since the last look.
-    Stayed,
-    /// It may have run.
-    Ran,
-}
-
-/// Looks at the programs.
-struct Looker<'a> {
-    clock: &'a dyn Clock,
-    work: Sender<DescribeWork>,
-    answers: Receiver<PlaceAnswer>,
-    counters: Arc<SharedCounters>,
-    finder: InteractiveFinder,
-    followed: BTreeMap<u32, FollowedProgram>,
-    /// Programs beyond the most that are followed, which take the place of one that ends.
-    waiting: BTreeSet<ProcessIdentity>,
-    /// Programs that the kernel does not let us look at.
-    refused: BTreeSet<u32>,
-    reader: ThreadReader,
-    period: PeriodTotals,
-    programs: u64,
-    /// Whether the kernel announces when a thread runs.
-    may_announce: bool,
-    /// Whether the kernel allows samples of what runs.
-    may_sample: bool,
-    /// Whether the kernel allows breakpoints.
-    may_break: bool,
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -245,446 +219,4 @@ fn processor_ns() -> u64 {
 fn next_tick(now_ns: u64, interval: Duration) -> u64 {
     let interval_ns = nanoseconds(interval);
     (now_ns / interval_ns + 1) * interval_ns
-}
-
-impl Looker<'_> {
-    fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        let mut synced_ns = sys::bpf::clock_ns();
-        let mut due_ns = synced_ns;
-        while !stop.load(Ordering::Relaxed) {
-            let now_ns = sys::bpf::clock_ns();
-            let now = Moment { now: self.clock.now(), at_ns: now_ns };
-            if !self.period.goes_on(now, due_ns, !self.followed.is_empty()) {
-                self.end_period(now);
-            }
-            self.search();
-            self.take_answers();
-            self.look(now_ns);
-            if self.period.length_ns() >= PERIOD_NS {
-                self.end_period(now);
-            }
-            if now_ns.saturating_sub(synced_ns) >= SYNC_NS {
-                synced_ns = now_ns;
-                self.send(DescribeWork::Sync);
-            }
-            let next_ns = self.followed.values().map(|program| program.due_ns).min();
-            // Threads at rest are looked at together: one wake-up serves all.
-            due_ns =
-                next_ns.unwrap_or(u64::MAX).min(next_tick(now_ns, CHECK)).max(now_ns + 1_000_000);
-            self.wait_until(due_ns)?;
-        }
-        for process in self.followed.keys().copied().collect::<Vec<_>>() {
-            self.unfollow(process, true);
-        }
-        self.end_period(Moment { now: self.clock.now(), at_ns: sys::bpf::clock_ns() });
-        Ok(())
-    }
-
-    /// Sends work to the other thread, which lives as long as this one.
-    fn send(&self, work: DescribeWork) {
-        let _ = self.work.send(work);
-    }
-
-    fn search(&mut self) {
-        let change = self.finder.search(sys::bpf::clock_ns(), &processor_ns);
-        for identity in change.gone {
-            let process = identity.process;
-            self.refused.remove(&process);
-            if !self.waiting.remove(&identity) {
-                self.unfollow(process, false);
-                self.send(DescribeWork::Forget { process });
-            }
-        }
-        self.waiting.extend(change.found);
-        while self.followed.len() < MOST_PROGRAMS
-            && let Some(ProcessIdentity { process, .. }) = self.waiting.pop_first()
-        {
-            self.follow(process);
-        }
-    }
-
-    fn follow(&mut self, process: u32) {
-        self.programs += 1;
-        let program = FollowedProgram {
-            process,
-            name: program_name::program_name(process),
-            stack_start: None,
-            follower: ThreadFollower::new(self.programs * KEYS),
-            rest: RestWatch::default(),
-            sampler: None,
-            samples: 0,
-            turns: None,
-            due_ns: 0,
-            store_at_ns: FIRST_STORED_NS,
-        };
-        self.reader.open(process);
-        self.followed.insert(process, program);
-    }
-
-    /// Stops following a process; `goes_on` says that it has not ended.
-    fn unfollow(&mut self, process: u32, goes_on: bool) {
-        self.reader.close(process);
-        let Some(mut program) = self.followed.remove(&process) else { return };
-        if let Some(absence) = program.follower.abandon() {
-            self.finish(&program, &absence, goes_on);
-        }
-        self.period.add(&program.name, &mut program.follower);
-    }
-
-    fn take_answers(&mut self) {
-        while let Ok(PlaceAnswer { process, place, evidence }) = self.answers.try_recv() {
-            let Some(program) = self.followed.get_mut(&process) else { continue };
-            if let Some(absence) = program.follower.classify(place, evidence) {
-                self.ended(process, &absence);
-            }
-        }
-    }
-
-    fn look(&mut self, now_ns: u64) {
-        let due: Vec<u32> = self
-            .followed
-            .values()
-            .filter(|program| program.due_ns <= now_ns)
-            .map(|program| program.process)
-            .collect();
-        for process in due {
-            let found = self.look_at(process);
-            if found == ProcessLook::Gone {
-                continue;
-            }
-            let is_announced = self.announce(process, found == ProcessLook::Stayed);
-            let Some(program) = self.followed.get_mut(&process) else { continue };
-            let now_ns = sys::bpf::clock_ns();
-            let is_near =
-                program.follower.absence().is_some_and(|absence| !absence.is_settled(now_ns));
-            program.due_ns = if is_near {
-                now_ns + nanoseconds(AWAY)
-            } else {
-                next_tick(now_ns, if is_announced { CHECK } else { REST })
-            };
-        }
-    }
-
-    /// Has the end of a thread's rest announced, if it rests and is likely to go on; returns whether it will be.
-    /// An animation rests between any two frames: its announcements would cost more than looks.
-    fn announce(&mut self, process: u32, has_stayed: bool) -> bool {
-        let open = self.followed.values().filter(|program| program.rest.is_open()).count();
-        let Some(program) = self.followed.get_mut(&process) else { return false };
-        let FollowedProgram { follower, rest, .. } = program;
-        if rest.is_armed() {
-            return true;
-        }
-        let is_likely = follower.is_at_rest() && (has_stayed || rest.was_quiet());
-        if !is_likely || !self.may_announce || (open >= MOST_ANNOUNCED && !rest.is_open()) {
-            return false;
-        }
-        let now_ns = sys::bpf::clock_ns();
-        if let Err(error) = rest.arm(process, now_ns) {
-            self.may_announce = error.kind() != io::ErrorKind::PermissionDenied;
-            return false;
-        }
-        // What it did before the kernel began to record is seen by its counters.
-        let counters = self.reader.counters(process);
-        let still_rests = counters.is_some_and(|counters| follower.stayed(now_ns, counters));
-        if !still_rests {
-            rest.disarm();
-        }
-        still_rests
-    }
-
-    /// Waits until a moment of the monotonic clock, or until a thread that rested runs. That one is looked at a little later:
-    /// most are back by then.
-    fn wait_until(&mut self, at_ns: u64) -> io::Result<()> {
-        let time = Duration::from_nanos(at_ns.saturating_sub(sys::bpf::clock_ns()));
-        let time = Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(1),
-            tv_nsec: time.subsec_nanos().into(),
-        };
-        let resting = self.followed.values().filter_map(|program| {
-            let announcement = program.rest.announcement()?;
-            Some((program.process, PollFd::from_borrowed_fd(announcement, PollFlags::IN)))
-        });
-        let (processes, mut polled): (Vec<u32>, Vec<PollFd<'_>>) = resting.unzip();
-        match poll(&mut polled, Some(&time)) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-        let said: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
-        for (process, said) in processes.into_iter().zip(said) {
-            let Some(program) = self.followed.get_mut(&process) else { continue };
-            if said.is_empty() {
-                continue;
-            }
-            program.due_ns = sys::bpf::clock_ns();
-            if let Some(left_ns) = program.rest.disarm() {
-                program.follower.left(left_ns);
-                program.due_ns = program.due_ns.max(left_ns.saturating_add(nanoseconds(AWAY)));
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks at a process once.
-    fn look_at(&mut self, process: u32) -> ProcessLook {
-        let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
-        let at_ns = sys::bpf::clock_ns();
-        let Some(counters) = self.reader.counters(process) else {
-            self.unfollow(process, false);
-            return ProcessLook::Gone;
-        };
-        if program.rest.is_armed() {
-            if program.follower.has_turns(counters.turns) {
-                program.follower.rested(at_ns);
-            } else {
-                match program.rest.disarm() {
-                    Some(left_ns) => program.follower.left(left_ns),
-                    None => program.rest.missed(),
-                }
-            }
-        }
-        if program.follower.stayed(at_ns, counters) {
-            return ProcessLook::Stayed;
-        }
-        let Some(state) = interactive::thread_state(process) else {
-            self.unfollow(process, false);
-            return ProcessLook::Gone;
-        };
-        if program.stack_start.replace(state.stack_start).is_some_and(|at| at != state.stack_start)
-        {
-            // It has executed a program, perhaps the same: nothing that was learned of it is true any more.
-            self.unfollow(process, false);
-            self.send(DescribeWork::Forget { process });
-            self.follow(process);
-            return ProcessLook::Ran;
-        }
-        let activity = match self.reader.activity(process, state) {
-            Ok(activity) => activity,
-            Err(error) => {
-                if error.kind() == io::ErrorKind::PermissionDenied {
-                    self.refused.insert(process);
-                }
-                self.unfollow(process, false);
-                return ProcessLook::Gone;
-            }
-        };
-        let look = ThreadLook { at_ns, counters, activity };
-        self.take_turns(process);
-        let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
-        let look = program.follower.with_restarted_call(look);
-        if let LookOutcome::Returned(absence) = program.follower.look(&look) {
-            self.ended(process, &absence);
-            return ProcessLook::Ran;
-        }
-        self.watch_turns(process, at_ns);
-        let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
-        let wanted = program.follower.wanted(&look);
-        self.read_wanted(process, wanted);
-        self.sample(process, at_ns, activity == Activity::Running);
-        self.store_running(process);
-        ProcessLook::Ran
-    }
-
-    fn read_wanted(&mut self, process: u32, wanted: Wanted) {
-        let Some(program) = self.followed.get_mut(&process) else { return };
-        if wanted == Wanted::Nothing
-            || self.counters.copies.load(Ordering::Relaxed) >= describe::COPIES
-        {
-            return;
-        }
-        match wanted {
-            Wanted::Nothing => {}
-            Wanted::Place(call) => {
-                let Some((copy, polled)) = self.reader.copy_wait(process, &call) else { return };
-                self.counters.copies.fetch_add(1, Ordering::Relaxed);
-                let displays = interactive::display_descriptors(process);
-                let has_display = polled.iter().any(|descriptor| displays.contains(descriptor));
-                let place = (call.sp, call.ip);
-                program.follower.asked(place);
-                let call = call.number;
-                self.send(DescribeWork::Place { process, call, place, has_display, copy });
-            }
-            Wanted::Description(call) => {
-                let Some(key) = program.follower.absence().map(|absence| absence.key) else {
-                    return;
-                };
-                let Some((number, copy, object)) = self.reader.describe(process, &call) else {
-                    return;
-                };
-                self.counters.copies.fetch_add(1, Ordering::Relaxed);
-                program.follower.described(number, object, sys::bpf::clock_ns());
-                self.send(DescribeWork::Stack { key, process, number, copy });
-            }
-        }
-    }
-
-    /// Puts a breakpoint at the wait of the main loop once a thread is away: looks for events that take no time are not
-    /// seen otherwise, and many short steps would be one long one.
-    fn watch_turns(&mut self, process: u32, at_ns: u64) {
-        let Some(program) = self.followed.get_mut(&process) else { return };
-        let Some(absence) = program.follower.absence() else { return };
-        let away_ns = at_ns.saturating_sub(absence.started_ns);
-        if program.turns.is_some() || !self.may_break || away_ns < SAMPLE_AFTER_NS {
-            return;
-        }
-        let Some(place) = program.follower.main_place() else { return };
-        match ThreadSampler::at_instruction(process, place.1) {
-            Ok(sampler) => program.turns = Some((sampler, place)),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.may_break = false,
-            // Others use all breakpoints of the processor.
-            Err(_) => {}
-        }
-    }
-
-    /// Takes the returns of the main loop's wait into account that a breakpoint has seen.
-    fn take_turns(&mut self, process: u32) {
-        let Some(program) = self.followed.get_mut(&process) else { return };
-        let Some((sampler, place)) = &mut program.turns else { return };
-        let mut moments = Vec::new();
-        sampler.take(|sample| {
-            // Other waits return to the same instruction from deeper on the stack.
-            if sample.sp == place.0 {
-                moments.push(sample.at_ns);
-            }
-        });
-        let Some(absence) = program.follower.turned(&moments) else { return };
-        if let Some(program) = self.followed.get(&process) {
-            self.finish(program, &absence, false);
-        }
-        if let Some(program) = self.followed.get_mut(&process) {
-            program.sampler = None;
-            program.samples = 0;
-            program.store_at_ns = FIRST_STORED_NS;
-        }
-    }
-
-    /// Samples the functions of a thread that computes.
-    fn sample(&mut self, process: u32, at_ns: u64, is_running: bool) {
-        let Some(program) = self.followed.get_mut(&process) else { return };
-        let FollowedProgram { follower, sampler, samples, .. } = program;
-        let Some(absence) = follower.absence_mut() else { return };
-        let away_ns = at_ns.saturating_sub(absence.started_ns);
-        if sampler.is_none() && is_running && away_ns >= SAMPLE_AFTER_NS && absence.is_computing() {
-            if self.may_sample {
-                match ThreadSampler::open(process, SAMPLE_PERIOD) {
-                    Ok(opened) => *sampler = Some(opened),
-                    Err(error) => {
-                        // The limit of locked memory passes; a prohibition stays.
-                        self.may_sample = error.kind() != io::ErrorKind::PermissionDenied;
-                    }
-                }
-            }
-            if sampler.is_none() {
-                absence.unseen.add(UnseenParts::FUNCTIONS);
-            }
-        }
-        let Some(sampler) = sampler else { return };
-        let (key, counters, work) = (absence.key, &self.counters, &self.work);
-        sampler.take(|sample| {
-            let has_room = counters.copies.load(Ordering::Relaxed) < describe::COPIES;
-            if sample.fault.is_some() || *samples >= SAMPLES || !has_room {
-                return;
-            }
-            *samples += 1;
-            counters.copies.fetch_add(1, Ordering::Relaxed);
-            let registers = trace::stack::KnownRegisters::new(sample.ip, sample.sp)
-                .bp(sample.bp)
-                .kept(sample.kept);
-            let bytes = sample.stack.to_vec();
-            let stands_for_ns = nanoseconds(SAMPLE_PERIOD);
-            let _ =
-                work.send(DescribeWork::Sample { key, process, registers, bytes, stands_for_ns });
-        });
-    }
-
-    /// Stores a hang that goes on, so that it is known even if this process is killed.
-    fn store_running(&mut self, process: u32) {
-        let Some(program) = self.followed.get_mut(&process) else { return };
-        let Some(absence) = program.follower.absence() else { return };
-        if absence.certain_ns() < program.store_at_ns {
-            return;
-        }
-        program.store_at_ns = program.store_at_ns.saturating_mul(2);
-        let absence = Box::new(absence.clone());
-        if let Some(program) = self.followed.get(&process) {
-            self.send_hang(program, &absence, true);
-        }
-    }
-
-    /// Handles the end of an absence of a process that goes on.
-    fn ended(&mut self, process: u32, absence: &Absence) {
-        if let Some(program) = self.followed.get(&process) {
-            self.finish(program, absence, false);
-        }
-        if let Some(program) = self.followed.get_mut(&process) {
-            program.sampler = None;
-            program.samples = 0;
-            program.turns = None;
-            program.store_at_ns = FIRST_STORED_NS;
-        }
-    }
-
-    /// Stores an absence that has ended if it was a hang.
-    fn finish(&self, program: &FollowedProgram, absence: &Absence, goes_on: bool) {
-        if absence.length_ns() >= HANG_NS {
-            self.send_hang(program, absence, goes_on);
-        } else {
-            self.send(DescribeWork::Dropped { key: absence.key });
-        }
-    }
-
-    fn send_hang(&self, program: &FollowedProgram, absence: &Absence, goes_on: bool) {
-        let now_ns = sys::bpf::clock_ns();
-        let since = now_ns.saturating_sub(absence.started_ns);
-        let mut trimmed = absence.clone();
-        trimmed.trim_parts();
-        let mut parts = trimmed.parts;
-        let known = parts.named().iter().fold(0_u64, |sum, (_, part)| sum.saturating_add(*part));
-        parts.unknown_ns += absence.length_ns().saturating_sub(known);
-        let mut unseen = absence.unseen;
-        if program.turns.is_none() && absence.may_be_several() {
-            unseen.add(UnseenParts::STEPS);
-        }
-        let calls = absence.calls.iter().map(read::call_share).collect();
-        if absence.calls.iter().any(|call| {
-            !call.is_described && call.blocked_ns.saturating_mul(2) > absence.length_ns()
-        }) {
-            unseen.add(UnseenParts::OBJECTS);
-        }
-        let hang = Hang {
-            number: 0,
-            started_ns: unix_ns(self.clock.now()).saturating_sub(since),
-            length_ns: absence.length_ns(),
-            uncertain_ns: absence.uncertain_ns,
-            goes_on,
-            process: program.process,
-            program: program.name.clone(),
-            unit: interactive::unit_name(program.process),
-            cause: crate::model::HangCause::Unknown,
-            parts,
-            calls,
-            frames: Vec::new(),
-            blamed: None,
-            pressure: read::pressure(),
-            unseen,
-        };
-        let descriptions = absence.descriptions.clone();
-        self.send(DescribeWork::Hang(Box::new(HangDraft { key: absence.key, hang, descriptions })));
-    }
-
-    /// Stores the period up to its last look, and begins another one.
-    fn end_period(&mut self, now: Moment) {
-        for program in self.followed.values_mut() {
-            self.period.add(&program.name, &mut program.follower);
-        }
-        let period = std::mem::replace(&mut self.period, PeriodTotals::begin(now));
-        let lost = self.counters.lost.swap(0, Ordering::Relaxed);
-        if !period.is_empty() || lost > 0 {
-            // The kernel refuses looks at a process that is about to end, too.
-            self.refused.retain(|process| interactive::identity(*process).is_some());
-            let (over_limit, refused) = (self.waiting.len(), self.refused.len());
-            let unwatched = UnwatchedCounts { over_limit, refused, lost };
-            self.send(DescribeWork::Watched(period.finish(unwatched)));
-        }
-    }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use super::follower::{GAP_NS, ThreadFollower};
-use super::{MOST_NAMES, REST, nanoseconds, unix_ns};
+use super::follower::GAP_NS;
+use super::{MOST_NAMES, nanoseconds, unix_ns};
 use crate::history::CLOSE_NS;
 use crate::model::{ProgramSteps, StepHistogram, WatchedPeriod};
 
@@ -80,21 +80,19 @@ impl PeriodTotals {
         true
     }
 
-    pub(super) fn add(&mut self, name: &str, follower: &mut ThreadFollower) {
-        let steps = std::mem::take(&mut follower.steps);
-        let watched = std::mem::take(&mut follower.watched_ns);
-        if watched == 0 && steps == StepHistogram::default() {
+    pub(super) fn add(&mut self, name: &str, steps: &StepHistogram, watched: u64) {
+        if watched == 0 && *steps == StepHistogram::default() {
             return;
         }
         let is_known = self.programs.contains_key(name);
         let name = if is_known || self.programs.len() < MOST_NAMES { name } else { "others" };
         let (known_watched, known_steps) = self.programs.entry(name.to_owned()).or_default();
         *known_watched += watched;
-        known_steps.merge(&steps);
+        known_steps.merge(steps);
     }
 
-    /// Returns the period from its begin to the last look.
-    pub(super) fn finish(self, unwatched: UnwatchedCounts) -> WatchedPeriod {
+    /// Returns the period from its begin to the last look; the interval is that of looks at threads at rest, or 0.
+    pub(super) fn finish(self, unwatched: UnwatchedCounts, interval_ns: u64) -> WatchedPeriod {
         let from_ns = unix_ns(self.began.now);
         let programs = self
             .programs
@@ -106,7 +104,7 @@ impl PeriodTotals {
             to_ns: unix_ns(self.last.now).max(from_ns),
             recorder_ns: self.recorder_ns,
             watched_ns: self.watched_ns,
-            interval_ns: nanoseconds(REST),
+            interval_ns,
             programs: programs.collect(),
             over_limit: u32::try_from(unwatched.over_limit).unwrap_or(u32::MAX),
             refused: u32::try_from(unwatched.refused).unwrap_or(u32::MAX),
@@ -148,7 +146,7 @@ mod tests {
         ] {
             let mut period = ten_seconds();
             assert!(!period.goes_on(later, 10_200_000_000, true), "{what}");
-            let period = period.finish(UnwatchedCounts::default());
+            let period = period.finish(UnwatchedCounts::default(), 0);
             let second = 1_000_000_000;
             assert_eq!((period.from_ns, period.to_ns), (1000 * second, 1010 * second), "{what}");
             assert_eq!((period.recorder_ns, period.watched_ns), (10 * second, 10 * second));
@@ -159,14 +157,14 @@ mod tests {
     fn a_short_time_without_a_look_is_not_counted_and_ends_nothing() {
         let mut period = ten_seconds();
         assert!(period.goes_on(moment(1012, 12_000), 10_050_000_000, true));
-        assert_eq!(period.finish(UnwatchedCounts::default()).recorder_ns, 10_000_000_000);
+        assert_eq!(period.finish(UnwatchedCounts::default(), 0).recorder_ns, 10_000_000_000);
     }
 
     #[test]
     fn a_time_in_which_no_look_was_due_is_counted() {
         let mut period = ten_seconds();
         assert!(period.goes_on(moment(1011, 11_001), 11_000_000_000, true));
-        let period = period.finish(UnwatchedCounts::default());
+        let period = period.finish(UnwatchedCounts::default(), 0);
         assert_eq!((period.recorder_ns, period.watched_ns), (11_001_000_000, 11_001_000_000));
     }
 }

@@ -133,6 +133,12 @@ pub enum Helper {
     CurrentTask = 158,
     /// `bpf_snprintf(to, size, format, words, bytes of words)`.
     Print = 165,
+    /// `bpf_timer_init(timer, map, clock)`: once for each value.
+    TimerInit = 169,
+    /// `bpf_timer_set_callback(timer, function)`: the function is called with the map, the key and the value.
+    TimerSetCallback = 170,
+    /// `bpf_timer_start(timer, nanoseconds, flags)`.
+    TimerStart = 171,
     /// `bpf_task_pt_regs(task)`: the registers with which it entered the kernel.
     TaskRegisters = 175,
 }
@@ -238,6 +244,8 @@ pub struct Assembler {
     labels: Vec<Option<usize>>,
     /// Which instructions jump to which labels.
     jumps: Vec<(usize, Label)>,
+    /// Which instructions have the address of the function at which label.
+    functions: Vec<(usize, Label)>,
     twice: Option<usize>,
 }
 
@@ -306,6 +314,15 @@ impl Assembler {
     /// `to = the address of the first value of an array`.
     pub fn set_array(&mut self, to: Register, map: SharedMap) -> &mut Self {
         self.instructions.extend(Instruction::address_in_array(to as u8, map, 0));
+        self
+    }
+
+    /// `to = the address of the function that begins at label`, for the kernel to call.
+    ///
+    /// The function is behind the program's end, has a frame of its own, and ends with [`leave`](Assembler::leave).
+    pub fn set_function(&mut self, to: Register, function: Label) -> &mut Self {
+        self.functions.push((self.instructions.len(), function));
+        self.instructions.extend(Instruction::address_of_function(to as u8));
         self
     }
 
@@ -397,6 +414,12 @@ impl Assembler {
             let distance = distance.and_then(|distance| i16::try_from(distance).ok());
             self.instructions[*at].offset = distance.ok_or(AssembleError::TooFar(*at))?;
         }
+        for (at, label) in &self.functions {
+            let target = self.labels[label.0].ok_or(AssembleError::Unplaced(*at))?;
+            let distance = i32::try_from(target).ok().zip(i32::try_from(*at).ok());
+            let distance = distance.map(|(target, at)| target - at - 1);
+            self.instructions[*at].constant = distance.ok_or(AssembleError::TooFar(*at))?;
+        }
         match self.instructions.last() {
             Some(last) if matches!(last.code, EXIT | ALWAYS) => Ok(self.instructions),
             _ => Err(AssembleError::NoEnd),
@@ -453,6 +476,20 @@ mod tests {
         let program = program.finish().unwrap();
         assert_eq!((program[0].code, program[0].offset), (0x15, 3));
         assert_eq!((program[3].code, program[3].offset), (0xad, -4));
+    }
+
+    #[test]
+    fn the_address_of_a_function_counts_from_the_next_instruction() {
+        let mut program = Assembler::default();
+        let function = program.label();
+        program.set(R6, R1).set_function(R0, function).leave().place(function).leave();
+        let program = program.finish().unwrap();
+        assert_eq!(text(&program)[1], "18 r0 r4 0 4");
+        assert_eq!(Instruction::functions(&program), [0, 5]);
+        let mut unplaced = Assembler::default();
+        let nowhere = unplaced.label();
+        unplaced.set_function(R0, nowhere).leave();
+        assert_eq!(unplaced.finish(), Err(AssembleError::Unplaced(0)));
     }
 
     #[test]

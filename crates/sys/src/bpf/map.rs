@@ -3,13 +3,15 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::{Attribute, Command};
+use super::{Attribute, Command, types_of};
 
 /// What a map is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MapKind {
     /// Keys of any bytes; memory is taken as entries come.
     Hash,
+    /// As `Hash`, with keys of four bytes and values that begin with a timer of 16 bytes.
+    TimerHash,
     /// Values by number, all there from the start.
     Array,
     /// As `Array`, but programs only read it, and once it is frozen its values are constants to them.
@@ -28,7 +30,7 @@ impl MapKind {
         const NO_PREALLOC: u32 = 1;
         const READ_ONLY_TO_PROGRAMS: u32 = 1 << 7;
         match self {
-            MapKind::Hash => (1, NO_PREALLOC),
+            MapKind::Hash | MapKind::TimerHash => (1, NO_PREALLOC),
             MapKind::Array => (2, 0),
             MapKind::Constants => (2, READ_ONLY_TO_PROGRAMS),
             MapKind::PerCpuArray => (6, 0),
@@ -54,27 +56,40 @@ fn possible_cpus() -> io::Result<usize> {
     last.map(|last| last + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Gives the kernel the types of a task storage's key (`int`) and value (`u64[words]`), without which it makes none.
+/// Gives the kernel the types of a task storage's key (`int`, type 1) and value (`u64[words]`, type 3), without which it
+/// makes none.
 fn storage_types(words: u32) -> io::Result<OwnedFd> {
-    const KIND_INT: u32 = 1 << 24;
-    const KIND_ARRAY: u32 = 3 << 24;
-    const SIGNED: u32 = 1 << 24;
-    let names = b"\0int\0u64\0";
     // Each type: name, kind, size; then for a number its encoding and bits, for an array its element, index and length.
-    let types: [u32; 14] =
-        [1, KIND_INT, 4, SIGNED | 32, 5, KIND_INT, 8, 64, 0, KIND_ARRAY, 0, 2, 1, words];
-    let types_bytes = 4 * 14_u32;
-    let names_bytes = 9_u32;
-    let mut blob = Vec::new();
-    blob.extend_from_slice(&0xeb9f_u16.to_ne_bytes());
-    blob.extend_from_slice(&[1, 0]);
-    for word in [24, 0, types_bytes, types_bytes, names_bytes].into_iter().chain(types) {
-        blob.extend_from_slice(&word.to_ne_bytes());
-    }
-    blob.extend_from_slice(names);
-    let length = u32::try_from(blob.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    Attribute::new().reads(0, &blob).word(16, length).open(Command::TypesLoad)
+    types_of(
+        &[1, KIND_INT, 4, SIGNED | 32, 5, KIND_INT, 8, 64, 0, KIND_ARRAY, 0, 2, 1, words],
+        b"\0int\0u64\0",
+    )
 }
+
+/// Gives the kernel the types of a key (`int`, type 1) and of a value that begins with a timer (type 5).
+fn timer_types(value_bytes: u32) -> io::Result<OwnedFd> {
+    const KIND_STRUCTURE: u32 = 4 << 24;
+    let words = value_bytes.div_ceil(8);
+    types_of(
+        &[
+            [1, KIND_INT, 4, SIGNED | 32].as_slice(),
+            &[5, KIND_INT, 8, 64],
+            // `struct bpf_timer { u64 words[2]; }`.
+            &[0, KIND_ARRAY, 0, 2, 1, 2],
+            &[9, KIND_STRUCTURE | 1, 16, 31, 3, 0],
+            // The value: the timer, and words behind it.
+            &[19, KIND_STRUCTURE | 2, value_bytes, 25, 4, 0, 31, 6, 128],
+            &[0, KIND_ARRAY, 0, 2, 1, words.saturating_sub(2)],
+        ]
+        .concat(),
+        b"\0int\0u64\0bpf_timer\0value\0timer\0words\0",
+    )
+}
+
+const KIND_INT: u32 = 1 << 24;
+const KIND_ARRAY: u32 = 3 << 24;
+/// The encoding of numbers with a sign.
+const SIGNED: u32 = 1 << 24;
 
 impl Map {
     /// Makes a map of up to `entries` pairs; a ring of `entries` bytes. Sizes are in bytes.
@@ -98,11 +113,12 @@ impl Map {
             .word(16, flags)
             .name(28, name);
         let types = match kind {
-            MapKind::TaskStorage => Some(storage_types(value_bytes.div_ceil(8))?),
+            MapKind::TaskStorage => Some((storage_types(value_bytes.div_ceil(8))?, 3)),
+            MapKind::TimerHash => Some((timer_types(value_bytes)?, 5)),
             _ => None,
         };
-        if let Some(types) = &types {
-            attribute = attribute.descriptor(48, types.as_raw_fd()).word(52, 1).word(56, 3);
+        if let Some((types, value)) = &types {
+            attribute = attribute.descriptor(48, types.as_raw_fd()).word(52, 1).word(56, *value);
         }
         let descriptor = attribute.open(Command::MapCreate)?;
         let one = usize::try_from(value_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -112,6 +128,11 @@ impl Map {
         };
         let key_bytes = usize::try_from(key_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         Ok(Map { descriptor, key_bytes, value_bytes })
+    }
+
+    /// Returns the map of a ring that another process made; it has no keys and values.
+    pub(super) fn of_ring(descriptor: OwnedFd) -> Map {
+        Map { descriptor, key_bytes: 0, value_bytes: 0 }
     }
 
     fn attribute(&self) -> Attribute<'_> {

@@ -26,6 +26,22 @@ pub fn clock_ns() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
+/// Gives the kernel types in the format of BTF, from which maps and programs take theirs.
+fn types_of(types: &[u32], names: &[u8]) -> io::Result<OwnedFd> {
+    const MAGIC: u16 = 0xeb9f;
+    const HEADER: u32 = 24;
+    let length = |bytes: usize| u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput);
+    let (types_bytes, names_bytes) = (length(size_of_val(types))?, length(names.len())?);
+    let mut blob = MAGIC.to_ne_bytes().to_vec();
+    blob.extend([1, 0]);
+    let header = [HEADER, 0, types_bytes, types_bytes, names_bytes];
+    for word in header.iter().chain(types) {
+        blob.extend(word.to_ne_bytes());
+    }
+    blob.extend(names);
+    Attribute::new().reads(0, &blob).word(16, length(blob.len())?).open(Command::TypesLoad)
+}
+
 /// The commands of `bpf(2)` that we give, by their numbers in `linux/bpf.h`.
 #[derive(Clone, Copy, Debug)]
 enum Command {

@@ -3,7 +3,12 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::{Attribute, Command, SharedMap};
+use super::{Attribute, Command, SharedMap, types_of};
+
+/// The code of a 64-bit constant.
+const LOAD_CONSTANT: u8 = 0x18;
+/// What marks a constant as the address of a function of the program.
+const FUNCTION: u8 = 4;
 
 /// One instruction as the kernel reads it: `struct bpf_insn`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -35,10 +40,27 @@ impl Instruction {
         Instruction::wide(to, MAP_VALUE, map.0, at)
     }
 
+    /// Returns the two instructions that put the address of a function of the program into the register `to`; the constant of
+    /// the first one is filled in later.
+    pub(super) fn address_of_function(to: u8) -> [Instruction; 2] {
+        Instruction::wide(to, FUNCTION, 0, 0)
+    }
+
+    /// Returns where the functions of a program begin, the first one at 0.
+    pub(super) fn functions(program: &[Instruction]) -> Vec<u32> {
+        let called = (0_i64..).zip(program).filter_map(|(at, one)| {
+            let is_address = one.code == LOAD_CONSTANT && one.from == FUNCTION;
+            is_address.then(|| u32::try_from(at + 1 + i64::from(one.constant)).ok())?
+        });
+        let mut functions: Vec<u32> = std::iter::once(0).chain(called).collect();
+        functions.sort_unstable();
+        functions.dedup();
+        functions
+    }
+
     /// Returns the two instructions that put a 64-bit constant into the register `to`; `from` says what the constant is.
     #[must_use]
     pub fn wide(to: u8, from: u8, low: i32, high: i32) -> [Instruction; 2] {
-        const LOAD_CONSTANT: u8 = 0x18;
         [
             Instruction { code: LOAD_CONSTANT, to, from, offset: 0, constant: low },
             Instruction { constant: high, ..Instruction::default() },
@@ -157,6 +179,22 @@ impl AttachedPrograms {
     }
 }
 
+/// The number of the first function's type in [`function_types`].
+const FIRST_FUNCTION: u32 = 3;
+
+/// Gives the kernel the types of `count` functions that return an `int`, without which it calls none.
+fn function_types(count: usize) -> io::Result<OwnedFd> {
+    const KIND_INT: u32 = 1 << 24;
+    const KIND_FUNCTION: u32 = 12 << 24;
+    const KIND_PROTOTYPE: u32 = 13 << 24;
+    const SIGNED: u32 = 1 << 24;
+    let mut types = vec![1, KIND_INT, 4, SIGNED | 32, 0, KIND_PROTOTYPE, 1];
+    for _ in 0..count {
+        types.extend([5, KIND_FUNCTION, 2]);
+    }
+    types_of(&types, b"\0int\0function\0")
+}
+
 /// The kernel lends some of its functions only to programs under a license that it counts as compatible with its own.
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 
@@ -197,6 +235,17 @@ impl BpfProgram {
             ProgramKind::TypedTracepoint(type_id) => (TRACING, 0, AT_TRACEPOINT, type_id),
             ProgramKind::OnDemand => (ON_DEMAND, MAY_SLEEP, 0, 0),
         };
+        let functions = Instruction::functions(instructions);
+        // Only functions that the kernel calls need types.
+        let types = (functions.len() > 1).then(|| function_types(functions.len())).transpose()?;
+        // Of each function, where it begins and the number of its type.
+        let described: Vec<u8> = (FIRST_FUNCTION..)
+            .zip(&functions)
+            .flat_map(|(number, at)| [*at, number].map(u32::to_ne_bytes))
+            .flatten()
+            .collect();
+        let described_count =
+            u32::try_from(functions.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let code: Vec<u8> = instructions.iter().flat_map(|one| one.bytes()).collect();
         let count = u32::try_from(instructions.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let log_bytes = u32::try_from(log.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -209,6 +258,13 @@ impl BpfProgram {
             .name(48, name)
             .word(68, place)
             .word(108, type_id);
+        if let Some(types) = &types {
+            attribute = attribute
+                .descriptor(72, types.as_raw_fd())
+                .word(76, 8)
+                .reads(80, &described)
+                .word(88, described_count);
+        }
         if log_bytes > 0 {
             attribute = attribute.word(24, 1).word(28, log_bytes).writes(32, log);
         }

@@ -1,7 +1,7 @@
 //! The ring of records that programs in the kernel fill and we empty.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -41,7 +41,22 @@ impl Ring {
     ///
     /// As `bpf(2)` and `mmap(2)`.
     pub fn new(name: &str, size: u32) -> io::Result<Ring> {
-        let map = Map::new(MapKind::Ring, name, 0, 0, size)?;
+        Ring::map_memory(Map::new(MapKind::Ring, name, 0, 0, size)?, size)
+    }
+
+    /// Maps a ring of `size` bytes that another process made, and of which this one is the only reader.
+    ///
+    /// # Errors
+    ///
+    /// As `mmap(2)`: `EINVAL` for a descriptor that is no ring, or one of another size.
+    pub fn from_descriptor(descriptor: OwnedFd, size: u32) -> io::Result<Ring> {
+        if !size.is_power_of_two() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ring::map_memory(Map::of_ring(descriptor), size)
+    }
+
+    fn map_memory(map: Map, size: u32) -> io::Result<Ring> {
         let size = usize::try_from(size).map_err(|_| io::ErrorKind::InvalidInput)?;
         let page = rustix::param::page_size();
         let shared = MapFlags::SHARED;

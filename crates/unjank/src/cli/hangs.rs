@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime};
 use ::hangs::compare::{HangRate, compare};
 use ::hangs::history::{HangGrouping, HangHistory, TimeSpan, group};
 use ::hangs::json::{HangComparisonDocument, HangDocument, HangListDocument, HangTopDocument};
-use ::hangs::recorder::{RecorderError, RecorderOptions, record};
+use ::hangs::recorder::{KernelReports, RecorderError, RecorderOptions, ThreadSource, record};
 use ::hangs::store::{self as hang_store, EraseSelection, HangStoreError, StoredHistory};
 use ::hangs::text::HangTextStyle;
 use ::hangs::watch::HangWatcher;
 use clap::{Args, Subcommand};
 use jiff::Zoned;
 use recents::RecentsFiles;
-use report::paragraph::counted;
+use report::paragraph::{counted, wrap};
 use report::provenance::Provenance;
 use report::text::visible;
 use store::disk::Disk;
@@ -420,6 +420,20 @@ fn forget(session: &Session, which: &Selection) -> Result<Verdict, Error> {
     Ok(if is_whole { Verdict::Yes } else { Verdict::No })
 }
 
+/// Returns programs in the kernel, or says why there are none and what that means.
+fn thread_source() -> ThreadSource {
+    let why = match KernelReports::load(rustix::process::geteuid().as_raw()) {
+        Ok(reports) => return ThreadSource::Kernel(Box::new(reports)),
+        Err(error) => report::error::chain(&error),
+    };
+    let text = format!(
+        "Sampling from outside: {why}. Lengths are right within about 30 ms, and of steps shorter than 50 ms only a part is counted."
+    );
+    // Without a reader of the message the records say the same.
+    let _ = sayln!(screen::stderr(), "{}", wrap(&text, screen::error_width(), "").trim_end());
+    ThreadSource::Sampling
+}
+
 fn run_recorder(session: &Session, named: Vec<String>, limit: u64) -> Result<Verdict, Error> {
     let stop = interrupt::flag();
     #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
@@ -433,7 +447,7 @@ fn run_recorder(session: &Session, named: Vec<String>, limit: u64) -> Result<Ver
     };
     let clock = SystemClock::start();
     sayln!(screen::stderr(), "recording hangs into {}", session.dir.display())?;
-    let done = record(&options, &session.disk, &clock, &stop, &mut |_| {});
+    let done = record(&options, thread_source(), &session.disk, &clock, &stop, &mut |_| {});
     let summary = done.map_err(|error| match error {
         RecorderError::Store(error) => failed("record hangs")(error),
         other => Error::new(FailureCategory::Config, "record hangs").because(other),

@@ -1,6 +1,6 @@
 //! Records wake-ups by programs in the kernel, for root or with the capabilities `bpf` and `perfmon`.
 //!
-//! The programs see every wake-up of the machine. Of each thread they keep who woke it last; waits from 0.3 ms on come as records.
+//! The programs see every wake-up of the machine. Of each thread they keep who woke it last; waits from a length on come as records.
 
 mod decode;
 mod layout;
@@ -8,6 +8,7 @@ mod offsets;
 mod programs;
 
 use std::io;
+use std::time::Duration;
 
 use sys::bpf::assembler::AssembleError;
 use sys::bpf::{AttachError, AttachedPrograms, Map, MapKind, ProgramKind, Ring};
@@ -20,6 +21,9 @@ use super::history::WakeupHistory;
 
 /// Bytes of the ring: room for twelve thousand waits.
 const RING: u32 = 4 << 20;
+
+/// Waits shorter than this are not recorded each by [`WakeupTracer::load`].
+const SHORTEST: Duration = Duration::from_micros(300);
 
 /// Why wake-ups cannot be recorded; nothing is left in the kernel.
 #[derive(Debug, thiserror::Error)]
@@ -51,12 +55,22 @@ pub struct WakeupTracer {
 }
 
 impl WakeupTracer {
-    /// Begins to record.
+    /// Begins to record waits of 0.3 ms and longer.
     ///
     /// # Errors
     ///
     /// [`WakeupLoadError`]: nothing is recorded.
     pub fn load() -> Result<WakeupTracer, WakeupLoadError> {
+        WakeupTracer::load_for(SHORTEST)
+    }
+
+    /// Begins to record waits of at least this length (at most two seconds). Who looks at long waits only spares the machine the
+    /// reports of the short ones.
+    ///
+    /// # Errors
+    ///
+    /// [`WakeupLoadError`]: nothing is recorded.
+    pub fn load_for(shortest: Duration) -> Result<WakeupTracer, WakeupLoadError> {
         let offsets = SchedulerOffsets::of_this_kernel()?;
         let map = |kind, name, value, entries| {
             Map::new(kind, name, 4, value, entries).map_err(WakeupLoadError::Map)
@@ -74,6 +88,7 @@ impl WakeupTracer {
             words: (&words).into(),
             processors: (&processors).into(),
             ring: ring.map().into(),
+            shortest_ns: i32::try_from(shortest.as_nanos()).unwrap_or(i32::MAX),
         };
         let mut tracer = WakeupTracer {
             programs: AttachedPrograms::default(),

@@ -13,9 +13,6 @@ use super::offsets::SchedulerOffsets;
 
 use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
-/// Waits shorter than this are not recorded each, in nanoseconds.
-pub(super) const SHORTEST_NS: i32 = 300_000;
-
 /// `BPF_LOCAL_STORAGE_GET_F_CREATE`.
 const MAKE: i32 = 1;
 /// Does not wake the reader of the ring.
@@ -57,6 +54,8 @@ pub(super) struct WakeupPlan {
     pub(super) words: SharedMap,
     pub(super) processors: SharedMap,
     pub(super) ring: SharedMap,
+    /// Waits shorter than this are not recorded each, in nanoseconds.
+    pub(super) shortest_ns: i32,
 }
 
 /// How a thread comes to run.
@@ -180,7 +179,7 @@ impl WakeupPlan {
                 p.store(Size::Long, R10, frame::FROM, R3);
                 p.jump_if(R3, JumpCondition::AtLeast, R4, quick);
                 p.calculate(Operation::Subtract, R4, R3);
-                p.jump_if(R4, JumpCondition::Below, SHORTEST_NS, quick);
+                p.jump_if(R4, JumpCondition::Below, self.shortest_ns, quick);
             }
         }
         self.write_record(p, start);

@@ -1,0 +1,307 @@
+//! What the programs in the kernel report, and what they keep of each marked thread.
+
+use crate::model::StepHistogram;
+
+use super::layout::{place, record, thread};
+
+/// Where a wait is made: the stack pointer, and the instruction.
+pub type WaitPlace = (u64, u64);
+
+/// What the waits at a place are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WaitKind {
+    /// The main loop waits for something to do.
+    Loop,
+    /// Something is waited for inside of a step of the main loop.
+    Nested,
+}
+
+impl WaitKind {
+    pub(super) fn number(self) -> i32 {
+        match self {
+            WaitKind::Loop => place::LOOP,
+            WaitKind::Nested => place::NESTED,
+        }
+    }
+}
+
+/// What a thread was in when it was marked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MarkedAs {
+    /// It is not known.
+    Unknown,
+    /// A wait for events at this place, which counts as that of its main loop until the place is classified.
+    Waiting(WaitPlace),
+}
+
+/// What is known of the time of an absence at a moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct AbsenceAccount {
+    /// The moment, of the monotonic clock in nanoseconds.
+    pub at_ns: u64,
+    /// How long the thread was off the processors, in nanoseconds.
+    pub off_ns: u64,
+    /// How long of that it could have run, in nanoseconds.
+    pub ready_ns: u64,
+    /// How often it waited for a page from a disk.
+    pub faults: u64,
+    /// Waits that were not reported because they came too fast.
+    pub dropped: u64,
+}
+
+/// A wait of a thread that is away from its main loop's wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ThreadBlock {
+    /// When it left its processor, of the monotonic clock in nanoseconds.
+    pub from_ns: u64,
+    /// When it got one again.
+    pub to_ns: u64,
+    /// How long it had waited for processors in the absence, before this wait's own wait for one.
+    pub ready_ns: u64,
+    /// Whether it could run, and had no processor.
+    pub could_run: bool,
+    /// Whether it was stopped by a signal or a debugger, or frozen.
+    pub is_stopped: bool,
+    /// The system call that it is in; none outside of calls, as when it waits for a page.
+    pub call: Option<u32>,
+    /// The arguments of the call.
+    pub arguments: [u64; 6],
+    /// Where the call is made.
+    pub place: WaitPlace,
+}
+
+/// What a program in the kernel reports of a marked thread.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ThreadEvent {
+    /// It has been away from its main loop's wait for 30 ms, and still is.
+    Late {
+        /// When it left, of the monotonic clock in nanoseconds.
+        started_ns: u64,
+    },
+    /// An absence has ended that was reported, or is as long as a hang.
+    Ended {
+        /// When it began, of the monotonic clock in nanoseconds.
+        started_ns: u64,
+        /// What its time went to; the moment is its end.
+        account: AbsenceAccount,
+    },
+    /// It has waited for 50 ms at a place that is not classified, and still does.
+    Asks {
+        /// The place.
+        place: WaitPlace,
+    },
+    /// It has waited in an absence.
+    Waited {
+        /// When the absence began.
+        started_ns: u64,
+        /// The wait.
+        block: ThreadBlock,
+    },
+    /// It runs another program, or has ended. Nothing is recorded of it any more.
+    Gone {
+        /// The absence that this ends.
+        absence: Option<(u64, AbsenceAccount)>,
+    },
+}
+
+/// What is kept of a marked thread.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct MarkedThread {
+    /// When the absence began that goes on, of the monotonic clock in nanoseconds.
+    pub away_since_ns: Option<u64>,
+    /// What its time went to until the thread last left its processor; the moment is 0.
+    pub account: AbsenceAccount,
+    /// Since when it is off the processors, and whether it could run.
+    pub off_since_ns: Option<(u64, bool)>,
+    /// The wait for events that goes on: its place, and the account when it began.
+    pub wait: Option<(WaitPlace, AbsenceAccount)>,
+    /// The stack pointer of the shallowest wait that was seen.
+    pub shallowest: u64,
+    /// When its main loop was first seen, of the monotonic clock in nanoseconds.
+    pub known_since_ns: Option<u64>,
+    /// The place of the main loop's last wait.
+    pub main_place: WaitPlace,
+    /// How long it had waited for processors when the absence began, in nanoseconds.
+    pub ready_before_ns: u64,
+    /// Whether it runs another program, or has ended, so that nothing is recorded of it any more.
+    pub is_gone: bool,
+    /// Its steps since it was marked.
+    pub steps: StepHistogram,
+}
+
+/// Calls have lower numbers; what is not a call has -1 or the code of an error.
+const CALLS: u64 = 1024;
+/// The states of a thread that a signal or a debugger has stopped.
+const STOPPED: u64 = 4 | 8;
+/// The state of a thread that signals can wake.
+const INTERRUPTIBLE: u64 = 1;
+
+/// Reads the word at an offset.
+fn word(bytes: &[u8], offset: i16) -> Option<u64> {
+    let at = usize::try_from(offset).ok()?;
+    Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
+
+impl ThreadEvent {
+    /// Reads a record: the thread, and what is reported of it; `None` for bytes that are no record.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<(u32, ThreadEvent)> {
+        let long = |offset| word(bytes, offset);
+        let thread = u32::try_from(long(record::THREAD)?).ok()?;
+        let started_ns = long(record::START)?;
+        let account = AbsenceAccount {
+            at_ns: long(record::AT)?,
+            off_ns: long(record::OFF_TOTAL)?,
+            ready_ns: long(record::READY)?,
+            faults: long(record::FAULTS)?,
+            dropped: long(record::DROPPED)?,
+        };
+        let place = (long(record::SP)?, long(record::IP)?);
+        let event = match i32::try_from(long(record::KIND)?).ok()? {
+            record::LATE => ThreadEvent::Late { started_ns },
+            record::ENDED => ThreadEvent::Ended { started_ns, account },
+            record::ASKS => ThreadEvent::Asks { place },
+            record::GONE => {
+                ThreadEvent::Gone { absence: (started_ns != 0).then_some((started_ns, account)) }
+            }
+            record::WAITED => {
+                let mut arguments = [0; 6];
+                for (offset, argument) in (record::ARGUMENTS..).step_by(8).zip(&mut arguments) {
+                    *argument = long(offset)?;
+                }
+                let call = long(record::CALL)?;
+                let call = u32::try_from(call).ok().filter(|_| call < CALLS);
+                let state = long(record::STATE)?;
+                let block = ThreadBlock {
+                    from_ns: long(record::FROM)?,
+                    to_ns: account.at_ns,
+                    ready_ns: account.ready_ns,
+                    could_run: state == 0,
+                    // Outside of calls only the freezer has a thread wait so that signals end it.
+                    is_stopped: state & STOPPED != 0
+                        || (state & INTERRUPTIBLE != 0 && call.is_none()),
+                    call,
+                    arguments,
+                    place,
+                };
+                ThreadEvent::Waited { started_ns, block }
+            }
+            _ => return None,
+        };
+        Some((thread, event))
+    }
+}
+
+impl MarkedThread {
+    /// Reads what the programs keep of a thread; `None` for bytes of another length.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<MarkedThread> {
+        let long = |offset| word(bytes, offset);
+        let phase = i32::try_from(long(thread::PHASE)?).ok()?;
+        let is_away = phase == thread::AWAY;
+        let dropped = long(thread::DROPPED)?;
+        let mut steps = StepHistogram::default();
+        for (offset, count) in (thread::STEPS..).step_by(8).zip(&mut steps.0) {
+            *count = long(offset)?;
+        }
+        let off = long(thread::OFF)?;
+        let wait_ns = long(thread::WAIT)?;
+        let wait = AbsenceAccount {
+            at_ns: wait_ns,
+            off_ns: long(thread::WAIT_OFF_TOTAL)?,
+            ready_ns: long(thread::WAIT_READY)?,
+            faults: long(thread::WAIT_FAULTS)?,
+            dropped,
+        };
+        let place = (long(thread::WAIT_SP)?, long(thread::WAIT_IP)?);
+        let known = long(thread::KNOWN)?;
+        Some(MarkedThread {
+            away_since_ns: is_away.then_some(long(thread::START)?),
+            account: AbsenceAccount {
+                at_ns: 0,
+                off_ns: long(thread::OFF_TOTAL)?,
+                ready_ns: 0,
+                faults: 0,
+                dropped,
+            },
+            off_since_ns: (off != 0).then_some((off, long(thread::OFF_STATE)? == 0)),
+            wait: (wait_ns != 0).then_some((place, wait)),
+            shallowest: long(thread::SHALLOWEST)?,
+            main_place: (long(thread::LOOP_SP)?, long(thread::LOOP_IP)?),
+            ready_before_ns: long(thread::START_READY)?,
+            is_gone: phase == thread::GONE,
+            known_since_ns: (known != 0).then_some(known),
+            steps,
+        })
+    }
+}
+
+/// Returns what is kept of a thread at first.
+pub(super) fn first_state(marked: MarkedAs, now_ns: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(thread::SIZE).unwrap_or(0)];
+    let mut put = |offset: i16, value: u64| {
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        if let Some(place) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+            *place = value.to_ne_bytes();
+        }
+    };
+    put(thread::ARMED, 1);
+    if let MarkedAs::Waiting((sp, ip)) = marked {
+        put(thread::PHASE, thread::WAITING.unsigned_abs().into());
+        put(thread::WAIT, now_ns);
+        put(thread::WAIT_SP, sp);
+        put(thread::WAIT_IP, ip);
+        put(thread::LOOP_SP, sp);
+        put(thread::LOOP_IP, ip);
+        put(thread::SHALLOWEST, sp);
+        put(thread::KNOWN, now_ns);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record with a number of its own in each word.
+    fn record_of(kind: i32) -> Vec<u8> {
+        let words = 0..u64::try_from(record::SIZE / 8).unwrap();
+        let mut bytes: Vec<u8> = words.flat_map(|word| (word + 100).to_ne_bytes()).collect();
+        bytes[..8].copy_from_slice(&u64::from(kind.unsigned_abs()).to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn records_are_read_and_torn_ones_are_none() {
+        let account =
+            AbsenceAccount { at_ns: 102, off_ns: 104, ready_ns: 105, faults: 106, dropped: 107 };
+        let ended = ThreadEvent::Ended { started_ns: 103, account };
+        assert_eq!(ThreadEvent::read(&record_of(record::ENDED)), Some((101, ended)));
+        let gone = ThreadEvent::Gone { absence: Some((103, account)) };
+        assert_eq!(ThreadEvent::read(&record_of(record::GONE)), Some((101, gone)));
+        let waited = record_of(record::WAITED);
+        let Some((101, ThreadEvent::Waited { started_ns: 103, block })) =
+            ThreadEvent::read(&waited)
+        else {
+            panic!("a wait");
+        };
+        assert_eq!((block.from_ns, block.to_ns, block.ready_ns), (108, 102, 105));
+        assert_eq!((block.call, block.place, block.is_stopped), (Some(110), (111, 112), true));
+        assert_eq!(block.arguments, [113, 114, 115, 116, 117, 118]);
+        for length in 0..waited.len() {
+            assert_eq!(ThreadEvent::read(&waited[..length]), None, "{length}");
+        }
+        assert_eq!(ThreadEvent::read(&record_of(99)), None);
+    }
+
+    #[test]
+    fn a_thread_that_is_marked_in_a_wait_is_in_it() {
+        let marked = MarkedThread::read(&first_state(MarkedAs::Waiting((9000, 1)), 5)).unwrap();
+        assert_eq!((marked.away_since_ns, marked.shallowest), (None, 9000));
+        assert_eq!(marked.known_since_ns, Some(5));
+        assert_eq!(marked.wait.map(|(place, _)| place), Some((9000, 1)));
+        let unknown = first_state(MarkedAs::Unknown, 5);
+        assert_eq!(MarkedThread::read(&unknown), Some(MarkedThread::default()));
+        assert_eq!(MarkedThread::read(&unknown[..100]), None);
+    }
+}

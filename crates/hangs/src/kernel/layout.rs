@@ -1,0 +1,135 @@
+//! The layout of what the programs in the kernel and user space share: offsets in bytes, numbers in the machine's order.
+
+use crate::model::STEP_BOUNDS_NS;
+
+/// What is kept of a marked thread.
+pub(super) mod thread {
+    /// The timer that reports a long absence; its 16 bytes belong to the kernel.
+    pub(crate) const TIMER: i16 = 0;
+    /// The address of its memory's description, which is another one after each `execve`; 0 before it was first seen.
+    pub(crate) const MEMORY: i16 = 16;
+    /// One of the values below.
+    pub(crate) const PHASE: i16 = 24;
+    /// The stack pointer and the instruction of the last wait of the main loop.
+    pub(crate) const LOOP_SP: i16 = 32;
+    /// See `LOOP_SP`.
+    pub(crate) const LOOP_IP: i16 = 40;
+    /// 1 while the timer runs, and until it is prepared.
+    pub(crate) const ARMED: i16 = 48;
+    /// 1 once the absence that goes on was reported.
+    pub(crate) const REPORTED: i16 = 56;
+    /// 1 while it is in a wait at a place that is not classified and counts as the main loop's until then.
+    pub(crate) const ASKS: i16 = 64;
+    /// When the absence began.
+    pub(crate) const START: i16 = 72;
+    /// Its time of waiting for processors, and its major page faults, at that moment.
+    pub(crate) const START_READY: i16 = 80;
+    /// See `START_READY`.
+    pub(crate) const START_FAULTS: i16 = 88;
+    /// How long it has been off the processors in the absence.
+    pub(crate) const OFF_TOTAL: i16 = 96;
+    /// When it left its processor; 0 while it has one.
+    pub(crate) const OFF: i16 = 104;
+    /// The state in which it left: 0 if it could have gone on.
+    pub(crate) const OFF_STATE: i16 = 112;
+    /// Waits in the absence that were not reported for want of room.
+    pub(crate) const DROPPED: i16 = 120;
+    /// When it left its processor in a wait for events; 0 if it is in none.
+    pub(crate) const WAIT: i16 = 128;
+    /// Where it is made: the stack pointer.
+    pub(crate) const WAIT_SP: i16 = 136;
+    /// Where it is made: the instruction.
+    pub(crate) const WAIT_IP: i16 = 144;
+    /// `OFF_TOTAL` when it began.
+    pub(crate) const WAIT_OFF_TOTAL: i16 = 152;
+    /// The time of waiting for processors in the absence when it began.
+    pub(crate) const WAIT_READY: i16 = 160;
+    /// The major page faults in the absence when it began.
+    pub(crate) const WAIT_FAULTS: i16 = 168;
+    /// The stack pointer of the shallowest wait.
+    pub(crate) const SHALLOWEST: i16 = 176;
+    /// When the main loop was first seen; 0 before.
+    pub(crate) const KNOWN: i16 = 184;
+    /// How often the main loop's wait began or ended; adding to it orders what was stored before.
+    pub(crate) const TURNS: i16 = 192;
+    /// Counts of steps by their length.
+    pub(crate) const STEPS: i16 = 200;
+    /// Bytes of all.
+    pub(crate) const SIZE: i16 = STEPS + 8 * super::CLASSES;
+
+    /// Nothing is known of what it does.
+    pub(crate) const UNKNOWN: i32 = 0;
+    /// It is in the wait of its main loop.
+    pub(crate) const WAITING: i32 = 1;
+    /// It is away from it.
+    pub(crate) const AWAY: i32 = 2;
+    /// It runs another program, or has ended: it is not followed any more.
+    pub(crate) const GONE: i32 = 3;
+}
+
+/// Classes of steps.
+pub(super) const CLASSES: i16 = 10;
+const _: () = assert!(STEP_BOUNDS_NS.len() + 1 == 10);
+
+/// The key of a place at which a thread waits: the thread in eight bytes, the stack pointer, the instruction.
+pub(super) mod place {
+    /// Bytes of all.
+    pub(crate) const SIZE: i16 = 24;
+    /// The main loop waits there.
+    pub(crate) const LOOP: i32 = 1;
+    /// Something is waited for there inside of a step.
+    pub(crate) const NESTED: i32 = 2;
+}
+
+/// A record in the ring: words of eight bytes.
+pub(super) mod record {
+    /// One of the values below.
+    pub(crate) const KIND: i16 = 0;
+    /// The thread.
+    pub(crate) const THREAD: i16 = 8;
+    /// When: the end of what it is about.
+    pub(crate) const AT: i16 = 16;
+    /// When the absence began.
+    pub(crate) const START: i16 = 24;
+    /// How long it was off the processors in the absence.
+    pub(crate) const OFF_TOTAL: i16 = 32;
+    /// How long it waited for processors in the absence.
+    pub(crate) const READY: i16 = 40;
+    /// Major page faults in the absence.
+    pub(crate) const FAULTS: i16 = 48;
+    /// Waits that were not reported.
+    pub(crate) const DROPPED: i16 = 56;
+    /// Of a wait: when it began.
+    pub(crate) const FROM: i16 = 64;
+    /// Of a wait: the state in which it was made; 0 if the thread could run.
+    pub(crate) const STATE: i16 = 72;
+    /// Of a wait: the number of the system call, or -1.
+    pub(crate) const CALL: i16 = 80;
+    /// Of a wait: the stack pointer.
+    pub(crate) const SP: i16 = 88;
+    /// Of a wait: the instruction.
+    pub(crate) const IP: i16 = 96;
+    /// Of a wait: six arguments.
+    pub(crate) const ARGUMENTS: i16 = 104;
+    /// Bytes of all.
+    pub(crate) const SIZE: i16 = ARGUMENTS + 48;
+
+    /// A thread has been away for long, and still is.
+    pub(crate) const LATE: i32 = 1;
+    /// An absence has ended.
+    pub(crate) const ENDED: i32 = 2;
+    /// A thread is in a wait whose place is not classified.
+    pub(crate) const ASKS: i32 = 3;
+    /// A thread that is away has waited.
+    pub(crate) const WAITED: i32 = 4;
+    /// A thread runs another program, or has ended.
+    pub(crate) const GONE: i32 = 5;
+}
+
+/// Words that all programs share.
+pub(super) mod shared {
+    /// Records that found no room, those about waits not counted.
+    pub(crate) const LOST: i16 = 0;
+    /// Bytes of all.
+    pub(crate) const SIZE: u32 = 8;
+}

@@ -1,0 +1,149 @@
+//! Marking threads: the commands that whoever reads the ring needs, and their implementation in the process that loaded the
+//! programs.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use sys::bpf::{AttachedPrograms, BpfProgram, Map};
+
+use super::event::{MarkedAs, MarkedThread, WaitKind, WaitPlace, first_state};
+use super::layout::{place, shared};
+
+/// Marks the threads that programs in the kernel follow.
+///
+/// Each command is small and has a small answer, so that another process may carry it out.
+pub trait ThreadMarker: std::fmt::Debug + Send {
+    /// Marks the first thread of a process.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` for a process of another user, `NotFound` for one that has ended, `AlreadyExists` for one that is marked,
+    /// else as `bpf(2)`; it is not marked by this then.
+    fn mark(&mut self, process: u32, marked: MarkedAs) -> io::Result<()>;
+
+    /// Ends a mark, and forgets the places of the process.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`; the mark may be there still.
+    fn unmark(&mut self, process: u32) -> io::Result<()>;
+
+    /// Says what the waits of a marked process at a place are.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`, `NotFound` for a process that is not marked; the place is not classified then.
+    fn classify(&mut self, process: u32, place: WaitPlace, kind: WaitKind) -> io::Result<()>;
+
+    /// Returns what is kept of a marked process; `None` if it is not marked.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    fn state(&mut self, process: u32) -> io::Result<Option<MarkedThread>>;
+
+    /// Returns how many reports were lost since the programs are at work: those that found no room, and what the kernel did not
+    /// run them for.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    fn lost(&mut self) -> io::Result<u64>;
+}
+
+/// Marks threads in the process that loaded the programs.
+#[derive(Debug)]
+pub struct LocalMarker {
+    // They go first: what the others hold is in use as long as they are there.
+    programs: AttachedPrograms,
+    prepare: BpfProgram,
+    maps: MarkerMaps,
+    user: u32,
+    /// The places of each process that are classified.
+    classified: std::collections::HashMap<u32, Vec<WaitPlace>>,
+}
+
+/// The maps that the commands change.
+#[derive(Debug)]
+pub(super) struct MarkerMaps {
+    pub(super) threads: Map,
+    pub(super) places: Map,
+    pub(super) words: Map,
+    /// The thread whose timer is to be prepared.
+    pub(super) prepared: Map,
+}
+
+/// The most places of one process that are classified; the oldest is forgotten for another one.
+const PLACES_OF_PROCESS: usize = 64;
+
+fn place_key(process: u32, (sp, ip): WaitPlace) -> Vec<u8> {
+    let key = [u64::from(process), sp, ip];
+    debug_assert_eq!(8 * key.len(), usize::from(place::SIZE.unsigned_abs()));
+    key.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+impl LocalMarker {
+    pub(super) fn new(
+        programs: AttachedPrograms,
+        prepare: BpfProgram,
+        maps: MarkerMaps,
+        user: u32,
+    ) -> LocalMarker {
+        let classified = std::collections::HashMap::new();
+        LocalMarker { programs, prepare, maps, user, classified }
+    }
+
+    /// Prepares the timer of a thread.
+    fn prepare_timer(&self, process: u32) -> io::Result<()> {
+        self.maps.prepared.set(&0_u32.to_ne_bytes(), &process.to_ne_bytes())?;
+        self.prepare.run()
+    }
+}
+
+impl ThreadMarker for LocalMarker {
+    fn mark(&mut self, process: u32, marked: MarkedAs) -> io::Result<()> {
+        // A process that may not be dumped belongs to root here, whoever started it.
+        if std::fs::metadata(format!("/proc/{process}"))?.uid() != self.user {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let state = first_state(marked, sys::bpf::clock_ns());
+        self.maps.threads.add(&process.to_ne_bytes(), &state)?;
+        self.prepare_timer(process)
+    }
+
+    fn unmark(&mut self, process: u32) -> io::Result<()> {
+        let removed = self.maps.threads.remove(&process.to_ne_bytes());
+        for place in self.classified.remove(&process).unwrap_or_default() {
+            self.maps.places.remove(&place_key(process, place))?;
+        }
+        removed
+    }
+
+    fn classify(&mut self, process: u32, place: WaitPlace, kind: WaitKind) -> io::Result<()> {
+        if self.maps.threads.get(&process.to_ne_bytes())?.is_none() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.maps.places.set(&place_key(process, place), &kind.number().to_ne_bytes())?;
+        let places = self.classified.entry(process).or_default();
+        if !places.contains(&place) {
+            places.push(place);
+        }
+        if places.len() > PLACES_OF_PROCESS {
+            let oldest = places.remove(0);
+            self.maps.places.remove(&place_key(process, oldest))?;
+        }
+        Ok(())
+    }
+
+    fn state(&mut self, process: u32) -> io::Result<Option<MarkedThread>> {
+        let state = self.maps.threads.get(&process.to_ne_bytes())?;
+        Ok(state.and_then(|bytes| MarkedThread::read(&bytes)))
+    }
+
+    fn lost(&mut self) -> io::Result<u64> {
+        let words = self.maps.words.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
+        let at = usize::from(shared::LOST.unsigned_abs());
+        let lost = words.get(at..).and_then(|rest| rest.first_chunk::<8>());
+        Ok(lost.map_or(0, |lost| u64::from_ne_bytes(*lost)) + self.programs.missed()?)
+    }
+}

@@ -1,0 +1,75 @@
+//! Offsets of the kernel's structures that the programs read, from its BTF.
+
+use std::io;
+
+use sys::bpf::btf::{self, BtfKind, Types};
+
+/// Offsets in bytes, and numbers of types.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ThreadOffsets {
+    pub(super) switch: u32,
+    pub(super) thread: i16,
+    pub(super) state: i16,
+    pub(super) memory: i16,
+    pub(super) faults: i16,
+    /// None where the kernel does not count it.
+    pub(super) ready: Option<i16>,
+}
+
+/// Why the offsets are not known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernelTypesError {
+    /// The kernel was built without its types.
+    #[error("cannot read {}", btf::PATH)]
+    NoTypes(#[source] io::Error),
+    /// They are not in the format that we know.
+    #[error("cannot understand {}", btf::PATH)]
+    NotUnderstood,
+    /// The kernel lacks a type or a field.
+    #[error("cannot find {0} in the kernel's types")]
+    Missing(&'static str),
+}
+
+impl ThreadOffsets {
+    pub(super) fn of_this_kernel() -> Result<ThreadOffsets, KernelTypesError> {
+        let file = std::fs::File::open(btf::PATH).map_err(KernelTypesError::NoTypes)?;
+        match sys::map::Map::of(&file) {
+            Ok(map) => ThreadOffsets::read(map.bytes()),
+            Err(_) => {
+                let bytes = std::fs::read(btf::PATH).map_err(KernelTypesError::NoTypes)?;
+                ThreadOffsets::read(&bytes)
+            }
+        }
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Result<ThreadOffsets, KernelTypesError> {
+        const SWITCH: &str = "btf_trace_sched_switch";
+        let wanted = [(BtfKind::Structure, "task_struct"), (BtfKind::Typedef, SWITCH)];
+        let types = Types::read(bytes, &wanted).ok_or(KernelTypesError::NotUnderstood)?;
+        let find = |path| i16::try_from(types.field("task_struct", path)?).ok();
+        let field = |path: &'static str| find(path).ok_or(KernelTypesError::Missing(path));
+        Ok(ThreadOffsets {
+            switch: types
+                .number(BtfKind::Typedef, SWITCH)
+                .ok_or(KernelTypesError::Missing(SWITCH))?,
+            thread: field("pid")?,
+            state: field("__state")?,
+            memory: field("mm")?,
+            faults: field("maj_flt")?,
+            ready: find("sched_info.run_delay"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_types_are_refused() {
+        for bytes in [&b""[..], b"x", &[0x9f, 0xeb, 1, 0]] {
+            assert!(matches!(ThreadOffsets::read(bytes), Err(KernelTypesError::NotUnderstood)));
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! The programs: one for switches, one that prepares the timer of a thread, with the function that the timer calls.
+//!
+//! A wait for events is seen when the thread leaves its processor in it, and its end when the thread gets one again.
+//! Registers by convention: `R6` what is kept of the thread, `R7` the time, `R8` the thread, `R9` the registers with which it
+//! entered the kernel, or a length.
+
+use sys::bpf::assembler::{
+    AssembleError, Assembler, Helper, JumpCondition, Label, Operation, Register, Size,
+};
+use sys::bpf::{Instruction, SharedMap};
+
+use trace::syscall::EVENT_WAITS;
+
+use super::layout::{place, record, shared, thread};
+use super::offsets::ThreadOffsets;
+use crate::model::{FRAME_NS, HANG_NS, STEP_BOUNDS_NS};
+
+use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+
+/// An absence is reported after this time, in nanoseconds.
+const LATE_NS: i32 = 30_000_000;
+/// A wait at a place that is not classified is asked about after this time, in nanoseconds.
+const ASK_NS: i32 = 50_000_000;
+/// A timer that is early by less than this is on time, in nanoseconds.
+const SLACK_NS: i32 = 1_000_000;
+/// Shorter waits of a thread that is away are not reported each, in nanoseconds.
+const SHORTEST_NS: i32 = 1_000_000;
+
+/// Does not wake the reader of the ring.
+const QUIETLY: i32 = 1;
+/// Wakes the reader of the ring.
+const WAKING: i32 = 2;
+/// `BPF_RB_AVAIL_DATA`.
+const UNREAD: i32 = 0;
+/// `CLOCK_MONOTONIC`.
+const MONOTONIC: i32 = 1;
+/// The state of a thread that has ended.
+const DEAD: i32 = 0x80;
+/// The state of a thread that signals can wake.
+const INTERRUPTIBLE: i32 = 1;
+/// The code segment of 32-bit code, whose calls have other numbers.
+const CODE_SEGMENT_32: i32 = 0x23;
+/// What a call seems to return as long as it is not over: `ENOSYS`.
+const NOT_OVER: i32 = -38;
+
+/// Offsets in `struct pt_regs` of x86-64, which is part of the kernel's interface.
+mod registers {
+    pub(super) const RESULT: i16 = 80;
+    pub(super) const CALL: i16 = 120;
+    pub(super) const IP: i16 = 128;
+    pub(super) const CODE_SEGMENT: i16 = 136;
+    pub(super) const SP: i16 = 152;
+    /// The six arguments of a call.
+    pub(super) const ARGUMENTS: [i16; 6] = [112, 104, 96, 56, 72, 64];
+}
+
+/// Words on the stack of a program, by their offset from the frame.
+mod frame {
+    /// The number of the thread, in four bytes.
+    pub(super) const KEY: i16 = -8;
+    /// The state in which the thread leaves its processor: 0 if it could run.
+    pub(super) const STATE: i16 = -16;
+    /// The thread that gets the processor.
+    pub(super) const NEXT: i16 = -24;
+    /// A key of the places: the thread.
+    pub(super) const PLACE: i16 = PLACE_SP - 8;
+    /// See `PLACE`: the stack pointer.
+    pub(super) const PLACE_SP: i16 = PLACE_IP - 8;
+    /// See `PLACE`: the instruction.
+    pub(super) const PLACE_IP: i16 = NEXT - 8;
+    /// The record.
+    pub(super) const RECORD: i16 = PLACE - super::record::SIZE;
+}
+
+/// What the programs are written for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HangPlan {
+    pub(super) offsets: ThreadOffsets,
+    pub(super) threads: SharedMap,
+    pub(super) places: SharedMap,
+    pub(super) words: SharedMap,
+    /// The thread whose timer is to be prepared.
+    pub(super) prepared: SharedMap,
+    pub(super) ring: SharedMap,
+    pub(super) ring_bytes: u32,
+    /// The numbers of the calls in which event loops wait.
+    pub(super) event_waits: [i32; EVENT_WAITS.len()],
+    /// The number of `restart_syscall`, by which such a wait goes on after a stop.
+    pub(super) restart: i32,
+}
+
+impl HangPlan {
+    /// Writes the program of `sched_switch(preempted, previous, next)`.
+    pub(super) fn switch(&self) -> Result<Vec<Instruction>, AssembleError> {
+        let mut program = Assembler::default();
+        let p = &mut program;
+        let (next, out) = (p.label(), p.label());
+        p.load(Size::Long, R8, R1, 16).store(Size::Long, R10, frame::NEXT, R8);
+        p.load(Size::Long, R8, R1, 8).load(Size::Long, R9, R1, 0);
+        p.calculate(Operation::And, R9, 0xff);
+        self.find(p, next);
+        self.write_leaves_processor(p, next);
+        p.place(next).load(Size::Long, R8, R10, frame::NEXT);
+        self.find(p, out);
+        self.write_gets_processor(p, out);
+        p.place(out).leave();
+        program.finish()
+    }
+
+    /// Writes the program that prepares the timer of a thread: no memory may be taken in `sched_switch`.
+    pub(super) fn prepare(&self) -> Result<Vec<Instruction>, AssembleError> {
+        let mut program = Assembler::default();
+        let p = &mut program;
+        let (out, function) = (p.label(), p.label());
+        p.set_array(R1, self.prepared).load(Size::Word, R1, R1, 0);
+        p.store(Size::Word, R10, frame::KEY, R1);
+        self.find_thread(p, out);
+        p.set(R1, R6).add(R1, i32::from(thread::TIMER)).set_map(R2, self.threads);
+        p.set(R3, MONOTONIC).call(Helper::TimerInit);
+        p.set(R1, R6).add(R1, i32::from(thread::TIMER)).set_function(R2, function);
+        p.call(Helper::TimerSetCallback).store(Size::Long, R6, thread::ARMED, 0);
+        p.place(out).leave();
+        self.write_timer(p, function);
+        program.finish()
+    }
+
+    /// Leaves in `R6` what is kept of the thread whose number is in the frame, or goes to `out`.
+    fn find_thread(&self, p: &mut Assembler, out: Label) {
+        p.set_map(R1, self.threads).set(R2, R10).add(R2, i32::from(frame::KEY));
+        p.call(Helper::MapLookup).jump_if(R0, JumpCondition::Equal, 0, out).set(R6, R0);
+    }
+
+    /// Leaves in `R6` what is kept of the thread in `R8` and in `R7` the time, or goes to `out`.
+    fn find(&self, p: &mut Assembler, out: Label) {
+        p.load(Size::Word, R1, R8, self.offsets.thread);
+        p.jump_if(R1, JumpCondition::Equal, 0, out).store(Size::Word, R10, frame::KEY, R1);
+        self.find_thread(p, out);
+        p.load(Size::Long, R1, R6, thread::PHASE);
+        p.jump_if(R1, JumpCondition::Equal, thread::GONE, out);
+        p.call(Helper::Clock).set(R7, R0);
+    }
+
+    /// Goes to `out` if the thread in `R8` has other memory than it had: it has executed a program, or another process has its
+    /// number.
+    fn check_memory(&self, p: &mut Assembler, out: Label) {
+        let (same, first) = (p.label(), p.label());
+        p.load(Size::Long, R1, R8, self.offsets.memory);
+        p.jump_if(R1, JumpCondition::Equal, 0, same);
+        p.load(Size::Long, R2, R6, thread::MEMORY).jump_if(R2, JumpCondition::Equal, 0, first);
+        p.jump_if(R1, JumpCondition::Equal, R2, same);
+        self.write_gone(p);
+        p.jump(out).place(first).store(Size::Long, R6, thread::MEMORY, R1).place(same);
+    }
+
+    /// Leaves in `R0` what the place is of the last wait for events, or 0.
+    fn find_place(&self, p: &mut Assembler) {
+        p.load(Size::Word, R1, R10, frame::KEY).store(Size::Long, R10, frame::PLACE, R1);
+        for (from, to) in [(thread::WAIT_SP, frame::PLACE_SP), (thread::WAIT_IP, frame::PLACE_IP)] {
+            p.load(Size::Long, R1, R6, from).store(Size::Long, R10, to, R1);
+        }
+        p.set_map(R1, self.places).set(R2, R10).add(R2, i32::from(frame::PLACE));
+        p.call(Helper::MapLookup);
+    }
+
+    /// Notes the wait with the registers in `R9`, and what the absence's time went to until then.
+    fn note_wait(&self, p: &mut Assembler) {
+        p.store(Size::Long, R6, thread::WAIT, R7);
+        for (from, to) in [(registers::SP, thread::WAIT_SP), (registers::IP, thread::WAIT_IP)] {
+            p.load(Size::Long, R1, R9, from).store(Size::Long, R6, to, R1);
+        }
+        p.load(Size::Long, R1, R6, thread::OFF_TOTAL);
+        p.store(Size::Long, R6, thread::WAIT_OFF_TOTAL, R1);
+        self.load_ready(p);
+        p.store(Size::Long, R6, thread::WAIT_READY, R1);
+        self.load_faults(p);
+        p.store(Size::Long, R6, thread::WAIT_FAULTS, R1);
+    }
+
+    /// Puts the time of waiting for processors of the absence of the thread in `R8` into `R1`.
+    fn load_ready(&self, p: &mut Assembler) {
+        let Some(ready) = self.offsets.ready else {
+            p.set(R1, 0);
+            return;
+        };
+        p.load(Size::Long, R1, R8, ready).load(Size::Long, R2, R6, thread::START_READY);
+        p.calculate(Operation::Subtract, R1, R2);
+    }
+
+    /// Puts the number of major page faults of the absence of the thread in `R8` into `R1`.
+    fn load_faults(&self, p: &mut Assembler) {
+        p.load(Size::Long, R1, R8, self.offsets.faults);
+        p.load(Size::Long, R2, R6, thread::START_FAULTS);
+        p.calculate(Operation::Subtract, R1, R2);
+    }
+
+    /// Begins an absence of the thread in `R8` now.
+    fn write_begin(&self, p: &mut Assembler) {
+        p.store(Size::Long, R6, thread::START, R7);
+        for word in [
+            thread::START_READY,
+            thread::OFF_TOTAL,
+            thread::OFF,
+            thread::DROPPED,
+            thread::REPORTED,
+            thread::ASKS,
+            thread::WAIT,
+        ] {
+            p.store(Size::Long, R6, word, 0);
+        }
+        if let Some(ready) = self.offsets.ready {
+            p.load(Size::Long, R1, R8, ready).store(Size::Long, R6, thread::START_READY, R1);
+        }
+        p.load(Size::Long, R1, R8, self.offsets.faults);
+        p.store(Size::Long, R6, thread::START_FAULTS, R1);
+        p.store(Size::Long, R6, thread::PHASE, thread::AWAY);
+        // What was stored is there before it is read whether the timer runs.
+        p.set(R1, 1).add_shared(R6, thread::TURNS, R1);
+    }
+
+    /// Counts the step that ends now, and reports it if it was long.
+    fn write_end(&self, p: &mut Assembler) {
+        let (counted, found, report, done) = (p.label(), p.label(), p.label(), p.label());
+        p.load(Size::Long, R1, R6, thread::START).set(R9, R7);
+        p.calculate(Operation::Subtract, R9, R1);
+        p.set_long(R2, FRAME_NS).jump_if(R9, JumpCondition::Below, R2, counted).set(R1, R6);
+        for bound in STEP_BOUNDS_NS {
+            p.set_long(R2, bound).jump_if(R9, JumpCondition::Below, R2, found).add(R1, 8);
+        }
+        p.place(found).load(Size::Long, R2, R1, thread::STEPS).add(R2, 1);
+        p.store(Size::Long, R1, thread::STEPS, R2).place(counted);
+        p.set_long(R2, HANG_NS).jump_if(R9, JumpCondition::AtLeast, R2, report);
+        p.load(Size::Long, R1, R6, thread::REPORTED).jump_if(R1, JumpCondition::Equal, 0, done);
+        p.place(report);
+        self.write_record(p, record::ENDED);
+        self.write_account(p);
+        self.send(p);
+        p.place(done);
+    }
+
+    /// Reports that the thread in `R8` is not followed any more.
+    fn write_gone(&self, p: &mut Assembler) {
+        let sent = p.label();
+        self.write_record(p, record::GONE);
+        p.load(Size::Long, R1, R6, thread::PHASE);
+        let is_away = p.label();
+        p.jump_if(R1, JumpCondition::Equal, thread::AWAY, is_away);
+        p.store(Size::Long, R10, frame::RECORD + record::START, 0).jump(sent).place(is_away);
+        self.write_account(p);
+        p.place(sent).store(Size::Long, R6, thread::PHASE, thread::GONE);
+        self.send(p);
+    }
+
+    /// The thread in `R8` leaves its processor; `R9` says whether it was preempted.
+    fn write_leaves_processor(&self, p: &mut Assembler, done: Label) {
+        let (alive, blocked, off) = (p.label(), p.label(), p.label());
+        let (is_wait, is_loop, nested) = (p.label(), p.label(), p.label());
+        p.load(Size::Word, R1, R8, self.offsets.state).set(R2, R1);
+        p.calculate(Operation::And, R2, DEAD).jump_if(R2, JumpCondition::Equal, 0, alive);
+        self.write_gone(p);
+        p.jump(done).place(alive).store(Size::Long, R6, thread::WAIT, 0);
+        p.jump_if(R9, JumpCondition::Equal, 0, blocked).set(R1, 0).place(blocked);
+        p.store(Size::Long, R10, frame::STATE, R1);
+        p.jump_if(R1, JumpCondition::Equal, 0, off);
+        p.calculate(Operation::And, R1, INTERRUPTIBLE).jump_if(R1, JumpCondition::Equal, 0, off);
+        p.set(R1, R8).call(Helper::TaskRegisters).jump_if(R0, JumpCondition::Equal, 0, off);
+        p.set(R9, R0);
+        // After the call a stop may follow, with the call's number still there.
+        p.load(Size::Long, R1, R9, registers::RESULT);
+        p.jump_if(R1, JumpCondition::Differ, NOT_OVER, off);
+        p.load(Size::Long, R1, R9, registers::CODE_SEGMENT);
+        p.jump_if(R1, JumpCondition::Equal, CODE_SEGMENT_32, off);
+        p.load(Size::Long, R1, R9, registers::CALL);
+        for number in self.event_waits {
+            p.jump_if(R1, JumpCondition::Equal, number, is_wait);
+        }
+        p.jump_if(R1, JumpCondition::Differ, self.restart, off);
+        // Of the calls that are restarted only those at a known place are waits for events, or where the last one was.
+        self.note_wait(p);
+        self.find_place(p);
+        let known = p.label();
+        let other = p.label();
+        p.jump_if(R0, JumpCondition::Differ, 0, known);
+        for (now, last) in [(thread::WAIT_SP, thread::LOOP_SP), (thread::WAIT_IP, thread::LOOP_IP)]
+        {
+            p.load(Size::Long, R1, R6, now).load(Size::Long, R2, R6, last);
+            p.jump_if(R1, JumpCondition::Differ, R2, other);
+        }
+        p.jump(is_loop).place(other).store(Size::Long, R6, thread::WAIT, 0).jump(off);
+
+        let asks = p.label();
+        p.place(is_wait);
+        self.note_wait(p);
+        self.find_place(p);
+        p.jump_if(R0, JumpCondition::Equal, 0, asks).place(known).load(Size::Word, R1, R0, 0);
+        p.store(Size::Long, R6, thread::ASKS, 0);
+        p.jump_if(R1, JumpCondition::Equal, place::LOOP, is_loop).jump(nested).place(asks);
+        // Until it is classified, the shallowest wait counts as that of the main loop.
+        p.load(Size::Long, R1, R6, thread::WAIT_SP).load(Size::Long, R2, R6, thread::SHALLOWEST);
+        p.jump_if(R1, JumpCondition::Below, R2, nested);
+        p.store(Size::Long, R6, thread::SHALLOWEST, R1).store(Size::Long, R6, thread::ASKS, 1);
+        p.place(is_loop);
+        self.write_rests(p);
+        p.jump(done).place(nested).place(off).load(Size::Long, R1, R6, thread::PHASE);
+        p.jump_if(R1, JumpCondition::Differ, thread::AWAY, done);
+        p.store(Size::Long, R6, thread::OFF, R7).load(Size::Long, R1, R10, frame::STATE);
+        p.store(Size::Long, R6, thread::OFF_STATE, R1);
+    }
+
+    /// The thread in `R8` is in the wait of its main loop.
+    fn write_rests(&self, p: &mut Assembler) {
+        let (not_away, known, done) = (p.label(), p.label(), p.label());
+        p.load(Size::Long, R1, R6, thread::PHASE);
+        p.jump_if(R1, JumpCondition::Differ, thread::AWAY, not_away);
+        self.write_end(p);
+        p.place(not_away).load(Size::Long, R1, R6, thread::KNOWN);
+        p.jump_if(R1, JumpCondition::Differ, 0, known);
+        p.store(Size::Long, R6, thread::KNOWN, R7).place(known);
+        for (from, to) in [(thread::WAIT_SP, thread::LOOP_SP), (thread::WAIT_IP, thread::LOOP_IP)] {
+            p.load(Size::Long, R1, R6, from).store(Size::Long, R6, to, R1);
+        }
+        p.store(Size::Long, R6, thread::PHASE, thread::WAITING);
+        p.load(Size::Long, R1, R6, thread::ASKS).jump_if(R1, JumpCondition::Equal, 0, done);
+        self.arm(p, ASK_NS, done);
+        p.place(done);
+    }
+
+    /// The thread in `R8` gets a processor.
+    fn write_gets_processor(&self, p: &mut Assembler, out: Label) {
+        let (away, dropped, leaves, not_known) = (p.label(), p.label(), p.label(), p.label());
+        self.check_memory(p, out);
+        p.load(Size::Long, R1, R6, thread::WAIT).jump_if(R1, JumpCondition::Equal, 0, away);
+        self.find_place(p);
+        p.store(Size::Long, R6, thread::WAIT, 0);
+        p.jump_if(R0, JumpCondition::Equal, 0, not_known).load(Size::Word, R1, R0, 0);
+        p.jump_if(R1, JumpCondition::Equal, place::LOOP, leaves);
+        p.load(Size::Long, R1, R6, thread::PHASE);
+        p.jump_if(R1, JumpCondition::Differ, thread::WAITING, away);
+        // It was taken for the main loop's wait: nothing is known of when its step began.
+        p.store(Size::Long, R6, thread::PHASE, thread::UNKNOWN).jump(out);
+        p.place(not_known).load(Size::Long, R1, R6, thread::PHASE);
+        p.jump_if(R1, JumpCondition::Differ, thread::WAITING, away).place(leaves);
+        self.write_begin(p);
+        self.arm(p, LATE_NS, out);
+        p.jump(out).place(away).load(Size::Long, R1, R6, thread::PHASE);
+        p.jump_if(R1, JumpCondition::Differ, thread::AWAY, out);
+        p.load(Size::Long, R1, R6, thread::OFF).jump_if(R1, JumpCondition::Equal, 0, out);
+        p.store(Size::Long, R6, thread::OFF, 0);
+        p.store(Size::Long, R10, frame::PLACE, R1).set(R2, R7);
+        p.calculate(Operation::Subtract, R2, R1).load(Size::Long, R3, R6, thread::OFF_TOTAL);
+        p.add(R3, R2).store(Size::Long, R6, thread::OFF_TOTAL, R3);
+        p.jump_if(R2, JumpCondition::Below, SHORTEST_NS, out);
+        // With the ring half full, begin and end of absences are better than what is between.
+        p.set_map(R1, self.ring).set(R2, UNREAD).call(Helper::RingQuery);
+        let half = (self.ring_bytes / 2).cast_signed();
+        p.jump_if(R0, JumpCondition::AtLeast, half, dropped);
+        self.write_record(p, record::WAITED);
+        let at = |offset: i16| frame::RECORD + offset;
+        self.load_ready(p);
+        p.store(Size::Long, R10, at(record::READY), R1);
+        p.load(Size::Long, R1, R10, frame::PLACE).store(Size::Long, R10, at(record::FROM), R1);
+        p.load(Size::Long, R1, R6, thread::OFF_STATE);
+        p.store(Size::Long, R10, at(record::STATE), R1);
+        p.set(R1, R8).call(Helper::TaskRegisters).jump_if(R0, JumpCondition::Equal, 0, dropped);
+        let (over, in_call) = (p.label(), p.label());
+        p.load(Size::Long, R1, R0, registers::RESULT);
+        p.jump_if(R1, JumpCondition::Differ, NOT_OVER, over);
+        p.load(Size::Long, R1, R0, registers::CALL).jump(in_call).place(over).set(R1, -1);
+        p.place(in_call).store(Size::Long, R10, at(record::CALL), R1);
+        for (from, to) in [(registers::SP, record::SP), (registers::IP, record::IP)] {
+            p.load(Size::Long, R1, R0, from).store(Size::Long, R10, at(to), R1);
+        }
+        for (to, from) in (record::ARGUMENTS..).step_by(8).zip(registers::ARGUMENTS) {
+            p.load(Size::Long, R1, R0, from).store(Size::Long, R10, at(to), R1);
+        }
+        self.output(p, QUIETLY);
+        p.jump_if(R0, JumpCondition::Equal, 0, out).place(dropped);
+        p.load(Size::Long, R1, R6, thread::DROPPED).add(R1, 1);
+        p.store(Size::Long, R6, thread::DROPPED, R1);
+    }
+
+    /// Has the timer's function called after `after_ns`, unless the timer runs already. Goes to `done` or on.
+    fn arm(&self, p: &mut Assembler, after_ns: i32, done: Label) {
+        p.load(Size::Long, R1, R6, thread::ARMED).jump_if(R1, JumpCondition::Differ, 0, done);
+        p.store(Size::Long, R6, thread::ARMED, 1);
+        p.set(R1, R6).add(R1, i32::from(thread::TIMER));
+        p.set(R2, after_ns).set(R3, 0).call(Helper::TimerStart);
+    }
+
+    /// Writes the timer's function: `(map, thread, what is kept of it)`.
+    fn write_timer(&self, p: &mut Assembler, function: Label) {
+        let (out, asks, again) = (p.label(), p.label(), p.label());
+        p.place(function).set(R6, R3).load(Size::Word, R1, R2, 0);
+        p.store(Size::Word, R10, frame::KEY, R1).store(Size::Long, R6, thread::ARMED, 0);
+        // Whoever finds the timer at rest starts it; whoever found it running has stored what is read here.
+        p.set(R1, 1).add_shared(R6, thread::TURNS, R1).call(Helper::Clock).set(R7, R0);
+        p.load(Size::Long, R1, R6, thread::PHASE);
+        p.jump_if(R1, JumpCondition::Equal, thread::WAITING, asks);
+        p.jump_if(R1, JumpCondition::Differ, thread::AWAY, out);
+        p.load(Size::Long, R1, R6, thread::REPORTED).jump_if(R1, JumpCondition::Differ, 0, out);
+        p.load(Size::Long, R1, R6, thread::START).set(R2, LATE_NS).set(R3, R7);
+        p.calculate(Operation::Subtract, R3, R1).calculate(Operation::Subtract, R2, R3);
+        p.jump_if(R2, JumpCondition::SignedBelow, SLACK_NS, asks);
+        p.jump(again).place(asks);
+        // Both ways come here; what is to be reported follows from the phase.
+        let (wait, due) = (p.label(), p.label());
+        p.load(Size::Long, R1, R6, thread::PHASE);
+        p.jump_if(R1, JumpCondition::Equal, thread::WAITING, wait);
+        p.store(Size::Long, R6, thread::REPORTED, 1);
+        self.write_record(p, record::LATE);
+        self.send(p);
+        p.jump(out).place(wait);
+        p.load(Size::Long, R1, R6, thread::ASKS).jump_if(R1, JumpCondition::Equal, 0, out);
+        p.load(Size::Long, R1, R6, thread::WAIT).jump_if(R1, JumpCondition::Equal, 0, out);
+        p.set(R2, ASK_NS).set(R3, R7).calculate(Operation::Subtract, R3, R1);
+        p.calculate(Operation::Subtract, R2, R3);
+        p.jump_if(R2, JumpCondition::SignedBelow, SLACK_NS, due).jump(again).place(due);
+        p.store(Size::Long, R6, thread::ASKS, 0);
+        self.write_record(p, record::ASKS);
+        for (from, to) in [(thread::WAIT_SP, record::SP), (thread::WAIT_IP, record::IP)] {
+            p.load(Size::Long, R1, R6, from);
+            p.store(Size::Long, R10, frame::RECORD + to, R1);
+        }
+        self.send(p);
+        p.jump(out).place(again).store(Size::Long, R6, thread::ARMED, 1);
+        p.set(R1, R6).add(R1, i32::from(thread::TIMER)).set(R3, 0).call(Helper::TimerStart);
+        p.place(out).leave();
+    }
+
+    /// Begins a record of the thread whose number is in the frame.
+    fn write_record(&self, p: &mut Assembler, kind: i32) {
+        for word in (0..record::SIZE).step_by(8) {
+            p.store(Size::Long, R10, frame::RECORD + word, 0);
+        }
+        p.store(Size::Long, R10, frame::RECORD + record::KIND, kind);
+        p.load(Size::Word, R1, R10, frame::KEY);
+        p.store(Size::Long, R10, frame::RECORD + record::THREAD, R1);
+        p.store(Size::Long, R10, frame::RECORD + record::AT, R7);
+        p.load(Size::Long, R1, R6, thread::START);
+        p.store(Size::Long, R10, frame::RECORD + record::START, R1);
+    }
+
+    /// Adds to the record what the absence of the thread in `R8` went to.
+    fn write_account(&self, p: &mut Assembler) {
+        let at = |offset: i16| frame::RECORD + offset;
+        for (from, to) in
+            [(thread::OFF_TOTAL, record::OFF_TOTAL), (thread::DROPPED, record::DROPPED)]
+        {
+            p.load(Size::Long, R1, R6, from).store(Size::Long, R10, at(to), R1);
+        }
+        self.load_ready(p);
+        p.store(Size::Long, R10, at(record::READY), R1);
+        self.load_faults(p);
+        p.store(Size::Long, R10, at(record::FAULTS), R1);
+    }
+
+    /// Sends the record and wakes the reader, or counts it as lost.
+    fn send(&self, p: &mut Assembler) {
+        let sent = p.label();
+        self.output(p, WAKING);
+        p.jump_if(R0, JumpCondition::Equal, 0, sent);
+        p.set_array(R1, self.words).set(R2, 1).add_shared(R1, shared::LOST, R2).place(sent);
+    }
+
+    fn output(&self, p: &mut Assembler, wake: i32) {
+        p.set_map(R1, self.ring).set(R2, R10).add(R2, i32::from(frame::RECORD));
+        p.set(R3, i32::from(record::SIZE)).set(R4, wake).call(Helper::RingOutput);
+    }
+}
+
+/// The stack of a program has 512 bytes.
+const _: () = assert!(frame::RECORD >= -512);

@@ -1,0 +1,865 @@
+//! The recorder by the reports of programs in the kernel: begin and end of each absence are exact, and a thread is looked at
+//! only while it is away for long.
+
+mod account;
+mod chain;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sys::bpf::Ring;
+use sys::clock::Clock;
+use sys::perf::ThreadSampler;
+use trace::backend::blocked::BlockedSyscall;
+use trace::syscall::{EVENT_WAITS, call_name};
+
+use self::account::{AbsenceTime, BlockDescription, divide, free_until_ns, part_of};
+use self::chain::ChainFollower;
+use super::absence::Activity;
+use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
+use super::interactive::{self, InteractiveFinder, ProcessIdentity};
+use super::period::{Moment, PeriodTotals, UnwatchedCounts};
+use super::read::{self, ThreadReader};
+use super::{
+    AWAY, CHECK, FIRST_STORED_NS, KEYS, KernelReports, MOST_PROGRAMS, PERIOD_NS, SAMPLE_AFTER_NS,
+    SAMPLE_PERIOD, SAMPLES, SYNC_NS, nanoseconds, next_tick, processor_ns, program_name, unix_ns,
+};
+use crate::kernel::{
+    AbsenceAccount, MarkedAs, MarkedThread, ThreadBlock, ThreadEvent, ThreadMarker, WaitKind,
+    WaitPlace,
+};
+use crate::model::{HANG_NS, Hang, HangCause, StepHistogram, UnseenParts};
+
+/// A call of a thread that is away is described after this time, in nanoseconds.
+const DESCRIBE_NS: u64 = 20_000_000;
+/// The first description of a thread that is away is made after this time, in nanoseconds, also of a short call.
+const FIRST_DESCRIPTION_NS: u64 = 50_000_000;
+/// A wait at a place that is not classified is asked about after this time, in nanoseconds.
+const ASK_NS: u64 = 50_000_000;
+/// A wait that has lasted for so long is looked at less often, in nanoseconds.
+const SETTLED_NS: u64 = 2_000_000_000;
+/// The interval of looks at a thread in such a wait.
+const SETTLED: Duration = Duration::from_millis(500);
+/// A main loop does not look for events without waiting in the first moments of a step, in nanoseconds.
+const LOOK_NS: u64 = 5_000_000;
+/// Shorter waits are not followed to other programs, in nanoseconds.
+const FOLLOWED_NS: u64 = 20_000_000;
+/// The most waits of one absence that are kept.
+const BLOCKS: usize = 4096;
+/// The most descriptions of one hang.
+const DESCRIPTIONS: usize = 16;
+/// The most places of waits of one process that are remembered.
+const PLACES: usize = 256;
+
+/// What is known of the waits at a place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum PlaceState {
+    /// The stack is being read.
+    Asked,
+    /// It is classified.
+    Classified(WaitKind),
+}
+
+/// An absence that was reported and goes on.
+#[derive(Debug)]
+struct WatchedAbsence {
+    key: u64,
+    started_ns: u64,
+    described: Vec<BlockDescription>,
+    /// When the last description was made.
+    described_at_ns: u64,
+    /// Beginnings of waits in which the thread was seen stopped or frozen.
+    stops: Vec<u64>,
+    sampler: Option<ThreadSampler>,
+    samples: u32,
+    unseen: UnseenParts,
+    /// A wait inside of it at a place that is not classified yet, and the account when it began.
+    asked: Option<(WaitPlace, AbsenceAccount)>,
+    due_ns: u64,
+    /// The length at which it is stored the next time.
+    store_at_ns: u64,
+    is_computing: bool,
+    /// Sees each return of the main loop's wait, since a moment.
+    turns: Option<(ThreadSampler, WaitPlace, u64)>,
+    /// The last look of the main loop for events that took no time; the absence that is recorded began then.
+    turned_ns: Option<u64>,
+}
+
+impl WatchedAbsence {
+    /// Returns when the step began that goes on.
+    fn began_ns(&self) -> u64 {
+        self.turned_ns.unwrap_or(self.started_ns)
+    }
+}
+
+/// A program whose first thread is marked.
+#[derive(Debug)]
+struct MarkedProgram {
+    process: u32,
+    name: String,
+    places: HashMap<WaitPlace, PlaceState>,
+    away: Option<WatchedAbsence>,
+    /// The absence that is known to have ended although the kernel may report it later.
+    closed_ns: u64,
+    /// The waits of the absence that began at this moment.
+    blocks: (u64, Vec<ThreadBlock>),
+    next_key: u64,
+    /// Steps that breakpoints told apart, and those that the programs in the kernel counted instead.
+    turned: StepHistogram,
+    not_one: StepHistogram,
+    /// What was counted in periods before.
+    counted: StepHistogram,
+    counted_to_ns: u64,
+}
+
+impl MarkedProgram {
+    /// Returns the key of the next absence.
+    fn take_key(&mut self) -> u64 {
+        self.next_key += 1;
+        self.next_key
+    }
+
+    /// Returns the waits of an absence.
+    fn blocks_of(&self, started_ns: u64) -> &[ThreadBlock] {
+        if self.blocks.0 == started_ns { &self.blocks.1 } else { &[] }
+    }
+}
+
+/// Observes programs by the reports of programs in the kernel.
+pub(super) struct ExactRecorder<'a> {
+    clock: &'a dyn Clock,
+    link: RecorderLink,
+    finder: InteractiveFinder,
+    ring: Ring,
+    marker: Box<dyn ThreadMarker>,
+    marked: BTreeMap<u32, MarkedProgram>,
+    /// Programs beyond the most that are followed, which take the place of one that ends.
+    waiting: BTreeSet<ProcessIdentity>,
+    /// Programs that the kernel does not let us look at.
+    refused: BTreeSet<u32>,
+    reader: ThreadReader,
+    period: PeriodTotals,
+    programs: u64,
+    /// Reports that were lost, as far as that was counted.
+    lost: u64,
+    /// Follows waits to other programs, where the kernel records wake-ups for us.
+    chains: Option<ChainFollower>,
+    /// Whether the kernel allows samples of what runs.
+    may_sample: bool,
+    /// Whether the kernel allows breakpoints.
+    may_break: bool,
+}
+
+fn is_event_wait(number: u32) -> bool {
+    call_name(number).is_some_and(|name| EVENT_WAITS.contains(&name))
+}
+
+impl<'a> ExactRecorder<'a> {
+    pub(super) fn new(
+        clock: &'a dyn Clock,
+        link: RecorderLink,
+        finder: InteractiveFinder,
+        reports: Box<KernelReports>,
+    ) -> ExactRecorder<'a> {
+        let KernelReports { ring, marker, wakeups } = *reports;
+        let now = Moment { now: clock.now(), at_ns: sys::bpf::clock_ns() };
+        ExactRecorder {
+            clock,
+            link,
+            finder,
+            ring,
+            marker,
+            marked: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            reader: ThreadReader::new(),
+            period: PeriodTotals::begin(now),
+            programs: 0,
+            lost: 0,
+            chains: wakeups.map(ChainFollower::new),
+            may_sample: true,
+            may_break: true,
+        }
+    }
+
+    /// Records until `stop` is set; returns how many programs were followed.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<u64> {
+        let mut synced_ns = sys::bpf::clock_ns();
+        let mut due_ns = synced_ns;
+        while !stop.load(Ordering::Relaxed) {
+            let now_ns = sys::bpf::clock_ns();
+            let now = Moment { now: self.clock.now(), at_ns: now_ns };
+            if !self.period.goes_on(now, due_ns, !self.marked.is_empty()) {
+                self.end_period(now);
+            }
+            self.take_reports();
+            self.search();
+            self.take_answers();
+            self.look(now_ns);
+            if self.period.length_ns() >= PERIOD_NS {
+                self.end_period(now);
+            }
+            if now_ns.saturating_sub(synced_ns) >= SYNC_NS {
+                synced_ns = now_ns;
+                self.link.send(DescribeWork::Sync);
+            }
+            let away = self.marked.values().filter_map(|program| program.away.as_ref());
+            let next_ns = away.map(|absence| absence.due_ns).min().unwrap_or(u64::MAX);
+            due_ns = next_ns.min(next_tick(now_ns, CHECK)).max(now_ns + 1_000_000);
+            self.wait_until(due_ns)?;
+        }
+        self.take_reports();
+        for process in self.marked.keys().copied().collect::<Vec<_>>() {
+            self.unfollow(process, true);
+        }
+        self.end_period(Moment { now: self.clock.now(), at_ns: sys::bpf::clock_ns() });
+        Ok(self.programs)
+    }
+
+    /// Waits until a moment of the monotonic clock, or until there is a report.
+    fn wait_until(&self, at_ns: u64) -> io::Result<()> {
+        let time = Duration::from_nanos(at_ns.saturating_sub(sys::bpf::clock_ns()));
+        let time = Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(1),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        match poll(&mut [PollFd::from_borrowed_fd(self.ring.as_fd(), PollFlags::IN)], Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn search(&mut self) {
+        let change = self.finder.search(sys::bpf::clock_ns(), &processor_ns);
+        for identity in change.gone {
+            let process = identity.process;
+            self.refused.remove(&process);
+            if !self.waiting.remove(&identity) {
+                self.unfollow(process, false);
+                self.link.send(DescribeWork::Forget { process });
+            }
+        }
+        self.waiting.extend(change.found);
+        while self.marked.len() < MOST_PROGRAMS
+            && let Some(ProcessIdentity { process, .. }) = self.waiting.pop_first()
+        {
+            self.follow(process);
+        }
+    }
+
+    /// Marks the first thread of a process.
+    fn follow(&mut self, process: u32) {
+        self.programs += 1;
+        self.reader.open(process);
+        let wait = self.event_wait(process);
+        let marked = wait.map_or(MarkedAs::Unknown, |call| MarkedAs::Waiting((call.sp, call.ip)));
+        let mut result = self.marker.mark(process, marked);
+        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+            // The mark of another process that had its number.
+            let _ = self.marker.unmark(process);
+            result = self.marker.mark(process, marked);
+        }
+        if wait.is_some() && result.is_ok() && self.event_wait(process) != wait {
+            // It has left the wait before it was marked.
+            let _ = self.marker.unmark(process);
+            result = self.marker.mark(process, MarkedAs::Unknown);
+        }
+        if let Err(error) = result {
+            if error.kind() != io::ErrorKind::NotFound {
+                self.refused.insert(process);
+            }
+            self.reader.close(process);
+            return;
+        }
+        let now_ns = sys::bpf::clock_ns();
+        let program = MarkedProgram {
+            process,
+            name: program_name::program_name(process),
+            places: HashMap::new(),
+            away: None,
+            closed_ns: 0,
+            blocks: (0, Vec::new()),
+            next_key: self.programs * KEYS,
+            turned: StepHistogram::default(),
+            not_one: StepHistogram::default(),
+            counted: StepHistogram::default(),
+            counted_to_ns: now_ns,
+        };
+        self.marked.insert(process, program);
+        if let Some(call) = wait {
+            self.ask(process, call);
+        }
+    }
+
+    /// Returns the wait for events that the first thread of a process is in.
+    fn event_wait(&mut self, process: u32) -> Option<BlockedSyscall> {
+        match self.activity(process)? {
+            Activity::InCall(call) if is_event_wait(call.number) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// Returns what the first thread of a process does; `None` if that cannot be seen.
+    fn activity(&mut self, process: u32) -> Option<Activity> {
+        let state = interactive::thread_state(process)?;
+        match self.reader.activity(process, state) {
+            Ok(activity) => Some(activity),
+            Err(error) => {
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    self.refused.insert(process);
+                }
+                None
+            }
+        }
+    }
+
+    /// Has the place of a wait classified by its stack; returns whether it was read.
+    fn ask(&mut self, process: u32, call: BlockedSyscall) -> bool {
+        let place = (call.sp, call.ip);
+        let Some(program) = self.marked.get_mut(&process) else { return false };
+        if program.places.contains_key(&place) || !self.link.has_room() {
+            return false;
+        }
+        let Some((copy, polled)) = self.reader.copy_wait(process, &call) else { return false };
+        self.link.count_copy();
+        let displays = interactive::display_descriptors(process);
+        let has_display = polled.iter().any(|descriptor| displays.contains(descriptor));
+        if program.places.len() >= PLACES {
+            program.places.clear();
+        }
+        program.places.insert(place, PlaceState::Asked);
+        let call = call.number;
+        self.link.send(DescribeWork::Place { process, call, place, has_display, copy });
+        true
+    }
+
+    fn take_answers(&mut self) {
+        while let Ok(PlaceAnswer { process, place, evidence }) = self.link.answers.try_recv() {
+            let Ok(Some(state)) = self.marker.state(process) else { continue };
+            let Some(program) = self.marked.get_mut(&process) else { continue };
+            let kind = match evidence.is_loop(place, state.shallowest) {
+                true => WaitKind::Loop,
+                false => WaitKind::Nested,
+            };
+            program.places.insert(place, PlaceState::Classified(kind));
+            let _ = self.marker.classify(process, place, kind);
+            let asked = program.away.as_mut().and_then(|absence| absence.asked.take());
+            if let Some((of, account)) = asked.filter(|(of, _)| *of == place)
+                && kind == WaitKind::Loop
+            {
+                // The wait was that of a loop: the absence ended where it began.
+                debug_assert_eq!(of, place);
+                self.ended(process, &account, false);
+            }
+        }
+    }
+
+    /// Takes the reports of the programs in the kernel.
+    fn take_reports(&mut self) {
+        let mut reports = Vec::new();
+        self.ring.take(usize::MAX, |bytes| reports.extend(ThreadEvent::read(bytes)));
+        for (process, event) in reports {
+            self.take_report(process, event);
+        }
+        if let Some(chains) = &mut self.chains {
+            chains.take();
+        }
+    }
+
+    fn take_report(&mut self, process: u32, event: ThreadEvent) {
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        match event {
+            ThreadEvent::Late { started_ns } => self.begin_absence(process, started_ns),
+            ThreadEvent::Waited { started_ns, block } => {
+                if program.blocks.0 != started_ns {
+                    program.blocks = (started_ns, Vec::new());
+                }
+                if program.blocks.1.len() < BLOCKS {
+                    program.blocks.1.push(block);
+                }
+            }
+            ThreadEvent::Ended { started_ns, account } => {
+                if started_ns != program.closed_ns {
+                    self.begin_absence(process, started_ns);
+                    self.ended(process, &account, false);
+                }
+            }
+            ThreadEvent::Asks { place } => {
+                if let Some(call) = self.event_wait(process)
+                    && (call.sp, call.ip) == place
+                {
+                    self.ask(process, call);
+                }
+            }
+            ThreadEvent::Gone { absence } => {
+                if let Some((started_ns, account)) = absence
+                    && started_ns != program.closed_ns
+                {
+                    self.begin_absence(process, started_ns);
+                    self.ended(process, &account, false);
+                }
+                self.follow_again(process);
+            }
+        }
+    }
+
+    /// Begins anew with a process that has executed a program, perhaps the same, unless it has ended: nothing that was learned of
+    /// it is true any more.
+    fn follow_again(&mut self, process: u32) {
+        self.unfollow(process, false);
+        self.link.send(DescribeWork::Forget { process });
+        if interactive::identity(process).is_some() {
+            self.follow(process);
+        }
+    }
+
+    /// Watches an absence, unless it is watched already.
+    fn begin_absence(&mut self, process: u32, started_ns: u64) {
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        if program.closed_ns == started_ns {
+            return;
+        }
+        match &program.away {
+            Some(absence) if absence.started_ns == started_ns => return,
+            Some(absence) => self.link.send(DescribeWork::Dropped { key: absence.key }),
+            None => {}
+        }
+        program.away = Some(WatchedAbsence {
+            key: program.take_key(),
+            started_ns,
+            described: Vec::new(),
+            described_at_ns: 0,
+            stops: Vec::new(),
+            sampler: None,
+            samples: 0,
+            unseen: UnseenParts::default(),
+            asked: None,
+            due_ns: 0,
+            store_at_ns: FIRST_STORED_NS,
+            is_computing: false,
+            turns: None,
+            turned_ns: None,
+        });
+    }
+
+    /// Looks at the threads that are away for long.
+    fn look(&mut self, now_ns: u64) {
+        let due: Vec<u32> = self
+            .marked
+            .values()
+            .filter(|program| program.away.as_ref().is_some_and(|away| away.due_ns <= now_ns))
+            .map(|program| program.process)
+            .collect();
+        for process in due {
+            self.look_at(process);
+        }
+    }
+
+    fn look_at(&mut self, process: u32) {
+        let state = self.marker.state(process);
+        let now_ns = sys::bpf::clock_ns();
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let Some(absence) = &mut program.away else { return };
+        let Ok(Some(state)) = state else { return self.drop_absence(process) };
+        if state.away_since_ns != Some(absence.started_ns) {
+            // Its end is in the ring, unless it ended while it was reported to be long, or the ring was full, which is counted.
+            absence.due_ns = now_ns + nanoseconds(AWAY);
+            if self.ring.is_empty() {
+                self.drop_absence(process);
+            }
+            return;
+        }
+        let blocked_ns = match state.off_since_ns {
+            Some((off_ns, false)) => now_ns.saturating_sub(off_ns),
+            _ => 0,
+        };
+        let interval = if blocked_ns > SETTLED_NS { SETTLED } else { AWAY };
+        absence.due_ns = now_ns + nanoseconds(interval);
+        match state.off_since_ns {
+            Some((off_ns, false)) => self.look_at_blocked(process, &state, off_ns, now_ns),
+            Some((_, true)) => {}
+            None => {
+                let away_ns = now_ns.saturating_sub(absence.started_ns);
+                let off_ns = state.account.off_ns;
+                absence.is_computing = off_ns.saturating_mul(2) <= away_ns;
+            }
+        }
+        self.watch_turns(process, state.main_place, now_ns);
+        self.take_turns(process, now_ns);
+        self.sample(process, now_ns, state.off_since_ns.is_none());
+        self.store_running(process, &state, now_ns);
+    }
+
+    /// Reads the stack of a thread that is blocked, and what its call works on.
+    fn look_at_blocked(&mut self, process: u32, state: &MarkedThread, off_ns: u64, now_ns: u64) {
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let Some(absence) = &mut program.away else { return };
+        if absence.described.iter().any(|made| made.from_ns == off_ns)
+            || absence.stops.last() == Some(&off_ns)
+            || absence.described.len() >= DESCRIPTIONS
+        {
+            return;
+        }
+        if let Some((place, account)) = state.wait
+            && !program.places.contains_key(&place)
+        {
+            // It may be that of a loop, such as a dialog's.
+            if now_ns.saturating_sub(account.at_ns) >= ASK_NS
+                && let Some(call) = self.event_wait(process)
+                && (call.sp, call.ip) == place
+                && self.ask(process, call)
+                && let Some(absence) = self.absence_mut(process)
+            {
+                absence.asked = Some((place, account));
+            }
+            return;
+        }
+        let away_ns = now_ns.saturating_sub(absence.started_ns);
+        let since_ns = now_ns.saturating_sub(absence.described_at_ns);
+        let is_due = now_ns.saturating_sub(off_ns) >= DESCRIBE_NS
+            || (away_ns >= FIRST_DESCRIPTION_NS && since_ns >= FIRST_DESCRIPTION_NS);
+        if !is_due || !self.link.has_room() {
+            return;
+        }
+        let key = absence.key;
+        match self.activity(process) {
+            Some(Activity::Stopped) => {
+                if let Some(absence) = self.absence_mut(process) {
+                    absence.stops.push(off_ns);
+                }
+            }
+            Some(Activity::InCall(call)) => {
+                let Some((number, copy, object)) = self.reader.describe(process, &call) else {
+                    return;
+                };
+                self.link.count_copy();
+                self.link.send(DescribeWork::Stack { key, process, number, copy });
+                if let Some(absence) = self.absence_mut(process) {
+                    let made = BlockDescription { number, from_ns: off_ns, object };
+                    absence.described.push(made);
+                    absence.described_at_ns = now_ns;
+                }
+            }
+            Some(Activity::Running | Activity::Fault) | None => {}
+        }
+    }
+
+    /// Puts a breakpoint at the wait of the main loop of a thread that is away: looks for events that take no time are not seen
+    /// otherwise, and many short steps would be one long one.
+    fn watch_turns(&mut self, process: u32, place: WaitPlace, now_ns: u64) {
+        let may_break = self.may_break;
+        let Some(absence) = self.absence_mut(process) else { return };
+        if absence.turns.is_some() || !may_break || place.1 == 0 {
+            return;
+        }
+        match ThreadSampler::at_instruction(process, place.1) {
+            Ok(sampler) => absence.turns = Some((sampler, place, now_ns)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.may_break = false,
+            // Others use all breakpoints of the processor.
+            Err(_) => {}
+        }
+    }
+
+    /// Takes the returns of the main loop's wait into account that a breakpoint has seen until a moment.
+    fn take_turns(&mut self, process: u32, until_ns: u64) {
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let Some(absence) = &mut program.away else { return };
+        let from_ns = absence.began_ns();
+        let Some((sampler, place, _)) = &mut absence.turns else { return };
+        let mut moments = Vec::new();
+        sampler.take(|sample| {
+            // Other waits return to the same instruction from deeper on the stack.
+            if sample.sp == place.0 && sample.at_ns > from_ns && sample.at_ns < until_ns {
+                moments.push(sample.at_ns);
+            }
+        });
+        let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return };
+        let (first_ns, last_ns) = (*first, *last);
+        for pair in moments.windows(2) {
+            program.turned.add(pair[1].saturating_sub(pair[0]));
+        }
+        program.turned.add(first_ns.saturating_sub(from_ns));
+        let account = AbsenceAccount { at_ns: first_ns, ..AbsenceAccount::default() };
+        self.finish(process, &account, false);
+        if let Some(program) = self.marked.get_mut(&process) {
+            let key = program.take_key();
+            if let Some(absence) = &mut program.away {
+                absence.key = key;
+                absence.turned_ns = Some(last_ns);
+                absence.described.clear();
+                absence.stops.clear();
+                (absence.described_at_ns, absence.samples) = (0, 0);
+                absence.store_at_ns = FIRST_STORED_NS;
+            }
+        }
+    }
+
+    fn absence_mut(&mut self, process: u32) -> Option<&mut WatchedAbsence> {
+        self.marked.get_mut(&process)?.away.as_mut()
+    }
+
+    fn drop_absence(&mut self, process: u32) {
+        let absence = self.marked.get_mut(&process).and_then(|program| program.away.take());
+        if let Some(absence) = absence {
+            self.link.send(DescribeWork::Dropped { key: absence.key });
+        }
+    }
+
+    /// Samples the functions of a thread that computes.
+    fn sample(&mut self, process: u32, now_ns: u64, is_running: bool) {
+        let (link, may_sample) = (&self.link, &mut self.may_sample);
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let Some(absence) = &mut program.away else { return };
+        let WatchedAbsence { key, started_ns, sampler, samples, unseen, is_computing, .. } =
+            absence;
+        let away_ns = now_ns.saturating_sub(*started_ns);
+        if sampler.is_none() && is_running && away_ns >= SAMPLE_AFTER_NS && *is_computing {
+            if *may_sample {
+                match ThreadSampler::open(process, SAMPLE_PERIOD) {
+                    Ok(opened) => *sampler = Some(opened),
+                    Err(error) => {
+                        // The limit of locked memory passes; a prohibition stays.
+                        *may_sample = error.kind() != io::ErrorKind::PermissionDenied;
+                    }
+                }
+            }
+            if sampler.is_none() {
+                unseen.add(UnseenParts::FUNCTIONS);
+            }
+        }
+        let Some(sampler) = sampler else { return };
+        sampler.take(|sample| {
+            if sample.fault.is_some() || *samples >= SAMPLES || !link.has_room() {
+                return;
+            }
+            *samples += 1;
+            link.count_copy();
+            let registers = trace::stack::KnownRegisters::new(sample.ip, sample.sp)
+                .bp(sample.bp)
+                .kept(sample.kept);
+            link.send(DescribeWork::Sample {
+                key: *key,
+                process,
+                registers,
+                bytes: sample.stack.to_vec(),
+                stands_for_ns: nanoseconds(SAMPLE_PERIOD),
+            });
+        });
+    }
+
+    /// Stores a hang that goes on, so that it is known even if this process is killed.
+    fn store_running(&mut self, process: u32, state: &MarkedThread, now_ns: u64) {
+        let Some(absence) = self.absence_mut(process) else { return };
+        let is_asked = absence.asked.is_some();
+        if is_asked || now_ns.saturating_sub(absence.began_ns()) < absence.store_at_ns {
+            return;
+        }
+        absence.store_at_ns = absence.store_at_ns.saturating_mul(2);
+        let (account, blocks) = self.account_now(process, state, now_ns);
+        self.send_hang(process, &account, &blocks, true);
+    }
+
+    /// Returns what the absence that goes on went to until now, with the wait in which the thread is.
+    fn account_now(
+        &mut self,
+        process: u32,
+        state: &MarkedThread,
+        now_ns: u64,
+    ) -> (AbsenceAccount, Vec<ThreadBlock>) {
+        let counters = self.reader.counters(process);
+        let ready_ns = counters.map_or(0, |counters| counters.queued_ns);
+        let ready_ns = ready_ns.saturating_sub(state.ready_before_ns);
+        let mut account = AbsenceAccount { at_ns: now_ns, ready_ns, ..state.account };
+        let program = self.marked.get(&process);
+        let started_ns = state.away_since_ns.unwrap_or(now_ns);
+        let mut blocks: Vec<ThreadBlock> =
+            program.map(|program| program.blocks_of(started_ns).to_vec()).unwrap_or_default();
+        if let Some((from_ns, could_run)) = state.off_since_ns {
+            let off_ns = now_ns.saturating_sub(from_ns);
+            account.off_ns += off_ns;
+            if could_run {
+                account.ready_ns += off_ns;
+            } else {
+                let call = match self.activity(process) {
+                    Some(Activity::InCall(call)) => Some(call),
+                    _ => None,
+                };
+                blocks.push(ThreadBlock {
+                    from_ns,
+                    to_ns: now_ns,
+                    ready_ns,
+                    could_run: false,
+                    is_stopped: false,
+                    call: call.map(|call| call.number),
+                    arguments: call.map_or([0; 6], |call| call.arguments),
+                    place: call.map_or((0, 0), |call| (call.sp, call.ip)),
+                });
+            }
+        }
+        (account, blocks)
+    }
+
+    /// Handles the end of an absence: stores it if it was a hang.
+    fn ended(&mut self, process: u32, account: &AbsenceAccount, goes_on: bool) {
+        self.take_turns(process, account.at_ns);
+        self.sample(process, account.at_ns, false);
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let Some(absence) = &program.away else { return };
+        program.closed_ns = absence.started_ns;
+        if let Some(turned_ns) = absence.turned_ns {
+            // The programs in the kernel have counted one step.
+            program.not_one.add(account.at_ns.saturating_sub(absence.started_ns));
+            program.turned.add(account.at_ns.saturating_sub(turned_ns));
+        }
+        self.finish(process, account, goes_on);
+        if let Some(program) = self.marked.get_mut(&process) {
+            program.away = None;
+            program.blocks.1 = Vec::new();
+        }
+    }
+
+    /// Stores the absence up to a moment if it was a hang.
+    fn finish(&mut self, process: u32, account: &AbsenceAccount, goes_on: bool) {
+        let Some(program) = self.marked.get(&process) else { return };
+        let Some(absence) = &program.away else { return };
+        let key = absence.key;
+        let from_ns = absence.began_ns();
+        if account.at_ns.saturating_sub(from_ns) >= HANG_NS {
+            let blocks = program.blocks_of(absence.started_ns).to_vec();
+            self.send_hang(process, account, &blocks, goes_on);
+        } else {
+            self.link.send(DescribeWork::Dropped { key });
+        }
+    }
+
+    fn send_hang(
+        &mut self,
+        process: u32,
+        account: &AbsenceAccount,
+        blocks: &[ThreadBlock],
+        goes_on: bool,
+    ) {
+        let Some(program) = self.marked.get(&process) else { return };
+        let Some(absence) = &program.away else { return };
+        let started_ns = absence.began_ns();
+        let is_part = absence.turned_ns.is_some() || account.off_ns == 0 && !blocks.is_empty();
+        let part = is_part.then(|| part_of(account, blocks, started_ns, account.at_ns));
+        let (account, blocks) = part.as_ref().map_or((account, blocks), |(of, in_it)| (of, in_it));
+        let AbsenceTime { parts, calls, descriptions, has_unknown_object, longest } =
+            divide(started_ns, account, blocks, &absence.described, &absence.stops);
+        let mut unseen = absence.unseen;
+        let length_ns = account.at_ns.saturating_sub(started_ns);
+        let longest_ns = longest.map_or(0, |block| block.to_ns.saturating_sub(block.from_ns));
+        // Before the breakpoint was there the main loop may have looked for events without waiting.
+        let unseen_to_ns = absence.turns.as_ref().map_or(account.at_ns, |(_, _, at_ns)| *at_ns);
+        let free_ns = free_until_ns(blocks, started_ns, unseen_to_ns.min(account.at_ns));
+        if absence.turns.is_none() && !self.may_break && longest_ns.saturating_mul(2) < length_ns {
+            unseen.add(UnseenParts::STEPS);
+        }
+        if has_unknown_object {
+            unseen.add(UnseenParts::OBJECTS);
+        }
+        if account.dropped > 0 {
+            unseen.add(UnseenParts::WAITS);
+        }
+        // A wait that takes the most of it is followed once it has ended.
+        let followed = longest.filter(|block| {
+            !goes_on && !block.is_stopped && longest_ns >= FOLLOWED_NS && block.call.is_some()
+        });
+        let chain = followed.and_then(|block| self.chains.as_mut()?.follow(process, &block));
+        let since = sys::bpf::clock_ns().saturating_sub(started_ns);
+        let hang = Hang {
+            number: 0,
+            started_ns: unix_ns(self.clock.now()).saturating_sub(since),
+            length_ns,
+            uncertain_ns: if free_ns >= LOOK_NS { free_ns } else { 0 },
+            goes_on,
+            process,
+            program: program.name.clone(),
+            unit: interactive::unit_name(process),
+            cause: HangCause::Unknown,
+            parts,
+            calls,
+            frames: Vec::new(),
+            blamed: None,
+            pressure: read::pressure(),
+            unseen,
+            chain,
+        };
+        let draft = HangDraft { key: absence.key, hang, descriptions };
+        self.link.send(DescribeWork::Hang(Box::new(draft)));
+    }
+
+    /// Stops following a process; `goes_on` says that it has not ended.
+    fn unfollow(&mut self, process: u32, goes_on: bool) {
+        let state = self.marker.state(process).ok().flatten();
+        if let Some(state) = state {
+            let now_ns = sys::bpf::clock_ns();
+            if let Some(started_ns) = state.away_since_ns
+                && now_ns.saturating_sub(started_ns) >= HANG_NS
+            {
+                self.begin_absence(process, started_ns);
+                let (account, blocks) = self.account_now(process, &state, now_ns);
+                if let Some(program) = self.marked.get_mut(&process) {
+                    program.blocks = (started_ns, blocks);
+                }
+                self.ended(process, &account, goes_on);
+            }
+            self.add_steps(process, &state);
+        }
+        self.drop_absence(process);
+        // Of a process that has ended the mark is all that is left.
+        let _ = self.marker.unmark(process);
+        self.reader.close(process);
+        self.marked.remove(&process);
+    }
+
+    /// Adds what was counted of a program since the last time to the period.
+    fn add_steps(&mut self, process: u32, state: &MarkedThread) {
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let now_ns = sys::bpf::clock_ns();
+        let Some(known_ns) = state.known_since_ns else { return };
+        let watched_ns = now_ns.saturating_sub(known_ns.max(program.counted_to_ns));
+        program.counted_to_ns = now_ns;
+        let mut steps = state.steps;
+        let (turned, not_one) =
+            (std::mem::take(&mut program.turned), std::mem::take(&mut program.not_one));
+        steps.merge(&turned);
+        for counted in [program.counted, not_one] {
+            for (new, old) in steps.0.iter_mut().zip(counted.0) {
+                *new = new.saturating_sub(old);
+            }
+        }
+        program.counted = state.steps;
+        self.period.add(&program.name, &steps, watched_ns);
+    }
+
+    /// Stores the period up to its last look, and begins another one.
+    fn end_period(&mut self, now: Moment) {
+        for process in self.marked.keys().copied().collect::<Vec<_>>() {
+            if let Ok(Some(state)) = self.marker.state(process) {
+                self.add_steps(process, &state);
+                if state.is_gone {
+                    // The report of it was lost.
+                    self.follow_again(process);
+                }
+            }
+        }
+        let period = std::mem::replace(&mut self.period, PeriodTotals::begin(now));
+        let lost_before = self.lost;
+        self.lost = self.marker.lost().unwrap_or(self.lost);
+        let unread = u32::try_from(self.lost.saturating_sub(lost_before)).unwrap_or(u32::MAX);
+        let lost = self.link.counters.lost.swap(0, Ordering::Relaxed).saturating_add(unread);
+        if !period.is_empty() || lost > 0 {
+            // The kernel refuses looks at a process that is about to end, too.
+            self.refused.retain(|process| interactive::identity(*process).is_some());
+            let (over_limit, refused) = (self.waiting.len(), self.refused.len());
+            let unwatched = UnwatchedCounts { over_limit, refused, lost };
+            self.link.send(DescribeWork::Watched(period.finish(unwatched, 0)));
+        }
+    }
+}

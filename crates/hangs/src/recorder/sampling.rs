@@ -1,0 +1,540 @@
+//! The recorder by looks from outside: through `/proc`, and by what the kernel lets a user's own programs announce.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sys::clock::Clock;
+use sys::perf::ThreadSampler;
+
+use super::absence::{Absence, Activity, ThreadLook};
+use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
+use super::follower::{LookOutcome, ThreadFollower, WaitPlace, Wanted};
+use super::interactive::{self, InteractiveFinder, ProcessIdentity};
+use super::period::{Moment, PeriodTotals, UnwatchedCounts};
+use super::read::{self, ThreadReader};
+use super::rest::RestWatch;
+use super::{
+    AWAY, CHECK, FIRST_STORED_NS, KEYS, MOST_ANNOUNCED, MOST_PROGRAMS, PERIOD_NS, REST,
+    SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SYNC_NS, nanoseconds, next_tick, processor_ns,
+    program_name, unix_ns,
+};
+use crate::model::{HANG_NS, Hang, UnseenParts};
+
+/// A program that is followed.
+struct FollowedProgram {
+    process: u32,
+    name: String,
+    /// Where the stack of its first thread begins, once that was read.
+    stack_start: Option<u64>,
+    follower: ThreadFollower,
+    rest: RestWatch,
+    sampler: Option<ThreadSampler>,
+    samples: u32,
+    /// Sees each return of the main loop's wait.
+    turns: Option<(ThreadSampler, WaitPlace)>,
+    due_ns: u64,
+    /// The length at which a hang that goes on is stored the next time.
+    store_at_ns: u64,
+}
+
+/// What a look at a process found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ProcessLook {
+    /// It is not followed any more.
+    Gone,
+    /// It has not run since the last look.
+    Stayed,
+    /// It may have run.
+    Ran,
+}
+
+/// Looks at the programs.
+pub(super) struct SamplingRecorder<'a> {
+    clock: &'a dyn Clock,
+    link: RecorderLink,
+    finder: InteractiveFinder,
+    followed: BTreeMap<u32, FollowedProgram>,
+    /// Programs beyond the most that are followed, which take the place of one that ends.
+    waiting: BTreeSet<ProcessIdentity>,
+    /// Programs that the kernel does not let us look at.
+    refused: BTreeSet<u32>,
+    reader: ThreadReader,
+    period: PeriodTotals,
+    programs: u64,
+    /// Whether the kernel announces when a thread runs.
+    may_announce: bool,
+    /// Whether the kernel allows samples of what runs.
+    may_sample: bool,
+    /// Whether the kernel allows breakpoints.
+    may_break: bool,
+}
+
+impl<'a> SamplingRecorder<'a> {
+    pub(super) fn new(
+        clock: &'a dyn Clock,
+        link: RecorderLink,
+        finder: InteractiveFinder,
+    ) -> SamplingRecorder<'a> {
+        SamplingRecorder {
+            clock,
+            link,
+            finder,
+            followed: BTreeMap::new(),
+            reader: ThreadReader::new(),
+            waiting: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            period: PeriodTotals::begin(Moment { now: clock.now(), at_ns: sys::bpf::clock_ns() }),
+            programs: 0,
+            may_announce: true,
+            may_sample: true,
+            may_break: true,
+        }
+    }
+
+    /// Records until `stop` is set; returns how many programs were followed.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<u64> {
+        let mut synced_ns = sys::bpf::clock_ns();
+        let mut due_ns = synced_ns;
+        while !stop.load(Ordering::Relaxed) {
+            let now_ns = sys::bpf::clock_ns();
+            let now = Moment { now: self.clock.now(), at_ns: now_ns };
+            if !self.period.goes_on(now, due_ns, !self.followed.is_empty()) {
+                self.end_period(now);
+            }
+            self.search();
+            self.take_answers();
+            self.look(now_ns);
+            if self.period.length_ns() >= PERIOD_NS {
+                self.end_period(now);
+            }
+            if now_ns.saturating_sub(synced_ns) >= SYNC_NS {
+                synced_ns = now_ns;
+                self.link.send(DescribeWork::Sync);
+            }
+            let next_ns = self.followed.values().map(|program| program.due_ns).min();
+            // Threads at rest are looked at together: one wake-up serves all.
+            due_ns =
+                next_ns.unwrap_or(u64::MAX).min(next_tick(now_ns, CHECK)).max(now_ns + 1_000_000);
+            self.wait_until(due_ns)?;
+        }
+        for process in self.followed.keys().copied().collect::<Vec<_>>() {
+            self.unfollow(process, true);
+        }
+        self.end_period(Moment { now: self.clock.now(), at_ns: sys::bpf::clock_ns() });
+        Ok(self.programs)
+    }
+
+    fn search(&mut self) {
+        let change = self.finder.search(sys::bpf::clock_ns(), &processor_ns);
+        for identity in change.gone {
+            let process = identity.process;
+            self.refused.remove(&process);
+            if !self.waiting.remove(&identity) {
+                self.unfollow(process, false);
+                self.link.send(DescribeWork::Forget { process });
+            }
+        }
+        self.waiting.extend(change.found);
+        while self.followed.len() < MOST_PROGRAMS
+            && let Some(ProcessIdentity { process, .. }) = self.waiting.pop_first()
+        {
+            self.follow(process);
+        }
+    }
+
+    fn follow(&mut self, process: u32) {
+        self.programs += 1;
+        let program = FollowedProgram {
+            process,
+            name: program_name::program_name(process),
+            stack_start: None,
+            follower: ThreadFollower::new(self.programs * KEYS),
+            rest: RestWatch::default(),
+            sampler: None,
+            samples: 0,
+            turns: None,
+            due_ns: 0,
+            store_at_ns: FIRST_STORED_NS,
+        };
+        self.reader.open(process);
+        self.followed.insert(process, program);
+    }
+
+    /// Stops following a process; `goes_on` says that it has not ended.
+    fn unfollow(&mut self, process: u32, goes_on: bool) {
+        self.reader.close(process);
+        let Some(mut program) = self.followed.remove(&process) else { return };
+        if let Some(absence) = program.follower.abandon() {
+            self.finish(&program, &absence, goes_on);
+        }
+        add_steps(&mut self.period, &mut program);
+    }
+
+    fn take_answers(&mut self) {
+        while let Ok(PlaceAnswer { process, place, evidence }) = self.link.answers.try_recv() {
+            let Some(program) = self.followed.get_mut(&process) else { continue };
+            if let Some(absence) = program.follower.classify(place, evidence) {
+                self.ended(process, &absence);
+            }
+        }
+    }
+
+    fn look(&mut self, now_ns: u64) {
+        let due: Vec<u32> = self
+            .followed
+            .values()
+            .filter(|program| program.due_ns <= now_ns)
+            .map(|program| program.process)
+            .collect();
+        for process in due {
+            let found = self.look_at(process);
+            if found == ProcessLook::Gone {
+                continue;
+            }
+            let is_announced = self.announce(process, found == ProcessLook::Stayed);
+            let Some(program) = self.followed.get_mut(&process) else { continue };
+            let now_ns = sys::bpf::clock_ns();
+            let is_near =
+                program.follower.absence().is_some_and(|absence| !absence.is_settled(now_ns));
+            program.due_ns = if is_near {
+                now_ns + nanoseconds(AWAY)
+            } else {
+                next_tick(now_ns, if is_announced { CHECK } else { REST })
+            };
+        }
+    }
+
+    /// Has the end of a thread's rest announced, if it rests and is likely to go on; returns whether it will be.
+    /// An animation rests between any two frames: its announcements would cost more than looks.
+    fn announce(&mut self, process: u32, has_stayed: bool) -> bool {
+        let open = self.followed.values().filter(|program| program.rest.is_open()).count();
+        let Some(program) = self.followed.get_mut(&process) else { return false };
+        let FollowedProgram { follower, rest, .. } = program;
+        if rest.is_armed() {
+            return true;
+        }
+        let is_likely = follower.is_at_rest() && (has_stayed || rest.was_quiet());
+        if !is_likely || !self.may_announce || (open >= MOST_ANNOUNCED && !rest.is_open()) {
+            return false;
+        }
+        let now_ns = sys::bpf::clock_ns();
+        if let Err(error) = rest.arm(process, now_ns) {
+            self.may_announce = error.kind() != io::ErrorKind::PermissionDenied;
+            return false;
+        }
+        // What it did before the kernel began to record is seen by its counters.
+        let counters = self.reader.counters(process);
+        let still_rests = counters.is_some_and(|counters| follower.stayed(now_ns, counters));
+        if !still_rests {
+            rest.disarm();
+        }
+        still_rests
+    }
+
+    /// Waits until a moment of the monotonic clock, or until a thread that rested runs. That one is looked at a little later:
+    /// most are back by then.
+    fn wait_until(&mut self, at_ns: u64) -> io::Result<()> {
+        let time = Duration::from_nanos(at_ns.saturating_sub(sys::bpf::clock_ns()));
+        let time = Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(1),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        let resting = self.followed.values().filter_map(|program| {
+            let announcement = program.rest.announcement()?;
+            Some((program.process, PollFd::from_borrowed_fd(announcement, PollFlags::IN)))
+        });
+        let (processes, mut polled): (Vec<u32>, Vec<PollFd<'_>>) = resting.unzip();
+        match poll(&mut polled, Some(&time)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let said: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
+        for (process, said) in processes.into_iter().zip(said) {
+            let Some(program) = self.followed.get_mut(&process) else { continue };
+            if said.is_empty() {
+                continue;
+            }
+            program.due_ns = sys::bpf::clock_ns();
+            if let Some(left_ns) = program.rest.disarm() {
+                program.follower.left(left_ns);
+                program.due_ns = program.due_ns.max(left_ns.saturating_add(nanoseconds(AWAY)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a process once.
+    fn look_at(&mut self, process: u32) -> ProcessLook {
+        let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
+        let at_ns = sys::bpf::clock_ns();
+        let Some(counters) = self.reader.counters(process) else {
+            self.unfollow(process, false);
+            return ProcessLook::Gone;
+        };
+        if program.rest.is_armed() {
+            if program.follower.has_turns(counters.turns) {
+                program.follower.rested(at_ns);
+            } else {
+                match program.rest.disarm() {
+                    Some(left_ns) => program.follower.left(left_ns),
+                    None => program.rest.missed(),
+                }
+            }
+        }
+        if program.follower.stayed(at_ns, counters) {
+            return ProcessLook::Stayed;
+        }
+        let Some(state) = interactive::thread_state(process) else {
+            self.unfollow(process, false);
+            return ProcessLook::Gone;
+        };
+        if program.stack_start.replace(state.stack_start).is_some_and(|at| at != state.stack_start)
+        {
+            // It has executed a program, perhaps the same: nothing that was learned of it is true any more.
+            self.unfollow(process, false);
+            self.link.send(DescribeWork::Forget { process });
+            self.follow(process);
+            return ProcessLook::Ran;
+        }
+        let activity = match self.reader.activity(process, state) {
+            Ok(activity) => activity,
+            Err(error) => {
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    self.refused.insert(process);
+                }
+                self.unfollow(process, false);
+                return ProcessLook::Gone;
+            }
+        };
+        let look = ThreadLook { at_ns, counters, activity };
+        self.take_turns(process);
+        let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
+        let look = program.follower.with_restarted_call(look);
+        if let LookOutcome::Returned(absence) = program.follower.look(&look) {
+            self.ended(process, &absence);
+            return ProcessLook::Ran;
+        }
+        self.watch_turns(process, at_ns);
+        let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
+        let wanted = program.follower.wanted(&look);
+        self.read_wanted(process, wanted);
+        self.sample(process, at_ns, activity == Activity::Running);
+        self.store_running(process);
+        ProcessLook::Ran
+    }
+
+    fn read_wanted(&mut self, process: u32, wanted: Wanted) {
+        let Some(program) = self.followed.get_mut(&process) else { return };
+        if wanted == Wanted::Nothing || !self.link.has_room() {
+            return;
+        }
+        match wanted {
+            Wanted::Nothing => {}
+            Wanted::Place(call) => {
+                let Some((copy, polled)) = self.reader.copy_wait(process, &call) else { return };
+                self.link.count_copy();
+                let displays = interactive::display_descriptors(process);
+                let has_display = polled.iter().any(|descriptor| displays.contains(descriptor));
+                let place = (call.sp, call.ip);
+                program.follower.asked(place);
+                let call = call.number;
+                self.link.send(DescribeWork::Place { process, call, place, has_display, copy });
+            }
+            Wanted::Description(call) => {
+                let Some(key) = program.follower.absence().map(|absence| absence.key) else {
+                    return;
+                };
+                let Some((number, copy, object)) = self.reader.describe(process, &call) else {
+                    return;
+                };
+                self.link.count_copy();
+                program.follower.described(number, object, sys::bpf::clock_ns());
+                self.link.send(DescribeWork::Stack { key, process, number, copy });
+            }
+        }
+    }
+
+    /// Puts a breakpoint at the wait of the main loop once a thread is away: looks for events that take no time are not
+    /// seen otherwise, and many short steps would be one long one.
+    fn watch_turns(&mut self, process: u32, at_ns: u64) {
+        let Some(program) = self.followed.get_mut(&process) else { return };
+        let Some(absence) = program.follower.absence() else { return };
+        let away_ns = at_ns.saturating_sub(absence.started_ns);
+        if program.turns.is_some() || !self.may_break || away_ns < SAMPLE_AFTER_NS {
+            return;
+        }
+        let Some(place) = program.follower.main_place() else { return };
+        match ThreadSampler::at_instruction(process, place.1) {
+            Ok(sampler) => program.turns = Some((sampler, place)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.may_break = false,
+            // Others use all breakpoints of the processor.
+            Err(_) => {}
+        }
+    }
+
+    /// Takes the returns of the main loop's wait into account that a breakpoint has seen.
+    fn take_turns(&mut self, process: u32) {
+        let Some(program) = self.followed.get_mut(&process) else { return };
+        let Some((sampler, place)) = &mut program.turns else { return };
+        let mut moments = Vec::new();
+        sampler.take(|sample| {
+            // Other waits return to the same instruction from deeper on the stack.
+            if sample.sp == place.0 {
+                moments.push(sample.at_ns);
+            }
+        });
+        let Some(absence) = program.follower.turned(&moments) else { return };
+        if let Some(program) = self.followed.get(&process) {
+            self.finish(program, &absence, false);
+        }
+        if let Some(program) = self.followed.get_mut(&process) {
+            program.sampler = None;
+            program.samples = 0;
+            program.store_at_ns = FIRST_STORED_NS;
+        }
+    }
+
+    /// Samples the functions of a thread that computes.
+    fn sample(&mut self, process: u32, at_ns: u64, is_running: bool) {
+        let Some(program) = self.followed.get_mut(&process) else { return };
+        let FollowedProgram { follower, sampler, samples, .. } = program;
+        let Some(absence) = follower.absence_mut() else { return };
+        let away_ns = at_ns.saturating_sub(absence.started_ns);
+        if sampler.is_none() && is_running && away_ns >= SAMPLE_AFTER_NS && absence.is_computing() {
+            if self.may_sample {
+                match ThreadSampler::open(process, SAMPLE_PERIOD) {
+                    Ok(opened) => *sampler = Some(opened),
+                    Err(error) => {
+                        // The limit of locked memory passes; a prohibition stays.
+                        self.may_sample = error.kind() != io::ErrorKind::PermissionDenied;
+                    }
+                }
+            }
+            if sampler.is_none() {
+                absence.unseen.add(UnseenParts::FUNCTIONS);
+            }
+        }
+        let Some(sampler) = sampler else { return };
+        let (key, link) = (absence.key, &self.link);
+        sampler.take(|sample| {
+            if sample.fault.is_some() || *samples >= SAMPLES || !link.has_room() {
+                return;
+            }
+            *samples += 1;
+            link.count_copy();
+            let registers = trace::stack::KnownRegisters::new(sample.ip, sample.sp)
+                .bp(sample.bp)
+                .kept(sample.kept);
+            let bytes = sample.stack.to_vec();
+            let stands_for_ns = nanoseconds(SAMPLE_PERIOD);
+            link.send(DescribeWork::Sample { key, process, registers, bytes, stands_for_ns });
+        });
+    }
+
+    /// Stores a hang that goes on, so that it is known even if this process is killed.
+    fn store_running(&mut self, process: u32) {
+        let Some(program) = self.followed.get_mut(&process) else { return };
+        let Some(absence) = program.follower.absence() else { return };
+        if absence.certain_ns() < program.store_at_ns {
+            return;
+        }
+        program.store_at_ns = program.store_at_ns.saturating_mul(2);
+        let absence = Box::new(absence.clone());
+        if let Some(program) = self.followed.get(&process) {
+            self.send_hang(program, &absence, true);
+        }
+    }
+
+    /// Handles the end of an absence of a process that goes on.
+    fn ended(&mut self, process: u32, absence: &Absence) {
+        if let Some(program) = self.followed.get(&process) {
+            self.finish(program, absence, false);
+        }
+        if let Some(program) = self.followed.get_mut(&process) {
+            program.sampler = None;
+            program.samples = 0;
+            program.turns = None;
+            program.store_at_ns = FIRST_STORED_NS;
+        }
+    }
+
+    /// Stores an absence that has ended if it was a hang.
+    fn finish(&self, program: &FollowedProgram, absence: &Absence, goes_on: bool) {
+        if absence.length_ns() >= HANG_NS {
+            self.send_hang(program, absence, goes_on);
+        } else {
+            self.link.send(DescribeWork::Dropped { key: absence.key });
+        }
+    }
+
+    fn send_hang(&self, program: &FollowedProgram, absence: &Absence, goes_on: bool) {
+        let now_ns = sys::bpf::clock_ns();
+        let since = now_ns.saturating_sub(absence.started_ns);
+        let mut trimmed = absence.clone();
+        trimmed.trim_parts();
+        let mut parts = trimmed.parts;
+        let known = parts.named().iter().fold(0_u64, |sum, (_, part)| sum.saturating_add(*part));
+        parts.unknown_ns += absence.length_ns().saturating_sub(known);
+        let mut unseen = absence.unseen;
+        if program.turns.is_none() && absence.may_be_several() {
+            unseen.add(UnseenParts::STEPS);
+        }
+        let calls = absence.calls.iter().map(read::call_share).collect();
+        if absence.calls.iter().any(|call| {
+            !call.is_described && call.blocked_ns.saturating_mul(2) > absence.length_ns()
+        }) {
+            unseen.add(UnseenParts::OBJECTS);
+        }
+        let hang = Hang {
+            number: 0,
+            started_ns: unix_ns(self.clock.now()).saturating_sub(since),
+            length_ns: absence.length_ns(),
+            uncertain_ns: absence.uncertain_ns,
+            goes_on,
+            process: program.process,
+            program: program.name.clone(),
+            unit: interactive::unit_name(program.process),
+            cause: crate::model::HangCause::Unknown,
+            parts,
+            calls,
+            frames: Vec::new(),
+            blamed: None,
+            pressure: read::pressure(),
+            unseen,
+            chain: None,
+        };
+        let descriptions = absence.descriptions.clone();
+        self.link.send(DescribeWork::Hang(Box::new(HangDraft {
+            key: absence.key,
+            hang,
+            descriptions,
+        })));
+    }
+
+    /// Stores the period up to its last look, and begins another one.
+    fn end_period(&mut self, now: Moment) {
+        for program in self.followed.values_mut() {
+            add_steps(&mut self.period, program);
+        }
+        let period = std::mem::replace(&mut self.period, PeriodTotals::begin(now));
+        let lost = self.link.counters.lost.swap(0, Ordering::Relaxed);
+        if !period.is_empty() || lost > 0 {
+            // The kernel refuses looks at a process that is about to end, too.
+            self.refused.retain(|process| interactive::identity(*process).is_some());
+            let (over_limit, refused) = (self.waiting.len(), self.refused.len());
+            let unwatched = UnwatchedCounts { over_limit, refused, lost };
+            self.link.send(DescribeWork::Watched(period.finish(unwatched, nanoseconds(REST))));
+        }
+    }
+}
+
+/// Adds what was counted of a program to a period.
+fn add_steps(period: &mut PeriodTotals, program: &mut FollowedProgram) {
+    let steps = std::mem::take(&mut program.follower.steps);
+    let watched_ns = std::mem::take(&mut program.follower.watched_ns);
+    period.add(&program.name, &steps, watched_ns);
+}

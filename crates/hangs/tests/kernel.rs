@@ -1,0 +1,385 @@
+//! The recorder with programs in the kernel beside a program that hangs in known ways.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use sys::clock::SystemClock;
+use tempfile::TempDir;
+use unjank_hangs::kernel::{
+    HangLoadError, HangPrograms, LocalMarker, MarkedAs, MarkedThread, ThreadMarker, WaitKind,
+    WaitPlace,
+};
+use unjank_hangs::model::{Hang, HangCause, UnseenParts};
+use unjank_hangs::recorder::{KernelReports, ThreadSource, record};
+use wakeups::kernel::WakeupTracer;
+
+use super::recorder::{
+    Interactive, TestRecorder, blamed, middle_ns, options, store_of, stored, until,
+};
+
+/// Loads the programs; none where this user may not.
+#[expect(clippy::print_stderr, reason = "a test says what it skips")]
+fn load() -> Option<HangPrograms> {
+    match HangPrograms::load(rustix::process::geteuid().as_raw()) {
+        Ok(programs) => Some(programs),
+        Err(why @ (HangLoadError::NotAllowed(_) | HangLoadError::OtherNumbers)) => {
+            assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
+            eprintln!("SKIPPED: {why}");
+            None
+        }
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// Loads all programs that a recorder uses; none where this user may not.
+fn reports() -> Option<KernelReports> {
+    let HangPrograms { ring, marker } = load()?;
+    let wakeups = WakeupTracer::load_for(Duration::from_millis(5)).unwrap();
+    Some(KernelReports { ring, marker: Box::new(marker), wakeups: Some(wakeups) })
+}
+
+/// Starts a program and a recorder, and waits until the recorder follows the program.
+fn start(root: &TempDir, wait: &str) -> Option<(TestRecorder, Interactive)> {
+    let recorder = TestRecorder::start_with(root, ThreadSource::Kernel(Box::new(reports()?)));
+    let mut program = Interactive::start_with(root, wait);
+    program.be_noticed(root);
+    Some((recorder, program))
+}
+
+/// The commands of a program with the moments before and after each, in nanoseconds.
+fn noted(program: &Interactive) -> Vec<(String, u64, u64)> {
+    let path = format!("{}.log", program.lock.display());
+    let log = fs::read_to_string(path).unwrap();
+    let nanoseconds = |text: &str| {
+        let (seconds, rest) = text.split_once('.').unwrap();
+        seconds.parse::<u64>().unwrap() * 1_000_000_000 + rest.parse::<u64>().unwrap()
+    };
+    log.lines()
+        .map(|line| {
+            let mut words = line.split(' ');
+            let mut next = || words.next().unwrap();
+            (next().to_owned(), nanoseconds(next()), nanoseconds(next()))
+        })
+        .collect()
+}
+
+/// The hangs of a program that began after a moment.
+fn hangs_since(root: &TempDir, program: &Interactive, since_ns: u64) -> Vec<Hang> {
+    let hangs = stored(root).hangs.into_values();
+    hangs.filter(|hang| hang.process == program.child.id() && middle_ns(hang) > since_ns).collect()
+}
+
+fn sum_of_parts(hang: &Hang) -> u64 {
+    hang.parts.named().iter().map(|(_, part)| part).sum()
+}
+
+#[test]
+fn each_hang_is_recorded_once_with_its_exact_length_its_cause_and_its_function() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((recorder, mut program)) = start(&root, "poll") else { return };
+    program.mark_now();
+    let (since_ns, first) = (program.ordered_ns, noted(&program).len());
+    let orders = [
+        (b's', HangCause::Sleep, "sleep_on_purpose"),
+        (b'r', HangCause::OtherProgram, "wait_for_reply"),
+        (b's', HangCause::Sleep, "sleep_on_purpose"),
+        (b'r', HangCause::OtherProgram, "wait_for_reply"),
+    ];
+    for (at, (order, cause, function)) in orders.into_iter().enumerate() {
+        program.wait_until_at_rest();
+        program.order(order);
+        let hang = program.ended_hang(&root);
+        assert_eq!((hang.cause, &*blamed(&hang)), (cause, function), "{hang:?}");
+        // The next command is noted after the main loop's wait has returned.
+        program.order(b'b');
+        let noted = noted(&program);
+        let (_, began, ended) = &noted[first + 2 * at];
+        let before = first.checked_sub(1).map_or(0, |_| noted[first + 2 * at - 1].2);
+        let after = noted[first + 2 * at + 1].1;
+        let bounds = ended - began..=after - before;
+        assert!(bounds.contains(&hang.length_ns), "{bounds:?} {hang:?}");
+        assert_eq!(hang.uncertain_ns, 0, "{hang:?}");
+        assert_eq!(sum_of_parts(&hang), hang.length_ns, "{hang:?}");
+        assert!(!hang.unseen.has(UnseenParts::STEPS), "{hang:?}");
+    }
+    let hangs = hangs_since(&root, &program, since_ns);
+    // On a loaded machine a step of 20 ms may take 100 ms; then it was ready, or on a processor.
+    let waited = |hang: &&Hang| hang.parts.ready_ns + hang.parts.processor_ns < 30_000_000;
+    assert!(hangs.len() >= orders.len(), "{hangs:?}");
+    assert!(hangs.iter().filter(waited).count() <= orders.len(), "{hangs:?}");
+    assert!(recorder.end().hangs >= 4);
+    let periods = stored(&root).periods;
+    let steps: u64 =
+        periods.iter().flat_map(|period| &period.programs).map(|of| of.steps.total()).sum();
+    assert!(steps >= 8, "each step over a frame is counted: {periods:?}");
+    assert!(periods.iter().all(|period| period.interval_ns == 0 && period.lost == 0));
+}
+
+#[test]
+fn main_loops_that_wait_with_select_and_epoll_are_followed() {
+    for wait in ["select", "epoll"] {
+        let root = tempfile::tempdir().unwrap();
+        let Some((_recorder, mut program)) = start(&root, wait) else { return };
+        program.order(b's');
+        let hang = program.ended_hang(&root);
+        assert_eq!(&*blamed(&hang), "sleep_on_purpose", "{wait}: {hang:?}");
+        assert_eq!((hang.cause, hang.uncertain_ns), (HangCause::Sleep, 0), "{wait}: {hang:?}");
+    }
+}
+
+#[test]
+fn a_hang_that_goes_on_a_stop_and_a_file_are_told() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    let held = File::create(&program.lock).unwrap();
+    held.lock().unwrap();
+    program.begin(b'l');
+    until("a hang that goes on to be stored", || {
+        program.hang_of_order(&root).filter(|hang| hang.goes_on)
+    });
+    drop(held);
+    program.finished();
+    let hang = program.ended_hang(&root);
+    assert_eq!((hang.cause, &*blamed(&hang)), (HangCause::Lock, "lock_file"), "{hang:?}");
+    assert_eq!(hang.object().unwrap().name, program.lock.to_str().unwrap());
+    assert!(hang.length_ns >= 900_000_000, "{hang:?}");
+
+    let process = Pid::from_child(&program.child);
+    program.wait_until_at_rest();
+    program.mark_now();
+    kill_process(process, Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    kill_process(process, Signal::CONT).unwrap();
+    let hang = program.ended_hang(&root);
+    assert_eq!(hang.cause, HangCause::Stopped, "{hang:?}");
+    assert!(hang.parts.stopped_ns >= 290_000_000, "{hang:?}");
+
+    program.wait_until_at_rest();
+    program.order(b'f');
+    let hang = program.ended_hang(&root);
+    let stored_file = format!("{}.stored", program.lock.display());
+    let share = hang.calls.iter().find(|share| share.call == "fsync");
+    // On a disk in memory nothing waits.
+    if let Some(share) = share.filter(|share| share.blocked_ns > 100_000_000) {
+        assert_eq!(share.object.as_ref().unwrap().name, stored_file, "{hang:?}");
+        assert!(hang.frames.iter().any(|frame| frame.function == "store_file"), "{hang:?}");
+    }
+}
+
+#[test]
+fn a_hang_is_followed_to_the_program_that_another_one_waited_for() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    program.wait_until_at_rest();
+    // The program reads from a pipe that `cat` writes to, which waits for `sleep`.
+    program.order(b'w');
+    let hang = program.ended_hang(&root);
+    assert_eq!((hang.cause, &*blamed(&hang)), (HangCause::OtherProgram, "wait_for_programs"));
+    let chain = hang.chain.as_ref().unwrap_or_else(|| panic!("{hang:?}"));
+    let names: Vec<&str> = chain.hops.iter().map(|hop| &*hop.program).collect();
+    assert_eq!((names[0], names[1]), (super::recorder::NAME, "cat"), "{hang:?}");
+    assert_eq!((chain.hops[0].process, &*chain.hops[0].call), (program.child.id(), "read"));
+    // A shell may run `sleep` itself or wait for it.
+    assert!(names.contains(&"sleep"), "{hang:?}");
+    assert_eq!(&*chain.end, "timer", "{hang:?}");
+    assert!(chain.end_ns > 400_000_000, "{hang:?}");
+}
+
+#[test]
+fn a_program_that_computes_is_told_from_one_that_waits() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    program.order(b'c');
+    let hang = program.ended_hang(&root);
+    let ran = hang.parts.processor_ns + hang.parts.ready_ns;
+    assert!(ran * 10 >= hang.length_ns * 9, "{hang:?}");
+    let may_sample = sys::perf::ThreadSampler::open(program.child.id(), Duration::from_millis(5));
+    if may_sample.is_ok() && hang.cause == HangCause::Computing {
+        assert!(hang.frames.iter().any(|frame| frame.function == "compute_things"), "{hang:?}");
+    }
+}
+
+/// Marks one process only: other tests run programs, too.
+#[derive(Debug)]
+struct OneMarker {
+    only: u32,
+    inner: LocalMarker,
+    /// Whether the place of its wait is classified.
+    classified: Arc<AtomicBool>,
+}
+
+impl ThreadMarker for OneMarker {
+    fn mark(&mut self, process: u32, marked: MarkedAs) -> io::Result<()> {
+        if process != self.only {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.inner.mark(process, marked)
+    }
+
+    fn unmark(&mut self, process: u32) -> io::Result<()> {
+        self.inner.unmark(process)
+    }
+
+    fn classify(&mut self, process: u32, place: WaitPlace, kind: WaitKind) -> io::Result<()> {
+        self.inner.classify(process, place, kind)?;
+        self.classified.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn state(&mut self, process: u32) -> io::Result<Option<MarkedThread>> {
+        self.inner.state(process)
+    }
+
+    fn lost(&mut self) -> io::Result<u64> {
+        self.inner.lost()
+    }
+}
+
+#[test]
+fn a_program_at_rest_has_no_hang_and_wakes_nobody() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(HangPrograms { ring, marker: inner }) = load() else { return };
+    let mut program = Interactive::start(&root);
+    let marker =
+        Box::new(OneMarker { only: program.child.id(), inner, classified: Arc::default() });
+    let recorder = TestRecorder::start_with(
+        &root,
+        ThreadSource::Kernel(Box::new(KernelReports { ring, marker, wakeups: None })),
+    );
+    program.be_noticed(&root);
+    program.mark_now();
+    let since_ns = program.ordered_ns;
+    // Without reports there are the count of time, once a second, and what a search takes.
+    let few = until("three seconds with at most 6 wake-ups", || {
+        let before = recorder.waits();
+        std::thread::sleep(Duration::from_secs(3));
+        Some(recorder.waits() - before).filter(|waits| *waits <= 6)
+    });
+    assert!(few > 0, "the recorder goes on");
+    assert_eq!(hangs_since(&root, &program, since_ns), []);
+    // What ends the rest is seen nevertheless.
+    program.order(b's');
+    program.ended_hang(&root);
+}
+
+#[test]
+fn a_program_that_waits_when_it_is_found_has_its_first_hang_recorded() {
+    let root = tempfile::tempdir().unwrap();
+    let mut program = Interactive::start_with(&root, "poll");
+    program.order(b'b');
+    program.wait_until_at_rest();
+    let Some(HangPrograms { ring, marker: inner }) = load() else { return };
+    let classified = Arc::new(AtomicBool::new(false));
+    let marker = Box::new(OneMarker {
+        only: program.child.id(),
+        inner,
+        classified: Arc::clone(&classified),
+    });
+    let _recorder = TestRecorder::start_with(
+        &root,
+        ThreadSource::Kernel(Box::new(KernelReports { ring, marker, wakeups: None })),
+    );
+    // It is in the wait since before it was marked.
+    until("the wait to be classified", || classified.load(Ordering::Relaxed).then_some(()));
+    program.order(b's');
+    let hang = program.ended_hang(&root);
+    assert_eq!(&*blamed(&hang), "sleep_on_purpose", "{hang:?}");
+}
+
+#[test]
+fn a_program_that_executes_another_one_is_followed_anew() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    program.begin(b'x');
+    program.accept_again();
+    program.mark_now();
+    until("the new program to be followed", || {
+        program.wait_until_at_rest();
+        let begun_ns = program.ordered_ns;
+        program.order(b's');
+        program.last_hang(&root).filter(|hang| middle_ns(hang) > begun_ns)
+    });
+    program.wait_until_at_rest();
+    program.order(b'r');
+    let hang = program.ended_hang(&root);
+    assert_eq!(&*blamed(&hang), "wait_for_reply", "{hang:?}");
+}
+
+#[test]
+fn two_recorders_see_the_same_hang() {
+    let root = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let Some((_first, mut program)) = start(&root, "poll") else { return };
+    let _second =
+        TestRecorder::start_with(&other, ThreadSource::Kernel(Box::new(reports().unwrap())));
+    until("the other recorder to follow the program", || {
+        program.order(b's');
+        program.last_hang(&other)
+    });
+    program.order(b'r');
+    let hang = program.ended_hang(&root);
+    let again = program.ended_hang(&other);
+    assert_eq!((hang.cause, again.cause), (HangCause::OtherProgram, HangCause::OtherProgram));
+    // Each sees the moments at which its own programs run.
+    assert!(hang.length_ns.abs_diff(again.length_ns) < hang.length_ns / 10, "{hang:?} {again:?}");
+}
+
+#[test]
+fn a_recorder_that_is_killed_keeps_what_it_told_and_harms_nobody() {
+    const STORE: &str = "UNJANK_TEST_HANG_STORE";
+    if let Some(dir) = std::env::var_os(STORE) {
+        let source = ThreadSource::Kernel(Box::new(reports().unwrap()));
+        let (disk, clock) = (store::disk::real(), SystemClock::start());
+        let options = options(Path::new(&dir));
+        record(&options, source, &disk, &clock, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        return;
+    }
+    if load().is_none() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let name = "kernel::a_recorder_that_is_killed_keeps_what_it_told_and_harms_nobody";
+    let mut recorder = Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture"])
+        .env(STORE, store_of(&root))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut program = Interactive::start_with(&root, "poll");
+    program.be_noticed(&root);
+    let held = File::create(&program.lock).unwrap();
+    held.lock().unwrap();
+    program.begin(b'l');
+    until("a hang that goes on", || program.hang_of_order(&root));
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    drop(held);
+    program.finished();
+    let hang = program.hang_of_order(&root).unwrap();
+    assert!(hang.goes_on, "{hang:?}");
+    for _ in 0..20 {
+        program.order(b'b');
+    }
+}
+
+#[test]
+fn a_process_that_may_not_load_programs_is_told_so() {
+    use rustix::thread::CapabilitySet;
+    // Capabilities are those of a thread.
+    let refused = std::thread::spawn(|| {
+        let mut sets = rustix::thread::capabilities(None).unwrap();
+        let taken = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
+        sets.effective.remove(taken);
+        rustix::thread::set_capabilities(None, sets).unwrap();
+        HangPrograms::load(0).map(|_| ())
+    });
+    let error = refused.join().unwrap().unwrap_err();
+    assert!(matches!(error, HangLoadError::NotAllowed(_)), "{error:?}");
+    assert!(error.to_string().contains("CAP_BPF and CAP_PERFMON"), "{error}");
+}
