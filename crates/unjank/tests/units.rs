@@ -9,7 +9,7 @@ use crate::fixture::systemd::beside_systemd_of_a_person;
 use crate::fixture::{has, in_time, setting};
 
 /// How exposed each unit may be, as `systemd-analyze security` counts; `docs/packages.md` has the reasons.
-const EXPOSURES: [(&str, f64); 6] = [
+const EXPOSURES: [(&str, f64); 7] = [
     ("unjank-index", 2.5),
     ("unjank-export@", 0.9),
     ("unjank-dconf", 6.0),
