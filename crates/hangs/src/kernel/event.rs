@@ -85,7 +85,7 @@ pub enum ThreadEvent {
         /// What its time went to; the moment is its end.
         account: AbsenceAccount,
     },
-    /// It has waited for 50 ms at a place that is not classified, and still does.
+    /// It has waited at a place that is not classified for 50 ms, or 5 ms while no place is, and still does.
     Asks {
         /// The place.
         place: WaitPlace,
@@ -117,7 +117,7 @@ pub struct MarkedThread {
     pub wait: Option<(WaitPlace, AbsenceAccount)>,
     /// The stack pointer of the shallowest wait that was seen.
     pub shallowest: u64,
-    /// When its main loop was first seen, of the monotonic clock in nanoseconds.
+    /// When it was first seen in a wait that is known to be that of its main loop, of the monotonic clock in nanoseconds.
     pub known_since_ns: Option<u64>,
     /// The place of the main loop's last wait.
     pub main_place: WaitPlace,
@@ -254,7 +254,6 @@ pub(super) fn first_state(marked: MarkedAs, now_ns: u64) -> Vec<u8> {
         put(thread::LOOP_SP, sp);
         put(thread::LOOP_IP, ip);
         put(thread::SHALLOWEST, sp);
-        put(thread::KNOWN, now_ns);
     }
     bytes
 }
@@ -298,7 +297,7 @@ mod tests {
     fn a_thread_that_is_marked_in_a_wait_is_in_it() {
         let marked = MarkedThread::read(&first_state(MarkedAs::Waiting((9000, 1)), 5)).unwrap();
         assert_eq!((marked.away_since_ns, marked.shallowest), (None, 9000));
-        assert_eq!(marked.known_since_ns, Some(5));
+        assert_eq!(marked.known_since_ns, None, "the place may be another one");
         assert_eq!(marked.wait.map(|(place, _)| place), Some((9000, 1)));
         let unknown = first_state(MarkedAs::Unknown, 5);
         assert_eq!(MarkedThread::read(&unknown), Some(MarkedThread::default()));

@@ -48,7 +48,7 @@ pub(super) mod thread {
     pub(crate) const WAIT_FAULTS: i16 = 168;
     /// The stack pointer of the shallowest wait.
     pub(crate) const SHALLOWEST: i16 = 176;
-    /// When the main loop was first seen; 0 before.
+    /// When the thread was first seen in a wait that is known to be that of its main loop; 0 before.
     pub(crate) const KNOWN: i16 = 184;
     /// How often the main loop's wait began or ended; adding to it orders what was stored before.
     pub(crate) const TURNS: i16 = 192;

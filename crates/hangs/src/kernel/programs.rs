@@ -21,6 +21,8 @@ use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 const LATE_NS: i32 = 30_000_000;
 /// A wait at a place that is not classified is asked about after this time, in nanoseconds.
 const ASK_NS: i32 = 50_000_000;
+/// The same before any place is classified, in nanoseconds: nothing is recorded of the thread until then.
+const FIRST_ASK_NS: i32 = 5_000_000;
 /// A timer that is early by less than this is on time, in nanoseconds.
 const SLACK_NS: i32 = 1_000_000;
 /// Shorter waits of a thread that is away are not reported each, in nanoseconds.
@@ -220,6 +222,7 @@ impl HangPlan {
     /// Counts the step that ends now, and reports it if it was long.
     fn write_end(&self, p: &mut Assembler) {
         let (counted, found, report, done) = (p.label(), p.label(), p.label(), p.label());
+        p.load(Size::Long, R1, R6, thread::KNOWN).jump_if(R1, JumpCondition::Equal, 0, done);
         p.load(Size::Long, R1, R6, thread::START).set(R9, R7);
         p.calculate(Operation::Subtract, R9, R1);
         p.set_long(R2, FRAME_NS).jump_if(R9, JumpCondition::Below, R2, counted).set(R1, R6);
@@ -295,9 +298,13 @@ impl HangPlan {
         p.store(Size::Long, R6, thread::ASKS, 0);
         p.jump_if(R1, JumpCondition::Equal, place::LOOP, is_loop).jump(nested).place(asks);
         // Until it is classified, the shallowest wait counts as that of the main loop.
+        // While a program starts, all waits are asked about: the shallowest one may be made before the main loop.
+        let (not_shallow, asked) = (p.label(), p.label());
         p.load(Size::Long, R1, R6, thread::WAIT_SP).load(Size::Long, R2, R6, thread::SHALLOWEST);
-        p.jump_if(R1, JumpCondition::Below, R2, nested);
-        p.store(Size::Long, R6, thread::SHALLOWEST, R1).store(Size::Long, R6, thread::ASKS, 1);
+        p.jump_if(R1, JumpCondition::Below, R2, not_shallow);
+        p.store(Size::Long, R6, thread::SHALLOWEST, R1).jump(asked).place(not_shallow);
+        p.load(Size::Long, R1, R6, thread::KNOWN).jump_if(R1, JumpCondition::Differ, 0, nested);
+        p.place(asked).store(Size::Long, R6, thread::ASKS, 1);
         p.place(is_loop);
         self.write_rests(p);
         p.jump(done).place(nested).place(off).load(Size::Long, R1, R6, thread::PHASE);
@@ -312,33 +319,48 @@ impl HangPlan {
         p.load(Size::Long, R1, R6, thread::PHASE);
         p.jump_if(R1, JumpCondition::Differ, thread::AWAY, not_away);
         self.write_end(p);
-        p.place(not_away).load(Size::Long, R1, R6, thread::KNOWN);
+        p.place(not_away).load(Size::Long, R1, R6, thread::ASKS);
         p.jump_if(R1, JumpCondition::Differ, 0, known);
-        p.store(Size::Long, R6, thread::KNOWN, R7).place(known);
+        self.note_known(p);
+        p.place(known);
         for (from, to) in [(thread::WAIT_SP, thread::LOOP_SP), (thread::WAIT_IP, thread::LOOP_IP)] {
             p.load(Size::Long, R1, R6, from).store(Size::Long, R6, to, R1);
         }
         p.store(Size::Long, R6, thread::PHASE, thread::WAITING);
         p.load(Size::Long, R1, R6, thread::ASKS).jump_if(R1, JumpCondition::Equal, 0, done);
+        let later = p.label();
+        p.load(Size::Long, R1, R6, thread::KNOWN).jump_if(R1, JumpCondition::Differ, 0, later);
+        self.arm(p, FIRST_ASK_NS, done);
+        p.jump(done).place(later);
         self.arm(p, ASK_NS, done);
         p.place(done);
+    }
+
+    /// Notes that the main loop is known from now on, unless it was before.
+    fn note_known(&self, p: &mut Assembler) {
+        let known = p.label();
+        p.load(Size::Long, R1, R6, thread::KNOWN).jump_if(R1, JumpCondition::Differ, 0, known);
+        p.store(Size::Long, R6, thread::KNOWN, R7).place(known);
     }
 
     /// The thread in `R8` gets a processor.
     fn write_gets_processor(&self, p: &mut Assembler, out: Label) {
         let (away, dropped, leaves, not_known) = (p.label(), p.label(), p.label(), p.label());
+        let at_loop = p.label();
         self.check_memory(p, out);
         p.load(Size::Long, R1, R6, thread::WAIT).jump_if(R1, JumpCondition::Equal, 0, away);
         self.find_place(p);
         p.store(Size::Long, R6, thread::WAIT, 0);
         p.jump_if(R0, JumpCondition::Equal, 0, not_known).load(Size::Word, R1, R0, 0);
-        p.jump_if(R1, JumpCondition::Equal, place::LOOP, leaves);
+        p.jump_if(R1, JumpCondition::Equal, place::LOOP, at_loop);
         p.load(Size::Long, R1, R6, thread::PHASE);
         p.jump_if(R1, JumpCondition::Differ, thread::WAITING, away);
         // It was taken for the main loop's wait: nothing is known of when its step began.
         p.store(Size::Long, R6, thread::PHASE, thread::UNKNOWN).jump(out);
         p.place(not_known).load(Size::Long, R1, R6, thread::PHASE);
-        p.jump_if(R1, JumpCondition::Differ, thread::WAITING, away).place(leaves);
+        p.jump_if(R1, JumpCondition::Differ, thread::WAITING, away).jump(leaves).place(at_loop);
+        self.note_known(p);
+        p.place(leaves);
         self.write_begin(p);
         self.arm(p, LATE_NS, out);
         p.jump(out).place(away).load(Size::Long, R1, R6, thread::PHASE);
@@ -397,6 +419,7 @@ impl HangPlan {
         p.jump_if(R1, JumpCondition::Equal, thread::WAITING, asks);
         p.jump_if(R1, JumpCondition::Differ, thread::AWAY, out);
         p.load(Size::Long, R1, R6, thread::REPORTED).jump_if(R1, JumpCondition::Differ, 0, out);
+        p.load(Size::Long, R1, R6, thread::KNOWN).jump_if(R1, JumpCondition::Equal, 0, out);
         p.load(Size::Long, R1, R6, thread::START).set(R2, LATE_NS).set(R3, R7);
         p.calculate(Operation::Subtract, R3, R1).calculate(Operation::Subtract, R2, R3);
         p.jump_if(R2, JumpCondition::SignedBelow, SLACK_NS, asks);
@@ -411,7 +434,10 @@ impl HangPlan {
         p.jump(out).place(wait);
         p.load(Size::Long, R1, R6, thread::ASKS).jump_if(R1, JumpCondition::Equal, 0, out);
         p.load(Size::Long, R1, R6, thread::WAIT).jump_if(R1, JumpCondition::Equal, 0, out);
-        p.set(R2, ASK_NS).set(R3, R7).calculate(Operation::Subtract, R3, R1);
+        let asks_later = p.label();
+        p.set(R2, ASK_NS).load(Size::Long, R3, R6, thread::KNOWN);
+        p.jump_if(R3, JumpCondition::Differ, 0, asks_later).set(R2, FIRST_ASK_NS);
+        p.place(asks_later).set(R3, R7).calculate(Operation::Subtract, R3, R1);
         p.calculate(Operation::Subtract, R2, R3);
         p.jump_if(R2, JumpCondition::SignedBelow, SLACK_NS, due).jump(again).place(due);
         p.store(Size::Long, R6, thread::ASKS, 0);

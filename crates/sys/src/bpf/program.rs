@@ -173,6 +173,18 @@ impl AttachedPrograms {
         Ok(missed?.iter().sum())
     }
 
+    /// Starts those again that were stopped, in the order in which they were attached.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`; none of them is at work then.
+    pub fn attach_again(&mut self) -> io::Result<()> {
+        self.links.clear();
+        let links: io::Result<Vec<_>> = self.programs.iter().map(BpfProgram::attach).collect();
+        self.links = links?;
+        Ok(())
+    }
+
     /// Stops them. How often they did not run can still be asked for.
     pub fn detach(&mut self) {
         self.links.clear();

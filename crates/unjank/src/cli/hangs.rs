@@ -430,7 +430,9 @@ fn thread_source() -> ThreadSource {
         "Sampling from outside: {why}. Lengths are right within about 30 ms, and of steps shorter than 50 ms only a part is counted."
     );
     // Without a reader of the message the records say the same.
-    let _ = sayln!(screen::stderr(), "{}", wrap(&text, screen::error_width(), "").trim_end());
+    for line in wrap(&text, screen::error_width(), "").lines() {
+        let _ = sayln!(screen::stderr(), "{line}");
+    }
     ThreadSource::Sampling
 }
 

@@ -115,6 +115,27 @@ impl WakeupTracer {
         Ok(tracer)
     }
 
+    /// Stops to record, so that nothing costs anything until [`resume`](WakeupTracer::resume).
+    pub fn pause(&mut self) {
+        self.programs.detach();
+    }
+
+    /// Records again. Waits that go on are recorded from now on.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`: nothing is recorded.
+    pub fn resume(&mut self) -> io::Result<()> {
+        let first = 0_u32.to_ne_bytes();
+        let mut words = self.words.get(&first)?.unwrap_or_default();
+        let at = usize::try_from(shared::SINCE).unwrap_or(usize::MAX);
+        if let Some(since) = words.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+            *since = sys::bpf::clock_ns().to_ne_bytes();
+        }
+        self.words.set(&first, &words)?;
+        self.programs.attach_again()
+    }
+
     /// Adds the waits that have ended since the last call to a history; returns how many there were.
     pub fn take(&mut self, history: &mut WakeupHistory) -> usize {
         self.ring.take(usize::MAX, |bytes| {

@@ -168,8 +168,9 @@ impl WakeupPlan {
         self.write_sources(p);
         // It has waited since before that was recorded.
         let known = p.label();
-        p.load(Size::Long, R3, R7, thread::OFF).jump_if(R3, JumpCondition::Differ, 0, known);
-        p.set_array(R1, self.words).load(Size::Long, R3, R1, shared::SINCE).place(known);
+        p.load(Size::Long, R3, R7, thread::OFF).set_array(R1, self.words);
+        p.load(Size::Long, R2, R1, shared::SINCE).jump_if(R3, JumpCondition::AtLeast, R2, known);
+        p.set(R3, R2).place(known);
         p.load(Size::Long, R4, R10, frame::NOW);
         match start {
             Start::Made => {

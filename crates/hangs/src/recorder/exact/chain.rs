@@ -19,15 +19,18 @@ pub(super) struct ChainFollower {
     tracer: WakeupTracer,
     history: WakeupHistory,
     lost: u64,
+    is_active: bool,
     programs: KnownPrograms,
 }
 
 impl ChainFollower {
-    pub(super) fn new(tracer: WakeupTracer) -> ChainFollower {
+    pub(super) fn new(mut tracer: WakeupTracer) -> ChainFollower {
+        tracer.pause();
         ChainFollower {
             tracer,
             history: WakeupHistory::new(HISTORY),
             lost: 0,
+            is_active: false,
             programs: KnownPrograms::default(),
         }
     }
@@ -35,6 +38,22 @@ impl ChainFollower {
     /// Takes what was recorded since the last time.
     pub(super) fn take(&mut self) {
         self.tracer.take(&mut self.history);
+    }
+
+    /// Records wake-ups only while a thread is away: they cost each switch of the machine.
+    pub(super) fn set_active(&mut self, is_active: bool) {
+        if is_active == self.is_active {
+            return;
+        }
+        self.take();
+        match is_active {
+            // Without it waits are not followed this time.
+            true => self.is_active = self.tracer.resume().is_ok(),
+            false => {
+                self.tracer.pause();
+                self.is_active = false;
+            }
+        }
     }
 
     /// Returns whom a wait was for, if another thread ended it.

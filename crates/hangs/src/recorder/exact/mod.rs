@@ -208,7 +208,11 @@ impl<'a> ExactRecorder<'a> {
                 self.link.send(DescribeWork::Sync);
             }
             let away = self.marked.values().filter_map(|program| program.away.as_ref());
-            let next_ns = away.map(|absence| absence.due_ns).min().unwrap_or(u64::MAX);
+            let next_ns = away.map(|absence| absence.due_ns).min();
+            if let Some(chains) = &mut self.chains {
+                chains.set_active(next_ns.is_some());
+            }
+            let next_ns = next_ns.unwrap_or(u64::MAX);
             due_ns = next_ns.min(next_tick(now_ns, CHECK)).max(now_ns + 1_000_000);
             self.wait_until(due_ns)?;
         }
