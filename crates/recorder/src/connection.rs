@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
 use report::error::chain;
@@ -20,7 +19,7 @@ use trace::backend::bpf::session::{BpfSession, BpfSettings, ThreadState, WatchSt
 
 use crate::caller::Caller;
 use crate::quota::{Quota, Share};
-use crate::service::Shared;
+use crate::shared::Shared;
 
 /// A connection without a session is ended when nothing is asked for so long.
 const WITHOUT_SESSION: Duration = Duration::from_secs(10);
@@ -506,9 +505,4 @@ pub(crate) fn serve(socket: OwnedFd, caller: Caller, shared: &Shared<'_>, share:
         (shared.log)(&format!("the connection of user {user} (process {process}) {why}"));
     }
     drop(share);
-}
-
-/// What all connections share keeps the count of what each user has.
-pub(crate) fn quota() -> Arc<Quota> {
-    Arc::new(Quota::default())
 }

@@ -11,6 +11,7 @@ mod polkit;
 pub mod program;
 mod quota;
 pub mod service;
+mod shared;
 
 /// The examples of README.md, tested with the others.
 #[cfg(doctest)]

@@ -9,48 +9,24 @@ use sys::clock::{Clock, SystemClock};
 use sys::{peer, socket};
 use trace::backend::bpf::served::protocol::RefusalKind;
 
-use crate::access::AccessPolicy;
 use crate::caller::Caller;
-use crate::connection::{quota, serve as serve_caller, turn_away};
+use crate::connection::{serve as serve_caller, turn_away};
 use crate::quota::Quota;
+use crate::shared::Shared;
+
+pub use crate::shared::{LogLine, ServiceOptions};
 
 /// How long a caller waits to be taken when there are no descriptors or threads.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// How the service behaves.
-#[derive(Clone, Debug)]
-pub struct ServiceOptions {
-    /// Who may use it.
-    pub access: AccessPolicy,
-    /// It ends when nobody was connected for so long.
-    pub idle: Duration,
-}
-
-impl Default for ServiceOptions {
-    /// polkit decides; the end after a minute.
-    fn default() -> ServiceOptions {
-        ServiceOptions { access: AccessPolicy::default(), idle: Duration::from_secs(60) }
-    }
-}
-
-/// Writes a line to the log.
-pub type Log<'a> = &'a (dyn Fn(&str) + Sync);
-
-/// What all connections share.
-pub(crate) struct Shared<'a> {
-    pub(crate) options: &'a ServiceOptions,
-    pub(crate) quota: Arc<Quota>,
-    pub(crate) clock: SystemClock,
-    pub(crate) log: Log<'a>,
-}
 
 /// Serves callers of `listener`, a `SOCK_SEQPACKET` socket, until nobody has been connected for a while.
 ///
 /// # Errors
 ///
 /// As `poll(2)`; all sessions are over.
-pub fn serve(listener: &OwnedFd, options: &ServiceOptions, log: Log<'_>) -> io::Result<()> {
-    let shared = Shared { options, quota: quota(), clock: SystemClock::start(), log };
+pub fn serve(listener: &OwnedFd, options: &ServiceOptions, log: LogLine<'_>) -> io::Result<()> {
+    let shared =
+        Shared { options, quota: Arc::new(Quota::default()), clock: SystemClock::start(), log };
     std::thread::scope(|scope| {
         let mut quiet_since = shared.clock.monotonic();
         loop {

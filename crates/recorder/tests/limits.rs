@@ -5,7 +5,7 @@
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use trace::backend::bpf::served::RecorderError;
+use trace::backend::bpf::served::ServedError;
 use trace::backend::bpf::session::WatchStart;
 
 use crate::stage::{ANN, BOB, Stage, detail, open, pause, say, socket, wait_until};
@@ -19,7 +19,7 @@ pub(crate) fn hold() {
                 held.push(session);
                 say("open");
             }
-            Err(RecorderError::Refused(refusal)) => say(format!("{:?}: {refusal}", refusal.kind)),
+            Err(ServedError::Refused(refusal)) => say(format!("{:?}: {refusal}", refusal.kind)),
             Err(error) => panic!("{error:?}"),
         }
     }

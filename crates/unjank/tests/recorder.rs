@@ -82,7 +82,7 @@ impl Recorder {
 }
 
 fn notes(report: &Value) -> String {
-    let notes = report["notes"].as_array().unwrap().iter();
+    let notes = report["watch"]["notes"].as_array().unwrap().iter();
     notes.map(|note| note.as_str().unwrap()).collect::<Vec<_>>().join("\n")
 }
 
@@ -94,20 +94,20 @@ fn a_user_has_programs_in_the_kernel_where_the_service_lets_him_and_is_told_wher
         let command = ["sh", "-c", "cat /etc/hostname >&2; exit 3"];
         let (output, report) = recorder.trace(&["--groups", STAFF], &socket, &command);
         assert_eq!(output.status.code(), Some(3));
-        assert_eq!(report["backend"], "bpf", "{report}");
+        assert_eq!(report["watch"]["backend"], "bpf", "{report}");
         let said = notes(&report);
         assert!(said.contains("The recorder service has programs in the kernel"), "{said}");
         assert!(said.contains("Waits are not followed to other programs"), "{said}");
 
         let (output, report) = recorder.trace(&["--clear-groups"], &socket, &command);
         assert_eq!(output.status.code(), Some(3));
-        assert_eq!(report["backend"], "seccomp", "{report}");
+        assert_eq!(report["watch"]["backend"], "seccomp", "{report}");
         let said = notes(&report);
         assert!(said.contains("the recorder service refuses it: polkit is not there"), "{said}");
 
         let nowhere = recorder.dir.path().join("nowhere");
         let (_, report) = recorder.trace(&["--clear-groups"], &nowhere, &command);
-        assert_eq!(report["backend"], "seccomp", "{report}");
+        assert_eq!(report["watch"]["backend"], "seccomp", "{report}");
         let said = notes(&report);
         assert!(said.contains("sudo unjank setup --system trace"), "{said}");
     });

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use trace::backend::bpf::programs::{KernelStacks, WakeupPolicy, WatchedThreads};
 use trace::backend::bpf::served::protocol::AuthorizationPrompt;
-use trace::backend::bpf::served::{RecorderConnection, RecorderError, ServedSession};
+use trace::backend::bpf::served::{RecorderConnection, ServedError, ServedSession};
 use trace::backend::bpf::session::BpfSettings;
 use trace::syscall_set::Set;
 
@@ -265,12 +265,12 @@ pub(crate) fn detail() -> String {
     std::env::var(DETAIL).unwrap()
 }
 
-pub(crate) fn connect() -> Result<RecorderConnection, RecorderError> {
+pub(crate) fn connect() -> Result<RecorderConnection, ServedError> {
     RecorderConnection::connect(&socket(), AuthorizationPrompt::Unwanted)
 }
 
 /// Begins a session for all calls, each of which is reported with its stack.
-pub(crate) fn open() -> Result<ServedSession, RecorderError> {
+pub(crate) fn open() -> Result<ServedSession, ServedError> {
     connect()?.open(&BpfSettings {
         calls: &Set::all(),
         threshold_ns: 0,

@@ -29,7 +29,7 @@ pub use sys::spawn::{ProgramStdout, ProgramToStart};
 pub use self::bpf::served::protocol::SOCKET as RECORDER_SOCKET;
 
 use self::bpf::served::protocol::AuthorizationPrompt;
-use self::bpf::served::{RecorderConnection, RecorderError};
+use self::bpf::served::{RecorderConnection, ServedError};
 
 use super::recording::{Backend, Exit, Recording};
 use super::syscall_set::Set;
@@ -189,7 +189,7 @@ fn choose(options: &TraceOptions) -> (BackendChoice, Option<RecorderConnection>)
             let choice = BackendChoice { backend: Backend::Bpf, reason: reason.to_owned() };
             (choice, Some(connection))
         }
-        Err(RecorderError::Absent(_)) => {
+        Err(ServedError::Absent(_)) => {
             choice.reason.push_str(" The recorder service would see every call and stop none: sudo unjank setup --system trace");
             (choice, None)
         }

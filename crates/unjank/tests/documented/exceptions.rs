@@ -26,10 +26,6 @@ pub(crate) const EXCEPTIONS: &[(&str, Exception)] = &[
     ("unjank slowdisk profile emmc", EndsWith(&[0])),
     ("unjank ls --follow", UntilInterrupted(&[0, 130])),
     ("unjank run --attach", UntilInterrupted(&[0, 130])),
-    (
-        "sudo unjank setup --system trace",
-        NotHere("puts units and an action of the whole system in place; setup and recorder try it"),
-    ),
     ("unjank trace ab", EndsWith(&[0, 1])),
     ("unjank run -- flatpak update -y", NotHere("needs the network and installed Flatpaks")),
     ("unjank recent relax -- okular", NotHere(NO_APP)),

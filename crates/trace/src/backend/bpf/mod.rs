@@ -28,7 +28,7 @@ use sys::spawn::{self, ProgramToStart};
 use self::chains::ChainLoader;
 use self::kernel_session::KernelSession;
 use self::served::protocol::AuthorizationPrompt;
-use self::served::{RecorderConnection, RecorderError};
+use self::served::{RecorderConnection, ServedError};
 use self::session::{BpfSession, BpfSettings, LoadError, WatchStart};
 pub(crate) use self::target::recorded;
 use self::watcher::Watcher;
@@ -83,12 +83,12 @@ fn ask_for_service(options: &TraceOptions) -> Result<Option<RecorderConnection>,
     match RecorderConnection::connect(path, AuthorizationPrompt::Allowed) {
         Ok(connection) => Ok(Some(connection)),
         // What our own rights are missing says more.
-        Err(RecorderError::Absent(_)) => Ok(None),
+        Err(ServedError::Absent(_)) => Ok(None),
         Err(error) => Err(unserved(&error)),
     }
 }
 
-pub(crate) fn unserved(error: &RecorderError) -> TraceError {
+pub(crate) fn unserved(error: &ServedError) -> TraceError {
     TraceError::Backend { backend: Backend::Bpf, reason: chain(error) }
 }
 

@@ -55,10 +55,10 @@ pub(super) fn switch_on(
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let disk = store::disk::real();
     let layout = request.place.layout()?;
-    let source = place::source(from, &layout)?;
-    let what = || format!("switch on {}", names(&request.parts));
     refuse_recents_for_all(request, &layout)?;
     refuse_trace_for_one(request, &layout)?;
+    let source = place::source(from, &layout)?;
+    let what = || format!("switch on {}", names(&request.parts));
     let mut files: Vec<PlannedFile> = Vec::new();
     let mut empty = Vec::new();
     let is_copied = matches!(source, ProgramSource::Built(_));

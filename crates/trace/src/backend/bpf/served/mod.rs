@@ -32,7 +32,7 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
 /// Why there is no session in the service.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RecorderError {
+pub enum ServedError {
     /// Nobody listens there.
     #[error("the recorder service is not there")]
     Absent(#[source] io::Error),
@@ -44,11 +44,11 @@ pub enum RecorderError {
     Lost(#[source] io::Error),
 }
 
-impl RecorderError {
+impl ServedError {
     /// Says whether there is no service, as opposed to one that refuses.
     #[must_use]
     pub fn is_absent(&self) -> bool {
-        matches!(self, RecorderError::Absent(_))
+        matches!(self, ServedError::Absent(_))
     }
 }
 
@@ -75,12 +75,12 @@ impl RecorderConnection {
     ///
     /// # Errors
     ///
-    /// [`RecorderError`]; there is no connection.
+    /// [`ServedError`]; there is no connection.
     pub fn connect(
         path: &Path,
         prompt: AuthorizationPrompt,
-    ) -> Result<RecorderConnection, RecorderError> {
-        let socket = socket::connect_now(path).map_err(RecorderError::Absent)?;
+    ) -> Result<RecorderConnection, ServedError> {
+        let socket = socket::connect_now(path).map_err(ServedError::Absent)?;
         let clock = SystemClock::start();
         let buffer = vec![0; LONGEST];
         let mut connection = RecorderConnection { socket, clock, records: VecDeque::new(), buffer };
@@ -97,8 +97,8 @@ impl RecorderConnection {
     ///
     /// # Errors
     ///
-    /// [`RecorderError`]; the kernel has no programs of ours.
-    pub fn open(mut self, settings: &BpfSettings<'_>) -> Result<ServedSession, RecorderError> {
+    /// [`ServedError`]; the kernel has no programs of ours.
+    pub fn open(mut self, settings: &BpfSettings<'_>) -> Result<ServedSession, ServedError> {
         let order = TraceOrder {
             calls: (0..super::layout::CALLS).filter(|n| settings.calls.contains(*n)).collect(),
             threshold_ns: settings.threshold_ns,
@@ -113,19 +113,19 @@ impl RecorderConnection {
         Ok(ServedSession { connection: self, asked })
     }
 
-    fn done_within(&mut self, request: &Request, patience: Duration) -> Result<(), RecorderError> {
+    fn done_within(&mut self, request: &Request, patience: Duration) -> Result<(), ServedError> {
         match self.send(request) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                return Err(RecorderError::Lost(error));
+                return Err(ServedError::Lost(error));
             }
             _ => {}
         }
         // Who is turned away at once is told why, whether the request was taken or not.
-        match self.answer(patience).map_err(RecorderError::Lost)? {
+        match self.answer(patience).map_err(ServedError::Lost)? {
             Reply::Done => Ok(()),
-            Reply::Refused(refusal) => Err(RecorderError::Refused(refusal)),
-            Reply::Failed(error) => Err(RecorderError::Lost(io::Error::from_raw_os_error(error))),
-            _ => Err(RecorderError::Lost(io::ErrorKind::InvalidData.into())),
+            Reply::Refused(refusal) => Err(ServedError::Refused(refusal)),
+            Reply::Failed(error) => Err(ServedError::Lost(io::Error::from_raw_os_error(error))),
+            _ => Err(ServedError::Lost(io::ErrorKind::InvalidData.into())),
         }
     }
 
