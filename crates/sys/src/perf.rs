@@ -7,7 +7,7 @@ mod ring;
 mod switches;
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use self::ring::EventRing;
@@ -43,6 +43,8 @@ const FLAGS: u64 = 1 << 5 | 1 << 6 | 1 << 25;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// `PERF_EVENT_IOC_SET_OUTPUT`.
 const SET_OUTPUT: libc::c_ulong = 0x2405;
+/// `PERF_EVENT_IOC_SET_BPF`.
+const SET_PROGRAM: libc::c_ulong = 0x4004_2408;
 /// `PERF_RECORD_SAMPLE`.
 const SAMPLE: u32 = 9;
 
@@ -105,13 +107,47 @@ fn open(thread: u32, event: SampledEvent, period: u64, stack: u32) -> io::Result
 /// Opens an event of a thread on every processor by its `struct perf_event_attr`.
 fn open_event(thread: u32, attributes: &[u64; 16]) -> io::Result<OwnedFd> {
     let thread = i32::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
+    open_on(thread, -1, attributes)
+}
+
+/// Has a program in the kernel run whenever a thread has waited for a page that was read from a disk; returns an event for each
+/// processor, which it runs as long as.
+pub(crate) fn run_at_major_faults(program: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
+    let mut attributes = [0_u64; 16];
+    (attributes[0], attributes[1]) = (1 | 128 << 32, event::MAJOR_FAULTS);
+    attributes[2] = 1;
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
+    let mut events = Vec::new();
+    for processor in processors(&online).ok_or(io::ErrorKind::InvalidData)? {
+        let event = open_on(-1, processor, &attributes)?;
+        // SAFETY: it takes a descriptor as its argument and touches no memory of ours.
+        if unsafe { libc::ioctl(event.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        events.push(event);
+    }
+    Ok(events)
+}
+
+/// Reads the kernel's form of a set of processors: `0-3,8`.
+fn processors(text: &str) -> Option<Vec<i32>> {
+    let mut processors = Vec::new();
+    for range in text.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        processors.extend(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?.min(1 << 16));
+    }
+    Some(processors)
+}
+
+/// Opens an event of a thread on a processor; -1 stands for all of them.
+fn open_on(thread: i32, processor: i32, attributes: &[u64; 16]) -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads 128 bytes of attributes, whose size they say, and touches no other memory of ours.
     let descriptor = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             attributes.as_ptr(),
             thread,
-            -1_i32,
+            processor,
             -1_i32,
             CLOSE_ON_EXEC,
         )
@@ -214,6 +250,13 @@ fn parse(mut record: &[u8]) -> Option<ThreadSample<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sets_of_processors_are_read() {
+        assert_eq!(processors("0\n"), Some(vec![0]));
+        assert_eq!(processors("0-2,5,7-8\n"), Some(vec![0, 1, 2, 5, 7, 8]));
+        assert_eq!(processors(""), None);
+    }
 
     #[test]
     fn a_sample_is_read_and_a_torn_one_is_none() {

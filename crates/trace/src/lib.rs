@@ -12,6 +12,7 @@ pub mod call;
 pub mod export;
 pub mod histogram;
 pub mod import;
+pub mod kernel_work;
 pub mod mark;
 pub mod place;
 pub mod recorder;

@@ -96,6 +96,7 @@ impl TraceRecorder {
                 timelines: std::collections::BTreeMap::new(),
                 chains: Vec::new(),
                 chain_bus_names: std::collections::BTreeMap::new(),
+                kernel: super::kernel_work::KernelWork::default(),
                 unseen: Vec::new(),
                 stacks: Vec::new(),
                 modules: Vec::new(),

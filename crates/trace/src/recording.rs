@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use super::call::{StackId, TargetId, TracedCall};
 use super::histogram::Histogram;
+use super::kernel_work::KernelWork;
 use super::mark::RecordedMark;
 use super::timeline::ThreadTimeline;
 use wakeups::{ProgramFacts, WakeupChain};
@@ -295,6 +296,8 @@ pub struct Recording {
     pub chains: Vec<RecordedChain>,
     /// The names of processes in them on the buses that passed their messages on, by number.
     pub chain_bus_names: BTreeMap<u32, Vec<String>>,
+    /// What the kernel did for the program outside of its calls.
+    pub kernel: KernelWork,
     /// What of it cannot be seen, and what would allow it, a sentence each.
     pub unseen: Vec<String>,
     /// Distinct stacks.

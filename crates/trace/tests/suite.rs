@@ -26,3 +26,4 @@ mod trace_peek;
 mod trace_places;
 mod trace_stacks;
 mod trace_time;
+mod trace_work;

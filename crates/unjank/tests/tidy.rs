@@ -25,6 +25,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("unjank-xdg", 1),
     ("unjank-wire", 1),
     ("unjank-wakeups", 1),
+    ("unjank-kernelwork", 1),
     ("unjank-settings", 2),
     ("unjank-listing", 2),
     ("unjank-catalogue", 2),

@@ -31,6 +31,8 @@ pub enum BtfKind {
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
 const TYPEDEF: u32 = 8;
+const POINTER: u32 = 2;
+const PARAMETERS: u32 = 13;
 
 /// How long a record is at least, on the average of a kernel: it only saves growing.
 const BYTES_OF_A_RECORD: usize = 24;
@@ -136,6 +138,36 @@ impl<'a> Types<'a> {
             number = inner;
         }
         bits.is_multiple_of(8).then_some(bits / 8)
+    }
+
+    /// Returns the arguments of a wanted typed tracepoint (`btf_trace_…`): of each the name of the structure that it points to, empty
+    /// for what is no pointer to a structure.
+    #[must_use]
+    pub fn tracepoint_arguments(&self, name: &str) -> Option<Vec<&'a [u8]>> {
+        let pointer = self.bare(self.number(BtfKind::Typedef, name)?)?;
+        let (at, kind, _) = self.record(pointer)?;
+        let (at, kind, count) = match kind {
+            POINTER => self.record(self.bare(word(self.types, at + 8)?)?)?,
+            _ => (at, kind, 0),
+        };
+        if kind != PARAMETERS {
+            return None;
+        }
+        // The first one is the tracepoint's own.
+        let arguments = (1..count).map(|index| {
+            let number = word(self.types, at + 12 + 8 * index + 4)?;
+            Some(self.pointed_structure(number).unwrap_or_default())
+        });
+        arguments.collect()
+    }
+
+    /// Returns the name of the structure that a type points to.
+    fn pointed_structure(&self, number: u32) -> Option<&'a [u8]> {
+        let (at, kind, _) = self.record(self.bare(number)?)?;
+        let inner = self.bare(word(self.types, at + 8)?)?;
+        let (at, of, _) = self.record(inner)?;
+        let is_structure = kind == POINTER && matches!(of, STRUCT | UNION);
+        is_structure.then(|| self.name(word(self.types, at)?)).flatten()
     }
 
     /// Returns the record of a type: where it begins, its kind and how many members it has.
@@ -279,5 +311,8 @@ mod tests {
         let types = Types::read(&bytes, &wanted).expect("well formed");
         assert!(types.field("task_struct", "tgid") > types.field("task_struct", "se.exec_start"));
         assert!(types.number(BtfKind::Typedef, "btf_trace_sys_enter").is_some());
+        let arguments = types.tracepoint_arguments("btf_trace_sys_enter").expect("it has some");
+        assert_eq!(arguments, [&b"pt_regs"[..], b""]);
+        assert_eq!(types.tracepoint_arguments("btf_trace_sys_exit"), None, "it was not asked for");
     }
 }

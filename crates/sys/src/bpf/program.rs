@@ -1,7 +1,7 @@
 //! Programs: instructions that the kernel checks, compiles and runs at a place in itself.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::{Attribute, Command, SharedMap, types_of};
 
@@ -84,6 +84,8 @@ impl Instruction {
 pub enum ProgramKind {
     /// At the tracepoint whose typedef has this number in the kernel's own types; its arguments have types.
     TypedTracepoint(u32),
+    /// Where a page that a thread needed has been read from a disk, on every processor.
+    MajorFault,
     /// Nowhere by itself: it is run when we say so.
     OnDemand,
 }
@@ -155,10 +157,13 @@ impl AttachedPrograms {
             let Refused { error: source, log } = refused;
             AttachError::Refused { name: name.to_owned(), log, source }
         })?;
-        let link = program.attach();
-        let link =
-            link.map_err(|source| AttachError::NotAttached { name: name.to_owned(), source })?;
-        self.links.push(link);
+        let links = match kind {
+            ProgramKind::MajorFault => crate::perf::run_at_major_faults(program.0.as_fd()),
+            _ => program.attach().map(|link| vec![link]),
+        };
+        let links =
+            links.map_err(|source| AttachError::NotAttached { name: name.to_owned(), source })?;
+        self.links.extend(links.into_iter().map(AttachedProgram));
         self.programs.push(program);
         Ok(())
     }
@@ -241,10 +246,12 @@ impl BpfProgram {
     ) -> io::Result<BpfProgram> {
         const TRACING: u32 = 26;
         const AT_TRACEPOINT: u32 = 23;
+        const PERF_EVENT: u32 = 7;
         const ON_DEMAND: u32 = 31;
         const MAY_SLEEP: u32 = 1 << 4;
         let (number, flags, place, type_id) = match kind {
             ProgramKind::TypedTracepoint(type_id) => (TRACING, 0, AT_TRACEPOINT, type_id),
+            ProgramKind::MajorFault => (PERF_EVENT, 0, 0, 0),
             ProgramKind::OnDemand => (ON_DEMAND, MAY_SLEEP, 0, 0),
         };
         let functions = Instruction::functions(instructions);
@@ -288,9 +295,9 @@ impl BpfProgram {
     /// # Errors
     ///
     /// As `bpf(2)`.
-    fn attach(&self) -> io::Result<AttachedProgram> {
+    fn attach(&self) -> io::Result<OwnedFd> {
         let mut attribute = Attribute::new().descriptor(8, self.0.as_raw_fd());
-        attribute.open(Command::RawTracepointOpen).map(AttachedProgram)
+        attribute.open(Command::RawTracepointOpen)
     }
 
     /// Runs a program of [`ProgramKind::OnDemand`] once.

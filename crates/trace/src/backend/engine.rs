@@ -283,9 +283,8 @@ impl<'a> Engine<'a> {
             "Subtracted from each call: {} ns where tracer and thread shared a CPU, else {} ns (quartiles {} ns apart).",
             beside.subtracted_ns, free.subtracted_ns, free.spread_ns
         ));
-        notes.push(
-            "Not seen: calls answered without the kernel (vDSO), io_uring operations.".to_owned(),
-        );
+        notes.push("Not seen: calls answered without the kernel (vDSO).".to_owned());
+        notes.push(super::KERNEL_WORK_UNSEEN.to_owned());
         if self.filtered > 0 {
             notes.push(format!(
                 "{} of the processes deny themselves calls by filters of their own: denied calls are not recorded; the backends bpf and ptrace count them.",

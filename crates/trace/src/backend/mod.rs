@@ -34,6 +34,9 @@ use self::bpf::served::{RecorderConnection, ServedError};
 use super::recording::{Backend, Exit, Recording};
 use super::syscall_set::Set;
 
+/// What only the `bpf` backend sees.
+const KERNEL_WORK_UNSEEN: &str = "Not seen: operations of io_uring, the reclaim of memory and reads from swap; `sudo unjank trace …` shows them.";
+
 /// The program to record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum TraceTarget {

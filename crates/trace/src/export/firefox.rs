@@ -187,6 +187,15 @@ pub fn render(report: &TraceReport) -> serde_json::Result<String> {
             mark(&mut profile, *thread, timing, HopMarker { name, text }, None);
         }
     }
+    for slow in &report.slow {
+        let Some(Some(thread)) = threads.get(slow.thread as usize) else { continue };
+        let Some(operation) = report.operation_text(slow) else { continue };
+        let name = profile.intern_string("Operation of io_uring");
+        let text = profile.intern_string(&operation);
+        let timing =
+            MarkerTiming::Interval(at(slow.at_ns), at(slow.at_ns.saturating_add(slow.wall_ns)));
+        mark(&mut profile, *thread, timing, HopMarker { name, text }, None);
+    }
     let mut json = serde_json::to_value(&profile)?;
     in_milliseconds(&mut json);
     serde_json::to_string(&json).map(|text| text + "\n")

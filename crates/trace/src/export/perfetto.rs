@@ -2,6 +2,8 @@
 //!
 //! The numbers of the fields are those of `perfetto_trace.proto`.
 
+use std::collections::BTreeMap;
+
 use super::protobuf::Message;
 use crate::report::TraceReport;
 use crate::report::schema::{Slow, TraceMethod};
@@ -73,6 +75,51 @@ fn chains(report: &TraceReport) -> Message {
     trace
 }
 
+/// Of one of several operations of `io_uring` at a time, in a process.
+fn operation_track(process: u32, lane: usize) -> u64 {
+    4 << 40 | u64::from(process) << 8 | lane as u64 & 255
+}
+
+/// Writes the operations of `io_uring`: below their process as many tracks as there were operations at a time.
+fn operations(report: &TraceReport) -> Message {
+    let mut trace = Message::default();
+    let packet = |message: Message| message.number(SEQUENCE, 1);
+    // When the last slice of each track ends.
+    let mut ends: BTreeMap<(u32, usize), u64> = BTreeMap::new();
+    for operation in &report.operations {
+        let process = operation.process;
+        let is_free =
+            |lane: &usize| ends.get(&(process, *lane)).is_none_or(|end| *end <= operation.at_ns);
+        // On top of more than these at a time no track is legible.
+        let Some(lane) = (0..64).find(is_free) else { continue };
+        let track = operation_track(process, lane);
+        let end = operation.at_ns.saturating_add(operation.wall_ns);
+        if ends.insert((process, lane), end).is_none() {
+            let described = Message::default()
+                .number(1, track)
+                .text(2, &format!("io_uring {}", lane + 1))
+                .number(5, process_track(process));
+            trace =
+                trace.message(1, packet(Message::default().message(TRACK_DESCRIPTOR, described)));
+        }
+        let mut begin = Message::default()
+            .text(CATEGORY, "io_uring")
+            .text(NAME, &operation.name)
+            .number(KIND, SLICE_BEGIN)
+            .number(TRACK, track);
+        if let Some(target) = operation.target.and_then(|at| report.target_name(at)) {
+            begin =
+                begin.message(ANNOTATION, Message::default().text(10, "target").text(6, &target));
+        }
+        let ended = Message::default().number(KIND, SLICE_END).number(TRACK, track);
+        for (at, event) in [(operation.at_ns, begin), (end, ended)] {
+            let timed = Message::default().number(TIMESTAMP, at).message(TRACK_EVENT, event);
+            trace = trace.message(1, packet(timed));
+        }
+    }
+    trace
+}
+
 /// Writes the trace; ui.perfetto.dev opens it.
 #[must_use]
 pub fn render(report: &TraceReport) -> Vec<u8> {
@@ -122,7 +169,7 @@ pub fn render(report: &TraceReport) -> Vec<u8> {
             trace = trace.message(1, packet(timed));
         }
     }
-    trace.append(chains(report)).into_bytes()
+    trace.append(operations(report)).append(chains(report)).into_bytes()
 }
 
 /// Says what a call was.
@@ -146,6 +193,9 @@ fn event(report: &TraceReport, slow: &Slow) -> Message {
     event = text(event, "call", &slow.arguments);
     if let Some(target) = slow.target.and_then(|at| report.target_name(at)) {
         event = text(event, "target", &target);
+    }
+    if let Some(operation) = report.operation_text(slow) {
+        event = text(event, "operation", &operation);
     }
     if let Some(error) = &slow.error {
         event = text(event, "error", error);

@@ -49,6 +49,8 @@ struct Event<'a> {
     running: bool,
     how: TraceMethod,
     target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<String>,
     blamed: Option<&'a str>,
     stack: Vec<String>,
 }
@@ -85,6 +87,7 @@ pub fn json_lines(report: &TraceReport) -> serde_json::Result<String> {
             running: slow.running,
             how: slow.how,
             target: target.map(|target| target.to.as_ref().unwrap_or(&target.name).clone()),
+            operation: report.operation_text(slow),
             blamed: blamed.and_then(|at| report.frames.get(*at as usize)).map(|frame| &*frame.name),
             stack: frames,
         };

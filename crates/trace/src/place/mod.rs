@@ -303,7 +303,7 @@ fn absolute(process: u32, directory: u64, path: Vec<u8>) -> Vec<u8> {
     base
 }
 
-fn link(path: &str) -> Option<Vec<u8>> {
+pub(crate) fn link(path: &str) -> Option<Vec<u8>> {
     Some(std::fs::read_link(path).ok()?.as_os_str().as_bytes().to_vec())
 }
 

@@ -13,8 +13,17 @@ pub struct TimeParts {
     pub fault_ns: u64,
     /// Blocked in calls that are stalls.
     pub call_ns: u64,
+    /// Waiting for operations of `io_uring`.
+    #[serde(default)]
+    pub ring_ns: u64,
     /// Blocked in waits for locks.
     pub lock_ns: u64,
+    /// Taking memory back before it got some, on a processor and blocked.
+    #[serde(default)]
+    pub reclaim_ns: u64,
+    /// Reading its own memory back from swap, on a processor and blocked.
+    #[serde(default)]
+    pub swap_ns: u64,
     /// Stopped by a signal, or frozen.
     pub stopped_ns: u64,
     /// Waiting for something to do.
@@ -30,13 +39,16 @@ pub struct TimeParts {
 impl TimeParts {
     /// Returns each part with what it is called, in the order in which they are shown.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 10] {
+    pub fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("on a processor", self.processor_ns),
             ("ready, without a processor", self.ready_ns),
             ("waiting for pages from a disk", self.fault_ns),
             ("blocked in calls", self.call_ns),
+            ("waiting for io_uring", self.ring_ns),
             ("waiting for locks", self.lock_ns),
+            ("reclaiming memory", self.reclaim_ns),
+            ("swapping in", self.swap_ns),
             ("stopped or frozen", self.stopped_ns),
             ("idle", self.idle_ns),
             ("waiting for children", self.child_ns),
@@ -88,6 +100,33 @@ pub struct PageShare {
     pub count: u64,
 }
 
+/// Work of the kernel in the thread because memory was short.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct MemoryRow {
+    /// `reclaim`, `compaction` or `swap-in`.
+    pub work: String,
+    /// How often.
+    pub count: u64,
+    /// How long, without the time in which the thread had no processor. A reclaim inside of a swap-in is in both.
+    pub wall_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+    /// Pages that were taken back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pages: u64,
+    /// The swap that was read from: a device or a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap: Option<String>,
+    /// The function that most of the time went to: an index into the report's frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<u32>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// All of a main thread's time.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct TimeAccount {
@@ -108,6 +147,9 @@ pub struct TimeAccount {
     pub functions: Vec<ProcessorShare>,
     /// The files whose pages were waited for.
     pub pages: Vec<PageShare>,
+    /// What a shortage of memory cost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemoryRow>,
     /// What could not be seen, with what would allow it.
     pub unseen: Vec<String>,
 }

@@ -12,7 +12,7 @@ use super::schema::{
 use super::spelling::{command_line, harmless, spell};
 use super::stalls::stalls;
 use super::symbolized::{SymbolizedRecording, add, index, item, kind_of};
-use super::{advice, arguments, followed, timing, verdict};
+use super::{advice, arguments, followed, ring_waits, timing, verdict};
 use crate::call::{CallEnd, StackId, TargetId, TracedCall};
 use crate::mark::RecordedMark;
 use crate::recording::{self, Exit, Recording, StackEnd, Total};
@@ -57,6 +57,7 @@ pub fn build(
     let kept = kept(&recording.slow, options.slow_calls);
     let mut paths = paths::paths(&builder, &call_index);
     let (targets, target_index) = targets(&builder, &call_index, &paths, &kept, options.targets);
+    let operations = ring_waits::operations(&builder, &target_index);
     let mut stack_index: HashMap<StackId, u32> = HashMap::new();
     let mut stacks = Vec::new();
     let mut stack_of = |id: StackId| -> Option<u32> {
@@ -118,6 +119,7 @@ pub fn build(
                 ),
                 target: call.target.and_then(|target| target_index.get(&target).copied()),
                 stack: call.stack.and_then(&mut stack_of),
+                operation: operations.that_ended(call.thread, call.start_ns),
             })
         })
         .collect();
@@ -165,6 +167,9 @@ pub fn build(
         slow,
         marks: marks(recording),
         chains,
+        operations: operations.rows,
+        operations_left_out: operations.left_out,
+        operation_sums: operations.sums,
         advice: Vec::new(),
         provenance,
     };
@@ -403,6 +408,7 @@ fn targets(
     order.sort_by_key(|at| std::cmp::Reverse((time(at), all[*at].count)));
     let mut wanted = vec![false; all.len()];
     let named = paths.iter().flat_map(|path| &path.targets).map(|share| share.index);
+    let named = named.chain(ring_waits::targets(builder).into_iter().map(|target| target.0));
     let named = named.chain(kept.iter().filter_map(|at| Some(recording.slow[*at].target?.0)));
     let named: Vec<usize> = named.filter_map(|at| usize::try_from(at).ok()).collect();
     for at in order.iter().take(most).chain(&named) {

@@ -171,6 +171,7 @@ fn consistent(report: &TraceReport) -> Result<(), ReadError> {
                 && inside(slow.thread, report.threads.len())
                 && maybe(slow.target, targets)
                 && maybe(slow.stack, stacks)
+                && maybe(slow.operation, report.operations.len())
         }),
     )?;
     all(
@@ -179,7 +180,13 @@ fn consistent(report: &TraceReport) -> Result<(), ReadError> {
             account.blocks.iter().all(|block| maybe(block.frame, frames))
                 && account.functions.iter().all(|share| inside(share.frame, frames))
                 && account.pages.iter().all(|share| maybe(share.frame, frames))
+                && account.memory.iter().all(|row| maybe(row.frame, frames))
         }),
+    )?;
+    all(
+        "operations",
+        report.operations.iter().all(|row| maybe(row.target, targets))
+            && report.operation_sums.iter().all(|sum| maybe(sum.target, targets)),
     )?;
     all("frame_ns", report.frame_ns > 0)
 }

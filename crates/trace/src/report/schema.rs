@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::account::TimeAccount;
 use super::chains::StallChain;
 use super::names::Frame;
+use super::operations::{OperationRow, OperationSum};
 use crate::syscall::SyscallClass;
 use report::advice::Advice;
 use report::provenance::Provenance;
@@ -70,6 +71,15 @@ pub struct TraceReport {
     /// Long waits of main threads that were followed across processes, the longest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chains: Vec<StallChain>,
+    /// Slow operations of `io_uring`, in the order in which they were submitted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<OperationRow>,
+    /// Slow operations that are only in the sums.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub operations_left_out: u64,
+    /// All operations by kind and file, those that took most time first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operation_sums: Vec<OperationSum>,
     /// The remedies, the most important first.
     pub advice: Vec<MatchedPattern>,
     /// The machine and the command.
@@ -456,6 +466,9 @@ pub struct Slow {
     /// An index into `stacks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<u32>,
+    /// The operation of `io_uring` that ended it: an index into `operations`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<u32>,
 }
 
 impl Slow {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::schema::{ThreadStalls, TraceMethod};
 use crate::call::TracedCall;
+use crate::kernel_work::RingWaitKind;
 use crate::recording::{Recording, Target};
 use crate::syscall::EVENT_WAITS;
 
@@ -57,8 +58,12 @@ impl<'a> StallClassifier<'a> {
             .target
             .and_then(|target| self.recording.targets.get(usize::try_from(target.0).ok()?));
         let is_main = call.thread == call.process;
+        let ring = self.recording.kernel.waits.get(&(call.thread, call.start_ns));
+        let ring = ring.map(|wait| wait.kind);
         match (name, target) {
             _ if is_idle == Some(true) => TraceMethod::Idle,
+            _ if ring == Some(RingWaitKind::Loop) => TraceMethod::Idle,
+            _ if ring == Some(RingWaitKind::ForOperation) && is_main => TraceMethod::Stall,
             // Without a stack there is no telling a stall from a loop; by far the most are loops.
             _ if waits_for_events(name) && (is_idle.is_none() || !is_main) => TraceMethod::Idle,
             // A worker that waits for work.

@@ -7,6 +7,7 @@ use super::schema::{TargetKind, TraceMethod};
 use super::spelling::spell;
 use super::stalls::StallClassifier;
 use crate::call::{StackId, TracedCall};
+use crate::kernel_work::{ExplainedWait, RingWaitKind, ThreadMemory};
 use crate::recording::{self, Recording, StackEnd};
 use crate::timeline::{ThreadTimeline, TimeSlice};
 
@@ -65,6 +66,9 @@ impl<'a> SymbolizedRecording<'a> {
                 symbolized.name(id, names);
             }
         }
+        for id in recording.kernel.memory.values().flat_map(longest_stacks) {
+            symbolized.name(id, names);
+        }
         let idle = |call: &TracedCall| Some(symbolized.stacks.get(&call.stack?)?.is_idle);
         let name = |number: u32| symbolized.call_names.get(&number).map_or("", String::as_str);
         let judge = StallClassifier::new(recording, &name, &idle);
@@ -111,6 +115,16 @@ impl<'a> SymbolizedRecording<'a> {
     pub(super) fn blamed(&self, stack: StackId) -> Option<u32> {
         let named = self.stacks.get(&stack)?;
         named.frames.get(named.blamed?).copied()
+    }
+
+    /// Returns the operation of `io_uring` that ended a call.
+    pub(super) fn ring_wait(&self, call: &TracedCall) -> Option<&'a ExplainedWait> {
+        self.recording.kernel.waits.get(&(call.thread, call.start_ns))
+    }
+
+    /// Returns whether a call waited for an operation of `io_uring` and nothing else.
+    pub(super) fn waits_for_ring(&self, call: &TracedCall) -> bool {
+        self.ring_wait(call).is_some_and(|wait| wait.kind == RingWaitKind::ForOperation)
     }
 
     /// Returns how long the thread of a call was stopped in it; `None` if nothing is known of that.
@@ -167,6 +181,15 @@ fn frequent_stacks(timeline: &ThreadTimeline) -> Vec<StackId> {
     }
     let mut stacks: Vec<(StackId, u64)> = counts.into_iter().collect();
     stacks.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    stacks.truncate(TIMELINE_STACKS);
+    stacks.into_iter().map(|(stack, _)| stack).collect()
+}
+
+/// Returns the callers that lost most to a shortage of memory.
+fn longest_stacks(memory: &ThreadMemory) -> Vec<StackId> {
+    let shares = memory.shares.values().flat_map(|share| &share.stacks);
+    let mut stacks: Vec<(StackId, u64)> = shares.map(|(stack, ns)| (*stack, *ns)).collect();
+    stacks.sort_by_key(|(stack, ns)| (std::cmp::Reverse(*ns), *stack));
     stacks.truncate(TIMELINE_STACKS);
     stacks.into_iter().map(|(stack, _)| stack).collect()
 }

@@ -323,6 +323,117 @@ fn page_faults_beside_a_sampled_wait_are_counted_and_no_time_twice() {
     assert_eq!(parts.fault_ns, 0, "{parts:?}");
 }
 
+/// A thread that ran, was ready and waited for pages by turns, with calls and work for memory among them.
+fn with_memory(
+    slices: &[(u64, u64, u64, u64)],
+    calls: &[(u64, u64)],
+    waits: &[(kernelwork::MemoryWork, u64, u64, u64)],
+) -> (TimeParts, u64, kernelwork::MemorySums) {
+    let words = vec![b"pages".to_vec()];
+    let mut recorder = TraceRecorder::new(Backend::Bpf, words, SystemTime::UNIX_EPOCH);
+    recorder.process(10);
+    recorder.thread(10, 10, 0);
+    let mut now = 0;
+    for (rest, wall_ns) in calls {
+        now += rest;
+        recorder.call(TracedCall {
+            process: 10,
+            thread: 10,
+            number: syscall::call_number("fsync").unwrap(),
+            arguments: [0; 6],
+            outcome: CallEnd::Returned(0),
+            start_ns: now,
+            wall_ns: *wall_ns,
+            cpu_ns: Some(wall_ns / 3),
+            queued_ns: Some(0),
+            stack: None,
+            target: None,
+        });
+        now += wall_ns;
+    }
+    let mut end = 0;
+    let recording = recorder.recording();
+    let timeline = recording.timelines.entry(10).or_default();
+    for (length_ns, processor, ready, fault) in slices {
+        let part = |share: &u64| length_ns * share / 100;
+        timeline.push(TimeSlice {
+            start_ns: end,
+            length_ns: *length_ns,
+            processor_ns: part(processor),
+            ready_ns: part(ready),
+            fault_ns: part(fault),
+            ..TimeSlice::default()
+        });
+        end += length_ns;
+    }
+    let memory = recording.kernel.memory.entry(10).or_default();
+    let mut at = 0;
+    for (work, rest, wall_ns, processor_ns) in waits {
+        at += rest;
+        let (work, wall_ns, processor_ns) = (*work, *wall_ns, *processor_ns);
+        let wait =
+            kernelwork::MemoryWait { work, start_ns: at, wall_ns, processor_ns, ready_ns: 0 };
+        memory.add(&wait, 1, None);
+        at += wall_ns;
+    }
+    let sums = memory.timeline.between(0, end);
+    let report = build(&recorder.finish(end), &Example, provenance(), &ReportOptions::default());
+    let account = report.threads[0].account.as_ref().unwrap();
+    for block in &account.blocks {
+        let sum: u64 = block.parts.named().iter().map(|(_, ns)| ns).sum();
+        assert_eq!(sum, block.wall_ns, "{block:?}");
+    }
+    (account.parts, account.wall_ns, sums)
+}
+
+#[test]
+fn what_a_shortage_of_memory_cost_is_neither_the_processors_nor_the_disks_nor_the_calls() {
+    use kernelwork::MemoryWork::{Reclaim, SwapIn};
+    let ms = 1_000_000;
+    // 100 ms: 40 on a processor, 40 in faults, 20 in a call.
+    let slices = [(40 * ms, 100, 0, 0), (40 * ms, 0, 0, 100), (20 * ms, 0, 0, 0)];
+    let waits = [
+        (Reclaim, 10 * ms, 10 * ms, 10 * ms),
+        (SwapIn, 30 * ms, 20 * ms, 0),
+        (Reclaim, 15 * ms, 10 * ms, 0),
+    ];
+    let (parts, wall_ns, _) = with_memory(&slices, &[(80 * ms, 20 * ms)], &waits);
+    assert_eq!((parts.reclaim_ns, parts.swap_ns), (20 * ms, 20 * ms), "{parts:?}");
+    assert_eq!((parts.processor_ns, parts.fault_ns), (30 * ms, 20 * ms), "{parts:?}");
+    assert!(parts.call_ns <= 10 * ms && parts.call_ns > 9 * ms, "{parts:?}");
+    let sum: u64 = parts.named().iter().map(|(_, ns)| ns).sum();
+    assert_eq!(sum, wall_ns);
+}
+
+proptest::proptest! {
+    #[test]
+    fn the_parts_of_any_time_are_the_whole_of_it_and_work_for_memory_is_in_it_once(
+        slices in proptest::collection::vec(
+            (1..50_000_000_u64, 0..50_u64, 0..25_u64, 0..25_u64), 1..20,
+        ),
+        calls in proptest::collection::vec((0..30_000_000_u64, 1..40_000_000_u64), 0..10),
+        waits in proptest::collection::vec(
+            (
+                proptest::sample::select(vec![
+                    kernelwork::MemoryWork::Reclaim,
+                    kernelwork::MemoryWork::Compaction,
+                    kernelwork::MemoryWork::SwapIn,
+                ]),
+                0..20_000_000_u64, 1..10_000_000_u64, 0..10_000_000_u64,
+            ),
+            0..30,
+        ),
+    ) {
+        let (parts, wall_ns, sums) = with_memory(&slices, &calls, &waits);
+        let sum: u64 = parts.named().iter().map(|(_, ns)| ns).sum();
+        proptest::prop_assert_eq!(sum, wall_ns);
+        let lost = sums.processor_ns() + sums.blocked_ns();
+        proptest::prop_assert!(lost <= wall_ns + 100);
+        proptest::prop_assert!(parts.reclaim_ns + parts.swap_ns <= lost);
+        proptest::prop_assert!(parts.reclaim_ns + parts.swap_ns + 100 >= lost.min(wall_ns));
+    }
+}
+
 #[test]
 fn the_disk_is_not_blamed_for_a_wait_that_was_for_a_processor_or_a_stop() {
     let of = |change: &dyn Fn(&mut Recording)| {

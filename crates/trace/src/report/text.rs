@@ -1,8 +1,9 @@
 //! A report on a terminal: the verdict, the code paths, the recommendations, and the calls.
 
-use super::account::TimeAccount;
-use super::schema::{CallKind, TargetKind, TraceMethod, TraceReport};
+use super::account::{MemoryRow, TimeAccount};
+use super::schema::{CallKind, Slow, TargetKind, TraceMethod, TraceReport};
 use super::verdict::{frames_of, time};
+use report::figure::Quantity;
 use report::paint::{Paint, Tone};
 use report::paragraph::{capital, wrap};
 use report::table::{Align, TableCell, TextTable};
@@ -27,6 +28,7 @@ pub fn render(report: &TraceReport, width: usize, paint: Paint) -> String {
     part("What the main thread's time went to", time_parts(report, width, paint));
     part("Where it waited", paths(report, width, paint));
     part("What it waited for", chains(report, width, paint));
+    part("Operations of io_uring", operations(report, width, paint));
     part("What to do", advice(report, width, paint));
     part("Calls", calls(report, width, paint));
     part("Files and peers", targets(report, width, paint));
@@ -53,12 +55,37 @@ pub(crate) fn account_rows(report: &TraceReport, account: &TimeAccount) -> Vec<[
     let frame = |at: u32| report.frames.get(usize::try_from(at).ok()?).map(|f| f.name.clone());
     let mostly = |name: &str| match name {
         "on a processor" => account.functions.first().and_then(|share| frame(share.frame)),
-        "waiting for pages from a disk" => account.pages.first()?.file.clone(),
+        "waiting for pages from a disk" => account.pages.iter().find_map(|page| page.file.clone()),
+        "waiting for io_uring" => {
+            let waits = report.slow.iter().filter(|slow| Some(slow.thread) == report.main_thread);
+            let waits = waits.filter(|slow| slow.how == TraceMethod::Stall);
+            let longest =
+                waits.filter(|slow| slow.operation.is_some()).max_by_key(|slow| slow.wall_ns);
+            let at = usize::try_from(longest?.operation?).ok()?;
+            let operation = report.operations.get(at)?;
+            Some(report.operation_title(&operation.name, operation.target))
+        }
+        "reclaiming memory" => {
+            let of_reclaim = account.memory.iter().filter(|row| row.work != "swap-in");
+            let row = of_reclaim.max_by_key(|row| row.wall_ns)?;
+            frame(row.frame?).map(|frame| format!("in {frame}"))
+        }
+        "swapping in" => {
+            let row = account.memory.iter().find(|row| row.work == "swap-in")?;
+            Some(swap_text(row, row.frame.and_then(frame)))
+        }
         _ => None,
     };
     let row =
         |(name, ns): (&str, u64)| [name.to_owned(), time(ns), mostly(name).unwrap_or_default()];
     parts.into_iter().map(row).collect()
+}
+
+/// Says from where a thread read its memory back, and in which function.
+fn swap_text(row: &MemoryRow, function: Option<String>) -> String {
+    let from = row.swap.as_ref().map(|swap| format!("from {swap}"));
+    let by = function.map(|function| format!("in {function}"));
+    from.into_iter().chain(by).collect::<Vec<String>>().join(" ")
 }
 
 /// Writes the account of the main thread's time, the largest part first, and the functions that ran.
@@ -162,6 +189,55 @@ fn peer_waited_for(report: &TraceReport) -> Option<String> {
 /// Begins the first sentence of a chain with a capital letter; names keep theirs.
 fn capital_of_first(hop: usize, sentence: &str) -> String {
     if hop == 0 { capital(sentence) } else { sentence.to_owned() }
+}
+
+/// Writes the waits of the main thread that operations of `io_uring` ended, and the operations by kind and file.
+fn operations(report: &TraceReport, width: usize, paint: Paint) -> String {
+    if report.operation_sums.is_empty() {
+        return String::new();
+    }
+    let of_main = report.slow.iter().filter(|slow| Some(slow.thread) == report.main_thread);
+    let mut waits: Vec<&Slow> =
+        of_main.filter(|slow| slow.how == TraceMethod::Stall && slow.operation.is_some()).collect();
+    waits.sort_by_key(|slow| std::cmp::Reverse(slow.wall_ns));
+    let mut text = String::new();
+    for slow in waits.iter().take(CHAINS) {
+        let Some(operation) = report.operation_text(slow) else { continue };
+        let call = report.call_name(slow.call);
+        let waited = time(slow.wall_ns);
+        let sentence = format!("The main thread waited {waited} in {call} for {operation}");
+        text.push_str(&wrap(&sentence, width, "  · "));
+    }
+    text.push_str(&more_than(CHAINS, waits.len(), "wait", paint));
+    let mut table = TextTable::new(&[
+        ("operation", Align::Text),
+        ("wall", Align::Point),
+        ("count", Align::Point),
+        ("errors", Align::Point),
+        ("longest", Align::Point),
+        ("bytes", Align::Point),
+        ("of", Align::Text),
+    ]);
+    for sum in report.operation_sums.iter().take(FILES) {
+        let errors = if sum.errors == 0 { String::new() } else { sum.errors.to_string() };
+        table.row(vec![
+            sum.name.clone().into(),
+            TableCell::toned(Tone::Strong, time(sum.wall_ns)),
+            sum.count.to_string().into(),
+            TableCell::toned(Tone::Dim, errors),
+            time(sum.longest_ns).into(),
+            sum.bytes.map_or(String::new(), bytes).into(),
+            sum.target.and_then(|at| report.target_name(at)).unwrap_or_default().into(),
+        ]);
+    }
+    text.push_str(&table.render(width, paint));
+    text + &more_than(FILES, report.operation_sums.len(), "kind of operation", paint)
+}
+
+/// Writes a number of bytes.
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+pub(super) fn bytes(count: u64) -> String {
+    Quantity::Size.show(count as f64)
 }
 
 fn advice(report: &TraceReport, width: usize, paint: Paint) -> String {

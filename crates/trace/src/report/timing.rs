@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::account::{PageShare, ProcessorShare, TimeAccount, TimeBlock, TimeParts};
+use super::account::{MemoryRow, PageShare, ProcessorShare, TimeAccount, TimeBlock, TimeParts};
 use super::schema::TraceMethod;
 use super::spelling::spell;
 use super::symbolized::{SymbolizedRecording, item};
 use crate::call::{CallEnd, StackId, TracedCall};
+use crate::kernel_work::{MemoryShare, ThreadMemory};
 use crate::recording::{Backend, Target, Thread};
 use crate::syscall::polls_at_once;
 use crate::timeline::{ThreadTimeline, TimeSlice};
+use kernelwork::{MemoryTimeline, MemoryWork};
 
 /// The most blocks, functions and files of an account.
 const ROWS: usize = 10;
@@ -79,7 +81,11 @@ pub(super) fn account(
     let end_ns = thread.end_ns.unwrap_or(recording.length_ns);
     let start_ns = thread.start_ns.max(first.start_ns).min(end_ns);
     let sums = SliceSums::new(&timeline.slices);
-    let parts_of = |from: u64, to: u64| parts(builder, &sums, &timeline.stops, calls, from, to);
+    let none = MemoryTimeline::default();
+    let memory = recording.kernel.memory.get(&thread.id);
+    let shortage = memory.map_or(&none, |memory| &memory.timeline);
+    let parts_of =
+        |from: u64, to: u64| parts(builder, (&sums, shortage), &timeline.stops, calls, from, to);
     let mut account = TimeAccount {
         wall_ns: end_ns - start_ns,
         parts: parts_of(start_ns, end_ns),
@@ -131,7 +137,9 @@ pub(super) fn account(
         account.blocks.sort_by_key(|block| (std::cmp::Reverse(block.wall_ns), block.at_ns));
         account.blocks.truncate(ROWS);
     }
-    if account.page_faults > 0 && account.parts.fault_ns == 0 {
+    // Reads from swap are page faults, too, and a few of them are too short to be told.
+    let swapped = shortage.count(MemoryWork::SwapIn);
+    if account.page_faults > swapped + swapped / 16 && account.parts.fault_ns == 0 {
         account.unseen.push("how long page faults took, apart from the other waits".to_owned());
     }
     let all = functions(builder, timeline.samples.iter().map(|(_, stack)| *stack));
@@ -145,13 +153,14 @@ pub(super) fn account(
         })
         .collect();
     account.pages = pages(builder, timeline);
+    account.memory = memory.map_or_else(Vec::new, |memory| memory_rows(builder, memory));
     Some(account)
 }
 
 /// Divides the time from one moment to another.
 fn parts(
     builder: &SymbolizedRecording<'_>,
-    sums: &SliceSums<'_>,
+    (sums, memory): (&SliceSums<'_>, &MemoryTimeline),
     stops: &[(u64, u64)],
     calls: &[(&TracedCall, TraceMethod)],
     from_ns: u64,
@@ -171,6 +180,12 @@ fn parts(
         parts.stopped_ns = parts.stopped_ns.saturating_add(to.saturating_sub(from));
         parts.tracer_ns = parts.tracer_ns.saturating_sub(to.saturating_sub(from));
     }
+    // What the kernel did for memory in the thread is that, wherever the thread was.
+    let short = memory.between(from_ns, to_ns);
+    parts.reclaim_ns = short.reclaim_processor_ns.saturating_add(short.reclaim_blocked_ns);
+    parts.swap_ns = short.swap_processor_ns.saturating_add(short.swap_blocked_ns);
+    parts.processor_ns = parts.processor_ns.saturating_sub(short.processor_ns());
+    let mut short_outside_ns = short.blocked_ns();
     let mut counted_ns = from_ns;
     // Calls do not overlap, but for those that were sampled, whose ends are not exact.
     let first = calls.partition_point(|(call, _)| end_of(call) <= from_ns);
@@ -188,17 +203,22 @@ fn parts(
         let own = |counter: Option<u64>| counter.filter(|&ns| is_whole || ns > 0);
         let ran = own(call.cpu_ns).unwrap_or(ran).min(ran.max(length / 64));
         let ready = own(call.queued_ns).map_or(ready, |queued| queued.min(ready));
-        let blocked = length.saturating_sub(ran + ready + stopped + tracer);
+        let short_ns = memory.between(from, to).blocked_ns();
+        short_outside_ns = short_outside_ns.saturating_sub(short_ns);
+        let blocked = length.saturating_sub(ran + ready + stopped + tracer + short_ns);
         // A wait for a page in a call is the call's.
         parts.fault_ns = parts.fault_ns.saturating_sub(fault);
         let part = match how {
             TraceMethod::Idle => &mut parts.idle_ns,
             TraceMethod::Child => &mut parts.child_ns,
+            TraceMethod::Stall if builder.waits_for_ring(call) => &mut parts.ring_ns,
             TraceMethod::Stall if is_lock(builder.call_name(call.number)) => &mut parts.lock_ns,
             TraceMethod::Stall => &mut parts.call_ns,
         };
         *part += blocked;
     }
+    // A thread that is blocked outside of calls is taken for one that waits for a page.
+    parts.fault_ns = parts.fault_ns.saturating_sub(short_outside_ns);
     settle(&mut parts, to_ns.saturating_sub(from_ns));
     parts
 }
@@ -208,11 +228,14 @@ fn settle(parts: &mut TimeParts, length: u64) {
     let mut left = length;
     for part in [
         &mut parts.stopped_ns,
+        &mut parts.reclaim_ns,
+        &mut parts.swap_ns,
         &mut parts.processor_ns,
         &mut parts.ready_ns,
         &mut parts.idle_ns,
         &mut parts.child_ns,
         &mut parts.call_ns,
+        &mut parts.ring_ns,
         &mut parts.lock_ns,
         &mut parts.fault_ns,
         &mut parts.tracer_ns,
@@ -271,6 +294,33 @@ fn functions(
     let mut functions: Vec<(u32, u64)> = functions.into_values().collect();
     functions.sort_by_key(|(frame, count)| (std::cmp::Reverse(*count), *frame));
     functions
+}
+
+/// Returns what a shortage of memory cost a thread, by the kind of work.
+fn memory_rows(builder: &SymbolizedRecording<'_>, memory: &ThreadMemory) -> Vec<MemoryRow> {
+    let row = |(work, share): (&MemoryWork, &MemoryShare)| {
+        let word = match work {
+            MemoryWork::Reclaim => "reclaim",
+            MemoryWork::Compaction => "compaction",
+            MemoryWork::SwapIn => "swap-in",
+        };
+        let mut frames: HashMap<u32, u64> = HashMap::new();
+        for (stack, ns) in &share.stacks {
+            let frame = builder.blamed(*stack);
+            frame.into_iter().for_each(|frame| *frames.entry(frame).or_default() += ns);
+        }
+        let frame = frames.into_iter().max_by_key(|(frame, ns)| (*ns, std::cmp::Reverse(*frame)));
+        MemoryRow {
+            work: word.to_owned(),
+            count: share.count,
+            wall_ns: share.wall_ns,
+            longest_ns: share.longest_ns,
+            pages: share.pages,
+            swap: share.swap.as_ref().map(|name| spell(name.as_bytes())),
+            frame: frame.map(|(frame, _)| frame),
+        }
+    };
+    memory.shares.iter().map(row).collect()
 }
 
 /// Counts page faults by file.

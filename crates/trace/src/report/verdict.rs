@@ -164,7 +164,9 @@ fn unexplained(main: &Thread) -> String {
 /// Returns whether most of a block is not the doing of the calls that were made in it: a program that is stopped in a call,
 /// or waits for a processor in it, does not wait for what the call asks for.
 fn is_mostly_outside_calls(block: &TimeBlock) -> bool {
-    block.parts.call_ns.saturating_add(block.parts.lock_ns) < block.wall_ns / 2
+    let parts = &block.parts;
+    let in_calls = parts.call_ns.saturating_add(parts.lock_ns).saturating_add(parts.ring_ns);
+    in_calls < block.wall_ns / 2
 }
 
 /// Formats the verdict of a report.

@@ -119,13 +119,22 @@ impl Unwinder {
 
     /// Returns the file that `process` has mapped at `address`; `None` for memory of no file.
     pub(crate) fn mapped_file(&mut self, process: u32, address: u64) -> Option<Vec<u8>> {
+        let path = &self.mapping(process, address)?.path;
+        path.starts_with(b"/").then(|| path.clone())
+    }
+
+    /// Returns whether the memory of `process` at an address is its own, and no file's; `None` if the process has ended.
+    pub(crate) fn is_own_memory(&mut self, process: u32, address: u64) -> Option<bool> {
+        self.mapping(process, address).map(|mapping| !mapping.path.starts_with(b"/"))
+    }
+
+    fn mapping(&mut self, process: u32, address: u64) -> Option<&Mapping> {
         let holds = |mapping: &Mapping| (mapping.start..mapping.end).contains(&address);
         if !self.mapped.as_ref().is_some_and(|(of, mapping)| *of == process && holds(mapping)) {
             let found = maps::read(process).into_iter().find(holds)?;
             self.mapped = Some((process, found));
         }
-        let path = &self.mapped.as_ref()?.1.path;
-        path.starts_with(b"/").then(|| path.clone())
+        self.mapped.as_ref().map(|(_, mapping)| mapping)
     }
 
     /// Gives `child` the mappings that are known of `parent`, which it was made from: nothing is read.

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use sys::bpf::SharedMap;
+
 use super::record::{BpfRecord, ThreadTotals};
 use super::served::ServedSession;
 use super::session::{BpfSession, LossCounters, ThreadState, WatchStart, descriptor};
@@ -73,6 +75,14 @@ impl KernelSession {
         match self {
             KernelSession::Own(session) => session.watched(),
             KernelSession::Served(session) => session.watched(),
+        }
+    }
+
+    /// Returns the filter of processes, for other programs of ours that watch the same ones.
+    pub(super) fn filter(&self) -> Option<SharedMap> {
+        match self {
+            KernelSession::Own(session) => Some(session.filter()),
+            KernelSession::Served(_) => None,
         }
     }
 

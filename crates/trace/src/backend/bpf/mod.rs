@@ -15,6 +15,7 @@ pub mod session;
 mod target;
 mod totals;
 mod watcher;
+mod work;
 
 use report::error::chain;
 use std::io;
@@ -31,7 +32,8 @@ use self::served::protocol::AuthorizationPrompt;
 use self::served::{RecorderConnection, ServedError};
 use self::session::{BpfSession, BpfSettings, LoadError, WatchStart};
 pub(crate) use self::target::recorded;
-use self::watcher::Watcher;
+use self::watcher::{KernelLoaders, Watcher};
+use self::work::WorkLoader;
 use super::{
     BackendChoice, RecordingOutcome, RemainingProcesses, Stacks, TraceError, TraceOptions,
     TraceTarget, child,
@@ -64,7 +66,9 @@ pub fn run(
         None => ChainLoader::start(),
         Some(_) => ChainLoader::left_out(NO_CHAINS),
     };
-    let session = (load(options, recorder)?, chains);
+    let session = load(options, recorder)?;
+    let work = WorkLoader::start(session.filter(), threshold_ns(options));
+    let session = (session, KernelLoaders { chains, work });
     match &options.subject {
         TraceTarget::Run(command) => start(options, command, choice, stop, session),
         TraceTarget::Attach(process) => attach(options, *process, choice, stop, session),
@@ -96,10 +100,9 @@ fn load(
     options: &TraceOptions,
     recorder: Option<RecorderConnection>,
 ) -> Result<KernelSession, TraceError> {
-    let threshold = u64::try_from(options.threshold.as_nanos()).unwrap_or(u64::MAX);
     let settings = BpfSettings {
         calls: &options.calls,
-        threshold_ns: if options.stacks == Stacks::All { 0 } else { threshold },
+        threshold_ns: if options.stacks == Stacks::All { 0 } else { threshold_ns(options) },
         kept: &options.kept,
         threads: programs::WatchedThreads::All,
         stacks: match options.stacks {
@@ -122,6 +125,10 @@ fn load(
     }
 }
 
+fn threshold_ns(options: &TraceOptions) -> u64 {
+    u64::try_from(options.threshold.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Returns the error for programs that cannot be loaded, with all causes.
 pub(crate) fn refused(error: &LoadError) -> TraceError {
     TraceError::Backend { backend: Backend::Bpf, reason: chain(error) }
@@ -133,7 +140,7 @@ fn start(
     command: &ProgramToStart,
     choice: &BackendChoice,
     stop: &Arc<AtomicBool>,
-    (mut session, chains): (KernelSession, ChainLoader),
+    (mut session, loaders): (KernelSession, KernelLoaders),
 ) -> Result<RecordingOutcome, TraceError> {
     let program = || PathBuf::from(command.arguments.first().cloned().unwrap_or_default());
     let cannot_start = |source| TraceError::Start { program: program(), source };
@@ -141,7 +148,7 @@ fn start(
     let held = spawn::hold(command, None).map_err(cannot_start)?;
     let process = held.process();
     session.watch(process, WatchStart::Exec).map_err(TraceError::Trace)?;
-    let mut watcher = Watcher::new(session, chains, options, choice, words, process);
+    let mut watcher = Watcher::new(session, loaders, options, choice, words, process);
     let mut started = held.release().map_err(cannot_start)?;
     let has_ended = watcher.watch(stop).map_err(TraceError::Trace)?;
     let recording = watcher.finish().map_err(TraceError::Trace)?;
@@ -166,7 +173,7 @@ fn attach(
     process: u32,
     choice: &BackendChoice,
     stop: &Arc<AtomicBool>,
-    (mut session, chains): (KernelSession, ChainLoader),
+    (mut session, loaders): (KernelSession, KernelLoaders),
 ) -> Result<RecordingOutcome, TraceError> {
     let command = super::procfs::command_line(process);
     if !std::fs::exists(format!("/proc/{process}")).unwrap_or(false) {
@@ -176,7 +183,7 @@ fn attach(
     session
         .watch(process, WatchStart::Now)
         .map_err(|source| TraceError::Attach { process, source })?;
-    let mut watcher = Watcher::new(session, chains, options, choice, command, process);
+    let mut watcher = Watcher::new(session, loaders, options, choice, command, process);
     watcher.know_threads();
     watcher.watch(stop).map_err(TraceError::Trace)?;
     let recording = watcher.finish().map_err(TraceError::Trace)?;

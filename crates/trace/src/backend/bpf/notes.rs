@@ -6,7 +6,7 @@ use super::session::LossCounters;
 pub(super) fn of(faults: &LossCounters) -> Vec<String> {
     let mut notes = vec![
         "Counted in the kernel: no time is subtracted, since no thread waits for us.".to_owned(),
-        "Not seen: calls answered without the kernel (vDSO), io_uring operations.".to_owned(),
+        "Not seen: calls answered without the kernel (vDSO).".to_owned(),
     ];
     let counted = [
         (

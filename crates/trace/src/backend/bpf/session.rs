@@ -7,7 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use sys::bpf::assembler::AssembleError;
-use sys::bpf::{AttachError, AttachedPrograms, Instruction, Map, MapKind, ProgramKind, Ring};
+use sys::bpf::{
+    AttachError, AttachedPrograms, Instruction, Map, MapKind, ProgramKind, Ring, SharedMap,
+};
 
 use super::fields::{FieldsError, KernelOffsets};
 use super::layout::{self, CALLS, filter, record, shared, table, thread};
@@ -466,6 +468,11 @@ impl BpfSession {
     pub fn watched(&self) -> io::Result<Vec<u32>> {
         let pairs = self.filter.pairs()?;
         Ok(pairs.iter().filter_map(|(key, _)| layout::word(key, 0)).collect())
+    }
+
+    /// Returns the filter of processes, for other programs that watch the same ones.
+    pub(super) fn filter(&self) -> SharedMap {
+        (&self.filter).into()
     }
 
     /// Gives the records that are there to `each`, at most `most`; returns how many there were.

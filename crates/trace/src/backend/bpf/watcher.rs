@@ -16,6 +16,7 @@ use super::chains::{ChainLoader, ChainRecorder, MainWait};
 use super::kernel_session::KernelSession;
 use super::record::{BpfRecord, CallRecord, ThreadTotals};
 use super::session::ThreadState;
+use super::work::{WorkContext, WorkLoader, WorkRecorder};
 use crate::call::{CallEnd, StackId, TracedCall};
 use crate::mark::{self, NOT_FOUND};
 use crate::place::{ContextLookup, SyscallContext};
@@ -61,6 +62,15 @@ pub(super) struct Watcher<'a> {
     has_ended: bool,
     /// Follows long waits of main threads.
     chains: ChainRecorder,
+    /// Records what the kernel does outside of calls.
+    work: WorkRecorder,
+}
+
+/// What puts other programs into the kernel meanwhile.
+#[derive(Debug)]
+pub(super) struct KernelLoaders {
+    pub(super) chains: ChainLoader,
+    pub(super) work: WorkLoader,
 }
 
 /// The model of the observed processes.
@@ -89,13 +99,14 @@ impl<'a> Watcher<'a> {
     /// Begins a recording of `root` by `session`, which watches it already.
     pub(super) fn new(
         session: KernelSession,
-        chains: ChainLoader,
+        loaders: KernelLoaders,
         options: &'a TraceOptions,
         choice: &BackendChoice,
         command: Vec<Vec<u8>>,
         root: u32,
     ) -> Watcher<'a> {
-        let chains = ChainRecorder::new(chains);
+        let chains = ChainRecorder::new(loaders.chains);
+        let work = WorkRecorder::new(loaders.work);
         let clock = SystemClock::start();
         let mut recorder = TraceRecorder::new(Backend::Bpf, command, clock.now());
         let began_ns = sys::bpf::clock_ns();
@@ -129,6 +140,7 @@ impl<'a> Watcher<'a> {
             ended: Vec::new(),
             has_ended: false,
             chains,
+            work,
         }
     }
 
@@ -204,6 +216,8 @@ impl<'a> Watcher<'a> {
 
     /// Reads the records in the ring.
     fn take(&mut self) -> io::Result<usize> {
+        // First: the callers of a program that has ended are not known any more.
+        self.work.take(&mut self.model.work_context(self.began_ns));
         let Watcher { session, model, ended, root, has_ended, began_ns, .. } = self;
         let taken = session.take(AT_ONCE, |record| match record {
             BpfRecord::Call(call) => model.call(&call, *began_ns),
@@ -290,6 +304,7 @@ impl<'a> Watcher<'a> {
         for (thread, number, total) in self.session.totals()? {
             self.model.recorder.total(thread, number, &total);
         }
+        self.work.finish(&mut self.model.work_context(self.began_ns));
         self.chains.finish(self.model.recorder.recording());
         let errors = self.session.errors()?;
         let faults = self.session.faults()?;
@@ -356,6 +371,15 @@ fn exit(status: u32) -> Exit {
 }
 
 impl ProcessModel {
+    fn work_context(&mut self, began_ns: u64) -> WorkContext<'_> {
+        WorkContext {
+            recorder: &mut self.recorder,
+            places: &mut self.places,
+            unwinder: &mut self.unwinder,
+            began_ns,
+        }
+    }
+
     fn read_mappings(&mut self, process: u32) {
         if self.stacks != Stacks::None {
             self.unwinder.read_mappings(process);

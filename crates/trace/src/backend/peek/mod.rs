@@ -168,6 +168,7 @@ fn record(
             between.as_secs_f64() * 1e3
         ),
         "Not recorded: processes that lived for less than a tenth of a second.".to_owned(),
+        super::KERNEL_WORK_UNSEEN.to_owned(),
     ]);
     Ok((time.finish(recorder, end), exit))
 }

@@ -61,6 +61,16 @@ pub fn render(report: &TraceReport) -> serde_json::Result<String> {
         page.paragraph("The longest waits, followed to the threads that ended them. Each opens the one that it waited for.");
         page.markup(&chains::chains(report));
     }
+    if !report.operation_sums.is_empty() {
+        page.heading("Operations of io_uring");
+        page.paragraph(
+            "The time is that from the submission to the completion; operations overlap.",
+        );
+        page.markup(&tables::operation_sums(report));
+        page.fold("The slowest operations, one by one");
+        page.markup(&tables::operations(report));
+        page.unfold();
+    }
     page.heading("Code paths");
     page.paragraph("Slow calls by the function to blame. The stacks of each are folded below it.");
     page.markup(&tables::paths(report));

@@ -2,9 +2,10 @@
 
 use super::pictures::class_of;
 use crate::report::names::Confidence;
+use crate::report::operations::OperationRow;
 use crate::report::schema::{CodePath, Share, Slow, TraceMethod, TraceReport};
 use crate::report::spelling::tilde;
-use crate::report::text::busy_ns;
+use crate::report::text::{busy_ns, bytes};
 use crate::report::verdict::{frames_of, time};
 use crate::syscall::SyscallClass;
 use report::escape::escape;
@@ -349,6 +350,75 @@ pub(super) fn targets(report: &TraceReport) -> String {
     });
     let all = report.targets.len() as u64 + report.targets_left_out;
     table(&headings, rows) + &left_out(all, ROWS.min(report.targets.len()), "files and peers")
+}
+
+/// Operations of `io_uring` by kind and file.
+pub(super) fn operation_sums(report: &TraceReport) -> String {
+    let headings = [
+        ("operation", "text what"),
+        ("wall", ""),
+        ("count", ""),
+        ("errors", ""),
+        ("longest", ""),
+        ("bytes", ""),
+    ];
+    let most = report.operation_sums.iter().map(|sum| sum.wall_ns).max();
+    let rows = report.operation_sums.iter().take(ROWS).map(|sum| {
+        vec![
+            words(escape(&report.operation_title(&sum.name, sum.target))),
+            share(sum.wall_ns, most.unwrap_or(0), class_of(SyscallClass::Data)),
+            count(sum.count),
+            count(sum.errors),
+            duration(sum.longest_ns),
+            moved(sum.bytes),
+        ]
+    });
+    let all = report.operation_sums.len();
+    table(&headings, rows) + &left_out(all as u64, ROWS.min(all), "kinds of operation")
+}
+
+fn moved(count: Option<u64>) -> Cell {
+    count.map_or_else(|| figure(0, ""), |count| figure(count, &bytes(count)))
+}
+
+/// The slowest operations of `io_uring` one by one.
+pub(super) fn operations(report: &TraceReport) -> String {
+    let headings = [
+        ("operation", "text what"),
+        ("at", ""),
+        ("wall", ""),
+        ("result", "text"),
+        ("bytes", ""),
+        ("thread", ""),
+        ("how", "text"),
+    ];
+    let mut order: Vec<&OperationRow> = report.operations.iter().collect();
+    order.sort_by_key(|row| std::cmp::Reverse(row.wall_ns));
+    let rows = order.into_iter().take(SLOWEST).map(|row| {
+        let result = match (&row.error, row.result) {
+            (Some(error), _) => error.clone(),
+            (None, Some(result)) => result.to_string(),
+            (None, None) => "still running".to_owned(),
+        };
+        let how = [
+            (row.worker, "by a worker thread"),
+            (row.registered, "registered file"),
+            (row.readiness, "waited until it was ready"),
+        ];
+        let how: Vec<&str> = how.into_iter().filter(|(is, _)| *is).map(|(_, how)| how).collect();
+        vec![
+            words(escape(&report.operation_title(&row.name, row.target))),
+            figure(row.at_ns, &time(row.at_ns)),
+            duration(row.wall_ns),
+            words(escape(&result)),
+            moved(row.bytes),
+            figure(u64::from(row.thread), &row.thread.to_string()),
+            words(how.join(", ")),
+        ]
+    });
+    let all = report.operations.len() as u64 + report.operations_left_out;
+    let shown = SLOWEST.min(report.operations.len());
+    table(&headings, rows) + &left_out(all, shown, "operations")
 }
 
 /// The slowest calls one by one.

@@ -1,0 +1,327 @@
+//! Records operations of `io_uring` and work for memory by programs in the kernel, for root or with the capabilities `bpf` and `perfmon`.
+//!
+//! The programs watch the processes of a filter that the caller keeps: a map from the numbers of processes to anything.
+
+mod decode;
+mod layout;
+mod memory_programs;
+mod names;
+mod offsets;
+mod programs;
+
+use std::io;
+
+use sys::bpf::assembler::AssembleError;
+use sys::bpf::{
+    AttachError, AttachedPrograms, Instruction, Map, MapKind, ProgramKind, Ring, SharedMap,
+};
+
+use self::layout::{began, flight, key, room, shared, total};
+use self::memory_programs::work;
+pub use self::offsets::WorkTypesError;
+use self::offsets::{RingOffsets, WorkOffsets, WorkPoint};
+use self::programs::WorkPlan;
+use crate::memory::MemoryWait;
+use crate::operation::{OperationTotal, RingOperation};
+
+/// Bytes of the ring.
+const RING: u32 = 2 << 20;
+/// The most operations in flight at a time.
+const FLIGHTS: u32 = 65_536;
+/// The most sums: pairs of an operation and a file.
+const TOTALS: u32 = 16_384;
+/// The most threads that work for memory at a time.
+const WORKERS: u32 = 8_192;
+
+/// Why nothing is recorded; nothing is left in the kernel.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkLoadError {
+    /// The kernel's types are missing or lack something.
+    #[error(transparent)]
+    Types(#[from] WorkTypesError),
+    /// A map could not be made; without the right to it, that is what is refused first.
+    #[error("cannot make a map in the kernel")]
+    Map(#[source] io::Error),
+    /// A program has a fault that we made.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+}
+
+/// A ring that was made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NewRing {
+    /// The process.
+    pub process: u32,
+    /// The kernel's address of it.
+    pub ring: u64,
+    /// Its descriptor.
+    pub descriptor: i32,
+    /// The flags that it was made with: `IORING_SETUP_…`.
+    pub flags: u32,
+    /// When, of the monotonic clock in nanoseconds.
+    pub at_ns: u64,
+}
+
+/// An operation that has ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OperationRecord {
+    /// The operation.
+    pub operation: RingOperation,
+    /// Whether it took as long as the threshold; others are told for their file alone.
+    pub is_slow: bool,
+    /// Of a file that was not told before, what `readlink /proc/PID/fd/N` said of it then.
+    pub link: Option<Vec<u8>>,
+    /// The number of its mount, with `link`.
+    pub mount: u32,
+}
+
+/// A time in which the kernel worked for memory in a main thread.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MemoryRecord<'a> {
+    /// The process.
+    pub process: u32,
+    /// The thread.
+    pub thread: u32,
+    /// What it was and how long it took, of the monotonic clock.
+    pub wait: MemoryWait,
+    /// Of reclaim, how many pages were taken back.
+    pub pages: u64,
+    /// Of a fault, the address that was touched. It is a swap-in only if no file is mapped there.
+    pub address: Option<u64>,
+    /// Instruction and stack pointer, frame pointer and the other kept registers, where the stack was copied.
+    pub registers: Option<[u64; 8]>,
+    /// The stack.
+    pub stack: &'a [u8],
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WorkRecord<'a> {
+    /// An operation has ended.
+    Operation(OperationRecord),
+    /// A ring was made.
+    Created(NewRing),
+    /// A ring tells of completions by an event counter from now on.
+    Counter {
+        /// The process.
+        process: u32,
+        /// The ring.
+        ring: u64,
+    },
+    /// Work for memory has ended.
+    Memory(MemoryRecord<'a>),
+}
+
+/// Counters of losses.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct WorkLosses {
+    /// Records that found no room in the ring.
+    pub records: u64,
+    /// Operations that were not followed, because there were too many at a time, or because a program already ran.
+    pub not_followed: u64,
+    /// Operations that are in no sum, because there were too many files.
+    pub not_summed: u64,
+}
+
+/// Programs in the kernel that record its work for processes.
+#[derive(Debug)]
+pub struct WorkTracer {
+    // They go first: what the others hold is in use as long as they are there.
+    programs: AttachedPrograms,
+    flights: Map,
+    totals: Map,
+    words: Map,
+    ring: Ring,
+    _began: Map,
+    _room: Map,
+    /// What this kernel does not tell.
+    unseen: Vec<String>,
+}
+
+/// Returns whether the machine has a swap.
+fn has_swap() -> bool {
+    // The first line is a heading.
+    std::fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().nth(1).is_some())
+}
+
+impl WorkTracer {
+    /// Begins to record the processes in `filter`, a hash of numbers of processes that stays open as long as this.
+    ///
+    /// Operations from `threshold_ns` on are told each; all are in the sums. What an older kernel does not tell is in
+    /// [`unseen`](WorkTracer::unseen), and the rest is recorded.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkLoadError`]: nothing is recorded.
+    pub fn load(filter: SharedMap, threshold_ns: u64) -> Result<WorkTracer, WorkLoadError> {
+        let offsets = WorkOffsets::of_this_kernel()?;
+        let map = |kind, name, key, value, entries| {
+            Map::new(kind, name, key, value, entries).map_err(WorkLoadError::Map)
+        };
+        let mut tracer = WorkTracer {
+            programs: AttachedPrograms::default(),
+            flights: map(MapKind::Hash, "unjank_flights", 8, flight::SIZE, FLIGHTS)?,
+            totals: map(MapKind::Hash, "unjank_opsums", key::SIZE, total::SIZE, TOTALS)?,
+            words: map(MapKind::Array, "unjank_kwords", 4, shared::SIZE, 1)?,
+            ring: Ring::new("unjank_kernel", RING).map_err(WorkLoadError::Map)?,
+            _began: map(MapKind::Hash, "unjank_kbegan", 8, began::SIZE, WORKERS)?,
+            _room: map(MapKind::PerCpuArray, "unjank_kroom", 4, room::SIZE, room::COUNT)?,
+            unseen: Vec::new(),
+        };
+        let plan = WorkPlan {
+            task: offsets.task,
+            threshold_ns,
+            filter,
+            flights: (&tracer.flights).into(),
+            totals: (&tracer.totals).into(),
+            began: (&tracer._began).into(),
+            room: (&tracer._room).into(),
+            words: (&tracer.words).into(),
+            ring: tracer.ring.map().into(),
+        };
+        match &offsets.rings {
+            Ok(rings) => tracer.load_rings(&plan, rings)?,
+            Err(what) => tracer.is_unseen("operations of io_uring", what),
+        }
+        match &offsets.reclaim {
+            Ok(points) => tracer.load_reclaim(&plan, points)?,
+            Err(what) => tracer.is_unseen("the reclaim of memory", what),
+        }
+        match offsets.faults {
+            // Without a swap nothing is read from it, and each fault of the machine would cost a little more.
+            Ok(_) if !has_swap() => (),
+            Ok(points) => tracer.load_faults(&plan, points)?,
+            Err(what) => tracer.is_unseen("reads from swap", what),
+        }
+        Ok(tracer)
+    }
+
+    fn is_unseen(&mut self, what: &str, missing: &str) {
+        self.unseen.push(format!("{what}: this kernel has no {missing} that is known"));
+    }
+
+    /// Attaches programs in this order; if the kernel does not take one, says so once, and leaves the others out.
+    fn attach(&mut self, what: &str, programs: Vec<(ProgramKind, &str, Vec<Instruction>)>) {
+        for (kind, name, instructions) in programs {
+            if let Err(error) = self.programs.attach(kind, name, &instructions) {
+                let reason = match error {
+                    AttachError::Refused { name, log, source } => {
+                        let last = log.lines().rev().find(|line| !line.starts_with("processed "));
+                        format!("{source} for {name}: {}", last.unwrap_or_default())
+                    }
+                    error => error.to_string(),
+                };
+                self.unseen.push(format!("{what}: the kernel did not take a program ({reason})"));
+                return;
+            }
+        }
+    }
+
+    fn load_rings(&mut self, plan: &WorkPlan, rings: &RingOffsets) -> Result<(), AssembleError> {
+        let at = ProgramKind::TypedTracepoint;
+        // What ends first: no operation is kept whose end is not seen.
+        let mut programs = vec![(at(rings.complete), "unjank_opend", plan.completed(rings)?)];
+        let notes = [(rings.worker, flight::WORKER), (rings.readiness, flight::READINESS)];
+        for (point, bit) in notes {
+            if let Some(point) = point {
+                programs.push((at(point), "unjank_opnote", plan.noted(bit)?));
+            }
+        }
+        if let Some(point) = rings.create {
+            programs.push((at(point), "unjank_ring", plan.created()?));
+        }
+        if let Some(point) = rings.register {
+            programs.push((at(point), "unjank_counter", plan.registered()?));
+        }
+        programs.push((at(rings.submit), "unjank_opstart", plan.submitted(rings)?));
+        self.attach("operations of io_uring", programs);
+        Ok(())
+    }
+
+    fn load_reclaim(&mut self, plan: &WorkPlan, points: &[WorkPoint]) -> Result<(), AssembleError> {
+        let at = ProgramKind::TypedTracepoint;
+        let mut programs = Vec::new();
+        for point in points {
+            let (kind, amount) = if point.is_compaction {
+                (work::COMPACTION, None)
+            } else {
+                (work::RECLAIM, Some(0))
+            };
+            programs.push((at(point.end), "unjank_memend", plan.work_ends(kind, amount)?));
+            programs.push((at(point.begin), "unjank_membegin", plan.work_begins(kind)?));
+        }
+        self.attach("the reclaim of memory", programs);
+        Ok(())
+    }
+
+    fn load_faults(&mut self, plan: &WorkPlan, points: [u32; 2]) -> Result<(), AssembleError> {
+        let mut programs = vec![(ProgramKind::MajorFault, "unjank_faultend", plan.fault_ends()?)];
+        for point in points {
+            let kind = ProgramKind::TypedTracepoint(point);
+            programs.push((kind, "unjank_fault", plan.fault_begins()?));
+        }
+        self.attach("reads from swap", programs);
+        Ok(())
+    }
+
+    /// Returns what this kernel does not tell, a part of a sentence each.
+    #[must_use]
+    pub fn unseen(&self) -> &[String] {
+        &self.unseen
+    }
+
+    /// Gives the records that are there to `each`, and returns how many there were.
+    pub fn take(&mut self, mut each: impl FnMut(WorkRecord<'_>)) -> usize {
+        self.ring.take(usize::MAX, |bytes| {
+            // The kernel's programs write nothing else; what is not understood is as good as nothing.
+            if let Some(record) = decode::read(bytes) {
+                each(record);
+            }
+        })
+    }
+
+    /// Returns the sums over all operations.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn totals(&self) -> io::Result<Vec<OperationTotal>> {
+        let pairs = self.totals.pairs()?;
+        Ok(pairs.iter().filter_map(|(key, value)| decode::sum(key, value)).collect())
+    }
+
+    /// Returns the operations that run.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn running(&self) -> io::Result<Vec<RingOperation>> {
+        let (pairs, now_ns) = (self.flights.pairs()?, sys::bpf::clock_ns());
+        Ok(pairs.iter().filter_map(|(_, value)| decode::flight(value, now_ns)).collect())
+    }
+
+    /// Returns what was lost.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn losses(&self) -> io::Result<WorkLosses> {
+        let words = self.words.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
+        let word = |offset: i16| {
+            let at = usize::try_from(offset).unwrap_or(usize::MAX);
+            let eight = words.get(at..).and_then(|rest| rest.first_chunk::<8>());
+            eight.map_or(0, |eight| u64::from_ne_bytes(*eight))
+        };
+        Ok(WorkLosses {
+            records: word(shared::LOST),
+            not_followed: word(shared::NOT_FOLLOWED) + self.programs.missed()?,
+            not_summed: word(shared::NOT_SUMMED),
+        })
+    }
+
+    /// Detaches the programs: nothing is recorded any more. What was recorded can still be taken.
+    pub fn detach(&mut self) {
+        self.programs.detach();
+    }
+}
