@@ -49,7 +49,7 @@ struct Side<'a> {
 
 #[derive(Serialize)]
 struct Promise {
-    /// `at-most` or `at-least` of the peer's median, or `within` a limit.
+    /// `at-most` or `at-least` of the peer's median, or `within` a limit, or `reaching` one.
     kind: &'static str,
     ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,17 +90,20 @@ fn entry<'r>(run: &Run, row: &'r FigureRow) -> Entry<'r> {
             Quantity::Size => "bytes",
             Quantity::Rate => "per second",
             Quantity::Count => "",
+            Quantity::Share => "percent",
         },
         ours: side(&row.ours),
         peer: side(&row.peer),
         ratio: Some(row.ratio()).filter(|ratio| ratio.is_finite()),
-        target: row.target.map(|target| {
+        target: row.target.and_then(|target| {
             let (kind, limit) = match target {
+                FigureTarget::Alone => return None,
                 FigureTarget::AtMost(_) => ("at-most", None),
                 FigureTarget::AtLeast(_) => ("at-least", None),
                 FigureTarget::Within(most) => ("within", Some(most)),
+                FigureTarget::Reaching(least) => ("reaching", Some(least)),
             };
-            Promise { kind, ratio: row.promised_ratio(), limit }
+            Some(Promise { kind, ratio: row.promised_ratio(), limit })
         }),
         verdict: run.reached(row),
         note: &row.note,

@@ -5,6 +5,7 @@
 
 pub mod bus;
 pub mod cold;
+pub mod hangs;
 pub mod host;
 pub mod json;
 pub mod lab;

@@ -44,6 +44,14 @@ pub const BUS: BenchNames = BenchNames { bench: "bus", ..SETTINGS };
 /// The terms of recent documents: the peers are KDE's and GTK's own classes.
 pub(crate) const RECENTS: BenchNames = BenchNames { bench: "recents", ..SETTINGS };
 
+/// The terms of hangs: beside the recorder, a program by itself or under another recorder.
+pub const HANGS: BenchNames = BenchNames {
+    bench: "hangs",
+    ours: "recorder",
+    peer: "peer",
+    caption: "How fast a program is beside the recorder, by medians, and without it or beside perf: a dot for what was reached, an upright stroke for what was promised. Further right is better; 1 is as fast.",
+};
+
 /// What a figure needs that not everybody has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Needs {

@@ -34,6 +34,7 @@ pub fn render(run: &Run) -> String {
             samples::Row { name: run.terms.ours, class: "ours", samples: &row.ours },
             samples::Row { name: run.terms.peer, class: "peer", samples: &row.peer },
         ];
+        let rows = if row.is_alone() { &rows[..1] } else { &rows[..] };
         let ratio = row.show_ratio();
         let BenchNames { ours, peer, .. } = run.terms;
         let mut caption = match &*ratio {
@@ -43,7 +44,7 @@ pub fn render(run: &Run) -> String {
         if !row.note.is_empty() {
             caption.push_str(&format!(" {}.", row.note));
         }
-        page.figure(&samples::render(&row.title, row.quantity, &rows), &caption);
+        page.figure(&samples::render(&row.title, row.quantity, rows), &caption);
     }
     page.fold("Medians and spreads");
     let side = |name: &str| format!("{name}: median [least … most], n");

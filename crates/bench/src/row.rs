@@ -34,6 +34,10 @@ pub enum FigureTarget {
     AtLeast(f64),
     /// Ours must be at most this, in the unit of the samples, whatever the peer's is.
     Within(f64),
+    /// Ours must be at least this, in the unit of the samples, whatever the peer's is.
+    Reaching(f64),
+    /// Nothing was promised, and there is nothing to compare with.
+    Alone,
 }
 
 /// Whether a row reaches its target.
@@ -73,6 +77,10 @@ impl FigureRow {
             Some(FigureTarget::Within(most)) if !self.ours.is_empty() => {
                 if self.ours.median() <= most { Reached::Pass } else { Reached::FallsShort }
             }
+            Some(FigureTarget::Reaching(least)) if !self.ours.is_empty() => {
+                if self.ours.median() >= least { Reached::Pass } else { Reached::FallsShort }
+            }
+            Some(FigureTarget::Alone) if !self.ours.is_empty() => Reached::NoTarget,
             _ if self.ours.is_empty() || self.peer.is_empty() => Reached::NotMeasured,
             None => Reached::NoTarget,
             Some(FigureTarget::AtMost(most)) if ratio <= most => Reached::Pass,
@@ -85,6 +93,16 @@ impl FigureRow {
     #[must_use]
     pub(crate) fn is_judged_at_once(&self) -> bool {
         matches!(self.target, Some(FigureTarget::Within(most)) if most <= 0.0)
+    }
+
+    /// Returns whether there is nothing to compare it with, which is no gap.
+    #[must_use]
+    pub(crate) fn is_alone(&self) -> bool {
+        let needs_none = matches!(
+            self.target,
+            Some(FigureTarget::Within(_) | FigureTarget::Reaching(_) | FigureTarget::Alone)
+        );
+        self.peer.is_empty() && needs_none
     }
 
     /// Writes the ratio: `1/15`, `x 12`; nothing without a peer.
@@ -100,10 +118,11 @@ impl FigureRow {
     #[must_use]
     pub(crate) fn show_target(&self) -> String {
         match self.target {
-            None => String::new(),
+            None | Some(FigureTarget::Alone) => String::new(),
             Some(FigureTarget::AtMost(most)) => format!("<= {}", whole(ratio(most, 1.0))),
             Some(FigureTarget::AtLeast(least)) => format!(">= {}", whole(ratio(least, 1.0))),
             Some(FigureTarget::Within(most)) => format!("<= {}", self.quantity.show(most)),
+            Some(FigureTarget::Reaching(least)) => format!(">= {}", self.quantity.show(least)),
         }
     }
 
@@ -112,9 +131,10 @@ impl FigureRow {
     pub(crate) fn promised_ratio(&self) -> Option<f64> {
         match self.target? {
             FigureTarget::AtMost(ratio) | FigureTarget::AtLeast(ratio) => Some(ratio),
-            FigureTarget::Within(most) => {
+            FigureTarget::Within(most) | FigureTarget::Reaching(most) => {
                 Some(most / self.peer.median()).filter(|ratio| ratio.is_finite())
             }
+            FigureTarget::Alone => None,
         }
     }
 }
@@ -200,5 +220,14 @@ mod tests {
         limited.peer = Samples::default();
         assert_eq!((limited.reached(), limited.promised_ratio()), (Reached::Pass, None));
         assert_eq!(row(151.0, 50.0, FigureTarget::Within(150.0)).reached(), Reached::FallsShort);
+        let mut reaching = row(99.0, 50.0, FigureTarget::Reaching(99.0));
+        reaching.quantity = Quantity::Share;
+        reaching.peer = Samples::default();
+        assert_eq!((reaching.reached(), &*reaching.show_target()), (Reached::Pass, ">= 99.0 %"));
+        assert_eq!(row(98.9, 50.0, FigureTarget::Reaching(99.0)).reached(), Reached::FallsShort);
+        reaching.target = Some(FigureTarget::Alone);
+        assert!(reaching.is_alone() && reaching.reached() == Reached::NoTarget);
+        reaching.ours = Samples::default();
+        assert_eq!(reaching.reached(), Reached::NotMeasured);
     }
 }

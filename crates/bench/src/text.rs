@@ -113,7 +113,9 @@ fn spread(row: &FigureRow, terms: &BenchNames, width: usize) -> String {
     };
     let name = terms.ours.len().max(terms.peer.len());
     let mut text = format!("  {:14}  {:name$}  {}\n", row.id, terms.ours, side(&row.ours));
-    text.push_str(&format!("  {:14}  {:name$}  {}\n", "", terms.peer, side(&row.peer)));
+    if !row.is_alone() {
+        text.push_str(&format!("  {:14}  {:name$}  {}\n", "", terms.peer, side(&row.peer)));
+    }
     if !row.note.is_empty() {
         text.push_str(&wrap(&row.note, width, &" ".repeat(18)));
     }

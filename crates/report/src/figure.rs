@@ -15,6 +15,8 @@ pub enum Quantity {
     Rate,
     /// Things.
     Count,
+    /// Percent.
+    Share,
 }
 
 impl Quantity {
@@ -50,7 +52,7 @@ impl Quantity {
     pub(super) fn base(self) -> f64 {
         match self {
             Quantity::Size => 2.0,
-            Quantity::Time | Quantity::Rate | Quantity::Count => 10.0,
+            Quantity::Time | Quantity::Rate | Quantity::Count | Quantity::Share => 10.0,
         }
     }
 
@@ -61,6 +63,7 @@ impl Quantity {
             Quantity::Size => &SIZE,
             Quantity::Rate => &RATE,
             Quantity::Count => &COUNT,
+            Quantity::Share => &SHARE,
         };
         // A value that three digits would round up to the next unit is shown in that unit.
         let largest = units.iter().rev().find(|unit| value.abs() >= unit.scale * 0.999_5);
@@ -98,6 +101,7 @@ const SIZE: [Unit; 5] = [
 ];
 const RATE: [Unit; 1] = [unit("/s", 1.0)];
 const COUNT: [Unit; 1] = [whole("")];
+const SHARE: [Unit; 1] = [unit("%", 1.0)];
 
 impl Unit {
     pub(super) fn digits(self, value: f64) -> String {
@@ -215,6 +219,10 @@ mod tests {
         );
         assert_eq!(all(Quantity::Rate, &[96.0, 1234.0]), "96.0 /s | 1234 /s");
         assert_eq!(all(Quantity::Count, &[3.0, 1998.0]), "3 | 1998");
+        assert_eq!(
+            all(Quantity::Share, &[0.0, 0.29, 98.7, 100.0]),
+            "0 % | 0.29 % | 98.7 % | 100 %"
+        );
     }
 
     #[test]

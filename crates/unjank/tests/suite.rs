@@ -11,6 +11,7 @@ mod ls_tree;
 mod recent_home;
 
 mod bench;
+mod bench_hangs;
 mod bench_launch;
 mod bench_listing;
 mod bench_recents;

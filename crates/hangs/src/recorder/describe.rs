@@ -267,6 +267,7 @@ impl HangDescriber {
         let known = stacks.number;
         let most = weights.into_iter().max_by_key(|(stack, weight)| (*weight, stack.0));
         let frames = most.map(|(stack, _)| self.frames(hang.process, stack)).unwrap_or_default();
+        let asks = frames.iter().any(waits_for_answer);
         hang.blamed = blame(&frames, None)
             .filter(|at| *at < MAX_FRAMES)
             .and_then(|at| u32::try_from(at).ok());
@@ -281,7 +282,7 @@ impl HangDescriber {
             }
         }
         hang.calls = merged(std::mem::take(&mut hang.calls));
-        hang.cause = cause_of(&hang.parts, &hang.calls);
+        hang.cause = with_stack(cause_of(&hang.parts, &hang.calls), asks);
         // A program that was stopped has no part in it.
         let is_missing = hang.frames.is_empty() && hang.cause != HangCause::Stopped;
         if is_missing && !hang.unseen.has(UnseenParts::FUNCTIONS) {
@@ -395,6 +396,15 @@ pub(crate) fn cause_of(parts: &TimeParts, calls: &[CallShare]) -> HangCause {
     }
 }
 
+/// Returns the cause of a hang of which the stack is known, too: `asks` says that a function on it waits for an answer.
+/// Qt has a thread that receives from the bus, and whoever asks waits for that thread with a lock.
+fn with_stack(cause: HangCause, asks: bool) -> HangCause {
+    match cause {
+        HangCause::Lock if asks => HangCause::OtherProgram,
+        cause => cause,
+    }
+}
+
 /// Returns what kind of wait a call is.
 fn call_cause(share: &CallShare) -> HangCause {
     let kind = share.object.as_ref().map(|object| object.kind);
@@ -415,6 +425,9 @@ fn call_cause(share: &CallShare) -> HangCause {
 
 #[cfg(test)]
 mod tests {
+    use trace::recording::CodeAddress;
+    use trace::stack::names::NameCertainty;
+
     use super::*;
     use crate::model::CallObject;
 
@@ -451,6 +464,26 @@ mod tests {
         ] {
             assert_eq!(cause_of(&parts(80, 0), &[share(call, 80, kind)]), cause, "{call}");
         }
+    }
+
+    #[test]
+    fn a_lock_behind_which_an_answer_is_awaited_is_another_program() {
+        let frame = |name: &str| Frame {
+            name: name.to_owned(),
+            module: "m".to_owned(),
+            trust: NameCertainty::Exported,
+            offset: None,
+            line: None,
+            is_inlined: false,
+            address: CodeAddress { module: None, address: 0 },
+        };
+        let asks =
+            |names: &[&str]| names.iter().map(|name| frame(name)).any(|f| waits_for_answer(&f));
+        let call = ["syscall", "QWaitCondition::wait", "QDBusConnection::call", "save", "main"];
+        assert_eq!(with_stack(HangCause::Lock, asks(&call)), HangCause::OtherProgram);
+        let lock = ["__lll_lock_wait", "save", "main"];
+        assert_eq!(with_stack(HangCause::Lock, asks(&lock)), HangCause::Lock);
+        assert_eq!(with_stack(HangCause::Sync, asks(&call)), HangCause::Sync);
     }
 
     #[test]

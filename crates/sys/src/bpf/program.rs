@@ -114,7 +114,7 @@ struct AttachedProgram(
 pub struct AttachedPrograms {
     // The links go first: what the others hold is in use as long as they are there.
     links: Vec<AttachedProgram>,
-    programs: Vec<BpfProgram>,
+    programs: Vec<(ProgramKind, BpfProgram)>,
 }
 
 /// Why a program is not at work.
@@ -157,14 +157,11 @@ impl AttachedPrograms {
             let Refused { error: source, log } = refused;
             AttachError::Refused { name: name.to_owned(), log, source }
         })?;
-        let links = match kind {
-            ProgramKind::MajorFault => crate::perf::run_at_major_faults(program.0.as_fd()),
-            _ => program.attach().map(|link| vec![link]),
-        };
+        let links = program.attach(kind);
         let links =
             links.map_err(|source| AttachError::NotAttached { name: name.to_owned(), source })?;
-        self.links.extend(links.into_iter().map(AttachedProgram));
-        self.programs.push(program);
+        self.links.extend(links);
+        self.programs.push((kind, program));
         Ok(())
     }
 
@@ -174,7 +171,8 @@ impl AttachedPrograms {
     ///
     /// As `bpf(2)`.
     pub fn missed(&self) -> io::Result<u64> {
-        let missed: io::Result<Vec<u64>> = self.programs.iter().map(BpfProgram::missed).collect();
+        let missed: io::Result<Vec<u64>> =
+            self.programs.iter().map(|(_, program)| program.missed()).collect();
         Ok(missed?.iter().sum())
     }
 
@@ -185,8 +183,9 @@ impl AttachedPrograms {
     /// As `bpf(2)`; none of them is at work then.
     pub fn attach_again(&mut self) -> io::Result<()> {
         self.links.clear();
-        let links: io::Result<Vec<_>> = self.programs.iter().map(BpfProgram::attach).collect();
-        self.links = links?;
+        let links: io::Result<Vec<_>> =
+            self.programs.iter().map(|(kind, program)| program.attach(*kind)).collect();
+        self.links = links?.into_iter().flatten().collect();
         Ok(())
     }
 
@@ -290,14 +289,20 @@ impl BpfProgram {
         attribute.open(Command::ProgramLoad).map(BpfProgram)
     }
 
-    /// Starts it at its place.
+    /// Starts it at its place, which may be one on each processor.
     ///
     /// # Errors
     ///
-    /// As `bpf(2)`.
-    fn attach(&self) -> io::Result<OwnedFd> {
-        let mut attribute = Attribute::new().descriptor(8, self.0.as_raw_fd());
-        attribute.open(Command::RawTracepointOpen)
+    /// As `bpf(2)` and `perf_event_open(2)`; it is not at work then.
+    fn attach(&self, kind: ProgramKind) -> io::Result<Vec<AttachedProgram>> {
+        let links = match kind {
+            ProgramKind::MajorFault => crate::perf::run_at_major_faults(self.0.as_fd())?,
+            _ => {
+                let mut attribute = Attribute::new().descriptor(8, self.0.as_raw_fd());
+                vec![attribute.open(Command::RawTracepointOpen)?]
+            }
+        };
+        Ok(links.into_iter().map(AttachedProgram).collect())
     }
 
     /// Runs a program of [`ProgramKind::OnDemand`] once.

@@ -1,6 +1,7 @@
 //! `unjank bench`: our parts beside the programs that would run instead.
 
 mod bus;
+mod hangs;
 mod host;
 mod impact;
 mod launch;
@@ -53,6 +54,7 @@ enum BenchCommand {
     #[command(hide = true)]
     ListingClient(listing::Client),
     Plugins(plugins::Plugins),
+    Hangs(hangs::Hangs),
 }
 
 /// Measure the settings service, on private buses and in temporary directories.
@@ -105,6 +107,7 @@ impl Bench {
             BenchCommand::Impact(impact) => impact.run(),
             BenchCommand::ListingClient(client) => client.run(),
             BenchCommand::Plugins(plugins) => plugins.run(),
+            BenchCommand::Hangs(hangs) => hangs.run(),
         }
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Request {
 
 /// The switch of the part `recents`.
 const VOLATILE: &str = "volatile";
+const TRACE_ON: &str = "systemctl daemon-reload && systemctl start unjank-recorder.socket";
+const TRACE_OFF: &str = "systemctl stop unjank-recorder.socket unjank-recorder.service";
 
 #[derive(Serialize)]
 struct Document {
@@ -150,10 +152,7 @@ pub(super) fn switch_on(
             writeln!(tell.out, "run: it takes effect after: systemctl daemon-reload")?;
         }
         if request.parts.contains(&SetupPart::Trace) {
-            writeln!(
-                tell.out,
-                "trace: it takes effect after: systemctl daemon-reload && systemctl start unjank-recorder.socket"
-            )?;
+            writeln!(tell.out, "trace: it takes effect after: {TRACE_ON}")?;
         }
     }
     for part in &request.parts {
@@ -261,10 +260,7 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
         )?;
     }
     if parts.contains(&SetupPart::Trace) && layout.root.is_none() {
-        writeln!(
-            tell.out,
-            "trace: it ends after: systemctl stop unjank-recorder.socket unjank-recorder.service && systemctl daemon-reload"
-        )?;
+        writeln!(tell.out, "trace: it ends after: {TRACE_OFF}")?;
     }
     tell.unread(&unread)?;
     let is_kept = steps.iter().any(|step| step.outcome == UndoOutcome::Changed);
@@ -324,7 +320,6 @@ fn switch_recents_back(
 fn refuse_trace_for_one(request: &Request, layout: &SetupLayout) -> Result<(), Error> {
     if layout.scope == SetupScope::User && request.parts.contains(&SetupPart::Trace) {
         return Err(Error::new(FailureCategory::User, "switch on trace for one user")
-            .because(std::io::Error::other("it is a service of the whole machine"))
             .hint("sudo unjank setup --system trace"));
     }
     Ok(())

@@ -285,8 +285,7 @@ pub(super) fn report_options() -> report::ReportOptions {
 /// Returns where the recorder service listens.
 #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
 pub(super) fn recorder() -> PathBuf {
-    let named = std::env::var_os("UNJANK_RECORDER").filter(|value| !value.is_empty());
-    named.map_or_else(|| PathBuf::from(RECORDER_SOCKET), PathBuf::from)
+    std::env::var_os("UNJANK_RECORDER").map_or_else(|| RECORDER_SOCKET.into(), PathBuf::from)
 }
 
 pub(super) fn provenance() -> Provenance {

@@ -1,0 +1,60 @@
+//! `bench hangs`: hangs of known causes in programs of real toolkits, what the recorder tells of them, and what it costs.
+
+mod causes;
+mod figures;
+mod groups;
+mod idle;
+mod judge;
+mod overhead;
+mod planting;
+mod process;
+mod program;
+mod recorder;
+mod scene;
+mod toolkits;
+
+use std::sync::atomic::AtomicBool;
+
+use sys::clock::Clock;
+
+pub use causes::{CAUSES, HangSource};
+pub use figures::FIGURES;
+pub use scene::HangScene;
+pub use toolkits::{TOOLKITS, Toolkit};
+
+use super::lab::{BenchError, Effort, Measuring};
+use super::names::{BenchNames, HANGS};
+use super::row::FigureRow;
+use super::run;
+
+/// What the figures are measured with.
+#[derive(Debug)]
+pub struct Lab<'a> {
+    /// The display, the bus and the programs.
+    pub scene: HangScene,
+    /// The causes that are planted.
+    pub causes: Vec<&'static HangSource>,
+    /// How often each cause is planted in each program.
+    pub runs: usize,
+    /// How much is measured.
+    pub effort: Effort,
+    /// Measures.
+    pub clock: &'a dyn Clock,
+    /// Set when the user wants to end.
+    pub stop: &'a AtomicBool,
+}
+
+/// One figure, or a few that are measured together.
+pub type Figure = run::Figure<fn(&Lab<'_>) -> Result<Vec<FigureRow>, BenchError>>;
+
+impl Measuring for Lab<'_> {
+    const NAMES: BenchNames = HANGS;
+
+    fn clock(&self) -> &dyn Clock {
+        self.clock
+    }
+
+    fn stop(&self) -> &AtomicBool {
+        self.stop
+    }
+}

@@ -1,0 +1,97 @@
+//! `unjank bench hangs`: hangs of known causes in programs of real toolkits, and what the recorder tells of them.
+
+use std::path::PathBuf;
+
+use bench::hangs::{CAUSES, FIGURES, HangScene, Lab, TOOLKITS};
+use bench::run::BenchSetting;
+use clap::Args;
+use clap::builder::PossibleValue;
+use report::error::chain;
+use sys::clock::SystemClock;
+
+use super::super::interrupt;
+use super::{BenchOptions, place, this_program};
+use crate::error::{Error, FailureCategory, Verdict};
+
+/// Measure the recorder of hangs beside programs of GTK, Qt and Xlib that hang in known ways.
+///
+/// Small programs are compiled, and run on a display and a bus of their own; the recorder has a store of its own.
+/// Some causes need root or a cgroup of the user: the rest are measured, and the result says what was left out.
+/// Exits with 0 if every figure reaches its target, 1 if one falls short, 2 on an error.
+#[derive(Debug, Args)]
+#[command(before_help = "Example: unjank bench hangs --cause sync,lock --toolkit gtk3 --runs 5")]
+pub(super) struct Hangs {
+    /// Create files below this directory, which must be on a disk and neither hidden nor temporary.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// The unjank whose recorder is measured; by default this program.
+    #[arg(long, value_name = "PROGRAM")]
+    ours: Option<PathBuf>,
+    /// Plant each cause so many times in each program.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// Plant only these causes, separated by commas.
+    #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = causes())]
+    cause: Vec<String>,
+    /// Plant only in programs of these toolkits, separated by commas.
+    #[arg(long, value_name = "TOOLKIT", value_delimiter = ',', value_parser = toolkits())]
+    toolkit: Vec<String>,
+    /// Measure only these figures, separated by commas.
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = super::names(FIGURES), hide_possible_values = true)]
+    only: Vec<String>,
+    /// List the figures.
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    how: BenchOptions,
+}
+
+fn causes() -> clap::builder::PossibleValuesParser {
+    let named = CAUSES.iter().map(|cause| PossibleValue::new(cause.id).help(cause.about));
+    named.collect::<Vec<_>>().into()
+}
+
+fn toolkits() -> clap::builder::PossibleValuesParser {
+    let named = TOOLKITS.iter().map(|toolkit| PossibleValue::new(toolkit.id).help(toolkit.about));
+    named.collect::<Vec<_>>().into()
+}
+
+impl Hangs {
+    pub(super) fn run(self) -> Result<Verdict, Error> {
+        if self.list {
+            return super::list(FIGURES);
+        }
+        let mounts = super::mounts()?;
+        let place = place(&self.dir, &mounts)?;
+        let program = match &self.ours {
+            Some(path) => path.clone(),
+            None => this_program()?,
+        };
+        super::runnable(&program)?;
+        let clock = SystemClock::start();
+        let stop = interrupt::flag();
+        let runs = if self.how.quick { 1 } else { usize::from(self.runs) };
+        self.how.show(|progress| {
+            progress("compiling the programs", 0, 60);
+            let mut scene =
+                HangScene::make(&place.dir, &program, &self.toolkit).map_err(|error| {
+                    Error::new(FailureCategory::Config, "make programs that hang")
+                        .because(chain(&error))
+                })?;
+            let causes = scene.possible(&self.cause);
+            let mut places = vec![format!("files in {}", place.describe())];
+            places.extend(scene.describe());
+            places.push(format!("each cause {runs} times in each program"));
+            let setting = BenchSetting {
+                ours: format!("{} hangs record", program.display()),
+                peer: "nothing, or perf record -a -g -e 'sched:*'".to_owned(),
+                places,
+                quick: self.how.quick,
+            };
+            let effort = self.how.effort();
+            let lab = Lab { scene, causes, runs, effort, clock: &clock, stop: &stop };
+            let rows = |figure: &bench::hangs::Figure| (figure.run)(&lab);
+            Ok(super::measured(FIGURES, &self.only, rows, &lab, setting, progress))
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! `unjank bench hangs` in few rounds: real toolkits, a real display and the real recorder.
+#![expect(clippy::disallowed_methods, reason = "a test reads whether anything may be skipped")]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What can be planted by whom: `REQUIRE_ALL` asks for these.
+const EVERYBODY: [&str; 11] = [
+    "sync",
+    "cold-read",
+    "mapped",
+    "io-uring",
+    "lock",
+    "computing",
+    "dbus-call",
+    "dbus-start",
+    "resolver",
+    "child",
+    "stopped",
+];
+
+#[test]
+fn every_figure_is_measured_and_nothing_is_left() {
+    let place = tempfile::Builder::new().prefix("bench").tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+    let place = place.unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_unjank"))
+        .args(["bench", "hangs", "--quick", "--json", "--dir"])
+        .arg(place.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let has_all = std::env::var_os("REQUIRE_ALL").is_some();
+    if !output.status.success() && said.contains("cannot make programs that hang") && !has_all {
+        println!("SKIPPED: {said}");
+        return;
+    }
+    let document: Value = serde_json::from_slice(&output.stdout).expect(&said);
+    assert_eq!(document["schema"], "unjank.bench.hangs/1");
+    assert_eq!(document["missing"].as_array().unwrap().len(), 0, "{}", document["missing"]);
+    let places = document["setting"]["places"].as_array().unwrap();
+    let programs =
+        places.iter().filter_map(Value::as_str).find(|line| line.starts_with("programs"));
+    let programs = programs.unwrap();
+    if has_all {
+        for toolkit in ["GTK 3", "GTK 4", "Qt 5", "Xlib"] {
+            assert!(programs.contains(toolkit), "{places:#?}");
+        }
+    }
+    let figures = document["figures"].as_array().unwrap();
+    let of = |id: &str| figures.iter().find(|figure| figure["id"] == id);
+    for id in [
+        "recall",
+        "precision",
+        "class",
+        "function",
+        "length",
+        "idle-processor",
+        "idle-wake-ups",
+        "idle-memory",
+        "idle-false",
+        "python",
+        "find",
+    ] {
+        let figure = of(id).unwrap_or_else(|| panic!("no {id} in {figures:#?}"));
+        assert!(figure["ours"]["median"].is_number(), "{figure}");
+        // Few rounds on a busy machine are no proof, and say so.
+        assert!(
+            ["not-judged", "no-target"].contains(&figure["verdict"].as_str().unwrap()),
+            "{figure}"
+        );
+    }
+    // What each program says that it could not plant is said with the others.
+    let failures = of("recall").unwrap()["note"].as_str().unwrap();
+    for id in EVERYBODY {
+        assert!(of(id).is_some() || !has_all, "no {id}: {places:#?} {failures}");
+    }
+    // A recorder that saw nothing, or a truth that nobody told, would show here however busy the machine is.
+    let recall = of("recall").unwrap()["ours"]["median"].as_f64().unwrap();
+    assert!(recall >= 50.0, "{failures}: {figures:#?}");
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+}
