@@ -10,7 +10,6 @@
 pub mod backend;
 pub mod call;
 pub mod export;
-pub mod histogram;
 pub mod import;
 pub mod kernel_work;
 pub mod mark;
@@ -23,6 +22,7 @@ pub mod symbolizer;
 pub mod timeline;
 pub mod watch;
 
+pub use kerneltrace::histogram;
 pub use sys::{syscall, syscall_set};
 
 /// The examples of README.md, tested with the others.

@@ -11,7 +11,7 @@ use rustix::fs::{Access, access};
 pub const DIRECTORY: &str = "/unjank-mark/";
 
 /// The first eight bytes of each mark's path, as a number in memory: what programs in the kernel compare.
-pub(crate) const BEGINNING: u64 = u64::from_le_bytes(*b"/unjank-");
+pub(crate) const BEGINNING: u64 = kerneltrace::programs::MARK_BEGINNING;
 
 /// How the look-up of a mark fails: `ENOENT`.
 pub(crate) const NOT_FOUND: i32 = 2;

@@ -176,7 +176,11 @@ impl TraceRecorder {
 
     /// Adds a call to the totals, and to the slow calls if it is slow or still running.
     pub fn call(&mut self, call: TracedCall) {
-        self.recording.totals.entry((call.thread, call.number)).or_default().add(&call);
+        self.recording.totals.entry((call.thread, call.number)).or_default().add(
+            call.failed(),
+            call.wall_ns,
+            call.cpu_ns,
+        );
         if let CallEnd::Failed(errno) = call.outcome {
             *self.recording.errors.entry((call.number, errno)).or_default() += 1;
         }
@@ -190,7 +194,11 @@ impl TraceRecorder {
     fn add_to_target(&mut self, call: &TracedCall) {
         if let Some(target) = call.target {
             let key = (target, call.number);
-            self.recording.target_totals.entry(key).or_default().add(call);
+            self.recording.target_totals.entry(key).or_default().add(
+                call.failed(),
+                call.wall_ns,
+                call.cpu_ns,
+            );
         }
     }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use super::call::{StackId, TargetId, TracedCall};
-use super::histogram::Histogram;
 use super::kernel_work::KernelWork;
 use super::mark::RecordedMark;
 use super::timeline::ThreadTimeline;
 use wakeups::{ProgramFacts, WakeupChain};
+
+pub use kerneltrace::totals::Total;
 
 /// A mechanism that observes a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -82,49 +83,6 @@ pub struct Thread {
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: Option<u64>,
-}
-
-/// Totals of all calls of a kind, including fast ones.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Total {
-    /// How many.
-    pub count: u64,
-    /// How many of them failed.
-    pub errors: u64,
-    /// The time from entry to exit, in nanoseconds.
-    pub wall_ns: u64,
-    /// The time on a CPU, in nanoseconds, if the backend knows it.
-    pub cpu_ns: Option<u64>,
-    /// The longest, in nanoseconds.
-    pub longest_ns: u64,
-    /// All of them by duration.
-    pub histogram: Histogram,
-}
-
-impl Total {
-    /// Adds one call.
-    pub fn add(&mut self, call: &TracedCall) {
-        self.count += 1;
-        self.errors += u64::from(call.failed());
-        self.wall_ns = self.wall_ns.saturating_add(call.wall_ns);
-        if let Some(cpu) = call.cpu_ns {
-            *self.cpu_ns.get_or_insert(0) += cpu;
-        }
-        self.longest_ns = self.longest_ns.max(call.wall_ns);
-        self.histogram.add(call.wall_ns);
-    }
-
-    /// Adds other totals.
-    pub fn merge(&mut self, other: &Total) {
-        self.count += other.count;
-        self.errors += other.errors;
-        self.wall_ns = self.wall_ns.saturating_add(other.wall_ns);
-        if let Some(cpu) = other.cpu_ns {
-            *self.cpu_ns.get_or_insert(0) += cpu;
-        }
-        self.longest_ns = self.longest_ns.max(other.longest_ns);
-        self.histogram.merge(&other.histogram);
-    }
 }
 
 /// The object that a call worked on or waited for, at the time of the call.

@@ -26,6 +26,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("unjank-wire", 1),
     ("unjank-wakeups", 1),
     ("unjank-kernelwork", 1),
+    ("unjank-kerneltrace", 1),
     ("unjank-settings", 2),
     ("unjank-listing", 2),
     ("unjank-catalogue", 2),

@@ -18,13 +18,13 @@ use std::os::unix::ffi::OsStrExt;
 use self::dbus::BusCall;
 use self::mount::MountTable;
 pub use self::recorded::CopiedCall;
-pub use self::socket::CopiedSocket;
 use self::subject::{CallObject, subject};
 use super::call::TargetId;
 use super::mark;
 use super::recorder::TraceRecorder;
 use super::recording::Target;
 use super::syscall::call_name;
+pub use kerneltrace::record::CopiedSocket;
 
 /// `AT_FDCWD` as it stands in a register.
 const CURRENT: u64 = 0xffff_ff9c;

@@ -1,9 +1,11 @@
 //! The target of a call, from the data that the kernel's programs copied at its end: correct even if the descriptor is closed now.
 
 use super::mount;
-use super::socket::{self, CopiedSocket};
+use super::socket;
 use super::subject::{CallObject, subject};
 use super::{ContextLookup, SyscallContext, descriptor, link};
+use kerneltrace::record::CopiedSocket;
+
 use crate::call::TargetId;
 use crate::recorder::TraceRecorder;
 use crate::recording::Target;
@@ -76,7 +78,8 @@ impl ContextLookup {
                 // These say more than their descriptor, and nothing was copied of it.
                 Some(CallObject::Futex | CallObject::Child) => self.find(&call.made, recorder),
                 Some(CallObject::Connect) => {
-                    let known = call.socket.and_then(|socket| socket.peer(recorder));
+                    let known =
+                        call.socket.and_then(|copied| socket::copied_peer(&copied, recorder));
                     let peer = known.or_else(|| socket::address(call.memory))?;
                     Some(Target::Socket { peer, request: None })
                 }
@@ -127,7 +130,7 @@ impl ContextLookup {
             if let Some(descriptor) = now {
                 return self.descriptor(call.made.process, descriptor, recorder);
             }
-            let peer = call.socket.and_then(|socket| socket.peer(recorder));
+            let peer = call.socket.and_then(|copied| socket::copied_peer(&copied, recorder));
             let peer = peer.unwrap_or_else(|| String::from_utf8_lossy(known).into_owned());
             let request = number.and_then(|number| self.request(call.made.process, number));
             return Some(Target::Socket { peer, request });

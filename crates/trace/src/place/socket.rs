@@ -5,38 +5,30 @@ use std::os::fd::AsFd;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType, getpeername, sockopt};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
+use kerneltrace::record::CopiedSocket;
+
 use crate::recorder::TraceRecorder;
 
-/// The other end of a socket, as the kernel's programs copied it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CopiedSocket<'a> {
-    /// The process at the other end of a Unix socket, or 0.
-    pub peer: u32,
-    /// The type of the socket, as `SOCK_STREAM`.
-    pub kind: u32,
-    /// The address of the other end, a `struct sockaddr`.
-    pub address: &'a [u8],
-}
-
-impl CopiedSocket<'_> {
-    /// Returns what [`peer`] says of an open socket.
-    pub(super) fn peer(&self, recorder: &mut TraceRecorder) -> Option<String> {
-        let family = u16::from_le_bytes(self.address.get(..2)?.try_into().ok()?);
-        if AddressFamily::from_raw(family) == AddressFamily::UNIX {
-            let name = program(self.peer).or_else(|| {
-                // A program of the recording that has ended meanwhile.
-                let thread = recorder.recording().threads.get(&self.peer)?;
-                Some(named(self.peer, &String::from_utf8_lossy(&thread.name)))
-            });
-            return Some(unix_text(name, &address(self.address).unwrap_or_default()));
-        }
-        let kind = match self.kind {
-            1 => SocketType::STREAM,
-            2 => SocketType::DGRAM,
-            _ => SocketType::RAW,
-        };
-        Some(format!("{}{}", prefix(kind), address(self.address)?))
+/// Returns of a copy what [`peer`] says of an open socket.
+pub(super) fn copied_peer(
+    copied: &CopiedSocket<'_>,
+    recorder: &mut TraceRecorder,
+) -> Option<String> {
+    let family = u16::from_le_bytes(copied.address.get(..2)?.try_into().ok()?);
+    if AddressFamily::from_raw(family) == AddressFamily::UNIX {
+        let name = program(copied.peer).or_else(|| {
+            // A program of the recording that has ended meanwhile.
+            let thread = recorder.recording().threads.get(&copied.peer)?;
+            Some(named(copied.peer, &String::from_utf8_lossy(&thread.name)))
+        });
+        return Some(unix_text(name, &address(copied.address).unwrap_or_default()));
     }
+    let kind = match copied.kind {
+        1 => SocketType::STREAM,
+        2 => SocketType::DGRAM,
+        _ => SocketType::RAW,
+    };
+    Some(format!("{}{}", prefix(kind), address(copied.address)?))
 }
 
 /// Returns the peer of the socket that `process` has as `descriptor`; `None` without permission or without a peer.

@@ -4,18 +4,13 @@
 //! `docs/trace-bpf.md` for what the programs do.
 
 mod chains;
-pub mod fields;
-pub(crate) mod kernel_session;
-pub(crate) mod layout;
 mod notes;
-pub mod programs;
-pub mod record;
-pub mod served;
-pub mod session;
 mod target;
-mod totals;
 mod watcher;
 mod work;
+
+pub(crate) use kerneltrace::kernel_session;
+pub use kerneltrace::{fields, programs, record, served, session};
 
 use report::error::chain;
 use std::io;

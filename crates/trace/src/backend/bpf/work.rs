@@ -323,7 +323,8 @@ fn move_total(
             totals.remove(&(from, call.number));
         }
     }
-    totals.entry((to, call.number)).or_default().add(call);
+    let total = totals.entry((to, call.number)).or_default();
+    total.add(call.failed(), call.wall_ns, call.cpu_ns);
 }
 
 /// Names the swap of the machine; of several all, because the kernel's number of one is not that in `/proc/swaps`.

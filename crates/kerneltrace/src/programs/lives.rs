@@ -1,7 +1,7 @@
 //! The beginning and end of processes and threads, and wake-ups.
 
-use super::super::layout::{filter, record, shared, thread};
 use super::{ProgramPlan, frame};
+use crate::layout::{filter, record, shared, thread};
 use sys::bpf::assembler::{Assembler, Helper, JumpCondition, Operation, Register, Size};
 
 use Register::{R0, R1, R2, R3, R6, R7, R8, R9, R10};

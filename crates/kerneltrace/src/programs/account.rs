@@ -1,9 +1,8 @@
 //! Adding a finished call to the totals.
 
-use super::super::layout::{CALLS, record, shared, table, thread, total};
 use super::{Label, ProgramPlan, WatchedThreads, frame, registers};
 use crate::histogram::BUCKETS;
-use crate::mark;
+use crate::layout::{CALLS, record, shared, table, thread, total};
 use sys::bpf::assembler::{Assembler, Helper, JumpCondition, Operation, Register, Size};
 
 use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R9, R10};
@@ -95,7 +94,7 @@ impl ProgramPlan {
         p.load(Size::Long, R3, R2, registers::ARGUMENTS[1]).place(read);
         p.set(R1, R10).add(R1, i32::from(frame::SMALL_VALUE)).set(R2, 8).call(Helper::ReadUser);
         p.jump_if(R0, JumpCondition::Differ, 0, fast);
-        p.load(Size::Long, R1, R10, frame::SMALL_VALUE).set_long(R2, mark::BEGINNING);
+        p.load(Size::Long, R1, R10, frame::SMALL_VALUE).set_long(R2, super::MARK_BEGINNING);
         p.jump_if(R1, JumpCondition::Differ, R2, fast);
     }
 

@@ -11,17 +11,16 @@ use sys::bpf::{
     AttachError, AttachedPrograms, Instruction, Map, MapKind, ProgramKind, Ring, SharedMap,
 };
 
-use super::fields::{FieldsError, KernelOffsets};
-use super::layout::{self, CALLS, filter, record, shared, table, thread};
-use super::programs::{
+use crate::fields::{FieldsError, KernelOffsets};
+use crate::layout::{self, CALLS, filter, record, shared, table, thread};
+use crate::programs::{
     KEPT, KernelStacks, OwnerPlan, ProgramPlan, SessionOwner, SharedMaps, WakeupPolicy,
     WatchedThreads,
 };
-use super::record::{BpfRecord, ThreadTotals};
-use super::totals::total;
-use crate::recording::Total;
-use crate::syscall::{EVENT_WAITS, call_number};
-use crate::syscall_set::{ArgumentRole, Set, roles};
+use crate::record::{BpfRecord, ThreadTotals};
+use crate::totals::{Total, total};
+use sys::syscall::{EVENT_WAITS, call_number};
+use sys::syscall_set::{ArgumentRole, Set, roles};
 
 /// The settings of a session.
 #[derive(Clone, Copy, Debug)]
@@ -139,10 +138,10 @@ pub struct LossCounters {
 
 impl LossCounters {
     /// How many counters there are.
-    pub(super) const COUNT: usize = 9;
+    pub(crate) const COUNT: usize = 9;
 
     /// Returns them as numbers.
-    pub(super) fn numbers(&self) -> [u64; LossCounters::COUNT] {
+    pub(crate) fn numbers(&self) -> [u64; LossCounters::COUNT] {
         [
             self.lost_calls,
             self.lost_lives,
@@ -157,7 +156,7 @@ impl LossCounters {
     }
 
     /// Returns the counters with these numbers.
-    pub(super) fn from_numbers(numbers: [u64; LossCounters::COUNT]) -> LossCounters {
+    pub(crate) fn from_numbers(numbers: [u64; LossCounters::COUNT]) -> LossCounters {
         let [
             lost_calls,
             lost_lives,
@@ -271,7 +270,7 @@ fn is_in_first_namespace() -> bool {
 }
 
 /// Returns whether a map can be made, which takes the same rights as a program but for `CAP_PERFMON`.
-pub(super) fn is_allowed() -> bool {
+pub fn is_allowed() -> bool {
     cfg!(target_arch = "x86_64")
         && is_in_first_namespace()
         && std::fs::exists(sys::bpf::btf::PATH).unwrap_or(false)
@@ -471,7 +470,7 @@ impl BpfSession {
     }
 
     /// Returns the filter of processes, for other programs that watch the same ones.
-    pub(super) fn filter(&self) -> SharedMap {
+    pub fn filter(&self) -> SharedMap {
         (&self.filter).into()
     }
 

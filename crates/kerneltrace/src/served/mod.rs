@@ -18,9 +18,9 @@ use sys::socket::{self, Full};
 use self::protocol::{
     AuthorizationPrompt, LONGEST, Refusal, RefusalKind, Reply, Request, TraceOrder, VERSION,
 };
-use super::record::{BpfRecord, ThreadTotals};
-use super::session::{BpfSettings, LossCounters, ThreadState, WatchStart};
-use crate::recording::Total;
+use crate::record::{BpfRecord, ThreadTotals};
+use crate::session::{BpfSettings, LossCounters, ThreadState, WatchStart};
+use crate::totals::Total;
 
 /// The longest that an answer may take, apart from one that a person is asked for.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -5,14 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use sys::bpf::SharedMap;
 
-use super::record::{BpfRecord, ThreadTotals};
-use super::served::ServedSession;
-use super::session::{BpfSession, LossCounters, ThreadState, WatchStart, descriptor};
-use crate::recording::Total;
+use crate::record::{BpfRecord, ThreadTotals};
+use crate::served::ServedSession;
+use crate::session::{BpfSession, LossCounters, ThreadState, WatchStart, descriptor};
+use crate::totals::Total;
 
 /// A session, wherever it is.
 #[derive(Debug)]
-pub(crate) enum KernelSession {
+pub enum KernelSession {
     /// The programs are ours.
     Own(Box<BpfSession>),
     /// They are the service's.
@@ -25,7 +25,7 @@ impl KernelSession {
     /// # Errors
     ///
     /// As `bpf(2)`; `PermissionDenied` if the service may not observe it for us.
-    pub(crate) fn watch(&mut self, process: u32, from: WatchStart) -> io::Result<()> {
+    pub fn watch(&mut self, process: u32, from: WatchStart) -> io::Result<()> {
         match self {
             KernelSession::Own(session) => session.watch(process, from),
             KernelSession::Served(session) => session.watch(process, from),
@@ -37,7 +37,7 @@ impl KernelSession {
     /// # Errors
     ///
     /// As `bpf(2)`.
-    pub(crate) fn unwatch(&mut self, process: u32) -> io::Result<()> {
+    pub fn unwatch(&mut self, process: u32) -> io::Result<()> {
         match self {
             KernelSession::Own(session) => session.unwatch(process),
             KernelSession::Served(session) => session.unwatch(process),
@@ -50,7 +50,7 @@ impl KernelSession {
     /// # Errors
     ///
     /// As `bpf(2)`: `EEXIST` when the thread has made a call since it is watched; `ESRCH` when it has ended.
-    pub(crate) fn adopt(
+    pub fn adopt(
         &mut self,
         [thread, process]: [u32; 2],
         number: u32,
@@ -71,7 +71,7 @@ impl KernelSession {
     /// # Errors
     ///
     /// As `bpf(2)`.
-    pub(crate) fn watched(&mut self) -> io::Result<Vec<u32>> {
+    pub fn watched(&mut self) -> io::Result<Vec<u32>> {
         match self {
             KernelSession::Own(session) => session.watched(),
             KernelSession::Served(session) => session.watched(),
@@ -79,7 +79,7 @@ impl KernelSession {
     }
 
     /// Returns the filter of processes, for other programs of ours that watch the same ones.
-    pub(super) fn filter(&self) -> Option<SharedMap> {
+    pub fn filter(&self) -> Option<SharedMap> {
         match self {
             KernelSession::Own(session) => Some(session.filter()),
             KernelSession::Served(_) => None,
@@ -91,11 +91,7 @@ impl KernelSession {
     /// # Errors
     ///
     /// The service ended the session.
-    pub(crate) fn take(
-        &mut self,
-        most: usize,
-        each: impl FnMut(BpfRecord<'_>),
-    ) -> io::Result<usize> {
+    pub fn take(&mut self, most: usize, each: impl FnMut(BpfRecord<'_>)) -> io::Result<usize> {
         match self {
             KernelSession::Own(session) => Ok(session.take(most, each)),
             KernelSession::Served(session) => session.take(most, each),
@@ -103,7 +99,7 @@ impl KernelSession {
     }
 
     /// Returns whether all records have been taken, those too that are being written. After [`detach`](Self::detach) the service has sent all.
-    pub(crate) fn is_drained(&self) -> bool {
+    pub fn is_drained(&self) -> bool {
         match self {
             KernelSession::Own(session) => session.is_drained(),
             KernelSession::Served(_) => true,
@@ -115,7 +111,7 @@ impl KernelSession {
     /// # Errors
     ///
     /// The service ended the session, and the programs with it.
-    pub(crate) fn detach(&mut self) -> io::Result<()> {
+    pub fn detach(&mut self) -> io::Result<()> {
         match self {
             KernelSession::Own(session) => {
                 session.detach();
@@ -130,7 +126,7 @@ impl KernelSession {
     /// # Errors
     ///
     /// As `bpf(2)`.
-    pub(crate) fn totals(&mut self) -> io::Result<Vec<(u32, u32, Total)>> {
+    pub fn totals(&mut self) -> io::Result<Vec<(u32, u32, Total)>> {
         match self {
             KernelSession::Own(session) => session.totals(),
             KernelSession::Served(session) => session.totals(),
@@ -142,7 +138,7 @@ impl KernelSession {
     /// # Errors
     ///
     /// As `bpf(2)`.
-    pub(crate) fn take_totals(
+    pub fn take_totals(
         &mut self,
         thread: u32,
         seen: &ThreadTotals,
@@ -158,7 +154,7 @@ impl KernelSession {
     /// # Errors
     ///
     /// As `bpf(2)`.
-    pub(crate) fn errors(&mut self) -> io::Result<Vec<(u32, i32, u64)>> {
+    pub fn errors(&mut self) -> io::Result<Vec<(u32, i32, u64)>> {
         match self {
             KernelSession::Own(session) => session.errors(),
             KernelSession::Served(session) => session.errors(),
@@ -170,7 +166,7 @@ impl KernelSession {
     /// # Errors
     ///
     /// The service ended the session.
-    pub(crate) fn thread_state(&mut self, thread: u32) -> io::Result<ThreadState> {
+    pub fn thread_state(&mut self, thread: u32) -> io::Result<ThreadState> {
         match self {
             KernelSession::Own(session) => {
                 let state =
@@ -186,7 +182,7 @@ impl KernelSession {
     /// # Errors
     ///
     /// As `bpf(2)`.
-    pub(crate) fn faults(&mut self) -> io::Result<LossCounters> {
+    pub fn faults(&mut self) -> io::Result<LossCounters> {
         match self {
             KernelSession::Own(session) => session.faults(),
             KernelSession::Served(session) => session.faults(),

@@ -1,8 +1,8 @@
 //! Putting a record together and sending it.
 
-use super::super::layout::{CALLS, record, shared, table, thread};
 use super::account::Source;
 use super::{KernelStacks, Label, ProgramPlan, WakeupPolicy, frame, registers};
+use crate::layout::{CALLS, record, shared, table, thread};
 use sys::bpf::assembler::{Assembler, Helper, JumpCondition, Operation, Register, Size};
 
 use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};

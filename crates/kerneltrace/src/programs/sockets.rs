@@ -1,8 +1,8 @@
 //! The other end of a socket, and calls of D-Bus that are sent: when user space looks, the socket may be closed and its program gone.
 
-use super::super::fields::SocketFields;
-use super::super::layout::{record, scratch, shared, thread};
 use super::{Label, ProgramPlan, frame, registers};
+use crate::fields::SocketFields;
+use crate::layout::{record, scratch, shared, thread};
 use sys::bpf::assembler::{Assembler, Helper, JumpCondition, Operation, Register, Size};
 
 use Register::{R0, R1, R2, R3, R4, R6, R7, R9, R10};

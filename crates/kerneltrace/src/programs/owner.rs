@@ -4,9 +4,9 @@
 //! by tracing. A process that executes a set-user-ID program, gives itself other rights or forbids to be dumped leaves the
 //! session with that very event.
 
-use super::super::fields::OwnerFields;
-use super::super::layout::{shared, thread};
 use super::{Label, ProgramPlan, frame};
+use crate::fields::OwnerFields;
+use crate::layout::{shared, thread};
 use sys::bpf::assembler::{Assembler, Helper, JumpCondition, Operation, Register, Size};
 
 use Register::{R0, R1, R2, R3, R4, R5, R8, R9, R10};

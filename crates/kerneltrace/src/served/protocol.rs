@@ -3,11 +3,10 @@
 //! Each message is one packet of a `SOCK_SEQPACKET` socket, of at most [`LONGEST`] bytes: its kind, then its fields in the
 //! machine's order. docs/recorder.md has the table. Both ends take nothing for granted: what cannot be read is an error.
 
-use super::super::programs::{KernelStacks, WakeupPolicy, WatchedThreads};
-use super::super::record::ThreadTotals;
-use super::super::session::{LossCounters, ThreadState, WatchStart};
-use super::super::totals::{total, total_bytes};
-use crate::recording::Total;
+use crate::programs::{KernelStacks, WakeupPolicy, WatchedThreads};
+use crate::record::ThreadTotals;
+use crate::session::{LossCounters, ThreadState, WatchStart};
+use crate::totals::{Total, total, total_bytes};
 
 /// Where the service listens.
 pub const SOCKET: &str = "/run/unjank/recorder.sock";
@@ -63,19 +62,19 @@ pub enum Request {
     },
     /// Begins a session of `trace`.
     OpenTrace(TraceOrder),
-    /// As [`BpfSession::watch`](super::super::session::BpfSession::watch).
+    /// As [`BpfSession::watch`](crate::session::BpfSession::watch).
     Watch {
         /// The process.
         process: u32,
         /// From when on.
         from: WatchStart,
     },
-    /// As [`BpfSession::unwatch`](super::super::session::BpfSession::unwatch).
+    /// As [`BpfSession::unwatch`](crate::session::BpfSession::unwatch).
     Unwatch {
         /// The process.
         process: u32,
     },
-    /// As [`BpfSession::adopt`](super::super::session::BpfSession::adopt).
+    /// As [`BpfSession::adopt`](crate::session::BpfSession::adopt).
     Adopt {
         /// The thread.
         thread: u32,
@@ -93,7 +92,7 @@ pub enum Request {
         /// The thread.
         thread: u32,
     },
-    /// As [`BpfSession::take_totals`](super::super::session::BpfSession::take_totals).
+    /// As [`BpfSession::take_totals`](crate::session::BpfSession::take_totals).
     TakeTotals {
         /// The thread.
         thread: u32,
@@ -518,7 +517,7 @@ impl Reply {
 }
 
 fn total_bytes_len() -> usize {
-    usize::try_from(super::super::layout::total::SIZE).unwrap_or(usize::MAX)
+    usize::try_from(crate::layout::total::SIZE).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -15,12 +15,15 @@ mod sockets;
 use sys::bpf::assembler::{AssembleError, Assembler, Helper, JumpCondition, Label, Register, Size};
 use sys::bpf::{Instruction, SharedMap};
 
-use super::fields::KernelOffsets;
-use crate::syscall::EVENT_WAITS;
+use crate::fields::KernelOffsets;
+use sys::syscall::EVENT_WAITS;
 
 pub use owner::{OwnerPlan, SessionOwner};
 
 use Register::{R1, R2, R3, R4, R10};
+
+/// The first eight bytes of the path of a mark, which a program looks up to name a moment, as a number in memory.
+pub const MARK_BEGINNING: u64 = u64::from_le_bytes(*b"/unjank-");
 
 /// The maps, as instructions name them.
 #[derive(Clone, Copy, Debug)]

@@ -1,283 +1,283 @@
 //! The layout of data shared between the programs in the kernel and user space: offsets in bytes, numbers in the machine's order.
 
 /// Call numbers at and above this are not watched; the kernel's tables have some 470.
-pub(crate) const CALLS: u32 = 1024;
+pub const CALLS: u32 = 1024;
 
 /// The table of calls: four bytes for each number.
-pub(crate) mod table {
+pub mod table {
     /// Bytes of an entry.
-    pub(crate) const ENTRY: u32 = 4;
+    pub const ENTRY: u32 = 4;
     /// Whether the call is watched: one of the values below.
-    pub(crate) const WATCH: i16 = 0;
+    pub const WATCH: i16 = 0;
     /// One more than the number of the argument that is the first path; 0 for none.
-    pub(crate) const FIRST_PATH: i16 = 1;
+    pub const FIRST_PATH: i16 = 1;
     /// One more than the number of the argument that is the second path; 0 for none.
-    pub(crate) const SECOND_PATH: i16 = 2;
+    pub const SECOND_PATH: i16 = 2;
     /// One more than the number of the argument that is a descriptor or a directory; 0 for none.
-    pub(crate) const DESCRIPTOR: i16 = 3;
+    pub const DESCRIPTOR: i16 = 3;
     /// In `DESCRIPTOR`: what a `poll` waited for, which is copied behind the arguments.
-    pub(crate) const POLLED: u8 = 7;
+    pub const POLLED: u8 = 7;
     /// Nothing is done for it.
-    pub(crate) const UNWATCHED: u8 = 0;
+    pub const UNWATCHED: u8 = 0;
     /// It is counted.
-    pub(crate) const WATCHED: u8 = 1;
+    pub const WATCHED: u8 = 1;
     /// It is not counted, but it tells that an interrupted call is over.
-    pub(crate) const CONTROL: u8 = 2;
+    pub const CONTROL: u8 = 2;
 }
 
 /// The filter of processes: what a process is there for.
-pub(crate) mod filter {
+pub mod filter {
     /// It is watched.
-    pub(crate) const ACTIVE: u32 = 1;
+    pub const ACTIVE: u32 = 1;
     /// It is watched from the `execve` on that will succeed next.
-    pub(crate) const FROM_EXEC: u32 = 2;
+    pub const FROM_EXEC: u32 = 2;
 }
 
 /// What is kept of each thread.
-pub(crate) mod thread {
+pub mod thread {
     /// When its call was entered.
-    pub(crate) const START: i16 = 0;
+    pub const START: i16 = 0;
     /// Its CPU time less the clock of its run queue, at entry.
-    pub(crate) const CPU: i16 = 8;
+    pub const CPU: i16 = 8;
     /// How long it had waited for CPUs, at entry.
-    pub(crate) const DELAY: i16 = 16;
+    pub const DELAY: i16 = 16;
     /// The call's number.
-    pub(crate) const NUMBER: i16 = 24;
+    pub const NUMBER: i16 = 24;
     /// One of the states below.
-    pub(crate) const STATE: i16 = 28;
+    pub const STATE: i16 = 28;
     /// Its number.
-    pub(crate) const THREAD: i16 = 32;
+    pub const THREAD: i16 = 32;
     /// Its process.
-    pub(crate) const PROCESS: i16 = 36;
+    pub const PROCESS: i16 = 36;
     /// The thread that woke it last from a futex.
-    pub(crate) const WAKER: i16 = 40;
+    pub const WAKER: i16 = 40;
     /// Not 0 while it is not watched but for the `execve` that is waited for.
-    pub(crate) const AWAITS: i16 = 44;
+    pub const AWAITS: i16 = 44;
     /// When a call that may be restarted was left, with `CPU` and `DELAY` then.
-    pub(crate) const END: i16 = 48;
+    pub const END: i16 = 48;
     /// See `END`.
-    pub(crate) const END_CPU: i16 = 56;
+    pub const END_CPU: i16 = 56;
     /// See `END`.
-    pub(crate) const END_DELAY: i16 = 64;
+    pub const END_DELAY: i16 = 64;
     /// The arguments, where the registers will not have them at the exit.
-    pub(crate) const ARGUMENTS: i16 = 72;
+    pub const ARGUMENTS: i16 = 72;
     /// A bit for each call number that it has a total of.
-    pub(crate) const SEEN: i16 = 120;
+    pub const SEEN: i16 = 120;
     /// When it was last told that its event loop looked for events.
-    pub(crate) const TURN: i16 = 248;
+    pub const TURN: i16 = 248;
     /// Bytes of all.
-    pub(crate) const SIZE: u32 = 256;
+    pub const SIZE: u32 = 256;
 
     /// It is in no watched call.
-    pub(crate) const OUTSIDE: i32 = 0;
+    pub const OUTSIDE: i32 = 0;
     /// It is in a watched call.
-    pub(crate) const INSIDE: i32 = 1;
+    pub const INSIDE: i32 = 1;
     /// It left a call that the kernel will restart unless a signal has a handler.
-    pub(crate) const INTERRUPTED: i32 = 2;
+    pub const INTERRUPTED: i32 = 2;
 }
 
 /// A total: sums over the calls of one number by one thread.
-pub(crate) mod total {
+pub mod total {
     /// How many.
-    pub(crate) const COUNT: i16 = 0;
+    pub const COUNT: i16 = 0;
     /// How many failed.
-    pub(crate) const ERRORS: i16 = 8;
+    pub const ERRORS: i16 = 8;
     /// Their wall time.
-    pub(crate) const WALL: i16 = 16;
+    pub const WALL: i16 = 16;
     /// Their CPU time.
-    pub(crate) const CPU: i16 = 24;
+    pub const CPU: i16 = 24;
     /// The longest.
-    pub(crate) const LONGEST: i16 = 32;
+    pub const LONGEST: i16 = 32;
     /// Counts of 32 bits by duration.
-    pub(crate) const HISTOGRAM: i16 = 40;
+    pub const HISTOGRAM: i16 = 40;
     /// Bytes of all.
-    pub(crate) const SIZE: u32 = 40 + 160 * 4;
+    pub const SIZE: u32 = 40 + 160 * 4;
 }
 
 /// A record in the ring.
-pub(crate) mod record {
+pub mod record {
     /// What it is: one of the kinds below.
-    pub(crate) const KIND: i16 = 0;
+    pub const KIND: i16 = 0;
     /// Bits, see below.
-    pub(crate) const FLAGS: i16 = 4;
+    pub const FLAGS: i16 = 4;
     /// The thread.
-    pub(crate) const THREAD: i16 = 8;
+    pub const THREAD: i16 = 8;
     /// Its process.
-    pub(crate) const PROCESS: i16 = 12;
+    pub const PROCESS: i16 = 12;
     /// The call's number; of a fork the parent's thread; of an exec the number that the thread had before.
-    pub(crate) const NUMBER: i16 = 16;
+    pub const NUMBER: i16 = 16;
     /// The thread that woke it; of a fork the parent's process; of an exit how often it waited for a page.
-    pub(crate) const WAKER: i16 = 20;
+    pub const WAKER: i16 = 20;
     /// When it began, of the monotonic clock.
-    pub(crate) const START: i16 = 24;
+    pub const START: i16 = 24;
     /// How long it took; of an exit, when a call that it ended in began, or 0.
-    pub(crate) const WALL: i16 = 32;
+    pub const WALL: i16 = 32;
     /// CPU time in it; of an exit and of a turn in all of the thread's life.
-    pub(crate) const CPU: i16 = 40;
+    pub const CPU: i16 = 40;
     /// Time that it waited for a CPU in it; of an exit in all of the thread's life.
-    pub(crate) const QUEUED: i16 = 48;
+    pub const QUEUED: i16 = 48;
     /// What it returned; of an exit the status as of `wait(2)`.
-    pub(crate) const RESULT: i16 = 56;
+    pub const RESULT: i16 = 56;
     /// Six arguments, the descriptor that a `poll` waited for or -1, and a word of nothing; of an exit the thread's `SEEN`.
-    pub(crate) const ARGUMENTS: i16 = 64;
+    pub const ARGUMENTS: i16 = 64;
     /// Bytes of a fork's record.
-    pub(crate) const FORK_SIZE: i32 = 64;
+    pub const FORK_SIZE: i32 = 64;
     /// Bytes of a turn's record.
-    pub(crate) const TURN_SIZE: i32 = 56;
+    pub const TURN_SIZE: i32 = 56;
     /// Of an exit: the name of the thread, of 16 bytes with its final zero.
-    pub(crate) const EXIT_NAME: i16 = 192;
+    pub const EXIT_NAME: i16 = 192;
     /// Bytes of an exit's record.
-    pub(crate) const EXIT_SIZE: i32 = 208;
+    pub const EXIT_SIZE: i32 = 208;
     /// Of a message that is sent: its beginning, up to the end of the record.
-    pub(crate) const MESSAGE: i16 = 64;
+    pub const MESSAGE: i16 = 64;
     /// The most of a message that is copied.
-    pub(crate) const MESSAGE_LIMIT: i32 = 1024;
+    pub const MESSAGE_LIMIT: i32 = 1024;
     /// The registers, as `struct pt_regs` has them.
-    pub(crate) const REGISTERS: i16 = 128;
+    pub const REGISTERS: i16 = 128;
     /// Bytes of them.
-    pub(crate) const REGISTERS_SIZE: i16 = 168;
+    pub const REGISTERS_SIZE: i16 = 168;
     /// Bytes of the first path, with its final zero; of an exec, of the program's path.
-    pub(crate) const FIRST_PATH: i16 = 296;
+    pub const FIRST_PATH: i16 = 296;
     /// Bytes of the second path; of an exec, of the command line; of a `poll`, of its list; of a `connect`, of its address.
-    pub(crate) const SECOND_PATH: i16 = 300;
+    pub const SECOND_PATH: i16 = 300;
     /// Bytes of the names on the way from the descriptor's file to the root, each with its final zero.
-    pub(crate) const NAMES: i16 = 304;
+    pub const NAMES: i16 = 304;
     /// Bytes of the stack.
-    pub(crate) const STACK: i16 = 308;
+    pub const STACK: i16 = 308;
     /// The mode of the descriptor's file.
-    pub(crate) const MODE: i16 = 312;
+    pub const MODE: i16 = 312;
     /// The number of its mount, as in `mountinfo`.
-    pub(crate) const MOUNT: i16 = 316;
+    pub const MOUNT: i16 = 316;
     /// Its inode number.
-    pub(crate) const INODE: i16 = 320;
+    pub const INODE: i16 = 320;
     /// Its device, in the kernel's own form: 12 bits and 20 bits.
-    pub(crate) const DEVICE: i16 = 328;
+    pub const DEVICE: i16 = 328;
     /// Whether the names are of the descriptor's file or of the working directory: one of the values below.
-    pub(crate) const NAMES_OF: i16 = 332;
+    pub const NAMES_OF: i16 = 332;
     /// Of a socket: the process at its other end, or 0.
-    pub(crate) const PEER: i16 = 336;
+    pub const PEER: i16 = 336;
     /// Of a socket: bytes of the address of its other end; 0 if it has none.
-    pub(crate) const ADDRESS_LENGTH: i16 = 340;
+    pub const ADDRESS_LENGTH: i16 = 340;
     /// Of a socket: its type, as `SOCK_STREAM`.
-    pub(crate) const SOCKET_TYPE: i16 = 344;
+    pub const SOCKET_TYPE: i16 = 344;
     /// Of a path: the number of the mount that the program's root is the root of; 0 if it is none's.
-    pub(crate) const ROOT_MOUNT: i16 = 348;
+    pub const ROOT_MOUNT: i16 = 348;
     /// Of a socket: the address of its other end, as a `struct sockaddr`.
-    pub(crate) const ADDRESS: i16 = 352;
+    pub const ADDRESS: i16 = 352;
     /// The longest address: that of a Unix socket.
-    pub(crate) const ADDRESS_LIMIT: i32 = 110;
+    pub const ADDRESS_LIMIT: i32 = 110;
     /// What follows: first path, second path, names, stack.
-    pub(crate) const DATA: i16 = ADDRESS + 112;
+    pub const DATA: i16 = ADDRESS + 112;
 
     /// A call.
-    pub(crate) const CALL: i32 = 1;
+    pub const CALL: i32 = 1;
     /// A new thread or process.
-    pub(crate) const FORK: i32 = 2;
+    pub const FORK: i32 = 2;
     /// A new program.
-    pub(crate) const EXEC: i32 = 3;
+    pub const EXEC: i32 = 3;
     /// The end of a thread.
-    pub(crate) const EXIT: i32 = 4;
+    pub const EXIT: i32 = 4;
     /// A main thread looked for events and had not to wait.
-    pub(crate) const TURN: i32 = 5;
+    pub const TURN: i32 = 5;
     /// A message that looks like a call of D-Bus is sent on the descriptor in `NUMBER`.
-    pub(crate) const SENT: i32 = 6;
+    pub const SENT: i32 = 6;
 
     /// In `FLAGS`: the names go up to the root.
-    pub(crate) const WHOLE_PATH: u32 = 1;
+    pub const WHOLE_PATH: u32 = 1;
     /// In `FLAGS`: the last thread of its process.
-    pub(crate) const LAST_THREAD: i32 = 2;
+    pub const LAST_THREAD: i32 = 2;
     /// In `FLAGS`: there was no room for the stack.
-    pub(crate) const STACK_LEFT_OUT: u32 = 4;
+    pub const STACK_LEFT_OUT: u32 = 4;
     /// In `FLAGS`: the file has no name in its directory any more.
-    pub(crate) const DELETED: u32 = 8;
+    pub const DELETED: u32 = 8;
 
     /// In `NAMES_OF`: there are no names.
-    pub(crate) const OF_NOTHING: i32 = 0;
+    pub const OF_NOTHING: i32 = 0;
     /// In `NAMES_OF`: of the file of the descriptor argument.
-    pub(crate) const OF_DESCRIPTOR: i32 = 1;
+    pub const OF_DESCRIPTOR: i32 = 1;
     /// In `NAMES_OF`: of the working directory.
-    pub(crate) const OF_WORKING_DIRECTORY: i32 = 2;
+    pub const OF_WORKING_DIRECTORY: i32 = 2;
     /// In `NAMES_OF`: of the file that the call opened.
-    pub(crate) const OF_RESULT: i32 = 3;
+    pub const OF_RESULT: i32 = 3;
 
     /// The longest command line, and the room for names.
-    pub(crate) const PATH: i32 = 4096;
+    pub const PATH: i32 = 4096;
     /// The longest path: one byte less, so that the sum of two is below a power of two.
-    pub(crate) const USER_PATH: i32 = 4095;
+    pub const USER_PATH: i32 = 4095;
     /// The longest name, with its final zero.
-    pub(crate) const NAME: i32 = 256;
+    pub const NAME: i32 = 256;
     /// Where names stop being added, so that one more fits.
-    pub(crate) const NAMES_LIMIT: i32 = 4096 - 2 * NAME;
+    pub const NAMES_LIMIT: i32 = 4096 - 2 * NAME;
     /// The most of a stack that is copied.
-    pub(crate) const STACK_LIMIT: i32 = 16384;
+    pub const STACK_LIMIT: i32 = 16384;
     /// The most of the list of a `poll` that is copied: 64 descriptors.
-    pub(crate) const POLL_LIST_LIMIT: i32 = 512;
+    pub const POLL_LIST_LIMIT: i32 = 512;
     /// The most of the address of a `connect` that is copied.
-    pub(crate) const CONNECT_LIMIT: i32 = 128;
+    pub const CONNECT_LIMIT: i32 = 128;
 }
 
 /// Room for a record while it is put together, one for each CPU.
-pub(crate) mod scratch {
+pub mod scratch {
     /// Where the walk up the directories is: the name that is looked at, its mount, and that mount's root.
-    pub(crate) const ENTRY: i16 = 29_312;
+    pub const ENTRY: i16 = 29_312;
     /// See `ENTRY`.
-    pub(crate) const MOUNT: i16 = ENTRY + 8;
+    pub const MOUNT: i16 = ENTRY + 8;
     /// Bytes of names so far.
-    pub(crate) const NAMES: i16 = ENTRY + 16;
+    pub const NAMES: i16 = ENTRY + 16;
     /// A file's address.
-    pub(crate) const FILE: i16 = ENTRY + 24;
+    pub const FILE: i16 = ENTRY + 24;
     /// An inode's address.
-    pub(crate) const INODE: i16 = ENTRY + 32;
+    pub const INODE: i16 = ENTRY + 32;
     /// Bytes of data so far, where the verifier shall not follow them.
-    pub(crate) const LENGTH: i16 = ENTRY + 40;
+    pub const LENGTH: i16 = ENTRY + 40;
     /// A copy of the beginning of a `struct dentry`.
-    pub(crate) const ENTRY_COPY: i16 = ENTRY + 48;
+    pub const ENTRY_COPY: i16 = ENTRY + 48;
     /// A copy of the beginning of a `struct mount`.
-    pub(crate) const MOUNT_COPY: i16 = ENTRY_COPY + COPY_SIZE;
+    pub const MOUNT_COPY: i16 = ENTRY_COPY + COPY_SIZE;
     /// Bytes of each of these copies.
-    pub(crate) const COPY_SIZE: i16 = 128;
+    pub const COPY_SIZE: i16 = 128;
     /// The address of the open file that the names are of.
-    pub(crate) const OPEN_FILE: i16 = MOUNT_COPY + COPY_SIZE;
+    pub const OPEN_FILE: i16 = MOUNT_COPY + COPY_SIZE;
     /// The address of a `struct sock`.
-    pub(crate) const SOCKET: i16 = OPEN_FILE + 8;
+    pub const SOCKET: i16 = OPEN_FILE + 8;
     /// The state of a connection.
-    pub(crate) const CONNECTION: i16 = OPEN_FILE + 16;
+    pub const CONNECTION: i16 = OPEN_FILE + 16;
     /// Bytes of all; the kernel allows 32 KiB per CPU.
-    pub(crate) const SIZE: u32 = 29_312 + 48 + 2 * 128 + 24;
+    pub const SIZE: u32 = 29_312 + 48 + 2 * 128 + 24;
 }
 
 /// Words that all programs share.
-pub(crate) mod shared {
+pub mod shared {
     /// When we were last woken.
-    pub(crate) const WOKEN: i16 = 0;
+    pub const WOKEN: i16 = 0;
     /// Records of calls that found no room in the ring.
-    pub(crate) const LOST_CALLS: i16 = 8;
+    pub const LOST_CALLS: i16 = 8;
     /// Records of forks, execs and exits that found no room.
-    pub(crate) const LOST_LIVES: i16 = 16;
+    pub const LOST_LIVES: i16 = 16;
     /// Calls that were counted without their thread, for there were too many threads.
-    pub(crate) const WITHOUT_THREAD: i16 = 24;
+    pub const WITHOUT_THREAD: i16 = 24;
     /// Calls that could not be followed for want of memory.
-    pub(crate) const NOT_FOLLOWED: i16 = 32;
+    pub const NOT_FOLLOWED: i16 = 32;
     /// Calls of 32-bit code, which has other numbers.
-    pub(crate) const OTHER_NUMBERS: i16 = 40;
+    pub const OTHER_NUMBERS: i16 = 40;
     /// Stacks that were left out for want of room.
-    pub(crate) const STACKS_LEFT_OUT: i16 = 48;
+    pub const STACKS_LEFT_OUT: i16 = 48;
     /// Processes that the filter had no room for.
-    pub(crate) const PROCESSES_LEFT_OUT: i16 = 56;
+    pub const PROCESSES_LEFT_OUT: i16 = 56;
     /// Messages of D-Bus that found no room in the ring.
-    pub(crate) const LOST_MESSAGES: i16 = 64;
+    pub const LOST_MESSAGES: i16 = 64;
     /// Processes that executed a program which the session's owner may not look into.
-    pub(crate) const LEFT_WITH_OTHER_RIGHTS: i16 = 72;
+    pub const LEFT_WITH_OTHER_RIGHTS: i16 = 72;
     /// Bytes of all.
-    pub(crate) const SIZE: u32 = 80;
+    pub const SIZE: u32 = 80;
 }
 
 /// Reads four bytes at `at`.
-pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
 /// Reads eight bytes at `at`.
-pub(super) fn long(bytes: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }

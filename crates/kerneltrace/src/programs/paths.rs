@@ -4,9 +4,9 @@
 //! copied while the call ends: from the file's directory entry up to the root of its mount, on to where that is mounted,
 //! and so on to the root of all.
 
-use super::super::fields::{PathFields, SocketFields};
-use super::super::layout::{record, scratch, table};
 use super::{Label, ProgramPlan};
+use crate::fields::{PathFields, SocketFields};
+use crate::layout::{record, scratch, table};
 use sys::bpf::assembler::{Assembler, Helper, JumpCondition, Operation, Register, Size};
 
 use Register::{R0, R1, R2, R3, R5, R7, R8, R9};

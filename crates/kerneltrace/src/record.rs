@@ -1,8 +1,18 @@
 //! Decodes the records of the programs in the ring.
 
-use super::layout::{CALLS, long, record, word};
-use crate::place::CopiedSocket;
-use crate::syscall::call_name;
+use crate::layout::{CALLS, long, record, word};
+use sys::syscall::call_name;
+
+/// The other end of a socket, as the kernel's programs copied it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CopiedSocket<'a> {
+    /// The process at the other end of a Unix socket, or 0.
+    pub peer: u32,
+    /// The type of the socket, as `SOCK_STREAM`.
+    pub kind: u32,
+    /// The address of the other end, a `struct sockaddr`.
+    pub address: &'a [u8],
+}
 
 /// A record.
 #[derive(Clone, Debug, PartialEq)]
@@ -330,7 +340,7 @@ impl FileRecord<'_> {
 
 /// The calls that a thread has totals of.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ThreadTotals(pub(super) [u64; 16]);
+pub struct ThreadTotals(pub(crate) [u64; 16]);
 
 impl ThreadTotals {
     /// Returns their numbers.

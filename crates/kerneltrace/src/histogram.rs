@@ -1,7 +1,7 @@
 //! Durations counted in buckets of a quarter octave: percentiles to within a fifth, in bounded memory.
 
 /// How many buckets there are: four for each power of two of a nanosecond, up to 2^40 ns (18 minutes).
-pub(crate) const BUCKETS: usize = 160;
+pub const BUCKETS: usize = 160;
 
 /// A count of durations by size.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -26,7 +26,7 @@ pub fn bucket(ns: u64) -> usize {
 
 /// Returns the shortest duration in a bucket, in nanoseconds.
 #[must_use]
-pub(crate) fn lower_bound(bucket: usize) -> u64 {
+pub fn lower_bound(bucket: usize) -> u64 {
     let octave = (bucket.min(BUCKETS - 1) / 4).max(2);
     let quarter = (bucket % 4) as u64;
     (4 + quarter) << (octave - 2)
@@ -59,7 +59,7 @@ impl Histogram {
 
     /// Returns the duration that `share` (0 to 1) of all do not exceed, in nanoseconds; none without durations.
     #[must_use]
-    pub(crate) fn percentile(&self, share: f64) -> Option<u64> {
+    pub fn percentile(&self, share: f64) -> Option<u64> {
         let total: u64 = self.counts.iter().sum();
         let wanted = (share.clamp(0.0, 1.0) * total as f64).ceil().max(1.0);
         let mut seen = 0_u64;
