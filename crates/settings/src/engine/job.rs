@@ -13,12 +13,10 @@ use super::background::{Aside, AsideDone};
 use super::external_change::{Outside, Settled, outside};
 use super::file_identity::FileIdentity;
 use super::files::{Files, name_of};
+use super::live::LARGEST_QUICK_BYTES;
 use super::load::{LoadDone, LoadRequest};
 use super::write::{Commit, Committed};
 use crate::names::{DatabaseId, DatabaseKind};
-
-/// The largest image that is written by whoever has to answer meanwhile: 0.2 ms.
-pub(super) const LARGEST_QUICK_BYTES: usize = 1 << 20;
 
 /// One piece of blocking work.
 #[derive(Debug)]

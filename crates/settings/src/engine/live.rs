@@ -16,12 +16,14 @@ use super::answer::{ChangeError, EngineMessage};
 use super::external_change::ReplacedDatabase;
 use super::file_identity::FileIdentity;
 use super::image::image_of;
-use super::job::LARGEST_QUICK_BYTES;
 use crate::changeset::Changeset;
 use crate::database::KeyTable;
 use crate::effective::{Effective, apply, notification};
 use crate::merge::difference;
 use crate::names::{DatabaseId, DatabaseKind};
+
+/// The largest image that is written by whoever has to answer meanwhile: 0.2 ms.
+pub(super) const LARGEST_QUICK_BYTES: usize = 1 << 20;
 
 /// The request of a caller.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::real::{RealFile, is_in_memory};
+use super::file::{RealFile, is_in_memory};
 use super::{DiskFile, FileStat};
 
 /// Creates such a file in the file system of `dir`, if that is in memory.

@@ -1,6 +1,7 @@
 //! The disk as `store` uses it: a trait small enough to simulate, and the real one.
 
 mod attributes;
+mod file;
 mod log;
 mod memory;
 mod opened;

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::SimDisk;
 use super::file::{SimAppend, SimFile, SimLock, SimLog};
-use super::state::{CallExtent, Change, Dir, Node, State, stat_of};
+use super::state::{CallExtent, Change, Dir, Node, State, free_name, stat_of};
 use crate::disk::{AppendFile, Disk, DiskFile, FileLock, FileStat, LogFile, PinnedFile};
 
 impl Disk for SimDisk {
@@ -236,14 +236,6 @@ fn touch(state: &mut State, number: u64) {
     let ticks = state.ticks;
     if let Ok(file) = state.file(number) {
         file.ctime = ticks;
-    }
-}
-
-/// Finds the directory and the name for a file that must not be there.
-pub(super) fn free_name(state: &State, path: &Path) -> io::Result<(u64, OsString)> {
-    match state.place(path)? {
-        (above, name, None) => Ok((above, name)),
-        (_, _, Some(_)) => Err(Errno::EXIST.into()),
     }
 }
 

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::SimDisk;
-use super::disk::free_name;
-use super::state::{CallExtent, Change, FileNode, SECTOR, State, stat_of};
+use super::state::{CallExtent, Change, FileNode, SECTOR, State, free_name, stat_of};
 use crate::disk::{AppendFile, DiskFile, FileLock, FileStat, LogFile};
 
 /// An open file; it keeps the file locked.

@@ -510,6 +510,14 @@ impl Write {
     }
 }
 
+/// Finds the directory and the name for a file that must not be there.
+pub(super) fn free_name(state: &State, path: &Path) -> io::Result<(u64, OsString)> {
+    match state.place(path)? {
+        (above, name, None) => Ok((above, name)),
+        (_, _, Some(_)) => Err(Errno::EXIST.into()),
+    }
+}
+
 /// Describes a node.
 pub(super) fn stat_of(state: &State, number: u64) -> io::Result<FileStat> {
     let (kind, len, mode, owner, mtime_ns, ctime_ns) = match state.node(number)? {

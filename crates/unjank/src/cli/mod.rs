@@ -24,7 +24,6 @@ mod preload;
 mod progress;
 mod recent;
 mod refusal;
-mod result_file;
 mod run;
 pub(crate) mod screen;
 mod service_files;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use capture::diagram::{self, Bodies};
 use capture::stats;
+use check::result_file::is_same_file;
 use clap::{Args, ValueEnum};
 use report::provenance::Provenance;
 use sys::clock::{Clock, SystemClock};
@@ -13,7 +14,6 @@ use sys::clock::{Clock, SystemClock};
 use super::input::Input;
 use super::output;
 use crate::cli::doctor::frame;
-use crate::cli::result_file::is_same_file;
 use crate::cli::screen::{self, sayln};
 use crate::error::{Error, FailureCategory, Verdict};
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use check::baseline::{self, Baseline, BaselineJudgement, BaselineRules, UserPlaces};
 use check::limits::{CheckOutcome, CheckRule};
 use check::output::{self, CheckDocument};
+use check::result_file::{OtherFile, ResultFile, ResultFileError, open_for_all};
 use check::window::{WindowWatcher, XDisplay};
 use clap::Args;
 use trace::backend::ProgramStdout;
@@ -17,9 +18,16 @@ use trace::report::{TraceReport, data};
 use super::options::{Output, TraceArguments, read};
 use super::replaced_file::ReplacedFile;
 use super::run::{limit, record};
-use crate::cli::result_file::{OtherFile, ResultFile, open_for_all};
 use crate::cli::screen;
 use crate::error::{Error, FailureCategory, Verdict};
+
+impl From<ResultFileError> for Error {
+    fn from(error: ResultFileError) -> Error {
+        let what = format!("write {}", error.path.display());
+        let told = Error::new(FailureCategory::User, what).because(error.source);
+        if error.is_needed { told.hint("name another file for the result") } else { told }
+    }
+}
 
 /// Check a command, or an existing report, against limits and a baseline of allowed waits.
 ///

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use capture::expect::{CheckProblem, ExpectReport, ExpectRules, SCHEMA, junit};
 use capture::model::{Ending, read};
+use check::result_file::ResultFile;
 use clap::Args;
 use report::paint::Tone;
 use report::text::{Charset, visible};
@@ -17,7 +18,6 @@ use serde::Serialize;
 use super::buses::Buses;
 use super::input::open;
 use super::output;
-use crate::cli::result_file::ResultFile;
 use crate::cli::screen;
 use crate::error::{Error, FailureCategory, Verdict};
 

@@ -6,11 +6,9 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, FailureCategory};
-
 /// A file for another program, which is written when the check is done.
 #[derive(Debug)]
-pub(super) struct ResultFile {
+pub struct ResultFile {
     path: PathBuf,
     open: OpenFile,
     /// Device and inode of the file that was emptied: it is removed if nothing comes.
@@ -18,17 +16,33 @@ pub(super) struct ResultFile {
 }
 
 /// Opens a file for writing, and empties it.
-type OpenFile = fn(&Path) -> io::Result<File>;
+pub type OpenFile = fn(&Path) -> io::Result<File>;
 
 /// A file that the same command reads or writes, by what the user calls it, such as `--baseline`.
-pub(super) type OtherFile<'a> = (&'a str, &'a Path);
+pub type OtherFile<'a> = (&'a str, &'a Path);
 
-fn cannot_write(path: &Path, error: io::Error) -> Error {
-    Error::new(FailureCategory::User, format!("write {}", path.display())).because(error)
+/// Why a result cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}", path.display())]
+pub struct ResultFileError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+    /// Whether the command reads or writes the same file for something else; then it keeps what it holds.
+    pub is_needed: bool,
+}
+
+fn cannot_write(path: &Path, source: io::Error) -> ResultFileError {
+    ResultFileError { path: path.to_owned(), source, is_needed: false }
 }
 
 /// Opens a file for writing, and empties it; the umask decides who may read a new one.
-pub(super) fn open_for_all(path: &Path) -> io::Result<File> {
+///
+/// # Errors
+///
+/// As `open(2)`.
+pub fn open_for_all(path: &Path) -> io::Result<File> {
     File::options().write(true).create(true).truncate(true).open(path)
 }
 
@@ -37,7 +51,8 @@ fn place(found: &Metadata) -> (u64, u64) {
 }
 
 /// Says whether two paths lead to one regular file, or would once it is made.
-pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
+#[must_use]
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let is_missing = |found: &io::Result<Metadata>| {
         found.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
     };
@@ -62,16 +77,14 @@ impl ResultFile {
     /// # Errors
     ///
     /// The file cannot be written, or is one of `others`; it keeps what it holds.
-    pub(super) fn prepare(
+    pub fn prepare(
         path: &Path,
         open: OpenFile,
         others: &[OtherFile<'_>],
-    ) -> Result<ResultFile, Error> {
+    ) -> Result<ResultFile, ResultFileError> {
         if let Some((name, _)) = others.iter().find(|(_, other)| is_same_file(path, other)) {
-            let what = format!("write {}", path.display());
-            return Err(Error::new(FailureCategory::User, what)
-                .because(format!("it is also {name}"))
-                .hint("name another file for the result"));
+            let source = io::Error::other(format!("it is also {name}"));
+            return Err(ResultFileError { is_needed: true, ..cannot_write(path, source) });
         }
         let path = path.to_owned();
         // A reader of a pipe would take a look at it for its end.
@@ -84,7 +97,11 @@ impl ResultFile {
     }
 
     /// Writes it; the command may have removed or replaced what was prepared.
-    pub(super) fn write(self, text: &str) -> Result<(), Error> {
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written, and holds nothing then.
+    pub fn write(self, text: &str) -> Result<(), ResultFileError> {
         let mut file = (self.open)(&self.path).map_err(|error| cannot_write(&self.path, error))?;
         file.write_all(text.as_bytes()).map_err(|error| {
             // Half a result is none; a pipe cannot be cut, and has told its reader by its end.
@@ -113,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    fn prepared(path: &Path) -> Result<ResultFile, Error> {
+    fn prepared(path: &Path) -> Result<ResultFile, ResultFileError> {
         ResultFile::prepare(path, open_for_all, &[])
     }
 
