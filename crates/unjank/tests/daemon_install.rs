@@ -139,8 +139,10 @@ fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
         let built = Path::new(OURS).parent().unwrap();
         let made =
             done(Command::new(packaging("deb")).arg("--from").arg(built).arg(at("packages")));
-        let package = made.lines().find(|path| path.contains("/unjank_")).map(PathBuf::from);
-        let package = package.unwrap_or_else(|| panic!("no package of the commands: {made}"));
+        let package = |name: &str| {
+            let path = made.lines().find(|path| path.contains(&format!("/{name}_")));
+            path.map(PathBuf::from).unwrap_or_else(|| panic!("no package {name}: {made}"))
+        };
 
         // A system of its own: dpkg's lists, and files below it; scripts see the machine's own programs.
         let root = at("root");
@@ -154,11 +156,11 @@ fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
         });
         std::fs::write(root.join("var/lib/dpkg/status"), installed.concat()).unwrap();
         std::fs::write(root.join("etc/default/locale"), "LANG=\"de_DE.UTF-8\"\n").unwrap();
-        let install = |package: &Path| {
+        let install = |packages: &[&Path]| {
             let mut command = Command::new("dpkg");
             command.arg("--root").arg(&root).args(["--log=/dev/null", "--install"]);
             command.args(["--force-not-root", "--force-script-chrootless", "--force-bad-path"]);
-            command.arg(package);
+            command.args(packages);
             // A package manager has no home.
             command.env_remove("HOME").env("XDG_DATA_DIRS", root.join("usr/share"));
             done(&mut command);
@@ -172,7 +174,8 @@ fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
             paths
         };
         let knows = |path: &Path| Index::open(path).unwrap().apps().count() == 1;
-        install(&package);
+        // The commands have no daemon of their own.
+        install(&[&package("unjank-session"), &package("unjank")]);
         assert_eq!(indexes().len(), 2, "one without a language, and the machine's");
         assert!(!indexes().iter().any(|path| knows(path)));
 
@@ -192,7 +195,7 @@ fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
         let other = at("other.deb");
         let mut build = Command::new("dpkg-deb");
         done(build.arg("--root-owner-group").arg("--build").arg(&tree).arg(&other));
-        install(&other);
+        install(&[&other]);
         assert_eq!(indexes().len(), 2);
         assert!(indexes().iter().all(|path| knows(path)));
     });
