@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sys::clock::SystemClock;
 use tempfile::TempDir;
 use unjank_hangs::kernel::{
-    HangLoadError, HangPrograms, LocalMarker, MarkedAs, MarkedThread, ThreadMarker, WaitKind,
+    EventWaitKind, HangLoadError, HangPrograms, LocalMarker, MarkedAs, MarkedThread, ThreadMarker,
     WaitPlace,
 };
 use unjank_hangs::model::{Hang, HangCause, UnseenParts};
@@ -227,7 +227,7 @@ impl ThreadMarker for OneMarker {
         self.inner.unmark(process)
     }
 
-    fn classify(&mut self, process: u32, place: WaitPlace, kind: WaitKind) -> io::Result<()> {
+    fn classify(&mut self, process: u32, place: WaitPlace, kind: EventWaitKind) -> io::Result<()> {
         self.inner.classify(process, place, kind)?;
         self.classified.store(true, Ordering::Relaxed);
         Ok(())

@@ -38,7 +38,9 @@ mod event {
 /// `PERF_SAMPLE_IP`, `TIME`, `ADDR`, `REGS_USER` and `STACK_USER`.
 const SAMPLED: u64 = 1 | 1 << 2 | 1 << 3 | 1 << 12 | 1 << 13;
 /// `exclude_kernel`, `exclude_hv` and `use_clockid`.
-const FLAGS: u64 = 1 << 5 | 1 << 6 | 1 << 25;
+const FLAGS: u64 = EXCLUDE_KERNEL | 1 << 6 | 1 << 25;
+/// `exclude_kernel`.
+const EXCLUDE_KERNEL: u64 = 1 << 5;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// `PERF_EVENT_IOC_SET_OUTPUT`.
@@ -79,6 +81,8 @@ pub struct ThreadSampler {
 enum SampledEvent {
     /// A software event.
     Software(u64),
+    /// The processor's clock, in the kernel, too.
+    WholeClock,
     /// The thread executes the instruction at this address.
     Execution(u64),
 }
@@ -89,6 +93,9 @@ fn open(thread: u32, event: SampledEvent, period: u64, stack: u32) -> io::Result
     match event {
         // `PERF_TYPE_SOFTWARE`, and 128 bytes of attributes.
         SampledEvent::Software(config) => (attributes[0], attributes[1]) = (1 | 128 << 32, config),
+        SampledEvent::WholeClock => {
+            (attributes[0], attributes[1]) = (1 | 128 << 32, event::CPU_CLOCK);
+        }
         SampledEvent::Execution(address) => {
             // `PERF_TYPE_BREAKPOINT`, `HW_BREAKPOINT_X`, and the length of a word.
             attributes[0] = 5 | 128 << 32;
@@ -97,7 +104,10 @@ fn open(thread: u32, event: SampledEvent, period: u64, stack: u32) -> io::Result
     }
     attributes[2] = period;
     attributes[3] = SAMPLED;
-    attributes[5] = FLAGS;
+    attributes[5] = match event {
+        SampledEvent::WholeClock => FLAGS & !EXCLUDE_KERNEL,
+        SampledEvent::Software(_) | SampledEvent::Execution(_) => FLAGS,
+    };
     attributes[10] = REGISTERS;
     // The size of the stack, and `CLOCK_MONOTONIC` above it.
     attributes[11] = u64::from(stack) | 1 << 32;
@@ -167,11 +177,24 @@ impl ThreadSampler {
     ///
     /// As `perf_event_open(2)`: `EACCES` and `EPERM` where `kernel.perf_event_paranoid` or the owner of the thread forbid it.
     pub fn open(thread: u32, period: Duration) -> io::Result<ThreadSampler> {
+        ThreadSampler::of_clock(thread, SampledEvent::Software(event::CPU_CLOCK), period)
+    }
+
+    /// As [`ThreadSampler::open`], and what the thread called is sampled while the kernel works for it, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`ThreadSampler::open`]; it is forbidden where that is not.
+    pub fn with_kernel(thread: u32, period: Duration) -> io::Result<ThreadSampler> {
+        ThreadSampler::of_clock(thread, SampledEvent::WholeClock, period)
+    }
+
+    fn of_clock(thread: u32, clock: SampledEvent, period: Duration) -> io::Result<ThreadSampler> {
         if !cfg!(target_arch = "x86_64") {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
-        let clock = open(thread, SampledEvent::Software(event::CPU_CLOCK), period, STACK)?;
+        let clock = open(thread, clock, period, STACK)?;
         let ring = EventRing::map(&clock, DATA_PAGES)?;
         let faults = open(thread, SampledEvent::Software(event::MAJOR_FAULTS), 1, FAULT_STACK);
         let faults = faults.ok().filter(|faults| {

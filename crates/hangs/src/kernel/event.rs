@@ -9,18 +9,18 @@ pub type WaitPlace = (u64, u64);
 
 /// What the waits at a place are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum WaitKind {
+pub enum EventWaitKind {
     /// The main loop waits for something to do.
     Loop,
     /// Something is waited for inside of a step of the main loop.
     Nested,
 }
 
-impl WaitKind {
+impl EventWaitKind {
     pub(super) fn number(self) -> i32 {
         match self {
-            WaitKind::Loop => place::LOOP,
-            WaitKind::Nested => place::NESTED,
+            EventWaitKind::Loop => place::LOOP,
+            EventWaitKind::Nested => place::NESTED,
         }
     }
 }
@@ -58,6 +58,10 @@ pub struct ThreadBlock {
     pub to_ns: u64,
     /// How long it had waited for processors in the absence, before this wait's own wait for one.
     pub ready_ns: u64,
+    /// For how much blocked time it stands, with that of shorter waits before it that are reported by none of their own.
+    pub blocked_ns: u64,
+    /// How long it had been off the processors in the absence before this wait.
+    pub off_before_ns: u64,
     /// Whether it could run, and had no processor.
     pub could_run: bool,
     /// Whether it was stopped by a signal or a debugger, or frozen.
@@ -176,6 +180,10 @@ impl ThreadEvent {
                     from_ns: long(record::FROM)?,
                     to_ns: account.at_ns,
                     ready_ns: account.ready_ns,
+                    blocked_ns: long(record::OWED)?,
+                    off_before_ns: account
+                        .off_ns
+                        .saturating_sub(account.at_ns.saturating_sub(long(record::FROM)?)),
                     could_run: state == 0,
                     // Outside of calls only the freezer has a thread wait so that signals end it.
                     is_stopped: state & STOPPED != 0
@@ -285,6 +293,7 @@ mod tests {
             panic!("a wait");
         };
         assert_eq!((block.from_ns, block.to_ns, block.ready_ns), (108, 102, 105));
+        assert_eq!((block.blocked_ns, block.off_before_ns), (119, 104));
         assert_eq!((block.call, block.place, block.is_stopped), (Some(110), (111, 112), true));
         assert_eq!(block.arguments, [113, 114, 115, 116, 117, 118]);
         for length in 0..waited.len() {

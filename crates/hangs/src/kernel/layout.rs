@@ -52,8 +52,10 @@ pub(super) mod thread {
     pub(crate) const KNOWN: i16 = 184;
     /// How often the main loop's wait began or ended; adding to it orders what was stored before.
     pub(crate) const TURNS: i16 = 192;
+    /// How long it has been blocked in the absence since a wait was last reported.
+    pub(crate) const OWED: i16 = 200;
     /// Counts of steps by their length.
-    pub(crate) const STEPS: i16 = 200;
+    pub(crate) const STEPS: i16 = 208;
     /// Bytes of all.
     pub(crate) const SIZE: i16 = STEPS + 8 * super::CLASSES;
 
@@ -111,8 +113,10 @@ pub(super) mod record {
     pub(crate) const IP: i16 = 96;
     /// Of a wait: six arguments.
     pub(crate) const ARGUMENTS: i16 = 104;
+    /// Of a wait: for how much blocked time it stands, with that of the shorter ones before it.
+    pub(crate) const OWED: i16 = ARGUMENTS + 48;
     /// Bytes of all.
-    pub(crate) const SIZE: i16 = ARGUMENTS + 48;
+    pub(crate) const SIZE: i16 = OWED + 8;
 
     /// A thread has been away for long, and still is.
     pub(crate) const LATE: i32 = 1;

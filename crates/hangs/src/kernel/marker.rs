@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use sys::bpf::{AttachedPrograms, BpfProgram, Map};
 
-use super::event::{MarkedAs, MarkedThread, WaitKind, WaitPlace, first_state};
+use super::event::{EventWaitKind, MarkedAs, MarkedThread, WaitPlace, first_state};
 use super::layout::{place, shared};
 
 /// Marks the threads that programs in the kernel follow.
@@ -33,7 +33,7 @@ pub trait ThreadMarker: std::fmt::Debug + Send {
     /// # Errors
     ///
     /// As `bpf(2)`, `NotFound` for a process that is not marked; the place is not classified then.
-    fn classify(&mut self, process: u32, place: WaitPlace, kind: WaitKind) -> io::Result<()>;
+    fn classify(&mut self, process: u32, place: WaitPlace, kind: EventWaitKind) -> io::Result<()>;
 
     /// Returns what is kept of a marked process; `None` if it is not marked.
     ///
@@ -119,7 +119,7 @@ impl ThreadMarker for LocalMarker {
         removed
     }
 
-    fn classify(&mut self, process: u32, place: WaitPlace, kind: WaitKind) -> io::Result<()> {
+    fn classify(&mut self, process: u32, place: WaitPlace, kind: EventWaitKind) -> io::Result<()> {
         if self.maps.threads.get(&process.to_ne_bytes())?.is_none() {
             return Err(io::ErrorKind::NotFound.into());
         }

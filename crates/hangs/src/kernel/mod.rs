@@ -19,7 +19,7 @@ use sys::bpf::{
 use trace::syscall::{EVENT_WAITS, call_number};
 
 pub use self::event::{
-    AbsenceAccount, MarkedAs, MarkedThread, ThreadBlock, ThreadEvent, WaitKind, WaitPlace,
+    AbsenceAccount, EventWaitKind, MarkedAs, MarkedThread, ThreadBlock, ThreadEvent, WaitPlace,
 };
 use self::layout::{place, shared, thread};
 use self::marker::MarkerMaps;

@@ -25,7 +25,8 @@ const ASK_NS: i32 = 50_000_000;
 const FIRST_ASK_NS: i32 = 5_000_000;
 /// A timer that is early by less than this is on time, in nanoseconds.
 const SLACK_NS: i32 = 1_000_000;
-/// Shorter waits of a thread that is away are not reported each, in nanoseconds.
+/// Waits of a thread that is away are reported when together they have taken so long, in nanoseconds: shorter ones by one of
+/// them, which stands for the others.
 const SHORTEST_NS: i32 = 1_000_000;
 
 /// Does not wake the reader of the ring.
@@ -202,6 +203,7 @@ impl HangPlan {
             thread::START_READY,
             thread::OFF_TOTAL,
             thread::OFF,
+            thread::OWED,
             thread::DROPPED,
             thread::REPORTED,
             thread::ASKS,
@@ -311,6 +313,12 @@ impl HangPlan {
         p.jump_if(R1, JumpCondition::Differ, thread::AWAY, done);
         p.store(Size::Long, R6, thread::OFF, R7).load(Size::Long, R1, R10, frame::STATE);
         p.store(Size::Long, R6, thread::OFF_STATE, R1);
+        // The wait for a processor before the absence is counted by the kernel only after its beginning.
+        if let Some(ready) = self.offsets.ready {
+            p.load(Size::Long, R1, R6, thread::OFF_TOTAL);
+            p.jump_if(R1, JumpCondition::Differ, 0, done);
+            p.load(Size::Long, R1, R8, ready).store(Size::Long, R6, thread::START_READY, R1);
+        }
     }
 
     /// The thread in `R8` is in the wait of its main loop.
@@ -370,15 +378,24 @@ impl HangPlan {
         p.store(Size::Long, R10, frame::PLACE, R1).set(R2, R7);
         p.calculate(Operation::Subtract, R2, R1).load(Size::Long, R3, R6, thread::OFF_TOTAL);
         p.add(R3, R2).store(Size::Long, R6, thread::OFF_TOTAL, R3);
-        p.jump_if(R2, JumpCondition::Below, SHORTEST_NS, out);
+        let (preempted, due) = (p.label(), p.label());
+        p.load(Size::Long, R3, R6, thread::OFF_STATE).jump_if(
+            R3,
+            JumpCondition::Equal,
+            0,
+            preempted,
+        );
+        p.load(Size::Long, R3, R6, thread::OWED).calculate(Operation::Add, R3, R2);
+        p.store(Size::Long, R6, thread::OWED, R3);
+        p.jump_if(R3, JumpCondition::Below, SHORTEST_NS, out).jump(due);
+        p.place(preempted).jump_if(R2, JumpCondition::Below, SHORTEST_NS, out).place(due);
         // With the ring half full, begin and end of absences are better than what is between.
         p.set_map(R1, self.ring).set(R2, UNREAD).call(Helper::RingQuery);
         let half = (self.ring_bytes / 2).cast_signed();
         p.jump_if(R0, JumpCondition::AtLeast, half, dropped);
         self.write_record(p, record::WAITED);
         let at = |offset: i16| frame::RECORD + offset;
-        self.load_ready(p);
-        p.store(Size::Long, R10, at(record::READY), R1);
+        self.write_account(p);
         p.load(Size::Long, R1, R10, frame::PLACE).store(Size::Long, R10, at(record::FROM), R1);
         p.load(Size::Long, R1, R6, thread::OFF_STATE);
         p.store(Size::Long, R10, at(record::STATE), R1);
@@ -394,8 +411,14 @@ impl HangPlan {
         for (to, from) in (record::ARGUMENTS..).step_by(8).zip(registers::ARGUMENTS) {
             p.load(Size::Long, R1, R0, from).store(Size::Long, R10, at(to), R1);
         }
+        let sent = p.label();
+        p.load(Size::Long, R1, R6, thread::OFF_STATE).jump_if(R1, JumpCondition::Equal, 0, sent);
+        p.load(Size::Long, R1, R6, thread::OWED).store(Size::Long, R10, at(record::OWED), R1);
+        p.place(sent);
         self.output(p, QUIETLY);
-        p.jump_if(R0, JumpCondition::Equal, 0, out).place(dropped);
+        p.jump_if(R0, JumpCondition::Differ, 0, dropped);
+        p.load(Size::Long, R1, R6, thread::OFF_STATE).jump_if(R1, JumpCondition::Equal, 0, out);
+        p.store(Size::Long, R6, thread::OWED, 0).jump(out).place(dropped);
         p.load(Size::Long, R1, R6, thread::DROPPED).add(R1, 1);
         p.store(Size::Long, R6, thread::DROPPED, R1);
     }

@@ -417,6 +417,8 @@ fn call_cause(share: &CallShare) -> HangCause {
         (_, SyscallClass::Names, _) => HangCause::FileNames,
         (_, SyscallClass::Network, _) | (_, _, Some(ObjectKind::Socket)) => HangCause::OtherProgram,
         (_, SyscallClass::Data, Some(ObjectKind::File)) => HangCause::FileData,
+        // What it works on was not read.
+        ("io_uring_enter", _, None) | (_, SyscallClass::Data, None) => HangCause::OtherCall,
         // A pipe has another program, or another thread, at its other end.
         (_, SyscallClass::Data | SyscallClass::Wait, _) => HangCause::OtherProgram,
         _ => HangCause::OtherCall,
@@ -458,6 +460,7 @@ mod tests {
             ("poll", Some(ObjectKind::Socket), HangCause::OtherProgram),
             ("read", Some(ObjectKind::File), HangCause::FileData),
             ("read", Some(ObjectKind::Other), HangCause::OtherProgram),
+            ("read", None, HangCause::OtherCall),
             ("clock_nanosleep", None, HangCause::Sleep),
             ("wait4", Some(ObjectKind::Child), HangCause::Child),
             ("recvmsg", None, HangCause::OtherProgram),

@@ -92,7 +92,7 @@ impl ThreadReader {
         process: u32,
         call: &BlockedSyscall,
     ) -> Option<(StackBytes, Vec<i32>)> {
-        let copy = copy_stack(process, call)?;
+        let copy = copy_stack(process, call.ip, call.sp)?;
         let polled = match call_name(call.number) {
             Some("poll" | "ppoll") => polled(process, call),
             _ => Vec::new(),
@@ -110,7 +110,17 @@ impl ThreadReader {
             // The stack may already be that of the new program.
             return None;
         }
-        let copy = copy_stack(process, call)?;
+        let copy = copy_stack(process, call.ip, call.sp)?;
+        let object = self.object_of(process, call);
+        if !self.is_still_in(process, call) {
+            return None;
+        }
+        let number = self.take_number();
+        Some((number, copy, object))
+    }
+
+    /// Returns what a call works on, or worked on if its descriptor still is the same file's.
+    pub(crate) fn object_of(&mut self, process: u32, call: &BlockedSyscall) -> Option<CallObject> {
         if self.recorder.recording().targets.len() > TARGETS {
             self.recorder = recorder();
         }
@@ -121,16 +131,28 @@ impl ThreadReader {
             arguments: call.arguments,
             returned: None,
         };
-        let target = self.places.target(&context, &mut self.recorder);
-        if !self.is_still_in(process, call) {
+        let target = self.places.target(&context, &mut self.recorder)?;
+        let index = usize::try_from(target.0).ok()?;
+        let target = self.recorder.recording().targets.get(index).cloned()?;
+        Some(object(&target, &mut self.recorder))
+    }
+
+    /// Copies the stack of a thread that waits outside of calls, for a page; the number is that of the description.
+    pub(crate) fn describe_fault(&mut self, process: u32) -> Option<(u32, StackBytes)> {
+        let files = self.files.get(&process)?;
+        let found = files.activity().ok().flatten();
+        let Some(ThreadActivity::OutsideOfCall(ip, sp)) = found else { return None };
+        let copy = copy_stack(process, ip, sp)?;
+        if files.activity().ok().flatten() != found {
             return None;
         }
+        Some((self.take_number(), copy))
+    }
+
+    /// Returns the number of the next description.
+    pub(crate) fn take_number(&mut self) -> u32 {
         self.descriptions = self.descriptions.wrapping_add(1);
-        let recording = self.recorder.recording();
-        let index = target.and_then(|target| usize::try_from(target.0).ok());
-        let target = index.and_then(|index| recording.targets.get(index).cloned());
-        let object = target.map(|target| object(&target, &mut self.recorder));
-        Some((self.descriptions, copy, object))
+        self.descriptions
     }
 
     /// Returns whether the thread is still in a call: then nothing has changed while it was read.
@@ -152,12 +174,12 @@ fn is_of_freezer(function: &[u8]) -> bool {
     matches!(function, b"do_freezer_trap" | b"get_signal" | b"__refrigerator")
 }
 
-fn copy_stack(process: u32, call: &BlockedSyscall) -> Option<StackBytes> {
+fn copy_stack(process: u32, ip: u64, sp: u64) -> Option<StackBytes> {
     let mut bytes = vec![0; STACK_BYTES];
-    let read = sys::remote::read(process, call.sp, &mut bytes).unwrap_or(0);
+    let read = sys::remote::read(process, sp, &mut bytes).unwrap_or(0);
     bytes.truncate(read);
     bytes.shrink_to_fit();
-    (!bytes.is_empty()).then_some(StackBytes { ip: call.ip, sp: call.sp, bytes })
+    (!bytes.is_empty()).then_some(StackBytes { ip, sp, bytes })
 }
 
 /// Returns the descriptors that a `poll` waits for.

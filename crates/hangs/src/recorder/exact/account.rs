@@ -15,8 +15,23 @@ pub(super) struct BlockDescription {
     pub(super) number: u32,
     /// When the wait began in which it was made.
     pub(super) from_ns: u64,
+    /// What the thread was blocked in.
+    pub(super) key: BlockKey,
     /// The object, if it was read.
     pub(super) object: Option<CallObject>,
+}
+
+impl BlockDescription {
+    /// The number of all descriptions that have only an object, read between two waits.
+    pub(super) const WITHOUT_STACK: u32 = 0;
+}
+
+/// What a thread is blocked in: the number of the call and its first argument, which of most calls is the descriptor; none
+/// outside of calls.
+pub(super) type BlockKey = Option<(u32, u64)>;
+
+fn key_of(block: &ThreadBlock) -> BlockKey {
+    block.call.map(|number| (number, block.arguments[0]))
 }
 
 /// What a time went to.
@@ -55,6 +70,8 @@ fn class_of(block: &ThreadBlock, stops: &[u64]) -> BlockClass {
 
 /// Returns what the time between `started_ns` and the account's moment went to. `stops` are the beginnings of waits in which
 /// the thread was seen stopped or frozen.
+///
+/// The sums are the account's; the waits that were reported divide the blocked time among them.
 pub(super) fn divide(
     started_ns: u64,
     account: &AbsenceAccount,
@@ -68,79 +85,131 @@ pub(super) fn divide(
     let ready_ns = account.ready_ns.min(off_ns);
     time.parts.processor_ns = length_ns - off_ns;
     time.parts.ready_ns = ready_ns;
-    // Waits too short to be reported each are in none of the blocks.
-    let mut rest_ns = off_ns - ready_ns;
+    let blocked_ns = off_ns - ready_ns;
+    let weights: Vec<u64> = blocks
+        .iter()
+        .enumerate()
+        .map(|(at, block)| {
+            // The wait for a processor at its end is counted by the next report.
+            let later_ns = blocks.get(at + 1).map_or(account.ready_ns, |next| next.ready_ns);
+            block.blocked_ns.saturating_sub(later_ns.saturating_sub(block.ready_ns))
+        })
+        .collect();
+    let known_ns: u64 = weights.iter().fold(0, |sum, weight| sum.saturating_add(*weight));
+    // Of what was not reported, less than the rest, nothing else is known: it is in the same waits.
+    let shared_ns = if blocked_ns / 2 <= known_ns { blocked_ns } else { known_ns };
+    let mut left_ns = shared_ns;
     let mut most_ns = 0;
-    let mut keys = Vec::new();
-    for (at, block) in blocks.iter().enumerate() {
-        if block.could_run {
+    let mut sums: HashMap<BlockKey, (u64, bool)> = HashMap::new();
+    for (block, weight) in blocks.iter().zip(weights) {
+        let share_ns = scaled(weight, shared_ns, known_ns).min(left_ns);
+        if share_ns == 0 {
             continue;
         }
-        // The wait for a processor at its end is counted by the next report.
-        let later = blocks.get(at + 1).map_or(account.ready_ns, |next| next.ready_ns);
-        let own_ready_ns = later.saturating_sub(block.ready_ns);
-        let span_ns = block.to_ns.saturating_sub(block.from_ns);
-        let blocked_ns = (span_ns - own_ready_ns.min(span_ns)).min(rest_ns);
-        rest_ns -= blocked_ns;
-        let description = described.iter().rfind(|made| made.from_ns == block.from_ns);
-        match class_of(block, stops) {
-            BlockClass::Stopped => time.parts.stopped_ns += blocked_ns,
-            BlockClass::Fault => time.parts.fault_ns += blocked_ns,
-            BlockClass::Lock => time.parts.lock_ns += blocked_ns,
-            BlockClass::Call => time.parts.call_ns += blocked_ns,
+        left_ns -= share_ns;
+        let class = class_of(block, stops);
+        match class {
+            BlockClass::Stopped => time.parts.stopped_ns += share_ns,
+            BlockClass::Fault => time.parts.fault_ns += share_ns,
+            BlockClass::Lock => time.parts.lock_ns += share_ns,
+            BlockClass::Call => time.parts.call_ns += share_ns,
         }
-        if let Some(number) = block.call
-            && class_of(block, stops) != BlockClass::Stopped
-        {
-            keys.push((number, block.arguments[0]));
-            time.calls.push(CallShare {
-                call: call_name(number).unwrap_or("?").to_owned(),
-                blocked_ns,
-                seen: 1,
-                object: description.and_then(|made| made.object.clone()),
-            });
+        let key = key_of(block);
+        let is_certain = |made: &&BlockDescription| {
+            made.number != BlockDescription::WITHOUT_STACK
+                || blocks.iter().any(|later| later.from_ns > made.from_ns && key_of(later) == key)
+        };
+        let of_key = || described.iter().rev().filter(|made| made.key == key).filter(is_certain);
+        let description = of_key()
+            .find(|made| made.from_ns == block.from_ns)
+            .or_else(|| of_key().find(|made| made.object.is_some()))
+            .or_else(|| of_key().next());
+        if class != BlockClass::Stopped {
+            if let Some(number) = block.call {
+                time.calls.push(CallShare {
+                    call: call_name(number).unwrap_or("?").to_owned(),
+                    blocked_ns: share_ns,
+                    seen: 1,
+                    object: description.and_then(|made| made.object.clone()),
+                });
+            }
+            if let Some(made) = description {
+                time.descriptions.push((made.number, share_ns));
+            }
         }
-        if let Some(made) = description {
-            time.descriptions.push((made.number, blocked_ns));
-        }
-        if blocked_ns > most_ns {
-            most_ns = blocked_ns;
+        let sum = sums.entry(key).or_default();
+        sum.0 += share_ns;
+        sum.1 |= description.is_some() || class != BlockClass::Call;
+        let own_ns = share_ns.min(block.to_ns.saturating_sub(block.from_ns));
+        if own_ns > most_ns {
+            most_ns = own_ns;
             time.longest = Some(*block);
-            time.has_unknown_object = description.is_none()
-                && blocked_ns.saturating_mul(2) > length_ns
-                && class_of(block, stops) == BlockClass::Call;
         }
     }
-    fill_objects(&mut time.calls, &keys);
-    // Short waits are most likely in the calls that were seen.
-    match time.calls.last_mut() {
-        Some(share) if rest_ns <= time.parts.call_ns => {
-            share.blocked_ns += rest_ns;
-            time.parts.call_ns += rest_ns;
-        }
-        _ => time.parts.unknown_ns += rest_ns,
-    }
+    time.has_unknown_object =
+        sums.values().any(|(sum_ns, is_known)| !is_known && sum_ns.saturating_mul(2) > length_ns);
+    time.parts.unknown_ns += blocked_ns - shared_ns + left_ns;
     time
 }
 
-/// Returns the account and the waits of a part of an absence, which begins and ends outside of waits.
+/// Returns `part * of / whole` without overflow; 0 of nothing.
+fn scaled(part: u64, of: u64, whole: u64) -> u64 {
+    let scaled = u128::from(part) * u128::from(of) / u128::from(whole.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// Returns what an absence had gone to at a moment outside of waits, from what it had at a later one.
+fn account_at(account: &AbsenceAccount, blocks: &[ThreadBlock], at_ns: u64) -> AbsenceAccount {
+    let next = blocks.iter().find(|block| block.from_ns >= at_ns);
+    let (off_ns, ready_ns) = match next {
+        Some(next) if at_ns < account.at_ns => (next.off_before_ns, next.ready_ns),
+        // No wait was reported since.
+        _ => (account.off_ns, account.ready_ns),
+    };
+    AbsenceAccount { at_ns, off_ns, ready_ns, ..*account }
+}
+
+/// Returns the account and the waits of a part of an absence, which begins and ends outside of waits. Without `from_ns` it
+/// begins with the absence.
 pub(super) fn part_of(
     account: &AbsenceAccount,
     blocks: &[ThreadBlock],
-    from_ns: u64,
+    from_ns: Option<u64>,
     to_ns: u64,
 ) -> (AbsenceAccount, Vec<ThreadBlock>) {
-    let first = blocks.partition_point(|block| block.from_ns < from_ns);
-    let end = blocks.partition_point(|block| block.to_ns <= to_ns).max(first);
-    let ready_at = |at: usize| blocks.get(at).map_or(account.ready_ns, |block| block.ready_ns);
-    let before_ns = if first == 0 { 0 } else { ready_at(first) };
-    let mut part = blocks[first..end].to_vec();
-    for block in &mut part {
-        block.ready_ns = block.ready_ns.saturating_sub(before_ns);
+    let before = match from_ns {
+        Some(from_ns) => account_at(account, blocks, from_ns),
+        None => AbsenceAccount::default(),
+    };
+    let mut part = account_at(account, blocks, to_ns);
+    part.off_ns = part.off_ns.saturating_sub(before.off_ns);
+    part.ready_ns = part.ready_ns.saturating_sub(before.ready_ns);
+    let from_ns = from_ns.unwrap_or(0);
+    let is_in = |block: &&ThreadBlock| block.from_ns >= from_ns && block.to_ns <= to_ns;
+    let mut waits: Vec<ThreadBlock> = blocks.iter().filter(is_in).copied().collect();
+    for wait in &mut waits {
+        wait.ready_ns = wait.ready_ns.saturating_sub(before.ready_ns);
+        wait.off_before_ns = wait.off_before_ns.saturating_sub(before.off_ns);
     }
-    let off_ns = part.iter().map(|block| block.to_ns.saturating_sub(block.from_ns)).sum();
-    let ready_ns = ready_at(end).saturating_sub(before_ns);
-    (AbsenceAccount { at_ns: to_ns, off_ns, ready_ns, ..*account }, part)
+    (part, waits)
+}
+
+/// The waits of an absence that are kept as they are, the first ones.
+const KEPT: usize = 64;
+
+/// Puts waits that follow each other in the same call together, to have room for more.
+pub(super) fn merge(blocks: &mut Vec<ThreadBlock>) {
+    let mut at = 0;
+    blocks.dedup_by(|later, earlier| {
+        at += 1;
+        let kind = |block: &ThreadBlock| (key_of(block), block.could_run, block.is_stopped);
+        let is_same = at > KEPT && at % 2 == 0 && kind(later) == kind(earlier);
+        if is_same {
+            earlier.to_ns = later.to_ns;
+            earlier.blocked_ns = earlier.blocked_ns.saturating_add(later.blocked_ns);
+        }
+        is_same
+    });
 }
 
 /// Returns how long after `from_ns` the thread was last outside of waits, until `to_ns`: until then the main loop may have
@@ -149,18 +218,6 @@ pub(super) fn free_until_ns(blocks: &[ThreadBlock], from_ns: u64, to_ns: u64) ->
     let mut waits = blocks.iter().filter(|block| !block.could_run);
     let around = waits.find(|block| block.from_ns < to_ns && block.to_ns >= to_ns);
     around.map_or(to_ns, |block| block.from_ns).saturating_sub(from_ns)
-}
-
-/// Gives calls without an object that of another one with the same number and the same first argument.
-fn fill_objects(calls: &mut [CallShare], keys: &[(u32, u64)]) {
-    let known: HashMap<(u32, u64), CallObject> = keys
-        .iter()
-        .zip(&*calls)
-        .filter_map(|(key, share)| Some((*key, share.object.clone()?)))
-        .collect();
-    for (share, key) in calls.iter_mut().zip(keys) {
-        share.object = share.object.take().or_else(|| known.get(key).cloned());
-    }
 }
 
 #[cfg(test)]
@@ -176,6 +233,8 @@ mod tests {
             from_ns: from_ms * MS,
             to_ns: to_ms * MS,
             ready_ns: ready_ms * MS,
+            blocked_ns: (to_ms - from_ms) * MS,
+            off_before_ns: 0,
             could_run: false,
             is_stopped: false,
             call: call.map(|name| call_number(name).unwrap()),
@@ -203,8 +262,9 @@ mod tests {
         let time = divide(100 * MS, &account(300, 130, 40), &blocks, &[], &[]);
         assert_eq!(time.parts.processor_ns, 70 * MS);
         assert_eq!(time.parts.ready_ns, 40 * MS);
-        assert_eq!(time.parts.call_ns, 70 * MS, "60 ms of fsync, and 10 ms in short waits");
-        assert_eq!(time.parts.fault_ns, 20 * MS);
+        // 10 ms in waits that were not reported are divided as the others are.
+        assert_eq!(time.parts.call_ns, 67_500_000, "60 ms of fsync, and 7.5 ms");
+        assert_eq!(time.parts.fault_ns, 22_500_000);
         assert_eq!(time.parts.lock_ns, 0, "all of it was the wait for a processor");
         let sum: u64 = time.parts.named().iter().map(|(_, part)| part).sum();
         assert_eq!(sum, 200 * MS);
@@ -219,24 +279,34 @@ mod tests {
             file_system: String::new(),
             device: String::new(),
         };
-        let made = BlockDescription { number: 7, from_ns: 60 * MS, object: Some(object) };
+        let key = Some((call_number("fsync").unwrap(), 5));
+        let made = BlockDescription { number: 7, from_ns: 60 * MS, key, object: Some(object) };
         let blocks = [block(10, 50, 0, Some("fsync")), block(60, 100, 0, Some("fsync"))];
         let time = divide(0, &account(110, 80, 0), &blocks, &[made], &[]);
         assert!(time.calls.iter().all(|share| share.object.is_some()), "{time:?}");
-        assert_eq!(time.descriptions, [(7, 40 * MS)]);
+        assert_eq!(time.descriptions, [(7, 40 * MS), (7, 40 * MS)]);
         assert!(!time.has_unknown_object);
     }
 
     #[test]
     fn a_part_of_an_absence_has_its_own_waits_only() {
         let mut preempted = block(150, 160, 5, None);
-        preempted.could_run = true;
-        let blocks = [block(10, 50, 0, Some("fsync")), preempted, block(170, 180, 15, None)];
-        let (part, waits) = part_of(&account(200, 60, 16), &blocks, 100 * MS, 200 * MS);
+        (preempted.could_run, preempted.blocked_ns) = (true, 0);
+        let mut blocks = [block(10, 50, 0, Some("fsync")), preempted, block(170, 180, 15, None)];
+        (blocks[1].off_before_ns, blocks[2].off_before_ns) = (40 * MS, 50 * MS);
+        let all = account(200, 60, 16);
+        let (part, waits) = part_of(&all, &blocks, Some(100 * MS), 200 * MS);
         assert_eq!((part.off_ns, part.ready_ns), (20 * MS, 11 * MS));
         let time = divide(100 * MS, &part, &waits, &[], &[]);
         assert_eq!(time.parts.processor_ns, 80 * MS);
         assert_eq!((time.parts.ready_ns, time.parts.fault_ns), (11 * MS, 9 * MS));
+        // The main loop looked for events without a wait: until then it had been blocked, and had waited for a processor.
+        let (first, waits) = part_of(&all, &blocks, None, 165 * MS);
+        let time = divide(0, &first, &waits, &[], &[]);
+        assert_eq!((time.parts.processor_ns, time.parts.ready_ns), (115 * MS, 15 * MS));
+        assert_eq!(time.parts.call_ns, 35 * MS);
+        let (last, waits) = part_of(&all, &blocks, Some(190 * MS), 200 * MS);
+        assert_eq!((last.off_ns, last.ready_ns, waits.len()), (0, 0, 0));
         assert_eq!(free_until_ns(&blocks, 0, 30 * MS), 10 * MS, "it was in a wait then");
         assert_eq!(free_until_ns(&blocks, 0, 60 * MS), 60 * MS);
     }
@@ -249,6 +319,48 @@ mod tests {
         let time = divide(0, &account(160, 130, 0), &[stopped, frozen], &[], &[100 * MS]);
         assert_eq!(time.parts.stopped_ns, 130 * MS);
         assert!(time.calls.is_empty());
+    }
+
+    #[test]
+    fn short_waits_are_those_that_stand_for_them() {
+        // Forty times 2.5 ms of fsync, of which every other was reported, for both.
+        let blocks: Vec<ThreadBlock> = (0..20)
+            .map(|at| {
+                let mut wait = block(8 * at, 8 * at + 2, 0, Some("fsync"));
+                (wait.blocked_ns, wait.off_before_ns) = (5 * MS, 5 * at * MS);
+                wait
+            })
+            .collect();
+        let time = divide(0, &account(160, 100, 0), &blocks, &[], &[]);
+        assert_eq!((time.parts.call_ns, time.parts.processor_ns), (100 * MS, 60 * MS));
+        assert_eq!(time.parts.unknown_ns, 0);
+        assert!(time.has_unknown_object);
+        let mut many: Vec<ThreadBlock> =
+            std::iter::repeat_n(&blocks, 20).flatten().copied().collect();
+        let sum = |blocks: &[ThreadBlock]| blocks.iter().map(|wait| wait.blocked_ns).sum::<u64>();
+        let before = (many.len(), sum(&many));
+        merge(&mut many);
+        assert!(many.len() < before.0 * 2 / 3, "{}", many.len());
+        assert_eq!(sum(&many), before.1);
+    }
+
+    #[test]
+    fn a_file_that_was_read_between_two_waits_counts_if_its_descriptor_is_used_again() {
+        let object = CallObject {
+            kind: ObjectKind::File,
+            name: "/a".to_owned(),
+            file_system: String::new(),
+            device: String::new(),
+        };
+        let key = Some((call_number("read").unwrap(), 5));
+        let number = BlockDescription::WITHOUT_STACK;
+        let blocks = [block(10, 50, 0, Some("read")), block(60, 100, 0, Some("read"))];
+        for (at_ms, is_known) in [(55, true), (105, false)] {
+            let made =
+                BlockDescription { number, from_ns: at_ms * MS, key, object: Some(object.clone()) };
+            let time = divide(0, &account(110, 80, 0), &blocks, &[made], &[]);
+            assert!(time.calls.iter().all(|share| share.object.is_some() == is_known), "{time:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod account;
 mod chain;
+mod looks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -17,7 +18,7 @@ use sys::perf::ThreadSampler;
 use trace::backend::blocked::BlockedSyscall;
 use trace::syscall::{EVENT_WAITS, call_name};
 
-use self::account::{AbsenceTime, BlockDescription, divide, free_until_ns, part_of};
+use self::account::{AbsenceTime, BlockDescription, divide, free_until_ns, merge, part_of};
 use self::chain::ChainFollower;
 use super::absence::Activity;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
@@ -25,33 +26,21 @@ use super::interactive::{self, InteractiveFinder, ProcessIdentity};
 use super::period::{Moment, PeriodTotals, UnwatchedCounts};
 use super::read::{self, ThreadReader};
 use super::{
-    AWAY, CHECK, FIRST_STORED_NS, KEYS, KernelReports, MOST_PROGRAMS, PERIOD_NS, SAMPLE_AFTER_NS,
-    SAMPLE_PERIOD, SAMPLES, SYNC_NS, nanoseconds, next_tick, processor_ns, program_name, unix_ns,
+    CHECK, FIRST_STORED_NS, KEYS, KernelReports, MOST_PROGRAMS, PERIOD_NS, SYNC_NS, next_tick,
+    processor_ns, program_name, unix_ns,
 };
 use crate::kernel::{
-    AbsenceAccount, MarkedAs, MarkedThread, ThreadBlock, ThreadEvent, ThreadMarker, WaitKind,
+    AbsenceAccount, EventWaitKind, MarkedAs, MarkedThread, ThreadBlock, ThreadEvent, ThreadMarker,
     WaitPlace,
 };
 use crate::model::{HANG_NS, Hang, HangCause, StepHistogram, UnseenParts};
 
-/// A call of a thread that is away is described after this time, in nanoseconds.
-const DESCRIBE_NS: u64 = 20_000_000;
-/// The first description of a thread that is away is made after this time, in nanoseconds, also of a short call.
-const FIRST_DESCRIPTION_NS: u64 = 50_000_000;
-/// A wait at a place that is not classified is asked about after this time, in nanoseconds.
-const ASK_NS: u64 = 50_000_000;
-/// A wait that has lasted for so long is looked at less often, in nanoseconds.
-const SETTLED_NS: u64 = 2_000_000_000;
-/// The interval of looks at a thread in such a wait.
-const SETTLED: Duration = Duration::from_millis(500);
 /// A main loop does not look for events without waiting in the first moments of a step, in nanoseconds.
 const LOOK_NS: u64 = 5_000_000;
 /// Shorter waits are not followed to other programs, in nanoseconds.
 const FOLLOWED_NS: u64 = 20_000_000;
 /// The most waits of one absence that are kept.
 const BLOCKS: usize = 4096;
-/// The most descriptions of one hang.
-const DESCRIPTIONS: usize = 16;
 /// The most places of waits of one process that are remembered.
 const PLACES: usize = 256;
 
@@ -61,7 +50,7 @@ enum PlaceState {
     /// The stack is being read.
     Asked,
     /// It is classified.
-    Classified(WaitKind),
+    Classified(EventWaitKind),
 }
 
 /// An absence that was reported and goes on.
@@ -76,6 +65,10 @@ struct WatchedAbsence {
     stops: Vec<u64>,
     sampler: Option<ThreadSampler>,
     samples: u32,
+    /// Page faults that were sampled.
+    faults: u32,
+    /// Whether it has ended.
+    is_over: bool,
     unseen: UnseenParts,
     /// A wait inside of it at a place that is not classified yet, and the account when it began.
     asked: Option<(WaitPlace, AbsenceAccount)>,
@@ -346,14 +339,14 @@ impl<'a> ExactRecorder<'a> {
             let Ok(Some(state)) = self.marker.state(process) else { continue };
             let Some(program) = self.marked.get_mut(&process) else { continue };
             let kind = match evidence.is_loop(place, state.shallowest) {
-                true => WaitKind::Loop,
-                false => WaitKind::Nested,
+                true => EventWaitKind::Loop,
+                false => EventWaitKind::Nested,
             };
             program.places.insert(place, PlaceState::Classified(kind));
             let _ = self.marker.classify(process, place, kind);
             let asked = program.away.as_mut().and_then(|absence| absence.asked.take());
             if let Some((of, account)) = asked.filter(|(of, _)| *of == place)
-                && kind == WaitKind::Loop
+                && kind == EventWaitKind::Loop
             {
                 // The wait was that of a loop: the absence ended where it began.
                 debug_assert_eq!(of, place);
@@ -381,6 +374,9 @@ impl<'a> ExactRecorder<'a> {
             ThreadEvent::Waited { started_ns, block } => {
                 if program.blocks.0 != started_ns {
                     program.blocks = (started_ns, Vec::new());
+                }
+                if program.blocks.1.len() >= BLOCKS {
+                    merge(&mut program.blocks.1);
                 }
                 if program.blocks.1.len() < BLOCKS {
                     program.blocks.1.push(block);
@@ -440,6 +436,8 @@ impl<'a> ExactRecorder<'a> {
             stops: Vec::new(),
             sampler: None,
             samples: 0,
+            faults: 0,
+            is_over: false,
             unseen: UnseenParts::default(),
             asked: None,
             due_ns: 0,
@@ -450,291 +448,45 @@ impl<'a> ExactRecorder<'a> {
         });
     }
 
-    /// Looks at the threads that are away for long.
-    fn look(&mut self, now_ns: u64) {
-        let due: Vec<u32> = self
-            .marked
-            .values()
-            .filter(|program| program.away.as_ref().is_some_and(|away| away.due_ns <= now_ns))
-            .map(|program| program.process)
-            .collect();
-        for process in due {
-            self.look_at(process);
-        }
-    }
-
-    fn look_at(&mut self, process: u32) {
-        let state = self.marker.state(process);
-        let now_ns = sys::bpf::clock_ns();
-        let Some(program) = self.marked.get_mut(&process) else { return };
-        let Some(absence) = &mut program.away else { return };
-        let Ok(Some(state)) = state else { return self.drop_absence(process) };
-        if state.away_since_ns != Some(absence.started_ns) {
-            // Its end is in the ring, unless it ended while it was reported to be long, or the ring was full, which is counted.
-            absence.due_ns = now_ns + nanoseconds(AWAY);
-            if self.ring.is_empty() {
-                self.drop_absence(process);
-            }
-            return;
-        }
-        let blocked_ns = match state.off_since_ns {
-            Some((off_ns, false)) => now_ns.saturating_sub(off_ns),
-            _ => 0,
-        };
-        let interval = if blocked_ns > SETTLED_NS { SETTLED } else { AWAY };
-        absence.due_ns = now_ns + nanoseconds(interval);
-        match state.off_since_ns {
-            Some((off_ns, false)) => self.look_at_blocked(process, &state, off_ns, now_ns),
-            Some((_, true)) => {}
-            None => {
-                let away_ns = now_ns.saturating_sub(absence.started_ns);
-                let off_ns = state.account.off_ns;
-                absence.is_computing = off_ns.saturating_mul(2) <= away_ns;
-            }
-        }
-        self.watch_turns(process, state.main_place, now_ns);
-        self.take_turns(process, now_ns);
-        self.sample(process, now_ns, state.off_since_ns.is_none());
-        self.store_running(process, &state, now_ns);
-    }
-
-    /// Reads the stack of a thread that is blocked, and what its call works on.
-    fn look_at_blocked(&mut self, process: u32, state: &MarkedThread, off_ns: u64, now_ns: u64) {
-        let Some(program) = self.marked.get_mut(&process) else { return };
-        let Some(absence) = &mut program.away else { return };
-        if absence.described.iter().any(|made| made.from_ns == off_ns)
-            || absence.stops.last() == Some(&off_ns)
-            || absence.described.len() >= DESCRIPTIONS
-        {
-            return;
-        }
-        if let Some((place, account)) = state.wait
-            && !program.places.contains_key(&place)
-        {
-            // It may be that of a loop, such as a dialog's.
-            if now_ns.saturating_sub(account.at_ns) >= ASK_NS
-                && let Some(call) = self.event_wait(process)
-                && (call.sp, call.ip) == place
-                && self.ask(process, call)
-                && let Some(absence) = self.absence_mut(process)
-            {
-                absence.asked = Some((place, account));
-            }
-            return;
-        }
-        let away_ns = now_ns.saturating_sub(absence.started_ns);
-        let since_ns = now_ns.saturating_sub(absence.described_at_ns);
-        let is_due = now_ns.saturating_sub(off_ns) >= DESCRIBE_NS
-            || (away_ns >= FIRST_DESCRIPTION_NS && since_ns >= FIRST_DESCRIPTION_NS);
-        if !is_due || !self.link.has_room() {
-            return;
-        }
-        let key = absence.key;
-        match self.activity(process) {
-            Some(Activity::Stopped) => {
-                if let Some(absence) = self.absence_mut(process) {
-                    absence.stops.push(off_ns);
-                }
-            }
-            Some(Activity::InCall(call)) => {
-                let Some((number, copy, object)) = self.reader.describe(process, &call) else {
-                    return;
-                };
-                self.link.count_copy();
-                self.link.send(DescribeWork::Stack { key, process, number, copy });
-                if let Some(absence) = self.absence_mut(process) {
-                    let made = BlockDescription { number, from_ns: off_ns, object };
-                    absence.described.push(made);
-                    absence.described_at_ns = now_ns;
-                }
-            }
-            Some(Activity::Running | Activity::Fault) | None => {}
-        }
-    }
-
-    /// Puts a breakpoint at the wait of the main loop of a thread that is away: looks for events that take no time are not seen
-    /// otherwise, and many short steps would be one long one.
-    fn watch_turns(&mut self, process: u32, place: WaitPlace, now_ns: u64) {
-        let may_break = self.may_break;
-        let Some(absence) = self.absence_mut(process) else { return };
-        if absence.turns.is_some() || !may_break || place.1 == 0 {
-            return;
-        }
-        match ThreadSampler::at_instruction(process, place.1) {
-            Ok(sampler) => absence.turns = Some((sampler, place, now_ns)),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.may_break = false,
-            // Others use all breakpoints of the processor.
-            Err(_) => {}
-        }
-    }
-
-    /// Takes the returns of the main loop's wait into account that a breakpoint has seen until a moment.
-    fn take_turns(&mut self, process: u32, until_ns: u64) {
-        let Some(program) = self.marked.get_mut(&process) else { return };
-        let Some(absence) = &mut program.away else { return };
-        let from_ns = absence.began_ns();
-        let Some((sampler, place, _)) = &mut absence.turns else { return };
-        let mut moments = Vec::new();
-        sampler.take(|sample| {
-            // Other waits return to the same instruction from deeper on the stack.
-            if sample.sp == place.0 && sample.at_ns > from_ns && sample.at_ns < until_ns {
-                moments.push(sample.at_ns);
-            }
-        });
-        let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return };
-        let (first_ns, last_ns) = (*first, *last);
-        for pair in moments.windows(2) {
-            program.turned.add(pair[1].saturating_sub(pair[0]));
-        }
-        program.turned.add(first_ns.saturating_sub(from_ns));
-        let account = AbsenceAccount { at_ns: first_ns, ..AbsenceAccount::default() };
-        self.finish(process, &account, false);
-        if let Some(program) = self.marked.get_mut(&process) {
-            let key = program.take_key();
-            if let Some(absence) = &mut program.away {
-                absence.key = key;
-                absence.turned_ns = Some(last_ns);
-                absence.described.clear();
-                absence.stops.clear();
-                (absence.described_at_ns, absence.samples) = (0, 0);
-                absence.store_at_ns = FIRST_STORED_NS;
-            }
-        }
-    }
-
-    fn absence_mut(&mut self, process: u32) -> Option<&mut WatchedAbsence> {
-        self.marked.get_mut(&process)?.away.as_mut()
-    }
-
-    fn drop_absence(&mut self, process: u32) {
-        let absence = self.marked.get_mut(&process).and_then(|program| program.away.take());
-        if let Some(absence) = absence {
-            self.link.send(DescribeWork::Dropped { key: absence.key });
-        }
-    }
-
-    /// Samples the functions of a thread that computes.
-    fn sample(&mut self, process: u32, now_ns: u64, is_running: bool) {
-        let (link, may_sample) = (&self.link, &mut self.may_sample);
-        let Some(program) = self.marked.get_mut(&process) else { return };
-        let Some(absence) = &mut program.away else { return };
-        let WatchedAbsence { key, started_ns, sampler, samples, unseen, is_computing, .. } =
-            absence;
-        let away_ns = now_ns.saturating_sub(*started_ns);
-        if sampler.is_none() && is_running && away_ns >= SAMPLE_AFTER_NS && *is_computing {
-            if *may_sample {
-                match ThreadSampler::open(process, SAMPLE_PERIOD) {
-                    Ok(opened) => *sampler = Some(opened),
-                    Err(error) => {
-                        // The limit of locked memory passes; a prohibition stays.
-                        *may_sample = error.kind() != io::ErrorKind::PermissionDenied;
-                    }
-                }
-            }
-            if sampler.is_none() {
-                unseen.add(UnseenParts::FUNCTIONS);
-            }
-        }
-        let Some(sampler) = sampler else { return };
-        sampler.take(|sample| {
-            if sample.fault.is_some() || *samples >= SAMPLES || !link.has_room() {
-                return;
-            }
-            *samples += 1;
-            link.count_copy();
-            let registers = trace::stack::KnownRegisters::new(sample.ip, sample.sp)
-                .bp(sample.bp)
-                .kept(sample.kept);
-            link.send(DescribeWork::Sample {
-                key: *key,
-                process,
-                registers,
-                bytes: sample.stack.to_vec(),
-                stands_for_ns: nanoseconds(SAMPLE_PERIOD),
-            });
-        });
-    }
-
-    /// Stores a hang that goes on, so that it is known even if this process is killed.
-    fn store_running(&mut self, process: u32, state: &MarkedThread, now_ns: u64) {
-        let Some(absence) = self.absence_mut(process) else { return };
-        let is_asked = absence.asked.is_some();
-        if is_asked || now_ns.saturating_sub(absence.began_ns()) < absence.store_at_ns {
-            return;
-        }
-        absence.store_at_ns = absence.store_at_ns.saturating_mul(2);
-        let (account, blocks) = self.account_now(process, state, now_ns);
-        self.send_hang(process, &account, &blocks, true);
-    }
-
-    /// Returns what the absence that goes on went to until now, with the wait in which the thread is.
-    fn account_now(
-        &mut self,
-        process: u32,
-        state: &MarkedThread,
-        now_ns: u64,
-    ) -> (AbsenceAccount, Vec<ThreadBlock>) {
-        let counters = self.reader.counters(process);
-        let ready_ns = counters.map_or(0, |counters| counters.queued_ns);
-        let ready_ns = ready_ns.saturating_sub(state.ready_before_ns);
-        let mut account = AbsenceAccount { at_ns: now_ns, ready_ns, ..state.account };
-        let program = self.marked.get(&process);
-        let started_ns = state.away_since_ns.unwrap_or(now_ns);
-        let mut blocks: Vec<ThreadBlock> =
-            program.map(|program| program.blocks_of(started_ns).to_vec()).unwrap_or_default();
-        if let Some((from_ns, could_run)) = state.off_since_ns {
-            let off_ns = now_ns.saturating_sub(from_ns);
-            account.off_ns += off_ns;
-            if could_run {
-                account.ready_ns += off_ns;
-            } else {
-                let call = match self.activity(process) {
-                    Some(Activity::InCall(call)) => Some(call),
-                    _ => None,
-                };
-                blocks.push(ThreadBlock {
-                    from_ns,
-                    to_ns: now_ns,
-                    ready_ns,
-                    could_run: false,
-                    is_stopped: false,
-                    call: call.map(|call| call.number),
-                    arguments: call.map_or([0; 6], |call| call.arguments),
-                    place: call.map_or((0, 0), |call| (call.sp, call.ip)),
-                });
-            }
-        }
-        (account, blocks)
-    }
-
     /// Handles the end of an absence: stores it if it was a hang.
     fn ended(&mut self, process: u32, account: &AbsenceAccount, goes_on: bool) {
-        self.take_turns(process, account.at_ns);
-        self.sample(process, account.at_ns, false);
+        if let Some(absence) = self.absence_mut(process) {
+            absence.is_over = true;
+        }
+        let moments = self.turns_until(process, account.at_ns);
+        self.sample(process, account.at_ns, &moments);
         let Some(program) = self.marked.get_mut(&process) else { return };
         let Some(absence) = &program.away else { return };
+        let blocks = program.blocks_of(absence.started_ns).to_vec();
         program.closed_ns = absence.started_ns;
+        self.split(process, &moments, account, &blocks);
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let Some(absence) = &program.away else { return };
         if let Some(turned_ns) = absence.turned_ns {
             // The programs in the kernel have counted one step.
             program.not_one.add(account.at_ns.saturating_sub(absence.started_ns));
             program.turned.add(account.at_ns.saturating_sub(turned_ns));
         }
-        self.finish(process, account, goes_on);
+        self.finish(process, account, &blocks, account.at_ns, goes_on);
         if let Some(program) = self.marked.get_mut(&process) {
             program.away = None;
             program.blocks.1 = Vec::new();
         }
     }
 
-    /// Stores the absence up to a moment if it was a hang.
-    fn finish(&mut self, process: u32, account: &AbsenceAccount, goes_on: bool) {
-        let Some(program) = self.marked.get(&process) else { return };
-        let Some(absence) = &program.away else { return };
+    /// Stores the absence up to a moment if it was a hang. The account and the waits may be those of a later moment.
+    fn finish(
+        &mut self,
+        process: u32,
+        account: &AbsenceAccount,
+        blocks: &[ThreadBlock],
+        to_ns: u64,
+        goes_on: bool,
+    ) {
+        let Some(absence) = self.absence_mut(process) else { return };
         let key = absence.key;
-        let from_ns = absence.began_ns();
-        if account.at_ns.saturating_sub(from_ns) >= HANG_NS {
-            let blocks = program.blocks_of(absence.started_ns).to_vec();
-            self.send_hang(process, account, &blocks, goes_on);
+        if to_ns.saturating_sub(absence.began_ns()) >= HANG_NS {
+            self.send_hang(process, account, blocks, to_ns, goes_on);
         } else {
             self.link.send(DescribeWork::Dropped { key });
         }
@@ -745,22 +497,21 @@ impl<'a> ExactRecorder<'a> {
         process: u32,
         account: &AbsenceAccount,
         blocks: &[ThreadBlock],
+        to_ns: u64,
         goes_on: bool,
     ) {
         let Some(program) = self.marked.get(&process) else { return };
         let Some(absence) = &program.away else { return };
         let started_ns = absence.began_ns();
-        let is_part = absence.turned_ns.is_some() || account.off_ns == 0 && !blocks.is_empty();
-        let part = is_part.then(|| part_of(account, blocks, started_ns, account.at_ns));
-        let (account, blocks) = part.as_ref().map_or((account, blocks), |(of, in_it)| (of, in_it));
+        let (account, blocks) = part_of(account, blocks, absence.turned_ns, to_ns);
         let AbsenceTime { parts, calls, descriptions, has_unknown_object, longest } =
-            divide(started_ns, account, blocks, &absence.described, &absence.stops);
+            divide(started_ns, &account, &blocks, &absence.described, &absence.stops);
         let mut unseen = absence.unseen;
         let length_ns = account.at_ns.saturating_sub(started_ns);
         let longest_ns = longest.map_or(0, |block| block.to_ns.saturating_sub(block.from_ns));
         // Before the breakpoint was there the main loop may have looked for events without waiting.
         let unseen_to_ns = absence.turns.as_ref().map_or(account.at_ns, |(_, _, at_ns)| *at_ns);
-        let free_ns = free_until_ns(blocks, started_ns, unseen_to_ns.min(account.at_ns));
+        let free_ns = free_until_ns(&blocks, started_ns, unseen_to_ns.min(account.at_ns));
         if absence.turns.is_none() && !self.may_break && longest_ns.saturating_mul(2) < length_ns {
             unseen.add(UnseenParts::STEPS);
         }

@@ -1,0 +1,385 @@
+//! Looks at threads that are away for long: their stacks and files, their functions, and their main loop's looks for events.
+
+use std::io;
+use std::time::Duration;
+
+use sys::perf::ThreadSampler;
+use trace::backend::blocked::BlockedSyscall;
+use trace::syscall::{SyscallClass, call_name};
+
+use super::account::{BlockDescription, BlockKey};
+use super::{ExactRecorder, WatchedAbsence};
+use crate::kernel::{AbsenceAccount, MarkedThread, ThreadBlock, WaitPlace};
+use crate::model::{CallObject, UnseenParts};
+use crate::recorder::absence::Activity;
+use crate::recorder::describe::{DescribeWork, StackBytes};
+use crate::recorder::{
+    AWAY, FIRST_STORED_NS, SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, nanoseconds,
+};
+
+/// A call of a thread that is away is described after this time, in nanoseconds.
+const DESCRIBE_NS: u64 = 20_000_000;
+/// The first description of a thread that is away is made after this time, in nanoseconds, also of a short call.
+const FIRST_DESCRIPTION_NS: u64 = 50_000_000;
+/// A wait at a place that is not classified is asked about after this time, in nanoseconds.
+const ASK_NS: u64 = 50_000_000;
+/// A wait that has lasted for so long is looked at less often, in nanoseconds.
+const SETTLED_NS: u64 = 2_000_000_000;
+/// The interval of looks at a thread in such a wait.
+const SETTLED: Duration = Duration::from_millis(500);
+/// The most page faults of one hang whose stacks are read.
+const FAULTS: u32 = 8;
+/// The most descriptions of one hang.
+const DESCRIPTIONS: usize = 16;
+
+impl ExactRecorder<'_> {
+    /// Looks at the threads that are away for long.
+    pub(super) fn look(&mut self, now_ns: u64) {
+        let due: Vec<u32> = self
+            .marked
+            .values()
+            .filter(|program| program.away.as_ref().is_some_and(|away| away.due_ns <= now_ns))
+            .map(|program| program.process)
+            .collect();
+        for process in due {
+            self.look_at(process);
+        }
+    }
+
+    pub(super) fn look_at(&mut self, process: u32) {
+        let state = self.marker.state(process);
+        let now_ns = sys::bpf::clock_ns();
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let Some(absence) = &mut program.away else { return };
+        let Ok(Some(state)) = state else { return self.drop_absence(process) };
+        if state.away_since_ns != Some(absence.started_ns) {
+            // Its end is in the ring, unless it ended while it was reported to be long, or the ring was full, which is counted.
+            absence.due_ns = now_ns + nanoseconds(AWAY);
+            if self.ring.is_empty() {
+                self.drop_absence(process);
+            }
+            return;
+        }
+        let blocked_ns = match state.off_since_ns {
+            Some((off_ns, false)) => now_ns.saturating_sub(off_ns),
+            _ => 0,
+        };
+        let interval = if blocked_ns > SETTLED_NS { SETTLED } else { AWAY };
+        absence.due_ns = now_ns + nanoseconds(interval);
+        let away_ns = now_ns.saturating_sub(absence.started_ns);
+        let counters = self.reader.counters(process);
+        let queued_ns = counters.map_or(0, |counters| counters.queued_ns);
+        let ready_ns = queued_ns.saturating_sub(state.ready_before_ns);
+        let blocked_ns = state.account.off_ns.saturating_sub(ready_ns) + blocked_ns;
+        absence.is_computing = blocked_ns.saturating_mul(2) <= away_ns;
+        if let Some((off_ns, false)) = state.off_since_ns {
+            self.look_at_blocked(process, &state, off_ns, now_ns);
+        }
+        self.look_at_file(process, now_ns);
+        self.watch_turns(process, state.main_place, now_ns);
+        let moments = self.turns_until(process, now_ns);
+        self.sample(process, now_ns, &moments);
+        if !moments.is_empty() {
+            let (account, blocks) = self.account_now(process, &state, now_ns);
+            self.split(process, &moments, &account, &blocks);
+        }
+        self.store_running(process, &state, now_ns);
+    }
+
+    /// Reads the stack of a thread that is blocked, and what its call works on.
+    fn look_at_blocked(&mut self, process: u32, state: &MarkedThread, off_ns: u64, now_ns: u64) {
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let Some(absence) = &mut program.away else { return };
+        if absence.described.iter().any(|made| made.from_ns == off_ns)
+            || absence.stops.last() == Some(&off_ns)
+            || absence.described.len() >= DESCRIPTIONS
+        {
+            return;
+        }
+        if let Some((place, account)) = state.wait
+            && !program.places.contains_key(&place)
+        {
+            // It may be that of a loop, such as a dialog's.
+            if now_ns.saturating_sub(account.at_ns) >= ASK_NS
+                && let Some(call) = self.event_wait(process)
+                && (call.sp, call.ip) == place
+                && self.ask(process, call)
+                && let Some(absence) = self.absence_mut(process)
+            {
+                absence.asked = Some((place, account));
+                return;
+            }
+        }
+        let Some(absence) = self.marked.get(&process).and_then(|program| program.away.as_ref())
+        else {
+            return;
+        };
+        let away_ns = now_ns.saturating_sub(absence.started_ns);
+        let since_ns = now_ns.saturating_sub(absence.described_at_ns);
+        let is_due = now_ns.saturating_sub(off_ns) >= DESCRIBE_NS
+            || (away_ns >= FIRST_DESCRIPTION_NS && since_ns >= FIRST_DESCRIPTION_NS);
+        if !is_due || !self.link.has_room() {
+            return;
+        }
+        let key = absence.key;
+        match self.activity(process) {
+            Some(Activity::Stopped) => {
+                if let Some(absence) = self.absence_mut(process) {
+                    absence.stops.push(off_ns);
+                }
+            }
+            Some(Activity::InCall(call)) => {
+                let Some((number, copy, object)) = self.reader.describe(process, &call) else {
+                    return;
+                };
+                self.link.count_copy();
+                self.link.send(DescribeWork::Stack { key, process, number, copy });
+                let key = Some((call.number, call.arguments[0]));
+                self.add_description(process, now_ns, (number, off_ns, key), object);
+            }
+            Some(Activity::Fault) => {
+                let Some((number, copy)) = self.reader.describe_fault(process) else { return };
+                self.link.count_copy();
+                self.link.send(DescribeWork::Stack { key, process, number, copy });
+                self.add_description(process, now_ns, (number, off_ns, None), None);
+            }
+            Some(Activity::Running) | None => {}
+        }
+    }
+
+    /// Reads the file of a short call that was over before it could be looked at. It counts only if the same descriptor is used
+    /// in the same call once more.
+    fn look_at_file(&mut self, process: u32, now_ns: u64) {
+        let Some(program) = self.marked.get(&process) else { return };
+        let Some(absence) = &program.away else { return };
+        let Some(block) = program.blocks_of(absence.started_ns).last() else { return };
+        let Some(number) = block.call else { return };
+        let key = Some((number, block.arguments[0]));
+        let is_of_file = call_name(number).is_some_and(|name| {
+            matches!(SyscallClass::of(name), SyscallClass::Data | SyscallClass::Sync)
+        });
+        let is_recent = now_ns.saturating_sub(block.to_ns) < 2 * nanoseconds(AWAY);
+        if !is_of_file
+            || block.could_run
+            || !is_recent
+            || absence.described.iter().any(|made| made.key == key)
+            || absence.described.len() >= DESCRIPTIONS / 2
+        {
+            return;
+        }
+        let (sp, ip) = block.place;
+        let call = BlockedSyscall { number, arguments: block.arguments, sp, ip };
+        let object = self.reader.object_of(process, &call);
+        let from_ns = sys::bpf::clock_ns();
+        let Some(absence) = self.absence_mut(process) else { return };
+        if object.is_some() {
+            let number = BlockDescription::WITHOUT_STACK;
+            absence.described.push(BlockDescription { number, from_ns, key, object });
+        }
+    }
+
+    fn add_description(
+        &mut self,
+        process: u32,
+        now_ns: u64,
+        (number, from_ns, key): (u32, u64, BlockKey),
+        object: Option<CallObject>,
+    ) {
+        let Some(absence) = self.absence_mut(process) else { return };
+        absence.described.push(BlockDescription { number, from_ns, key, object });
+        absence.described_at_ns = now_ns;
+    }
+
+    /// Puts a breakpoint at the wait of the main loop of a thread that is away: looks for events that take no time are not seen
+    /// otherwise, and many short steps would be one long one.
+    fn watch_turns(&mut self, process: u32, place: WaitPlace, now_ns: u64) {
+        let may_break = self.may_break;
+        let Some(absence) = self.absence_mut(process) else { return };
+        if absence.turns.is_some() || !may_break || place.1 == 0 {
+            return;
+        }
+        match ThreadSampler::at_instruction(process, place.1) {
+            Ok(sampler) => absence.turns = Some((sampler, place, now_ns)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.may_break = false,
+            // Others use all breakpoints of the processor.
+            Err(_) => {}
+        }
+    }
+
+    /// Returns the returns of the main loop's wait that a breakpoint has seen until a moment.
+    pub(super) fn turns_until(&mut self, process: u32, until_ns: u64) -> Vec<u64> {
+        let mut moments = Vec::new();
+        let Some(absence) = self.absence_mut(process) else { return moments };
+        let from_ns = absence.began_ns();
+        if let Some((sampler, place, _)) = &mut absence.turns {
+            sampler.take(|sample| {
+                // Other waits return to the same instruction from deeper on the stack.
+                if sample.sp == place.0 && sample.at_ns > from_ns && sample.at_ns < until_ns {
+                    moments.push(sample.at_ns);
+                }
+            });
+        }
+        moments
+    }
+
+    /// Ends the absence at the first of these moments, and begins one at the last. The account and the waits are those of a
+    /// later moment.
+    pub(super) fn split(
+        &mut self,
+        process: u32,
+        moments: &[u64],
+        account: &AbsenceAccount,
+        blocks: &[ThreadBlock],
+    ) {
+        let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return };
+        let (first_ns, last_ns) = (*first, *last);
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let Some(absence) = &program.away else { return };
+        for pair in moments.windows(2) {
+            program.turned.add(pair[1].saturating_sub(pair[0]));
+        }
+        program.turned.add(first_ns.saturating_sub(absence.began_ns()));
+        self.finish(process, account, blocks, first_ns, false);
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let key = program.take_key();
+        let Some(absence) = &mut program.away else { return };
+        absence.key = key;
+        absence.turned_ns = Some(last_ns);
+        absence.described.clear();
+        absence.stops.clear();
+        (absence.described_at_ns, absence.samples, absence.faults) = (0, 0, 0);
+        absence.store_at_ns = FIRST_STORED_NS;
+    }
+
+    pub(super) fn absence_mut(&mut self, process: u32) -> Option<&mut WatchedAbsence> {
+        self.marked.get_mut(&process)?.away.as_mut()
+    }
+
+    pub(super) fn drop_absence(&mut self, process: u32) {
+        let absence = self.marked.get_mut(&process).and_then(|program| program.away.take());
+        if let Some(absence) = absence {
+            self.link.send(DescribeWork::Dropped { key: absence.key });
+        }
+    }
+
+    /// Samples the functions of a thread that is away for long, also those in which it waits for pages. At `turns`
+    /// its main loop looked for events: what was after them belongs to the next absence.
+    pub(super) fn sample(&mut self, process: u32, now_ns: u64, turns: &[u64]) {
+        let (link, may_sample, reader) = (&self.link, &mut self.may_sample, &mut self.reader);
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let later_key = program.next_key + 1;
+        let Some(absence) = &mut program.away else { return };
+        let away_ns = now_ns.saturating_sub(absence.started_ns);
+        if absence.sampler.is_none() && away_ns >= SAMPLE_AFTER_NS && !absence.is_over {
+            if *may_sample {
+                let opened = ThreadSampler::with_kernel(process, SAMPLE_PERIOD)
+                    .or_else(|_| ThreadSampler::open(process, SAMPLE_PERIOD));
+                match opened {
+                    Ok(opened) => absence.sampler = Some(opened),
+                    Err(error) => {
+                        // The limit of locked memory passes; a prohibition stays.
+                        *may_sample = error.kind() != io::ErrorKind::PermissionDenied;
+                    }
+                }
+            }
+            if absence.sampler.is_none() && absence.is_computing {
+                absence.unseen.add(UnseenParts::FUNCTIONS);
+            }
+        }
+        let WatchedAbsence { key, sampler, samples, faults, described, turned_ns, .. } = absence;
+        let Some(sampler) = sampler else { return };
+        let from_ns = turned_ns.unwrap_or(0);
+        let (first_ns, last_ns) = match (turns.first(), turns.last()) {
+            (Some(first), Some(last)) => (*first, *last),
+            _ => (u64::MAX, u64::MAX),
+        };
+        sampler.take(|sample| {
+            let is_between = sample.at_ns > first_ns && sample.at_ns < last_ns;
+            if sample.at_ns < from_ns || is_between || !link.has_room() {
+                return;
+            }
+            let is_later = sample.at_ns >= last_ns;
+            if sample.fault.is_some() {
+                if *faults < FAULTS && described.len() < DESCRIPTIONS && !is_later {
+                    *faults += 1;
+                    let number = reader.take_number();
+                    let (ip, sp, bytes) = (sample.ip, sample.sp, sample.stack.to_vec());
+                    let copy = StackBytes { ip, sp, bytes };
+                    link.count_copy();
+                    link.send(DescribeWork::Stack { key: *key, process, number, copy });
+                    let from_ns = sample.at_ns;
+                    described.push(BlockDescription { number, from_ns, key: None, object: None });
+                }
+                return;
+            }
+            if *samples >= SAMPLES {
+                return;
+            }
+            *samples += 1;
+            link.count_copy();
+            let registers = trace::stack::KnownRegisters::new(sample.ip, sample.sp)
+                .bp(sample.bp)
+                .kept(sample.kept);
+            link.send(DescribeWork::Sample {
+                key: if is_later { later_key } else { *key },
+                process,
+                registers,
+                bytes: sample.stack.to_vec(),
+                stands_for_ns: nanoseconds(SAMPLE_PERIOD),
+            });
+        });
+    }
+
+    /// Stores a hang that goes on, so that it is known even if this process is killed.
+    fn store_running(&mut self, process: u32, state: &MarkedThread, now_ns: u64) {
+        let Some(absence) = self.absence_mut(process) else { return };
+        let is_asked = absence.asked.is_some();
+        if is_asked || now_ns.saturating_sub(absence.began_ns()) < absence.store_at_ns {
+            return;
+        }
+        absence.store_at_ns = absence.store_at_ns.saturating_mul(2);
+        let (account, blocks) = self.account_now(process, state, now_ns);
+        self.send_hang(process, &account, &blocks, now_ns, true);
+    }
+
+    /// Returns what the absence that goes on went to until now, with the wait in which the thread is.
+    pub(super) fn account_now(
+        &mut self,
+        process: u32,
+        state: &MarkedThread,
+        now_ns: u64,
+    ) -> (AbsenceAccount, Vec<ThreadBlock>) {
+        let counters = self.reader.counters(process);
+        let ready_ns = counters.map_or(0, |counters| counters.queued_ns);
+        let ready_ns = ready_ns.saturating_sub(state.ready_before_ns);
+        let mut account = AbsenceAccount { at_ns: now_ns, ready_ns, ..state.account };
+        let program = self.marked.get(&process);
+        let started_ns = state.away_since_ns.unwrap_or(now_ns);
+        let mut blocks: Vec<ThreadBlock> =
+            program.map(|program| program.blocks_of(started_ns).to_vec()).unwrap_or_default();
+        if let Some((from_ns, could_run)) = state.off_since_ns {
+            let off_ns = now_ns.saturating_sub(from_ns);
+            let call = match (could_run, self.activity(process)) {
+                (false, Some(Activity::InCall(call))) => Some(call),
+                _ => None,
+            };
+            blocks.push(ThreadBlock {
+                from_ns,
+                to_ns: now_ns,
+                ready_ns,
+                blocked_ns: if could_run { 0 } else { off_ns },
+                off_before_ns: account.off_ns,
+                could_run,
+                is_stopped: false,
+                call: call.map(|call| call.number),
+                arguments: call.map_or([0; 6], |call| call.arguments),
+                place: call.map_or((0, 0), |call| (call.sp, call.ip)),
+            });
+            account.off_ns += off_ns;
+            if could_run {
+                account.ready_ns += off_ns;
+            }
+        }
+        (account, blocks)
+    }
+}
