@@ -54,6 +54,8 @@ pub(crate) struct Connection<'s> {
     shared: &'s Shared<'s>,
     /// Whether the caller may have sessions.
     is_let_in: bool,
+    /// Whether the access rule was asked: polkit is not, again and again, for one connection.
+    has_asked: bool,
     session: Option<OpenSession>,
     buffer: Vec<u8>,
     /// Requests since `paced`.
@@ -110,6 +112,7 @@ impl<'s> Connection<'s> {
             caller,
             shared,
             is_let_in: false,
+            has_asked: false,
             session: None,
             buffer: vec![0; LONGEST],
             requests: 0,
@@ -331,6 +334,9 @@ impl<'s> Connection<'s> {
                 "it is of version {VERSION}, and unjank of {version}; systemctl restart unjank-recorder.service"
             );
             return refused(RefusalKind::OtherVersion, text);
+        }
+        if std::mem::replace(&mut self.has_asked, true) {
+            return refused(RefusalKind::Misunderstood, "a connection is let in once");
         }
         match self.shared.options.access.check(&self.caller, prompt) {
             Ok(()) => {

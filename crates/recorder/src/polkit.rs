@@ -129,7 +129,14 @@ struct BusClient<'c> {
 
 impl<'c> BusClient<'c> {
     fn greet(bus: &str, deadline: Deadline<'c>) -> Result<BusClient<'c>, PolkitError> {
-        let socket = connect(bus.as_bytes(), deadline.limit()).map_err(PolkitError::Absent)?;
+        let socket =
+            connect(bus.as_bytes(), deadline.limit()).map_err(|error| match error.kind() {
+                // A bus that is busy decides all the same, when it is asked again.
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    PolkitError::Absent(error)
+                }
+                _ => PolkitError::Failed(error),
+            })?;
         stream::send(&socket, LINES, &[]).map_err(PolkitError::Failed)?;
         let begun = answered(&socket, Descriptors::Welcome, Some(&deadline))
             .map_err(|error| PolkitError::Failed(io::Error::other(error)))?;

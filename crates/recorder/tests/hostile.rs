@@ -87,6 +87,7 @@ pub(crate) fn garbage() {
     }
     assert_eq!(kind(ask(&connection, &hello("0.0.0"))), Some(RefusalKind::OtherVersion));
     assert_eq!(ask(&connection, &hello(VERSION)), Some(Reply::Done));
+    assert_eq!(kind(ask(&connection, &hello(VERSION))), Some(RefusalKind::Misunderstood));
     // A descriptor that nobody wants is not opened; the request counts.
     let order = Request::OpenTrace(order()).write();
     let passed = std::fs::File::open("/dev/null").unwrap();
