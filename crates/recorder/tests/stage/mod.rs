@@ -137,6 +137,7 @@ impl Stage {
         let mut command = Command::new("setpriv");
         let (user, group) = (user.to_string(), STAFF.to_string());
         command.args(["--reuid", &user, "--regid", &user, "--groups", &group]).arg(program);
+        command.env_remove("LD_LIBRARY_PATH");
         command
     }
 
@@ -162,6 +163,8 @@ impl Stage {
             .env(ROLE, role)
             .env(SOCKET, self.socket())
             .env(DETAIL, detail)
+            // Directories that cargo adds may be closed to other users: a program would search them with other calls.
+            .env_remove("LD_LIBRARY_PATH")
             .current_dir("/")
             .env("PWD", "/")
             .stdin(Stdio::piped())
