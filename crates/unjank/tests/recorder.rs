@@ -1,9 +1,5 @@
 //! `unjank trace` of a user who is not root, beside the recorder service as it is shipped.
-#![expect(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    reason = "a test stands for other programs"
-)]
+#![expect(clippy::unwrap_used, reason = "a test stands for other programs")]
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
