@@ -484,7 +484,7 @@ mod tests {
         let function = program.label();
         program.set(R6, R1).set_function(R0, function).leave().place(function).leave();
         let program = program.finish().unwrap();
-        assert_eq!(text(&program)[1], "18 r0 r4 0 4");
+        assert_eq!(text(&program)[1], "18 r0 r4 0 3");
         assert_eq!(Instruction::functions(&program), [0, 5]);
         let mut unplaced = Assembler::default();
         let nowhere = unplaced.label();
