@@ -6,6 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 
+use jobs::claim::DirectoryClaim;
+
 use super::fixture::{in_time, setting, skip};
 use super::{Place, UNJANK, cgroup_of, children, keeper_of, read_line, state, until};
 
@@ -125,6 +127,14 @@ fn what_two_that_were_killed_at_once_have_left_is_taken_away_by_the_next() {
         let supervisor = child.id();
         let keeper = keeper_of(supervisor);
         let cgroup = cgroup_of(supervisor).filter(|cgroup| cgroup.exists());
+        // Commands of other tests look for what nobody owns, too: not before it was seen here.
+        let mut unswept = None;
+        if let Some(around) = cgroup.as_ref().and_then(|cgroup| cgroup.parent()) {
+            until(|| {
+                unswept = DirectoryClaim::of(around);
+                unswept.is_some()
+            });
+        }
         // Stopped first, so that neither sees the end of the other.
         for process in [supervisor, keeper] {
             sys::supervise::send(process, 19).unwrap();
@@ -137,7 +147,13 @@ fn what_two_that_were_killed_at_once_have_left_is_taken_away_by_the_next() {
         until(|| has_ended(keeper));
         // Here it can be seen that something is left.
         assert!(cgroup.as_ref().is_none_or(|cgroup| cgroup.exists()));
-        assert!(place.jobs(&[]).status.success());
+        drop(unswept);
+        // While another command looks, this one does not.
+        let trace = format!("/sys/kernel/tracing/instances/unjank-run-{supervisor}");
+        until(|| {
+            assert!(place.jobs(&[]).status.success());
+            cgroup.as_ref().is_none_or(|cgroup| !cgroup.exists()) && !Path::new(&trace).exists()
+        });
         place.is_clean(supervisor);
         if cgroup.is_some() {
             until(|| state(left) == Some('S'));
