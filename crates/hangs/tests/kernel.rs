@@ -12,8 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sys::clock::SystemClock;
 use tempfile::TempDir;
 use unjank_hangs::kernel::{
-    EventWaitKind, HangLoadError, HangPrograms, LocalMarker, MarkedAs, MarkedThread, ThreadMarker,
-    WaitPlace,
+    EventWaitKind, HangPrograms, LocalMarker, MarkedAs, MarkedThread, ThreadMarker, WaitPlace,
 };
 use unjank_hangs::model::{Hang, HangCause, UnseenParts};
 use unjank_hangs::recorder::{KernelReports, ThreadSource, record};
@@ -28,7 +27,7 @@ use super::recorder::{
 fn load() -> Option<HangPrograms> {
     match HangPrograms::load(rustix::process::geteuid().as_raw()) {
         Ok(programs) => Some(programs),
-        Err(why @ (HangLoadError::NotAllowed(_) | HangLoadError::OtherNumbers)) => {
+        Err(why @ (sys::bpf::LoadError::NotAllowed(_) | sys::bpf::LoadError::OtherNumbers)) => {
             assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
             eprintln!("SKIPPED: {why}");
             None
@@ -154,11 +153,13 @@ fn a_hang_that_goes_on_a_stop_and_a_file_are_told() {
     program.wait_until_at_rest();
     program.mark_now();
     kill_process(process, Signal::STOP).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    until("a stop that goes on to be stored", || {
+        program.hang_of_order(&root).filter(|hang| hang.goes_on)
+    });
     kill_process(process, Signal::CONT).unwrap();
     let hang = program.ended_hang(&root);
     assert_eq!(hang.cause, HangCause::Stopped, "{hang:?}");
-    assert!(hang.parts.stopped_ns >= 290_000_000, "{hang:?}");
+    assert!(hang.parts.stopped_ns >= 900_000_000, "{hang:?}");
 
     program.wait_until_at_rest();
     program.order(b'f');
@@ -257,12 +258,7 @@ fn a_program_at_rest_has_no_hang_and_wakes_nobody() {
     program.mark_now();
     let since_ns = program.ordered_ns;
     // Without reports there are the count of time, once a second, and what a search takes.
-    let few = until("three seconds with at most 6 wake-ups", || {
-        let before = recorder.waits();
-        std::thread::sleep(Duration::from_secs(3));
-        Some(recorder.waits() - before).filter(|waits| *waits <= 6)
-    });
-    assert!(few > 0, "the recorder goes on");
+    until("six wake-ups that take three seconds", || recorder.wakes_rarely(6));
     assert_eq!(hangs_since(&root, &program, since_ns), []);
     // What ends the rest is seen nevertheless.
     program.order(b's');
@@ -381,6 +377,6 @@ fn a_process_that_may_not_load_programs_is_told_so() {
         HangPrograms::load(0).map(|_| ())
     });
     let error = refused.join().unwrap().unwrap_err();
-    assert!(matches!(error, HangLoadError::NotAllowed(_)), "{error:?}");
+    assert!(matches!(error, sys::bpf::LoadError::NotAllowed(_)), "{error:?}");
     assert!(error.to_string().contains("CAP_BPF and CAP_PERFMON"), "{error}");
 }

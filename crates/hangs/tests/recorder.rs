@@ -90,6 +90,13 @@ impl TestRecorder {
         line.unwrap().trim().parse().unwrap()
     }
 
+    /// Waits until the thread that looks has woken up so often; returns something if that took three seconds or longer.
+    pub(crate) fn wakes_rarely(&self, count: u64) -> Option<()> {
+        let (before, begin) = (self.waits(), Instant::now());
+        until("wake-ups of the recorder", || (self.waits() >= before + count).then_some(()));
+        (begin.elapsed() >= Duration::from_secs(3)).then_some(())
+    }
+
     pub(crate) fn end(mut self) -> RecorderSummary {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap().unwrap()
@@ -342,12 +349,7 @@ fn a_program_at_rest_wakes_nobody() {
     let mut program = Interactive::start(&root);
     program.be_noticed(&root);
     // Looks at a program that rests would be 60 in three seconds; without them there are a search and the count of time.
-    let few = until("three seconds with at most 12 wake-ups", || {
-        let before = recorder.waits();
-        std::thread::sleep(Duration::from_secs(3));
-        Some(recorder.waits() - before).filter(|waits| *waits <= 12)
-    });
-    assert!(few > 0, "the recorder goes on");
+    until("12 wake-ups that take three seconds", || recorder.wakes_rarely(12));
     // What ends the rest is seen nevertheless.
     program.order(b's');
     program.ended_hang(&root);
