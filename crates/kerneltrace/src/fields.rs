@@ -1,8 +1,7 @@
 //! Offsets of the kernel's structures that the programs read, from its BTF.
 
-use std::io;
-
-use sys::bpf::btf::{self, BtfKind, Types};
+use sys::bpf::btf::{self, BtfKind, KernelTypesError, Types};
+use sys::bpf::file_names::FileOffsets;
 
 /// Offsets in bytes in the kernel's structures, and the numbers of its tracepoints' types.
 #[derive(Clone, Copy, Debug)]
@@ -124,59 +123,15 @@ pub struct PathFields {
     pub table_files: i16,
     /// `fdtable`: how many there are.
     pub table_length: i16,
-    /// `file`: mount and entry.
-    pub file_path: i16,
     /// `fs_struct`: mount and entry of the working directory.
     pub directories_working: i16,
     /// `fs_struct`: mount and entry of the root.
     pub directories_root: i16,
-    /// `dentry`: the parent.
-    pub entry_parent: i16,
-    /// `dentry`: the address of its name.
-    pub entry_name: i16,
-    /// `dentry`: its inode.
-    pub entry_inode: i16,
-    /// `dentry`: its place among the names of its directory; 0 when it has none any more.
-    pub entry_hashed: i16,
-    /// `mount`: the part of it that a path points to.
-    pub mount_inner: i16,
-    /// `mount`: its root.
-    pub mount_root: i16,
-    /// `mount`: the mount that it is on.
-    pub mount_parent: i16,
-    /// `mount`: the entry that it is on.
-    pub mount_point: i16,
-    /// `mount`: its number.
-    pub mount_number: i16,
-    /// `inode`: kind and rights.
-    pub inode_mode: i16,
-    /// `inode`: its number.
-    pub inode_number: i16,
-    /// `inode`: its file system.
-    pub inode_system: i16,
-    /// `super_block`: its device.
-    pub system_device: i16,
+    /// Files, entries and mounts.
+    pub files: FileOffsets,
 }
 
-/// Why the offsets are not known.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FieldsError {
-    /// The kernel was built without its types.
-    #[error(
-        "cannot read {}, without which programs in the kernel cannot be written for it",
-        btf::PATH
-    )]
-    NoTypes(#[source] io::Error),
-    /// They are not in the format that we know.
-    #[error("cannot understand {}", btf::PATH)]
-    NotUnderstood,
-    /// The kernel lacks a type or a field.
-    #[error("cannot find {0} in the kernel's types")]
-    Missing(&'static str),
-}
-
-const STRUCTURES: [&str; 20] = [
+const STRUCTURES: [&str; 14] = [
     "task_struct",
     "signal_struct",
     "mm_struct",
@@ -184,12 +139,6 @@ const STRUCTURES: [&str; 20] = [
     "files_struct",
     "fs_struct",
     "fdtable",
-    "file",
-    "dentry",
-    "mount",
-    "inode",
-    "super_block",
-    "path",
     "socket",
     "sock",
     "unix_sock",
@@ -213,31 +162,27 @@ impl KernelOffsets {
     ///
     /// # Errors
     ///
-    /// [`FieldsError`]: it cannot be watched by programs in it.
-    pub fn of_this_kernel() -> Result<KernelOffsets, FieldsError> {
-        let file = std::fs::File::open(btf::PATH).map_err(FieldsError::NoTypes)?;
-        // Kernels before 6.16 do not let them be mapped, and give a page at a time.
-        match sys::map::Map::of(&file) {
-            Ok(map) => KernelOffsets::read(map.bytes()),
-            Err(_) => KernelOffsets::read(&std::fs::read(btf::PATH).map_err(FieldsError::NoTypes)?),
-        }
+    /// [`KernelTypesError`]: it cannot be watched by programs in it.
+    pub fn of_this_kernel() -> Result<KernelOffsets, KernelTypesError> {
+        btf::of_this_kernel(KernelOffsets::read)
     }
 
     /// Reads them from a kernel's types.
     ///
     /// # Errors
     ///
-    /// [`FieldsError`]: it cannot be watched by programs in it.
-    pub fn read(bytes: &[u8]) -> Result<KernelOffsets, FieldsError> {
-        let structures = STRUCTURES.iter().map(|name| (BtfKind::Structure, *name));
+    /// [`KernelTypesError`]: it cannot be watched by programs in it.
+    pub fn read(bytes: &[u8]) -> Result<KernelOffsets, KernelTypesError> {
+        let structures = STRUCTURES.iter().chain(&FileOffsets::STRUCTURES);
+        let structures = structures.map(|name| (BtfKind::Structure, *name));
         let tracepoints = TRACEPOINTS.iter().map(|name| (BtfKind::Typedef, *name));
         let wanted: Vec<(BtfKind, &str)> = structures.chain(tracepoints).collect();
-        let types = Types::read(bytes, &wanted).ok_or(FieldsError::NotUnderstood)?;
+        let types = Types::read(bytes, &wanted).ok_or(KernelTypesError::NotUnderstood)?;
         let tracepoint = |name: &'static str| {
-            types.number(BtfKind::Typedef, name).ok_or(FieldsError::Missing(name))
+            types.number(BtfKind::Typedef, name).ok_or(KernelTypesError::Missing(name))
         };
         let field = |structure, path: &'static str| {
-            offset(&types, structure, path).ok_or(FieldsError::Missing(path))
+            types.offset(structure, path).ok_or(KernelTypesError::Missing(path))
         };
         Ok(KernelOffsets {
             tracepoints: Tracepoints {
@@ -252,8 +197,8 @@ impl KernelOffsets {
             task_process: field("task_struct", "tgid")?,
             task_cpu: field("task_struct", "se.sum_exec_runtime")?,
             task_exec_start: field("task_struct", "se.exec_start")?,
-            task_delay: offset(&types, "task_struct", "sched_info.run_delay"),
-            task_faults: offset(&types, "task_struct", "maj_flt"),
+            task_delay: types.offset("task_struct", "sched_info.run_delay"),
+            task_faults: types.offset("task_struct", "maj_flt"),
             task_exit_code: field("task_struct", "exit_code")?,
             task_name: field("task_struct", "comm")?,
             task_signal: field("task_struct", "signal")?,
@@ -269,12 +214,8 @@ impl KernelOffsets {
     }
 }
 
-fn offset(types: &Types<'_>, structure: &str, path: &str) -> Option<i16> {
-    i16::try_from(types.field(structure, path)?).ok()
-}
-
 fn owner_fields(types: &Types<'_>) -> Option<OwnerFields> {
-    let field = |structure, path| offset(types, structure, path);
+    let field = |structure, path| types.offset(structure, path);
     Some(OwnerFields {
         task_credentials: field("task_struct", "real_cred")?,
         users: [field("cred", "uid")?, field("cred", "euid")?, field("cred", "suid")?],
@@ -288,7 +229,7 @@ fn owner_fields(types: &Types<'_>) -> Option<OwnerFields> {
 }
 
 fn socket_fields(types: &Types<'_>) -> Option<SocketFields> {
-    let field = |structure, path| offset(types, structure, path);
+    let field = |structure, path| types.offset(structure, path);
     Some(SocketFields {
         file_private: field("file", "private_data")?,
         socket_type: field("socket", "type")?,
@@ -308,35 +249,15 @@ fn socket_fields(types: &Types<'_>) -> Option<SocketFields> {
 }
 
 fn path_fields(types: &Types<'_>) -> Option<PathFields> {
-    let field = |structure, path| offset(types, structure, path);
-    // A path is copied as a whole: the mount, then the entry.
-    let is_known = field("path", "mnt")? == 0 && field("path", "dentry")? == 8;
-    let fields = PathFields {
+    let field = |structure, path| types.offset(structure, path);
+    Some(PathFields {
         task_files: field("task_struct", "files")?,
         task_directories: field("task_struct", "fs")?,
         files_table: field("files_struct", "fdt")?,
         table_files: field("fdtable", "fd")?,
         table_length: field("fdtable", "max_fds")?,
-        file_path: field("file", "f_path")?,
         directories_working: field("fs_struct", "pwd")?,
         directories_root: field("fs_struct", "root")?,
-        entry_parent: field("dentry", "d_parent")?,
-        entry_name: field("dentry", "d_name.name")?,
-        entry_inode: field("dentry", "d_inode")?,
-        entry_hashed: field("dentry", "d_hash.pprev")?,
-        mount_inner: field("mount", "mnt")?,
-        mount_root: field("mount", "mnt.mnt_root")?,
-        mount_parent: field("mount", "mnt_parent")?,
-        mount_point: field("mount", "mnt_mountpoint")?,
-        mount_number: field("mount", "mnt_id")?,
-        inode_mode: field("inode", "i_mode")?,
-        inode_number: field("inode", "i_ino")?,
-        inode_system: field("inode", "i_sb")?,
-        system_device: field("super_block", "s_dev")?,
-    };
-    let entry = [fields.entry_parent, fields.entry_name, fields.entry_inode, fields.entry_hashed];
-    let mount = [fields.mount_root, fields.mount_parent, fields.mount_point];
-    let limit = super::layout::scratch::COPY_SIZE - 8;
-    let fit = entry.iter().chain(&mount).all(|offset| (0..=limit).contains(offset));
-    (is_known && fit).then_some(fields)
+        files: FileOffsets::read(types)?,
+    })
 }

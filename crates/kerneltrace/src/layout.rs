@@ -235,15 +235,19 @@ pub mod scratch {
     /// A copy of the beginning of a `struct mount`.
     pub const MOUNT_COPY: i16 = ENTRY_COPY + COPY_SIZE;
     /// Bytes of each of these copies.
-    pub const COPY_SIZE: i16 = 128;
+    pub const COPY_SIZE: i16 = sys::bpf::file_names::WalkRoom::COPY_BYTES;
     /// The address of the open file that the names are of.
     pub const OPEN_FILE: i16 = MOUNT_COPY + COPY_SIZE;
     /// The address of a `struct sock`.
     pub const SOCKET: i16 = OPEN_FILE + 8;
     /// The state of a connection.
     pub const CONNECTION: i16 = OPEN_FILE + 16;
+    /// The address of a `struct unix_address`, or of the other end that is looked at again.
+    pub const OTHER_END: i16 = OPEN_FILE + 24;
+    /// The address of the open file's place in the table of descriptors.
+    pub const TABLE_PLACE: i16 = OPEN_FILE + 32;
     /// Bytes of all; the kernel allows 32 KiB per CPU.
-    pub const SIZE: u32 = 29_312 + 48 + 2 * 128 + 24;
+    pub const SIZE: u32 = 29_312 + 48 + 2 * 128 + 40;
 }
 
 /// Words that all programs share.

@@ -6,12 +6,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use sys::bpf::assembler::AssembleError;
+use sys::bpf::btf::KernelTypesError;
 use sys::bpf::{
-    AttachError, AttachedPrograms, Instruction, Map, MapKind, ProgramKind, Ring, SharedMap,
+    AttachedPrograms, Instruction, LoadError, Map, MapKind, ProgramKind, Ring, SharedMap,
 };
 
-use crate::fields::{FieldsError, KernelOffsets};
+use crate::fields::KernelOffsets;
 use crate::layout::{self, CALLS, filter, record, shared, table, thread};
 use crate::programs::{
     KEPT, KernelStacks, OwnerPlan, ProgramPlan, SessionOwner, SharedMaps, WakeupPolicy,
@@ -53,40 +53,6 @@ const ERRORS: u32 = 8_192;
 const TOTALS_OF_USER: u32 = 16_384;
 /// The most processes of such a session.
 const PROCESSES_OF_USER: u32 = 8_192;
-
-/// Why no programs could be put into the kernel; none are there.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// The user has not the right to it.
-    #[error("cannot load programs into the kernel without CAP_BPF and CAP_PERFMON, which root has")]
-    NotAllowed(#[source] io::Error),
-    /// We see processes by other numbers than the kernel's programs do.
-    #[error(
-        "cannot use bpf inside a container with a PID namespace, where process IDs differ from those in the kernel"
-    )]
-    OtherNumbers,
-    /// The kernel's types are missing or have not what is needed.
-    #[error(transparent)]
-    Fields(#[from] FieldsError),
-    /// This machine has registers that the programs are not written for.
-    #[error("cannot load programs into a kernel that is not of x86-64")]
-    OtherMachine,
-    /// A map could not be made.
-    #[error("cannot make the kernel's map {name}")]
-    Map {
-        /// Its name.
-        name: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// A program has a fault that we made.
-    #[error(transparent)]
-    Assemble(#[from] AssembleError),
-    /// A program is not at work.
-    #[error(transparent)]
-    Program(#[from] AttachError),
-}
 
 /// The beginning of the observation of a process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -199,26 +165,6 @@ pub struct BpfSession {
     _scratch: Map,
 }
 
-/// The pid namespace that the kernel starts with has this inode number, of `PROC_PID_INIT_INO`.
-const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
-
-fn map(
-    kind: MapKind,
-    name: &'static str,
-    key: u32,
-    value: u32,
-    entries: u32,
-) -> Result<Map, LoadError> {
-    Map::new(kind, name, key, value, entries).map_err(|source| refused_map(name, source))
-}
-
-fn refused_map(name: &'static str, source: io::Error) -> LoadError {
-    match source.kind() {
-        io::ErrorKind::PermissionDenied => LoadError::NotAllowed(source),
-        _ => LoadError::Map { name, source },
-    }
-}
-
 /// Returns the table of calls: which are watched, and which arguments are paths and descriptors.
 fn call_table(calls: &Set) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -264,15 +210,10 @@ fn number_of(name: &str) -> i32 {
     call_number(name).and_then(|number| i32::try_from(number).ok()).unwrap_or(i32::MAX)
 }
 
-fn is_in_first_namespace() -> bool {
-    let namespace = rustix::fs::stat("/proc/self/ns/pid");
-    namespace.is_ok_and(|namespace| namespace.st_ino == FIRST_NAMESPACE)
-}
-
 /// Returns whether a map can be made, which takes the same rights as a program but for `CAP_PERFMON`.
 pub fn is_allowed() -> bool {
     cfg!(target_arch = "x86_64")
-        && is_in_first_namespace()
+        && sys::bpf::is_in_first_namespace()
         && std::fs::exists(sys::bpf::btf::PATH).unwrap_or(false)
         && Map::new(MapKind::TaskStorage, "unjank_test", 4, 8, 0).is_ok()
 }
@@ -284,14 +225,7 @@ impl BpfSession {
     ///
     /// [`LoadError`]: nothing is left in the kernel.
     pub fn load(settings: &BpfSettings<'_>) -> Result<BpfSession, LoadError> {
-        if !cfg!(target_arch = "x86_64") {
-            return Err(LoadError::OtherMachine);
-        }
-        let ring = Ring::new("unjank_ring", settings.ring_bytes)
-            .map_err(|source| refused_map("unjank_ring", source))?;
-        if !is_in_first_namespace() {
-            return Err(LoadError::OtherNumbers);
-        }
+        let ring = Ring::for_programs("unjank_ring", settings.ring_bytes)?;
         let fields = KernelOffsets::of_this_kernel()?;
         BpfSession::load_for(settings, fields, ring)
     }
@@ -305,17 +239,30 @@ impl BpfSession {
             None => (PROCESSES, TOTALS),
             Some(_) => (PROCESSES_OF_USER, TOTALS_OF_USER),
         };
-        let calls = map(MapKind::Array, "unjank_calls", 4, CALLS * table::ENTRY, 1)?;
-        let zero = map(MapKind::Array, "unjank_zero", 4, layout::total::SIZE, 1)?;
-        let scratch = map(MapKind::PerCpuArray, "unjank_room", 4, layout::scratch::SIZE, 1)?;
+        let calls = Map::for_programs(MapKind::Array, "unjank_calls", 4, CALLS * table::ENTRY, 1)?;
+        let zero = Map::for_programs(MapKind::Array, "unjank_zero", 4, layout::total::SIZE, 1)?;
+        let scratch =
+            Map::for_programs(MapKind::PerCpuArray, "unjank_room", 4, layout::scratch::SIZE, 1)?;
         let mut session = BpfSession {
             programs: AttachedPrograms::default(),
-            filter: map(MapKind::Hash, "unjank_filter", 4, 4, processes)?,
-            threads: map(MapKind::TaskStorage, "unjank_threads", 4, thread::SIZE, 0)?,
-            totals: map(MapKind::Hash, "unjank_totals", 8, layout::total::SIZE, pairs)?,
-            overflow: map(MapKind::PerCpuArray, "unjank_more", 4, layout::total::SIZE, CALLS)?,
-            errors: map(MapKind::Hash, "unjank_errors", 8, 8, ERRORS)?,
-            words: map(MapKind::Array, "unjank_words", 4, shared::SIZE, 1)?,
+            filter: Map::for_programs(MapKind::Hash, "unjank_filter", 4, 4, processes)?,
+            threads: Map::for_programs(MapKind::TaskStorage, "unjank_threads", 4, thread::SIZE, 0)?,
+            totals: Map::for_programs(
+                MapKind::Hash,
+                "unjank_totals",
+                8,
+                layout::total::SIZE,
+                pairs,
+            )?,
+            overflow: Map::for_programs(
+                MapKind::PerCpuArray,
+                "unjank_more",
+                4,
+                layout::total::SIZE,
+                CALLS,
+            )?,
+            errors: Map::for_programs(MapKind::Hash, "unjank_errors", 8, 8, ERRORS)?,
+            words: Map::for_programs(MapKind::Array, "unjank_words", 4, shared::SIZE, 1)?,
             ring,
             _zero: zero,
             _table: calls,
@@ -326,7 +273,7 @@ impl BpfSession {
         session
             ._table
             .set(&first, &table)
-            .map_err(|source| LoadError::Map { name: "unjank_calls", source })?;
+            .map_err(|source| LoadError::of_map("unjank_calls", source))?;
         let plan = session.plan(fields, settings)?;
         session.attach_all(&plan, settings.calls)?;
         Ok(session)
@@ -339,7 +286,7 @@ impl BpfSession {
     ) -> Result<ProgramPlan, LoadError> {
         let owner = settings.owner.map(|owner| match fields.owner {
             Some(fields) => Ok(OwnerPlan { owner, fields }),
-            None => Err(FieldsError::Missing("cred")),
+            None => Err(KernelTypesError::Missing("cred")),
         });
         Ok(ProgramPlan {
             fields,
@@ -397,14 +344,7 @@ impl BpfSession {
         instructions: &[Instruction],
     ) -> Result<(), LoadError> {
         let kind = ProgramKind::TypedTracepoint(point);
-        self.programs.attach(kind, name, instructions).map_err(|error| match error {
-            AttachError::Refused { log, source, .. }
-                if log.is_empty() && source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                LoadError::NotAllowed(source)
-            }
-            error => LoadError::Program(error),
-        })
+        Ok(self.programs.attach(kind, name, instructions)?)
     }
 
     /// Observes a process, and the processes that it starts from now on.

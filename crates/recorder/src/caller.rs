@@ -201,6 +201,12 @@ impl Caller {
     }
 }
 
+/// Returns whether a process has begun to end, or has ended: `PF_EXITING` in the flags of its first thread, proc(5).
+pub(crate) fn is_ending(process: u32) -> bool {
+    const EXITING: u64 = 0x4;
+    !stat_field(process, 9).is_ok_and(|flags| flags & EXITING == 0)
+}
+
 /// Returns Yama's restriction; what cannot be understood is the strictest.
 fn yama() -> u32 {
     match std::fs::read_to_string(YAMA) {
@@ -260,7 +266,16 @@ mod tests {
         assert!(caller.may_trace(u32::MAX).is_err());
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let may = caller.may_trace(child.id());
+        assert!(!is_ending(child.id()) && !is_ending(std::process::id()));
         child.kill().unwrap();
+        // It is there until its parent takes its end.
+        let held = pidfd::open(child.id()).unwrap();
+        rustix::event::poll(
+            &mut [rustix::event::PollFd::new(&held, rustix::event::PollFlags::IN)],
+            None,
+        )
+        .unwrap();
+        assert!(is_ending(child.id()));
         child.wait().unwrap();
         assert!(may.unwrap() || yama() > 1);
         assert!(caller.may_trace(child.id()).is_err(), "it has ended");

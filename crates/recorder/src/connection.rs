@@ -8,6 +8,7 @@ use report::error::chain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use sys::clock::Clock;
+use sys::pidfd;
 use sys::socket::{self, Full};
 use sys::syscall_set::Set;
 use trace::backend::bpf::programs::WakeupPolicy;
@@ -17,7 +18,7 @@ use trace::backend::bpf::served::protocol::{
 };
 use trace::backend::bpf::session::{BpfSession, BpfSettings, ThreadState, WatchStart, descriptor};
 
-use crate::caller::Caller;
+use crate::caller::{Caller, is_ending};
 use crate::quota::{Quota, Share};
 use crate::shared::Shared;
 
@@ -414,10 +415,20 @@ impl<'s> Connection<'s> {
 
     fn watch(&self, process: u32, from: WatchStart) -> Reply {
         let Some(session) = &self.session else { return no_session() };
-        match self.check_process(process) {
-            Ok(()) => answer(session.kernel.watch(process, from)),
-            Err(reply) => reply,
+        let gone = Reply::Failed(Errno::SRCH.raw_os_error());
+        // Held, so that its number is no other process's meanwhile.
+        let Ok(held) = pidfd::open(process) else { return gone };
+        if let Err(reply) = self.check_process(process) {
+            return reply;
         }
+        let watched = session.kernel.watch(process, from);
+        // The programs take a number out of the filter when its process ends. One that had begun to end before it was there
+        // would stay, and mean another process later.
+        if is_ending(process) || pidfd::has_ended(&held).unwrap_or(true) {
+            let _ = session.kernel.unwatch(process);
+            return gone;
+        }
+        answer(watched)
     }
 
     fn adopt(

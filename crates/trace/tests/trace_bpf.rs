@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use sys::bpf::LoadError;
 use unjank_trace::backend::bpf::programs::{KernelStacks, WakeupPolicy, WatchedThreads};
 use unjank_trace::backend::bpf::record::BpfRecord;
-use unjank_trace::backend::bpf::session::{BpfSession, BpfSettings, LoadError, WatchStart};
+use unjank_trace::backend::bpf::session::{BpfSession, BpfSettings, WatchStart};
 use unjank_trace::backend::{self, TraceOptions, TraceTarget};
 use unjank_trace::call::{CallEnd, TracedCall};
 use unjank_trace::recording::{Backend, Exit, Recording, StackEnd, Target};

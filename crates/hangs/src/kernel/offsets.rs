@@ -1,8 +1,6 @@
 //! Offsets of the kernel's structures that the programs read, from its BTF.
 
-use std::io;
-
-use sys::bpf::btf::{self, BtfKind, Types};
+use sys::bpf::btf::{self, BtfKind, KernelTypesError, Types};
 
 /// Offsets in bytes, and numbers of types.
 #[derive(Clone, Copy, Debug)]
@@ -16,31 +14,9 @@ pub(super) struct ThreadOffsets {
     pub(super) ready: Option<i16>,
 }
 
-/// Why the offsets are not known.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum KernelTypesError {
-    /// The kernel was built without its types.
-    #[error("cannot read {}", btf::PATH)]
-    NoTypes(#[source] io::Error),
-    /// They are not in the format that we know.
-    #[error("cannot understand {}", btf::PATH)]
-    NotUnderstood,
-    /// The kernel lacks a type or a field.
-    #[error("cannot find {0} in the kernel's types")]
-    Missing(&'static str),
-}
-
 impl ThreadOffsets {
     pub(super) fn of_this_kernel() -> Result<ThreadOffsets, KernelTypesError> {
-        let file = std::fs::File::open(btf::PATH).map_err(KernelTypesError::NoTypes)?;
-        match sys::map::Map::of(&file) {
-            Ok(map) => ThreadOffsets::read(map.bytes()),
-            Err(_) => {
-                let bytes = std::fs::read(btf::PATH).map_err(KernelTypesError::NoTypes)?;
-                ThreadOffsets::read(&bytes)
-            }
-        }
+        btf::of_this_kernel(ThreadOffsets::read)
     }
 
     pub(super) fn read(bytes: &[u8]) -> Result<ThreadOffsets, KernelTypesError> {

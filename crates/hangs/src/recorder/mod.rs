@@ -6,6 +6,7 @@
 //! [`REST`]. A thread that is away is looked at each [`AWAY`].
 
 mod absence;
+mod candidates;
 mod describe;
 mod exact;
 mod follower;
@@ -24,8 +25,9 @@ use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use recents::RecentsFiles;
+use rustix::event::Timespec;
 use store::disk::Disk;
-use sys::bpf::Ring;
+use sys::bpf::{LoadError, Ring};
 use sys::clock::Clock;
 use trace::stack::names::SymbolSources;
 use wakeups::kernel::WakeupTracer;
@@ -35,7 +37,7 @@ use self::exact::ExactRecorder;
 use self::interactive::InteractiveFinder;
 use self::sampling::SamplingRecorder;
 use crate::excluded::PathConcealer;
-use crate::kernel::{HangLoadError, HangPrograms, ThreadMarker};
+use crate::kernel::{HangPrograms, ThreadMarker};
 use crate::model::Hang;
 use crate::store::{HangStore, HangStoreError};
 
@@ -108,8 +110,8 @@ impl KernelReports {
     ///
     /// # Errors
     ///
-    /// [`HangLoadError`]: nothing is left in the kernel.
-    pub fn load(user: u32) -> Result<KernelReports, HangLoadError> {
+    /// [`LoadError`]: nothing is left in the kernel.
+    pub fn load(user: u32) -> Result<KernelReports, LoadError> {
         let HangPrograms { ring, marker } = HangPrograms::load(user)?;
         let wakeups = WakeupTracer::load_for(SHORTEST_FOLLOWED).ok();
         Ok(KernelReports { ring, marker: Box::new(marker), wakeups })
@@ -213,6 +215,15 @@ fn unix_ns(time: SystemTime) -> u64 {
 fn processor_ns() -> u64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     nanoseconds(Duration::try_from(spent).unwrap_or_default())
+}
+
+/// Returns how long it is until a moment of the monotonic clock.
+fn time_until(at_ns: u64) -> Timespec {
+    let time = Duration::from_nanos(at_ns.saturating_sub(sys::bpf::clock_ns()));
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(1),
+        tv_nsec: time.subsec_nanos().into(),
+    }
 }
 
 /// Returns the next moment that is a multiple of an interval.

@@ -1,25 +1,24 @@
 //! The recorder by looks from outside: through `/proc`, and by what the kernel lets a user's own programs announce.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use sys::clock::Clock;
 use sys::perf::ThreadSampler;
 
 use super::absence::{Absence, Activity, ThreadLook};
+use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
 use super::follower::{LookOutcome, ThreadFollower, WaitPlace, Wanted};
-use super::interactive::{self, InteractiveFinder, ProcessIdentity};
-use super::period::{Moment, PeriodTotals, UnwatchedCounts};
+use super::interactive::{self, InteractiveFinder};
+use super::period::{Moment, PeriodTotals};
 use super::read::{self, ThreadReader};
 use super::rest::RestWatch;
 use super::{
-    AWAY, CHECK, FIRST_STORED_NS, KEYS, MOST_ANNOUNCED, MOST_PROGRAMS, PERIOD_NS, REST,
-    SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SYNC_NS, nanoseconds, next_tick, processor_ns,
-    program_name, unix_ns,
+    AWAY, CHECK, FIRST_STORED_NS, KEYS, MOST_ANNOUNCED, PERIOD_NS, REST, SAMPLE_AFTER_NS,
+    SAMPLE_PERIOD, SAMPLES, SYNC_NS, nanoseconds, next_tick, program_name, time_until, unix_ns,
 };
 use crate::model::{HANG_NS, Hang, UnseenParts};
 
@@ -55,12 +54,8 @@ enum ProcessLook {
 pub(super) struct SamplingRecorder<'a> {
     clock: &'a dyn Clock,
     link: RecorderLink,
-    finder: InteractiveFinder,
+    candidates: Candidates,
     followed: BTreeMap<u32, FollowedProgram>,
-    /// Programs beyond the most that are followed, which take the place of one that ends.
-    waiting: BTreeSet<ProcessIdentity>,
-    /// Programs that the kernel does not let us look at.
-    refused: BTreeSet<u32>,
     reader: ThreadReader,
     period: PeriodTotals,
     programs: u64,
@@ -81,11 +76,9 @@ impl<'a> SamplingRecorder<'a> {
         SamplingRecorder {
             clock,
             link,
-            finder,
+            candidates: Candidates::new(finder),
             followed: BTreeMap::new(),
             reader: ThreadReader::new(),
-            waiting: BTreeSet::new(),
-            refused: BTreeSet::new(),
             period: PeriodTotals::begin(Moment { now: clock.now(), at_ns: sys::bpf::clock_ns() }),
             programs: 0,
             may_announce: true,
@@ -128,19 +121,11 @@ impl<'a> SamplingRecorder<'a> {
     }
 
     fn search(&mut self) {
-        let change = self.finder.search(sys::bpf::clock_ns(), &processor_ns);
-        for identity in change.gone {
-            let process = identity.process;
-            self.refused.remove(&process);
-            if !self.waiting.remove(&identity) {
-                self.unfollow(process, false);
-                self.link.send(DescribeWork::Forget { process });
-            }
+        for process in self.candidates.search() {
+            self.unfollow(process, false);
+            self.link.send(DescribeWork::Forget { process });
         }
-        self.waiting.extend(change.found);
-        while self.followed.len() < MOST_PROGRAMS
-            && let Some(ProcessIdentity { process, .. }) = self.waiting.pop_first()
-        {
+        while let Some(process) = self.candidates.next(self.followed.len()) {
             self.follow(process);
         }
     }
@@ -237,11 +222,7 @@ impl<'a> SamplingRecorder<'a> {
     /// Waits until a moment of the monotonic clock, or until a thread that rested runs. That one is looked at a little later:
     /// most are back by then.
     fn wait_until(&mut self, at_ns: u64) -> io::Result<()> {
-        let time = Duration::from_nanos(at_ns.saturating_sub(sys::bpf::clock_ns()));
-        let time = Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(1),
-            tv_nsec: time.subsec_nanos().into(),
-        };
+        let time = time_until(at_ns);
         let resting = self.followed.values().filter_map(|program| {
             let announcement = program.rest.announcement()?;
             Some((program.process, PollFd::from_borrowed_fd(announcement, PollFlags::IN)))
@@ -304,7 +285,7 @@ impl<'a> SamplingRecorder<'a> {
             Ok(activity) => activity,
             Err(error) => {
                 if error.kind() == io::ErrorKind::PermissionDenied {
-                    self.refused.insert(process);
+                    self.candidates.refuse(process);
                 }
                 self.unfollow(process, false);
                 return ProcessLook::Gone;
@@ -523,10 +504,7 @@ impl<'a> SamplingRecorder<'a> {
         let period = std::mem::replace(&mut self.period, PeriodTotals::begin(now));
         let lost = self.link.counters.lost.swap(0, Ordering::Relaxed);
         if !period.is_empty() || lost > 0 {
-            // The kernel refuses looks at a process that is about to end, too.
-            self.refused.retain(|process| interactive::identity(*process).is_some());
-            let (over_limit, refused) = (self.waiting.len(), self.refused.len());
-            let unwatched = UnwatchedCounts { over_limit, refused, lost };
+            let unwatched = self.candidates.unwatched(lost);
             self.link.send(DescribeWork::Watched(period.finish(unwatched, nanoseconds(REST))));
         }
     }

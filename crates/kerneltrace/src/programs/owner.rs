@@ -6,10 +6,10 @@
 
 use super::{Label, ProgramPlan, frame};
 use crate::fields::OwnerFields;
-use crate::layout::{shared, thread};
+use crate::layout::shared;
 use sys::bpf::assembler::{Assembler, Helper, JumpCondition, Operation, Register, Size};
 
-use Register::{R0, R1, R2, R3, R4, R5, R8, R9, R10};
+use Register::{R1, R2, R3, R4, R5, R8, R10};
 
 /// User namespaces above a process that are looked at; in deeper ones nothing is recorded.
 const NAMESPACES: usize = 8;
@@ -102,14 +102,11 @@ impl ProgramPlan {
     }
 
     /// The process of the thread in `R8` has just executed a program that its owner may not look into: it is not watched
-    /// any more, and its thread is in no call.
+    /// any more, and its thread is forgotten, so that it is not recorded either if it has the owner's rights again.
     pub(super) fn write_leave_session(&self, p: &mut Assembler) {
-        let no_thread = p.label();
         self.forget_process(p, R8);
         self.count(p, shared::LEFT_WITH_OTHER_RIGHTS);
-        self.find_thread(p, R8, 0);
-        p.jump_if(R0, JumpCondition::Equal, 0, no_thread).set(R9, R0);
-        p.store(Size::Word, R9, thread::STATE, thread::OUTSIDE).place(no_thread);
+        p.set(R2, R8).set_map(R1, self.maps.threads).call(Helper::TaskStorageDelete);
     }
 
     /// Takes the process of the task in `task` out of the filter.

@@ -60,9 +60,9 @@ impl ProgramPlan {
         p.load(Size::Long, R1, R7, scratch::FILE).jump_if(R1, JumpCondition::Equal, 0, done);
         // It has another end; mostly only one of the two has an address.
         p.store(Size::Word, R7, record::ADDRESS_LENGTH, 2);
-        self.follow(p, scratch::FILE, fields.unix_address, (scratch::SOCKET, 8), done);
-        p.load(Size::Long, R1, R7, scratch::SOCKET).jump_if(R1, JumpCondition::Equal, 0, done);
-        self.follow(p, scratch::SOCKET, fields.unix_length, (scratch::CONNECTION, 4), done);
+        self.follow(p, scratch::FILE, fields.unix_address, (scratch::OTHER_END, 8), done);
+        p.load(Size::Long, R1, R7, scratch::OTHER_END).jump_if(R1, JumpCondition::Equal, 0, done);
+        self.follow(p, scratch::OTHER_END, fields.unix_length, (scratch::CONNECTION, 4), done);
         p.load(Size::Word, R2, R7, scratch::CONNECTION);
         p.jump_if(R2, JumpCondition::Above, record::ADDRESS_LIMIT, done);
         p.jump_if(R2, JumpCondition::AtMost, 2, done).store(
@@ -71,11 +71,28 @@ impl ProgramPlan {
             frame::SMALL_VALUE,
             R2,
         );
-        p.load(Size::Long, R3, R7, scratch::SOCKET).add(R3, i32::from(fields.unix_name));
+        p.load(Size::Long, R3, R7, scratch::OTHER_END).add(R3, i32::from(fields.unix_name));
         p.set(R1, R7).add(R1, i32::from(record::ADDRESS)).call(Helper::ReadKernel);
         p.jump_if(R0, JumpCondition::Differ, 0, done);
+        // The address goes with the other end. That is still there if the socket is still connected to it; else these
+        // bytes may be of anything.
+        let other = p.label();
+        self.follow(p, scratch::SOCKET, fields.unix_peer, (scratch::OTHER_END, 8), other);
+        p.load(Size::Long, R1, R7, scratch::OTHER_END).load(Size::Long, R2, R7, scratch::FILE);
+        p.jump_if(R1, JumpCondition::Differ, R2, other);
         p.load(Size::Long, R2, R10, frame::SMALL_VALUE);
-        p.store(Size::Word, R7, record::ADDRESS_LENGTH, R2).place(done);
+        p.store(Size::Word, R7, record::ADDRESS_LENGTH, R2).jump(done);
+        p.place(other);
+        self.write_no_address(p);
+        p.place(done);
+    }
+
+    /// Zeroes the address of the other end: the record is sent with all of its bytes.
+    pub(super) fn write_no_address(&self, p: &mut Assembler) {
+        p.store(Size::Word, R7, record::ADDRESS_LENGTH, 0);
+        for word in 0..(record::DATA - record::ADDRESS) / 8 {
+            p.store(Size::Long, R7, record::ADDRESS + 8 * word, 0);
+        }
     }
 
     /// Adds the port of the other end, or goes to `done` if there is none.

@@ -161,7 +161,7 @@ pub(super) mod room {
     /// Copies of the beginnings of a `struct dentry` and a `struct mount`.
     pub(crate) const ENTRY_COPY: i16 = ENTRY + 40;
     pub(crate) const MOUNT_COPY: i16 = ENTRY_COPY + COPY_SIZE;
-    pub(crate) const COPY_SIZE: i16 = 128;
+    pub(crate) const COPY_SIZE: i16 = sys::bpf::file_names::WalkRoom::COPY_BYTES;
     /// A copy of the beginning of a request.
     pub(crate) const REQUEST: i16 = MOUNT_COPY + COPY_SIZE;
     pub(crate) const REQUEST_SIZE: i16 = 128;

@@ -13,12 +13,12 @@ use std::io;
 
 use sys::bpf::assembler::AssembleError;
 use sys::bpf::{
-    AttachError, AttachedPrograms, Instruction, Map, MapKind, ProgramKind, Ring, SharedMap,
+    AttachError, AttachedPrograms, Instruction, LoadError, Map, MapKind, ProgramKind, Ring,
+    SharedMap,
 };
 
 use self::layout::{began, flight, key, room, shared, total};
 use self::memory_programs::work;
-pub use self::offsets::WorkTypesError;
 use self::offsets::{RingOffsets, WorkOffsets, WorkPoint};
 use self::programs::WorkPlan;
 use crate::memory::MemoryWait;
@@ -32,21 +32,6 @@ const FLIGHTS: u32 = 65_536;
 const TOTALS: u32 = 16_384;
 /// The most threads that work for memory at a time.
 const WORKERS: u32 = 8_192;
-
-/// Why nothing is recorded; nothing is left in the kernel.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WorkLoadError {
-    /// The kernel's types are missing or lack something.
-    #[error(transparent)]
-    Types(#[from] WorkTypesError),
-    /// A map could not be made; without the right to it, that is what is refused first.
-    #[error("cannot make a map in the kernel")]
-    Map(#[source] io::Error),
-    /// A program has a fault that we made.
-    #[error(transparent)]
-    Assemble(#[from] AssembleError),
-}
 
 /// A ring that was made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -153,18 +138,17 @@ impl WorkTracer {
     ///
     /// # Errors
     ///
-    /// [`WorkLoadError`]: nothing is recorded.
-    pub fn load(filter: SharedMap, threshold_ns: u64) -> Result<WorkTracer, WorkLoadError> {
+    /// [`LoadError`]: nothing is recorded.
+    pub fn load(filter: SharedMap, threshold_ns: u64) -> Result<WorkTracer, LoadError> {
+        let ring = Ring::for_programs("unjank_kernel", RING)?;
         let offsets = WorkOffsets::of_this_kernel()?;
-        let map = |kind, name, key, value, entries| {
-            Map::new(kind, name, key, value, entries).map_err(WorkLoadError::Map)
-        };
+        let map = Map::for_programs;
         let mut tracer = WorkTracer {
             programs: AttachedPrograms::default(),
             flights: map(MapKind::Hash, "unjank_flights", 8, flight::SIZE, FLIGHTS)?,
             totals: map(MapKind::Hash, "unjank_opsums", key::SIZE, total::SIZE, TOTALS)?,
             words: map(MapKind::Array, "unjank_kwords", 4, shared::SIZE, 1)?,
-            ring: Ring::new("unjank_kernel", RING).map_err(WorkLoadError::Map)?,
+            ring,
             _began: map(MapKind::Hash, "unjank_kbegan", 8, began::SIZE, WORKERS)?,
             _room: map(MapKind::PerCpuArray, "unjank_kroom", 4, room::SIZE, room::COUNT)?,
             unseen: Vec::new(),

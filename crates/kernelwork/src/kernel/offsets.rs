@@ -1,25 +1,9 @@
 //! Offsets of the kernel's structures that the programs read, and numbers of the places where they run, from its BTF.
 
-use std::io;
-
-use sys::bpf::btf::{self, BtfKind, Types};
+use sys::bpf::btf::{self, BtfKind, KernelTypesError, Types};
+use sys::bpf::file_names::FileOffsets;
 
 use super::layout::room;
-
-/// Why nothing is known.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WorkTypesError {
-    /// The kernel was built without its types.
-    #[error("cannot read {}", btf::PATH)]
-    NoTypes(#[source] io::Error),
-    /// They are not in the format that we know.
-    #[error("cannot understand {}", btf::PATH)]
-    NotUnderstood,
-    /// The kernel lacks a type or a field.
-    #[error("cannot find {0} in the kernel's types")]
-    Missing(&'static str),
-}
 
 /// What is known of the kernel; each part may be missing in an older one, and `Err` says what of it.
 #[derive(Clone, Debug)]
@@ -80,25 +64,6 @@ pub(super) struct RingOffsets {
     pub(super) files: Option<FileOffsets>,
 }
 
-/// Files, directory entries and mounts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FileOffsets {
-    pub(super) file_path: i16,
-    pub(super) entry_parent: i16,
-    pub(super) entry_name: i16,
-    pub(super) entry_inode: i16,
-    pub(super) entry_hashed: i16,
-    pub(super) mount_inner: i16,
-    pub(super) mount_root: i16,
-    pub(super) mount_parent: i16,
-    pub(super) mount_point: i16,
-    pub(super) mount_number: i16,
-    pub(super) inode_mode: i16,
-    pub(super) inode_number: i16,
-    pub(super) inode_system: i16,
-    pub(super) system_device: i16,
-}
-
 /// Operations with a path: their structure, numbers, and the names of the fields of the directory and the path.
 const PATHS: [(&str, [i32; 2], &str, &str); 5] = [
     ("io_open", [18, 28], "dfd", "filename"),
@@ -115,17 +80,7 @@ const RECLAIM: [(bool, &str, &str); 3] = [
     (true, "btf_trace_mm_compaction_begin", "btf_trace_mm_compaction_end"),
 ];
 
-const STRUCTURES: [&str; 9] = [
-    "task_struct",
-    "io_kiocb",
-    "io_uring_cqe",
-    "file",
-    "dentry",
-    "mount",
-    "inode",
-    "super_block",
-    "path",
-];
+const STRUCTURES: [&str; 3] = ["task_struct", "io_kiocb", "io_uring_cqe"];
 
 const RING_POINTS: [&str; 7] = [
     "btf_trace_io_uring_create",
@@ -141,27 +96,22 @@ const RING_POINTS: [&str; 7] = [
 const FAULTS: [&str; 2] = ["btf_trace_page_fault_user", "btf_trace_page_fault_kernel"];
 
 impl WorkOffsets {
-    pub(super) fn of_this_kernel() -> Result<WorkOffsets, WorkTypesError> {
-        let file = std::fs::File::open(btf::PATH).map_err(WorkTypesError::NoTypes)?;
-        match sys::map::Map::of(&file) {
-            Ok(map) => WorkOffsets::read(map.bytes()),
-            Err(_) => {
-                WorkOffsets::read(&std::fs::read(btf::PATH).map_err(WorkTypesError::NoTypes)?)
-            }
-        }
+    pub(super) fn of_this_kernel() -> Result<WorkOffsets, KernelTypesError> {
+        btf::of_this_kernel(WorkOffsets::read)
     }
 
     /// Reads them from a kernel's types.
-    pub(super) fn read(bytes: &[u8]) -> Result<WorkOffsets, WorkTypesError> {
-        let structures = STRUCTURES.into_iter().chain(PATHS.map(|(name, ..)| name));
+    pub(super) fn read(bytes: &[u8]) -> Result<WorkOffsets, KernelTypesError> {
+        let structures = STRUCTURES.into_iter().chain(FileOffsets::STRUCTURES);
+        let structures = structures.chain(PATHS.map(|(name, ..)| name));
         let points = RING_POINTS.into_iter().chain(RECLAIM.iter().flat_map(|(_, a, b)| [*a, *b]));
         let wanted: Vec<(BtfKind, &str)> = structures
             .map(|name| (BtfKind::Structure, name))
             .chain(points.chain(FAULTS).map(|name| (BtfKind::Typedef, name)))
             .collect();
-        let types = Types::read(bytes, &wanted).ok_or(WorkTypesError::NotUnderstood)?;
-        let task = |path: &'static str| offset(&types, "task_struct", path);
-        let missing = WorkTypesError::Missing;
+        let types = Types::read(bytes, &wanted).ok_or(KernelTypesError::NotUnderstood)?;
+        let task = |path: &'static str| types.offset("task_struct", path);
+        let missing = KernelTypesError::Missing;
         Ok(WorkOffsets {
             task: TaskOffsets {
                 processor: task("se.sum_exec_runtime").ok_or(missing("se.sum_exec_runtime"))?,
@@ -174,10 +124,6 @@ impl WorkOffsets {
             faults: faults(&types),
         })
     }
-}
-
-fn offset(types: &Types<'_>, structure: &str, path: &str) -> Option<i16> {
-    i16::try_from(types.field(structure, path)?).ok()
 }
 
 fn reclaim(types: &Types<'_>) -> Result<Vec<WorkPoint>, &'static str> {
@@ -212,14 +158,14 @@ fn rings(types: &Types<'_>) -> Result<RingOffsets, &'static str> {
     let arguments = types.tracepoint_arguments(complete).ok_or("io_uring_complete")?;
     let result = match arguments.len() {
         3 if arguments[2] == b"io_uring_cqe" => {
-            ResultPlace::Completion(offset(types, "io_uring_cqe", "res").ok_or("io_uring_cqe.res")?)
+            ResultPlace::Completion(types.offset("io_uring_cqe", "res").ok_or("io_uring_cqe.res")?)
         }
         5.. => ResultPlace::Argument,
         _ => return Err("io_uring_complete"),
     };
-    let request = |path: &'static str| offset(types, "io_kiocb", path).ok_or(path);
+    let request = |path: &'static str| types.offset("io_kiocb", path).ok_or(path);
     let paths = PATHS.into_iter().filter_map(|(structure, numbers, directory, path)| {
-        Some((numbers, offset(types, structure, directory)?, offset(types, structure, path)?))
+        Some((numbers, types.offset(structure, directory)?, types.offset(structure, path)?))
     });
     let offsets = RingOffsets {
         create: number("btf_trace_io_uring_create"),
@@ -235,7 +181,7 @@ fn rings(types: &Types<'_>) -> Result<RingOffsets, &'static str> {
         request_descriptor: request("cqe.fd")?,
         request_ring: request("ctx")?,
         paths: paths.collect(),
-        files: files(types),
+        files: FileOffsets::read(types),
     };
     let paths = offsets.paths.iter().flat_map(|(_, directory, path)| [*directory, *path]);
     let fit = [offsets.request_file, offsets.request_opcode, offsets.request_flags]
@@ -244,30 +190,4 @@ fn rings(types: &Types<'_>) -> Result<RingOffsets, &'static str> {
         .chain(paths)
         .all(|offset| (0..=room::REQUEST_SIZE - 8).contains(&offset));
     if fit { Ok(offsets) } else { Err("io_kiocb") }
-}
-
-fn files(types: &Types<'_>) -> Option<FileOffsets> {
-    let field = |structure, path| offset(types, structure, path);
-    // A path is copied as a whole: the mount, then the entry.
-    let is_known = field("path", "mnt")? == 0 && field("path", "dentry")? == 8;
-    let fields = FileOffsets {
-        file_path: field("file", "f_path")?,
-        entry_parent: field("dentry", "d_parent")?,
-        entry_name: field("dentry", "d_name.name")?,
-        entry_inode: field("dentry", "d_inode")?,
-        entry_hashed: field("dentry", "d_hash.pprev")?,
-        mount_inner: field("mount", "mnt")?,
-        mount_root: field("mount", "mnt.mnt_root")?,
-        mount_parent: field("mount", "mnt_parent")?,
-        mount_point: field("mount", "mnt_mountpoint")?,
-        mount_number: field("mount", "mnt_id")?,
-        inode_mode: field("inode", "i_mode")?,
-        inode_number: field("inode", "i_ino")?,
-        inode_system: field("inode", "i_sb")?,
-        system_device: field("super_block", "s_dev")?,
-    };
-    let entry = [fields.entry_parent, fields.entry_name, fields.entry_inode, fields.entry_hashed];
-    let mount = [fields.mount_root, fields.mount_parent, fields.mount_point];
-    let fit = entry.iter().chain(&mount).all(|at| (0..=room::COPY_SIZE - 8).contains(at));
-    (is_known && fit).then_some(fields)
 }

@@ -5,7 +5,7 @@
 use sys::bpf::assembler::{
     AssembleError, Assembler, Helper, JumpCondition, Label, Operation, Register, Size,
 };
-use sys::bpf::{Instruction, SharedMap};
+use sys::bpf::{Instruction, SharedMap, file_names};
 
 use super::layout::{flight, key, record, room, shared, total};
 use super::offsets::{ResultPlace, RingOffsets, TaskOffsets};
@@ -72,8 +72,7 @@ impl WorkPlan {
 
     /// Copies `bytes` of the kernel from the address in `R3` to `to` of the room, or goes to `otherwise`.
     pub(super) fn copy(&self, p: &mut Assembler, to: i16, bytes: i32, otherwise: Label) {
-        p.set(R1, R7).add(R1, i32::from(to)).set(R2, bytes).call(Helper::ReadKernel);
-        p.jump_if(R0, JumpCondition::Differ, 0, otherwise);
+        file_names::copy(p, to, bytes, otherwise);
     }
 
     /// Adds 1 to a word that all programs share. Spoils `R1` and `R2`.
@@ -273,34 +272,6 @@ impl WorkPlan {
         self.copy(p, record::DATA, flight::PATH_LIMIT, none);
         p.store(Size::Word, R7, record::LENGTH, R9);
         self.flag(p, record::ASKED);
-        p.place(none);
-    }
-
-    /// Notes which file the operation worked on.
-    fn write_file(&self, p: &mut Assembler, offsets: &RingOffsets) {
-        let Some(files) = &offsets.files else { return };
-        let none = p.label();
-        p.load(Size::Long, R3, R10, frame::REQUEST).add(R3, i32::from(offsets.request_file));
-        self.copy(p, room::FILE, 8, none);
-        p.load(Size::Long, R3, R7, room::FILE).jump_if(R3, JumpCondition::Equal, 0, none);
-        // `struct path`: the mount, then the entry; the room has them the other way round.
-        p.add(R3, i32::from(files.file_path)).set(R9, R3);
-        self.copy(p, room::MOUNT, 8, none);
-        p.set(R3, R9).add(R3, 8);
-        self.copy(p, room::ENTRY, 8, none);
-        p.load(Size::Long, R3, R7, room::ENTRY).jump_if(R3, JumpCondition::Equal, 0, none);
-        self.copy(p, room::ENTRY_COPY, i32::from(room::COPY_SIZE), none);
-        p.load(Size::Long, R3, R7, room::ENTRY_COPY + files.entry_inode);
-        p.jump_if(R3, JumpCondition::Equal, 0, none).store(Size::Long, R7, room::INODE, R3);
-        p.add(R3, i32::from(files.inode_mode));
-        self.copy(p, record::MODE, 2, none);
-        p.load(Size::Long, R3, R7, room::INODE).add(R3, i32::from(files.inode_system));
-        self.copy(p, room::FILE, 8, none);
-        p.load(Size::Long, R3, R7, room::FILE).add(R3, i32::from(files.system_device));
-        self.copy(p, record::DEVICE, 4, none);
-        p.load(Size::Long, R3, R7, room::INODE).add(R3, i32::from(files.inode_number));
-        self.copy(p, record::INODE, 8, none);
-        self.flag(p, record::FILE);
         p.place(none);
     }
 

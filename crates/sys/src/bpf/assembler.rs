@@ -129,6 +129,8 @@ pub enum Helper {
     TaskStack = 141,
     /// `bpf_task_storage_get(map, task, value, flags)`.
     TaskStorage = 156,
+    /// `bpf_task_storage_delete(map, task)`.
+    TaskStorageDelete = 157,
     /// `bpf_get_current_task_btf()`.
     CurrentTask = 158,
     /// `bpf_snprintf(to, size, format, words, bytes of words)`.

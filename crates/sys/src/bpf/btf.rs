@@ -4,9 +4,41 @@
 //! block of names.
 
 use std::collections::HashMap;
+use std::io;
 
 /// Where the kernel shows its types.
 pub const PATH: &str = "/sys/kernel/btf/vmlinux";
+
+/// Why what is needed of a kernel's types is not known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernelTypesError {
+    /// The kernel was built without its types.
+    #[error("cannot read {PATH}, without which programs in the kernel cannot be written for it")]
+    NoTypes(#[source] io::Error),
+    /// They are not in the format that we know.
+    #[error("cannot understand {PATH}")]
+    NotUnderstood,
+    /// The kernel lacks a type or a field.
+    #[error("cannot find {0} in the kernel's types")]
+    Missing(&'static str),
+}
+
+/// Gives the types of the running kernel to `read`, and returns what that makes of them.
+///
+/// # Errors
+///
+/// There are none, or that of `read`.
+pub fn of_this_kernel<T>(
+    read: impl FnOnce(&[u8]) -> Result<T, KernelTypesError>,
+) -> Result<T, KernelTypesError> {
+    let file = std::fs::File::open(PATH).map_err(KernelTypesError::NoTypes)?;
+    // Kernels before 6.16 do not let them be mapped, and give a page at a time.
+    match crate::map::Map::of(&file) {
+        Ok(map) => read(map.bytes()),
+        Err(_) => read(&std::fs::read(PATH).map_err(KernelTypesError::NoTypes)?),
+    }
+}
 
 /// The types of a kernel, by what was asked for.
 #[derive(Debug)]
@@ -123,6 +155,12 @@ impl<'a> Types<'a> {
     #[must_use]
     pub fn number(&self, kind: BtfKind, name: &str) -> Option<u32> {
         self.found.get(&(kind, name.as_bytes())).copied()
+    }
+
+    /// Returns where a field is, as [`field`](Types::field), as an offset in an instruction.
+    #[must_use]
+    pub fn offset(&self, structure: &str, path: &str) -> Option<i16> {
+        i16::try_from(self.field(structure, path)?).ok()
     }
 
     /// Returns where a field is in a wanted structure, in bytes; `path` goes through structures in it: `se.exec_start`.

@@ -8,12 +8,15 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 pub mod assembler;
 pub mod btf;
+pub mod file_names;
 mod kernel_names;
+mod load;
 mod map;
 mod program;
 mod ring;
 
 pub use kernel_names::KernelNames;
+pub use load::{LoadError, is_in_first_namespace};
 pub use map::{Map, MapKind, SharedMap};
 pub use program::{AttachError, AttachedPrograms, BpfProgram, Instruction, ProgramKind, Refused};
 pub use ring::Ring;

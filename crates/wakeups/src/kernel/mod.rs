@@ -10,12 +10,10 @@ mod programs;
 use std::io;
 use std::time::Duration;
 
-use sys::bpf::assembler::AssembleError;
-use sys::bpf::{AttachError, AttachedPrograms, Map, MapKind, ProgramKind, Ring};
+use sys::bpf::{AttachedPrograms, LoadError, Map, MapKind, ProgramKind, Ring};
 
 use self::layout::{processor, shared, thread};
 use self::offsets::SchedulerOffsets;
-pub use self::offsets::SchedulerTypesError;
 use self::programs::WakeupPlan;
 use super::history::WakeupHistory;
 
@@ -24,24 +22,6 @@ const RING: u32 = 4 << 20;
 
 /// Waits shorter than this are not recorded each by [`WakeupTracer::load`].
 const SHORTEST: Duration = Duration::from_micros(300);
-
-/// Why wake-ups cannot be recorded; nothing is left in the kernel.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WakeupLoadError {
-    /// The kernel's types are missing or lack something.
-    #[error(transparent)]
-    Types(#[from] SchedulerTypesError),
-    /// A map could not be made; without the right to it, that is what is refused first.
-    #[error("cannot make a map in the kernel")]
-    Map(#[source] io::Error),
-    /// A program has a fault that we made.
-    #[error(transparent)]
-    Assemble(#[from] AssembleError),
-    /// A program is not at work.
-    #[error(transparent)]
-    Program(#[from] AttachError),
-}
 
 /// Programs in the kernel that record who wakes whom.
 #[derive(Debug)]
@@ -59,8 +39,8 @@ impl WakeupTracer {
     ///
     /// # Errors
     ///
-    /// [`WakeupLoadError`]: nothing is recorded.
-    pub fn load() -> Result<WakeupTracer, WakeupLoadError> {
+    /// [`LoadError`]: nothing is recorded.
+    pub fn load() -> Result<WakeupTracer, LoadError> {
         WakeupTracer::load_for(SHORTEST)
     }
 
@@ -69,19 +49,18 @@ impl WakeupTracer {
     ///
     /// # Errors
     ///
-    /// [`WakeupLoadError`]: nothing is recorded.
-    pub fn load_for(shortest: Duration) -> Result<WakeupTracer, WakeupLoadError> {
+    /// [`LoadError`]: nothing is recorded.
+    pub fn load_for(shortest: Duration) -> Result<WakeupTracer, LoadError> {
+        let ring = Ring::for_programs("unjank_wakeups", RING)?;
         let offsets = SchedulerOffsets::of_this_kernel()?;
-        let map = |kind, name, value, entries| {
-            Map::new(kind, name, 4, value, entries).map_err(WakeupLoadError::Map)
-        };
+        let map = |kind, name, value, entries| Map::for_programs(kind, name, 4, value, entries);
         let threads = map(MapKind::TaskStorage, "unjank_woken", thread::SIZE, 0)?;
         let words = map(MapKind::Array, "unjank_wwords", shared::SIZE, 1)?;
         let mut first = sys::bpf::clock_ns().to_ne_bytes().to_vec();
         first.resize(usize::try_from(shared::SIZE).unwrap_or(0), 0);
-        words.set(&0_u32.to_ne_bytes(), &first).map_err(WakeupLoadError::Map)?;
+        let set = words.set(&0_u32.to_ne_bytes(), &first);
+        set.map_err(|source| LoadError::of_map("unjank_wwords", source))?;
         let processors = map(MapKind::PerCpuArray, "unjank_wcpus", processor::SIZE, 1)?;
-        let ring = Ring::new("unjank_wakeups", RING).map_err(WakeupLoadError::Map)?;
         let plan = WakeupPlan {
             offsets,
             threads: (&threads).into(),

@@ -1,8 +1,6 @@
 //! Offsets of the kernel's structures that the programs read, from its BTF.
 
-use std::io;
-
-use sys::bpf::btf::{self, BtfKind, Types};
+use sys::bpf::btf::{self, BtfKind, KernelTypesError, Types};
 
 /// Offsets in bytes, and numbers of types.
 #[derive(Clone, Copy, Debug)]
@@ -23,34 +21,12 @@ pub(super) struct SchedulerOffsets {
     pub(super) ready: Option<i16>,
 }
 
-/// Why the offsets are not known.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SchedulerTypesError {
-    /// The kernel was built without its types.
-    #[error("cannot read {}", btf::PATH)]
-    NoTypes(#[source] io::Error),
-    /// They are not in the format that we know.
-    #[error("cannot understand {}", btf::PATH)]
-    NotUnderstood,
-    /// The kernel lacks a type or a field.
-    #[error("cannot find {0} in the kernel's types")]
-    Missing(&'static str),
-}
-
 impl SchedulerOffsets {
-    pub(super) fn of_this_kernel() -> Result<SchedulerOffsets, SchedulerTypesError> {
-        let file = std::fs::File::open(btf::PATH).map_err(SchedulerTypesError::NoTypes)?;
-        match sys::map::Map::of(&file) {
-            Ok(map) => SchedulerOffsets::read(map.bytes()),
-            Err(_) => {
-                let bytes = std::fs::read(btf::PATH).map_err(SchedulerTypesError::NoTypes)?;
-                SchedulerOffsets::read(&bytes)
-            }
-        }
+    pub(super) fn of_this_kernel() -> Result<SchedulerOffsets, KernelTypesError> {
+        btf::of_this_kernel(SchedulerOffsets::read)
     }
 
-    pub(super) fn read(bytes: &[u8]) -> Result<SchedulerOffsets, SchedulerTypesError> {
+    pub(super) fn read(bytes: &[u8]) -> Result<SchedulerOffsets, KernelTypesError> {
         let wanted = [
             (BtfKind::Structure, "task_struct"),
             (BtfKind::Typedef, "btf_trace_sched_switch"),
@@ -63,12 +39,12 @@ impl SchedulerOffsets {
             (BtfKind::Typedef, "btf_trace_softirq_entry"),
             (BtfKind::Typedef, "btf_trace_softirq_exit"),
         ];
-        let types = Types::read(bytes, &wanted).ok_or(SchedulerTypesError::NotUnderstood)?;
+        let types = Types::read(bytes, &wanted).ok_or(KernelTypesError::NotUnderstood)?;
         let point = |name: &'static str| {
-            types.number(BtfKind::Typedef, name).ok_or(SchedulerTypesError::Missing(name))
+            types.number(BtfKind::Typedef, name).ok_or(KernelTypesError::Missing(name))
         };
         let find = |path| i16::try_from(types.field("task_struct", path)?).ok();
-        let field = |path: &'static str| find(path).ok_or(SchedulerTypesError::Missing(path));
+        let field = |path: &'static str| find(path).ok_or(KernelTypesError::Missing(path));
         Ok(SchedulerOffsets {
             switch: point("btf_trace_sched_switch")?,
             waking: point("btf_trace_sched_waking")?,

@@ -5,13 +5,12 @@ mod account;
 mod chain;
 mod looks;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use sys::bpf::Ring;
 use sys::clock::Clock;
 use sys::perf::ThreadSampler;
@@ -21,13 +20,14 @@ use trace::syscall::{EVENT_WAITS, call_name};
 use self::account::{AbsenceTime, BlockDescription, divide, free_until_ns, merge, part_of};
 use self::chain::ChainFollower;
 use super::absence::Activity;
+use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
-use super::interactive::{self, InteractiveFinder, ProcessIdentity};
-use super::period::{Moment, PeriodTotals, UnwatchedCounts};
+use super::interactive::{self, InteractiveFinder};
+use super::period::{Moment, PeriodTotals};
 use super::read::{self, ThreadReader};
 use super::{
-    CHECK, FIRST_STORED_NS, KEYS, KernelReports, MOST_PROGRAMS, PERIOD_NS, SYNC_NS, next_tick,
-    processor_ns, program_name, unix_ns,
+    CHECK, FIRST_STORED_NS, KEYS, KernelReports, PERIOD_NS, SYNC_NS, next_tick, program_name,
+    time_until, unix_ns,
 };
 use crate::kernel::{
     AbsenceAccount, EventWaitKind, MarkedAs, MarkedThread, ThreadBlock, ThreadEvent, ThreadMarker,
@@ -126,14 +126,10 @@ impl MarkedProgram {
 pub(super) struct ExactRecorder<'a> {
     clock: &'a dyn Clock,
     link: RecorderLink,
-    finder: InteractiveFinder,
+    candidates: Candidates,
     ring: Ring,
     marker: Box<dyn ThreadMarker>,
     marked: BTreeMap<u32, MarkedProgram>,
-    /// Programs beyond the most that are followed, which take the place of one that ends.
-    waiting: BTreeSet<ProcessIdentity>,
-    /// Programs that the kernel does not let us look at.
-    refused: BTreeSet<u32>,
     reader: ThreadReader,
     period: PeriodTotals,
     programs: u64,
@@ -163,12 +159,10 @@ impl<'a> ExactRecorder<'a> {
         ExactRecorder {
             clock,
             link,
-            finder,
+            candidates: Candidates::new(finder),
             ring,
             marker,
             marked: BTreeMap::new(),
-            waiting: BTreeSet::new(),
-            refused: BTreeSet::new(),
             reader: ThreadReader::new(),
             period: PeriodTotals::begin(now),
             programs: 0,
@@ -219,11 +213,7 @@ impl<'a> ExactRecorder<'a> {
 
     /// Waits until a moment of the monotonic clock, or until there is a report.
     fn wait_until(&self, at_ns: u64) -> io::Result<()> {
-        let time = Duration::from_nanos(at_ns.saturating_sub(sys::bpf::clock_ns()));
-        let time = Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(1),
-            tv_nsec: time.subsec_nanos().into(),
-        };
+        let time = time_until(at_ns);
         match poll(&mut [PollFd::from_borrowed_fd(self.ring.as_fd(), PollFlags::IN)], Some(&time)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -231,19 +221,11 @@ impl<'a> ExactRecorder<'a> {
     }
 
     fn search(&mut self) {
-        let change = self.finder.search(sys::bpf::clock_ns(), &processor_ns);
-        for identity in change.gone {
-            let process = identity.process;
-            self.refused.remove(&process);
-            if !self.waiting.remove(&identity) {
-                self.unfollow(process, false);
-                self.link.send(DescribeWork::Forget { process });
-            }
+        for process in self.candidates.search() {
+            self.unfollow(process, false);
+            self.link.send(DescribeWork::Forget { process });
         }
-        self.waiting.extend(change.found);
-        while self.marked.len() < MOST_PROGRAMS
-            && let Some(ProcessIdentity { process, .. }) = self.waiting.pop_first()
-        {
+        while let Some(process) = self.candidates.next(self.marked.len()) {
             self.follow(process);
         }
     }
@@ -267,7 +249,7 @@ impl<'a> ExactRecorder<'a> {
         }
         if let Err(error) = result {
             if error.kind() != io::ErrorKind::NotFound {
-                self.refused.insert(process);
+                self.candidates.refuse(process);
             }
             self.reader.close(process);
             return;
@@ -307,7 +289,7 @@ impl<'a> ExactRecorder<'a> {
             Ok(activity) => Some(activity),
             Err(error) => {
                 if error.kind() == io::ErrorKind::PermissionDenied {
-                    self.refused.insert(process);
+                    self.candidates.refuse(process);
                 }
                 None
             }
@@ -610,10 +592,7 @@ impl<'a> ExactRecorder<'a> {
         let unread = u32::try_from(self.lost.saturating_sub(lost_before)).unwrap_or(u32::MAX);
         let lost = self.link.counters.lost.swap(0, Ordering::Relaxed).saturating_add(unread);
         if !period.is_empty() || lost > 0 {
-            // The kernel refuses looks at a process that is about to end, too.
-            self.refused.retain(|process| interactive::identity(*process).is_some());
-            let (over_limit, refused) = (self.waiting.len(), self.refused.len());
-            let unwatched = UnwatchedCounts { over_limit, refused, lost };
+            let unwatched = self.candidates.unwatched(lost);
             self.link.send(DescribeWork::Watched(period.finish(unwatched, 0)));
         }
     }

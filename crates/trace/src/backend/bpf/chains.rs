@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::thread::JoinHandle;
 
 use report::error::chain as causes;
-use wakeups::kernel::{WakeupLoadError, WakeupTracer};
+use sys::bpf::LoadError;
+use wakeups::kernel::WakeupTracer;
 use wakeups::{KernelFunctions, KnownPrograms, WakeupHistory};
 
 use super::record::CallRecord;
@@ -47,7 +48,7 @@ impl MainWait {
 #[derive(Debug)]
 pub(super) enum ChainLoader {
     /// They are being put there; without a thread it is done when they are needed.
-    Loads(Option<JoinHandle<Result<WakeupTracer, WakeupLoadError>>>),
+    Loads(Option<JoinHandle<Result<WakeupTracer, LoadError>>>),
     /// They are left out; a note says why.
     LeftOut(&'static str),
 }

@@ -19,13 +19,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use sys::bpf::LoadError;
 use sys::spawn::{self, ProgramToStart};
 
 use self::chains::ChainLoader;
 use self::kernel_session::KernelSession;
 use self::served::protocol::AuthorizationPrompt;
 use self::served::{RecorderConnection, ServedError};
-use self::session::{BpfSession, BpfSettings, LoadError, WatchStart};
+use self::session::{BpfSession, BpfSettings, WatchStart};
 pub(crate) use self::target::recorded;
 use self::watcher::{KernelLoaders, Watcher};
 use self::work::WorkLoader;

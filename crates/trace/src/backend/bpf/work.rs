@@ -3,12 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::thread::JoinHandle;
 
-use kernelwork::kernel::{
-    MemoryRecord, NewRing, OperationRecord, WorkLoadError, WorkRecord, WorkTracer,
-};
+use kernelwork::kernel::{MemoryRecord, NewRing, OperationRecord, WorkRecord, WorkTracer};
 use kernelwork::{OperationSpan, RingOperation, RingWait, WorkFile, explain};
 use report::error::chain as causes;
-use sys::bpf::SharedMap;
+use sys::bpf::{LoadError, SharedMap};
 
 use crate::backend::KERNEL_WORK_UNSEEN;
 use crate::call::{CallEnd, TargetId, TracedCall};
@@ -29,7 +27,7 @@ const RING_BY_INDEX: u64 = 1 << 4;
 
 /// Puts the programs into the kernel, on a thread of its own: others are put there meanwhile.
 #[derive(Debug)]
-pub(super) struct WorkLoader(Option<JoinHandle<Result<WorkTracer, WorkLoadError>>>);
+pub(super) struct WorkLoader(Option<JoinHandle<Result<WorkTracer, LoadError>>>);
 
 impl WorkLoader {
     /// Begins to record the processes in `filter`, which outlives this. The recorder service has none for us.
@@ -40,7 +38,7 @@ impl WorkLoader {
         )
     }
 
-    fn join(&mut self) -> Option<Result<WorkTracer, WorkLoadError>> {
+    fn join(&mut self) -> Option<Result<WorkTracer, LoadError>> {
         self.0.take().and_then(|loader| loader.join().ok())
     }
 }
