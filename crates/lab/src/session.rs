@@ -20,6 +20,8 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 pub const SERVICE: &str = "ca.desrt.dconf";
 /// How long a killed process may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a call may take that is measured: dconf-service takes a second for a write among 20,000 keys of one directory, and a busy machine takes 25 times as long.
+const SLOWEST_CALL: Duration = Duration::from_secs(300);
 
 /// Why there is no session, or why it ended.
 #[derive(Debug, thiserror::Error)]
@@ -209,7 +211,10 @@ impl BenchSession {
     ///
     /// The bus has ended.
     pub fn connect(&self) -> Result<BlockingClient, SessionError> {
-        BlockingClient::connect(Some(&self.address)).map_err(|source| self.unreachable(source))
+        let client = BlockingClient::connect(Some(&self.address));
+        let mut client = client.map_err(|source| self.unreachable(source))?;
+        client.set_timeout(SLOWEST_CALL);
+        Ok(client)
     }
 
     /// Returns the service's process; starts it if it does not run.
