@@ -125,6 +125,9 @@ fn main_loops_that_wait_with_select_and_epoll_are_followed() {
     for wait in ["select", "epoll"] {
         let root = tempfile::tempdir().unwrap();
         let Some((_recorder, mut program)) = start(&root, wait) else { return };
+        // A main loop that finds the next command at once may not be seen between two hangs.
+        program.mark_now();
+        program.wait_until_at_rest();
         program.order(b's');
         let hang = program.ended_hang(&root);
         assert_eq!(&*blamed(&hang), "sleep_on_purpose", "{wait}: {hang:?}");

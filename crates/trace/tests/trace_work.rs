@@ -329,7 +329,8 @@ fn time_in_reclaim_is_told_as_that_with_the_function_that_needed_memory() {
         assert!(row.count >= 10 && row.pages > 10_000, "{context}: {row:?}");
         assert!(row.wall_ns >= account.parts.reclaim_ns / 2, "{context}: {row:?}");
         if let Some(frame) = row.frame {
-            assert_eq!(report.frames[frame as usize].name, "read_too_much", "{context}");
+            let frame = &report.frames[frame as usize];
+            assert_eq!(frame.name, "read_too_much", "{frame:?} {row:?} {context}");
         }
         let shown = text::render(&report, 100, report::paint::Paint::Off);
         assert!(shown.contains("reclaiming memory"), "{shown}");
