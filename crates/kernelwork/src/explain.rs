@@ -32,6 +32,8 @@ pub struct Explanation {
     pub common_ns: u64,
     /// Whether the wait is that of an event loop: something from outside could have ended it, too.
     pub is_loop: bool,
+    /// Whether no other operation of the ring was in flight during the wait, except for time limits.
+    pub is_alone: bool,
 }
 
 /// Operations in the order in which they were completed; those that run are last.
@@ -48,8 +50,11 @@ fn end_of(operation: &RingOperation) -> u64 {
 
 /// Whether an operation shows that the thread waits for events beside it. A time limit does not: it guards a wait.
 fn is_of_loop(operation: &RingOperation) -> bool {
-    operation.waits_for_events()
-        && !matches!(name_of(operation.opcode), Some("TIMEOUT" | "LINK_TIMEOUT"))
+    operation.waits_for_events() && !is_time_limit(operation)
+}
+
+fn is_time_limit(operation: &RingOperation) -> bool {
+    matches!(name_of(operation.opcode), Some("TIMEOUT" | "LINK_TIMEOUT"))
 }
 
 impl<'a> OperationSpan<'a> {
@@ -91,6 +96,10 @@ pub fn explain(wait: &RingWait, operations: &OperationSpan<'_>) -> Option<Explan
     let beside = operations.from(to_ns).find(|(_, other)| {
         is_of_ring(other) && is_of_loop(other) && other.start_ns <= wait.from_ns
     });
+    let mut in_flight = operations.from(wait.from_ns.saturating_add(1));
+    let is_alone = !in_flight.any(|(other_at, other)| {
+        other_at != at && is_of_ring(other) && other.start_ns < to_ns && !is_time_limit(other)
+    });
     let last = match (operation.end_ns(), wait.to_ns) {
         (Some(end), _) => end,
         (None, Some(to)) => to,
@@ -100,5 +109,6 @@ pub fn explain(wait: &RingWait, operations: &OperationSpan<'_>) -> Option<Explan
         operation: at,
         common_ns: last.saturating_sub(operation.start_ns.max(wait.from_ns)),
         is_loop: operation.waits_for_events() || beside.is_some(),
+        is_alone,
     })
 }

@@ -1,6 +1,6 @@
 //! One operation of `io_uring`, and what operations worked on.
 
-use super::opcodes::{OperationKind, kind_of, moves_data};
+use super::opcodes::{OperationKind, kind_of, moves_data, name_of};
 
 /// A file that operations worked on, by the numbers that the kernel knows it by; a file that was opened twice is one.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -62,6 +62,24 @@ impl RingOperation {
     pub fn waits_for_events(&self) -> bool {
         self.awaited_readiness
             || matches!(kind_of(self.opcode), OperationKind::Event | OperationKind::Network)
+    }
+
+    /// Returns whether there is a system call that does the same and waits for it: of those that wait for events, all that are not made for event loops.
+    #[must_use]
+    pub fn is_like_a_call(&self) -> bool {
+        match kind_of(self.opcode) {
+            OperationKind::Event => matches!(
+                name_of(self.opcode),
+                Some("TIMEOUT" | "WAITID" | "FUTEX_WAIT" | "FUTEX_WAITV")
+            ),
+            _ => true,
+        }
+    }
+
+    /// Returns whether it is about the data of whatever its descriptor is.
+    #[must_use]
+    pub fn is_of_data(&self) -> bool {
+        kind_of(self.opcode) == OperationKind::Data
     }
 }
 

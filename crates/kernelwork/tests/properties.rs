@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use unjank_kernelwork::{
     MemoryTimeline, MemoryWait, MemoryWork, OperationSpan, RingOperation, RingWait, explain,
+    name_of,
 };
 
 const MS: u64 = 1_000_000;
@@ -78,6 +79,35 @@ fn a_wait_beside_an_event_that_could_end_it_is_that_of_a_loop_and_a_time_limit_i
     let ready = RingOperation { awaited_readiness: true, ..read.clone() };
     let alone = [ready];
     assert!(explain(&wait(20, 50), &OperationSpan::new(&alone)).unwrap().is_loop);
+}
+
+#[test]
+fn an_operation_is_alone_if_no_other_of_its_ring_was_in_flight_during_the_wait() {
+    let read = RingOperation { awaited_readiness: true, ..operation(READ, 20, 30) };
+    let is_alone = |other: RingOperation| {
+        let operations = [read.clone(), other];
+        explain(&wait(21, 50), &OperationSpan::new(&operations)).unwrap().is_alone
+    };
+    assert!(is_alone(operation(READ, 5, 10)), "it was over");
+    assert!(is_alone(operation(READ, 60, 10)), "it was submitted later");
+    assert!(is_alone(operation(TIMEOUT, 20, 90)), "a time limit");
+    assert!(is_alone(RingOperation { ring: 9, ..operation(READ, 5, 90) }), "another ring");
+    assert!(!is_alone(operation(READ, 5, 90)));
+    assert!(!is_alone(operation(READ, 5, 20)), "it ended within the wait");
+    assert!(!is_alone(operation(READ, 30, 90)), "it was submitted within the wait");
+    assert!(!is_alone(RingOperation { result: None, ..operation(POLL_ADD, 5, 95) }));
+}
+
+#[test]
+fn operations_for_event_loops_are_told_from_those_that_are_like_calls() {
+    for name in ["READ", "RECV", "WAITID", "FUTEX_WAIT", "TIMEOUT", "CONNECT"] {
+        let opcode = (0..=u8::MAX).find(|opcode| name_of(*opcode) == Some(name)).unwrap();
+        assert!(operation(opcode, 0, 1).is_like_a_call(), "{name}");
+    }
+    for name in ["POLL_ADD", "EPOLL_WAIT", "ACCEPT", "READ_MULTISHOT", "LINK_TIMEOUT"] {
+        let opcode = (0..=u8::MAX).find(|opcode| name_of(*opcode) == Some(name)).unwrap();
+        assert!(!operation(opcode, 0, 1).is_like_a_call(), "{name}");
+    }
 }
 
 #[test]

@@ -255,6 +255,31 @@ fn an_event_loop_on_a_ring_waits_for_nothing_and_a_path_is_told() {
 }
 
 #[test]
+fn an_operation_that_is_waited_for_alone_is_told_as_its_call_would_be() {
+    let planted = Planted::new("ring.c");
+    for (how, operation, function) in [
+        ("pipe", "READ", Some("wait_like_a_call")),
+        ("socket", "RECV", Some("wait_like_a_call")),
+        ("sleep", "TIMEOUT", Some("sleep_by_ring")),
+        // What is read to wake an event loop up.
+        ("waker", "READ", None),
+    ] {
+        let Some(report) = recorded(&[planted.program(), how], Backend::Bpf) else { return };
+        let context = format!("{how}: {} {:?}", report.verdict, report.notes());
+        let waits = waits(&report, operation);
+        let wait = waits.iter().find(|wait| wait.wall_ns > 100 * MS);
+        let wait = wait.unwrap_or_else(|| panic!("{context}: {:?}", report.slow));
+        let wanted = if function.is_some() { TraceMethod::Stall } else { TraceMethod::Idle };
+        assert_eq!(wait.how, wanted, "{context}: {wait:?}");
+        if function.is_some() {
+            assert_eq!(blamed(&report, wait).as_deref(), function, "{context}");
+            assert!(account(&report).parts.ring_ns > 100 * MS, "{context}");
+            assert!(!report.verdict.contains("never waited"), "{context}");
+        }
+    }
+}
+
+#[test]
 fn an_ordinary_users_report_says_that_operations_and_work_for_memory_are_not_seen() {
     let planted = Planted::new("ring.c");
     let data = planted.file("data", BYTES);

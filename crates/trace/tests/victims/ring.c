@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -182,6 +183,39 @@ __attribute__((noinline)) void wait_for_events(int file)
     check(result(), BYTES);
 }
 
+/* After 150 ms something is written, and the process that wrote it has ended. */
+static pid_t writer(int to)
+{
+    pid_t child = fork();
+    if (child != 0)
+        return child;
+    uint64_t one = 1;
+    usleep(150000);
+    _exit(write(to, &one, sizeof one) == sizeof one ? 0 : 1);
+}
+
+/* What a system call would do, by one operation: nothing else could end the wait. */
+__attribute__((noinline)) void wait_like_a_call(int opcode, int descriptor)
+{
+    struct io_uring_sqe *wait = entry(opcode, descriptor);
+    wait->addr = (uintptr_t)buffer;
+    wait->len = 8;
+    submit();
+    enter(1, 1);
+    check(result(), 8);
+}
+
+__attribute__((noinline)) void sleep_by_ring(void)
+{
+    struct __kernel_timespec span = {.tv_nsec = 150000000};
+    struct io_uring_sqe *wait = entry(IORING_OP_TIMEOUT, -1);
+    wait->addr = (uintptr_t)&span;
+    wait->len = 1;
+    submit();
+    enter(1, 1);
+    check(result(), -ETIME);
+}
+
 __attribute__((noinline)) void open_by_ring(const char *name, int wanted)
 {
     struct io_uring_sqe *open = entry(IORING_OP_OPENAT, AT_FDCWD);
@@ -246,6 +280,18 @@ int main(int count, char **words)
     } else if (!strcmp(how, "loop")) {
         set_up(0);
         wait_for_events(cold(name));
+    } else if (!strcmp(how, "pipe") || !strcmp(how, "socket") || !strcmp(how, "waker")) {
+        int ends[2];
+        if (*how == 'p' ? pipe(ends) : *how == 's' ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : 0)
+            fail(how);
+        if (*how == 'w')
+            ends[0] = ends[1] = eventfd(0, 0);
+        set_up(0);
+        writer(ends[1]);
+        wait_like_a_call(*how == 's' ? IORING_OP_RECV : IORING_OP_READ, ends[0]);
+    } else if (!strcmp(how, "sleep")) {
+        set_up(0);
+        sleep_by_ring();
     } else if (!strcmp(how, "open")) {
         set_up(0);
         for (int i = 0; i < 3; i++) {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::thread::JoinHandle;
 
 use kernelwork::kernel::{MemoryRecord, NewRing, OperationRecord, WorkRecord, WorkTracer};
-use kernelwork::{OperationSpan, RingOperation, RingWait, WorkFile, explain};
+use kernelwork::{Explanation, OperationSpan, RingOperation, RingWait, WorkFile, explain};
 use report::error::chain as causes;
 use sys::bpf::{LoadError, SharedMap};
 
@@ -244,7 +244,11 @@ impl WorkRecorder {
             });
             let Some(found) = found.max_by_key(|found| found.common_ns) else { continue };
             let kind = match kind {
-                RingWaitKind::ForOperation if found.is_loop => RingWaitKind::Loop,
+                RingWaitKind::ForOperation
+                    if found.is_loop && !self.is_like_a_call(&found, &recording.targets) =>
+                {
+                    RingWaitKind::Loop
+                }
                 kind => kind,
             };
             let operation = u32::try_from(found.operation).unwrap_or(u32::MAX);
@@ -258,6 +262,16 @@ impl WorkRecorder {
                 }
             }
         }
+    }
+
+    /// Says whether a wait is what the system call of the same name would be: nothing but this operation could end it.
+    fn is_like_a_call(&self, found: &Explanation, targets: &[Target]) -> bool {
+        let Some(operation) = self.operations.get(found.operation) else { return false };
+        let target = self.targets.get(found.operation).copied().flatten();
+        let target = target.and_then(|at| targets.get(at.0 as usize));
+        // What wakes event loops up is read by them, too; what is not known may be that.
+        let is_of_loop = operation.is_of_data() && target.is_none_or(wakes_event_loops);
+        found.is_alone && self.dropped == 0 && operation.is_like_a_call() && !is_of_loop
     }
 
     /// Returns how a call waits for operations, and for those of which rings; none for a call that does not.
@@ -398,4 +412,12 @@ fn target(
         mount: link.map(|(_, mount)| u64::from(mount)),
     };
     context.places.recorded(&copied, context.recorder)
+}
+
+/// Says whether a file is made to be waited for by event loops.
+fn wakes_event_loops(target: &Target) -> bool {
+    let Target::Other(name) = target else { return false };
+    ["eventfd", "timerfd", "signalfd", "inotify", "fanotify", "eventpoll", "io_uring"]
+        .iter()
+        .any(|what| name.contains(what))
 }
