@@ -44,6 +44,8 @@ pub struct WatchCoverage {
     pub erased_before_ns: Option<u64>,
     /// The interval of looks, in nanoseconds; 0 where the kernel reports each step.
     pub interval_ns: u64,
+    /// For how much of `recorder_ns` it looked at such intervals, in nanoseconds.
+    pub sampled_ns: u64,
     /// Programs that could not be followed because there were too many, at most in a period.
     pub over_limit: u32,
     /// Programs that the kernel did not let us look at.
@@ -94,6 +96,9 @@ impl WatchCoverage {
             coverage.recorder_ns += scaled(period.recorder_ns, share);
             coverage.watched_ns += scaled(period.watched_ns, share);
             coverage.interval_ns = coverage.interval_ns.max(period.interval_ns);
+            if period.interval_ns > 0 {
+                coverage.sampled_ns += scaled(period.recorder_ns, share);
+            }
             coverage.over_limit = coverage.over_limit.max(period.over_limit);
             coverage.refused = coverage.refused.max(period.refused);
             coverage.lost += u64::from(period.lost);

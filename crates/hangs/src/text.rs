@@ -235,12 +235,18 @@ impl HangTextStyle<'_> {
         }
         if lost > 0 {
             lines.push(format!(
-                "Seen and not stored: {lost} hangs, because the disk took no records, or they came faster than they were read."
+                "Seen and not stored: {lost} hangs, because the disk took no records, they came faster than they were read, or the recorder service ended."
             ));
         }
         if interval_ns > 0 && watched_ns > 0 {
+            let sampled_ns = history.coverage.sampled_ns;
+            // Of the rest the kernel has reported each step.
+            let part = match sampled_ns < recorder_ns / 100 * 99 {
+                true => format!(" for {} of the time", time(sampled_ns)),
+                false => String::new(),
+            };
             lines.push(format!(
-                "Sampled from outside every {}: lengths are right within about half of that, and of shorter steps only a part is counted.",
+                "Sampled from outside{part} every {}: lengths are right within about half of that, and of shorter steps only a part is counted.",
                 time(interval_ns)
             ));
         }
@@ -564,7 +570,11 @@ fn hop_sentence(hop: &HangHop, end: Option<&HangChain>) -> String {
         Some(("too-long", part)) => format!("waited {part}{place}; more are not followed"),
         Some((_, part)) => format!("took {part}{place}; for what is not known"),
     };
-    format!("{} [{}{unit}] {did}", hop.program, hop.process)
+    match hop.process {
+        // Of another user's is told no more than that.
+        0 => format!("{} {did}", hop.program),
+        process => format!("{} [{process}{unit}] {did}", hop.program),
+    }
 }
 
 #[cfg(test)]
@@ -653,8 +663,13 @@ mod tests {
         assert!(!verdict(&damaged)[0].contains("did not run"), "{:?}", verdict(&damaged));
         let mut sampled = an_hour(600);
         sampled.coverage.interval_ns = SECOND / 20;
+        sampled.coverage.sampled_ns = 3600 * SECOND;
         let lines = verdict(&sampled);
         assert!(lines[1].starts_with("Sampled from outside every 50.0 ms: "), "{lines:?}");
+        sampled.coverage.sampled_ns = 60 * SECOND;
+        let lines = verdict(&sampled);
+        let part = "Sampled from outside for 60.0 s of the time every 50.0 ms: ";
+        assert!(lines[1].starts_with(part), "{lines:?}");
         // A time of which records were erased is none in which no recorder ran.
         let none = HangHistory::default();
         assert!(verdict(&none)[0].ends_with("or its records were erased."), "{:?}", verdict(&none));

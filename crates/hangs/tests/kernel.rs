@@ -40,7 +40,11 @@ fn load() -> Option<HangPrograms> {
 fn reports() -> Option<KernelReports> {
     let HangPrograms { ring, marker } = load()?;
     let wakeups = WakeupTracer::load_for(Duration::from_millis(5)).unwrap();
-    Some(KernelReports { ring, marker: Box::new(marker), wakeups: Some(wakeups) })
+    Some(KernelReports {
+        reports: ring.into(),
+        marker: Box::new(marker),
+        wakeups: Some(wakeups.into()),
+    })
 }
 
 /// Starts a program and a recorder, and waits until the recorder follows the program.
@@ -255,7 +259,11 @@ fn a_program_at_rest_has_no_hang_and_wakes_nobody() {
         Box::new(OneMarker { only: program.child.id(), inner, classified: Arc::default() });
     let recorder = TestRecorder::start_with(
         &root,
-        ThreadSource::Kernel(Box::new(KernelReports { ring, marker, wakeups: None })),
+        ThreadSource::Kernel(Box::new(KernelReports {
+            reports: ring.into(),
+            marker,
+            wakeups: None,
+        })),
     );
     program.be_noticed(&root);
     program.mark_now();
@@ -283,7 +291,11 @@ fn a_program_that_waits_when_it_is_found_has_its_first_hang_recorded() {
     });
     let _recorder = TestRecorder::start_with(
         &root,
-        ThreadSource::Kernel(Box::new(KernelReports { ring, marker, wakeups: None })),
+        ThreadSource::Kernel(Box::new(KernelReports {
+            reports: ring.into(),
+            marker,
+            wakeups: None,
+        })),
     );
     // It is in the wait since before it was marked.
     until("the wait to be classified", || classified.load(Ordering::Relaxed).then_some(()));

@@ -2,6 +2,7 @@
 
 use sys::bpf::btf::{self, BtfKind, KernelTypesError, Types};
 use sys::bpf::file_names::FileOffsets;
+pub use sys::bpf::owner::OwnerFields;
 
 /// Offsets in bytes in the kernel's structures, and the numbers of its tracepoints' types.
 #[derive(Clone, Copy, Debug)]
@@ -42,27 +43,6 @@ pub struct KernelOffsets {
     pub sockets: Option<SocketFields>,
     /// The offsets for the rule whose processes are recorded; `None` if the kernel has other structures than the known ones.
     pub owner: Option<OwnerFields>,
-}
-
-/// Where a process's rights are.
-#[derive(Clone, Copy, Debug)]
-pub struct OwnerFields {
-    /// `task_struct`: its rights as others see them.
-    pub task_credentials: i16,
-    /// `cred`: the real, effective and saved user.
-    pub users: [i16; 3],
-    /// `cred`: the real, effective and saved group.
-    pub groups: [i16; 3],
-    /// `cred`: the capabilities that it can have, of 64 bits.
-    pub permitted: i16,
-    /// `cred`: its user namespace.
-    pub user_namespace: i16,
-    /// `user_namespace`: the one that it is in.
-    pub namespace_parent: i16,
-    /// `user_namespace`: the user who made it.
-    pub namespace_owner: i16,
-    /// `mm_struct`: its flags, with those on who may dump it lowest.
-    pub memory_flags: i16,
 }
 
 /// Where a socket's other end is.
@@ -209,23 +189,9 @@ impl KernelOffsets {
             program_path: field("linux_binprm", "filename")?,
             paths: path_fields(&types),
             sockets: socket_fields(&types),
-            owner: owner_fields(&types),
+            owner: OwnerFields::find(&types),
         })
     }
-}
-
-fn owner_fields(types: &Types<'_>) -> Option<OwnerFields> {
-    let field = |structure, path| types.offset(structure, path);
-    Some(OwnerFields {
-        task_credentials: field("task_struct", "real_cred")?,
-        users: [field("cred", "uid")?, field("cred", "euid")?, field("cred", "suid")?],
-        groups: [field("cred", "gid")?, field("cred", "egid")?, field("cred", "sgid")?],
-        permitted: field("cred", "cap_permitted")?,
-        user_namespace: field("cred", "user_ns")?,
-        namespace_parent: field("user_namespace", "parent")?,
-        namespace_owner: field("user_namespace", "owner")?,
-        memory_flags: field("mm_struct", "flags")?,
-    })
 }
 
 fn socket_fields(types: &Types<'_>) -> Option<SocketFields> {

@@ -35,7 +35,7 @@ impl AccessPolicy {
         match answer {
             Ok(PolkitAnswer::Yes) => Ok(()),
             Ok(PolkitAnswer::WithPassword) => Err(format!(
-                "polkit wants a password for {}; --backend bpf asks for it",
+                "polkit wants a password for {}; unjank trace --backend bpf asks for it",
                 polkit::ACTION
             )),
             Ok(PolkitAnswer::No) => Err(format!("polkit does not allow {}", polkit::ACTION)),

@@ -192,6 +192,11 @@ impl Caller {
         Ok(is_allowed)
     }
 
+    /// Says whether he may trace all his processes, and not his descendants alone, as Yama can have it.
+    pub(crate) fn may_trace_all_his_own() -> bool {
+        yama() == 0
+    }
+
     fn is_ancestor_of(&self, process: u32) -> bool {
         let parent = |process: &u32| {
             let parent = stat_field(*process, 4).ok().and_then(|parent| u32::try_from(parent).ok());

@@ -1,7 +1,9 @@
 //! One caller: what he asks for, one thing after the other, and the records of his session.
 
+mod hangs;
+
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use report::error::chain;
@@ -18,14 +20,13 @@ use trace::backend::bpf::served::protocol::{
 };
 use trace::backend::bpf::session::{BpfSession, BpfSettings, ThreadState, WatchStart, descriptor};
 
+use self::hangs::HangSession;
 use crate::caller::{Caller, is_ending};
-use crate::quota::{Quota, Share};
+use crate::quota::{Quota, SessionKind, Share};
 use crate::shared::Shared;
 
 /// A connection without a session is ended when nothing is asked for so long.
 const WITHOUT_SESSION: Duration = Duration::from_secs(10);
-/// A session is ended when nothing is asked for so long: its client is stopped, and every system call of the machine pays for it.
-const WITH_SESSION: Duration = Duration::from_secs(600);
 /// The least and the most bytes of a ring.
 const RINGS: [u32; 2] = [64 << 10, 8 << 20];
 /// The most requests in `PACE_PERIOD`; then they wait.
@@ -64,12 +65,10 @@ pub(crate) struct Connection<'s> {
     paced: Duration,
 }
 
-/// A session of `trace`.
+/// A session.
 struct OpenSession {
     // It goes before its share does.
-    kernel: BpfSession,
-    calls: Set,
-    is_detached: bool,
+    work: SessionWork,
     /// How long records may lie in the ring that did not wake us.
     rest: Duration,
     /// How long more records are gathered after some were sent, so that neither end is woken for each.
@@ -77,6 +76,45 @@ struct OpenSession {
     /// Whether some were sent just now.
     has_sent: bool,
     _share: Share,
+}
+
+/// What a session is for.
+enum SessionWork {
+    Trace(Box<TraceSession>),
+    Hangs(Box<HangSession>),
+}
+
+/// A session of `trace`.
+struct TraceSession {
+    kernel: BpfSession,
+    calls: Set,
+    is_detached: bool,
+}
+
+impl OpenSession {
+    /// Says whether no records come any more.
+    fn is_detached(&self) -> bool {
+        match &self.work {
+            SessionWork::Trace(session) => session.is_detached,
+            SessionWork::Hangs(_) => false,
+        }
+    }
+
+    /// Returns the descriptor that can be read when there are records.
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.work {
+            SessionWork::Trace(session) => session.kernel.as_fd(),
+            SessionWork::Hangs(session) => session.as_fd(),
+        }
+    }
+
+    /// As [`BpfSession::offer`].
+    fn offer(&mut self, most: usize, each: impl FnMut(&[u8]) -> bool) -> usize {
+        match &mut self.work {
+            SessionWork::Trace(session) => session.kernel.offer(most, each),
+            SessionWork::Hangs(session) => session.offer(most, each),
+        }
+    }
 }
 
 /// What a connection waits for.
@@ -97,7 +135,16 @@ fn refused(kind: RefusalKind, text: impl Into<String>) -> Reply {
 }
 
 fn failed(error: &io::Error) -> Reply {
-    Reply::Failed(error.raw_os_error().unwrap_or_else(|| Errno::IO.raw_os_error()))
+    let number = error.raw_os_error().unwrap_or_else(|| {
+        let number = match error.kind() {
+            io::ErrorKind::NotFound => Errno::NOENT,
+            io::ErrorKind::PermissionDenied => Errno::PERM,
+            io::ErrorKind::AlreadyExists => Errno::EXIST,
+            _ => Errno::IO,
+        };
+        number.raw_os_error()
+    });
+    Reply::Failed(number)
 }
 
 fn answer(result: io::Result<()>) -> Reply {
@@ -158,7 +205,7 @@ impl<'s> Connection<'s> {
 
     /// Waits until there is something to do: at the latest when records that woke nobody have rested long enough.
     fn wait_for_work(&mut self) -> Result<(), ConnectionEnd> {
-        let is_live = self.session.as_ref().is_some_and(|session| !session.is_detached);
+        let is_live = self.session.as_ref().is_some_and(|session| !session.is_detached());
         match (is_live, &self.session) {
             (true, Some(session)) => {
                 let is_asked = session.has_sent && self.wait(Awaited::Request, session.gather)?;
@@ -166,16 +213,21 @@ impl<'s> Connection<'s> {
                     self.wait(Awaited::Anything, session.rest)?;
                 }
                 let quiet = self.shared.clock.monotonic().saturating_sub(self.asked());
-                if quiet >= WITH_SESSION { Err(ConnectionEnd::Idle) } else { Ok(()) }
+                if quiet >= self.shared.options.quiet { Err(ConnectionEnd::Idle) } else { Ok(()) }
             }
-            (_, session) => {
-                let limit = if session.is_some() { WITH_SESSION } else { WITHOUT_SESSION };
+            _ => {
+                let limit = self.patience();
                 match self.wait(Awaited::Anything, limit)? {
                     true => Ok(()),
                     false => Err(ConnectionEnd::Idle),
                 }
             }
         }
+    }
+
+    /// Returns how long nothing may be asked.
+    fn patience(&self) -> Duration {
+        if self.session.is_some() { self.shared.options.quiet } else { WITHOUT_SESSION }
     }
 
     fn asked(&self) -> Duration {
@@ -198,9 +250,9 @@ impl<'s> Connection<'s> {
             vec![PollFd::from_borrowed_fd(held, PollFlags::IN), PollFd::new(&self.socket, events)];
         if let Some(session) = &self.session
             && awaited == Awaited::Anything
-            && !session.is_detached
+            && !session.is_detached()
         {
-            polled.push(PollFd::from_borrowed_fd(session.kernel.as_fd(), PollFlags::IN));
+            polled.push(PollFd::from_borrowed_fd(session.descriptor(), PollFlags::IN));
         }
         let count = match poll(&mut polled, Some(&timeout)) {
             Ok(count) => count,
@@ -239,7 +291,7 @@ impl<'s> Connection<'s> {
             match socket::send(&self.socket, bytes, None, Full::Fail) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let limit = if self.session.is_some() { WITH_SESSION } else { WITHOUT_SESSION };
+                    let limit = self.patience();
                     if !self.wait(Awaited::Room, limit)? {
                         return Err(ConnectionEnd::Idle);
                     }
@@ -254,7 +306,7 @@ impl<'s> Connection<'s> {
         let Some(session) = &mut self.session else { return Ok(false) };
         let mut message = vec![RECORDS];
         let mut is_full = false;
-        let taken = session.kernel.offer(RECORDS_AT_ONCE, |record| {
+        let taken = session.offer(RECORDS_AT_ONCE, |record| {
             let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
             is_full = message.len() + 4 + record.len() > LONGEST;
             if !is_full {
@@ -277,7 +329,7 @@ impl<'s> Connection<'s> {
             Request::Totals => return self.totals(),
             Request::Errors => return self.errors(),
             Request::TakeTotals { thread, seen } => {
-                let Some(session) = &self.session else { return self.send(&no_session()) };
+                let Some(session) = self.trace() else { return self.send(&no_session()) };
                 let taken = match session.kernel.take_totals(thread, &seen) {
                     Ok(taken) => taken,
                     Err(error) => return self.send(&failed(&error)),
@@ -299,7 +351,7 @@ impl<'s> Connection<'s> {
                 self.adopt([thread, process], number, times)
             }
             Request::Detach => {
-                let Some(session) = &mut self.session else { return self.send(&no_session()) };
+                let Some(session) = self.trace_mut() else { return self.send(&no_session()) };
                 session.kernel.detach();
                 session.is_detached = true;
                 while self.send_records()? {}
@@ -321,12 +373,28 @@ impl<'s> Connection<'s> {
                 Ok(losses) => Reply::Losses(losses),
                 Err(error) => failed(&error),
             }),
+            Request::Hangs(request) => return self.handle_hangs(request),
         };
         self.send(&reply)
     }
 
-    fn with_session(&self, body: impl FnOnce(&OpenSession) -> Reply) -> Reply {
-        self.session.as_ref().map_or_else(no_session, body)
+    fn with_session(&self, body: impl FnOnce(&TraceSession) -> Reply) -> Reply {
+        self.trace().map_or_else(no_session, body)
+    }
+
+    /// Returns the session, if it is one of `trace`.
+    fn trace(&self) -> Option<&TraceSession> {
+        match &self.session.as_ref()?.work {
+            SessionWork::Trace(session) => Some(session),
+            SessionWork::Hangs(_) => None,
+        }
+    }
+
+    fn trace_mut(&mut self) -> Option<&mut TraceSession> {
+        match &mut self.session.as_mut()?.work {
+            SessionWork::Trace(session) => Some(session),
+            SessionWork::Hangs(_) => None,
+        }
     }
 
     fn let_in(&mut self, version: &str, prompt: AuthorizationPrompt) -> Reply {
@@ -352,15 +420,34 @@ impl<'s> Connection<'s> {
         }
     }
 
-    fn open(&mut self, order: &TraceOrder) -> Reply {
+    /// Takes a share for a session of a kind, if one can begin now.
+    fn begin(&self, kind: SessionKind) -> Result<Share, Reply> {
         if !self.is_let_in || self.session.is_some() {
-            return refused(RefusalKind::Misunderstood, "no session can begin at this point");
+            let text = "no session can begin at this point";
+            return Err(refused(RefusalKind::Misunderstood, text));
         }
-        let Caller { user, process, .. } = self.caller;
         let now = self.shared.clock.monotonic();
-        let share = match Quota::session(&self.shared.quota, user, now) {
+        Quota::session(&self.shared.quota, self.caller.user, kind, now)
+            .map_err(|used_up| refused(RefusalKind::TooMany, used_up.to_string()))
+    }
+
+    /// Says in the log that a session began, or why the kernel did not take its programs; returns the answer.
+    fn began<E: std::error::Error>(&self, what: &str, error: Option<E>) -> Reply {
+        let Caller { user, process, .. } = self.caller;
+        let Some(error) = error else {
+            (self.shared.log)(&format!("user {user} (process {process}) began {what}"));
+            return Reply::Done;
+        };
+        // What the verifier says is for who looks after the machine.
+        (self.shared.log)(&format!("user {user}: {}", chain(&error)));
+        let text = "the kernel did not take the programs; journalctl -u unjank-recorder.service has the reason";
+        refused(RefusalKind::Kernel, text)
+    }
+
+    fn open(&mut self, order: &TraceOrder) -> Reply {
+        let share = match self.begin(SessionKind::Trace) {
             Ok(share) => share,
-            Err(used_up) => return refused(RefusalKind::TooMany, used_up.to_string()),
+            Err(reply) => return reply,
         };
         let calls = Set::of(order.calls.iter().copied());
         let [least, most] = RINGS;
@@ -374,31 +461,18 @@ impl<'s> Connection<'s> {
             wakes: order.wakes,
             owner: Some(self.caller.owner()),
         };
-        match BpfSession::load(&settings) {
-            Ok(kernel) => {
-                (self.shared.log)(&format!("user {user} (process {process}) began a session"));
-                let [rest, gather] = match order.wakes {
-                    WakeupPolicy::Paced => [20, 1].map(Duration::from_millis),
-                    WakeupPolicy::Each => [100, 0].map(Duration::from_millis),
-                };
-                self.session = Some(OpenSession {
-                    kernel,
-                    calls,
-                    is_detached: false,
-                    rest,
-                    gather,
-                    has_sent: false,
-                    _share: share,
-                });
-                Reply::Done
-            }
-            Err(error) => {
-                // What the verifier says is for who looks after the machine.
-                (self.shared.log)(&format!("user {user}: {}", chain(&error)));
-                let text = "the kernel did not take the programs; journalctl -u unjank-recorder.service has the reason";
-                refused(RefusalKind::Kernel, text)
-            }
-        }
+        let kernel = match BpfSession::load(&settings) {
+            Ok(kernel) => kernel,
+            Err(error) => return self.began("a session", Some(error)),
+        };
+        let [rest, gather] = match order.wakes {
+            WakeupPolicy::Paced => [20, 1].map(Duration::from_millis),
+            WakeupPolicy::Each => [100, 0].map(Duration::from_millis),
+        };
+        let work = TraceSession { kernel, calls, is_detached: false };
+        let work = SessionWork::Trace(Box::new(work));
+        self.session = Some(OpenSession { work, rest, gather, has_sent: false, _share: share });
+        self.began("a session", None::<io::Error>)
     }
 
     /// Says whether the caller may trace a process; else returns what he is told.
@@ -414,7 +488,7 @@ impl<'s> Connection<'s> {
     }
 
     fn watch(&self, process: u32, from: WatchStart) -> Reply {
-        let Some(session) = &self.session else { return no_session() };
+        let Some(session) = self.trace() else { return no_session() };
         let gone = Reply::Failed(Errno::SRCH.raw_os_error());
         // Held, so that its number is no other process's meanwhile.
         let Ok(held) = pidfd::open(process) else { return gone };
@@ -437,7 +511,7 @@ impl<'s> Connection<'s> {
         number: u32,
         [now_ns, queued_ns]: [u64; 2],
     ) -> Reply {
-        let Some(session) = &self.session else { return no_session() };
+        let Some(session) = self.trace() else { return no_session() };
         if let Err(reply) = self.check_process(process) {
             return reply;
         }
@@ -454,7 +528,7 @@ impl<'s> Connection<'s> {
     }
 
     fn totals(&mut self) -> Result<(), ConnectionEnd> {
-        let Some(session) = &self.session else { return self.send(&no_session()) };
+        let Some(session) = self.trace() else { return self.send(&no_session()) };
         let mut batch = Vec::with_capacity(TOTALS_AT_ONCE);
         let mut end = None;
         let visited = session.kernel.visit_totals(|thread, number, total| {
@@ -476,7 +550,7 @@ impl<'s> Connection<'s> {
     }
 
     fn errors(&mut self) -> Result<(), ConnectionEnd> {
-        let Some(session) = &self.session else { return self.send(&no_session()) };
+        let Some(session) = self.trace() else { return self.send(&no_session()) };
         let errors = match session.kernel.errors() {
             Ok(errors) => errors,
             Err(error) => return self.send(&failed(&error)),

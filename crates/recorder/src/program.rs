@@ -20,15 +20,18 @@ use crate::service::{ServiceOptions, serve};
 const HELP: &str = "\
 Load programs into the kernel for users, each of whom records his own processes
 
-Usage: unjank-recorder [--group NAME] [--bus ADDRESS] [--idle SECONDS] [--socket PATH]
+Usage: unjank-recorder [--group NAME] [--bus ADDRESS] [--idle SECONDS]
+                       [--quiet SECONDS] [--socket PATH]
 
-systemd starts it when `unjank trace` of a user who is not root connects to
-/run/unjank/recorder.sock. It needs CAP_BPF and CAP_PERFMON, and gives up all
+systemd starts it when `unjank trace` or `unjank hangs record` of a user who is
+not root connects to /run/unjank/recorder.sock. It needs CAP_BPF and CAP_PERFMON, and gives up all
 else. polkit decides who is served (org.unjank.recorder.trace).
 
   --group NAME     serve the members of this group where polkit is not there
   --bus ADDRESS    the system bus
   --idle SECONDS   end when nobody was connected for so long; default 60
+  --quiet SECONDS  end a session whose client asked for nothing for so long, since
+                   it is stopped; default 600
   --socket PATH    listen here instead of at the socket that systemd passes
   -V, --version    print the version
 ";
@@ -80,6 +83,7 @@ fn parse(words: &[String]) -> Result<Arguments, Box<dyn Error>> {
             "--group" => arguments.options.access.group = Some(group(value)?),
             "--bus" => arguments.options.access.bus.clone_from(value),
             "--idle" => arguments.options.idle = Duration::from_secs(value.parse()?),
+            "--quiet" => arguments.options.quiet = Duration::from_secs(value.parse()?),
             "--socket" => arguments.socket = Some(value.into()),
             _ => return Err(format!("'{word}' is no option; see unjank-recorder --help").into()),
         }

@@ -15,12 +15,19 @@ pub struct ServiceOptions {
     pub access: AccessPolicy,
     /// It ends when nobody was connected for so long.
     pub idle: Duration,
+    /// A session is ended when its client asked for nothing for so long: it is stopped, and every system call or every switch of the
+    /// machine pays for it.
+    pub quiet: Duration,
 }
 
 impl Default for ServiceOptions {
-    /// polkit decides; the end after a minute.
+    /// polkit decides; the end after a minute, and of a session whose client is stopped after ten.
     fn default() -> ServiceOptions {
-        ServiceOptions { access: AccessPolicy::default(), idle: Duration::from_secs(60) }
+        ServiceOptions {
+            access: AccessPolicy::default(),
+            idle: Duration::from_secs(60),
+            quiet: Duration::from_secs(600),
+        }
     }
 }
 

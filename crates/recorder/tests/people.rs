@@ -3,9 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "a test stands for programs")]
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::stage::{ANN, BOB, Stage, skip, wait_until};
+use crate::stage::{ANN, BOB, Daemon, Stage, skip, wait_until};
 
 /// The daemon of polkit, where distributions have it.
 const DAEMONS: [&str; 3] =
@@ -30,16 +30,6 @@ const RULES: &str = r#"polkit.addRule(function(action, subject) {
     if (action.id == "org.unjank.recorder.trace" && subject.user == "@ann@") return polkit.Result.YES;
 });
 "#;
-
-/// A process that ends with the test.
-struct Daemon(Child);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// A system bus with the real polkit, which reads our action from the sources. Who runs nowhere else is its user.
 fn people(dir: &Path) -> Option<(Daemon, Daemon)> {
@@ -108,7 +98,10 @@ fn polkit_decides_who_is_served() {
     });
     assert_eq!(stage.play(ANN, "denied", ""), ["let in"]);
     let said = stage.play(BOB, "denied", "");
-    assert!(said[0].contains("org.unjank.recorder.trace; --backend bpf asks for it"), "{said:?}");
+    assert!(
+        said[0].contains("org.unjank.recorder.trace; unjank trace --backend bpf asks for it"),
+        "{said:?}"
+    );
     assert_eq!(stage.play(0, "denied", ""), ["let in"]);
     // Without polkit the group counts again.
     drop(polkit);

@@ -23,7 +23,8 @@ pub enum SetupPart {
     Hangs,
     /// Long hangs are shown as notifications on the desktop.
     HangNotifications,
-    /// The recorder service has programs in the kernel for `unjank trace` of users who are not root; for every user only.
+    /// The recorder service has programs in the kernel for `unjank trace` and `unjank hangs` of users who are not root; for every
+    /// user only.
     Trace,
     /// The programs and libraries themselves, where they were copied from a build. It goes with the last other part.
     Programs,
@@ -98,7 +99,7 @@ impl SetupPart {
                 "hangs that are recorded and last 2 s or longer are notifications on the desktop"
             }
             SetupPart::Trace => {
-                "`unjank trace` of ordinary users has programs in the kernel, for their own processes"
+                "`unjank trace` and `unjank hangs` of ordinary users have programs in the kernel, for their own processes"
             }
             SetupPart::Programs => "the programs and libraries of unjank",
         }

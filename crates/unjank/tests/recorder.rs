@@ -1,10 +1,13 @@
-//! `unjank trace` of a user who is not root, beside the recorder service as it is shipped.
+//! `unjank trace` and `unjank hangs record` of a user who is not root, beside the recorder service as it is shipped.
 #![expect(clippy::unwrap_used, reason = "a test stands for other programs")]
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
 
 use crate::fixture::{copy_program, has, in_time, skip};
 use serde_json::Value;
@@ -106,5 +109,38 @@ fn a_user_has_programs_in_the_kernel_where_the_service_lets_him_and_is_told_wher
         assert_eq!(report["watch"]["backend"], "seccomp", "{report}");
         let said = notes(&report);
         assert!(said.contains("sudo unjank setup --system trace"), "{said}");
+    });
+}
+
+#[test]
+fn a_user_has_hangs_recorded_exactly_where_the_service_lets_him_and_is_told_where_it_does_not() {
+    in_time(|| {
+        let Some(recorder) = Recorder::start() else { return };
+        let socket = recorder.dir.path().join("run/socket");
+        let nowhere = recorder.dir.path().join("nowhere");
+        let home = recorder.dir.path().join("home");
+        std::fs::create_dir(&home).unwrap();
+        chown(&home, Some(64_123), Some(64_123)).unwrap();
+        for (groups, socket, wanted) in [
+            (&["--groups", STAFF][..], &socket, "The recorder service has programs in the kernel"),
+            (&["--clear-groups"], &socket, "the recorder service refuses it: polkit is not there"),
+            (&["--clear-groups"], &nowhere, "sudo unjank setup --system trace"),
+        ] {
+            let mut run = Command::new("setpriv");
+            run.args(["--reuid", USER, "--regid", USER]).args(groups);
+            run.arg(recorder.dir.path().join("unjank")).args(["hangs", "record"]);
+            run.env("UNJANK_RECORDER", socket).env("HOME", &home).env_remove("XDG_STATE_HOME");
+            let mut child = run.current_dir("/").stderr(Stdio::piped()).spawn().unwrap();
+            let mut said = String::new();
+            let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            // Lines are wrapped.
+            while !said.contains(wanted) {
+                said = said + &lines.next().unwrap_or_else(|| panic!("{said}")).unwrap() + " ";
+            }
+            rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
+            let is_sampled = said.contains("Sampling from outside");
+            assert_eq!(is_sampled, !wanted.starts_with("The recorder service has"), "{said}");
+        }
     });
 }

@@ -62,6 +62,14 @@ pub struct WakeupSource {
     pub at_ns: u64,
 }
 
+impl WakeupSource {
+    /// Returns whether it is not told who it is, since it is another user's, or a thread of the kernel.
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.process == 0 && !self.context.is_interrupt()
+    }
+}
+
 /// A thread waited and was woken, or was made.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ThreadWait {

@@ -4,7 +4,7 @@ use crate::model::STEP_BOUNDS_NS;
 
 /// What is kept of a marked thread.
 pub(super) mod thread {
-    /// The timer that reports a long absence; its 16 bytes belong to the kernel.
+    /// The timer that reports a long absence; its 16 bytes belong to the kernel. What is before `PHASE` is told to nobody.
     pub(crate) const TIMER: i16 = 0;
     /// The address of its memory's description, which is another one after each `execve`; 0 before it was first seen.
     pub(crate) const MEMORY: i16 = 16;

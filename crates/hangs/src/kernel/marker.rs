@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use sys::bpf::{AttachedPrograms, BpfProgram, Map};
 
 use super::event::{EventWaitKind, MarkedAs, MarkedThread, WaitPlace, first_state};
-use super::layout::{place, shared};
+use super::layout::{place, shared, thread};
 
 /// Marks the threads that programs in the kernel follow.
 ///
@@ -93,6 +93,21 @@ impl LocalMarker {
         LocalMarker { programs, prepare, maps, user, classified }
     }
 
+    /// Returns what is kept of a marked process as the programs wrote it, for [`MarkedThread::read`] in another process; the
+    /// address in the kernel that is in it is left out. `None` if it is not marked.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`.
+    pub fn state_bytes(&self, process: u32) -> io::Result<Option<Vec<u8>>> {
+        let mut state = self.maps.threads.get(&process.to_ne_bytes())?;
+        let hidden = usize::from(thread::PHASE.unsigned_abs());
+        if let Some(of_kernel) = state.as_mut().and_then(|bytes| bytes.get_mut(..hidden)) {
+            of_kernel.fill(0);
+        }
+        Ok(state)
+    }
+
     /// Prepares the timer of a thread.
     fn prepare_timer(&self, process: u32) -> io::Result<()> {
         self.maps.prepared.set(&0_u32.to_ne_bytes(), &process.to_ne_bytes())?;
@@ -108,7 +123,11 @@ impl ThreadMarker for LocalMarker {
         }
         let state = first_state(marked, sys::bpf::clock_ns());
         self.maps.threads.add(&process.to_ne_bytes(), &state)?;
-        self.prepare_timer(process)
+        let prepared = self.prepare_timer(process);
+        if prepared.is_err() {
+            let _ = self.maps.threads.remove(&process.to_ne_bytes());
+        }
+        prepared
     }
 
     fn unmark(&mut self, process: u32) -> io::Result<()> {

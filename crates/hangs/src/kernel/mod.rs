@@ -1,7 +1,7 @@
 //! Programs in the kernel that see when marked threads leave their main loop's wait and are back, exactly.
 //!
 //! Begin with [`HangPrograms::load`], for root or with the capabilities `bpf` and `perfmon`. It returns the ring with the
-//! reports and a [`ThreadMarker`], which another process may offer over a socket: whoever reads the ring needs nothing else.
+//! reports and a [`ThreadMarker`]. The recorder service offers both over a socket ([`open_served`]).
 //! A thread at rest costs nothing; of other threads only their switches are looked up.
 
 mod event;
@@ -9,10 +9,13 @@ mod layout;
 mod marker;
 mod offsets;
 mod programs;
+mod served;
 
 use sys::bpf::{
     AttachError, AttachedPrograms, BpfProgram, LoadError, Map, MapKind, ProgramKind, Refused, Ring,
 };
+use trace::backend::bpf::fields::OwnerFields;
+use trace::backend::bpf::programs::{OwnerPlan, SessionOwner};
 use trace::syscall::{EVENT_WAITS, call_number};
 
 pub use self::event::{
@@ -23,11 +26,16 @@ use self::marker::MarkerMaps;
 pub use self::marker::{LocalMarker, ThreadMarker};
 use self::offsets::ThreadOffsets;
 use self::programs::HangPlan;
+pub use self::served::{
+    ReportStream, ServedMarker, ServedReports, ServedWakeups, WakeupStream, open_served,
+};
 
 /// Bytes of the ring: room for 1,600 reports.
 pub const RING_BYTES: u32 = 256 << 10;
 /// The most threads that are marked.
 const THREADS: u32 = 1024;
+/// The most threads that are marked where the programs are at work for another user.
+const THREADS_OF_USER: u32 = 512;
 /// The most places of waits that are classified.
 const PLACES: u32 = 16_384;
 
@@ -50,11 +58,27 @@ impl HangPrograms {
     ///
     /// [`LoadError`]: nothing is left in the kernel.
     pub fn load(user: u32) -> Result<HangPrograms, LoadError> {
+        HangPrograms::load_with(user, None)
+    }
+
+    /// Puts the programs into the kernel for a user who may not load them. They ask with each event whether he could trace the
+    /// process, and tell nothing of one that he could not.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`]: nothing is left in the kernel.
+    pub fn load_for(owner: SessionOwner) -> Result<HangPrograms, LoadError> {
+        let fields = OwnerFields::of_this_kernel()?;
+        HangPrograms::load_with(owner.user, Some(OwnerPlan { owner, fields }))
+    }
+
+    fn load_with(user: u32, owner: Option<OwnerPlan>) -> Result<HangPrograms, LoadError> {
         let ring = Ring::for_programs("unjank_hangs", RING_BYTES)?;
         let offsets = ThreadOffsets::of_this_kernel()?;
         let bytes = |size: i16| u32::from(size.unsigned_abs());
         let size = bytes(thread::SIZE);
-        let threads = Map::for_programs(MapKind::TimerHash, "unjank_marked", 4, size, THREADS)?;
+        let most = if owner.is_some() { THREADS_OF_USER } else { THREADS };
+        let threads = Map::for_programs(MapKind::TimerHash, "unjank_marked", 4, size, most)?;
         let places =
             Map::for_programs(MapKind::Hash, "unjank_places", bytes(place::SIZE), 4, PLACES)?;
         let words = Map::for_programs(MapKind::Array, "unjank_hwords", 4, shared::SIZE, 1)?;
@@ -69,6 +93,7 @@ impl HangPrograms {
             ring_bytes: RING_BYTES,
             event_waits: EVENT_WAITS.map(number_of),
             restart: number_of("restart_syscall"),
+            owner,
         };
         let mut programs = AttachedPrograms::default();
         let switch = ProgramKind::TypedTracepoint(offsets.switch);

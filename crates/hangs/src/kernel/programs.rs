@@ -9,6 +9,7 @@ use sys::bpf::assembler::{
 };
 use sys::bpf::{Instruction, SharedMap};
 
+use trace::backend::bpf::programs::OwnerPlan;
 use trace::syscall::EVENT_WAITS;
 
 use super::layout::{place, record, shared, thread};
@@ -90,6 +91,8 @@ pub(super) struct HangPlan {
     pub(super) event_waits: [i32; EVENT_WAITS.len()],
     /// The number of `restart_syscall`, by which such a wait goes on after a stop.
     pub(super) restart: i32,
+    /// Who may be told of a thread; nobody is asked if the reader has the rights to see all.
+    pub(super) owner: Option<OwnerPlan>,
 }
 
 impl HangPlan {
@@ -141,6 +144,20 @@ impl HangPlan {
         p.load(Size::Long, R1, R6, thread::PHASE);
         p.jump_if(R1, JumpCondition::Equal, thread::GONE, out);
         p.call(Helper::Clock).set(R7, R0);
+        self.check_owner(p, out);
+    }
+
+    /// Ends the mark of the thread in `R8` and goes to `out` if its owner may not look into its process any more. Nothing is
+    /// told but that, also when he could again.
+    fn check_owner(&self, p: &mut Assembler, out: Label) {
+        let Some(owner) = &self.owner else { return };
+        let (foreign, own) = (p.label(), p.label());
+        owner.unless_owned_at_end(p, R8, foreign);
+        p.jump(own).place(foreign).store(Size::Long, R6, thread::PHASE, thread::GONE);
+        self.write_record(p, record::GONE);
+        p.store(Size::Long, R10, frame::RECORD + record::START, 0);
+        self.send(p);
+        p.jump(out).place(own);
     }
 
     /// Goes to `out` if the thread in `R8` has other memory than it had: it has executed a program, or another process has its

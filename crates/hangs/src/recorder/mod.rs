@@ -16,28 +16,32 @@ mod program_name;
 mod read;
 mod rest;
 mod sampling;
+mod service;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use recents::RecentsFiles;
 use rustix::event::Timespec;
 use store::disk::Disk;
-use sys::bpf::{LoadError, Ring};
+use sys::bpf::LoadError;
 use sys::clock::Clock;
+use trace::backend::bpf::served::ServedError;
 use trace::stack::names::SymbolSources;
 use wakeups::kernel::WakeupTracer;
 
 use self::describe::{HangDescriber, RecorderLink, SharedCounters};
-use self::exact::ExactRecorder;
+use self::exact::{ExactEnd, ExactRecorder};
 use self::interactive::InteractiveFinder;
 use self::sampling::SamplingRecorder;
+use self::service::ServiceConnector;
+pub use self::service::{RecorderService, SourceChange};
 use crate::excluded::PathConcealer;
-use crate::kernel::{HangPrograms, ThreadMarker};
+use crate::kernel::{HangPrograms, ReportStream, ThreadMarker, WakeupStream, open_served};
 use crate::model::Hang;
 use crate::store::{HangStore, HangStoreError};
 
@@ -92,17 +96,20 @@ pub enum ThreadSource {
     Sampling,
     /// By the reports of programs in the kernel.
     Kernel(Box<KernelReports>),
+    /// By the reports of programs that the recorder service has in the kernel for this user, and by looks from outside as long as it has
+    /// none.
+    Service(RecorderService),
 }
 
 /// What programs in the kernel give a recorder; they may be loaded by another process.
 #[derive(Debug)]
 pub struct KernelReports {
-    /// The ring of the reports, of which nobody else is a reader.
-    pub ring: Ring,
+    /// The reports.
+    pub reports: ReportStream,
     /// Marks threads, here or in the process that loaded the programs.
     pub marker: Box<dyn ThreadMarker>,
-    /// Records the wake-ups of the machine; without it hangs are not followed to other programs.
-    pub wakeups: Option<WakeupTracer>,
+    /// Records wake-ups; without it hangs are not followed to other programs.
+    pub wakeups: Option<WakeupStream>,
 }
 
 impl KernelReports {
@@ -113,8 +120,20 @@ impl KernelReports {
     /// [`LoadError`]: nothing is left in the kernel.
     pub fn load(user: u32) -> Result<KernelReports, LoadError> {
         let HangPrograms { ring, marker } = HangPrograms::load(user)?;
-        let wakeups = WakeupTracer::load_for(SHORTEST_FOLLOWED).ok();
-        Ok(KernelReports { ring, marker: Box::new(marker), wakeups })
+        let wakeups = WakeupTracer::load_for(SHORTEST_FOLLOWED).ok().map(WakeupStream::from);
+        Ok(KernelReports { reports: ring.into(), marker: Box::new(marker), wakeups })
+    }
+
+    /// Begins a session in the recorder service that listens at a socket. Of other users' programs, to which hangs are followed,
+    /// is told that they are those of others.
+    ///
+    /// # Errors
+    ///
+    /// [`ServedError`]: nothing is left in the kernel.
+    pub fn of_service(socket: &Path) -> Result<KernelReports, ServedError> {
+        let (reports, marker, wakeups) = open_served(socket)?;
+        let (reports, wakeups) = (ReportStream::Served(reports), WakeupStream::Served(wakeups));
+        Ok(KernelReports { reports, marker: Box::new(marker), wakeups: Some(wakeups) })
     }
 }
 
@@ -185,21 +204,50 @@ pub fn record(
             },
         );
         let describer = describer.map_err(RecorderError::Stopped)?;
-        let user = rustix::process::geteuid().as_raw();
-        let finder = InteractiveFinder::new(user, options.named.clone());
         let link = RecorderLink { work, answers, counters };
-        let observed = match source {
-            ThreadSource::Sampling => SamplingRecorder::new(clock, link, finder).run(stop),
-            ThreadSource::Kernel(reports) => {
-                ExactRecorder::new(clock, link, finder, reports).run(stop)
-            }
-        };
+        let observed = observe(clock, &link, &options.named, source, stop);
+        // The other thread ends when no more work can come.
+        drop(link);
         let hangs = describer.join().map_err(|_| {
             RecorderError::Stopped(io::Error::other("the describing thread panicked"))
         })?;
         let programs = observed.map_err(RecorderError::Stopped)?;
         Ok(RecorderSummary { programs, hangs })
     })
+}
+
+/// Observes programs until `stop` is set; returns how many were followed.
+fn observe(
+    clock: &dyn Clock,
+    link: &RecorderLink,
+    named: &[String],
+    source: ThreadSource,
+    stop: &AtomicBool,
+) -> io::Result<u64> {
+    let user = rustix::process::geteuid().as_raw();
+    let finder = || InteractiveFinder::new(user, named.to_vec());
+    let (mut reports, mut connector) = match source {
+        ThreadSource::Sampling => (None, None),
+        ThreadSource::Kernel(reports) => (Some(reports), None),
+        ThreadSource::Service(service) => (None, Some(ServiceConnector::new(service))),
+    };
+    let mut programs = 0;
+    while !stop.load(Ordering::Relaxed) {
+        reports = reports.or_else(|| connector.as_mut()?.connect());
+        if let Some(reports) = reports.take() {
+            let exact = ExactRecorder::new(clock, link, finder(), reports, programs);
+            let end;
+            (programs, end) = exact.run(stop)?;
+            if let (ExactEnd::Lost, Some(connector)) = (end, &mut connector) {
+                connector.lost();
+            }
+            continue;
+        }
+        let sampling = SamplingRecorder::new(clock, link, finder(), programs);
+        let mut upgrade = || connector.as_mut()?.connect();
+        (programs, reports) = sampling.run(stop, &mut upgrade)?;
+    }
+    Ok(programs)
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

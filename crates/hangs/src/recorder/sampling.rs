@@ -17,8 +17,9 @@ use super::period::{Moment, PeriodTotals};
 use super::read::{self, ThreadReader};
 use super::rest::RestWatch;
 use super::{
-    AWAY, CHECK, FIRST_STORED_NS, KEYS, MOST_ANNOUNCED, PERIOD_NS, REST, SAMPLE_AFTER_NS,
-    SAMPLE_PERIOD, SAMPLES, SYNC_NS, nanoseconds, next_tick, program_name, time_until, unix_ns,
+    AWAY, CHECK, FIRST_STORED_NS, KEYS, KernelReports, MOST_ANNOUNCED, PERIOD_NS, REST,
+    SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SYNC_NS, nanoseconds, next_tick, program_name,
+    time_until, unix_ns,
 };
 use crate::model::{HANG_NS, Hang, UnseenParts};
 
@@ -53,7 +54,7 @@ enum ProcessLook {
 /// Looks at the programs.
 pub(super) struct SamplingRecorder<'a> {
     clock: &'a dyn Clock,
-    link: RecorderLink,
+    link: &'a RecorderLink,
     candidates: Candidates,
     followed: BTreeMap<u32, FollowedProgram>,
     reader: ThreadReader,
@@ -70,8 +71,9 @@ pub(super) struct SamplingRecorder<'a> {
 impl<'a> SamplingRecorder<'a> {
     pub(super) fn new(
         clock: &'a dyn Clock,
-        link: RecorderLink,
+        link: &'a RecorderLink,
         finder: InteractiveFinder,
+        programs: u64,
     ) -> SamplingRecorder<'a> {
         SamplingRecorder {
             clock,
@@ -80,18 +82,28 @@ impl<'a> SamplingRecorder<'a> {
             followed: BTreeMap::new(),
             reader: ThreadReader::new(),
             period: PeriodTotals::begin(Moment { now: clock.now(), at_ns: sys::bpf::clock_ns() }),
-            programs: 0,
+            programs,
             may_announce: true,
             may_sample: true,
             may_break: true,
         }
     }
 
-    /// Records until `stop` is set; returns how many programs were followed.
-    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<u64> {
+    /// Records until `stop` is set or `upgrade`, which is asked at each look, returns reports of programs in the kernel; returns
+    /// these, and how many programs were followed, those before included.
+    pub(super) fn run(
+        mut self,
+        stop: &AtomicBool,
+        upgrade: &mut dyn FnMut() -> Option<Box<KernelReports>>,
+    ) -> io::Result<(u64, Option<Box<KernelReports>>)> {
         let mut synced_ns = sys::bpf::clock_ns();
         let mut due_ns = synced_ns;
+        let mut reports = None;
         while !stop.load(Ordering::Relaxed) {
+            reports = upgrade();
+            if reports.is_some() {
+                break;
+            }
             let now_ns = sys::bpf::clock_ns();
             let now = Moment { now: self.clock.now(), at_ns: now_ns };
             if !self.period.goes_on(now, due_ns, !self.followed.is_empty()) {
@@ -117,7 +129,7 @@ impl<'a> SamplingRecorder<'a> {
             self.unfollow(process, true);
         }
         self.end_period(Moment { now: self.clock.now(), at_ns: sys::bpf::clock_ns() });
-        Ok(self.programs)
+        Ok((self.programs, reports))
     }
 
     fn search(&mut self) {
@@ -400,7 +412,7 @@ impl<'a> SamplingRecorder<'a> {
             }
         }
         let Some(sampler) = sampler else { return };
-        let (key, link) = (absence.key, &self.link);
+        let (key, link) = (absence.key, self.link);
         sampler.take(|sample| {
             if sample.fault.is_some() || *samples >= SAMPLES || !link.has_room() {
                 return;

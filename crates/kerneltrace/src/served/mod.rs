@@ -3,6 +3,8 @@
 //! The service records the caller's own processes alone, and reads nothing but its own maps: records are read, stacks followed
 //! and names looked up here, with the caller's rights.
 
+pub mod hang_messages;
+mod hangs;
 pub mod protocol;
 
 use std::collections::VecDeque;
@@ -15,6 +17,7 @@ use rustix::io::Errno;
 use sys::clock::{Clock, SystemClock};
 use sys::socket::{self, Full};
 
+pub use self::hangs::ServedHangSession;
 use self::protocol::{
     AuthorizationPrompt, LONGEST, Refusal, RefusalKind, Reply, Request, TraceOrder, VERSION,
 };
@@ -60,14 +63,16 @@ pub struct RecorderConnection {
     /// Messages with records that are not taken yet.
     records: VecDeque<Vec<u8>>,
     buffer: Vec<u8>,
+    /// When the service was last asked for something, on the clock.
+    asked: Duration,
+    /// Whether it has failed.
+    is_lost: bool,
 }
 
 /// A session in the service.
 #[derive(Debug)]
 pub struct ServedSession {
     connection: RecorderConnection,
-    /// When the service was last asked for something, on the connection's clock.
-    asked: Duration,
 }
 
 impl RecorderConnection {
@@ -83,7 +88,9 @@ impl RecorderConnection {
         let socket = socket::connect_now(path).map_err(ServedError::Absent)?;
         let clock = SystemClock::start();
         let buffer = vec![0; LONGEST];
-        let mut connection = RecorderConnection { socket, clock, records: VecDeque::new(), buffer };
+        let (records, asked) = (VecDeque::new(), clock.monotonic());
+        let is_lost = false;
+        let mut connection = RecorderConnection { socket, clock, records, buffer, asked, is_lost };
         let patience = match prompt {
             AuthorizationPrompt::Allowed => PATIENCE_WITH_PEOPLE,
             AuthorizationPrompt::Unwanted => PATIENCE,
@@ -109,8 +116,7 @@ impl RecorderConnection {
             wakes: settings.wakes,
         };
         self.done_within(&Request::OpenTrace(order), PATIENCE)?;
-        let asked = self.clock.monotonic();
-        Ok(ServedSession { connection: self, asked })
+        Ok(ServedSession { connection: self })
     }
 
     fn done_within(&mut self, request: &Request, patience: Duration) -> Result<(), ServedError> {
@@ -157,6 +163,10 @@ impl RecorderConnection {
 
     /// Returns the next message, if there is one.
     fn receive(&mut self) -> io::Result<Option<Reply>> {
+        self.receive_message().inspect_err(|_| self.is_lost = true)
+    }
+
+    fn receive_message(&mut self) -> io::Result<Option<Reply>> {
         let length = match socket::receive_bytes(&self.socket, &mut self.buffer) {
             Ok(0) => {
                 return Err(io::Error::new(
@@ -171,18 +181,16 @@ impl RecorderConnection {
         let message = self.buffer.get(..length).unwrap_or_default();
         Reply::read(message).map(Some).map_err(io::Error::other)
     }
-}
 
-impl ServedSession {
     /// Asks for something that is not expected to be refused.
     fn ask(&mut self, request: &Request) -> io::Result<Reply> {
-        self.connection.send(request)?;
-        self.asked = self.connection.clock.monotonic();
+        self.send(request).inspect_err(|_| self.is_lost = true)?;
+        self.asked = self.clock.monotonic();
         self.more()
     }
 
     fn more(&mut self) -> io::Result<Reply> {
-        match self.connection.answer(PATIENCE)? {
+        match self.answer(PATIENCE).inspect_err(|_| self.is_lost = true)? {
             Reply::Failed(error) => Err(io::Error::from_raw_os_error(error)),
             Reply::Refused(refusal) => {
                 let kind = match refusal.kind {
@@ -196,9 +204,11 @@ impl ServedSession {
             reply => Ok(reply),
         }
     }
+}
 
+impl ServedSession {
     fn done(&mut self, request: &Request) -> io::Result<()> {
-        match self.ask(request)? {
+        match self.connection.ask(request)? {
             Reply::Done => Ok(()),
             _ => Err(misunderstood()),
         }
@@ -242,7 +252,7 @@ impl ServedSession {
     ///
     /// The session was ended, or as `bpf(2)`.
     pub fn watched(&mut self) -> io::Result<Vec<u32>> {
-        match self.ask(&Request::Watched)? {
+        match self.connection.ask(&Request::Watched)? {
             Reply::Processes(processes) => Ok(processes),
             _ => Err(misunderstood()),
         }
@@ -254,7 +264,8 @@ impl ServedSession {
     ///
     /// The session was ended.
     pub fn take(&mut self, most: usize, mut each: impl FnMut(BpfRecord<'_>)) -> io::Result<usize> {
-        if self.connection.clock.monotonic().saturating_sub(self.asked) >= SIGN_OF_LIFE {
+        let now = self.connection.clock.monotonic();
+        if now.saturating_sub(self.connection.asked) >= SIGN_OF_LIFE {
             self.faults()?;
         }
         let mut taken = 0;
@@ -293,14 +304,14 @@ impl ServedSession {
     /// The session was ended, or as `bpf(2)`.
     pub fn totals(&mut self) -> io::Result<Vec<(u32, u32, Total)>> {
         let mut all = Vec::new();
-        let mut reply = self.ask(&Request::Totals)?;
+        let mut reply = self.connection.ask(&Request::Totals)?;
         loop {
             let Reply::Totals { totals, is_last } = reply else { return Err(misunderstood()) };
             all.extend(totals);
             if is_last {
                 return Ok(all);
             }
-            reply = self.more()?;
+            reply = self.connection.more()?;
         }
     }
 
@@ -315,14 +326,14 @@ impl ServedSession {
         seen: &ThreadTotals,
     ) -> io::Result<Vec<(u32, Total)>> {
         let mut all = Vec::new();
-        let mut reply = self.ask(&Request::TakeTotals { thread, seen: *seen })?;
+        let mut reply = self.connection.ask(&Request::TakeTotals { thread, seen: *seen })?;
         loop {
             let Reply::Totals { totals, is_last } = reply else { return Err(misunderstood()) };
             all.extend(totals.into_iter().map(|(_, number, total)| (number, total)));
             if is_last {
                 return Ok(all);
             }
-            reply = self.more()?;
+            reply = self.connection.more()?;
         }
     }
 
@@ -333,14 +344,14 @@ impl ServedSession {
     /// The session was ended, or as `bpf(2)`.
     pub fn errors(&mut self) -> io::Result<Vec<(u32, i32, u64)>> {
         let mut all = Vec::new();
-        let mut reply = self.ask(&Request::Errors)?;
+        let mut reply = self.connection.ask(&Request::Errors)?;
         loop {
             let Reply::Errors { errors, is_last } = reply else { return Err(misunderstood()) };
             all.extend(errors);
             if is_last {
                 return Ok(all);
             }
-            reply = self.more()?;
+            reply = self.connection.more()?;
         }
     }
 
@@ -350,7 +361,7 @@ impl ServedSession {
     ///
     /// The session was ended.
     pub fn thread_state(&mut self, thread: u32) -> io::Result<ThreadState> {
-        match self.ask(&Request::ThreadState { thread }) {
+        match self.connection.ask(&Request::ThreadState { thread }) {
             Ok(Reply::State(state)) => Ok(state),
             Ok(_) => Err(misunderstood()),
             // It has ended.
@@ -367,7 +378,7 @@ impl ServedSession {
     ///
     /// The session was ended, or as `bpf(2)`.
     pub fn faults(&mut self) -> io::Result<LossCounters> {
-        match self.ask(&Request::Losses)? {
+        match self.connection.ask(&Request::Losses)? {
             Reply::Losses(losses) => Ok(losses),
             _ => Err(misunderstood()),
         }

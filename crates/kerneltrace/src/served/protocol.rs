@@ -3,6 +3,7 @@
 //! Each message is one packet of a `SOCK_SEQPACKET` socket, of at most [`LONGEST`] bytes: its kind, then its fields in the
 //! machine's order. docs/recorder.md has the table. Both ends take nothing for granted: what cannot be read is an error.
 
+use super::hang_messages::{FIRST, HangReply, HangRequest};
 use crate::programs::{KernelStacks, WakeupPolicy, WatchedThreads};
 use crate::record::ThreadTotals;
 use crate::session::{LossCounters, ThreadState, WatchStart};
@@ -107,6 +108,8 @@ pub enum Request {
     Errors,
     /// The counters of losses.
     Losses,
+    /// Of a session that records hangs, or to begin one.
+    Hangs(HangRequest),
 }
 
 /// Why the service does not do it, for programs.
@@ -157,6 +160,8 @@ pub enum Reply {
     },
     /// The counters of losses.
     Losses(LossCounters),
+    /// Of a session that records hangs.
+    Hangs(HangReply),
 }
 
 /// Why the service does not do something.
@@ -185,24 +190,24 @@ const TEXT: usize = 4096;
 pub struct NotAMessage;
 
 /// Writes the fields of a message.
-struct Fields(Vec<u8>);
+pub(super) struct Fields(pub(super) Vec<u8>);
 
 impl Fields {
-    fn new(kind: u8) -> Fields {
+    pub(super) fn new(kind: u8) -> Fields {
         Fields(vec![kind])
     }
 
-    fn byte(mut self, byte: u8) -> Fields {
+    pub(super) fn byte(mut self, byte: u8) -> Fields {
         self.0.push(byte);
         self
     }
 
-    fn word(mut self, word: u32) -> Fields {
+    pub(super) fn word(mut self, word: u32) -> Fields {
         self.0.extend(word.to_ne_bytes());
         self
     }
 
-    fn long(mut self, long: u64) -> Fields {
+    pub(super) fn long(mut self, long: u64) -> Fields {
         self.0.extend(long.to_ne_bytes());
         self
     }
@@ -225,10 +230,10 @@ impl Fields {
 }
 
 /// Reads the fields of a message.
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8], NotAMessage> {
+    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], NotAMessage> {
         let (part, rest) = self.0.split_at_checked(count).ok_or(NotAMessage)?;
         self.0 = rest;
         Ok(part)
@@ -238,15 +243,15 @@ impl<'a> Reader<'a> {
         self.bytes(1)?.first().copied().ok_or(NotAMessage)
     }
 
-    fn word(&mut self) -> Result<u32, NotAMessage> {
+    pub(super) fn word(&mut self) -> Result<u32, NotAMessage> {
         Ok(u32::from_ne_bytes(self.bytes(4)?.try_into().map_err(|_| NotAMessage)?))
     }
 
-    fn long(&mut self) -> Result<u64, NotAMessage> {
+    pub(super) fn long(&mut self) -> Result<u64, NotAMessage> {
         Ok(u64::from_ne_bytes(self.bytes(8)?.try_into().map_err(|_| NotAMessage)?))
     }
 
-    fn count(&mut self, most: usize) -> Result<usize, NotAMessage> {
+    pub(super) fn count(&mut self, most: usize) -> Result<usize, NotAMessage> {
         let count = usize::try_from(self.word()?).map_err(|_| NotAMessage)?;
         if count <= most { Ok(count) } else { Err(NotAMessage) }
     }
@@ -261,7 +266,7 @@ impl<'a> Reader<'a> {
         String::from_utf8(self.bytes(count)?.to_vec()).map_err(|_| NotAMessage)
     }
 
-    fn flag(&mut self) -> Result<bool, NotAMessage> {
+    pub(super) fn flag(&mut self) -> Result<bool, NotAMessage> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -336,6 +341,7 @@ impl Request {
             Request::Totals => Fields::new(10),
             Request::Errors => Fields::new(11),
             Request::Losses => Fields::new(12),
+            Request::Hangs(request) => request.fields(),
         }
         .0
     }
@@ -382,7 +388,7 @@ impl Request {
             10 => Request::Totals,
             11 => Request::Errors,
             12 => Request::Losses,
-            // 64 and above are for sessions of other kinds.
+            kind if kind >= FIRST => Request::Hangs(HangRequest::read(kind, &mut reader)?),
             _ => return Err(NotAMessage),
         };
         reader.end(request)
@@ -455,6 +461,7 @@ impl Reply {
             Reply::Losses(losses) => {
                 losses.numbers().iter().fold(Fields::new(9), |fields, number| fields.long(*number))
             }
+            Reply::Hangs(reply) => reply.fields(),
         }
         .0
     }
@@ -510,6 +517,7 @@ impl Reply {
                 }
                 Reply::Losses(LossCounters::from_numbers(numbers))
             }
+            kind if kind >= FIRST => Reply::Hangs(HangReply::read(kind, &mut reader)?),
             _ => return Err(NotAMessage),
         };
         reader.end(reply)
@@ -547,6 +555,15 @@ mod tests {
             Request::Totals,
             Request::Errors,
             Request::Losses,
+            Request::Hangs(HangRequest::Open),
+            Request::Hangs(HangRequest::Mark { process: 4711, wait: None }),
+            Request::Hangs(HangRequest::Mark { process: 4711, wait: Some((u64::MAX, 3)) }),
+            Request::Hangs(HangRequest::Unmark { process: 1 }),
+            Request::Hangs(HangRequest::Classify { process: 1, place: (9, 8), is_loop: true }),
+            Request::Hangs(HangRequest::State { process: u32::MAX }),
+            Request::Hangs(HangRequest::Lost),
+            Request::Hangs(HangRequest::Follow { is_on: true }),
+            Request::Hangs(HangRequest::Waits),
         ]
     }
 
@@ -566,6 +583,10 @@ mod tests {
             Reply::Totals { totals: vec![(1, 2, sum); TOTALS_AT_ONCE], is_last: true },
             Reply::Errors { errors: vec![(1, -2, 3); ERRORS_AT_ONCE], is_last: false },
             Reply::Losses(LossCounters { lost_calls: 1, ..LossCounters::default() }),
+            Reply::Hangs(HangReply::State(None)),
+            Reply::Hangs(HangReply::State(Some(vec![7; 288]))),
+            Reply::Hangs(HangReply::Lost(u64::MAX)),
+            Reply::Hangs(HangReply::Waits { records: vec![3; 48 << 10], lost: 4, is_last: true }),
         ]
     }
 

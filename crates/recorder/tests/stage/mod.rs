@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
 #![allow(clippy::disallowed_methods, clippy::print_stderr, reason = "a test stands for programs")]
 
+pub(crate) mod interactive;
+
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -52,6 +54,18 @@ pub(crate) struct Stage {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) service: Child,
     program: PathBuf,
+    /// The user of the service, and its arguments.
+    served_as: (u32, Vec<String>),
+}
+
+/// A process that ends with the test.
+pub(crate) struct Daemon(pub(crate) Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A user at work; killed if the test ends first.
@@ -92,29 +106,39 @@ impl Stage {
         std::fs::create_dir(&run).unwrap();
         chown(&run, Some(user), Some(user)).unwrap();
         let socket = run.join("socket");
-        let (group, user) = (STAFF.to_string(), user.to_string());
+        let group = STAFF.to_string();
         let mut words = vec!["--socket", socket.to_str().unwrap(), "--group", &group];
         words.extend(arguments);
-        let capabilities = "-all,+bpf,+perfmon";
-        let service = Command::new("setpriv")
-            .args(["--reuid", &user, "--regid", &user, "--clear-groups", "--no-new-privs"])
-            .args(["--inh-caps", capabilities, "--ambient-caps", capabilities])
-            .args(["--bounding-set", capabilities])
-            .arg(&program)
-            .args(ACTING)
-            .env(ROLE, "service")
-            .env(DETAIL, words.join("\n"))
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(dir.path().join("log")).unwrap())
-            .spawn()
-            .unwrap();
-        let mut stage = Stage { dir, service, program };
-        wait_until("the service listens", || {
-            let ended = stage.service.try_wait().unwrap();
-            assert!(ended.is_none(), "{ended:?}: {}", stage.log());
-            stage.socket().exists() && stage.log().contains("serves")
-        });
+        let served_as = (user, words.into_iter().map(str::to_owned).collect());
+        let service = start_service(dir.path(), &program, &served_as);
+        let mut stage = Stage { dir, service, program, served_as };
+        stage.wait_for_service();
         Some(stage)
+    }
+
+    /// Starts the service again, which has ended.
+    pub(crate) fn start_service(&mut self) {
+        let _ = std::fs::remove_file(self.socket());
+        self.service = start_service(self.dir.path(), &self.program, &self.served_as);
+        self.wait_for_service();
+    }
+
+    fn wait_for_service(&mut self) {
+        wait_until("the service listens", || {
+            let ended = self.service.try_wait().unwrap();
+            assert!(ended.is_none(), "{ended:?}: {}", self.log());
+            self.socket().exists() && self.log().contains("serves")
+        });
+    }
+
+    /// Returns a directory in which a user may do what he wants.
+    pub(crate) fn dir_of(&self, user: u32) -> PathBuf {
+        let dir = self.dir.path().join(user.to_string());
+        if std::fs::create_dir(&dir).is_ok() {
+            chown(&dir, Some(user), Some(user)).unwrap();
+            std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).unwrap();
+        }
+        dir
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -187,6 +211,22 @@ impl Stage {
         std::fs::set_permissions(&to, PermissionsExt::from_mode(mode)).unwrap();
         to
     }
+}
+
+fn start_service(dir: &Path, program: &Path, (user, words): &(u32, Vec<String>)) -> Child {
+    let (user, capabilities) = (user.to_string(), "-all,+bpf,+perfmon");
+    Command::new("setpriv")
+        .args(["--reuid", &user, "--regid", &user, "--clear-groups", "--no-new-privs"])
+        .args(["--inh-caps", capabilities, "--ambient-caps", capabilities])
+        .args(["--bounding-set", capabilities])
+        .arg(program)
+        .args(ACTING)
+        .env(ROLE, "service")
+        .env(DETAIL, words.join("\n"))
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(dir.join("log")).unwrap())
+        .spawn()
+        .unwrap()
 }
 
 impl Drop for Stage {
@@ -304,6 +344,10 @@ fn act() {
         "flood" => crate::limits::flood(),
         "crowd" => crate::limits::crowd(),
         "garbage" => crate::hostile::garbage(),
+        "record" => crate::hangs::record_hangs(),
+        "marks" => crate::marks::marks(),
+        "waits" => crate::marks::waits(),
+        "hostile marks" => crate::marks::hostile_marks(),
         other => panic!("there is no role {other}"),
     }
 }

@@ -12,6 +12,7 @@ pub mod file_names;
 mod kernel_names;
 mod load;
 mod map;
+pub mod owner;
 mod program;
 mod ring;
 

@@ -10,7 +10,10 @@ use std::time::{Duration, SystemTime};
 use ::hangs::compare::{HangRate, compare};
 use ::hangs::history::{HangGrouping, HangHistory, TimeSpan, group};
 use ::hangs::json::{HangComparisonDocument, HangDocument, HangListDocument, HangTopDocument};
-use ::hangs::recorder::{KernelReports, RecorderError, RecorderOptions, ThreadSource, record};
+use ::hangs::recorder::{
+    KernelReports, RecorderError, RecorderOptions, RecorderService, SourceChange, ThreadSource,
+    record,
+};
 use ::hangs::store::{self as hang_store, EraseSelection, HangStoreError, StoredHistory};
 use ::hangs::text::HangTextStyle;
 use ::hangs::watch::HangWatcher;
@@ -21,6 +24,7 @@ use report::paragraph::{counted, wrap};
 use report::provenance::Provenance;
 use report::text::visible;
 use store::disk::Disk;
+use sys::bpf::LoadError;
 use sys::clock::{Clock, SystemClock};
 
 use self::notify::HangNotifier;
@@ -420,20 +424,50 @@ fn forget(session: &Session, which: &Selection) -> Result<Verdict, Error> {
     Ok(if is_whole { Verdict::Yes } else { Verdict::No })
 }
 
-/// Returns programs in the kernel, or says why there are none and what that means.
-fn thread_source() -> ThreadSource {
-    let why = match KernelReports::load(rustix::process::geteuid().as_raw()) {
-        Ok(reports) => return ThreadSource::Kernel(Box::new(reports)),
-        Err(error) => report::error::chain(&error),
-    };
-    let text = format!(
-        "Sampling from outside: {why}. Lengths are right within about 30 ms, and of steps shorter than 50 ms only a part is counted."
-    );
+/// What sampling from outside misses.
+const MISSED: &str =
+    "Lengths are right within about 30 ms, and of steps shorter than 50 ms only a part is counted.";
+
+/// Says something of the recorder that goes on.
+fn say(text: &str) {
     // Without a reader of the message the records say the same.
-    for line in wrap(&text, screen::error_width(), "").lines() {
+    for line in wrap(text, screen::error_width(), "").lines() {
         let _ = sayln!(screen::stderr(), "{line}");
     }
-    ThreadSource::Sampling
+}
+
+/// Says how programs are observed from now on.
+fn say_source(change: &SourceChange) {
+    let text = match change {
+        SourceChange::Exact => {
+            "The recorder service has programs in the kernel for this user's own programs. Waits are followed to other users' programs without telling which."
+                .to_owned()
+        }
+        SourceChange::Absent => format!(
+            "Sampling from outside: only root may load programs into the kernel, and the recorder service, which does it for others, is not there. {MISSED} To switch it on: sudo unjank setup --system trace"
+        ),
+        SourceChange::Refused(why) => format!("Sampling from outside: {why}. {MISSED}"),
+        SourceChange::Lost => format!(
+            "The recorder service has ended. Sampling from outside until it is back. {MISSED}"
+        ),
+    };
+    say(&text);
+}
+
+/// Returns programs in the kernel, those of the recorder service, or says why there are none and what that means.
+fn thread_source() -> ThreadSource {
+    match KernelReports::load(rustix::process::geteuid().as_raw()) {
+        Ok(reports) => ThreadSource::Kernel(Box::new(reports)),
+        Err(LoadError::NotAllowed(_)) => ThreadSource::Service(RecorderService {
+            socket: super::trace::recorder(),
+            told: say_source,
+        }),
+        Err(error) => {
+            let why = report::error::chain(&error);
+            say(&format!("Sampling from outside: {why}. {MISSED}"));
+            ThreadSource::Sampling
+        }
+    }
 }
 
 fn run_recorder(session: &Session, named: Vec<String>, limit: u64) -> Result<Verdict, Error> {

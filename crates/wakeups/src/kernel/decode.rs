@@ -14,6 +14,9 @@ const IDLE: u32 = 0x400;
 /// Calls have lower numbers; what is not a call has -1 or the code of an error.
 const CALLS: u64 = 1024;
 
+/// The name of threads of the kernel that are not told.
+const HIDDEN_KERNEL: &[u8] = b"kernel";
+
 fn at(offset: i16) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
@@ -43,7 +46,7 @@ fn read_source(bytes: &[u8], begin: i16) -> Option<WakeupSource> {
         source::BIRTH => WakeupContext::Birth,
         _ => return None,
     };
-    Some(WakeupSource {
+    let mut source = WakeupSource {
         who: ThreadIdentity {
             thread: word(bytes, begin + source::THREAD)?,
             began: word(bytes, begin + source::BEGAN)?,
@@ -52,11 +55,16 @@ fn read_source(bytes: &[u8], begin: i16) -> Option<WakeupSource> {
         name: name(bytes, begin + source::NAME)?,
         context,
         at_ns: long(bytes, begin + source::AT)?,
-    })
+    };
+    if source.is_hidden() && context == WakeupContext::Kernel {
+        source.name[..HIDDEN_KERNEL.len()].copy_from_slice(HIDDEN_KERNEL);
+    }
+    Some(source)
 }
 
-/// Reads a record; none for bytes that are none.
-pub(super) fn read(bytes: &[u8]) -> Option<ThreadWait> {
+/// Reads a record of the programs, also of those in another process; none for bytes that are none.
+#[must_use]
+pub fn read(bytes: &[u8]) -> Option<ThreadWait> {
     let state = word(bytes, record::STATE)?;
     let call = long(bytes, record::CALL)?;
     let begins = (0..SOURCES).map(|index| record::SOURCES + index * source::SIZE);
@@ -82,6 +90,10 @@ pub(super) fn read(bytes: &[u8]) -> Option<ThreadWait> {
             long(bytes, record::SOURCE_READY)?,
         ]),
     };
+    // Of who is another user's nothing is known.
+    if wait.sources.first().is_some_and(WakeupSource::is_hidden) {
+        wait.source_counters = None;
+    }
     if wait.is_birth() {
         (wait.processor_ns, wait.ready_ns, wait.call) = (0, 0, None);
     }

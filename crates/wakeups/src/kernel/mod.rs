@@ -10,8 +10,10 @@ mod programs;
 use std::io;
 use std::time::Duration;
 
+use sys::bpf::owner::{OwnerFields, OwnerPlan, SessionOwner};
 use sys::bpf::{AttachedPrograms, LoadError, Map, MapKind, ProgramKind, Ring};
 
+pub use self::decode::read as read_wait;
 use self::layout::{processor, shared, thread};
 use self::offsets::SchedulerOffsets;
 use self::programs::WakeupPlan;
@@ -19,6 +21,9 @@ use super::history::WakeupHistory;
 
 /// Bytes of the ring: room for twelve thousand waits.
 const RING: u32 = 4 << 20;
+
+/// Bytes of the ring of one user: room for eight hundred waits.
+const RING_OF_USER: u32 = 256 << 10;
 
 /// Waits shorter than this are not recorded each by [`WakeupTracer::load`].
 const SHORTEST: Duration = Duration::from_micros(300);
@@ -51,7 +56,25 @@ impl WakeupTracer {
     ///
     /// [`LoadError`]: nothing is recorded.
     pub fn load_for(shortest: Duration) -> Result<WakeupTracer, LoadError> {
-        let ring = Ring::for_programs("unjank_wakeups", RING)?;
+        WakeupTracer::load_with(shortest, None)
+    }
+
+    /// As [`WakeupTracer::load_for`] for a user who may not load programs: waits of threads that he could not trace are not recorded,
+    /// and of who woke one of his is told no more than that it was somebody else's ([`WakeupSource::is_hidden`]).
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`]: nothing is recorded.
+    ///
+    /// [`WakeupSource::is_hidden`]: crate::WakeupSource::is_hidden
+    pub fn load_of(owner: SessionOwner, shortest: Duration) -> Result<WakeupTracer, LoadError> {
+        let fields = OwnerFields::of_this_kernel()?;
+        WakeupTracer::load_with(shortest, Some(OwnerPlan { owner, fields }))
+    }
+
+    fn load_with(shortest: Duration, owner: Option<OwnerPlan>) -> Result<WakeupTracer, LoadError> {
+        let bytes = if owner.is_some() { RING_OF_USER } else { RING };
+        let ring = Ring::for_programs("unjank_wakeups", bytes)?;
         let offsets = SchedulerOffsets::of_this_kernel()?;
         let map = |kind, name, value, entries| Map::for_programs(kind, name, 4, value, entries);
         let threads = map(MapKind::TaskStorage, "unjank_woken", thread::SIZE, 0)?;
@@ -68,6 +91,7 @@ impl WakeupTracer {
             processors: (&processors).into(),
             ring: ring.map().into(),
             shortest_ns: i32::try_from(shortest.as_nanos()).unwrap_or(i32::MAX),
+            owner,
         };
         let mut tracer = WakeupTracer {
             programs: AttachedPrograms::default(),
@@ -123,6 +147,12 @@ impl WakeupTracer {
                 history.add(wait);
             }
         })
+    }
+
+    /// Gives the bytes of each record that is there to `each`, at most `most` of them, until `each` refuses one, which stays. Returns
+    /// how many went. [`read_wait`] reads them.
+    pub fn offer(&mut self, most: usize, each: impl FnMut(&[u8]) -> bool) -> usize {
+        self.ring.offer(most, each)
     }
 
     /// Returns how many waits were lost: in a full ring, for want of memory, or because a program already ran.

@@ -6,6 +6,7 @@
 use sys::bpf::assembler::{
     AssembleError, Assembler, Helper, JumpCondition, Label, Operation, Register, Size,
 };
+use sys::bpf::owner::OwnerPlan;
 use sys::bpf::{Instruction, SharedMap};
 
 use super::layout::{FUNCTIONS, SOURCES, processor, record, shared, source, thread};
@@ -42,8 +43,10 @@ mod frame {
     pub(super) const CONTEXT: i16 = -24;
     /// The beginning of the wait.
     pub(super) const FROM: i16 = -32;
+    /// 1 if who wakes is told, 0 if he is another user's.
+    pub(super) const IS_TOLD: i16 = -40;
     /// The record.
-    pub(super) const RECORD: i16 = -40 - super::record::SIZE;
+    pub(super) const RECORD: i16 = IS_TOLD - super::record::SIZE;
 }
 
 /// What the programs are written for.
@@ -56,6 +59,8 @@ pub(super) struct WakeupPlan {
     pub(super) ring: SharedMap,
     /// Waits shorter than this are not recorded each, in nanoseconds.
     pub(super) shortest_ns: i32,
+    /// Whose threads are told of; without it those of all.
+    pub(super) owner: Option<OwnerPlan>,
 }
 
 /// How a thread comes to run.
@@ -183,6 +188,9 @@ impl WakeupPlan {
                 p.jump_if(R4, JumpCondition::Below, self.shortest_ns, quick);
             }
         }
+        if let Some(owner) = &self.owner {
+            owner.unless_owned_at_end(p, R8, out);
+        }
         self.write_record(p, start);
         p.place(quick).place(out).leave();
     }
@@ -211,8 +219,13 @@ impl WakeupPlan {
 
     /// Puts who wakes the thread, and who had woken that one, into what is kept of the thread.
     fn write_sources(&self, p: &mut Assembler) {
-        let (nobody, done) = (p.label(), p.label());
+        let (nobody, done, foreign, told) = (p.label(), p.label(), p.label(), p.label());
         let later = thread::SOURCES + source::SIZE;
+        let at = |offset: i16| thread::SOURCES + offset;
+        p.store(Size::Long, R10, frame::IS_TOLD, 1);
+        if let Some(owner) = &self.owner {
+            owner.unless_owned_at_end(p, R9, foreign);
+        }
         // Whatever woke the thread that an interrupt found has nothing to do with it.
         p.load(Size::Long, R1, R10, frame::CONTEXT);
         p.jump_if(R1, JumpCondition::AtLeast, source::TIMER, nobody);
@@ -224,7 +237,6 @@ impl WakeupPlan {
         }
         p.jump(done).place(nobody).store(Size::Word, R7, later + source::CONTEXT, 0);
         p.place(done);
-        let at = |offset: i16| thread::SOURCES + offset;
         p.load(Size::Long, R1, R10, frame::NOW).store(Size::Long, R7, at(source::AT), R1);
         p.load(Size::Word, R1, R9, self.offsets.thread);
         p.store(Size::Word, R7, at(source::THREAD), R1);
@@ -236,6 +248,19 @@ impl WakeupPlan {
         p.store(Size::Word, R7, at(source::CONTEXT), R1);
         p.set(R1, R7).add(R1, i32::from(at(source::NAME))).set(R2, 16);
         p.set(R3, R9).add(R3, i32::from(self.offsets.name)).call(Helper::ReadKernel);
+        if self.owner.is_none() {
+            p.place(foreign).place(told);
+            return;
+        }
+        // Of another user's thread is told that it was one, and whether it belongs to the kernel; nothing of those before it.
+        p.jump(told).place(foreign).store(Size::Long, R10, frame::IS_TOLD, 0);
+        for word in 0..source::SIZE / 8 {
+            p.store(Size::Long, R7, at(8 * word), 0);
+        }
+        p.store(Size::Word, R7, later + source::CONTEXT, 0);
+        p.load(Size::Long, R1, R10, frame::NOW).store(Size::Long, R7, at(source::AT), R1);
+        p.load(Size::Long, R1, R10, frame::CONTEXT);
+        p.store(Size::Word, R7, at(source::CONTEXT), R1).place(told);
     }
 
     /// Sends a record of the wait.
@@ -257,11 +282,18 @@ impl WakeupPlan {
             (R8, record::PROCESSOR, record::READY),
             (R9, record::SOURCE_PROCESSOR, record::SOURCE_READY),
         ] {
+            let hidden = p.label();
+            p.store(Size::Long, R10, at(processor), 0).store(Size::Long, R10, at(ready), 0);
+            if task == R9 {
+                p.load(Size::Long, R1, R10, frame::IS_TOLD);
+                p.jump_if(R1, JumpCondition::Equal, 0, hidden);
+            }
             p.load(Size::Long, R1, task, self.offsets.processor);
-            p.store(Size::Long, R10, at(processor), R1).store(Size::Long, R10, at(ready), 0);
+            p.store(Size::Long, R10, at(processor), R1);
             if let Some(offset) = self.offsets.ready {
                 p.load(Size::Long, R1, task, offset).store(Size::Long, R10, at(ready), R1);
             }
+            p.place(hidden);
         }
         for word in 0..FUNCTIONS {
             p.store(Size::Long, R10, at(record::FUNCTIONS + 8 * word), 0);
@@ -269,8 +301,11 @@ impl WakeupPlan {
         p.store(Size::Long, R10, at(record::CALL), -1);
         if start == Start::Woken {
             let (in_kernel, no_registers) = (p.label(), p.label());
-            p.set(R1, R8).set(R2, R10).add(R2, i32::from(at(record::FUNCTIONS)));
-            p.set(R3, i32::from(8 * FUNCTIONS)).set(R4, 0).call(Helper::TaskStack);
+            // Addresses of the kernel are for root.
+            if self.owner.is_none() {
+                p.set(R1, R8).set(R2, R10).add(R2, i32::from(at(record::FUNCTIONS)));
+                p.set(R3, i32::from(8 * FUNCTIONS)).set(R4, 0).call(Helper::TaskStack);
+            }
             p.load(Size::Word, R1, R8, self.offsets.flags);
             p.jump_if(R1, JumpCondition::AnyBit, KERNEL_THREAD, in_kernel);
             p.set(R1, R8).call(Helper::TaskRegisters);

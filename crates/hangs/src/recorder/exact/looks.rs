@@ -51,11 +51,15 @@ impl ExactRecorder<'_> {
         let now_ns = sys::bpf::clock_ns();
         let Some(program) = self.marked.get_mut(&process) else { return };
         let Some(absence) = &mut program.away else { return };
-        let Ok(Some(state)) = state else { return self.drop_absence(process) };
+        let Ok(state) = state else {
+            absence.due_ns = now_ns + nanoseconds(AWAY);
+            return;
+        };
+        let Some(state) = state else { return self.drop_absence(process) };
         if state.away_since_ns != Some(absence.started_ns) {
             // Its end is in the ring, unless it ended while it was reported to be long, or the ring was full, which is counted.
             absence.due_ns = now_ns + nanoseconds(AWAY);
-            if self.ring.is_empty() {
+            if self.reports.is_empty() {
                 self.drop_absence(process);
             }
             return;
@@ -265,7 +269,7 @@ impl ExactRecorder<'_> {
     /// Samples the functions of a thread that is away for long, also those in which it waits for pages. At `turns`
     /// its main loop looked for events: what was after them belongs to the next absence.
     pub(super) fn sample(&mut self, process: u32, now_ns: u64, turns: &[u64]) {
-        let (link, may_sample, reader) = (&self.link, &mut self.may_sample, &mut self.reader);
+        let (link, may_sample, reader) = (self.link, &mut self.may_sample, &mut self.reader);
         let Some(program) = self.marked.get_mut(&process) else { return };
         let later_key = program.next_key + 1;
         let Some(absence) = &mut program.away else { return };

@@ -11,7 +11,6 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use sys::bpf::Ring;
 use sys::clock::Clock;
 use sys::perf::ThreadSampler;
 use trace::backend::blocked::BlockedSyscall;
@@ -30,8 +29,8 @@ use super::{
     time_until, unix_ns,
 };
 use crate::kernel::{
-    AbsenceAccount, EventWaitKind, MarkedAs, MarkedThread, ThreadBlock, ThreadEvent, ThreadMarker,
-    WaitPlace,
+    AbsenceAccount, EventWaitKind, MarkedAs, MarkedThread, ReportStream, ThreadBlock, ThreadEvent,
+    ThreadMarker, WaitPlace,
 };
 use crate::model::{HANG_NS, Hang, HangCause, StepHistogram, UnseenParts};
 
@@ -125,9 +124,9 @@ impl MarkedProgram {
 /// Observes programs by the reports of programs in the kernel.
 pub(super) struct ExactRecorder<'a> {
     clock: &'a dyn Clock,
-    link: RecorderLink,
+    link: &'a RecorderLink,
     candidates: Candidates,
-    ring: Ring,
+    reports: ReportStream,
     marker: Box<dyn ThreadMarker>,
     marked: BTreeMap<u32, MarkedProgram>,
     reader: ThreadReader,
@@ -143,6 +142,15 @@ pub(super) struct ExactRecorder<'a> {
     may_break: bool,
 }
 
+/// How an exact recorder ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum ExactEnd {
+    /// It was stopped.
+    Stopped,
+    /// The session in the recorder service is over.
+    Lost,
+}
+
 fn is_event_wait(number: u32) -> bool {
     call_name(number).is_some_and(|name| EVENT_WAITS.contains(&name))
 }
@@ -150,22 +158,23 @@ fn is_event_wait(number: u32) -> bool {
 impl<'a> ExactRecorder<'a> {
     pub(super) fn new(
         clock: &'a dyn Clock,
-        link: RecorderLink,
+        link: &'a RecorderLink,
         finder: InteractiveFinder,
         reports: Box<KernelReports>,
+        programs: u64,
     ) -> ExactRecorder<'a> {
-        let KernelReports { ring, marker, wakeups } = *reports;
+        let KernelReports { reports, marker, wakeups } = *reports;
         let now = Moment { now: clock.now(), at_ns: sys::bpf::clock_ns() };
         ExactRecorder {
             clock,
             link,
             candidates: Candidates::new(finder),
-            ring,
+            reports,
             marker,
             marked: BTreeMap::new(),
             reader: ThreadReader::new(),
             period: PeriodTotals::begin(now),
-            programs: 0,
+            programs,
             lost: 0,
             chains: wakeups.map(ChainFollower::new),
             may_sample: true,
@@ -173,11 +182,16 @@ impl<'a> ExactRecorder<'a> {
         }
     }
 
-    /// Records until `stop` is set; returns how many programs were followed.
-    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<u64> {
+    /// Records until `stop` is set, or the session in the service is over; returns how many programs were followed, those before
+    /// included.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<(u64, ExactEnd)> {
         let mut synced_ns = sys::bpf::clock_ns();
         let mut due_ns = synced_ns;
         while !stop.load(Ordering::Relaxed) {
+            if self.reports.is_lost() {
+                self.lose_session();
+                return Ok((self.programs, ExactEnd::Lost));
+            }
             let now_ns = sys::bpf::clock_ns();
             let now = Moment { now: self.clock.now(), at_ns: now_ns };
             if !self.period.goes_on(now, due_ns, !self.marked.is_empty()) {
@@ -208,13 +222,30 @@ impl<'a> ExactRecorder<'a> {
             self.unfollow(process, true);
         }
         self.end_period(Moment { now: self.clock.now(), at_ns: sys::bpf::clock_ns() });
-        Ok(self.programs)
+        Ok((self.programs, ExactEnd::Stopped))
+    }
+
+    /// The session in the service is over: what was not told is lost, which the records say.
+    fn lose_session(&mut self) {
+        let mut lost = 0;
+        for process in self.marked.keys().copied().collect::<Vec<_>>() {
+            lost += u32::from(self.absence_mut(process).is_some());
+            self.drop_absence(process);
+            self.link.send(DescribeWork::Forget { process });
+        }
+        self.marked.clear();
+        self.link.counters.lost.fetch_add(lost, Ordering::Relaxed);
+        self.end_period(Moment { now: self.clock.now(), at_ns: sys::bpf::clock_ns() });
     }
 
     /// Waits until a moment of the monotonic clock, or until there is a report.
     fn wait_until(&self, at_ns: u64) -> io::Result<()> {
+        if self.reports.has_more() {
+            return Ok(());
+        }
         let time = time_until(at_ns);
-        match poll(&mut [PollFd::from_borrowed_fd(self.ring.as_fd(), PollFlags::IN)], Some(&time)) {
+        let reports = PollFd::from_borrowed_fd(self.reports.as_fd(), PollFlags::IN);
+        match poll(&mut [reports], Some(&time)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -340,7 +371,8 @@ impl<'a> ExactRecorder<'a> {
     /// Takes the reports of the programs in the kernel.
     fn take_reports(&mut self) {
         let mut reports = Vec::new();
-        self.ring.take(usize::MAX, |bytes| reports.extend(ThreadEvent::read(bytes)));
+        // A session that is over is noticed before the next look.
+        let _ = self.reports.take(|bytes| reports.extend(ThreadEvent::read(bytes)));
         for (process, event) in reports {
             self.take_report(process, event);
         }

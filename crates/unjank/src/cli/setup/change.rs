@@ -153,6 +153,11 @@ pub(super) fn switch_on(
         }
         if request.parts.contains(&SetupPart::Trace) {
             writeln!(tell.out, "trace: it takes effect after: {TRACE_ON}")?;
+        } else if request.parts.contains(&SetupPart::Hangs) {
+            writeln!(
+                tell.out,
+                "hangs: of users who are not root they have their exact length with the recorder service: {command} setup --system trace"
+            )?;
         }
     }
     for part in &request.parts {

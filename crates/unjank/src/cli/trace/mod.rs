@@ -15,8 +15,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-pub(super) use self::options::sources;
 use self::options::{Output, TraceArguments};
+pub(super) use self::options::{recorder, sources};
 
 /// Run a command and report which system calls made it wait, and which code made them.
 // What else is to be said stands at the end, so that all of it fits a screen.

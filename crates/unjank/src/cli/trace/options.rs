@@ -284,7 +284,7 @@ pub(super) fn report_options() -> report::ReportOptions {
 
 /// Returns where the recorder service listens.
 #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
-pub(super) fn recorder() -> PathBuf {
+pub(in crate::cli) fn recorder() -> PathBuf {
     std::env::var_os("UNJANK_RECORDER").map_or_else(|| RECORDER_SOCKET.into(), PathBuf::from)
 }
 

@@ -1,0 +1,159 @@
+//! A session in the recorder service that records hangs.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::hang_messages::{HangReply, HangRequest};
+use super::protocol::{self, Reply, Request};
+use super::{PATIENCE, RecorderConnection, ServedError, misunderstood};
+
+/// A session in the service whose programs report when marked threads are away from their main loop's wait.
+///
+/// What the reports and the state of a thread mean is known to the crate whose programs they are.
+#[derive(Debug)]
+pub struct ServedHangSession {
+    connection: RecorderConnection,
+}
+
+impl RecorderConnection {
+    /// Begins a session that records hangs.
+    ///
+    /// # Errors
+    ///
+    /// [`ServedError`]; the kernel has no programs of ours.
+    pub fn open_hangs(mut self) -> Result<ServedHangSession, ServedError> {
+        self.done_within(&Request::Hangs(HangRequest::Open), PATIENCE)?;
+        Ok(ServedHangSession { connection: self })
+    }
+}
+
+impl ServedHangSession {
+    fn done(&mut self, request: HangRequest) -> io::Result<()> {
+        match self.connection.ask(&Request::Hangs(request))? {
+            Reply::Done => Ok(()),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Marks the first thread of a process, which is in a wait for events with this stack pointer and instruction, if any.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied`: the caller may not trace it. `NotFound`: it has ended. `AlreadyExists`: it is marked. Else the
+    /// session was ended, or as `bpf(2)`.
+    pub fn mark(&mut self, process: u32, wait: Option<(u64, u64)>) -> io::Result<()> {
+        self.done(HangRequest::Mark { process, wait })
+    }
+
+    /// Ends a mark.
+    ///
+    /// # Errors
+    ///
+    /// The session was ended, or as `bpf(2)`.
+    pub fn unmark(&mut self, process: u32) -> io::Result<()> {
+        self.done(HangRequest::Unmark { process })
+    }
+
+    /// Says whether the main loop of a marked process waits at a place.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a process that is not marked. Else the session was ended, or as `bpf(2)`.
+    pub fn classify(&mut self, process: u32, place: (u64, u64), is_loop: bool) -> io::Result<()> {
+        self.done(HangRequest::Classify { process, place, is_loop })
+    }
+
+    /// Returns what the programs keep of a marked process; none if it is not marked. What they reported before has come.
+    ///
+    /// # Errors
+    ///
+    /// The session was ended, or as `bpf(2)`.
+    pub fn state(&mut self, process: u32) -> io::Result<Option<Vec<u8>>> {
+        match self.connection.ask(&Request::Hangs(HangRequest::State { process }))? {
+            Reply::Hangs(HangReply::State(state)) => Ok(state),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Returns how many reports were lost since the session began.
+    ///
+    /// # Errors
+    ///
+    /// The session was ended, or as `bpf(2)`.
+    pub fn lost(&mut self) -> io::Result<u64> {
+        match self.connection.ask(&Request::Hangs(HangRequest::Lost))? {
+            Reply::Hangs(HangReply::Lost(lost)) => Ok(lost),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Has recorded who wakes whom from now on, or not any more. Waits of threads that the caller could not trace are not.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not take the programs for it, the session was ended, or as `bpf(2)`: nothing is recorded.
+    pub fn follow(&mut self, is_on: bool) -> io::Result<()> {
+        self.done(HangRequest::Follow { is_on })
+    }
+
+    /// Gives each wait that was recorded since the last time to `each`; returns how many were lost since the session began.
+    ///
+    /// # Errors
+    ///
+    /// The session was ended, or as `bpf(2)`.
+    pub fn take_waits(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
+        let mut reply = self.connection.ask(&Request::Hangs(HangRequest::Waits))?;
+        loop {
+            let Reply::Hangs(HangReply::Waits { records, lost, is_last }) = reply else {
+                return Err(misunderstood());
+            };
+            protocol::records(&records).for_each(&mut each);
+            if is_last {
+                return Ok(lost);
+            }
+            reply = self.connection.more()?;
+        }
+    }
+
+    /// Gives each report that has come to `each`; returns how many there were.
+    ///
+    /// # Errors
+    ///
+    /// The session was ended.
+    pub fn take(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<usize> {
+        let mut taken = 0;
+        loop {
+            let records = match self.connection.records.pop_front() {
+                Some(records) => records,
+                None => match self.connection.receive()? {
+                    Some(Reply::Records(records)) => records,
+                    Some(_) => return Err(misunderstood()),
+                    None => return Ok(taken),
+                },
+            };
+            for record in protocol::records(&records) {
+                taken += 1;
+                each(record);
+            }
+        }
+    }
+
+    /// Says whether reports have come that were not taken, and of which the descriptor says nothing any more.
+    #[must_use]
+    pub fn has_reports(&self) -> bool {
+        !self.connection.records.is_empty()
+    }
+
+    /// Says whether the session was ended, or cannot be talked to: nothing more comes of it.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.connection.is_lost
+    }
+}
+
+impl AsFd for ServedHangSession {
+    /// Readable when there are reports, or the session was ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.socket.as_fd()
+    }
+}

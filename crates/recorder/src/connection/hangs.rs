@@ -1,0 +1,222 @@
+//! A session that records hangs: which threads are marked, and what the programs keep of them.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use hangs::kernel::{EventWaitKind, HangPrograms, MarkedAs, ThreadMarker};
+use rustix::io::Errno;
+use sys::clock::Clock;
+use sys::pidfd;
+use trace::backend::bpf::served::hang_messages::{HangReply, HangRequest, WAITS_AT_ONCE};
+use trace::backend::bpf::served::protocol::Reply;
+use wakeups::kernel::WakeupTracer;
+
+use super::{Connection, ConnectionEnd, OpenSession, SessionWork, answer, failed, no_session};
+use crate::caller::{Caller, is_ending};
+use crate::quota::SessionKind;
+
+/// How long reports that do not wake anybody may lie in the ring: those about waits inside of an absence. The client, which
+/// looks at threads that are away, asks for them much sooner.
+const REST: Duration = Duration::from_secs(1);
+/// The most messages of reports that are sent before the answer about a thread: more than the ring holds.
+const ROUNDS: usize = 4;
+/// The most messages with waits in one answer: more than their ring holds.
+const WAIT_ROUNDS: usize = 8;
+
+/// Shorter waits of other threads are not recorded when hangs are followed.
+const SHORTEST: Duration = Duration::from_millis(5);
+
+/// The least time between two beginnings to record who wakes whom: to attach programs stops all processors for a moment.
+const FOLLOW_AGAIN: Duration = Duration::from_millis(200);
+
+/// The programs of a session.
+pub(super) struct HangSession {
+    programs: HangPrograms,
+    /// Those that record who wakes whom, once they were wanted.
+    wakeups: Option<WakeupTracer>,
+    /// Since when they record, or recorded last.
+    followed: Option<Duration>,
+    /// Whether the kernel does not take them, which is in the log.
+    cannot_follow: bool,
+}
+
+impl HangSession {
+    /// As [`Ring::offer`](sys::bpf::Ring::offer).
+    pub(super) fn offer(&mut self, most: usize, each: impl FnMut(&[u8]) -> bool) -> usize {
+        self.programs.ring.offer(most, each)
+    }
+
+    /// Records who wakes whom, or stops it.
+    fn follow(&mut self, is_on: bool) -> io::Result<()> {
+        match &mut self.wakeups {
+            Some(tracer) if is_on => tracer.resume(),
+            Some(tracer) => {
+                tracer.pause();
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl AsFd for HangSession {
+    /// Readable when there are reports that are to be read soon.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.programs.ring.as_fd()
+    }
+}
+
+impl Connection<'_> {
+    /// Does what a client that records hangs asks for, and answers.
+    pub(super) fn handle_hangs(&mut self, request: HangRequest) -> Result<(), ConnectionEnd> {
+        let reply = match request {
+            HangRequest::Open => self.open_hangs(),
+            HangRequest::Mark { process, wait } => self.mark(process, wait),
+            HangRequest::Unmark { process } => match self.hangs() {
+                Some(session) => answer(session.programs.marker.unmark(process)),
+                None => no_session(),
+            },
+            HangRequest::Classify { process, place, is_loop } => {
+                let kind = if is_loop { EventWaitKind::Loop } else { EventWaitKind::Nested };
+                match self.hangs() {
+                    Some(session) => answer(session.programs.marker.classify(process, place, kind)),
+                    None => no_session(),
+                }
+            }
+            HangRequest::State { process } => {
+                let Some(session) = self.hangs() else { return self.send(&no_session()) };
+                let reply = match session.programs.marker.state_bytes(process) {
+                    Ok(state) => Reply::Hangs(HangReply::State(state)),
+                    Err(error) => failed(&error),
+                };
+                // What led to this state is in the ring by now, and is told first.
+                for _ in 0..ROUNDS {
+                    if !self.send_records()? {
+                        break;
+                    }
+                }
+                reply
+            }
+            HangRequest::Lost => match self.hangs().map(|session| session.programs.marker.lost()) {
+                Some(Ok(lost)) => Reply::Hangs(HangReply::Lost(lost)),
+                Some(Err(error)) => failed(&error),
+                None => no_session(),
+            },
+            HangRequest::Follow { is_on } => self.follow(is_on),
+            HangRequest::Waits => return self.waits(),
+        };
+        self.send(&reply)
+    }
+
+    fn follow(&mut self, is_on: bool) -> Reply {
+        let owner = self.caller.owner();
+        let user = self.caller.user;
+        let now = self.shared.clock.monotonic();
+        let Some(session) = self.hangs() else { return no_session() };
+        if is_on {
+            if session.followed.is_some_and(|at| now.saturating_sub(at) < FOLLOW_AGAIN) {
+                return Reply::Failed(Errno::AGAIN.raw_os_error());
+            }
+            session.followed = Some(now);
+        }
+        // It is about all threads of the user, and not only about those that were marked.
+        if session.cannot_follow || !Caller::may_trace_all_his_own() {
+            return Reply::Failed(Errno::OPNOTSUPP.raw_os_error());
+        }
+        if session.wakeups.is_none() && is_on {
+            match WakeupTracer::load_of(owner, SHORTEST) {
+                Ok(tracer) => session.wakeups = Some(tracer),
+                Err(error) => {
+                    session.cannot_follow = true;
+                    (self.shared.log)(&format!("user {user}: {}", report::error::chain(&error)));
+                    return Reply::Failed(Errno::OPNOTSUPP.raw_os_error());
+                }
+            }
+            return Reply::Done;
+        }
+        answer(session.follow(is_on))
+    }
+
+    /// Sends the waits that were recorded.
+    fn waits(&mut self) -> Result<(), ConnectionEnd> {
+        for round in 1.. {
+            let Some(session) = self.hangs() else { return self.send(&no_session()) };
+            let (mut records, mut is_full, mut lost) = (Vec::new(), false, 0);
+            if let Some(tracer) = &mut session.wakeups {
+                tracer.offer(usize::MAX, |record| {
+                    let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
+                    is_full = records.len() + 4 + record.len() > WAITS_AT_ONCE;
+                    if !is_full {
+                        records.extend(length.to_ne_bytes());
+                        records.extend(record);
+                    }
+                    !is_full
+                });
+                lost = match tracer.lost() {
+                    Ok(lost) => lost,
+                    Err(error) => return self.send(&failed(&error)),
+                };
+            }
+            let is_last = !is_full || round == WAIT_ROUNDS;
+            self.send(&Reply::Hangs(HangReply::Waits { records, lost, is_last }))?;
+            if is_last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn hangs(&mut self) -> Option<&mut HangSession> {
+        match &mut self.session.as_mut()?.work {
+            SessionWork::Hangs(session) => Some(session),
+            SessionWork::Trace(_) => None,
+        }
+    }
+
+    fn open_hangs(&mut self) -> Reply {
+        let share = match self.begin(SessionKind::Hangs) {
+            Ok(share) => share,
+            Err(reply) => return reply,
+        };
+        let what = "a session for hangs";
+        let programs = match HangPrograms::load_for(self.caller.owner()) {
+            Ok(programs) => programs,
+            Err(error) => return self.began(what, Some(error)),
+        };
+        self.session = Some(OpenSession {
+            work: SessionWork::Hangs(Box::new(HangSession {
+                programs,
+                wakeups: None,
+                followed: None,
+                cannot_follow: false,
+            })),
+            rest: REST,
+            gather: Duration::ZERO,
+            has_sent: false,
+            _share: share,
+        });
+        self.began(what, None::<io::Error>)
+    }
+
+    fn mark(&mut self, process: u32, wait: Option<(u64, u64)>) -> Reply {
+        if self.hangs().is_none() {
+            return no_session();
+        }
+        let gone = Reply::Failed(Errno::SRCH.raw_os_error());
+        // Held, so that its number is no other process's meanwhile.
+        let Ok(held) = pidfd::open(process) else { return gone };
+        if let Err(reply) = self.check_process(process) {
+            return reply;
+        }
+        let Some(session) = self.hangs() else { return no_session() };
+        let marked = wait.map_or(MarkedAs::Unknown, MarkedAs::Waiting);
+        let marked = session.programs.marker.mark(process, marked);
+        // A process that had begun to end before it was marked may never be seen again, and its number becomes another one's.
+        if marked.is_ok() && (is_ending(process) || pidfd::has_ended(&held).unwrap_or(true)) {
+            let _ = session.programs.marker.unmark(process);
+            return gone;
+        }
+        answer(marked)
+    }
+}
