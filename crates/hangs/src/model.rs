@@ -177,10 +177,10 @@ pub struct CallObject {
     pub device: String,
 }
 
-/// A call that took a part of a hang.
+/// A call that took a part of a hang, or the waits for pages of one file.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct CallShare {
-    /// The name of the call.
+    /// The name of the call, [`CallShare::PAGE_FAULT`], or `io_uring` and the name of the operation that was waited for.
     pub call: String,
     /// For how long the thread was blocked in it, in nanoseconds.
     pub blocked_ns: u64,
@@ -188,6 +188,23 @@ pub struct CallShare {
     pub seen: u32,
     /// What it worked on, if that was read.
     pub object: Option<CallObject>,
+}
+
+impl CallShare {
+    /// What stands for the name of a call where a thread waited for a page of memory. No call has a name with a blank.
+    pub const PAGE_FAULT: &str = "page fault";
+
+    /// Returns what stands for the name of a call in which a thread waited for an operation of `io_uring`, as `READ`.
+    #[must_use]
+    pub fn of_operation(operation: &str) -> String {
+        format!("io_uring {}", operation.to_ascii_lowercase())
+    }
+
+    /// Returns whether it was no call, but waits for pages.
+    #[must_use]
+    pub fn is_page_fault(&self) -> bool {
+        self.call == CallShare::PAGE_FAULT
+    }
 }
 
 /// A function on the stack of a hang.
@@ -243,7 +260,7 @@ impl UnseenParts {
             ),
             (
                 UnseenParts::OBJECTS,
-                "The file or peer is not known: the call ended before it was read.",
+                "The file or peer is not known: the wait ended before it was read.",
             ),
             (
                 UnseenParts::STEPS,
@@ -333,10 +350,17 @@ impl Hang {
         self.frames.get(usize::try_from(self.blamed?).ok()?)
     }
 
-    /// Returns the first object among the calls that took the most.
+    /// Returns the call that took the most of it, or the pages if those are its cause.
+    #[must_use]
+    pub fn longest_call(&self) -> Option<&CallShare> {
+        let is_fault = self.cause == HangCause::PageFault;
+        self.calls.iter().find(|share| share.is_page_fault() == is_fault)
+    }
+
+    /// Returns the object of the call that took the most of it, or the file whose pages did.
     #[must_use]
     pub fn object(&self) -> Option<&CallObject> {
-        self.calls.first()?.object.as_ref()
+        self.longest_call()?.object.as_ref()
     }
 
     /// Returns when it ended, or until when it is known to have gone on, in nanoseconds since 1970.

@@ -98,21 +98,28 @@ impl HangTextStyle<'_> {
             hang.cause,
             HangCause::Computing
                 | HangCause::ProcessorQueue
-                | HangCause::PageFault
                 | HangCause::Stopped
                 | HangCause::Unknown
                 | HangCause::Sleep
         );
-        let share = hang.calls.iter().find(|_| is_call);
+        let share = hang.longest_call().filter(|_| is_call);
         let Some(share) = share else { return words.to_owned() };
         match &share.object {
+            None if share.is_page_fault() => words.to_owned(),
+            Some(CallObject { kind: ObjectKind::Other, name, .. }) if share.is_page_fault() => {
+                format!("waiting for memory from {}", self.others(name))
+            }
             Some(CallObject { kind: ObjectKind::File, name, device, .. }) => {
                 let on = if device.is_empty() {
                     String::new()
                 } else {
                     format!(" on {}", self.others(device))
                 };
-                format!("{} of {}{on}", share.call, self.path(name))
+                let waits = match share.is_page_fault() {
+                    true => "waiting for pages",
+                    false => &*share.call,
+                };
+                format!("{waits} of {}{on}", self.path(name))
             }
             Some(CallObject { kind: ObjectKind::Socket, name, .. }) => {
                 format!("waiting for {} ({})", self.others(name), share.call)
@@ -344,9 +351,9 @@ impl HangTextStyle<'_> {
         }
         text.push_str(&table.render(self.width, self.paint));
         if !hang.calls.is_empty() {
-            text.push_str("\nCalls that it was blocked in\n");
+            text.push_str("\nWhat it was blocked in\n");
             let columns = [
-                ("call", Align::Text),
+                ("in", Align::Text),
                 ("blocked", Align::Point),
                 ("seen", Align::Point),
                 ("on", Align::Text),

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use unjank_hangs::kernel::{
     EventWaitKind, HangPrograms, LocalMarker, MarkedAs, MarkedThread, ThreadMarker, WaitPlace,
 };
-use unjank_hangs::model::{Hang, HangCause, UnseenParts};
+use unjank_hangs::model::{CallShare, Hang, HangCause, UnseenParts};
 use unjank_hangs::recorder::{KernelReports, ThreadSource, record};
 use wakeups::kernel::WakeupTracer;
 
@@ -180,6 +180,60 @@ fn a_hang_that_goes_on_a_stop_and_a_file_are_told() {
     }
 }
 
+/// Returns for how long a hang waited for a file by `call`, and for how long by it for what is not known or another one.
+fn waited_for(hang: &Hang, call: &str, file: &str) -> (u64, u64) {
+    let shares = hang.calls.iter().filter(|share| share.call == call);
+    let (right, wrong): (Vec<_>, Vec<_>) =
+        shares.partition(|share| share.object.as_ref().is_some_and(|object| object.name == file));
+    let named = wrong.iter().find(|share| share.object.is_some());
+    assert_eq!(named, None, "another file is told: {hang:?}");
+    let sum = |shares: &[&CallShare]| shares.iter().map(|share| share.blocked_ns).sum();
+    (sum(&right), sum(&wrong))
+}
+
+#[test]
+fn the_file_behind_page_faults_is_told() {
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    program.order(b'o');
+    let may_sample = sys::perf::ThreadSampler::at_faults(program.child.id()).is_ok();
+    let file = format!("{}.cold", program.lock.display());
+    program.wait_until_at_rest();
+    program.order(b'm');
+    let hang = program.ended_hang(&root);
+    let (right_ns, unknown_ns) = waited_for(&hang, CallShare::PAGE_FAULT, &file);
+    // On a fast disk, or beside others on its processor, it waits for other things.
+    if may_sample && hang.cause == HangCause::PageFault {
+        assert!(right_ns > unknown_ns, "{right_ns} {unknown_ns} {hang:?}");
+        assert_eq!(hang.object().map(|object| &*object.name), Some(&*file), "{hang:?}");
+        assert_eq!(&*blamed(&hang), "touch_mapped_file", "{hang:?}");
+    }
+}
+
+#[test]
+fn the_file_of_operations_of_a_ring_is_told_and_the_ring_is_no_other_program() {
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    program.order(b'o');
+    let file = format!("{}.cold", program.lock.display());
+    // The first time the programs are loaded while it waits.
+    for attempt in 0..2 {
+        program.wait_until_at_rest();
+        program.order(b'u');
+        let hang = program.ended_hang(&root);
+        assert_ne!(hang.cause, HangCause::OtherProgram, "{hang:?}");
+        let (right_ns, _) = waited_for(&hang, "io_uring read", &file);
+        let ring = hang.calls.iter().filter(|share| share.call == "io_uring_enter");
+        let ring_ns: u64 = ring.map(|share| share.blocked_ns).sum();
+        if attempt > 0 && right_ns + ring_ns > hang.length_ns / 4 {
+            assert!(right_ns > ring_ns, "{right_ns} {ring_ns} {hang:?}");
+        }
+        if right_ns > hang.length_ns / 2 {
+            assert_eq!((hang.cause, &*blamed(&hang)), (HangCause::FileData, "read_through_ring"));
+        }
+    }
+}
+
 #[test]
 fn a_hang_is_followed_to_the_program_that_another_one_waited_for() {
     let root = tempfile::tempdir().unwrap();
@@ -248,6 +302,90 @@ impl ThreadMarker for OneMarker {
     fn lost(&mut self) -> io::Result<u64> {
         self.inner.lost()
     }
+}
+
+/// Answers late once: between the look at a thread that is blocked and the answer, the wait ends, and the next step begins
+/// without a wait of the main loop.
+#[derive(Debug)]
+struct LateMarker {
+    inner: LocalMarker,
+    only: u32,
+    is_armed: Arc<AtomicBool>,
+    /// What the thread is blocked by.
+    held: Option<File>,
+    /// Where the program notes what it has done.
+    log: PathBuf,
+}
+
+impl ThreadMarker for LateMarker {
+    fn mark(&mut self, process: u32, marked: MarkedAs) -> io::Result<()> {
+        self.inner.mark(process, marked)
+    }
+
+    fn unmark(&mut self, process: u32) -> io::Result<()> {
+        self.inner.unmark(process)
+    }
+
+    fn classify(&mut self, process: u32, place: WaitPlace, kind: EventWaitKind) -> io::Result<()> {
+        self.inner.classify(process, place, kind)
+    }
+
+    fn state(&mut self, process: u32) -> io::Result<Option<MarkedThread>> {
+        let state = self.inner.state(process)?;
+        let blocked_ns = |state: &MarkedThread| {
+            let since_ns = state.off_since_ns.filter(|_| state.away_since_ns.is_some());
+            since_ns.map_or(0, |(since_ns, _)| sys::bpf::clock_ns().saturating_sub(since_ns))
+        };
+        let is_blocked = state.as_ref().is_some_and(|state| blocked_ns(state) > 300_000_000);
+        let is_armed = process == self.only && self.is_armed.load(Ordering::Relaxed);
+        if is_armed && is_blocked && self.held.take().is_some() {
+            until("the program to be done with the next step", || {
+                let log = fs::read_to_string(&self.log).unwrap();
+                log.lines().last().filter(|line| line.starts_with("b ")).map(|_| ())
+            });
+        }
+        Ok(state)
+    }
+
+    fn lost(&mut self) -> io::Result<u64> {
+        self.inner.lost()
+    }
+}
+
+#[test]
+fn a_wait_that_ends_while_the_recorder_looks_is_told_with_its_call() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(HangPrograms { ring, marker: inner }) = load() else { return };
+    let mut program = Interactive::start(&root);
+    let held = File::create(&program.lock).unwrap();
+    held.lock().unwrap();
+    let log = PathBuf::from(format!("{}.log", program.lock.display()));
+    let is_armed = Arc::new(AtomicBool::new(false));
+    let marker = LateMarker {
+        inner,
+        only: program.child.id(),
+        is_armed: Arc::clone(&is_armed),
+        held: Some(held),
+        log,
+    };
+    let _recorder = TestRecorder::start_with(
+        &root,
+        ThreadSource::Kernel(Box::new(KernelReports {
+            reports: ring.into(),
+            marker: Box::new(marker),
+            wakeups: None,
+        })),
+    );
+    program.be_noticed(&root);
+    program.wait_until_at_rest();
+    is_armed.store(true, Ordering::Relaxed);
+    program.begin(b'l');
+    program.begin(b'b');
+    program.finished();
+    program.finished();
+    let hang = program.ended_hang(&root);
+    assert_eq!(hang.cause, HangCause::Lock, "{hang:?}");
+    assert!(hang.parts.unknown_ns < hang.length_ns / 4, "{hang:?}");
 }
 
 #[test]

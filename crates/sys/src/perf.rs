@@ -17,6 +17,9 @@ pub use self::switches::{SwitchEvents, ThreadSwitch};
 const DATA_PAGES: usize = 64;
 /// The same of a ring of breakpoints, whose samples are small: some 250.
 const BREAKPOINT_PAGES: usize = 8;
+/// The same of rings of page faults without a stack, the first that may be had: some 2000 samples, or 250. If somebody else
+/// samples page faults of the thread, too, each has their stack in it.
+const FAULT_PAGES: [usize; 2] = [64, 8];
 /// Bytes of the stack in each sample of the processor; a multiple of 8.
 const STACK: u32 = 8192;
 /// Bytes of the stack in each sample of a page fault.
@@ -47,6 +50,8 @@ const CLOSE_ON_EXEC: libc::c_ulong = 8;
 const SET_OUTPUT: libc::c_ulong = 0x2405;
 /// `PERF_EVENT_IOC_SET_BPF`.
 const SET_PROGRAM: libc::c_ulong = 0x4004_2408;
+/// `PERF_RECORD_LOST`.
+const LOST: u32 = 2;
 /// `PERF_RECORD_SAMPLE`.
 const SAMPLE: u32 = 9;
 
@@ -72,8 +77,10 @@ pub struct ThreadSample<'a> {
 /// Samples one thread.
 #[derive(Debug)]
 pub struct ThreadSampler {
-    _events: [Option<OwnedFd>; 2],
+    /// The second one is that of page faults, if the first is not.
+    events: [Option<OwnedFd>; 2],
     ring: EventRing,
+    has_lost: bool,
 }
 
 /// What is sampled.
@@ -202,7 +209,7 @@ impl ThreadSampler {
             let done = unsafe { libc::ioctl(faults.as_raw_fd(), SET_OUTPUT, clock.as_raw_fd()) };
             done == 0
         });
-        Ok(ThreadSampler { _events: [Some(clock), faults], ring })
+        Ok(ThreadSampler { events: [Some(clock), faults], ring, has_lost: false })
     }
 
     /// Samples `thread` each time that it is about to execute the instruction at `address`; the stack is not copied.
@@ -218,7 +225,35 @@ impl ThreadSampler {
         }
         let breakpoint = open(thread, SampledEvent::Execution(address), 1, 8)?;
         let ring = EventRing::map(&breakpoint, BREAKPOINT_PAGES)?;
-        Ok(ThreadSampler { _events: [Some(breakpoint), None], ring })
+        Ok(ThreadSampler { events: [Some(breakpoint), None], ring, has_lost: false })
+    }
+
+    /// Samples `thread` each time that it has waited for a page; the stack is not copied, so that the ring has room for more.
+    ///
+    /// # Errors
+    ///
+    /// As [`ThreadSampler::open`].
+    pub fn at_faults(thread: u32) -> io::Result<ThreadSampler> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let faults = open(thread, SampledEvent::Software(event::MAJOR_FAULTS), 1, 8)?;
+        let ring = EventRing::map(&faults, FAULT_PAGES[0])
+            .or_else(|_| EventRing::map(&faults, FAULT_PAGES[1]))?;
+        Ok(ThreadSampler { events: [Some(faults), None], ring, has_lost: false })
+    }
+
+    /// Ends to sample page faults, of which a stack is copied each.
+    ///
+    /// While they are sampled, another sampler of this thread's page faults gets the same stacks, in which its ring fills.
+    pub fn end_faults(&mut self) {
+        self.events[1] = None;
+    }
+
+    /// Returns whether samples that the last [`take`](ThreadSampler::take) would have given found no room in the ring.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        self.has_lost
     }
 
     /// Returns whether no sample is there.
@@ -229,13 +264,16 @@ impl ThreadSampler {
 
     /// Gives each sample that is there to `each`.
     pub fn take(&mut self, mut each: impl FnMut(&ThreadSample<'_>)) {
+        let mut has_lost = false;
         self.ring.take(|header, record| {
+            has_lost |= header.kind == LOST;
             if header.kind == SAMPLE
                 && let Some(sample) = parse(record)
             {
                 each(&sample);
             }
         });
+        self.has_lost = has_lost;
     }
 }
 
@@ -293,6 +331,44 @@ mod tests {
         assert_eq!(sample.stack, 0x11_u64.to_ne_bytes());
         for length in 0..bytes.len() {
             assert!(parse(&bytes[..length]).is_none(), "{length}");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::print_stderr, reason = "a test says what it skips")]
+    fn the_address_of_each_page_that_was_missing_is_sampled() {
+        use std::io::Write as _;
+        const PAGE: usize = 4096;
+        // More than the kernel reads at a time.
+        const APART: usize = 1 << 20;
+        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        file.write_all(&vec![7; 16 * APART]).unwrap();
+        file.sync_all().unwrap();
+        let map = crate::map::Map::of(&file).unwrap();
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let mut sampler = match ThreadSampler::at_faults(thread) {
+            Ok(sampler) => sampler,
+            Err(error) => {
+                assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {error}");
+                eprintln!("SKIPPED: the kernel allows no samples: {error}");
+                return;
+            }
+        };
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let touched: Vec<u64> = (0..16)
+            .map(|part| {
+                let byte = std::hint::black_box(&map.bytes()[part * APART]);
+                u64::try_from(std::ptr::from_ref(byte).addr()).unwrap() + u64::from(*byte) - 7
+            })
+            .collect();
+        let mut addresses = Vec::new();
+        sampler.take(|sample| addresses.extend(sample.fault));
+        let page = |address: &u64| address / PAGE as u64;
+        addresses.retain(|address| touched.iter().any(|at| page(at) == page(address)));
+        // On a disk in memory no page is read, and the kernel may keep some.
+        assert!(addresses.len() <= 16 && !sampler.has_lost(), "{addresses:?}");
+        if addresses.is_empty() {
+            eprintln!("SKIPPED: no page of the file was read again: it is on no disk");
         }
     }
 }

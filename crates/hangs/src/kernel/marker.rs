@@ -4,7 +4,7 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use sys::bpf::{AttachedPrograms, BpfProgram, Map};
+use sys::bpf::{AttachedPrograms, BpfProgram, Map, SharedMap};
 
 use super::event::{EventWaitKind, MarkedAs, MarkedThread, WaitPlace, first_state};
 use super::layout::{place, shared, thread};
@@ -49,6 +49,12 @@ pub trait ThreadMarker: std::fmt::Debug + Send {
     ///
     /// As `bpf(2)`.
     fn lost(&mut self) -> io::Result<u64>;
+
+    /// Returns a hash whose keys are the marked processes, for other programs in the kernel; it is open as long as the marker.
+    /// None where another process has it.
+    fn marked(&self) -> Option<SharedMap> {
+        None
+    }
 }
 
 /// Marks threads in the process that loaded the programs.
@@ -164,5 +170,9 @@ impl ThreadMarker for LocalMarker {
         let at = usize::from(shared::LOST.unsigned_abs());
         let lost = words.get(at..).and_then(|rest| rest.first_chunk::<8>());
         Ok(lost.map_or(0, |lost| u64::from_ne_bytes(*lost)) + self.programs.missed()?)
+    }
+
+    fn marked(&self) -> Option<SharedMap> {
+        Some((&self.maps.threads).into())
     }
 }

@@ -252,6 +252,7 @@ impl HangDescriber {
             self.recorder = TraceRecorder::new(Backend::Peek, Vec::new(), SystemTime::UNIX_EPOCH);
             self.unwinder = Unwinder::new();
             self.names = Names::new(self.sources.clone());
+            sys::heap::give_back_freed();
         }
     }
 
@@ -386,7 +387,9 @@ pub(crate) fn cause_of(parts: &TimeParts, calls: &[CallShare]) -> HangCause {
         _ if most == 0 => HangCause::Unknown,
         HangCause::OtherCall => {
             let mut kinds: HashMap<HangCause, u64> = HashMap::new();
-            for share in calls.iter().filter(|share| share.call != "futex") {
+            for share in
+                calls.iter().filter(|share| share.call != "futex" && !share.is_page_fault())
+            {
                 *kinds.entry(call_cause(share)).or_default() += share.blocked_ns;
             }
             let most = kinds.into_iter().max_by_key(|(cause, blocked)| (*blocked, *cause));
@@ -408,7 +411,12 @@ fn with_stack(cause: HangCause, asks: bool) -> HangCause {
 /// Returns what kind of wait a call is.
 fn call_cause(share: &CallShare) -> HangCause {
     let kind = share.object.as_ref().map(|object| object.kind);
-    match (&*share.call, SyscallClass::of(&share.call), kind) {
+    // An operation of `io_uring` is what the call of its name is.
+    let call = share.call.strip_prefix("io_uring ").map_or(&*share.call, |operation| {
+        let ends = ["_fixed", "_multishot", "_zc"];
+        ends.iter().find_map(|end| operation.strip_suffix(end)).unwrap_or(operation)
+    });
+    match (call, SyscallClass::of(call), kind) {
         ("futex", ..) => HangCause::Lock,
         ("nanosleep" | "clock_nanosleep" | "pause", ..) => HangCause::Sleep,
         ("wait4" | "waitid", ..) | (_, SyscallClass::Process, _) => HangCause::Child,
@@ -418,7 +426,7 @@ fn call_cause(share: &CallShare) -> HangCause {
         (_, SyscallClass::Network, _) | (_, _, Some(ObjectKind::Socket)) => HangCause::OtherProgram,
         (_, SyscallClass::Data, Some(ObjectKind::File)) => HangCause::FileData,
         // What it works on was not read.
-        ("io_uring_enter", _, None) | (_, SyscallClass::Data, None) => HangCause::OtherCall,
+        ("io_uring_enter", ..) | (_, SyscallClass::Data, None) => HangCause::OtherCall,
         // A pipe has another program, or another thread, at its other end.
         (_, SyscallClass::Data | SyscallClass::Wait, _) => HangCause::OtherProgram,
         _ => HangCause::OtherCall,

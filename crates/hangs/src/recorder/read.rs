@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 
+use kernelwork::RingOperation;
 use trace::backend::peek::blocked::{
     BlockedSyscall, FileRetention, SchedulerCounters, ThreadActivity, ThreadFiles,
 };
+use trace::call::TargetId;
 use trace::place::{ContextLookup, SyscallContext};
 use trace::recorder::TraceRecorder;
 use trace::recording::{Backend, Target};
@@ -132,6 +134,23 @@ impl ThreadReader {
             returned: None,
         };
         let target = self.places.target(&context, &mut self.recorder)?;
+        self.object_of_target(target)
+    }
+
+    /// Returns what an operation of `io_uring` worked on: what its descriptor was, and the number of its mount.
+    pub(crate) fn object_of_operation(
+        &mut self,
+        operation: &RingOperation,
+        known: (&[u8], u32),
+    ) -> Option<CallObject> {
+        if self.recorder.recording().targets.len() > TARGETS {
+            self.recorder = recorder();
+        }
+        let target = self.places.of_operation(operation, Some(known), &mut self.recorder)?;
+        self.object_of_target(target)
+    }
+
+    fn object_of_target(&mut self, target: TargetId) -> Option<CallObject> {
         let index = usize::try_from(target.0).ok()?;
         let target = self.recorder.recording().targets.get(index).cloned()?;
         Some(object(&target, &mut self.recorder))

@@ -1,15 +1,19 @@
 /* An interactive program: it is connected to what looks like a Wayland compositor, waits for commands on that
    connection, and does what each command says before it waits again. It notes the moments before and after in a file.
    Its main loop waits with poll, or with what the third argument says. */
+#define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/io_uring.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -62,6 +66,78 @@ __attribute__((noinline)) void store_file(const char *path, double seconds) {
     close(file);
 }
 
+enum { COLD_PAGES = 8192, PAGE_BYTES = 4096 };
+
+/* Returns a file of 32 MiB whose pages the kernel has forgotten; they are read in an order that it does not foresee. */
+static int open_cold(const char *path) {
+    static char bytes[1 << 20];
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (file >= 0) {
+        memset(bytes, 7, sizeof bytes);
+        for (int part = 0; part < COLD_PAGES * PAGE_BYTES / (int)sizeof bytes; part++)
+            if (write(file, bytes, sizeof bytes) != sizeof bytes) return -1;
+        fsync(file);
+    } else {
+        file = open(path, O_RDONLY);
+    }
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
+    return file;
+}
+
+static off_t cold_place(int number) {
+    return (off_t)(number * 5381L % COLD_PAGES * PAGE_BYTES);
+}
+
+__attribute__((noinline)) void touch_mapped_file(const char *path, double seconds) {
+    int file = open_cold(path);
+    volatile char sum = 0;
+    char *bytes = mmap(NULL, COLD_PAGES * PAGE_BYTES, PROT_READ, MAP_PRIVATE, file, 0);
+    close(file);
+    if (bytes == MAP_FAILED) return;
+    madvise(bytes, COLD_PAGES * PAGE_BYTES, MADV_RANDOM);
+    int number = 0;
+    for (double end = now() + seconds; now() < end; number++)
+        sum += ((volatile char *)bytes)[cold_place(number)];
+    munmap(bytes, COLD_PAGES * PAGE_BYTES);
+}
+
+/* Makes a ring for one operation, and reads or syncs with it. */
+__attribute__((noinline)) void read_through_ring(const char *path, double seconds) {
+    static char page[PAGE_BYTES];
+    struct io_uring_params params;
+    memset(&params, 0, sizeof params);
+    int ring = (int)syscall(SYS_io_uring_setup, 1, &params);
+    if (ring < 0) return;
+    size_t queue = params.sq_off.array + params.sq_entries * sizeof(unsigned);
+    size_t results = params.cq_off.cqes + params.cq_entries * sizeof(struct io_uring_cqe);
+    int both = PROT_READ | PROT_WRITE;
+    char *submitted = mmap(NULL, queue, both, MAP_SHARED, ring, IORING_OFF_SQ_RING);
+    char *completed = mmap(NULL, results, both, MAP_SHARED, ring, IORING_OFF_CQ_RING);
+    struct io_uring_sqe *entry =
+        mmap(NULL, params.sq_entries * sizeof *entry, both, MAP_SHARED, ring, IORING_OFF_SQES);
+    int file = open_cold(path), number = 0;
+    for (double end = now() + seconds; now() < end; number++) {
+        unsigned *tail = (unsigned *)(submitted + params.sq_off.tail);
+        memset(entry, 0, sizeof *entry);
+        entry->opcode = IORING_OP_READ;
+        entry->fd = file;
+        entry->addr = (unsigned long)page;
+        entry->len = sizeof page;
+        entry->off = (unsigned long)cold_place(number);
+        ((unsigned *)(submitted + params.sq_off.array))[0] = 0;
+        __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
+        if (syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0) break;
+        unsigned *head = (unsigned *)(completed + params.cq_off.head);
+        __atomic_store_n(head, *(unsigned *)(completed + params.cq_off.tail), __ATOMIC_RELEASE);
+    }
+    munmap(submitted, queue);
+    munmap(completed, results);
+    munmap(entry, params.sq_entries * sizeof *entry);
+    close(file);
+    close(ring);
+}
+
 static void wait_for_events(int display, const char *how) {
     static int epoll = -1;
     if (!strcmp(how, "select")) {
@@ -92,6 +168,8 @@ int main(int count, char **arguments) {
     snprintf(path, sizeof path, "%s.log", arguments[2]);
     char stored[4096];
     snprintf(stored, sizeof stored, "%s.stored", arguments[2]);
+    char cold[4096];
+    snprintf(cold, sizeof cold, "%s.cold", arguments[2]);
     FILE *log = fopen(path, "w");
     for (;;) {
         wait_for_events(display, count > 3 ? arguments[3] : "poll");
@@ -104,6 +182,9 @@ int main(int count, char **arguments) {
         case 'r': wait_for_reply(0.4); break;
         case 'l': lock_file(arguments[2]); break;
         case 'f': store_file(stored, 0.3); break;
+        case 'm': touch_mapped_file(cold, 0.4); break;
+        case 'u': read_through_ring(cold, 0.6); break;
+        case 'o': close(open_cold(cold)); break;
         case 'w': wait_for_programs(0.5); break;
         case 'x': execv("/proc/self/exe", arguments); break;
         case 'b': sleep_on_purpose(0.02); break;

@@ -24,14 +24,23 @@ use self::programs::WorkPlan;
 use crate::memory::MemoryWait;
 use crate::operation::{OperationTotal, RingOperation};
 
-/// Bytes of the ring.
-const RING: u32 = 2 << 20;
-/// The most operations in flight at a time.
-const FLIGHTS: u32 = 65_536;
-/// The most sums: pairs of an operation and a file.
-const TOTALS: u32 = 16_384;
-/// The most threads that work for memory at a time.
-const WORKERS: u32 = 8_192;
+/// How much there is room for.
+#[derive(Clone, Copy, Debug)]
+struct WorkRoom {
+    /// Bytes of the ring.
+    ring: u32,
+    /// The most operations in flight at a time.
+    flights: u32,
+    /// The most sums: pairs of an operation and a file.
+    totals: u32,
+    /// The most threads that work for memory at a time.
+    workers: u32,
+}
+
+/// For who follows a program from its beginning to its end.
+const WHOLE: WorkRoom = WorkRoom { ring: 2 << 20, flights: 65_536, totals: 16_384, workers: 8_192 };
+/// For who looks at the operations of a few processes for a moment.
+const SMALL: WorkRoom = WorkRoom { ring: 256 << 10, flights: 1_024, totals: 1_024, workers: 1 };
 
 /// A ring that was made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -125,7 +134,8 @@ pub struct WorkTracer {
 }
 
 /// Returns whether the machine has a swap.
-fn has_swap() -> bool {
+#[must_use]
+pub fn has_swap() -> bool {
     // The first line is a heading.
     std::fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().nth(1).is_some())
 }
@@ -140,16 +150,48 @@ impl WorkTracer {
     ///
     /// [`LoadError`]: nothing is recorded.
     pub fn load(filter: SharedMap, threshold_ns: u64) -> Result<WorkTracer, LoadError> {
-        let ring = Ring::for_programs("unjank_kernel", RING)?;
+        let (mut tracer, plan, offsets) = WorkTracer::prepare(filter, threshold_ns, WHOLE)?;
+        tracer.load_operations_of(&plan, &offsets)?;
+        match &offsets.reclaim {
+            Ok(points) => tracer.load_reclaim(&plan, points)?,
+            Err(what) => tracer.is_unseen("the reclaim of memory", what),
+        }
+        match offsets.faults {
+            // Without a swap nothing is read from it, and each fault of the machine would cost a little more.
+            Ok(_) if !has_swap() => (),
+            Ok(points) => tracer.load_faults(&plan, points)?,
+            Err(what) => tracer.is_unseen("reads from swap", what),
+        }
+        Ok(tracer)
+    }
+
+    /// Begins to record operations of `io_uring` alone, with room for those of a few processes at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`WorkTracer::load`].
+    pub fn load_operations(filter: SharedMap, threshold_ns: u64) -> Result<WorkTracer, LoadError> {
+        let (mut tracer, plan, offsets) = WorkTracer::prepare(filter, threshold_ns, SMALL)?;
+        tracer.load_operations_of(&plan, &offsets)?;
+        Ok(tracer)
+    }
+
+    fn prepare(
+        filter: SharedMap,
+        threshold_ns: u64,
+        has_room: WorkRoom,
+    ) -> Result<(WorkTracer, WorkPlan, WorkOffsets), LoadError> {
+        let WorkRoom { ring, flights, totals, workers } = has_room;
+        let ring = Ring::for_programs("unjank_kernel", ring)?;
         let offsets = WorkOffsets::of_this_kernel()?;
         let map = Map::for_programs;
-        let mut tracer = WorkTracer {
+        let tracer = WorkTracer {
             programs: AttachedPrograms::default(),
-            flights: map(MapKind::Hash, "unjank_flights", 8, flight::SIZE, FLIGHTS)?,
-            totals: map(MapKind::Hash, "unjank_opsums", key::SIZE, total::SIZE, TOTALS)?,
+            flights: map(MapKind::Hash, "unjank_flights", 8, flight::SIZE, flights)?,
+            totals: map(MapKind::Hash, "unjank_opsums", key::SIZE, total::SIZE, totals)?,
             words: map(MapKind::Array, "unjank_kwords", 4, shared::SIZE, 1)?,
             ring,
-            _began: map(MapKind::Hash, "unjank_kbegan", 8, began::SIZE, WORKERS)?,
+            _began: map(MapKind::Hash, "unjank_kbegan", 8, began::SIZE, workers)?,
             _room: map(MapKind::PerCpuArray, "unjank_kroom", 4, room::SIZE, room::COUNT)?,
             unseen: Vec::new(),
         };
@@ -164,21 +206,41 @@ impl WorkTracer {
             words: (&tracer.words).into(),
             ring: tracer.ring.map().into(),
         };
+        Ok((tracer, plan, offsets))
+    }
+
+    fn load_operations_of(
+        &mut self,
+        plan: &WorkPlan,
+        offsets: &WorkOffsets,
+    ) -> Result<(), AssembleError> {
         match &offsets.rings {
-            Ok(rings) => tracer.load_rings(&plan, rings)?,
-            Err(what) => tracer.is_unseen("operations of io_uring", what),
+            Ok(rings) => self.load_rings(plan, rings),
+            Err(what) => {
+                self.is_unseen("operations of io_uring", what);
+                Ok(())
+            }
         }
-        match &offsets.reclaim {
-            Ok(points) => tracer.load_reclaim(&plan, points)?,
-            Err(what) => tracer.is_unseen("the reclaim of memory", what),
+    }
+
+    /// Stops to record, so that nothing costs anything until [`resume`](WorkTracer::resume).
+    pub fn pause(&mut self) {
+        self.programs.detach();
+    }
+
+    /// Records again: operations that are submitted from now on. Each file is told anew.
+    ///
+    /// # Errors
+    ///
+    /// As `bpf(2)`: nothing is recorded.
+    pub fn resume(&mut self) -> io::Result<()> {
+        // Operations that ended meanwhile would be taken for others at the same address.
+        for map in [&self.flights, &self.totals] {
+            for (key, _) in map.pairs()? {
+                map.remove(&key)?;
+            }
         }
-        match offsets.faults {
-            // Without a swap nothing is read from it, and each fault of the machine would cost a little more.
-            Ok(_) if !has_swap() => (),
-            Ok(points) => tracer.load_faults(&plan, points)?,
-            Err(what) => tracer.is_unseen("reads from swap", what),
-        }
-        Ok(tracer)
+        self.programs.attach_again()
     }
 
     fn is_unseen(&mut self, what: &str, missing: &str) {

@@ -8,6 +8,7 @@ pub mod dbus;
 mod lock;
 mod memory;
 mod mount;
+mod operation;
 mod recorded;
 mod socket;
 mod subject;

@@ -5,25 +5,28 @@ const LIMIT: u64 = 32 << 20;
 
 /// A mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mapping {
+pub struct Mapping {
     /// The first address.
-    pub(super) start: u64,
+    pub start: u64,
     /// The first address behind it.
-    pub(super) end: u64,
+    pub end: u64,
     /// Where in the file it begins.
-    pub(super) offset: u64,
+    pub offset: u64,
     /// Major and minor number of the file's device, as the kernel numbers it inside.
-    pub(super) device: (u32, u32),
+    pub device: (u32, u32),
     /// The file's inode; 0 where there is no file.
-    pub(super) inode: u64,
+    pub inode: u64,
     /// Whether it may be executed.
-    pub(super) is_code: bool,
+    pub is_code: bool,
+    /// Whether what is written to it is written to the file.
+    pub is_shared: bool,
     /// The path, as the program's root sees it; `[vdso]` and the like; empty for memory without a file.
-    pub(super) path: Vec<u8>,
+    pub path: Vec<u8>,
 }
 
 /// Reads the mappings of `process`, in the order of their addresses; none where it cannot be looked at.
-pub(super) fn read(process: u32) -> Vec<Mapping> {
+#[must_use]
+pub fn read(process: u32) -> Vec<Mapping> {
     parse(&sys::process_file::read(process, "maps", LIMIT).unwrap_or_default())
 }
 
@@ -42,6 +45,7 @@ fn line(line: &[u8]) -> Option<Mapping> {
     let range = field(&mut rest)?;
     let permissions = field(&mut rest)?;
     let is_code = permissions.get(2) == Some(&b'x');
+    let is_shared = permissions.get(3) == Some(&b's');
     let offset = hex(field(&mut rest)?)?;
     let device = field(&mut rest)?;
     let inode = std::str::from_utf8(field(&mut rest)?).ok()?.parse().ok()?;
@@ -49,7 +53,8 @@ fn line(line: &[u8]) -> Option<Mapping> {
     let (start, end) = halves(range, b'-')?;
     let (major, minor) = halves(device, b':')?;
     let device = (u32::try_from(major).ok()?, u32::try_from(minor).ok()?);
-    (start < end).then_some(Mapping { start, end, offset, device, inode, is_code, path })
+    let mapping = Mapping { start, end, offset, device, inode, is_code, is_shared, path };
+    (start < end).then_some(mapping)
 }
 
 fn field<'text>(rest: &mut &'text [u8]) -> Option<&'text [u8]> {

@@ -8,7 +8,7 @@ pub mod blame;
 mod cfi;
 pub(crate) mod image;
 pub(crate) mod interpreters;
-mod maps;
+pub mod maps;
 mod memory;
 pub mod names;
 pub(crate) mod packages;

@@ -21,9 +21,11 @@ use super::history::WakeupHistory;
 
 /// Bytes of the ring: room for twelve thousand waits.
 const RING: u32 = 4 << 20;
-
-/// Bytes of the ring of one user: room for eight hundred waits.
-const RING_OF_USER: u32 = 256 << 10;
+/// The same for one user, and for who follows long waits only, of which there are few: room for eight hundred. All of a ring is in the memory of
+/// the process, twice.
+const SMALL_RING: u32 = 256 << 10;
+/// Waits of this length and longer are few.
+const LONG: Duration = Duration::from_millis(1);
 
 /// Waits shorter than this are not recorded each by [`WakeupTracer::load`].
 const SHORTEST: Duration = Duration::from_micros(300);
@@ -73,7 +75,7 @@ impl WakeupTracer {
     }
 
     fn load_with(shortest: Duration, owner: Option<OwnerPlan>) -> Result<WakeupTracer, LoadError> {
-        let bytes = if owner.is_some() { RING_OF_USER } else { RING };
+        let bytes = if owner.is_none() && shortest < LONG { RING } else { SMALL_RING };
         let ring = Ring::for_programs("unjank_wakeups", bytes)?;
         let offsets = SchedulerOffsets::of_this_kernel()?;
         let map = |kind, name, value, entries| Map::for_programs(kind, name, 4, value, entries);

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use trace::report::account::TimeParts;
 use trace::syscall::call_name;
 
+use super::operations::is_ring_wait;
 use crate::kernel::{AbsenceAccount, ThreadBlock};
 use crate::model::{CallObject, CallShare};
 
@@ -32,6 +33,15 @@ pub(super) type BlockKey = Option<(u32, u64)>;
 
 fn key_of(block: &ThreadBlock) -> BlockKey {
     block.call.map(|number| (number, block.arguments[0]))
+}
+
+/// What a wait is known to have been for by itself.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct WaitFact {
+    /// The operation of `io_uring`.
+    pub(super) operation: Option<&'static str>,
+    /// What it waited for.
+    pub(super) object: Option<CallObject>,
 }
 
 /// What a time went to.
@@ -71,13 +81,15 @@ fn class_of(block: &ThreadBlock, stops: &[u64]) -> BlockClass {
 /// Returns what the time between `started_ns` and the account's moment went to. `stops` are the beginnings of waits in which
 /// the thread was seen stopped or frozen.
 ///
-/// The sums are the account's; the waits that were reported divide the blocked time among them.
+/// The sums are the account's; the waits that were reported divide the blocked time among them. `facts` are what is known
+/// of the waits, one for each or none; other waits were for what they were described with.
 pub(super) fn divide(
     started_ns: u64,
     account: &AbsenceAccount,
     blocks: &[ThreadBlock],
     described: &[BlockDescription],
     stops: &[u64],
+    facts: &[WaitFact],
 ) -> AbsenceTime {
     let mut time = AbsenceTime::default();
     let length_ns = account.at_ns.saturating_sub(started_ns);
@@ -101,7 +113,9 @@ pub(super) fn divide(
     let mut left_ns = shared_ns;
     let mut most_ns = 0;
     let mut sums: HashMap<BlockKey, (u64, bool)> = HashMap::new();
-    for (block, weight) in blocks.iter().zip(weights) {
+    let mut unknown_pages_ns = 0_u64;
+    let no_fact = WaitFact::default();
+    for (at, (block, weight)) in blocks.iter().zip(weights).enumerate() {
         let share_ns = scaled(weight, shared_ns, known_ns).min(left_ns);
         if share_ns == 0 {
             continue;
@@ -124,22 +138,29 @@ pub(super) fn divide(
             .find(|made| made.from_ns == block.from_ns)
             .or_else(|| of_key().find(|made| made.object.is_some()))
             .or_else(|| of_key().next());
+        let fact = facts.get(at).unwrap_or(&no_fact);
         if class != BlockClass::Stopped {
-            if let Some(number) = block.call {
-                time.calls.push(CallShare {
-                    call: call_name(number).unwrap_or("?").to_owned(),
-                    blocked_ns: share_ns,
-                    seen: 1,
-                    object: description.and_then(|made| made.object.clone()),
-                });
+            let call = match (fact.operation, block.call) {
+                (Some(operation), _) => CallShare::of_operation(operation),
+                (None, Some(number)) => call_name(number).unwrap_or("?").to_owned(),
+                (None, None) => CallShare::PAGE_FAULT.to_owned(),
+            };
+            let described = description.filter(|_| fact.operation.is_none());
+            let object =
+                fact.object.clone().or_else(|| described.and_then(|made| made.object.clone()));
+            if class == BlockClass::Fault && object.is_none() {
+                unknown_pages_ns = unknown_pages_ns.saturating_add(share_ns);
             }
+            time.calls.push(CallShare { call, blocked_ns: share_ns, seen: 1, object });
             if let Some(made) = description {
                 time.descriptions.push((made.number, share_ns));
             }
         }
         let sum = sums.entry(key).or_default();
         sum.0 += share_ns;
-        sum.1 |= description.is_some() || class != BlockClass::Call;
+        // A ring is not what its operations work on.
+        let is_described = description.is_some() && !is_ring_wait(block);
+        sum.1 |= *fact != no_fact || is_described || class != BlockClass::Call;
         let own_ns = share_ns.min(block.to_ns.saturating_sub(block.from_ns));
         if own_ns > most_ns {
             most_ns = own_ns;
@@ -147,9 +168,61 @@ pub(super) fn divide(
         }
     }
     time.has_unknown_object =
-        sums.values().any(|(sum_ns, is_known)| !is_known && sum_ns.saturating_mul(2) > length_ns);
+        sums.values().any(|(sum_ns, is_known)| !is_known && sum_ns.saturating_mul(2) > length_ns)
+            || unknown_pages_ns.saturating_mul(2) > length_ns;
     time.parts.unknown_ns += blocked_ns - shared_ns + left_ns;
     time
+}
+
+/// A wait that a thread was seen in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct SeenWait {
+    /// When it began.
+    pub(super) from_ns: u64,
+    /// When it was seen to go on for the last time.
+    pub(super) until_ns: u64,
+    /// What the thread was blocked in, if that was read.
+    pub(super) key: BlockKey,
+}
+
+/// Adds a wait that was seen from outside, and whose end the programs in the kernel did not see: on a busy machine switches of
+/// a thread are missing now and then, and its time would be told as computing.
+pub(super) fn add_missing(
+    account: &mut AbsenceAccount,
+    blocks: &mut Vec<ThreadBlock>,
+    seen: &SeenWait,
+) {
+    let until_ns = seen.until_ns.min(account.at_ns);
+    let length_ns = until_ns.saturating_sub(seen.from_ns);
+    let at = blocks.partition_point(|block| block.from_ns < seen.from_ns);
+    let is_known = blocks.get(at).is_some_and(|block| block.from_ns < until_ns)
+        || at.checked_sub(1).is_some_and(|before| blocks[before].to_ns > seen.from_ns);
+    if is_known || length_ns == 0 {
+        return;
+    }
+    let (off_before_ns, ready_ns) = match blocks.get(at) {
+        Some(next) => (next.off_before_ns, next.ready_ns),
+        None => (account.off_ns, account.ready_ns),
+    };
+    for later in &mut blocks[at..] {
+        later.off_before_ns = later.off_before_ns.saturating_add(length_ns);
+    }
+    account.off_ns = account.off_ns.saturating_add(length_ns);
+    blocks.insert(
+        at,
+        ThreadBlock {
+            from_ns: seen.from_ns,
+            to_ns: until_ns,
+            ready_ns,
+            blocked_ns: length_ns,
+            off_before_ns,
+            could_run: false,
+            is_stopped: false,
+            call: seen.key.map(|(number, _)| number),
+            arguments: [seen.key.map_or(0, |(_, first)| first), 0, 0, 0, 0, 0],
+            place: (0, 0),
+        },
+    );
 }
 
 /// Returns `part * of / whole` without overflow; 0 of nothing.
@@ -259,7 +332,7 @@ mod tests {
             block(210, 230, 30, None),
             block(240, 250, 30, Some("futex")),
         ];
-        let time = divide(100 * MS, &account(300, 130, 40), &blocks, &[], &[]);
+        let time = divide(100 * MS, &account(300, 130, 40), &blocks, &[], &[], &[]);
         assert_eq!(time.parts.processor_ns, 70 * MS);
         assert_eq!(time.parts.ready_ns, 40 * MS);
         // 10 ms in waits that were not reported are divided as the others are.
@@ -282,7 +355,7 @@ mod tests {
         let key = Some((call_number("fsync").unwrap(), 5));
         let made = BlockDescription { number: 7, from_ns: 60 * MS, key, object: Some(object) };
         let blocks = [block(10, 50, 0, Some("fsync")), block(60, 100, 0, Some("fsync"))];
-        let time = divide(0, &account(110, 80, 0), &blocks, &[made], &[]);
+        let time = divide(0, &account(110, 80, 0), &blocks, &[made], &[], &[]);
         assert!(time.calls.iter().all(|share| share.object.is_some()), "{time:?}");
         assert_eq!(time.descriptions, [(7, 40 * MS), (7, 40 * MS)]);
         assert!(!time.has_unknown_object);
@@ -297,12 +370,12 @@ mod tests {
         let all = account(200, 60, 16);
         let (part, waits) = part_of(&all, &blocks, Some(100 * MS), 200 * MS);
         assert_eq!((part.off_ns, part.ready_ns), (20 * MS, 11 * MS));
-        let time = divide(100 * MS, &part, &waits, &[], &[]);
+        let time = divide(100 * MS, &part, &waits, &[], &[], &[]);
         assert_eq!(time.parts.processor_ns, 80 * MS);
         assert_eq!((time.parts.ready_ns, time.parts.fault_ns), (11 * MS, 9 * MS));
         // The main loop looked for events without a wait: until then it had been blocked, and had waited for a processor.
         let (first, waits) = part_of(&all, &blocks, None, 165 * MS);
-        let time = divide(0, &first, &waits, &[], &[]);
+        let time = divide(0, &first, &waits, &[], &[], &[]);
         assert_eq!((time.parts.processor_ns, time.parts.ready_ns), (115 * MS, 15 * MS));
         assert_eq!(time.parts.call_ns, 35 * MS);
         let (last, waits) = part_of(&all, &blocks, Some(190 * MS), 200 * MS);
@@ -312,11 +385,30 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_whose_end_was_not_seen_in_the_kernel_is_one_that_was_looked_at() {
+        let key = Some((call_number("flock").unwrap(), 5));
+        let seen = SeenWait { from_ns: 20 * MS, until_ns: 410 * MS, key };
+        let mut all = account(430, 15, 0);
+        let mut blocks = vec![block(2, 10, 0, Some("read")), block(411, 418, 0, None)];
+        blocks[1].off_before_ns = 8 * MS;
+        add_missing(&mut all, &mut blocks, &seen);
+        let time = divide(0, &all, &blocks, &[], &[], &[]);
+        assert_eq!((time.parts.call_ns, time.parts.fault_ns), (398 * MS, 7 * MS));
+        assert_eq!((time.parts.processor_ns, time.parts.unknown_ns), (25 * MS, 0));
+        let (last, waits) = part_of(&all, &blocks, Some(410 * MS), 430 * MS);
+        assert_eq!((last.off_ns, waits.len()), (7 * MS, 1));
+        // What was reported is not added once more.
+        let before = (all, blocks.clone());
+        add_missing(&mut all, &mut blocks, &seen);
+        assert_eq!((all, blocks), before);
+    }
+
+    #[test]
     fn a_stop_is_told_from_the_call_in_which_it_was_made() {
         let mut stopped = block(10, 90, 0, Some("poll"));
         stopped.is_stopped = true;
         let frozen = block(100, 150, 0, Some("poll"));
-        let time = divide(0, &account(160, 130, 0), &[stopped, frozen], &[], &[100 * MS]);
+        let time = divide(0, &account(160, 130, 0), &[stopped, frozen], &[], &[100 * MS], &[]);
         assert_eq!(time.parts.stopped_ns, 130 * MS);
         assert!(time.calls.is_empty());
     }
@@ -331,7 +423,7 @@ mod tests {
                 wait
             })
             .collect();
-        let time = divide(0, &account(160, 100, 0), &blocks, &[], &[]);
+        let time = divide(0, &account(160, 100, 0), &blocks, &[], &[], &[]);
         assert_eq!((time.parts.call_ns, time.parts.processor_ns), (100 * MS, 60 * MS));
         assert_eq!(time.parts.unknown_ns, 0);
         assert!(time.has_unknown_object);
@@ -358,7 +450,7 @@ mod tests {
         for (at_ms, is_known) in [(55, true), (105, false)] {
             let made =
                 BlockDescription { number, from_ns: at_ms * MS, key, object: Some(object.clone()) };
-            let time = divide(0, &account(110, 80, 0), &blocks, &[made], &[]);
+            let time = divide(0, &account(110, 80, 0), &blocks, &[made], &[], &[]);
             assert!(time.calls.iter().all(|share| share.object.is_some() == is_known), "{time:?}");
         }
     }
@@ -366,7 +458,7 @@ mod tests {
     #[test]
     fn counters_that_do_not_fit_each_other_give_no_more_than_the_length() {
         let blocks = [block(0, 500, 0, Some("read")), block(0, 500, 900, Some("read"))];
-        let time = divide(0, &account(100, 4000, 5000), &blocks, &[], &[]);
+        let time = divide(0, &account(100, 4000, 5000), &blocks, &[], &[], &[]);
         let sum: u64 = time.parts.named().iter().map(|(_, part)| part).sum();
         assert_eq!(sum, 100 * MS);
     }

@@ -7,7 +7,8 @@ use sys::perf::ThreadSampler;
 use trace::backend::blocked::BlockedSyscall;
 use trace::syscall::{SyscallClass, call_name};
 
-use super::account::{BlockDescription, BlockKey};
+use super::account::{BlockDescription, BlockKey, SeenWait};
+use super::faults::FaultFiles;
 use super::{ExactRecorder, WatchedAbsence};
 use crate::kernel::{AbsenceAccount, MarkedThread, ThreadBlock, WaitPlace};
 use crate::model::{CallObject, UnseenParts};
@@ -47,8 +48,11 @@ impl ExactRecorder<'_> {
     }
 
     pub(super) fn look_at(&mut self, process: u32) {
+        let asked_ns = sys::bpf::clock_ns();
         let state = self.marker.state(process);
         let now_ns = sys::bpf::clock_ns();
+        // The waits that have ended until then are in the ring by now.
+        self.take_reports();
         let Some(program) = self.marked.get_mut(&process) else { return };
         let Some(absence) = &mut program.away else { return };
         let Ok(state) = state else {
@@ -59,7 +63,7 @@ impl ExactRecorder<'_> {
         if state.away_since_ns != Some(absence.started_ns) {
             // Its end is in the ring, unless it ended while it was reported to be long, or the ring was full, which is counted.
             absence.due_ns = now_ns + nanoseconds(AWAY);
-            if self.reports.is_empty() {
+            if absence.started_ns < asked_ns && self.reports.is_empty() {
                 self.drop_absence(process);
             }
             return;
@@ -78,11 +82,13 @@ impl ExactRecorder<'_> {
         absence.is_computing = blocked_ns.saturating_mul(2) <= away_ns;
         if let Some((off_ns, false)) = state.off_since_ns {
             self.look_at_blocked(process, &state, off_ns, now_ns);
+            self.note_wait(process, off_ns, asked_ns);
         }
         self.look_at_file(process, now_ns);
         self.watch_turns(process, state.main_place, now_ns);
-        let moments = self.turns_until(process, now_ns);
+        let moments = self.turns_until(process, asked_ns);
         self.sample(process, now_ns, &moments);
+        self.take_faults(process);
         if !moments.is_empty() {
             let (account, blocks) = self.account_now(process, &state, now_ns);
             self.split(process, &moments, &account, &blocks);
@@ -142,12 +148,29 @@ impl ExactRecorder<'_> {
                 self.add_description(process, now_ns, (number, off_ns, key), object);
             }
             Some(Activity::Fault) => {
+                if let Some(absence) = self.absence_mut(process)
+                    && let Some(files) = &mut absence.fault_files
+                {
+                    files.read_mapped(process);
+                }
                 let Some((number, copy)) = self.reader.describe_fault(process) else { return };
                 self.link.count_copy();
                 self.link.send(DescribeWork::Stack { key, process, number, copy });
                 self.add_description(process, now_ns, (number, off_ns, None), None);
             }
             Some(Activity::Running) | None => {}
+        }
+    }
+
+    /// Notes the wait that a thread is in, with what it was described as.
+    fn note_wait(&mut self, process: u32, from_ns: u64, until_ns: u64) {
+        let Some(absence) = self.absence_mut(process) else { return };
+        let described = absence.described.iter().find(|made| made.from_ns == from_ns);
+        let is_stopped = absence.stops.contains(&from_ns);
+        // Without either nothing is known of it but its length.
+        if described.is_some() || is_stopped {
+            let key = described.and_then(|made| made.key);
+            absence.seen_wait = Some(SeenWait { from_ns, until_ns, key });
         }
     }
 
@@ -210,20 +233,21 @@ impl ExactRecorder<'_> {
         }
     }
 
-    /// Returns the returns of the main loop's wait that a breakpoint has seen until a moment.
+    /// Takes the returns of the main loop's wait that a breakpoint has seen until a moment; later ones stay for the next time.
     pub(super) fn turns_until(&mut self, process: u32, until_ns: u64) -> Vec<u64> {
-        let mut moments = Vec::new();
-        let Some(absence) = self.absence_mut(process) else { return moments };
+        let Some(absence) = self.absence_mut(process) else { return Vec::new() };
         let from_ns = absence.began_ns();
+        let seen = &mut absence.seen_turns;
         if let Some((sampler, place, _)) = &mut absence.turns {
             sampler.take(|sample| {
                 // Other waits return to the same instruction from deeper on the stack.
-                if sample.sp == place.0 && sample.at_ns > from_ns && sample.at_ns < until_ns {
-                    moments.push(sample.at_ns);
+                if sample.sp == place.0 && sample.at_ns > from_ns {
+                    seen.push(sample.at_ns);
                 }
             });
         }
-        moments
+        let count = seen.partition_point(|at_ns| *at_ns < until_ns);
+        seen.drain(..count).collect()
     }
 
     /// Ends the absence at the first of these moments, and begins one at the last. The account and the waits are those of a
@@ -332,6 +356,28 @@ impl ExactRecorder<'_> {
                 stands_for_ns: nanoseconds(SAMPLE_PERIOD),
             });
         });
+        if *faults >= FAULTS {
+            sampler.end_faults();
+        }
+    }
+
+    /// Finds the files of the page faults of a thread that is away for long.
+    pub(super) fn take_faults(&mut self, process: u32) {
+        let may_sample = self.may_sample;
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let Some(absence) = &program.away else { return };
+        let waits = program.blocks_of(absence.started_ns);
+        let has_faults = waits.iter().any(|wait| wait.call.is_none() && !wait.could_run);
+        let Some(absence) = &mut program.away else { return };
+        if absence.fault_files.is_none() && may_sample && !absence.is_over {
+            absence.fault_files = FaultFiles::begin(process);
+        }
+        if has_faults && let Some(files) = &mut absence.fault_files {
+            files.read_mapped(process);
+        }
+        if let Some(files) = &mut absence.fault_files {
+            files.take(process);
+        }
     }
 
     /// Stores a hang that goes on, so that it is known even if this process is killed.
@@ -361,6 +407,9 @@ impl ExactRecorder<'_> {
         let started_ns = state.away_since_ns.unwrap_or(now_ns);
         let mut blocks: Vec<ThreadBlock> =
             program.map(|program| program.blocks_of(started_ns).to_vec()).unwrap_or_default();
+        // Those that ended since the state was read are still to come in it.
+        let off_from_ns = state.off_since_ns.map_or(now_ns, |(from_ns, _)| from_ns);
+        blocks.retain(|block| block.to_ns <= now_ns && block.from_ns < off_from_ns);
         if let Some((from_ns, could_run)) = state.off_since_ns {
             let off_ns = now_ns.saturating_sub(from_ns);
             let call = match (could_run, self.activity(process)) {

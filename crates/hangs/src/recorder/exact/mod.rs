@@ -3,7 +3,9 @@
 
 mod account;
 mod chain;
+mod faults;
 mod looks;
+mod operations;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -16,8 +18,13 @@ use sys::perf::ThreadSampler;
 use trace::backend::blocked::BlockedSyscall;
 use trace::syscall::{EVENT_WAITS, call_name};
 
-use self::account::{AbsenceTime, BlockDescription, divide, free_until_ns, merge, part_of};
+use self::account::{
+    AbsenceTime, BlockDescription, SeenWait, WaitFact, add_missing, divide, free_until_ns, merge,
+    part_of,
+};
 use self::chain::ChainFollower;
+use self::faults::FaultFiles;
+use self::operations::{AwaitedOperation, OperationFollower, is_ring_wait};
 use super::absence::Activity;
 use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
@@ -40,6 +47,8 @@ const LOOK_NS: u64 = 5_000_000;
 const FOLLOWED_NS: u64 = 20_000_000;
 /// The most waits of one absence that are kept.
 const BLOCKS: usize = 4096;
+/// So many waits back it is looked whether one of them was for an operation of `io_uring`.
+const LATEST: usize = 64;
 /// The most places of waits of one process that are remembered.
 const PLACES: usize = 256;
 
@@ -66,6 +75,8 @@ struct WatchedAbsence {
     samples: u32,
     /// Page faults that were sampled.
     faults: u32,
+    /// The files behind its page faults, where the kernel tells the addresses.
+    fault_files: Option<FaultFiles>,
     /// Whether it has ended.
     is_over: bool,
     unseen: UnseenParts,
@@ -77,6 +88,10 @@ struct WatchedAbsence {
     is_computing: bool,
     /// Sees each return of the main loop's wait, since a moment.
     turns: Option<(ThreadSampler, WaitPlace, u64)>,
+    /// Returns that were seen and not handled yet.
+    seen_turns: Vec<u64>,
+    /// The wait that it was last seen in.
+    seen_wait: Option<SeenWait>,
     /// The last look of the main loop for events that took no time; the absence that is recorded began then.
     turned_ns: Option<u64>,
 }
@@ -127,6 +142,8 @@ pub(super) struct ExactRecorder<'a> {
     link: &'a RecorderLink,
     candidates: Candidates,
     reports: ReportStream,
+    /// Follows waits to operations of `io_uring`, where we may load programs for that. It goes first: it uses a map of the marker.
+    operations: Option<OperationFollower>,
     marker: Box<dyn ThreadMarker>,
     marked: BTreeMap<u32, MarkedProgram>,
     reader: ThreadReader,
@@ -164,6 +181,7 @@ impl<'a> ExactRecorder<'a> {
         programs: u64,
     ) -> ExactRecorder<'a> {
         let KernelReports { reports, marker, wakeups } = *reports;
+        let operations = marker.marked().map(OperationFollower::new);
         let now = Moment { now: clock.now(), at_ns: sys::bpf::clock_ns() };
         ExactRecorder {
             clock,
@@ -177,6 +195,7 @@ impl<'a> ExactRecorder<'a> {
             programs,
             lost: 0,
             chains: wakeups.map(ChainFollower::new),
+            operations,
             may_sample: true,
             may_break: true,
         }
@@ -213,6 +232,7 @@ impl<'a> ExactRecorder<'a> {
             if let Some(chains) = &mut self.chains {
                 chains.set_active(next_ns.is_some());
             }
+            self.follow_operations();
             let next_ns = next_ns.unwrap_or(u64::MAX);
             due_ns = next_ns.min(next_tick(now_ns, CHECK)).max(now_ns + 1_000_000);
             self.wait_until(due_ns)?;
@@ -369,10 +389,14 @@ impl<'a> ExactRecorder<'a> {
     }
 
     /// Takes the reports of the programs in the kernel.
-    fn take_reports(&mut self) {
+    pub(super) fn take_reports(&mut self) {
         let mut reports = Vec::new();
         // A session that is over is noticed before the next look.
         let _ = self.reports.take(|bytes| reports.extend(ThreadEvent::read(bytes)));
+        // An operation is told before the wait that it ends.
+        if let Some(operations) = &mut self.operations {
+            operations.take(&mut self.reader);
+        }
         for (process, event) in reports {
             self.take_report(process, event);
         }
@@ -451,6 +475,7 @@ impl<'a> ExactRecorder<'a> {
             sampler: None,
             samples: 0,
             faults: 0,
+            fault_files: None,
             is_over: false,
             unseen: UnseenParts::default(),
             asked: None,
@@ -458,6 +483,8 @@ impl<'a> ExactRecorder<'a> {
             store_at_ns: FIRST_STORED_NS,
             is_computing: false,
             turns: None,
+            seen_turns: Vec::new(),
+            seen_wait: None,
             turned_ns: None,
         });
     }
@@ -469,9 +496,14 @@ impl<'a> ExactRecorder<'a> {
         }
         let moments = self.turns_until(process, account.at_ns);
         self.sample(process, account.at_ns, &moments);
+        self.take_faults(process);
         let Some(program) = self.marked.get_mut(&process) else { return };
         let Some(absence) = &program.away else { return };
-        let blocks = program.blocks_of(absence.started_ns).to_vec();
+        let (mut account, mut blocks) = (*account, program.blocks_of(absence.started_ns).to_vec());
+        if let Some(seen) = &absence.seen_wait {
+            add_missing(&mut account, &mut blocks, seen);
+        }
+        let account = &account;
         program.closed_ns = absence.started_ns;
         self.split(process, &moments, account, &blocks);
         let Some(program) = self.marked.get_mut(&process) else { return };
@@ -518,8 +550,9 @@ impl<'a> ExactRecorder<'a> {
         let Some(absence) = &program.away else { return };
         let started_ns = absence.began_ns();
         let (account, blocks) = part_of(account, blocks, absence.turned_ns, to_ns);
+        let facts = self.facts(process, &blocks);
         let AbsenceTime { parts, calls, descriptions, has_unknown_object, longest } =
-            divide(started_ns, &account, &blocks, &absence.described, &absence.stops);
+            divide(started_ns, &account, &blocks, &absence.described, &absence.stops, &facts);
         let mut unseen = absence.unseen;
         let length_ns = account.at_ns.saturating_sub(started_ns);
         let longest_ns = longest.map_or(0, |block| block.to_ns.saturating_sub(block.from_ns));
@@ -561,6 +594,37 @@ impl<'a> ExactRecorder<'a> {
         };
         let draft = HangDraft { key: absence.key, hang, descriptions };
         self.link.send(DescribeWork::Hang(Box::new(draft)));
+    }
+
+    /// Returns what each wait of a process that is away is known to have been for.
+    fn facts(&self, process: u32, waits: &[ThreadBlock]) -> Vec<WaitFact> {
+        let mut facts = vec![WaitFact::default(); waits.len()];
+        let absence = self.marked.get(&process).and_then(|program| program.away.as_ref());
+        if let Some(files) = absence.and_then(|absence| absence.fault_files.as_ref()) {
+            for (fact, file) in facts.iter_mut().zip(files.of_waits(waits)) {
+                fact.object = file.cloned();
+            }
+        }
+        let operations = self.operations.as_ref();
+        let awaited = operations.map(|operations| operations.of_waits(process, waits));
+        for (fact, operation) in facts.iter_mut().zip(awaited.into_iter().flatten()) {
+            if let Some(AwaitedOperation { name, object }) = operation {
+                *fact = WaitFact { operation: name, object };
+            }
+        }
+        facts
+    }
+
+    /// Records operations of `io_uring` while a thread that is away waits for them.
+    fn follow_operations(&mut self) {
+        let Some(operations) = &mut self.operations else { return };
+        operations.take(&mut self.reader);
+        let waits = self.marked.values().any(|program| {
+            let absence = program.away.as_ref();
+            let blocks = absence.map_or(&[][..], |absence| program.blocks_of(absence.started_ns));
+            blocks.iter().rev().take(LATEST).any(is_ring_wait)
+        });
+        operations.set_active(waits);
     }
 
     /// Stops following a process; `goes_on` says that it has not ended.

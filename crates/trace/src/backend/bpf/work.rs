@@ -11,16 +11,14 @@ use sys::bpf::{LoadError, SharedMap};
 use crate::backend::KERNEL_WORK_UNSEEN;
 use crate::call::{CallEnd, TargetId, TracedCall};
 use crate::kernel_work::{ExplainedWait, RecordedOperation, RecordedOperations, RingWaitKind};
-use crate::place::{self, ContextLookup, CopiedCall, SyscallContext};
+use crate::place::ContextLookup;
 use crate::recorder::TraceRecorder;
 use crate::recording::{Target, Total};
 use crate::stack::{KnownRegisters, Unwinder};
-use crate::syscall::{call_name, call_number};
+use crate::syscall::call_name;
 
 /// The most slow operations that are kept.
 const OPERATIONS: usize = 50_000;
-/// `AT_FDCWD`.
-const WORKING_DIRECTORY: i32 = -100;
 /// In the flags of `io_uring_enter`: it waits, and its descriptor is an index.
 const WAITS: u64 = 1;
 const RING_BY_INDEX: u64 = 1 << 4;
@@ -114,7 +112,8 @@ impl WorkRecorder {
     fn ended(&mut self, record: OperationRecord, context: &mut WorkContext<'_>) {
         let OperationRecord { operation, is_slow, link, mount } = record;
         if let Some((link, file)) = link.zip(operation.file)
-            && let Some(target) = target(&operation, Some((&link, mount)), context)
+            && let Some(target) =
+                context.places.of_operation(&operation, Some((&link, mount)), context.recorder)
         {
             self.files.insert(file, target);
         }
@@ -125,7 +124,10 @@ impl WorkRecorder {
             self.dropped += 1;
             return;
         }
-        let asked = operation.path.as_ref().and_then(|_| target(&operation, None, context));
+        let asked = operation
+            .path
+            .as_ref()
+            .and_then(|_| context.places.of_operation(&operation, None, context.recorder));
         self.targets.push(asked);
         self.operations.push(operation);
     }
@@ -140,7 +142,8 @@ impl WorkRecorder {
         for operation in running.unwrap_or_default() {
             let is_known = context.recorder.recording().processes.contains_key(&operation.process);
             if is_known && self.operations.len() < OPERATIONS {
-                self.targets.push(target(&operation, None, context));
+                let target = context.places.of_operation(&operation, None, context.recorder);
+                self.targets.push(target);
                 self.operations.push(operation);
             }
         }
@@ -366,52 +369,6 @@ fn memory(record: &MemoryRecord<'_>, context: &mut WorkContext<'_>) {
     if record.address.is_some() && share.swap.is_none() {
         share.swap = swap_name();
     }
-}
-
-/// Returns what an operation worked on: the file of `link` on a mount, the path that it was given, or what its descriptor is now.
-fn target(
-    operation: &RingOperation,
-    link: Option<(&[u8], u32)>,
-    context: &mut WorkContext<'_>,
-) -> Option<TargetId> {
-    let mut arguments = [0; 6];
-    arguments[0] = u64::from(operation.descriptor.cast_unsigned());
-    let made = SyscallContext {
-        process: operation.process,
-        thread: operation.thread,
-        // As of that call, the first argument is a descriptor.
-        number: call_number("fsync")?,
-        arguments,
-        returned: None,
-    };
-    let directory = match operation.path.as_deref() {
-        Some(path) if !path.starts_with(b"/") => {
-            let of = format!("/proc/{}", operation.process);
-            match operation.descriptor {
-                WORKING_DIRECTORY => place::link(&format!("{of}/cwd")),
-                descriptor => place::link(&format!("{of}/fd/{descriptor}")),
-            }
-        }
-        _ => None,
-    };
-    if link.is_none() && operation.path.is_none() {
-        let has_own = !operation.is_registered && operation.descriptor >= 0;
-        return has_own.then(|| context.places.target(&made, context.recorder)).flatten();
-    }
-    let copied = CopiedCall {
-        made,
-        first_path: operation.path.as_deref(),
-        second_path: None,
-        // The index of a registered file is no descriptor.
-        polled: operation.is_registered.then_some(-1),
-        memory: &[],
-        root_mount: 0,
-        link: link.map(|(link, _)| link).or(directory.as_deref()),
-        is_opened: false,
-        socket: None,
-        mount: link.map(|(_, mount)| u64::from(mount)),
-    };
-    context.places.recorded(&copied, context.recorder)
 }
 
 /// Says whether a file is made to be waited for by event loops.
