@@ -205,6 +205,7 @@ mod tests {
                 blamed: None,
                 pressure: None,
                 unseen: hangs::model::UnseenParts::default(),
+                chain: None,
             };
             stored.hangs.insert(*number, hang);
         }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use hangs::model::Hang;
 use prost::Message;
+use report::text::{Charset, visible};
 
 use crate::tables::{PART_NAMES, part_times};
 
@@ -91,8 +92,13 @@ fn packet() -> TracePacket {
     TracePacket { sequence: Some(SEQUENCE), ..TracePacket::default() }
 }
 
-fn text(name: &str, text: impl Into<String>) -> DebugAnnotation {
-    DebugAnnotation { name: Some(name.to_owned()), text: Some(text.into()), number: None }
+/// Writes text of others so that no viewer obeys it.
+fn shown(text: &str) -> String {
+    visible(text, Charset::Unicode).into_owned()
+}
+
+fn text(name: &str, text: &str) -> DebugAnnotation {
+    DebugAnnotation { name: Some(shown(name)), text: Some(shown(text)), number: None }
 }
 
 fn number(name: &str, number: u64) -> DebugAnnotation {
@@ -102,22 +108,26 @@ fn number(name: &str, number: u64) -> DebugAnnotation {
 fn annotations(hang: &Hang) -> Vec<DebugAnnotation> {
     let mut all = vec![number("hang", hang.number), text("cause", hang.cause.word())];
     if !hang.unit.is_empty() {
-        all.push(text("unit", &*hang.unit));
+        all.push(text("unit", &hang.unit));
     }
     for call in &hang.calls {
         let object = call.object.as_ref().map_or(String::new(), |object| {
             let on = if object.device.is_empty() { "" } else { " on " };
             format!(" of {}{on}{}", object.name, object.device)
         });
-        all.push(text(&call.call, format!("{} ns{object}", call.blocked_ns)));
+        all.push(text(&call.call, &format!("{} ns{object}", call.blocked_ns)));
     }
     for (name, time) in PART_NAMES.into_iter().zip(part_times(hang)).filter(|(_, time)| *time > 0) {
         all.push(number(&format!("{name}_ns"), time));
     }
-    let stack: Vec<String> =
-        hang.frames.iter().map(|frame| format!("{} ({})", frame.function, frame.module)).collect();
+    let stack: Vec<String> = hang
+        .frames
+        .iter()
+        .map(|frame| shown(&format!("{} ({})", frame.function, frame.module)))
+        .collect();
     if !stack.is_empty() {
-        all.push(text("stack", stack.join("\n")));
+        // A line for each frame.
+        all.push(DebugAnnotation { text: Some(stack.join("\n")), ..text("stack", "") });
     }
     all
 }
@@ -134,7 +144,7 @@ pub fn trace<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
     let mut packets = Vec::new();
     for (uuid, ((process, program), mut hangs)) in (1_u64..).zip(processes) {
         let described =
-            ProcessDescriptor { pid: i32::try_from(process).ok(), name: Some(program.to_owned()) };
+            ProcessDescriptor { pid: i32::try_from(process).ok(), name: Some(shown(program)) };
         let track = TrackDescriptor {
             uuid: Some(uuid),
             process: Some(described),
@@ -156,7 +166,7 @@ pub fn trace<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
                 kind: Some(SLICE_BEGIN),
                 track: Some(uuid),
                 categories: vec![hang.cause.word().to_owned()],
-                name: Some(name),
+                name: Some(shown(&name)),
             };
             let end =
                 TrackEvent { kind: Some(SLICE_END), track: Some(uuid), ..TrackEvent::default() };

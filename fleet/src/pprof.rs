@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use hangs::model::Hang;
 use prost::Message;
+use report::text::{Charset, visible};
 
 /// A number of the table of strings.
 type Text = i64;
@@ -116,7 +117,9 @@ fn signed(number: u64) -> i64 {
 }
 
 impl Tables {
+    /// Viewers print names on a terminal as they are, which would obey some of them.
     fn text(&mut self, text: &str) -> Text {
+        let text = &*visible(text, Charset::Unicode);
         if let Some(number) = self.strings.get(text) {
             return *number;
         }

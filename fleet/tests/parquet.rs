@@ -275,3 +275,19 @@ fn a_verdict_says_that_a_part_of_the_store_was_not_read() {
     let text = stdout(&place.run(&["openmetrics", "--print"]));
     assert!(text.contains("\nunjank_store_whole 0\n"), "{text}");
 }
+
+#[test]
+fn the_parts_of_a_hang_are_those_of_its_json() {
+    use hangs::json::HangDocument;
+    use unjank_export::tables::{PART_NAMES, part_times};
+    let mut hang = hang(1, DAY_NS);
+    let numbers = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+    let json = PART_NAMES
+        .iter()
+        .zip(numbers)
+        .map(|(name, number)| (format!("{name}_ns"), serde_json::Value::from(number)));
+    let json = serde_json::Value::Object(json.collect());
+    hang.parts = serde_json::from_value(json.clone()).unwrap();
+    assert_eq!(part_times(&hang), numbers);
+    assert_eq!(serde_json::to_value(HangDocument::of(&hang)).unwrap()["parts"], json);
+}

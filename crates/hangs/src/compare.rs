@@ -22,13 +22,16 @@ pub struct HangRate {
 }
 
 impl HangRate {
-    /// Sums up a history.
+    /// Sums up a history. Hangs in a time whose watching is not counted would make the rate too high; they are left out.
     #[must_use]
     pub fn of(history: &HangHistory) -> HangRate {
+        let (uncounted, their_ns) = history.uncounted;
+        let total_ns =
+            history.hangs.iter().fold(0_u64, |sum, hang| sum.saturating_add(hang.length_ns));
         HangRate {
-            hangs: history.hangs.len() as u64,
+            hangs: history.hangs.len().saturating_sub(uncounted) as u64,
             watched_ns: history.coverage.watched_ns,
-            total_ns: history.hangs.iter().map(|hang| hang.length_ns).sum(),
+            total_ns: total_ns.saturating_sub(their_ns),
         }
     }
 

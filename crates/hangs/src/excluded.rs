@@ -13,7 +13,7 @@ use recents::policy::{DenialReason, PolicySubject, RetentionPolicy, RetentionVer
 use recents::{RecentTime, RecentsFiles, Uri};
 use sha2::{Digest, Sha256};
 use store::disk::Disk;
-use store::publish::publish;
+use store::publish::{is_link, publish};
 
 /// The name of the file with the salt.
 const SALT: &str = "salt";
@@ -57,6 +57,12 @@ impl PathConcealer {
         files: Option<&RecentsFiles>,
     ) -> io::Result<PathConcealer> {
         let path = dir.join(SALT);
+        match is_link(&*disk, &path) {
+            // Not made by us: what it points to is neither read nor written.
+            Ok(true) => disk.remove(&path)?,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let stored = match disk.read(&path) {
             Ok(bytes) => <[u8; 16]>::try_from(&*bytes).ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -112,6 +118,25 @@ fn new_salt(disk: &dyn Disk, path: &Path) -> io::Result<[u8; 16]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_link_in_the_place_of_the_salt_points_to_is_neither_read_nor_written() {
+        let home = tempfile::tempdir().unwrap();
+        let (disk, salt) = (store::disk::real(), home.path().join(SALT));
+        for contents in ["of somebody else", "sixteen bytes!!!"] {
+            let victim = home.path().join("victim");
+            publish(&*disk, &victim, contents.as_bytes()).unwrap();
+            std::os::unix::fs::symlink(&victim, &salt).unwrap();
+            let concealer = PathConcealer::open(Arc::clone(&disk), home.path(), None).unwrap();
+            assert_ne!(concealer.salt, *b"sixteen bytes!!!");
+            assert_eq!(std::fs::read_to_string(&victim).unwrap(), contents);
+            assert!(!is_link(&*disk, &salt).unwrap());
+            std::fs::remove_file(&salt).unwrap();
+        }
+        std::os::unix::fs::symlink("/nowhere/at all", &salt).unwrap();
+        PathConcealer::open(Arc::clone(&disk), home.path(), None).unwrap();
+        assert_eq!(std::fs::read(&salt).unwrap().len(), 16);
+    }
 
     #[test]
     fn an_excluded_path_is_a_hash_that_is_the_same_each_time_and_others_stay() {

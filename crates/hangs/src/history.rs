@@ -59,6 +59,9 @@ pub struct WatchCoverage {
 pub struct HangHistory {
     /// The hangs, the longest first.
     pub hangs: Vec<Hang>,
+    /// How many of them began in a time whose watching is not counted, and how long they took, in nanoseconds: the last minute of a
+    /// recorder is counted when it is over, and never if it was killed.
+    pub uncounted: (usize, u64),
     /// The program that was chosen.
     pub program: Option<String>,
     /// How much was watched.
@@ -75,6 +78,31 @@ fn overlap(period: &WatchedPeriod, span: TimeSpan) -> Option<(u64, u64)> {
     let from = period.from_ns.max(span.from_ns);
     let to = period.to_ns.max(period.from_ns + 1).min(span.to_ns);
     (to > from).then(|| ((to - from).min(whole), whole))
+}
+
+/// Returns the spans of all periods, without overlaps, in their order.
+fn counted_spans(periods: &[WatchedPeriod]) -> Vec<TimeSpan> {
+    let mut spans: Vec<TimeSpan> = periods
+        .iter()
+        .map(|period| TimeSpan { from_ns: period.from_ns, to_ns: period.to_ns })
+        .collect();
+    spans.sort_by_key(|span| span.from_ns);
+    let mut joined: Vec<TimeSpan> = Vec::new();
+    for span in spans {
+        match joined.last_mut() {
+            Some(last) if span.from_ns.saturating_sub(last.to_ns) <= CLOSE_NS => {
+                last.to_ns = last.to_ns.max(span.to_ns);
+            }
+            _ => joined.push(span),
+        }
+    }
+    joined
+}
+
+/// Returns whether a moment lies in one of some spans that are in order.
+fn is_in(spans: &[TimeSpan], at_ns: u64) -> bool {
+    let before = spans.partition_point(|span| span.from_ns <= at_ns.saturating_add(CLOSE_NS));
+    spans[..before].last().is_some_and(|span| at_ns <= span.to_ns)
 }
 
 fn scaled(time: u64, (part, whole): (u64, u64)) -> u64 {
@@ -164,8 +192,14 @@ impl HangHistory {
             let of_program = programs.values().map(|(watched_ns, _)| *watched_ns).sum();
             coverage.watched_ns = coverage.watched_ns.min(of_program);
         }
+        let spans = counted_spans(&stored.periods);
+        let uncounted = hangs
+            .iter()
+            .filter(|hang| !is_in(&spans, hang.started_ns))
+            .fold((0, 0_u64), |(count, sum), hang| (count + 1, sum.saturating_add(hang.length_ns)));
         HangHistory {
             hangs,
+            uncounted,
             program: program.map(str::to_owned),
             coverage,
             programs,

@@ -11,6 +11,38 @@ use crate::model::{
 use crate::remedy::remedy;
 use crate::store::StoredHistory;
 
+/// The parts that a recorder tells apart. Those of `trace` that it does not see would be a 0 that says they never were.
+#[derive(Debug, Serialize)]
+struct PartsDocument {
+    processor_ns: u64,
+    ready_ns: u64,
+    fault_ns: u64,
+    call_ns: u64,
+    lock_ns: u64,
+    stopped_ns: u64,
+    idle_ns: u64,
+    child_ns: u64,
+    tracer_ns: u64,
+    unknown_ns: u64,
+}
+
+impl PartsDocument {
+    fn of(parts: &TimeParts) -> PartsDocument {
+        PartsDocument {
+            processor_ns: parts.processor_ns,
+            ready_ns: parts.ready_ns,
+            fault_ns: parts.fault_ns,
+            call_ns: parts.call_ns,
+            lock_ns: parts.lock_ns,
+            stopped_ns: parts.stopped_ns,
+            idle_ns: parts.idle_ns,
+            child_ns: parts.child_ns,
+            tracer_ns: parts.tracer_ns,
+            unknown_ns: parts.unknown_ns,
+        }
+    }
+}
+
 /// A hang.
 #[derive(Debug, Serialize)]
 pub struct HangDocument<'a> {
@@ -23,7 +55,7 @@ pub struct HangDocument<'a> {
     program: &'a str,
     unit: &'a str,
     cause: HangCause,
-    parts: TimeParts,
+    parts: PartsDocument,
     calls: &'a [CallShare],
     frames: &'a [HangFrame],
     blamed: Option<u32>,
@@ -47,7 +79,7 @@ impl<'a> HangDocument<'a> {
             program: &hang.program,
             unit: &hang.unit,
             cause: hang.cause,
-            parts: hang.parts,
+            parts: PartsDocument::of(&hang.parts),
             calls: &hang.calls,
             frames: &hang.frames,
             blamed: hang.blamed,

@@ -104,6 +104,7 @@ impl HangTextStyle<'_> {
         );
         let share = hang.longest_call().filter(|_| is_call);
         let Some(share) = share else { return words.to_owned() };
+        let call = self.others(&share.call);
         match &share.object {
             None if share.is_page_fault() => words.to_owned(),
             Some(CallObject { kind: ObjectKind::Other, name, .. }) if share.is_page_fault() => {
@@ -117,20 +118,20 @@ impl HangTextStyle<'_> {
                 };
                 let waits = match share.is_page_fault() {
                     true => "waiting for pages",
-                    false => &*share.call,
+                    false => &*call,
                 };
                 format!("{waits} of {}{on}", self.path(name))
             }
             Some(CallObject { kind: ObjectKind::Socket, name, .. }) => {
-                format!("waiting for {} ({})", self.others(name), share.call)
+                format!("waiting for {} ({call})", self.others(name))
             }
             Some(CallObject { kind: ObjectKind::Child, name, .. }) if !name.is_empty() => {
-                format!("waiting for the child {} ({})", self.others(name), share.call)
+                format!("waiting for the child {} ({call})", self.others(name))
             }
             Some(CallObject { kind: ObjectKind::Other, name, .. }) if !name.is_empty() => {
-                format!("{words}: {} of {}", share.call, self.others(name))
+                format!("{words}: {call} of {}", self.others(name))
             }
-            _ => format!("{words} ({})", share.call),
+            _ => format!("{words} ({call})"),
         }
     }
 
@@ -185,9 +186,19 @@ impl HangTextStyle<'_> {
                             .to_owned(),
                     );
                 }
+                if watched_ns > 0 && history.uncounted.0 > 0 {
+                    lines.push(format!(
+                        "{} of them began in a time whose watching is not counted: it is stored each minute, and lost if the recorder is killed.",
+                        history.uncounted.0
+                    ));
+                }
             }
             None if watched_ns > 0 => {
-                let of = program.map_or(String::new(), |program| format!(" of {program}"));
+                let of = match program {
+                    Some(program) => format!(" of {program}"),
+                    None if unfollowed > 0 => " of the programs that were followed".to_owned(),
+                    None => String::new(),
+                };
                 lines.push(format!("No hang of 100 ms or more{of} {when}{watched}{as_far}."));
             }
             None if recorder_ns > 0 => {
@@ -210,7 +221,7 @@ impl HangTextStyle<'_> {
                 ));
             }
             None => lines.push(format!(
-                "Nothing is recorded {when}: the recorder did not run, or its records were erased."
+                "Nothing is recorded {when}: the recorder did not run, ended in its first minute, or its records were erased."
             )),
         }
         lines.extend(history.coverage.erased_before_ns.map(|before_ns| self.erased(before_ns)));
@@ -311,7 +322,7 @@ impl HangTextStyle<'_> {
     pub fn sheet(&self, hang: &Hang) -> String {
         let mut text = format!("{}\n", self.line(hang));
         let mut facts = vec![format!(
-            "process {}{}; began {}; {}",
+            "process {}{}; began {}{}",
             hang.process,
             match &*hang.unit {
                 "" => String::new(),
@@ -319,8 +330,10 @@ impl HangTextStyle<'_> {
             },
             self.local(hang.started_ns).strftime("%Y-%m-%d %H:%M:%S"),
             match hang.uncertain_ns {
-                0 => "the length is exact".to_owned(),
-                uncertain => format!("the length may be wrong by {}", time(uncertain)),
+                // Of one that went on a part is known.
+                _ if hang.goes_on => String::new(),
+                0 => "; the length is exact".to_owned(),
+                uncertain => format!("; the length may be wrong by {}", time(uncertain)),
             }
         )];
         if hang.goes_on {
@@ -371,7 +384,7 @@ impl HangTextStyle<'_> {
                     _ => self.others(&object.name),
                 });
                 table.row(vec![
-                    share.call.clone().into(),
+                    self.others(&share.call).into(),
                     time(share.blocked_ns).into(),
                     share.seen.to_string().into(),
                     self.others(&on).into(),
@@ -512,9 +525,9 @@ impl HangTextStyle<'_> {
         let mut lines = vec![verdict];
         let rate = |name: &str, rate: &HangRate| {
             let an_hour =
-                rate.an_hour().map_or("not known".to_owned(), |rate| format!("{rate:.2}"));
+                rate.an_hour().map_or(String::new(), |rate| format!("{rate:.2} an hour, "));
             format!(
-                "{name}: {} in {} of watching, {an_hour} an hour, {} in all",
+                "{name}: {} in {} of watching, {an_hour}{} in all",
                 counted(usize::try_from(rate.hangs).unwrap_or(usize::MAX), "hang"),
                 long_time(rate.watched_ns),
                 time(rate.total_ns)
@@ -585,116 +598,4 @@ fn hop_sentence(hop: &HangHop, end: Option<&HangChain>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use report::text::Charset;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    /// Returns the lines at the top about an hour in which a recorder ran.
-    /// What `write` returns with a style at two o'clock.
-    fn styled<T>(write: impl FnOnce(&HangTextStyle<'_>) -> T) -> T {
-        let now = Timestamp::from_second(7200).unwrap().to_zoned(jiff::tz::TimeZone::UTC);
-        let paint = Paint::new(false, Charset::Ascii);
-        write(&HangTextStyle { home: None, now: &now, paint, width: 80 })
-    }
-
-    fn verdict(history: &HangHistory) -> Vec<String> {
-        let today = TimeSpan { from_ns: 0, to_ns: 7200 * SECOND };
-        styled(|style| style.verdict(history, today, "today"))
-    }
-
-    #[test]
-    fn a_comparison_says_what_was_erased() {
-        let rate = HangRate { hangs: 0, watched_ns: 0, total_ns: 0 };
-        let compared = crate::compare::compare(rate, rate);
-        let told = |stored: &StoredHistory| {
-            styled(|style| style.comparison(&compared, "01:00", stored, 7200 * SECOND))
-        };
-        assert!(!told(&StoredHistory::default()).contains("Erased"));
-        let erased_before_ns = Some(3600 * SECOND);
-        let told = told(&StoredHistory { erased_before_ns, ..StoredHistory::default() });
-        assert!(told.contains("Erased: everything that was recorded before 01:00."), "{told}");
-    }
-
-    #[test]
-    fn a_chain_says_who_waited_in_what_and_how_it_ended() {
-        let hop = HangHop {
-            program: "kiod5".to_owned(),
-            process: 12,
-            unit: "kiod.service".to_owned(),
-            call: "read".to_owned(),
-            function: String::new(),
-            waited_ns: SECOND,
-        };
-        assert_eq!(hop_sentence(&hop, None), "kiod5 [12, kiod.service] waited 1.00 s in read");
-        let chain = |end: &str| HangChain {
-            hops: vec![hop.clone()],
-            end: end.to_owned(),
-            end_ns: SECOND / 2,
-            has_losses: false,
-        };
-        for (end, told) in [
-            ("disk", "waited 500 ms for a disk in read"),
-            ("timer", "slept 500 ms in read until a time that was set"),
-            ("processor", "ran for 500 ms"),
-            ("a word of a later version", "took 500 ms in read; for what is not known"),
-        ] {
-            let sentence = hop_sentence(&hop, Some(&chain(end)));
-            assert!(sentence.ends_with(told), "{sentence}");
-        }
-    }
-
-    fn an_hour(watched_s: u64) -> HangHistory {
-        let coverage = WatchCoverage {
-            recorder_ns: 3600 * SECOND,
-            watched_ns: watched_s * SECOND,
-            ..WatchCoverage::default()
-        };
-        HangHistory { coverage, ..HangHistory::default() }
-    }
-
-    #[test]
-    fn a_verdict_without_a_hang_says_what_was_not_seen() {
-        assert_eq!(
-            verdict(&an_hour(600))[0],
-            "No hang of 100 ms or more today in 10 min of watching."
-        );
-        let damaged = Some("Not read: 1 file of records (1: x).".to_owned());
-        let damaged = HangHistory { damage: damaged, ..an_hour(600) };
-        let lines = verdict(&damaged);
-        assert!(lines[0].ends_with("of watching, as far as the records can be read."), "{lines:?}");
-        assert!(lines[1].starts_with("Not read: "), "{lines:?}");
-        // Nobody knows whether a recorder ran if its records cannot be read.
-        let damaged = HangHistory { coverage: WatchCoverage::default(), ..damaged };
-        assert!(!verdict(&damaged)[0].contains("did not run"), "{:?}", verdict(&damaged));
-        let mut sampled = an_hour(600);
-        sampled.coverage.interval_ns = SECOND / 20;
-        sampled.coverage.sampled_ns = 3600 * SECOND;
-        let lines = verdict(&sampled);
-        assert!(lines[1].starts_with("Sampled from outside every 50.0 ms: "), "{lines:?}");
-        sampled.coverage.sampled_ns = 60 * SECOND;
-        let lines = verdict(&sampled);
-        let part = "Sampled from outside for 60.0 s of the time every 50.0 ms: ";
-        assert!(lines[1].starts_with(part), "{lines:?}");
-        // A time of which records were erased is none in which no recorder ran.
-        let none = HangHistory::default();
-        assert!(verdict(&none)[0].ends_with("or its records were erased."), "{:?}", verdict(&none));
-        let mut erased = none;
-        erased.coverage.erased_before_ns = Some(3600 * SECOND);
-        let lines = verdict(&erased);
-        assert_eq!(lines[0], "No record of hangs today.");
-        assert_eq!(lines[1], "Erased: everything that was recorded before 01:00.");
-        let mut refused = an_hour(0);
-        refused.coverage.refused = 3;
-        let lines = verdict(&refused);
-        assert!(lines[0].contains("no interactive program could be watched"), "{lines:?}");
-        assert!(lines[1].starts_with("Not watched: 3 programs that the kernel"), "{lines:?}");
-        let of_program = |watched_s| {
-            let program = Some("ki\u{1b}te".to_owned());
-            verdict(&HangHistory { program, ..an_hour(watched_s) }).remove(0)
-        };
-        assert!(of_program(0).ends_with("ki\\x1bte was not watched."), "{}", of_program(0));
-        assert!(of_program(60).contains(" of ki\\x1bte today in 1 min"), "{}", of_program(60));
-    }
-}
+mod tests;

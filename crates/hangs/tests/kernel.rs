@@ -255,6 +255,22 @@ fn a_hang_is_followed_to_the_program_that_another_one_waited_for() {
 }
 
 #[test]
+fn a_dialog_with_a_loop_of_its_own_is_no_hang_once_its_wait_is_classified() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    until("a dialog that is no hang", || {
+        program.mark_now();
+        let since_ns = program.ordered_ns;
+        program.order(b'd');
+        // Hangs are stored in their order.
+        program.order(b's');
+        let hang = program.ended_hang(&root);
+        assert_eq!(&*blamed(&hang), "sleep_on_purpose", "{hang:?}");
+        (hangs_since(&root, &program, since_ns).len() == 1).then_some(())
+    });
+}
+
+#[test]
 fn a_program_that_computes_is_told_from_one_that_waits() {
     let root = tempfile::tempdir().unwrap();
     let Some((_recorder, mut program)) = start(&root, "poll") else { return };

@@ -258,6 +258,7 @@ impl MachinePlan {
                 [0, 1, 2].map(|_| u16::try_from(skewed(&mut self.random, 4000)).unwrap_or(0)),
             ),
             unseen: UnseenParts(if self.random.u32(0..20) == 0 { 2 } else { 0 }),
+            chain: None,
         }
     }
 

@@ -304,14 +304,17 @@ mod tests {
         // A millisecond each, whatever the clock says.
         let spent = std::cell::Cell::new(0);
         let spend = || spent.replace(spent.get() + SECOND / 1000);
-        // Programs of the session have a display.
-        finder.search(SECOND, &spend);
+        // Programs of this user that have a display are found, too.
+        let mut search = |at| {
+            let found = finder.search(at, &spend).found.into_iter().map(|found| found.process);
+            found.filter(|process| program_name(*process) == "found-later").collect::<Vec<u32>>()
+        };
+        assert!(search(SECOND).is_empty());
         let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
-        let found = finder.search(SECOND + SWEEP_NS, &spend).found;
-        let found: Vec<u32> = found.iter().map(|found| found.process).collect();
+        let found = search(SECOND + SWEEP_NS);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(found.contains(&child.id()), "{found:?}");
+        assert_eq!(found, [child.id()]);
     }
 
     #[test]

@@ -43,6 +43,12 @@ __attribute__((noinline)) void wait_for_reply(double seconds) {
     close(ends[1]);
 }
 
+/* A loop of its own, which waits for the display, too. */
+__attribute__((noinline)) void show_dialog(int display, double seconds) {
+    struct pollfd wanted = {.fd = display, .events = POLLIN};
+    poll(&wanted, 1, seconds * 1000);
+}
+
 __attribute__((noinline)) void lock_file(const char *path) {
     int file = open(path, O_RDWR | O_CREAT, 0600);
     flock(file, LOCK_EX);
@@ -180,6 +186,7 @@ int main(int count, char **arguments) {
         case 's': sleep_on_purpose(0.4); break;
         case 'c': compute_things(0.4); break;
         case 'r': wait_for_reply(0.4); break;
+        case 'd': show_dialog(display, 0.4); break;
         case 'l': lock_file(arguments[2]); break;
         case 'f': store_file(stored, 0.3); break;
         case 'm': touch_mapped_file(cold, 0.4); break;

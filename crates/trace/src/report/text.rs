@@ -1,5 +1,7 @@
 //! A report on a terminal: the verdict, the code paths, the recommendations, and the calls.
 
+use std::collections::BTreeMap;
+
 use super::account::{MemoryRow, TimeAccount};
 use super::schema::{CallKind, Slow, TargetKind, TraceMethod, TraceReport};
 use super::verdict::{frames_of, time};
@@ -55,15 +57,22 @@ pub(crate) fn account_rows(report: &TraceReport, account: &TimeAccount) -> Vec<[
     let frame = |at: u32| report.frames.get(usize::try_from(at).ok()?).map(|f| f.name.clone());
     let mostly = |name: &str| match name {
         "on a processor" => account.functions.first().and_then(|share| frame(share.frame)),
-        "waiting for pages from a disk" => account.pages.iter().find_map(|page| page.file.clone()),
+        "waiting for pages from a disk" => account.file_of_most_pages().map(str::to_owned),
         "waiting for io_uring" => {
             let waits = report.slow.iter().filter(|slow| Some(slow.thread) == report.main_thread);
             let waits = waits.filter(|slow| slow.how == TraceMethod::Stall);
-            let longest =
-                waits.filter(|slow| slow.operation.is_some()).max_by_key(|slow| slow.wall_ns);
-            let at = usize::try_from(longest?.operation?).ok()?;
-            let operation = report.operations.get(at)?;
-            Some(report.operation_title(&operation.name, operation.target))
+            let mut sums: BTreeMap<(&str, Option<u32>), u64> = BTreeMap::new();
+            for wait in waits {
+                let operation = wait.operation.and_then(|at| usize::try_from(at).ok());
+                let Some(operation) = operation.and_then(|at| report.operations.get(at)) else {
+                    continue;
+                };
+                let sum = sums.entry((&operation.name, operation.target)).or_default();
+                *sum = sum.saturating_add(wait.wall_ns);
+            }
+            let ((name, target), sum) = sums.into_iter().max_by_key(|(_, sum)| *sum)?;
+            let is_most = sum.saturating_mul(2) >= account.parts.ring_ns;
+            is_most.then(|| report.operation_title(name, target))
         }
         "reclaiming memory" => {
             let of_reclaim = account.memory.iter().filter(|row| row.work != "swap-in");

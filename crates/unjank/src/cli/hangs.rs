@@ -17,6 +17,7 @@ use ::hangs::recorder::{
 use ::hangs::store::{self as hang_store, EraseSelection, HangStoreError, StoredHistory};
 use ::hangs::text::HangTextStyle;
 use ::hangs::watch::HangWatcher;
+use ::setup::SetupPart;
 use clap::{Args, Subcommand};
 use jiff::Zoned;
 use recents::RecentsFiles;
@@ -30,6 +31,7 @@ use sys::clock::{Clock, SystemClock};
 use self::notify::HangNotifier;
 use super::new_file::NewFile;
 use super::screen::sayln;
+use super::setup::state as setup_state;
 use super::{document, interrupt, moment, screen};
 use crate::error::{Error, FailureCategory, Verdict};
 
@@ -149,6 +151,12 @@ fn parsed(text: &str, now: &Zoned) -> Result<u64, Error> {
     Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// Returns the nanoseconds since 1970.
+fn nanoseconds(at: &Zoned) -> u64 {
+    let since = SystemTime::from(at.timestamp()).duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Selection {
     /// Returns the two moments.
     fn bounds(&self, now: &Zoned) -> Result<(Option<u64>, Option<u64>), Error> {
@@ -160,6 +168,11 @@ impl Selection {
                 let what = "use a span of time that ends before it begins";
                 Err(Error::new(FailureCategory::User, what)
                     .hint("the moment of --since has to be before that of --until"))
+            }
+            (Some(since), _) if since > nanoseconds(now) => {
+                let what = "show hangs of a time that is to come";
+                Err(Error::new(FailureCategory::User, what)
+                    .hint("the moment of --since has to be in the past"))
             }
             bounds => Ok(bounds),
         }
@@ -231,9 +244,7 @@ impl Session {
     }
 
     fn now_ns(&self) -> u64 {
-        let now = SystemTime::from(self.now.timestamp());
-        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+        nanoseconds(&self.now)
     }
 
     fn style(&self) -> HangTextStyle<'_> {
@@ -241,12 +252,30 @@ impl Session {
         HangTextStyle { home: self.home.as_deref(), now: &self.now, paint, width }
     }
 
-    /// Says how to switch the recorder on, where it does not run.
-    fn hint(&self, out: &mut impl Write) -> Result<(), Error> {
-        if hang_store::running_recorder(&*self.disk, &self.dir).is_none() {
-            writeln!(out, "The recorder does not run. To switch it on: unjank setup hangs")?;
+    /// Says why nothing new is recorded, where that is so. `is_counted`: the records tell of a time that was watched.
+    fn hint(&self, out: &mut impl Write, is_counted: bool) -> Result<(), Error> {
+        let is_running = hang_store::running_recorder(&*self.disk, &self.dir).is_some();
+        let is_on = || {
+            let states = setup_state::of_session();
+            states.into_iter().any(|(part, state)| part == SetupPart::Hangs && state.is_on())
+        };
+        let hint = recorder_hint(is_running, is_counted, is_on);
+        for line in wrap(hint, screen::width(), "").lines() {
+            writeln!(out, "{line}")?;
         }
         Ok(())
+    }
+}
+
+/// Returns what to say of the recorder below a list; nothing while all is well.
+fn recorder_hint(is_running: bool, is_counted: bool, is_on: impl FnOnce() -> bool) -> &'static str {
+    match is_running {
+        true if is_counted => "",
+        true => "The recorder runs: what it has watched is counted each minute.",
+        false if is_on() => {
+            "The recorder does not run, although it is switched on. To see why: systemctl --user status unjank-hangs. Without systemd start it yourself: unjank hangs record"
+        }
+        false => "The recorder does not run. To switch it on: unjank setup hangs",
     }
 }
 
@@ -292,7 +321,7 @@ fn list(session: &Session, listing: &Listing) -> Result<Verdict, Error> {
         return Ok(Verdict::Yes);
     }
     print(&session.style().list(&history, span, &name, listing.limit))?;
-    session.hint(&mut screen::stdout())?;
+    session.hint(&mut screen::stdout(), history.coverage.recorder_ns > 0)?;
     Ok(Verdict::Yes)
 }
 
@@ -333,7 +362,7 @@ fn top(
 
 fn watch(session: &Session, notify: bool) -> Result<Verdict, Error> {
     let end = interrupt::socket()?;
-    session.hint(&mut screen::stderr())?;
+    session.hint(&mut screen::stderr(), true)?;
     let mut notifier = if notify { Some(HangNotifier::begin()?) } else { None };
     let watcher = HangWatcher::begin(Arc::clone(&session.disk), session.dir.clone());
     let mut watcher = watcher.map_err(failed("read the hangs"))?;
@@ -496,4 +525,32 @@ fn run_recorder(session: &Session, named: Vec<String>, limit: u64) -> Result<Ver
         number(summary.programs, "program")
     )?;
     Ok(Verdict::Yes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_told_to_switch_on_what_is_on_or_that_what_runs_did_not_run() {
+        let never = || -> bool { panic!("not asked while it runs") };
+        assert_eq!(recorder_hint(true, true, never), "");
+        assert!(recorder_hint(true, false, never).starts_with("The recorder runs"));
+        assert!(recorder_hint(false, true, || false).ends_with("unjank setup hangs"));
+        let on = recorder_hint(false, false, || true);
+        assert!(on.contains("although it is switched on") && !on.contains("unjank setup"), "{on}");
+    }
+
+    #[test]
+    fn a_span_that_is_to_come_is_refused() {
+        let now = Zoned::now();
+        let select = |since: &str| Selection {
+            since: Some(since.to_owned()),
+            until: None,
+            all: false,
+            program: None,
+        };
+        assert!(select("3 days").bounds(&now).is_ok());
+        assert!(select("9000-01-01").bounds(&now).is_err());
+    }
 }

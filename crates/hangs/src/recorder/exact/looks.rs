@@ -100,12 +100,10 @@ impl ExactRecorder<'_> {
     fn look_at_blocked(&mut self, process: u32, state: &MarkedThread, off_ns: u64, now_ns: u64) {
         let Some(program) = self.marked.get_mut(&process) else { return };
         let Some(absence) = &mut program.away else { return };
-        if absence.described.iter().any(|made| made.from_ns == off_ns)
+        // It is asked about also when it is described already, which is done earlier.
+        let is_described = absence.described.iter().any(|made| made.from_ns == off_ns)
             || absence.stops.last() == Some(&off_ns)
-            || absence.described.len() >= DESCRIPTIONS
-        {
-            return;
-        }
+            || absence.described.len() >= DESCRIPTIONS;
         if let Some((place, account)) = state.wait
             && !program.places.contains_key(&place)
         {
@@ -119,6 +117,9 @@ impl ExactRecorder<'_> {
                 absence.asked = Some((place, account));
                 return;
             }
+        }
+        if is_described {
+            return;
         }
         let Some(absence) = self.marked.get(&process).and_then(|program| program.away.as_ref())
         else {

@@ -1,0 +1,221 @@
+//! Tests of what people read about hangs.
+
+use super::*;
+use crate::model::CallShare;
+use report::text::Charset;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Returns the lines at the top about an hour in which a recorder ran.
+/// What `write` returns with a style at two o'clock.
+fn styled<T>(write: impl FnOnce(&HangTextStyle<'_>) -> T) -> T {
+    let now = Timestamp::from_second(7200).unwrap().to_zoned(jiff::tz::TimeZone::UTC);
+    let paint = Paint::new(false, Charset::Ascii);
+    write(&HangTextStyle { home: None, now: &now, paint, width: 80 })
+}
+
+fn verdict(history: &HangHistory) -> Vec<String> {
+    let today = TimeSpan { from_ns: 0, to_ns: 7200 * SECOND };
+    styled(|style| style.verdict(history, today, "today"))
+}
+
+#[test]
+fn a_comparison_says_what_was_erased() {
+    let rate = HangRate { hangs: 0, watched_ns: 0, total_ns: 0 };
+    let compared = crate::compare::compare(rate, rate);
+    let told = |stored: &StoredHistory| {
+        styled(|style| style.comparison(&compared, "01:00", stored, 7200 * SECOND))
+    };
+    assert!(!told(&StoredHistory::default()).contains("Erased"));
+    let erased_before_ns = Some(3600 * SECOND);
+    let told = told(&StoredHistory { erased_before_ns, ..StoredHistory::default() });
+    assert!(told.contains("Erased: everything that was recorded before 01:00."), "{told}");
+}
+
+#[test]
+fn a_chain_says_who_waited_in_what_and_how_it_ended() {
+    let hop = HangHop {
+        program: "kiod5".to_owned(),
+        process: 12,
+        unit: "kiod.service".to_owned(),
+        call: "read".to_owned(),
+        function: String::new(),
+        waited_ns: SECOND,
+    };
+    assert_eq!(hop_sentence(&hop, None), "kiod5 [12, kiod.service] waited 1.00 s in read");
+    let chain = |end: &str| HangChain {
+        hops: vec![hop.clone()],
+        end: end.to_owned(),
+        end_ns: SECOND / 2,
+        has_losses: false,
+    };
+    for (end, told) in [
+        ("disk", "waited 500 ms for a disk in read"),
+        ("timer", "slept 500 ms in read until a time that was set"),
+        ("processor", "ran for 500 ms"),
+        ("a word of a later version", "took 500 ms in read; for what is not known"),
+    ] {
+        let sentence = hop_sentence(&hop, Some(&chain(end)));
+        assert!(sentence.ends_with(told), "{sentence}");
+    }
+}
+
+/// A hang all of whose texts are what a terminal or a page would obey.
+fn hostile(cause: HangCause, kind: ObjectKind) -> Hang {
+    let text = "\u{1b}[31m\u{202e}\n\r\u{9b}2J<b>&\"".to_owned();
+    let object = CallObject {
+        kind,
+        name: format!("/{text}"),
+        file_system: text.clone(),
+        device: text.clone(),
+    };
+    let hop = HangHop {
+        program: text.clone(),
+        process: 12,
+        unit: text.clone(),
+        call: text.clone(),
+        function: text.clone(),
+        waited_ns: SECOND,
+    };
+    let frame = crate::model::HangFrame { function: text.clone(), module: text.clone() };
+    Hang {
+        number: 7,
+        started_ns: 3600 * SECOND,
+        length_ns: SECOND,
+        uncertain_ns: 0,
+        goes_on: false,
+        process: 12,
+        program: text.clone(),
+        unit: text.clone(),
+        cause,
+        parts: trace::report::account::TimeParts::default(),
+        calls: vec![CallShare { call: text.clone(), blocked_ns: 1, seen: 1, object: Some(object) }],
+        frames: vec![frame],
+        blamed: Some(0),
+        pressure: None,
+        unseen: UnseenParts::default(),
+        chain: Some(HangChain { hops: vec![hop], end: text, end_ns: 1, has_losses: true }),
+    }
+}
+
+#[test]
+fn no_text_of_a_record_is_obeyed_by_a_terminal() {
+    for cause in [HangCause::Computing, HangCause::OtherCall] {
+        use ObjectKind::{Child, File, Lock, Other, Socket};
+        for kind in [Child, File, Lock, Other, Socket] {
+            let hang = hostile(cause, kind);
+            let history = HangHistory { hangs: vec![hang.clone()], ..an_hour(600) };
+            let today = TimeSpan { from_ns: 0, to_ns: 7200 * SECOND };
+            let mut texts = styled(|style| {
+                vec![style.line(&hang), style.sheet(&hang), style.list(&history, today, "today", 9)]
+            });
+            for (name, grouping) in HangGrouping::ALL {
+                let groups = group(&history.hangs, grouping);
+                texts.push(styled(|style| style.top(&history, &groups, today, "today", name)));
+            }
+            texts.push(styled(|style| style.yesterday(&history)));
+            for text in texts {
+                let is_bad = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+                assert!(!text.contains(is_bad), "{text:?}");
+                assert!(!text.contains("\n2J"), "{text:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_a_hang_that_went_on_nobody_says_that_its_length_is_exact() {
+    let hang = Hang { goes_on: true, ..hostile(HangCause::Computing, ObjectKind::File) };
+    let told = styled(|style| style.sheet(&hang));
+    assert!(!told.contains("exact") && told.contains("or longer"), "{told}");
+    let told = styled(|style| style.sheet(&Hang { goes_on: false, ..hang.clone() }));
+    assert!(told.replace('\n', " ").contains("the length is exact"), "{told}");
+}
+
+#[test]
+fn hangs_whose_watching_is_not_counted_are_said_to_be_and_make_no_rate_higher() {
+    let hang = |at_s: u64| Hang {
+        started_ns: at_s * SECOND,
+        number: at_s,
+        ..hostile(HangCause::Computing, ObjectKind::File)
+    };
+    let mut stored = StoredHistory::default();
+    stored.hangs.extend([1030, 1050, 1100, 1200].map(|at_s| (at_s, hang(at_s))));
+    let period = |from_s: u64| crate::model::WatchedPeriod {
+        from_ns: from_s * SECOND,
+        to_ns: (from_s + 60) * SECOND,
+        recorder_ns: 60 * SECOND,
+        watched_ns: 60 * SECOND,
+        interval_ns: 0,
+        over_limit: 0,
+        refused: 0,
+        lost: 0,
+        programs: Vec::new(),
+    };
+    stored.periods = vec![period(1000)];
+    let select =
+        |stored: &StoredHistory| HangHistory::select(stored, TimeSpan::ALL, None, 1210 * SECOND);
+    let history = select(&stored);
+    assert_eq!(history.uncounted, (2, 2 * SECOND));
+    assert!(verdict(&history)[1].starts_with("2 of them began in a time whose"), "{history:?}");
+    let rate = HangRate::of(&history);
+    assert_eq!((rate.hangs, rate.total_ns), (2, 2 * SECOND));
+    stored.periods = vec![period(1160), period(1000), period(1061)];
+    let history = select(&stored);
+    assert_eq!(history.uncounted, (0, 0));
+    assert!(!verdict(&history).concat().contains("of them"), "{history:?}");
+}
+
+fn an_hour(watched_s: u64) -> HangHistory {
+    let coverage = WatchCoverage {
+        recorder_ns: 3600 * SECOND,
+        watched_ns: watched_s * SECOND,
+        ..WatchCoverage::default()
+    };
+    HangHistory { coverage, ..HangHistory::default() }
+}
+
+#[test]
+fn a_verdict_without_a_hang_says_what_was_not_seen() {
+    assert_eq!(verdict(&an_hour(600))[0], "No hang of 100 ms or more today in 10 min of watching.");
+    let mut crowd = an_hour(600);
+    crowd.coverage.over_limit = 1752;
+    let lines = verdict(&crowd);
+    assert!(lines[0].contains("100 ms or more of the programs that were followed"), "{lines:?}");
+    let damaged = Some("Not read: 1 file of records (1: x).".to_owned());
+    let damaged = HangHistory { damage: damaged, ..an_hour(600) };
+    let lines = verdict(&damaged);
+    assert!(lines[0].ends_with("of watching, as far as the records can be read."), "{lines:?}");
+    assert!(lines[1].starts_with("Not read: "), "{lines:?}");
+    // Nobody knows whether a recorder ran if its records cannot be read.
+    let damaged = HangHistory { coverage: WatchCoverage::default(), ..damaged };
+    assert!(!verdict(&damaged)[0].contains("did not run"), "{:?}", verdict(&damaged));
+    let mut sampled = an_hour(600);
+    sampled.coverage.interval_ns = SECOND / 20;
+    sampled.coverage.sampled_ns = 3600 * SECOND;
+    let lines = verdict(&sampled);
+    assert!(lines[1].starts_with("Sampled from outside every 50.0 ms: "), "{lines:?}");
+    sampled.coverage.sampled_ns = 60 * SECOND;
+    let lines = verdict(&sampled);
+    let part = "Sampled from outside for 60.0 s of the time every 50.0 ms: ";
+    assert!(lines[1].starts_with(part), "{lines:?}");
+    // A time of which records were erased is none in which no recorder ran.
+    let none = HangHistory::default();
+    assert!(verdict(&none)[0].ends_with("or its records were erased."), "{:?}", verdict(&none));
+    let mut erased = none;
+    erased.coverage.erased_before_ns = Some(3600 * SECOND);
+    let lines = verdict(&erased);
+    assert_eq!(lines[0], "No record of hangs today.");
+    assert_eq!(lines[1], "Erased: everything that was recorded before 01:00.");
+    let mut refused = an_hour(0);
+    refused.coverage.refused = 3;
+    let lines = verdict(&refused);
+    assert!(lines[0].contains("no interactive program could be watched"), "{lines:?}");
+    assert!(lines[1].starts_with("Not watched: 3 programs that the kernel"), "{lines:?}");
+    let of_program = |watched_s| {
+        let program = Some("ki\u{1b}te".to_owned());
+        verdict(&HangHistory { program, ..an_hour(watched_s) }).remove(0)
+    };
+    assert!(of_program(0).ends_with("ki\\x1bte was not watched."), "{}", of_program(0));
+    assert!(of_program(60).contains(" of ki\\x1bte today in 1 min"), "{}", of_program(60));
+}
