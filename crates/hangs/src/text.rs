@@ -15,7 +15,7 @@ use crate::compare::{HangRate, RateComparison, RateDifference};
 use crate::history::{HangGroup, HangGrouping, HangHistory, TimeSpan, WatchCoverage, group};
 use crate::model::{CallObject, Hang, HangCause, HangChain, HangHop, ObjectKind, UnseenParts};
 use crate::remedy::{HangRemedy, remedy};
-use crate::store::StoredHistory;
+use crate::store::{EraseOutcome, StoredHistory};
 
 /// The most gaps that are named.
 const GAPS: usize = 3;
@@ -568,6 +568,48 @@ pub fn remedies(hangs: &[Hang]) -> Vec<(HangRemedy, usize, u64)> {
         found.into_iter().map(|(remedy, (count, total))| (remedy, count, total)).collect();
     found.sort_by_key(|(_, _, total)| std::cmp::Reverse(*total));
     found
+}
+
+/// Returns what to say of the recorder below a list; nothing while all is well. `is_counted`: the records tell of a time that was
+/// watched.
+#[must_use]
+pub fn recorder_hint(
+    is_running: bool,
+    is_counted: bool,
+    is_on: impl FnOnce() -> bool,
+) -> Option<&'static str> {
+    Some(match is_running {
+        true if is_counted => return None,
+        true => "The recorder runs: what it has watched is counted each minute.",
+        false if is_on() => {
+            "The recorder does not run, although it is switched on. To see why: systemctl --user status unjank-hangs. Without systemd start it yourself: unjank hangs record"
+        }
+        false => "The recorder does not run. To switch it on: unjank setup hangs",
+    })
+}
+
+/// Writes a count with its noun.
+#[must_use]
+pub fn number(count: u64, noun: &str) -> String {
+    counted(usize::try_from(count).unwrap_or(usize::MAX), noun)
+}
+
+/// Says what was erased, and how many files were not.
+#[must_use]
+pub fn erased_text(outcome: &EraseOutcome) -> String {
+    let mut text = format!(
+        "Erased: {}, and what was counted in {}.\n",
+        number(outcome.hangs, "hang"),
+        number(outcome.periods, "period")
+    );
+    if outcome.kept_files > 0 {
+        let _ = writeln!(
+            text,
+            "Not erased: {} that cannot be read; unjank hangs forget --all removes what is there.",
+            number(outcome.kept_files, "file")
+        );
+    }
+    text
 }
 
 /// Says what a thread of a chain did; the last one with what its time went to.

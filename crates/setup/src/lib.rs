@@ -22,7 +22,7 @@ pub use installation::{
     AppliedStep, ForeignFiles, Installation, ReturnedStep, StepEffect, UndoOutcome,
 };
 pub use layout::{SessionDirectories, SetupLayout, SetupScope};
-pub use part::SetupPart;
+pub use part::{SetupPart, hang_exactness};
 
 /// The examples of README.md, tested with the others.
 #[cfg(doctest)]

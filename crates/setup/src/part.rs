@@ -30,6 +30,17 @@ pub enum SetupPart {
     Programs,
 }
 
+/// Says how exactly hangs of a user who is not root are recorded, where the recorder service listens or not.
+#[must_use]
+pub fn hang_exactness(is_served: bool) -> &'static str {
+    match is_served {
+        true => "with their exact length, by the recorder service, where it serves this user.",
+        false => {
+            "with a length that is right within about 30 ms, until an administrator has the recorder service record it exactly: sudo unjank setup --system trace"
+        }
+    }
+}
+
 impl SetupPart {
     /// The parts that a person chooses from.
     pub const ALL: [SetupPart; 11] = [

@@ -135,7 +135,9 @@ fn a_user_has_hangs_recorded_exactly_where_the_service_lets_him_and_is_told_wher
             let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
             // Lines are wrapped.
             while !said.contains(wanted) {
-                said = said + &lines.next().unwrap_or_else(|| panic!("{said}")).unwrap() + " ";
+                let line = lines.next().unwrap_or_else(|| panic!("{said}")).unwrap();
+                said.push_str(&line);
+                said.push(' ');
             }
             rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
             assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");

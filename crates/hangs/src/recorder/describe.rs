@@ -472,9 +472,23 @@ mod tests {
             ("clock_nanosleep", None, HangCause::Sleep),
             ("wait4", Some(ObjectKind::Child), HangCause::Child),
             ("recvmsg", None, HangCause::OtherProgram),
+            ("io_uring read_fixed", Some(ObjectKind::File), HangCause::FileData),
+            ("io_uring fsync", Some(ObjectKind::File), HangCause::Sync),
+            ("io_uring recv", Some(ObjectKind::Socket), HangCause::OtherProgram),
+            // A ring is no program, and what it was asked for is not known.
+            ("io_uring_enter", Some(ObjectKind::Other), HangCause::OtherCall),
         ] {
             assert_eq!(cause_of(&parts(80, 0), &[share(call, 80, kind)]), cause, "{call}");
         }
+    }
+
+    #[test]
+    fn pages_are_no_call_and_are_what_a_hang_for_them_waited_for() {
+        let file = Some(ObjectKind::File);
+        let calls = [share(CallShare::PAGE_FAULT, 90, file), share("fsync", 20, None)];
+        let parts = |call_ns, fault_ns| TimeParts { call_ns, fault_ns, ..TimeParts::default() };
+        assert_eq!(cause_of(&parts(100, 90), &calls), HangCause::Sync);
+        assert_eq!(cause_of(&parts(20, 90), &calls), HangCause::PageFault);
     }
 
     #[test]

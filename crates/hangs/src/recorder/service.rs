@@ -1,14 +1,15 @@
 //! The recorder service: when it is asked for a session, and what is said of it.
 
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
+use std::{fmt, io};
 
 use report::error::chain;
+use sys::bpf::LoadError;
 use sys::clock::{Clock, SystemClock};
 use trace::backend::bpf::served::ServedError;
 
-use super::KernelReports;
+use super::{KernelReports, ThreadSource};
 
 /// It is asked again after this time at first, then each time after twice as long.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -28,17 +29,58 @@ pub struct RecorderService {
     pub told: fn(&SourceChange),
 }
 
-/// How programs are observed from now on.
+/// How programs are observed from now on; written as sentences for a person.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SourceChange {
     /// By the service's programs in the kernel.
     Exact,
     /// From outside: there is no such service.
     Absent,
-    /// From outside: the service does it not, for this reason.
+    /// From outside, for this reason: the service does it not, or the kernel.
     Refused(String),
     /// From outside until the service is back: it ended the session.
     Lost,
+}
+
+/// What sampling from outside misses.
+const MISSED: &str =
+    "Lengths are right within about 30 ms, and of steps shorter than 50 ms only a part is counted.";
+
+impl fmt::Display for SourceChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceChange::Exact => f.write_str(
+                "The recorder service has programs in the kernel for this user's own programs. Waits are followed to other users' programs without telling which.",
+            ),
+            SourceChange::Absent => write!(
+                f,
+                "Sampling from outside: only root may load programs into the kernel, and the recorder service, which does it for others, is not there. {MISSED} To switch it on: sudo unjank setup --system trace"
+            ),
+            SourceChange::Refused(why) => write!(f, "Sampling from outside: {why}. {MISSED}"),
+            SourceChange::Lost => write!(
+                f,
+                "The recorder service has ended. Sampling from outside until it is back. {MISSED}"
+            ),
+        }
+    }
+}
+
+impl ThreadSource {
+    /// Loads programs into the kernel, where this process may; else has the service that listens at `socket` do it, and programs are
+    /// observed from outside where there is none. `told` is called where it is not the first.
+    #[must_use]
+    pub fn find(socket: PathBuf, told: fn(&SourceChange)) -> ThreadSource {
+        match KernelReports::load(rustix::process::geteuid().as_raw()) {
+            Ok(reports) => ThreadSource::Kernel(Box::new(reports)),
+            Err(LoadError::NotAllowed(_)) => {
+                ThreadSource::Service(RecorderService { socket, told })
+            }
+            Err(error) => {
+                told(&SourceChange::Refused(chain(&error)));
+                ThreadSource::Sampling
+            }
+        }
+    }
 }
 
 /// Asks the service for sessions, not too often.
@@ -118,4 +160,35 @@ impl ServiceConnector {
 /// Whether nobody has put the service in place, as opposed to one that does not take calls at the moment.
 fn is_not_there(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_service_that_is_not_there_is_said_once_and_asked_seldom() {
+        static SAID: AtomicU32 = AtomicU32::new(0);
+        let told = |change: &SourceChange| {
+            assert_eq!(*change, SourceChange::Absent);
+            SAID.fetch_add(1, Ordering::Relaxed);
+        };
+        let socket = PathBuf::from("/nowhere/at/all");
+        let mut connector = ServiceConnector::new(RecorderService { socket, told });
+        for _ in 0..9 {
+            // As if the time had come.
+            connector.next = Duration::ZERO;
+            assert!(connector.connect().is_none());
+        }
+        assert_eq!((SAID.load(Ordering::Relaxed), connector.retry), (1, LAST_RETRY));
+        assert!(connector.connect().is_none() && connector.next >= LAST_RETRY);
+        assert!(SourceChange::Absent.to_string().ends_with("sudo unjank setup --system trace"));
+        // After a session that worked it is asked at once again.
+        let mut connector = ServiceConnector { retry: LAST_RETRY, said: None, ..connector };
+        connector.service.told = |change| assert_eq!(*change, SourceChange::Lost);
+        connector.lost();
+        assert_eq!(connector.retry, LAST_RETRY, "the session did not last");
+    }
 }

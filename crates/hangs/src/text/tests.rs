@@ -197,7 +197,7 @@ fn a_verdict_without_a_hang_says_what_was_not_seen() {
     assert!(lines[1].starts_with("Sampled from outside every 50.0 ms: "), "{lines:?}");
     sampled.coverage.sampled_ns = 60 * SECOND;
     let lines = verdict(&sampled);
-    let part = "Sampled from outside for 60.0 s of the time every 50.0 ms: ";
+    let part = "Sampled from outside for 1.00 min of the time every 50.0 ms: ";
     assert!(lines[1].starts_with(part), "{lines:?}");
     // A time of which records were erased is none in which no recorder ran.
     let none = HangHistory::default();
@@ -218,4 +218,14 @@ fn a_verdict_without_a_hang_says_what_was_not_seen() {
     };
     assert!(of_program(0).ends_with("ki\\x1bte was not watched."), "{}", of_program(0));
     assert!(of_program(60).contains(" of ki\\x1bte today in 1 min"), "{}", of_program(60));
+}
+
+#[test]
+fn nobody_is_told_to_switch_on_what_is_on_or_that_what_runs_did_not_run() {
+    let never = || -> bool { panic!("not asked while it runs") };
+    assert_eq!(recorder_hint(true, true, never), None);
+    assert!(recorder_hint(true, false, never).unwrap().starts_with("The recorder runs"));
+    assert!(recorder_hint(false, true, || false).unwrap().ends_with("unjank setup hangs"));
+    let on = recorder_hint(false, false, || true).unwrap();
+    assert!(on.contains("although it is switched on") && !on.contains("unjank setup"), "{on}");
 }

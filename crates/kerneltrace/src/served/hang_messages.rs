@@ -1,9 +1,9 @@
-//! The messages of a session that records hangs: kinds from [`FIRST`] on.
+//! The messages of a session that records hangs: kinds from 64 on.
 //!
 //! The service knows no more of a hang than these: which thread is marked, and what the waits at a place are. Crate `hangs`
 //! has the programs, and reads their reports and what they keep.
 
-use super::protocol::{Fields, NotAMessage, Reader};
+use super::fields::{Fields, NotAMessage, Reader};
 
 /// The first kind of these messages.
 pub(super) const FIRST: u8 = 64;

@@ -3,6 +3,7 @@
 //! The service records the caller's own processes alone, and reads nothing but its own maps: records are read, stacks followed
 //! and names looked up here, with the caller's rights.
 
+mod fields;
 pub mod hang_messages;
 mod hangs;
 pub mod protocol;

@@ -110,9 +110,8 @@ impl Connection<'_> {
     }
 
     fn follow(&mut self, is_on: bool) -> Reply {
-        let owner = self.caller.owner();
-        let user = self.caller.user;
-        let now = self.shared.clock.monotonic();
+        let (owner, user, clock) = (self.caller.owner(), self.caller.user, &self.shared.clock);
+        let now = clock.monotonic();
         let Some(session) = self.hangs() else { return no_session() };
         if is_on {
             if session.followed.is_some_and(|at| now.saturating_sub(at) < FOLLOW_AGAIN) {
@@ -126,7 +125,11 @@ impl Connection<'_> {
         }
         if session.wakeups.is_none() && is_on {
             match WakeupTracer::load_of(owner, SHORTEST) {
-                Ok(tracer) => session.wakeups = Some(tracer),
+                Ok(tracer) => {
+                    session.wakeups = Some(tracer);
+                    // To load them takes a while.
+                    session.followed = Some(clock.monotonic());
+                }
                 Err(error) => {
                     session.cannot_follow = true;
                     (self.shared.log)(&format!("user {user}: {}", report::error::chain(&error)));

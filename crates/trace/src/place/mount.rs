@@ -1,9 +1,11 @@
 //! The file system that a path or a descriptor of a traced process is on.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use sys::device::Device;
 use sys::mounts::Mounts;
@@ -17,11 +19,34 @@ const MOUNTS: usize = 65_536;
 /// The most directories above a path that are tried when it does not exist.
 const ABOVE: usize = 64;
 
-/// File systems by the number that the kernel gives their mounts.
+/// File systems by the number that the kernel gives their mounts. It gives the number of one that is gone to the next one.
 #[derive(Debug, Default)]
-pub(super) struct MountTable(HashMap<u64, Option<u32>>);
+pub(super) struct MountTable {
+    known: HashMap<u64, Option<u32>>,
+    /// The list of mounts of this process, which tells when it has changed.
+    changes: Option<File>,
+}
 
 impl MountTable {
+    /// Forgets what is known if mounts were made or have gone since the last time. Those in a namespace of other processes alone
+    /// are not announced.
+    fn forget_old(&mut self) {
+        let has_changed = match &self.changes {
+            // Without an answer nothing that is known can be relied on.
+            Some(list) => {
+                let mut polled = [PollFd::new(list, PollFlags::PRI)];
+                poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(0)
+            }
+            None => {
+                self.changes = File::open("/proc/self/mountinfo").ok();
+                true
+            }
+        };
+        if has_changed || self.known.len() >= MOUNTS {
+            self.known.clear();
+        }
+    }
+
     /// Returns the mount with this number, as `process` sees it.
     pub(super) fn numbered(
         &mut self,
@@ -29,17 +54,15 @@ impl MountTable {
         id: u64,
         recorder: &mut TraceRecorder,
     ) -> Option<u32> {
-        if let Some(known) = self.0.get(&id) {
+        self.forget_old();
+        if let Some(known) = self.known.get(&id) {
             return *known;
-        }
-        if self.0.len() >= MOUNTS {
-            self.0.clear();
         }
         let found = std::fs::read(format!("/proc/{process}/mountinfo")).ok().and_then(|text| {
             let mounts = Mounts::parse(&text);
             mounts.numbered(id).map(|mount| recorder.mount(described(mount)))
         });
-        self.0.insert(id, found);
+        self.known.insert(id, found);
         found
     }
 
@@ -97,5 +120,49 @@ fn described(mount: &sys::mounts::MountInfo) -> RecordedMount {
         source: mount.source.as_bytes().to_vec(),
         rotational: device.as_ref().and_then(|device| device.rotational),
         scheduler: device.and_then(|device| device.scheduler),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Backend;
+    use std::process::Command;
+
+    /// A file system in memory that is gone when this is dropped.
+    struct Mounted<'a>(&'a Path);
+
+    impl Drop for Mounted<'_> {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(self.0).status();
+        }
+    }
+
+    fn mounted<'a>(dir: &'a Path, source: &str) -> Option<Mounted<'a>> {
+        let done = Command::new("mount").args(["-t", "tmpfs", source]).arg(dir).status();
+        done.is_ok_and(|status| status.success()).then_some(Mounted(dir))
+    }
+
+    #[test]
+    fn a_mount_that_took_the_number_of_another_one_is_not_taken_for_it() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIPPED: mounting needs root");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let now = std::time::SystemTime::UNIX_EPOCH;
+        let mut recorder = TraceRecorder::new(Backend::Peek, Vec::new(), now);
+        let mut table = MountTable::default();
+        let own = std::process::id();
+        for source in ["first", "second", "third"] {
+            let Some(_mount) = mounted(dir.path(), source) else {
+                return eprintln!("SKIPPED: nothing can be mounted here");
+            };
+            for _ in 0..2 {
+                let path = dir.path().as_os_str().as_bytes();
+                let at = table.of_path(own, path, &mut recorder).unwrap();
+                let mounts = &recorder.recording().mounts;
+                assert_eq!(mounts[usize::try_from(at).unwrap()].source, source.as_bytes());
+            }
+        }
     }
 }

@@ -10,22 +10,18 @@ use std::time::{Duration, SystemTime};
 use ::hangs::compare::{HangRate, compare};
 use ::hangs::history::{HangGrouping, HangHistory, TimeSpan, group};
 use ::hangs::json::{HangComparisonDocument, HangDocument, HangListDocument, HangTopDocument};
-use ::hangs::recorder::{
-    KernelReports, RecorderError, RecorderOptions, RecorderService, SourceChange, ThreadSource,
-    record,
-};
+use ::hangs::recorder::{RecorderError, RecorderOptions, SourceChange, ThreadSource, record};
 use ::hangs::store::{self as hang_store, EraseSelection, HangStoreError, StoredHistory};
-use ::hangs::text::HangTextStyle;
+use ::hangs::text::{HangTextStyle, erased_text, number, recorder_hint};
 use ::hangs::watch::HangWatcher;
 use ::setup::SetupPart;
 use clap::{Args, Subcommand};
 use jiff::Zoned;
 use recents::RecentsFiles;
-use report::paragraph::{counted, wrap};
+use report::paragraph::wrap;
 use report::provenance::Provenance;
 use report::text::visible;
 use store::disk::Disk;
-use sys::bpf::LoadError;
 use sys::clock::{Clock, SystemClock};
 
 use self::notify::HangNotifier;
@@ -163,19 +159,13 @@ impl Selection {
         let moment =
             |text: &Option<String>| text.as_deref().map(|text| parsed(text, now)).transpose();
         let (since, until) = (moment(&self.since)?, moment(&self.until)?);
-        match (since, until) {
-            (Some(since), Some(until)) if since > until => {
-                let what = "use a span of time that ends before it begins";
-                Err(Error::new(FailureCategory::User, what)
-                    .hint("the moment of --since has to be before that of --until"))
-            }
-            (Some(since), _) if since > nanoseconds(now) => {
-                let what = "show hangs of a time that is to come";
-                Err(Error::new(FailureCategory::User, what)
-                    .hint("the moment of --since has to be in the past"))
-            }
-            bounds => Ok(bounds),
-        }
+        let hint = match (since, until) {
+            (Some(since), Some(until)) if since > until => "before that of --until",
+            (Some(since), _) if since > nanoseconds(now) => "in the past",
+            bounds => return Ok(bounds),
+        };
+        Err(Error::new(FailureCategory::User, "use this span of time")
+            .hint(format!("the moment of --since has to be {hint}")))
     }
 
     /// Returns the span, today if nothing is said, and what it is called.
@@ -239,12 +229,8 @@ impl Session {
     fn select(&self, which: &Selection) -> Result<(HangHistory, TimeSpan, String), Error> {
         let (span, name) = which.span(&self.now)?;
         let program = which.program.as_deref();
-        let history = HangHistory::select(&self.stored()?, span, program, self.now_ns());
+        let history = HangHistory::select(&self.stored()?, span, program, nanoseconds(&self.now));
         Ok((history, span, name))
-    }
-
-    fn now_ns(&self) -> u64 {
-        nanoseconds(&self.now)
     }
 
     fn style(&self) -> HangTextStyle<'_> {
@@ -259,23 +245,10 @@ impl Session {
             let states = setup_state::of_session();
             states.into_iter().any(|(part, state)| part == SetupPart::Hangs && state.is_on())
         };
-        let hint = recorder_hint(is_running, is_counted, is_on);
-        for line in wrap(hint, screen::width(), "").lines() {
-            writeln!(out, "{line}")?;
+        if let Some(hint) = recorder_hint(is_running, is_counted, is_on) {
+            out.write_all(wrap(hint, screen::width(), "").as_bytes())?;
         }
         Ok(())
-    }
-}
-
-/// Returns what to say of the recorder below a list; nothing while all is well.
-fn recorder_hint(is_running: bool, is_counted: bool, is_on: impl FnOnce() -> bool) -> &'static str {
-    match is_running {
-        true if is_counted => "",
-        true => "The recorder runs: what it has watched is counted each minute.",
-        false if is_on() => {
-            "The recorder does not run, although it is switched on. To see why: systemctl --user status unjank-hangs. Without systemd start it yourself: unjank hangs record"
-        }
-        false => "The recorder does not run. To switch it on: unjank setup hangs",
     }
 }
 
@@ -308,7 +281,8 @@ pub(super) fn yesterday() -> Option<String> {
     let session = Session::open().ok()?;
     let [from_ns, to_ns] = ["yesterday", "today"].map(|text| parsed(text, &session.now).ok());
     let span = TimeSpan { from_ns: from_ns?, to_ns: to_ns?.saturating_sub(1) };
-    let history = HangHistory::select(&session.stored().ok()?, span, None, session.now_ns());
+    let history =
+        HangHistory::select(&session.stored().ok()?, span, None, nanoseconds(&session.now));
     let is_on = hang_store::running_recorder(&*session.disk, &session.dir).is_some();
     let is_told = is_on || history.coverage.recorder_ns > 0 || history.damage.is_some();
     is_told.then(|| session.style().yesterday(&history))
@@ -387,15 +361,21 @@ fn comparison(
     let stored = session.stored()?;
     let rate = |from_ns, to_ns| {
         let span = TimeSpan { from_ns, to_ns };
-        HangRate::of(&HangHistory::select(&stored, span, program, session.now_ns()))
+        HangRate::of(&HangHistory::select(&stored, span, program, nanoseconds(&session.now)))
     };
     let compared = compare(rate(0, moment.saturating_sub(1)), rate(moment, u64::MAX));
     if json {
-        let document = HangComparisonDocument::of(moment, compared, &stored, session.now_ns());
+        let document =
+            HangComparisonDocument::of(moment, compared, &stored, nanoseconds(&session.now));
         document::print("unjank.hangs.compare/1", &document)?;
     } else {
         let style = session.style();
-        print(&style.comparison(&compared, &style.moment(moment), &stored, session.now_ns()))?;
+        print(&style.comparison(
+            &compared,
+            &style.moment(moment),
+            &stored,
+            nanoseconds(&session.now),
+        ))?;
     }
     Ok(Verdict::Yes)
 }
@@ -412,10 +392,6 @@ fn timeline(
     Ok(Verdict::Yes)
 }
 
-fn number(count: u64, noun: &str) -> String {
-    counted(usize::try_from(count).unwrap_or(usize::MAX), noun)
-}
-
 fn forget(session: &Session, which: &Selection) -> Result<Verdict, Error> {
     let (since_ns, until_ns) = which.bounds(&session.now)?;
     let program = which.program.clone();
@@ -427,25 +403,13 @@ fn forget(session: &Session, which: &Selection) -> Result<Verdict, Error> {
     let outcome = hang_store::erase(&*session.disk, &session.dir, &selection);
     let outcome = outcome.map_err(failed("erase hangs"))?;
     let mut out = screen::stdout();
-    writeln!(
-        out,
-        "Erased: {}, and what was counted in {}.",
-        number(outcome.hangs, "hang"),
-        number(outcome.periods, "period")
-    )?;
     let is_whole = outcome.not_erased.is_empty() && outcome.kept_files == 0;
     let is_any = outcome.hangs > 0 || outcome.periods > 0 || outcome.unreadable_files > 0;
     if selection.is_everything() && is_whole && is_any {
         // Without the note the list says that records may have been erased, which is true, too.
-        let _ = hang_store::note_erased(&*session.disk, &session.dir, session.now_ns());
+        let _ = hang_store::note_erased(&*session.disk, &session.dir, nanoseconds(&session.now));
     }
-    if outcome.kept_files > 0 {
-        writeln!(
-            out,
-            "Not erased: {} that cannot be read; unjank hangs forget --all removes what is there.",
-            number(outcome.kept_files, "file")
-        )?;
-    }
+    out.write_all(erased_text(&outcome).as_bytes())?;
     out.flush()?;
     for error in outcome.not_erased {
         failed("erase all that was meant")(error).report();
@@ -453,49 +417,11 @@ fn forget(session: &Session, which: &Selection) -> Result<Verdict, Error> {
     Ok(if is_whole { Verdict::Yes } else { Verdict::No })
 }
 
-/// What sampling from outside misses.
-const MISSED: &str =
-    "Lengths are right within about 30 ms, and of steps shorter than 50 ms only a part is counted.";
-
-/// Says something of the recorder that goes on.
-fn say(text: &str) {
-    // Without a reader of the message the records say the same.
-    for line in wrap(text, screen::error_width(), "").lines() {
-        let _ = sayln!(screen::stderr(), "{line}");
-    }
-}
-
 /// Says how programs are observed from now on.
 fn say_source(change: &SourceChange) {
-    let text = match change {
-        SourceChange::Exact => {
-            "The recorder service has programs in the kernel for this user's own programs. Waits are followed to other users' programs without telling which."
-                .to_owned()
-        }
-        SourceChange::Absent => format!(
-            "Sampling from outside: only root may load programs into the kernel, and the recorder service, which does it for others, is not there. {MISSED} To switch it on: sudo unjank setup --system trace"
-        ),
-        SourceChange::Refused(why) => format!("Sampling from outside: {why}. {MISSED}"),
-        SourceChange::Lost => format!(
-            "The recorder service has ended. Sampling from outside until it is back. {MISSED}"
-        ),
-    };
-    say(&text);
-}
-
-/// Returns programs in the kernel, those of the recorder service, or says why there are none and what that means.
-fn thread_source() -> ThreadSource {
-    match KernelReports::load(rustix::process::geteuid().as_raw()) {
-        Ok(reports) => ThreadSource::Kernel(Box::new(reports)),
-        Err(LoadError::NotAllowed(_)) => ThreadSource::Service(RecorderService {
-            socket: super::trace::recorder(),
-            told: say_source,
-        }),
-        Err(error) => {
-            let why = report::error::chain(&error);
-            say(&format!("Sampling from outside: {why}. {MISSED}"));
-            ThreadSource::Sampling
-        }
+    // Without a reader of the message the records say the same.
+    for line in wrap(&change.to_string(), screen::error_width(), "").lines() {
+        let _ = sayln!(screen::stderr(), "{line}");
     }
 }
 
@@ -512,7 +438,8 @@ fn run_recorder(session: &Session, named: Vec<String>, limit: u64) -> Result<Ver
     };
     let clock = SystemClock::start();
     sayln!(screen::stderr(), "recording hangs into {}", session.dir.display())?;
-    let done = record(&options, thread_source(), &session.disk, &clock, &stop, &mut |_| {});
+    let source = ThreadSource::find(super::trace::recorder(), say_source);
+    let done = record(&options, source, &session.disk, &clock, &stop, &mut |_| {});
     let summary = done.map_err(|error| match error {
         RecorderError::Store(error) => failed("record hangs")(error),
         other => Error::new(FailureCategory::Config, "record hangs").because(other),
@@ -530,16 +457,6 @@ fn run_recorder(session: &Session, named: Vec<String>, limit: u64) -> Result<Ver
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nobody_is_told_to_switch_on_what_is_on_or_that_what_runs_did_not_run() {
-        let never = || -> bool { panic!("not asked while it runs") };
-        assert_eq!(recorder_hint(true, true, never), "");
-        assert!(recorder_hint(true, false, never).starts_with("The recorder runs"));
-        assert!(recorder_hint(false, true, || false).ends_with("unjank setup hangs"));
-        let on = recorder_hint(false, false, || true);
-        assert!(on.contains("although it is switched on") && !on.contains("unjank setup"), "{on}");
-    }
 
     #[test]
     fn a_span_that_is_to_come_is_refused() {

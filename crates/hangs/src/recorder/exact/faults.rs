@@ -223,3 +223,94 @@ fn object(process: u32, path: &[u8]) -> CallObject {
         device: device.unwrap_or_default(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::syscall::call_number;
+
+    const US: u64 = 1000;
+
+    fn wait(from_us: u64, to_us: u64, call: Option<&str>) -> ThreadBlock {
+        ThreadBlock {
+            from_ns: from_us * US,
+            to_ns: to_us * US,
+            ready_ns: 0,
+            blocked_ns: (to_us - from_us) * US,
+            off_before_ns: 0,
+            could_run: false,
+            is_stopped: false,
+            call: call.map(|name| call_number(name).unwrap()),
+            arguments: [0; 6],
+            place: (1, 1),
+        }
+    }
+
+    fn fault(at_us: u64, file: Option<FileIndex>) -> PageFault {
+        PageFault { at_ns: at_us * US, file }
+    }
+
+    #[test]
+    fn a_wait_is_for_the_page_that_was_there_when_it_was_over_and_for_none_that_is_not_certain() {
+        let mut preempted = wait(6000, 7000, None);
+        preempted.could_run = true;
+        let waits = [
+            wait(0, 1000, None),
+            // Two waits and a time without a processor in one fault.
+            wait(2000, 4000, None),
+            wait(4100, 5900, None),
+            preempted,
+            wait(9000, 9500, Some("read")),
+            // For a lock of the memory: the next fault is another one.
+            wait(10_000, 11_000, None),
+            wait(20_000, 21_000, None),
+        ];
+        let faults = [
+            fault(1050, Some(0)),
+            fault(7050, Some(1)),
+            fault(14_000, Some(0)),
+            fault(21_010, Some(1)),
+        ];
+        let files = |blind: &[(u64, u64)]| files_of_waits(&waits, &faults, blind, 30_000 * US);
+        let all = [Some(0), Some(1), Some(1), None, None, None, Some(1)];
+        assert_eq!(files(&[]), all);
+        // Samples were lost: the fault may have been another one's.
+        let blind = files(&[(0, 1500 * US), (20_500 * US, 22_000 * US)]);
+        assert_eq!(blind, [None, Some(1), Some(1), None, None, None, None]);
+        assert_eq!(files_of_waits(&waits, &[], &[], 30_000 * US), [None; 7]);
+    }
+
+    #[test]
+    fn what_is_mapped_counts_if_it_is_the_same_byte_of_the_same_file_before_and_after() {
+        let mapping = |start: u64, offset: u64, inode: u64, path: &str| Mapping {
+            start,
+            end: start + 8192,
+            offset,
+            device: (8, 1),
+            inode,
+            is_code: false,
+            is_shared: true,
+            path: path.into(),
+        };
+        let before = [mapping(4096, 0, 7, "/a"), mapping(16_384, 0, 8, "/b")];
+        let file = |after: &Mapping, address| {
+            at(&before, address).is_some_and(|known| is_same(known, after, address))
+        };
+        assert!(file(&before[0], 4100));
+        // The first page was unmapped.
+        assert!(file(&mapping(8192, 4096, 7, "/a"), 8200));
+        assert!(!file(&mapping(4096, 4096, 7, "/a"), 4100), "another part of it");
+        assert!(!file(&mapping(4096, 0, 9, "/a"), 4100), "another file of this name");
+        assert!(!file(&mapping(4096, 0, 7, "/c"), 4100), "renamed");
+        assert_eq!(at(&before, 12_288), None, "between them");
+        assert_eq!(at(&before, 4095), None);
+        for (path, is_named) in [
+            ("/usr/x", true),
+            ("/memfd:x", false),
+            ("/dev/zero (deleted)", false),
+            ("[heap]", false),
+        ] {
+            assert_eq!(is_file(path.as_bytes()), is_named, "{path}");
+        }
+    }
+}

@@ -139,19 +139,15 @@ impl<'a> ChangeReporter<'a> {
                 writeln!(self.out, "index: it is watched from now on.")?;
             }
             SetupPart::Index => writeln!(self.out, "index: it is watched from the next login on.")?,
-            SetupPart::Hangs if session.start("unjank-hangs.service") => {
-                writeln!(
-                    self.out,
-                    "hangs: they are recorded from now on; unjank hangs shows them."
-                )?;
-                self.exactness()?;
-            }
             SetupPart::Hangs => {
-                writeln!(
-                    self.out,
-                    "hangs: they are recorded from the next login on, where systemd runs the session; elsewhere have it start `unjank hangs record`."
-                )?;
-                self.exactness()?;
+                let from = match session.start("unjank-hangs.service") {
+                    true => "they are recorded from now on; unjank hangs shows them.",
+                    false => {
+                        "they are recorded from the next login on, where systemd runs the session; elsewhere have it start `unjank hangs record`."
+                    }
+                };
+                let exactness = ::setup::hang_exactness(crate::cli::trace::recorder().exists());
+                writeln!(self.out, "hangs: {from}\nhangs: {exactness}")?;
             }
             SetupPart::HangNotifications if session.start("unjank-hang-notifications.service") => {
                 writeln!(
@@ -173,21 +169,6 @@ impl<'a> ChangeReporter<'a> {
             }
             // Of one user nothing is put in place.
             SetupPart::Trace | SetupPart::Programs => {}
-        }
-        Ok(())
-    }
-
-    /// Says how exactly hangs are recorded, which depends on a service of the system.
-    fn exactness(&mut self) -> Result<(), Error> {
-        match crate::cli::trace::recorder().exists() {
-            true => writeln!(
-                self.out,
-                "hangs: with their exact length, by the recorder service, where it serves this user."
-            )?,
-            false => writeln!(
-                self.out,
-                "hangs: with a length that is right within about 30 ms, until an administrator has the recorder service record it exactly: sudo unjank setup --system trace"
-            )?,
         }
         Ok(())
     }
