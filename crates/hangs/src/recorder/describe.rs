@@ -181,11 +181,7 @@ impl HangDescriber {
                 let stack = self.unwind(process, &copy);
                 let frames = self.frames(process, stack);
                 let name = call_name(call).unwrap_or("?");
-                let evidence = PlaceEvidence {
-                    is_idle_loop: is_idle(name, &frames),
-                    waits_for_answer: frames.iter().any(waits_for_answer),
-                    has_display,
-                };
+                let evidence = evidence_of(name, &frames, has_display);
                 // The other end is gone when the recorder ends.
                 let _ = self.answers.send(PlaceAnswer { process, place, evidence });
             }
@@ -433,6 +429,26 @@ fn call_cause(share: &CallShare) -> HangCause {
     }
 }
 
+/// How the names of the functions begin in which threads start.
+const STARTS: [&str; 4] = ["_start", "__libc_start", "main", "clone"];
+/// So many functions may be around the one of `STARTS`: a runtime's own.
+const AROUND_START: usize = 4;
+
+/// Returns what the stack of a wait says about its place.
+///
+/// A loop whose callers are not all known may be one that waits for an answer, as `g_dbus_connection_call_sync` has: a stack
+/// that was cut shows no loop at rest.
+fn evidence_of(call: &str, frames: &[Frame], has_display: bool) -> PlaceEvidence {
+    let mut outermost = frames.iter().rev().take(AROUND_START);
+    let is_whole =
+        outermost.any(|frame| STARTS.iter().any(|beginning| frame.name.starts_with(beginning)));
+    PlaceEvidence {
+        is_idle_loop: is_whole && is_idle(call, frames),
+        waits_for_answer: frames.iter().any(waits_for_answer),
+        has_display,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use trace::recording::CodeAddress;
@@ -491,17 +507,40 @@ mod tests {
         assert_eq!(cause_of(&parts(20, 90), &calls), HangCause::PageFault);
     }
 
-    #[test]
-    fn a_lock_behind_which_an_answer_is_awaited_is_another_program() {
-        let frame = |name: &str| Frame {
+    fn frame_in(module: &str, name: &str) -> Frame {
+        Frame {
             name: name.to_owned(),
-            module: "m".to_owned(),
+            module: module.to_owned(),
             trust: NameCertainty::Exported,
             offset: None,
             line: None,
             is_inlined: false,
             address: CodeAddress { module: None, address: 0 },
-        };
+        }
+    }
+
+    #[test]
+    fn a_stack_that_was_cut_before_the_wait_for_an_answer_shows_no_loop_at_rest() {
+        let glib = |name| frame_in("libglib-2.0.so.0", name);
+        let gio = |name| frame_in("libgio-2.0.so.0", name);
+        let mut frames = vec![frame_in("libc.so.6", "poll"), glib("g_main_loop_run")];
+        let of = |frames: &[Frame]| evidence_of("poll", frames, false);
+        let unknown =
+            PlaceEvidence { is_idle_loop: false, waits_for_answer: false, has_display: false };
+        assert_eq!(of(&frames), unknown, "it was cut here");
+        frames.push(gio("g_dbus_connection_send_message_with_reply_sync"));
+        assert_eq!(of(&frames), PlaceEvidence { waits_for_answer: true, ..unknown }, "or here");
+        let start = [frame_in("notes", "main"), frame_in("libc.so.6", "__libc_start_main")];
+        let whole = [&frames[..2], &start].concat();
+        assert_eq!(of(&whole), PlaceEvidence { is_idle_loop: true, ..unknown });
+        // The start of a stripped program has no name, and what it calls has one.
+        let stripped = [&whole[..2], &whole[3..], &[frame_in("notes", "0x1234")]].concat();
+        assert!(of(&stripped).is_idle_loop);
+    }
+
+    #[test]
+    fn a_lock_behind_which_an_answer_is_awaited_is_another_program() {
+        let frame = |name: &str| frame_in("m", name);
         let asks =
             |names: &[&str]| names.iter().map(|name| frame(name)).any(|f| waits_for_answer(&f));
         let call = ["syscall", "QWaitCondition::wait", "QDBusConnection::call", "save", "main"];
