@@ -152,6 +152,8 @@ fn what_two_that_were_killed_at_once_have_left_is_taken_away_by_the_next() {
         let trace = format!("/sys/kernel/tracing/instances/unjank-run-{supervisor}");
         until(|| {
             assert!(place.jobs(&[]).status.success());
+            // Nothing can be made beside it by the jobs of others while one looks.
+            std::thread::sleep(std::time::Duration::from_millis(50));
             cgroup.as_ref().is_none_or(|cgroup| !cgroup.exists()) && !Path::new(&trace).exists()
         });
         place.is_clean(supervisor);
