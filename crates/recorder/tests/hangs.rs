@@ -81,20 +81,6 @@ fn ended_hang(stage: &Stage, user: u32, program: &mut Interactive, command: u8) 
     found.unwrap()
 }
 
-/// Has a program sleep, and returns what was recorded of it.
-///
-/// On a busy machine the kernel's report of a switch is missing now and then, and the hang says that its length is not certain:
-/// then once more.
-fn certain_hang(stage: &Stage, user: u32, program: &mut Interactive) -> Hang {
-    let mut hangs = (0..4).map(|_| {
-        program.order(b'b');
-        let hang = ended_hang(stage, user, program, b's');
-        assert_eq!(hang.cause, HangCause::Sleep, "{hang:?}");
-        hang
-    });
-    hangs.find(|hang| hang.uncertain_ns == 0).unwrap_or_else(|| panic!("no length is certain"))
-}
-
 #[test]
 fn a_users_hang_is_recorded_with_its_exact_length_and_nothing_of_anothers() {
     let Some(stage) = Stage::set() else { return };
@@ -108,12 +94,14 @@ fn a_users_hang_is_recorded_with_its_exact_length_and_nothing_of_anothers() {
         be_noticed(&stage, user, program);
     }
     for (user, program) in users.into_iter().zip(&mut programs) {
-        let hang = certain_hang(&stage, user, program);
+        program.order(b'b');
+        let hang = ended_hang(&stage, user, program, b's');
         program.order(b'b');
         let noted = program.noted();
         let [.., before, (b's', began, ended), after] = &noted[..] else { panic!("{noted:?}") };
         let bounds = ended - began..=after.1 - before.2;
         assert!(bounds.contains(&hang.length_ns), "{bounds:?}: {hang:?}");
+        assert_eq!((hang.cause, hang.uncertain_ns), (HangCause::Sleep, 0), "{hang:?}");
         let blamed = hang.blamed_frame().map(|frame| &*frame.function);
         assert_eq!(blamed, Some("sleep_on_purpose"), "{hang:?}");
         let sum: u64 = hang.parts.named().iter().map(|(_, part)| part).sum();
@@ -260,10 +248,12 @@ fn a_recorder_that_is_killed_leaves_nothing_and_one_that_is_stopped_disturbs_nob
     be_noticed(&stage, BOB, &mut other);
     for _ in 0..3 {
         program.order(b's');
-        certain_hang(&stage, BOB, &mut other);
+        let hang = ended_hang(&stage, BOB, &mut other, b's');
+        assert_eq!((hang.cause, hang.uncertain_ns), (HangCause::Sleep, 0), "{hang:?}");
     }
     kill_process(pid, Signal::CONT).unwrap();
-    certain_hang(&stage, ANN, &mut program);
+    let hang = ended_hang(&stage, ANN, &mut program, b's');
+    assert_eq!((hang.cause, hang.uncertain_ns), (HangCause::Sleep, 0), "{hang:?}");
     assert_eq!(stopped.end(), ["ended"]);
     assert_eq!(bobs.end(), ["ended"]);
 }

@@ -179,23 +179,31 @@ fn of_a_thread_that_is_not_the_owners_the_programs_tell_nothing_although_it_is_m
         program.wait_until_at_rest();
         marker.mark(process, MarkedAs::Unknown).unwrap();
         let mut events = Vec::new();
-        let is_end = |event: &ThreadEvent| {
-            matches!(event, ThreadEvent::Ended { .. } | ThreadEvent::Gone { .. })
+        let mut until_told = |events: &mut Vec<ThreadEvent>,
+                              what: &str,
+                              is_it: fn(&ThreadEvent) -> bool| {
+            wait_until(what, || {
+                ring.take(usize::MAX, |bytes| events.push(ThreadEvent::read(bytes).unwrap().1));
+                events.iter().any(|event| is_it(event) || matches!(event, ThreadEvent::Gone { .. }))
+            });
         };
-        // On a busy machine a report of a switch is missing now and then.
-        for round in 0..12 {
-            if round >= 3 && events.iter().any(is_end) {
-                break;
-            }
-            program.order(b's');
-            program.wait_until_at_rest();
-            ring.take(usize::MAX, |bytes| events.push(ThreadEvent::read(bytes).unwrap().1));
-            for event in &events {
-                if let ThreadEvent::Asks { place } = event {
-                    marker.classify(process, *place, EventWaitKind::Loop).unwrap();
-                }
+        // A place is asked about while the thread rests.
+        program.order(b'b');
+        until_told(&mut events, "a place to be asked about", |event| {
+            matches!(event, ThreadEvent::Asks { .. })
+        });
+        for event in &events {
+            if let ThreadEvent::Asks { place } = event {
+                marker.classify(process, *place, EventWaitKind::Loop).unwrap();
             }
         }
+        for _ in 0..3 {
+            program.order(b's');
+            program.wait_until_at_rest();
+        }
+        until_told(&mut events, "a hang to be reported", |event| {
+            matches!(event, ThreadEvent::Ended { .. })
+        });
         assert_eq!(marker.lost().unwrap(), 0);
         (events, marker.state(process).unwrap().unwrap())
     };

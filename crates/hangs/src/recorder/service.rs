@@ -36,7 +36,7 @@ pub enum SourceChange {
     Exact,
     /// From outside: there is no such service.
     Absent,
-    /// From outside, for this reason: the service does it not, or the kernel.
+    /// From outside, for this reason: the service or the kernel refuses.
     Refused(String),
     /// From outside until the service is back: it ended the session.
     Lost,

@@ -151,9 +151,10 @@ fn what_two_that_were_killed_at_once_have_left_is_taken_away_by_the_next() {
         // While another command looks, this one does not.
         let trace = format!("/sys/kernel/tracing/instances/unjank-run-{supervisor}");
         until(|| {
+            if let Some(around) = cgroup.as_ref().and_then(|cgroup| cgroup.parent()) {
+                until(|| DirectoryClaim::of(around).is_some());
+            }
             assert!(place.jobs(&[]).status.success());
-            // Nothing can be made beside it by the jobs of others while one looks.
-            std::thread::sleep(std::time::Duration::from_millis(50));
             cgroup.as_ref().is_none_or(|cgroup| !cgroup.exists()) && !Path::new(&trace).exists()
         });
         place.is_clean(supervisor);

@@ -285,12 +285,25 @@ pub(super) fn merge(blocks: &mut Vec<ThreadBlock>) {
     });
 }
 
-/// Returns how long after `from_ns` the thread was last outside of waits, until `to_ns`: until then the main loop may have
-/// looked for events without waiting.
-pub(super) fn free_until_ns(blocks: &[ThreadBlock], from_ns: u64, to_ns: u64) -> u64 {
-    let mut waits = blocks.iter().filter(|block| !block.could_run);
-    let around = waits.find(|block| block.from_ns < to_ns && block.to_ns >= to_ns);
-    around.map_or(to_ns, |block| block.from_ns).saturating_sub(from_ns)
+/// Returns by how much a step from `from_ns` to `to_ns` may have been shorter, if looks of the main loop at its events that took
+/// no time are seen from `watched_ns` on only: there was none in a wait for something else, nor after the last moment outside
+/// of waits until then.
+pub(super) fn uncertain_ns(
+    blocks: &[ThreadBlock],
+    [from_ns, to_ns]: [u64; 2],
+    watched_ns: u64,
+) -> u64 {
+    // Waits that were put together have moments between them.
+    let is_one = |block: &&ThreadBlock| {
+        !block.could_run && block.blocked_ns >= block.to_ns.saturating_sub(block.from_ns)
+    };
+    let before =
+        blocks.iter().filter(is_one).take_while(|block| block.from_ns < watched_ns).map(|block| {
+            let end_ns = if block.to_ns >= watched_ns { to_ns } else { block.to_ns };
+            end_ns.saturating_sub(block.from_ns)
+        });
+    let certain_ns = before.fold(to_ns.saturating_sub(watched_ns), u64::max);
+    to_ns.saturating_sub(from_ns).saturating_sub(certain_ns)
 }
 
 #[cfg(test)]
@@ -380,8 +393,14 @@ mod tests {
         assert_eq!(time.parts.call_ns, 35 * MS);
         let (last, waits) = part_of(&all, &blocks, Some(190 * MS), 200 * MS);
         assert_eq!((last.off_ns, last.ready_ns, waits.len()), (0, 0, 0));
-        assert_eq!(free_until_ns(&blocks, 0, 30 * MS), 10 * MS, "it was in a wait then");
-        assert_eq!(free_until_ns(&blocks, 0, 60 * MS), 60 * MS);
+        let uncertain = |watched_ms| uncertain_ns(&blocks, [0, 200 * MS], watched_ms * MS);
+        assert_eq!(uncertain(0), 0, "it was watched from the beginning");
+        assert_eq!(uncertain(30), 10 * MS, "it was in a wait then");
+        assert_eq!(uncertain(60), 60 * MS);
+        assert_eq!(uncertain(200), 160 * MS, "it was not watched: the longest wait is certain");
+        let mut merged = block(20, 190, 0, Some("read"));
+        merged.blocked_ns = 100 * MS;
+        assert_eq!(uncertain_ns(&[merged], [0, 200 * MS], 200 * MS), 200 * MS);
     }
 
     #[test]

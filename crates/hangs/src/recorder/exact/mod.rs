@@ -19,8 +19,8 @@ use trace::backend::blocked::BlockedSyscall;
 use trace::syscall::{EVENT_WAITS, call_name};
 
 use self::account::{
-    AbsenceTime, BlockDescription, SeenWait, WaitFact, add_missing, divide, free_until_ns, merge,
-    part_of,
+    AbsenceTime, BlockDescription, SeenWait, WaitFact, add_missing, divide, merge, part_of,
+    uncertain_ns,
 };
 use self::chain::ChainFollower;
 use self::faults::FaultFiles;
@@ -558,7 +558,8 @@ impl<'a> ExactRecorder<'a> {
         let longest_ns = longest.map_or(0, |block| block.to_ns.saturating_sub(block.from_ns));
         // Before the breakpoint was there the main loop may have looked for events without waiting.
         let unseen_to_ns = absence.turns.as_ref().map_or(account.at_ns, |(_, _, at_ns)| *at_ns);
-        let free_ns = free_until_ns(&blocks, started_ns, unseen_to_ns.min(account.at_ns));
+        let uncertain_ns =
+            uncertain_ns(&blocks, [started_ns, account.at_ns], unseen_to_ns.min(account.at_ns));
         if absence.turns.is_none() && !self.may_break && longest_ns.saturating_mul(2) < length_ns {
             unseen.add(UnseenParts::STEPS);
         }
@@ -578,7 +579,7 @@ impl<'a> ExactRecorder<'a> {
             number: 0,
             started_ns: unix_ns(self.clock.now()).saturating_sub(since),
             length_ns,
-            uncertain_ns: if free_ns >= LOOK_NS { free_ns } else { 0 },
+            uncertain_ns: if uncertain_ns >= LOOK_NS { uncertain_ns } else { 0 },
             goes_on,
             process,
             program: program.name.clone(),
