@@ -2,7 +2,7 @@
 
 use sys::bpf::btf::{self, BtfKind, KernelTypesError, Types};
 use sys::bpf::file_names::FileOffsets;
-pub use sys::bpf::owner::OwnerFields;
+use sys::bpf::owner::OwnerFields;
 
 /// Offsets in bytes in the kernel's structures, and the numbers of its tracepoints' types.
 #[derive(Clone, Copy, Debug)]

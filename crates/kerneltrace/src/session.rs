@@ -7,16 +7,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use sys::bpf::btf::KernelTypesError;
+use sys::bpf::owner::{OwnerPlan, SessionOwner};
 use sys::bpf::{
     AttachedPrograms, Instruction, LoadError, Map, MapKind, ProgramKind, Ring, SharedMap,
 };
 
 use crate::fields::KernelOffsets;
 use crate::layout::{self, CALLS, filter, record, shared, table, thread};
-use crate::programs::{
-    KEPT, KernelStacks, OwnerPlan, ProgramPlan, SessionOwner, SharedMaps, WakeupPolicy,
-    WatchedThreads,
-};
+use crate::programs::{KEPT, KernelStacks, ProgramPlan, SharedMaps, WakeupPolicy, WatchedThreads};
 use crate::record::{BpfRecord, ThreadTotals};
 use crate::totals::{Total, total};
 use sys::syscall::{EVENT_WAITS, call_number};

@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
+use sys::bpf::owner::SessionOwner;
 use sys::{peer, pidfd};
-use trace::backend::bpf::programs::SessionOwner;
 
 /// The whole range of users, as only the initial user namespace maps it.
 const EVERYBODY: [&str; 3] = ["0", "0", "4294967295"];

@@ -10,8 +10,8 @@ use hangs::kernel::{
     EventWaitKind, HangPrograms, MarkedAs, MarkedThread, ReportStream, ThreadEvent, ThreadMarker,
     open_served,
 };
+use sys::bpf::owner::SessionOwner;
 use sys::socket;
-use trace::backend::bpf::programs::SessionOwner;
 use trace::backend::bpf::served::ServedError;
 use trace::backend::bpf::served::hang_messages::{HangReply, HangRequest};
 use trace::backend::bpf::served::protocol::{self, Reply, Request};

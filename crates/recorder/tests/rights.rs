@@ -5,7 +5,8 @@
 use std::io;
 use std::process::{Child, Command, Stdio};
 
-use trace::backend::bpf::programs::{KernelStacks, SessionOwner, WakeupPolicy, WatchedThreads};
+use sys::bpf::owner::SessionOwner;
+use trace::backend::bpf::programs::{KernelStacks, WakeupPolicy, WatchedThreads};
 use trace::backend::bpf::session::{BpfSession, BpfSettings, WatchStart};
 use trace::syscall_set::Set;
 

@@ -11,11 +11,10 @@ mod offsets;
 mod programs;
 mod served;
 
+use sys::bpf::owner::{OwnerFields, OwnerPlan, SessionOwner};
 use sys::bpf::{
     AttachError, AttachedPrograms, BpfProgram, LoadError, Map, MapKind, ProgramKind, Refused, Ring,
 };
-use trace::backend::bpf::fields::OwnerFields;
-use trace::backend::bpf::programs::{OwnerPlan, SessionOwner};
 use trace::syscall::{EVENT_WAITS, call_number};
 
 pub use self::event::{

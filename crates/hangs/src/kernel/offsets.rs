@@ -23,7 +23,7 @@ impl ThreadOffsets {
         const SWITCH: &str = "btf_trace_sched_switch";
         let wanted = [(BtfKind::Structure, "task_struct"), (BtfKind::Typedef, SWITCH)];
         let types = Types::read(bytes, &wanted).ok_or(KernelTypesError::NotUnderstood)?;
-        let find = |path| i16::try_from(types.field("task_struct", path)?).ok();
+        let find = |path| types.offset("task_struct", path);
         let field = |path: &'static str| find(path).ok_or(KernelTypesError::Missing(path));
         Ok(ThreadOffsets {
             switch: types

@@ -7,9 +7,9 @@
 use sys::bpf::assembler::{
     AssembleError, Assembler, Helper, JumpCondition, Label, Operation, Register, Size,
 };
+use sys::bpf::owner::OwnerPlan;
 use sys::bpf::{Instruction, SharedMap};
 
-use trace::backend::bpf::programs::OwnerPlan;
 use trace::syscall::EVENT_WAITS;
 
 use super::layout::{place, record, shared, thread};

@@ -18,7 +18,7 @@ use sys::bpf::{Instruction, SharedMap};
 use crate::fields::KernelOffsets;
 use sys::syscall::EVENT_WAITS;
 
-pub use sys::bpf::owner::{OwnerPlan, SessionOwner};
+use sys::bpf::owner::OwnerPlan;
 
 use Register::{R1, R2, R3, R4, R10};
 

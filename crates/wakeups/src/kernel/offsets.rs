@@ -43,7 +43,7 @@ impl SchedulerOffsets {
         let point = |name: &'static str| {
             types.number(BtfKind::Typedef, name).ok_or(KernelTypesError::Missing(name))
         };
-        let find = |path| i16::try_from(types.field("task_struct", path)?).ok();
+        let find = |path| types.offset("task_struct", path);
         let field = |path: &'static str| find(path).ok_or(KernelTypesError::Missing(path));
         Ok(SchedulerOffsets {
             switch: point("btf_trace_sched_switch")?,
