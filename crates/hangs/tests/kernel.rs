@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use sys::clock::SystemClock;
 use tempfile::TempDir;
@@ -402,6 +403,67 @@ fn a_wait_that_ends_while_the_recorder_looks_is_told_with_its_call() {
     let hang = program.ended_hang(&root);
     assert_eq!(hang.cause, HangCause::Lock, "{hang:?}");
     assert!(hang.parts.unknown_ns < hang.length_ns / 4, "{hang:?}");
+}
+
+/// Returns how often this thread has given its processor away.
+fn own_waits() -> u64 {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_rest_that_is_over_before_the_thread_has_left_its_processor_is_seen() {
+    const ROUNDS: u64 = 20_000;
+    let Some(HangPrograms { ring: _ring, mut marker }) = load() else { return };
+    let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+    let round = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        // Another thread ends the wait at about the moment at which it begins.
+        scope.spawn(|| {
+            for now in 1..=ROUNDS {
+                while round.load(Ordering::Acquire) < now {
+                    std::hint::spin_loop();
+                }
+                for _ in 0..now * 7 % 400 {
+                    std::hint::spin_loop();
+                }
+                rustix::io::write(&event, &1_u64.to_ne_bytes()).unwrap();
+            }
+        });
+        let process = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        marker.mark(process, MarkedAs::Unknown).unwrap();
+        let (mut rests, mut untold, mut missed) = (0, 0, Vec::new());
+        for now in 1..=ROUNDS {
+            let (waits, begun_ns) = (own_waits(), sys::bpf::clock_ns());
+            round.store(now, Ordering::Release);
+            let mut polled = [PollFd::new(&event, PollFlags::IN)];
+            rustix::event::poll(&mut polled, None).unwrap();
+            let ended_ns = sys::bpf::clock_ns();
+            let has_rested = own_waits() > waits;
+            rustix::io::read(&event, &mut [0; 8]).unwrap();
+            if !has_rested {
+                continue;
+            }
+            rests += 1;
+            let mut since = || marker.state(process).unwrap().unwrap().away_since_ns;
+            let is_told = |since: &u64| (begun_ns..=ended_ns).contains(since);
+            if since().filter(is_told).is_none() {
+                // The kernel has not told that the thread got a processor; it is seen when it leaves it.
+                untold += 1;
+                let waits = own_waits();
+                while own_waits() == waits {
+                    std::thread::sleep(Duration::from_micros(1));
+                }
+                let is_near = |since: &u64| (begun_ns..ended_ns + 10_000_000).contains(since);
+                if since().filter(is_near).is_none() {
+                    missed.push((begun_ns, since(), ended_ns));
+                }
+            }
+        }
+        println!("{rests} rests, {untold} ends of them were not told");
+        assert_eq!(missed, [], "of {rests}");
+    });
 }
 
 #[test]

@@ -8,54 +8,60 @@ pub(super) mod thread {
     pub(crate) const TIMER: i16 = 0;
     /// The address of its memory's description, which is another one after each `execve`; 0 before it was first seen.
     pub(crate) const MEMORY: i16 = 16;
+    /// When it was last seen to get a processor; 0 before.
+    pub(crate) const ARRIVED: i16 = 24;
+    /// By how much the clock of the programs is ahead of the one with which the kernel notes that moment; 0 before it is known.
+    pub(crate) const AHEAD: i16 = 32;
+    /// When it left its processor, whatever it was in; 0 while it has one.
+    pub(crate) const LEFT: i16 = 40;
     /// One of the values below.
-    pub(crate) const PHASE: i16 = 24;
+    pub(crate) const PHASE: i16 = 48;
     /// The stack pointer and the instruction of the last wait of the main loop.
-    pub(crate) const LOOP_SP: i16 = 32;
+    pub(crate) const LOOP_SP: i16 = 56;
     /// See `LOOP_SP`.
-    pub(crate) const LOOP_IP: i16 = 40;
+    pub(crate) const LOOP_IP: i16 = 64;
     /// 1 while the timer runs, and until it is prepared.
-    pub(crate) const ARMED: i16 = 48;
+    pub(crate) const ARMED: i16 = 72;
     /// 1 once the absence that goes on was reported.
-    pub(crate) const REPORTED: i16 = 56;
+    pub(crate) const REPORTED: i16 = 80;
     /// 1 while it is in a wait at a place that is not classified and counts as the main loop's until then.
-    pub(crate) const ASKS: i16 = 64;
+    pub(crate) const ASKS: i16 = 88;
     /// When the absence began.
-    pub(crate) const START: i16 = 72;
+    pub(crate) const START: i16 = 96;
     /// Its time of waiting for processors, and its major page faults, at that moment.
-    pub(crate) const START_READY: i16 = 80;
+    pub(crate) const START_READY: i16 = 104;
     /// See `START_READY`.
-    pub(crate) const START_FAULTS: i16 = 88;
+    pub(crate) const START_FAULTS: i16 = 112;
     /// How long it has been off the processors in the absence.
-    pub(crate) const OFF_TOTAL: i16 = 96;
-    /// When it left its processor; 0 while it has one.
-    pub(crate) const OFF: i16 = 104;
+    pub(crate) const OFF_TOTAL: i16 = 120;
+    /// When it left its processor in the absence; 0 while it has one.
+    pub(crate) const OFF: i16 = 128;
     /// The state in which it left: 0 if it could have gone on.
-    pub(crate) const OFF_STATE: i16 = 112;
+    pub(crate) const OFF_STATE: i16 = 136;
     /// Waits in the absence that were not reported for want of room.
-    pub(crate) const DROPPED: i16 = 120;
+    pub(crate) const DROPPED: i16 = 144;
     /// When it left its processor in a wait for events; 0 if it is in none.
-    pub(crate) const WAIT: i16 = 128;
+    pub(crate) const WAIT: i16 = 152;
     /// Where it is made: the stack pointer.
-    pub(crate) const WAIT_SP: i16 = 136;
+    pub(crate) const WAIT_SP: i16 = 160;
     /// Where it is made: the instruction.
-    pub(crate) const WAIT_IP: i16 = 144;
+    pub(crate) const WAIT_IP: i16 = 168;
     /// `OFF_TOTAL` when it began.
-    pub(crate) const WAIT_OFF_TOTAL: i16 = 152;
+    pub(crate) const WAIT_OFF_TOTAL: i16 = 176;
     /// The time of waiting for processors in the absence when it began.
-    pub(crate) const WAIT_READY: i16 = 160;
+    pub(crate) const WAIT_READY: i16 = 184;
     /// The major page faults in the absence when it began.
-    pub(crate) const WAIT_FAULTS: i16 = 168;
+    pub(crate) const WAIT_FAULTS: i16 = 192;
     /// The stack pointer of the shallowest wait.
-    pub(crate) const SHALLOWEST: i16 = 176;
+    pub(crate) const SHALLOWEST: i16 = 200;
     /// When the thread was first seen in a wait that is known to be that of its main loop; 0 before.
-    pub(crate) const KNOWN: i16 = 184;
+    pub(crate) const KNOWN: i16 = 208;
     /// How often the main loop's wait began or ended; adding to it orders what was stored before.
-    pub(crate) const TURNS: i16 = 192;
+    pub(crate) const TURNS: i16 = 216;
     /// How long it has been blocked in the absence since a wait was last reported.
-    pub(crate) const OWED: i16 = 200;
+    pub(crate) const OWED: i16 = 224;
     /// Counts of steps by their length.
-    pub(crate) const STEPS: i16 = 208;
+    pub(crate) const STEPS: i16 = 232;
     /// Bytes of all.
     pub(crate) const SIZE: i16 = STEPS + 8 * super::CLASSES;
 

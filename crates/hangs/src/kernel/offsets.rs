@@ -8,10 +8,14 @@ pub(super) struct ThreadOffsets {
     pub(super) switch: u32,
     pub(super) thread: i16,
     pub(super) state: i16,
+    /// Whether `sched_switch` tells the state in which the thread leaves, as since Linux 5.18.
+    pub(super) switch_tells_state: bool,
     pub(super) memory: i16,
     pub(super) faults: i16,
     /// None where the kernel does not count it.
     pub(super) ready: Option<i16>,
+    /// See `ready`.
+    pub(super) arrived: Option<i16>,
 }
 
 impl ThreadOffsets {
@@ -31,9 +35,13 @@ impl ThreadOffsets {
                 .ok_or(KernelTypesError::Missing(SWITCH))?,
             thread: field("pid")?,
             state: field("__state")?,
+            switch_tells_state: types
+                .tracepoint_arguments(SWITCH)
+                .is_some_and(|arguments| arguments.len() >= 4),
             memory: field("mm")?,
             faults: field("maj_flt")?,
             ready: find("sched_info.run_delay"),
+            arrived: find("sched_info.last_arrival"),
         })
     }
 }

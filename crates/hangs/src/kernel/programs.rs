@@ -42,6 +42,8 @@ const MONOTONIC: i32 = 1;
 const DEAD: i32 = 0x80;
 /// The state of a thread that signals can wake.
 const INTERRUPTIBLE: i32 = 1;
+/// The state of a thread that another processor wakes already.
+const BEING_WOKEN: i32 = 0x200;
 /// The code segment of 32-bit code, whose calls have other numbers.
 const CODE_SEGMENT_32: i32 = 0x23;
 /// What a call seems to return as long as it is not over: `ENOSYS`.
@@ -74,6 +76,10 @@ mod frame {
     pub(super) const PLACE_IP: i16 = NEXT - 8;
     /// The record.
     pub(super) const RECORD: i16 = PLACE - super::record::SIZE;
+    /// The moment and whether the thread was preempted, while an earlier moment is made up for.
+    pub(super) const NOW: i16 = RECORD - 8;
+    /// See `NOW`.
+    pub(super) const PREEMPTED: i16 = NOW - 8;
 }
 
 /// What the programs are written for.
@@ -96,11 +102,14 @@ pub(super) struct HangPlan {
 }
 
 impl HangPlan {
-    /// Writes the program of `sched_switch(preempted, previous, next)`.
+    /// Writes the program of `sched_switch(preempted, previous, next, state)`.
     pub(super) fn switch(&self) -> Result<Vec<Instruction>, AssembleError> {
         let mut program = Assembler::default();
         let p = &mut program;
         let (next, out) = (p.label(), p.label());
+        if self.offsets.switch_tells_state {
+            p.load(Size::Long, R8, R1, 24).store(Size::Long, R10, frame::STATE, R8);
+        }
         p.load(Size::Long, R8, R1, 16).store(Size::Long, R10, frame::NEXT, R8);
         p.load(Size::Long, R8, R1, 8).load(Size::Long, R9, R1, 0);
         p.calculate(Operation::And, R9, 0xff);
@@ -272,14 +281,50 @@ impl HangPlan {
         self.send(p);
     }
 
+    /// Makes up for what was not told: that the thread in `R8`, which leaves its processor now, has got it. When is noted by the
+    /// kernel with a clock of its own, which was compared when the thread last got a processor.
+    fn write_arrival_unless_told(&self, p: &mut Assembler, done: Label) {
+        let Some(arrived) = self.offsets.arrived else { return };
+        let (told, end) = (p.label(), p.label());
+        p.load(Size::Long, R1, R6, thread::LEFT).jump_if(R1, JumpCondition::Equal, 0, told);
+        p.load(Size::Long, R2, R6, thread::AHEAD).jump_if(R2, JumpCondition::Equal, 0, end);
+        p.store(Size::Long, R10, frame::NOW, R7).store(Size::Long, R10, frame::PREEMPTED, R9);
+        // The two clocks go apart by little: it was after the thread has left, and is over.
+        let (not_early, not_late) = (p.label(), p.label());
+        p.load(Size::Long, R1, R8, arrived).calculate(Operation::Add, R1, R2);
+        p.load(Size::Long, R2, R6, thread::LEFT).jump_if(R1, JumpCondition::AtLeast, R2, not_early);
+        p.set(R1, R2).place(not_early).jump_if(R1, JumpCondition::AtLeast, R7, not_late);
+        p.set(R7, R1).place(not_late);
+        let made_up = p.label();
+        self.write_gets_processor(p, made_up);
+        p.place(made_up);
+        p.load(Size::Long, R7, R10, frame::NOW).load(Size::Long, R9, R10, frame::PREEMPTED);
+        p.load(Size::Long, R1, R6, thread::PHASE);
+        p.jump_if(R1, JumpCondition::Equal, thread::GONE, done).jump(end).place(told);
+        p.load(Size::Long, R1, R6, thread::ARRIVED).jump_if(R1, JumpCondition::Equal, 0, end);
+        p.load(Size::Long, R2, R8, arrived).calculate(Operation::Subtract, R1, R2);
+        p.store(Size::Long, R6, thread::AHEAD, R1).place(end);
+    }
+
     /// The thread in `R8` leaves its processor; `R9` says whether it was preempted.
     fn write_leaves_processor(&self, p: &mut Assembler, done: Label) {
+        self.write_arrival_unless_told(p, done);
+        p.store(Size::Long, R6, thread::LEFT, R7);
         let (alive, blocked, off) = (p.label(), p.label(), p.label());
         let (is_wait, is_loop, nested) = (p.label(), p.label(), p.label());
         p.load(Size::Word, R1, R8, self.offsets.state).set(R2, R1);
         p.calculate(Operation::And, R2, DEAD).jump_if(R2, JumpCondition::Equal, 0, alive);
         self.write_gone(p);
         p.jump(done).place(alive).store(Size::Long, R6, thread::WAIT, 0);
+        // It has been blocked, and another processor wakes it already: in which state it was is not in it any more.
+        let settled = p.label();
+        p.jump_if(R1, JumpCondition::Differ, BEING_WOKEN, settled);
+        if self.offsets.switch_tells_state {
+            p.load(Size::Word, R1, R10, frame::STATE);
+        } else {
+            p.set(R1, INTERRUPTIBLE);
+        }
+        p.place(settled);
         p.jump_if(R9, JumpCondition::Equal, 0, blocked).set(R1, 0).place(blocked);
         p.store(Size::Long, R10, frame::STATE, R1);
         p.jump_if(R1, JumpCondition::Equal, 0, off);
@@ -372,6 +417,7 @@ impl HangPlan {
     fn write_gets_processor(&self, p: &mut Assembler, out: Label) {
         let (away, dropped, leaves, not_known) = (p.label(), p.label(), p.label(), p.label());
         let at_loop = p.label();
+        p.store(Size::Long, R6, thread::LEFT, 0).store(Size::Long, R6, thread::ARRIVED, R7);
         self.check_memory(p, out);
         p.load(Size::Long, R1, R6, thread::WAIT).jump_if(R1, JumpCondition::Equal, 0, away);
         self.find_place(p);
@@ -534,4 +580,4 @@ impl HangPlan {
 }
 
 /// The stack of a program has 512 bytes.
-const _: () = assert!(frame::RECORD >= -512);
+const _: () = assert!(frame::PREEMPTED >= -512);
