@@ -6,24 +6,32 @@
 )]
 
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use sys::bpf::LoadError;
-use unjank_wakeups::kernel::WakeupTracer;
-use unjank_wakeups::{ChainEnd, WakeupChain, WakeupHistory};
+use unjank_wakeups::kernel::{WakeupTracer, read_wait};
+use unjank_wakeups::{ChainEnd, ThreadWait, WakeupChain, WakeupHistory};
 
-/// Records a shell with this script, and follows its wait between its start and its end.
-fn chain_of(script: &str) -> Option<WakeupChain> {
-    let mut tracer = match WakeupTracer::load() {
-        Ok(tracer) => tracer,
+/// Records waits of at least this length; none where this user may not.
+fn load(shortest: Duration) -> Option<WakeupTracer> {
+    match WakeupTracer::load_for(shortest) {
+        Ok(tracer) => Some(tracer),
         Err(
             why @ (LoadError::NotAllowed(_) | LoadError::OtherNumbers | LoadError::OtherMachine),
         ) => {
             assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
             eprintln!("SKIPPED: {why}");
-            return None;
+            None
         }
         Err(error) => panic!("{error}"),
-    };
+    }
+}
+
+/// Records a shell with this script, and follows its wait between its start and its end.
+fn chain_of(script: &str) -> Option<WakeupChain> {
+    let mut tracer = load(Duration::from_micros(300))?;
     let mut shell = Command::new("sh")
         .args(["-c", &format!("read begin; {script}; exit 0")])
         .stdin(Stdio::piped())
@@ -69,4 +77,58 @@ fn a_child_that_computes_is_named_with_its_processor_time() {
     assert!(matches!(chain.end, ChainEnd::Processor | ChainEnd::Ready), "{chain:#?}");
     let used = last.processor_ns + last.ready_ns;
     assert!(used * 10 > last.asked_ns * 8, "{chain:#?}");
+}
+
+#[test]
+fn what_a_thread_computed_before_a_wait_that_ends_at_once_is_no_wait() {
+    const ROUNDS: u64 = 4_000;
+    const COMPUTES_NS: u64 = 250_000;
+    let Some(mut tracer) = load(Duration::from_micros(200)) else { return };
+    let round = AtomicU64::new(0);
+    let (waiting, computed) = thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let computed = (1..=ROUNDS).map(|now| {
+                let began_ns = sys::bpf::clock_ns();
+                let ended_ns = loop {
+                    let now_ns = sys::bpf::clock_ns();
+                    if now_ns > began_ns + COMPUTES_NS {
+                        break now_ns;
+                    }
+                };
+                round.store(now, Ordering::Release);
+                thread::park();
+                (began_ns, ended_ns)
+            });
+            let computed: Vec<_> = computed.collect();
+            let own = std::fs::read_link("/proc/thread-self").unwrap();
+            let own = own.file_name().unwrap().to_str().unwrap().parse::<u32>().unwrap();
+            (own, computed)
+        });
+        // Another thread ends the wait at about the moment at which it begins, also before and after.
+        let waiter = waiting.thread().clone();
+        for now in 1..=ROUNDS {
+            while round.load(Ordering::Acquire) < now {
+                std::hint::spin_loop();
+            }
+            for _ in 0..now * 7 % 400 {
+                std::hint::spin_loop();
+            }
+            waiter.unpark();
+        }
+        waiting.join().unwrap()
+    });
+    tracer.detach();
+    let mut waits = Vec::new();
+    tracer.offer(usize::MAX, |bytes| {
+        waits.extend(read_wait(bytes).filter(|wait| wait.who.thread == waiting));
+        true
+    });
+    let is_computing = |wait: &&ThreadWait| {
+        computed.iter().any(|(began_ns, ended_ns)| {
+            let overlap = wait.to_ns.min(*ended_ns).saturating_sub(wait.from_ns.max(*began_ns));
+            overlap > COMPUTES_NS / 2
+        })
+    };
+    let wrong: Vec<_> = waits.iter().filter(is_computing).collect();
+    assert!(wrong.is_empty(), "{} of {}: {:?}", wrong.len(), waits.len(), wrong[0]);
 }

@@ -17,6 +17,8 @@ pub(super) struct SchedulerOffsets {
     pub(super) state: i16,
     pub(super) flags: i16,
     pub(super) processor: i16,
+    /// Whether it has a processor; none where there is one processor only.
+    pub(super) has_processor: Option<i16>,
     /// None where the kernel does not count it.
     pub(super) ready: Option<i16>,
 }
@@ -62,6 +64,7 @@ impl SchedulerOffsets {
             state: find("__state").map_or_else(|| field("state"), Ok)?,
             flags: field("flags")?,
             processor: field("se.sum_exec_runtime")?,
+            has_processor: find("on_cpu"),
             ready: find("sched_info.run_delay"),
         })
     }

@@ -150,11 +150,11 @@ impl WakeupPlan {
         p.jump(out).place(made).set(R7, R0);
     }
 
-    /// `sched_switch(preempted, previous, next)`: the previous thread stops to run.
+    /// `sched_switch(preempted, previous, next)`: the previous thread stops to run. One that is preempted while it begins to wait
+    /// may be woken before it has a processor again.
     fn write_switch(&self, p: &mut Assembler) {
         let out = p.label();
-        p.set(R6, R1).load(Size::Long, R1, R6, 0);
-        p.calculate(Operation::And, R1, 0xff).jump_if(R1, JumpCondition::Differ, 0, out);
+        p.set(R6, R1);
         p.load(Size::Long, R8, R6, 8).load(Size::Word, R1, R8, self.offsets.state);
         p.calculate(Operation::And, R1, WAITS).jump_if(R1, JumpCondition::Equal, 0, out);
         self.find_or_make(p, out);
@@ -182,6 +182,11 @@ impl WakeupPlan {
                 p.store(Size::Long, R10, frame::FROM, R4);
             }
             Start::Woken => {
+                // Who has a processor has not waited yet: when it left one before is the beginning of another wait.
+                if let Some(offset) = self.offsets.has_processor {
+                    p.load(Size::Word, R1, R8, offset);
+                    p.jump_if(R1, JumpCondition::Differ, 0, quick);
+                }
                 p.store(Size::Long, R10, frame::FROM, R3);
                 p.jump_if(R3, JumpCondition::AtLeast, R4, quick);
                 p.calculate(Operation::Subtract, R4, R3);
