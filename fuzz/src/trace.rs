@@ -16,18 +16,8 @@ pub fn report(bytes: &[u8]) {
 /// Reads `bytes` as a log of strace.
 pub fn log(bytes: &[u8]) {
     let Ok(log) = import::strace(bytes, 0) else { return };
-    let provenance = Provenance {
-        command: String::new(),
-        version: String::new(),
-        date: String::new(),
-        kernel: String::new(),
-        processor: String::new(),
-        processors: 1,
-        memory_bytes: 0,
-        optimised: true,
-        profile: String::new(),
-    };
-    let report = build(&log.recording, &log.names, provenance, &ReportOptions::default());
+    let report =
+        build(&log.recording, &log.names, Provenance::default(), &ReportOptions::default());
     show(&report);
     // What was written is read back as it was.
     let json = data::to_json(&report).expect("a report is JSON");

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, Signal, kill_process};
 use sys::clock::SystemClock;
 use tempfile::TempDir;
 use unjank_hangs::kernel::{
@@ -144,31 +143,11 @@ fn main_loops_that_wait_with_select_and_epoll_are_followed() {
 fn a_hang_that_goes_on_a_stop_and_a_file_are_told() {
     let root = tempfile::tempdir().unwrap();
     let Some((_recorder, mut program)) = start(&root, "poll") else { return };
-    let held = File::create(&program.lock).unwrap();
-    held.lock().unwrap();
-    program.begin(b'l');
-    until("a hang that goes on to be stored", || {
-        program.hang_of_order(&root).filter(|hang| hang.goes_on)
-    });
-    drop(held);
-    program.finished();
-    let hang = program.ended_hang(&root);
-    assert_eq!((hang.cause, &*blamed(&hang)), (HangCause::Lock, "lock_file"), "{hang:?}");
-    assert_eq!(hang.object().unwrap().name, program.lock.to_str().unwrap());
+    let hang = program.hang_of_lock(&root);
     assert!(hang.length_ns >= 900_000_000, "{hang:?}");
-
-    let process = Pid::from_child(&program.child);
     program.wait_until_at_rest();
-    program.mark_now();
-    kill_process(process, Signal::STOP).unwrap();
-    until("a stop that goes on to be stored", || {
-        program.hang_of_order(&root).filter(|hang| hang.goes_on)
-    });
-    kill_process(process, Signal::CONT).unwrap();
-    let hang = program.ended_hang(&root);
-    assert_eq!(hang.cause, HangCause::Stopped, "{hang:?}");
+    let hang = program.hang_of_stop(&root);
     assert!(hang.parts.stopped_ns >= 900_000_000, "{hang:?}");
-
     program.wait_until_at_rest();
     program.order(b'f');
     let hang = program.ended_hang(&root);

@@ -213,6 +213,38 @@ impl Interactive {
             self.hang_of_order(root).filter(|hang| !hang.goes_on)
         })
     }
+
+    /// Has the program wait for a lock that this process holds until a hang that goes on is stored; returns it when it has ended.
+    pub(crate) fn hang_of_lock(&mut self, root: &TempDir) -> Hang {
+        let held = File::create(&self.lock).unwrap();
+        held.lock().unwrap();
+        self.begin(b'l');
+        self.wait_until_it_goes_on(root);
+        drop(held);
+        self.finished();
+        let hang = self.ended_hang(root);
+        assert_eq!((hang.cause, &*blamed(&hang)), (HangCause::Lock, "lock_file"), "{hang:?}");
+        assert_eq!(hang.object().unwrap().name, self.lock.to_str().unwrap());
+        hang
+    }
+
+    /// Stops the program until a hang that goes on is stored; returns it when it has ended.
+    pub(crate) fn hang_of_stop(&mut self, root: &TempDir) -> Hang {
+        let process = Pid::from_child(&self.child);
+        self.mark_now();
+        kill_process(process, Signal::STOP).unwrap();
+        self.wait_until_it_goes_on(root);
+        kill_process(process, Signal::CONT).unwrap();
+        let hang = self.ended_hang(root);
+        assert_eq!(hang.cause, HangCause::Stopped, "{hang:?}");
+        hang
+    }
+
+    fn wait_until_it_goes_on(&self, root: &TempDir) {
+        until("a hang that goes on to be stored", || {
+            self.hang_of_order(root).filter(|hang| hang.goes_on)
+        });
+    }
 }
 
 impl Drop for Interactive {
@@ -251,27 +283,10 @@ fn each_way_to_hang_is_recorded_with_its_cause_and_its_function() {
             "the parts are all of it: {hang:?}"
         );
     }
-    // A lock that another process holds, with the name of the file.
-    let held = File::create(&program.lock).unwrap();
-    held.lock().unwrap();
-    program.begin(b'l');
-    until("a hang that goes on to be stored", || {
-        program.hang_of_order(&root).filter(|hang| hang.goes_on)
-    });
-    drop(held);
-    program.finished();
-    let hang = program.ended_hang(&root);
-    assert_eq!((hang.cause, &*blamed(&hang)), (HangCause::Lock, "lock_file"), "{hang:?}");
-    assert_eq!(hang.object().unwrap().name, program.lock.to_str().unwrap());
+    let hang = program.hang_of_lock(&root);
     assert!(hang.length_ns >= 900_000_000, "{hang:?}");
     // Stopped in the wait of its main loop, where it looks as if it waited.
-    let process = Pid::from_child(&program.child);
-    program.mark_now();
-    kill_process(process, Signal::STOP).unwrap();
-    until("the stop to be stored", || program.hang_of_order(&root));
-    kill_process(process, Signal::CONT).unwrap();
-    let hang = program.ended_hang(&root);
-    assert_eq!(hang.cause, HangCause::Stopped, "{hang:?}");
+    program.hang_of_stop(&root);
     let summary = recorder.end();
     assert!(summary.hangs >= 6, "{summary:?}");
     let periods = stored(&root).periods;

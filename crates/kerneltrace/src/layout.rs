@@ -275,13 +275,3 @@ pub mod shared {
     /// Bytes of all.
     pub const SIZE: u32 = 80;
 }
-
-/// Reads four bytes at `at`.
-pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
-}
-
-/// Reads eight bytes at `at`.
-pub(crate) fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
-}

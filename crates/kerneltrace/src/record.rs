@@ -1,6 +1,9 @@
 //! Decodes the records of the programs in the ring.
 
-use crate::layout::{CALLS, long, record, word};
+use sys::bpf::file_names::CopiedFile;
+use sys::bpf::record::{long, word};
+
+use crate::layout::{CALLS, record};
 use sys::syscall::call_name;
 
 /// The other end of a socket, as the kernel's programs copied it.
@@ -303,38 +306,8 @@ impl FileRecord<'_> {
     /// Returns what `readlink /proc/PID/fd/N` said of it then: a path, or `socket:[4711]` and the like.
     #[must_use]
     pub fn link(&self) -> Vec<u8> {
-        const KIND: u32 = 0o170_000;
-        const SOCKET: u32 = 0o140_000;
-        const PIPE: u32 = 0o010_000;
-        let names = self.names.strip_suffix(&[0]).unwrap_or(self.names);
-        let names: Vec<&[u8]> =
-            if self.names.is_empty() { Vec::new() } else { names.split(|b| *b == 0).collect() };
-        if !self.is_whole {
-            let name = names.first().copied().unwrap_or_default();
-            return match self.mode & KIND {
-                SOCKET => format!("socket:[{}]", self.inode).into_bytes(),
-                PIPE => format!("pipe:[{}]", self.inode).into_bytes(),
-                0 => [b"anon_inode:", name].concat(),
-                // Memory with a descriptor has a name and no place.
-                _ if name.starts_with(b"memfd:") => [b"/", name, b" (deleted)"].concat(),
-                _ => {
-                    [b".../".to_vec(), names.iter().rev().copied().collect::<Vec<_>>().join(&b'/')]
-                        .concat()
-                }
-            };
-        }
-        let mut path = Vec::new();
-        for name in names.iter().rev() {
-            path.push(b'/');
-            path.extend_from_slice(name);
-        }
-        if path.is_empty() {
-            path.push(b'/');
-        }
-        if self.is_deleted {
-            path.extend_from_slice(b" (deleted)");
-        }
-        path
+        let FileRecord { names, is_whole, is_deleted, mode, inode, .. } = *self;
+        CopiedFile { names, is_whole, is_deleted, mode, inode }.link()
     }
 }
 

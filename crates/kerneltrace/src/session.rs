@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use sys::bpf::btf::KernelTypesError;
 use sys::bpf::owner::{OwnerPlan, SessionOwner};
+use sys::bpf::record::{long, word};
 use sys::bpf::{
     AttachedPrograms, Instruction, LoadError, Map, MapKind, ProgramKind, Ring, SharedMap,
 };
@@ -104,45 +105,33 @@ impl LossCounters {
     /// How many counters there are.
     pub(crate) const COUNT: usize = 9;
 
-    /// Returns them as numbers.
-    pub(crate) fn numbers(&self) -> [u64; LossCounters::COUNT] {
+    /// The counters in the order of their numbers.
+    fn each(&mut self) -> [&mut u64; LossCounters::COUNT] {
         [
-            self.lost_calls,
-            self.lost_lives,
-            self.without_thread,
-            self.not_counted,
-            self.other_numbers,
-            self.stacks_left_out,
-            self.processes_left_out,
-            self.lost_messages,
-            self.left_with_other_rights,
+            &mut self.lost_calls,
+            &mut self.lost_lives,
+            &mut self.without_thread,
+            &mut self.not_counted,
+            &mut self.other_numbers,
+            &mut self.stacks_left_out,
+            &mut self.processes_left_out,
+            &mut self.lost_messages,
+            &mut self.left_with_other_rights,
         ]
+    }
+
+    /// Returns them as numbers.
+    pub(crate) fn numbers(mut self) -> [u64; LossCounters::COUNT] {
+        self.each().map(|counter| *counter)
     }
 
     /// Returns the counters with these numbers.
     pub(crate) fn from_numbers(numbers: [u64; LossCounters::COUNT]) -> LossCounters {
-        let [
-            lost_calls,
-            lost_lives,
-            without_thread,
-            not_counted,
-            other_numbers,
-            stacks_left_out,
-            processes_left_out,
-            lost_messages,
-            left_with_other_rights,
-        ] = numbers;
-        LossCounters {
-            lost_calls,
-            lost_lives,
-            without_thread,
-            not_counted,
-            other_numbers,
-            stacks_left_out,
-            processes_left_out,
-            lost_messages,
-            left_with_other_rights,
+        let mut counters = LossCounters::default();
+        for (counter, number) in counters.each().into_iter().zip(numbers) {
+            *counter = number;
         }
+        counters
     }
 }
 
@@ -404,7 +393,7 @@ impl BpfSession {
     /// As `bpf(2)`.
     pub fn watched(&self) -> io::Result<Vec<u32>> {
         let pairs = self.filter.pairs()?;
-        Ok(pairs.iter().filter_map(|(key, _)| layout::word(key, 0)).collect())
+        Ok(pairs.iter().filter_map(|(key, _)| word(key, 0)).collect())
     }
 
     /// Returns the filter of processes, for other programs that watch the same ones.
@@ -462,7 +451,7 @@ impl BpfSession {
         &self,
         mut each: impl FnMut(u32, u32, Total) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.totals.visit(|key, value| match layout::word(key, 0).zip(layout::word(key, 4)) {
+        self.totals.visit(|key, value| match word(key, 0).zip(word(key, 4)) {
             Some((thread, number)) => each(thread, number, total(value)),
             None => Ok(()),
         })?;
@@ -507,8 +496,8 @@ impl BpfSession {
     /// As `bpf(2)`.
     pub fn errors(&self) -> io::Result<Vec<(u32, i32, u64)>> {
         let pairs = self.errors.pairs()?.into_iter().filter_map(|(key, value)| {
-            let error = i32::try_from(layout::word(&key, 4)?).ok()?;
-            Some((layout::word(&key, 0)?, error, layout::long(&value, 0)?))
+            let error = i32::try_from(word(&key, 4)?).ok()?;
+            Some((word(&key, 0)?, error, long(&value, 0)?))
         });
         Ok(pairs.collect())
     }
@@ -520,9 +509,9 @@ impl BpfSession {
         let key = thread_descriptor.as_raw_fd().to_ne_bytes();
         let Ok(Some(value)) = self.threads.get(&key) else { return ThreadState::Unknown };
         let at = |offset: i16| usize::try_from(offset).unwrap_or(0);
-        let state = layout::word(&value, at(thread::STATE)).map(u32::cast_signed);
-        let number = layout::word(&value, at(thread::NUMBER));
-        let start_ns = layout::long(&value, at(thread::START));
+        let state = word(&value, at(thread::STATE)).map(u32::cast_signed);
+        let number = word(&value, at(thread::NUMBER));
+        let start_ns = long(&value, at(thread::START));
         match (state, number, start_ns) {
             (Some(state), Some(number), Some(start_ns)) if state != thread::OUTSIDE => {
                 ThreadState::Inside { number, start_ns }
@@ -534,8 +523,8 @@ impl BpfSession {
     fn words(&self) -> io::Result<[u64; 10]> {
         let value = self.words.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
         let mut words = [0; 10];
-        for (index, word) in words.iter_mut().enumerate() {
-            *word = layout::long(&value, index * 8).unwrap_or(0);
+        for (index, each) in words.iter_mut().enumerate() {
+            *each = long(&value, index * 8).unwrap_or(0);
         }
         Ok(words)
     }

@@ -1,5 +1,7 @@
 //! Totals of calls, and how the programs in the kernel add them up.
 
+use sys::bpf::record::{long, word};
+
 use crate::histogram::{BUCKETS, Histogram};
 use crate::layout;
 
@@ -52,18 +54,18 @@ fn at(offset: i16) -> usize {
 
 /// Reads a total; what is missing is 0.
 pub(crate) fn total(bytes: &[u8]) -> Total {
-    let long = |offset: i16| layout::long(bytes, at(offset)).unwrap_or(0);
+    let number = |offset: i16| long(bytes, offset).unwrap_or(0);
     let mut histogram = Histogram::default();
     for bucket in 0..BUCKETS {
-        let count = layout::word(bytes, at(layout::total::HISTOGRAM) + 4 * bucket).unwrap_or(0);
+        let count = word(bytes, at(layout::total::HISTOGRAM) + 4 * bucket).unwrap_or(0);
         histogram.add_many(bucket, u64::from(count));
     }
     Total {
-        count: long(layout::total::COUNT),
-        errors: long(layout::total::ERRORS),
-        wall_ns: long(layout::total::WALL),
-        cpu_ns: Some(long(layout::total::CPU)),
-        longest_ns: long(layout::total::LONGEST),
+        count: number(layout::total::COUNT),
+        errors: number(layout::total::ERRORS),
+        wall_ns: number(layout::total::WALL),
+        cpu_ns: Some(number(layout::total::CPU)),
+        longest_ns: number(layout::total::LONGEST),
         histogram,
     }
 }

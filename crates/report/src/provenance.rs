@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::figure::Quantity;
 
 /// What has to be said beside every figure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
     /// The command that made the figures.
     pub command: String,

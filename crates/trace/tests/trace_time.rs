@@ -26,20 +26,6 @@ use unjank_trace::watch::{self, WatchEvent, WatchOptions, WatchTarget};
 
 const MS: u64 = 1_000_000;
 
-fn provenance() -> Provenance {
-    Provenance {
-        command: String::new(),
-        version: String::new(),
-        date: String::new(),
-        kernel: String::new(),
-        processor: String::new(),
-        processors: 1,
-        memory_bytes: 0,
-        optimised: false,
-        profile: String::new(),
-    }
-}
-
 /// A program that spends its time in the way that its argument says, and the backends that this user may use.
 struct Planted {
     dir: tempfile::TempDir,
@@ -78,7 +64,8 @@ impl Planted {
                 Err(error) => panic!("{error:?}"),
             };
             let names = Symbolizer::new(&recording, SymbolSources::default(), None);
-            let report = build(&recording, &names, provenance(), &ReportOptions::default());
+            let report =
+                build(&recording, &names, Provenance::default(), &ReportOptions::default());
             check(&format!("{} {how:?}: {}", backend.name(), report.verdict), &report);
         }
     }

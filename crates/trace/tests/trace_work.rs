@@ -39,20 +39,6 @@ fn cannot(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
 
-fn provenance() -> Provenance {
-    Provenance {
-        command: String::new(),
-        version: String::new(),
-        date: String::new(),
-        kernel: String::new(),
-        processor: String::new(),
-        processors: 1,
-        memory_bytes: 0,
-        optimised: false,
-        profile: String::new(),
-    }
-}
-
 struct Planted {
     dir: tempfile::TempDir,
     program: PathBuf,
@@ -96,7 +82,7 @@ fn recorded(words: &[&str], backend: Backend) -> Option<TraceReport> {
         Err(error) => panic!("{error:?}"),
     };
     let names = Symbolizer::new(&recording, SymbolSources::default(), None);
-    let report = build(&recording, &names, provenance(), &ReportOptions::default());
+    let report = build(&recording, &names, Provenance::default(), &ReportOptions::default());
     let exits: Vec<&str> =
         report.processes.iter().filter_map(|process| process.exit.as_deref()).collect();
     if exits.contains(&"exit 77") {

@@ -140,17 +140,11 @@ const STOPPED: u64 = 4 | 8;
 /// The state of a thread that signals can wake.
 const INTERRUPTIBLE: u64 = 1;
 
-/// Reads the word at an offset.
-fn word(bytes: &[u8], offset: i16) -> Option<u64> {
-    let at = usize::try_from(offset).ok()?;
-    Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
-}
-
 impl ThreadEvent {
     /// Reads a record: the thread, and what is reported of it; `None` for bytes that are no record.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<(u32, ThreadEvent)> {
-        let long = |offset| word(bytes, offset);
+        let long = |offset: i16| sys::bpf::record::long(bytes, offset);
         let thread = u32::try_from(long(record::THREAD)?).ok()?;
         let started_ns = long(record::START)?;
         let account = AbsenceAccount {
@@ -204,7 +198,7 @@ impl MarkedThread {
     /// Reads what the programs keep of a thread; `None` for bytes of another length.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<MarkedThread> {
-        let long = |offset| word(bytes, offset);
+        let long = |offset: i16| sys::bpf::record::long(bytes, offset);
         let phase = i32::try_from(long(thread::PHASE)?).ok()?;
         let is_away = phase == thread::AWAY;
         let dropped = long(thread::DROPPED)?;

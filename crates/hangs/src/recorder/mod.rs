@@ -34,7 +34,7 @@ use trace::backend::bpf::served::ServedError;
 use trace::stack::names::SymbolSources;
 use wakeups::kernel::WakeupTracer;
 
-use self::describe::{HangDescriber, RecorderLink, SharedCounters};
+use self::describe::{DescribeWork, HangDescriber, RecorderLink, SharedCounters};
 use self::exact::{ExactEnd, ExactRecorder};
 use self::interactive::InteractiveFinder;
 use self::sampling::SamplingRecorder;
@@ -278,4 +278,22 @@ fn time_until(at_ns: u64) -> Timespec {
 fn next_tick(now_ns: u64, interval: Duration) -> u64 {
     let interval_ns = nanoseconds(interval);
     (now_ns / interval_ns + 1) * interval_ns
+}
+
+/// Returns when the next look is due: at `next_ns`, if there is one, and for the count of watched time.
+fn next_look_ns(next_ns: Option<u64>, now_ns: u64) -> u64 {
+    next_ns.unwrap_or(u64::MAX).min(next_tick(now_ns, CHECK)).max(now_ns + 1_000_000)
+}
+
+/// When the store was last made durable, of the monotonic clock in nanoseconds.
+struct SyncPace(u64);
+
+impl SyncPace {
+    /// Has the store made durable if that is due.
+    fn keep(&mut self, now_ns: u64, link: &RecorderLink) {
+        if now_ns.saturating_sub(self.0) >= SYNC_NS {
+            self.0 = now_ns;
+            link.send(DescribeWork::Sync);
+        }
+    }
 }

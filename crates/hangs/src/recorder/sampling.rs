@@ -18,8 +18,8 @@ use super::read::{self, ThreadReader};
 use super::rest::RestWatch;
 use super::{
     AWAY, CHECK, FIRST_STORED_NS, KEYS, KernelReports, MOST_ANNOUNCED, PERIOD_NS, REST,
-    SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SYNC_NS, nanoseconds, next_tick, program_name,
-    time_until, unix_ns,
+    SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SyncPace, nanoseconds, next_look_ns, next_tick,
+    program_name, time_until, unix_ns,
 };
 use crate::model::{HANG_NS, Hang, UnseenParts};
 
@@ -96,8 +96,8 @@ impl<'a> SamplingRecorder<'a> {
         stop: &AtomicBool,
         upgrade: &mut dyn FnMut() -> Option<Box<KernelReports>>,
     ) -> io::Result<(u64, Option<Box<KernelReports>>)> {
-        let mut synced_ns = sys::bpf::clock_ns();
-        let mut due_ns = synced_ns;
+        let mut due_ns = sys::bpf::clock_ns();
+        let mut sync = SyncPace(due_ns);
         let mut reports = None;
         while !stop.load(Ordering::Relaxed) {
             reports = upgrade();
@@ -115,14 +115,10 @@ impl<'a> SamplingRecorder<'a> {
             if self.period.length_ns() >= PERIOD_NS {
                 self.end_period(now);
             }
-            if now_ns.saturating_sub(synced_ns) >= SYNC_NS {
-                synced_ns = now_ns;
-                self.link.send(DescribeWork::Sync);
-            }
+            sync.keep(now_ns, self.link);
             let next_ns = self.followed.values().map(|program| program.due_ns).min();
             // Threads at rest are looked at together: one wake-up serves all.
-            due_ns =
-                next_ns.unwrap_or(u64::MAX).min(next_tick(now_ns, CHECK)).max(now_ns + 1_000_000);
+            due_ns = next_look_ns(next_ns, now_ns);
             self.wait_until(due_ns)?;
         }
         for process in self.followed.keys().copied().collect::<Vec<_>>() {

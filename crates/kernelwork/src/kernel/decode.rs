@@ -1,29 +1,18 @@
 //! Reads the records of the programs.
 
+use sys::bpf::file_names::CopiedFile;
+use sys::bpf::record::{long, word};
+
 use super::layout::{flight, key, record, total};
 use super::memory_programs::work;
 use super::{MemoryRecord, NewRing, OperationRecord, WorkRecord};
 use crate::memory::{MemoryWait, MemoryWork};
 use crate::operation::{OperationTotal, RingOperation, WorkFile};
 
-fn at(offset: i16) -> usize {
-    usize::try_from(offset).unwrap_or(usize::MAX)
-}
-
-fn word(bytes: &[u8], offset: i16) -> Option<u32> {
-    let four = bytes.get(at(offset)..at(offset).checked_add(4)?)?;
-    Some(u32::from_ne_bytes(four.try_into().ok()?))
-}
-
-fn long(bytes: &[u8], offset: i16) -> Option<u64> {
-    let eight = bytes.get(at(offset)..at(offset).checked_add(8)?)?;
-    Some(u64::from_ne_bytes(eight.try_into().ok()?))
-}
-
 /// Returns what follows a record's fields from `offset` on.
 fn data(bytes: &[u8], offset: i16) -> Option<&[u8]> {
     let length = usize::try_from(word(bytes, record::LENGTH)?).ok()?;
-    bytes.get(at(offset)..)?.get(..length)
+    bytes.get(usize::try_from(offset).ok()?..)?.get(..length)
 }
 
 /// Returns the bytes before the first zero.
@@ -58,10 +47,16 @@ fn operation(bytes: &[u8]) -> Option<OperationRecord> {
     let file =
         WorkFile { inode: long(bytes, record::INODE)?, device: word(bytes, record::DEVICE)? };
     let result = long(bytes, record::RESULT)?.cast_signed();
+    let copied = CopiedFile {
+        names: data,
+        is_whole: has(record::WHOLE),
+        is_deleted: has(record::DELETED),
+        mode: word(bytes, record::MODE).unwrap_or(0),
+        inode: file.inode,
+    };
     Some(OperationRecord {
         is_slow: has(record::SLOW),
-        link: has(record::NAMED)
-            .then(|| link(data, flags, word(bytes, record::MODE).unwrap_or(0), file.inode)),
+        link: has(record::NAMED).then(|| copied.link()),
         mount: word(bytes, record::MOUNT)?,
         operation: RingOperation {
             process: word(bytes, record::PROCESS)?,
@@ -79,42 +74,6 @@ fn operation(bytes: &[u8]) -> Option<OperationRecord> {
             awaited_readiness: how & flight::READINESS != 0,
         },
     })
-}
-
-/// Returns what `readlink /proc/PID/fd/N` said of a file then: a path, or `socket:[4711]` and the like.
-fn link(names: &[u8], flags: u32, mode: u32, inode: u64) -> Vec<u8> {
-    const KIND: u32 = 0o170_000;
-    const SOCKET: u32 = 0o140_000;
-    const PIPE: u32 = 0o010_000;
-    let names = names.strip_suffix(&[0]).unwrap_or(names);
-    let names: Vec<&[u8]> =
-        if names.is_empty() { Vec::new() } else { names.split(|byte| *byte == 0).collect() };
-    if flags & record::WHOLE == 0 {
-        let name = names.first().copied().unwrap_or_default();
-        return match mode & KIND {
-            SOCKET => format!("socket:[{inode}]").into_bytes(),
-            PIPE => format!("pipe:[{inode}]").into_bytes(),
-            0 => [b"anon_inode:", name].concat(),
-            // Memory with a descriptor has a name and no place.
-            _ if name.starts_with(b"memfd:") => [b"/", name, b" (deleted)"].concat(),
-            _ => {
-                let up: Vec<&[u8]> = names.iter().rev().copied().collect();
-                [&b".../"[..], &up.join(&b'/')].concat()
-            }
-        };
-    }
-    let mut path = Vec::new();
-    for name in names.iter().rev() {
-        path.push(b'/');
-        path.extend_from_slice(name);
-    }
-    if path.is_empty() {
-        path.push(b'/');
-    }
-    if flags & record::DELETED != 0 {
-        path.extend_from_slice(b" (deleted)");
-    }
-    path
 }
 
 fn memory(bytes: &[u8]) -> Option<MemoryRecord<'_>> {
@@ -168,7 +127,7 @@ pub(super) fn sum(key: &[u8], value: &[u8]) -> Option<OperationTotal> {
 pub(super) fn flight(value: &[u8], now_ns: u64) -> Option<RingOperation> {
     let start_ns = long(value, flight::START)?;
     let how = word(value, flight::HOW)?.cast_signed();
-    let path = value.get(at(flight::PATH)..).map(|path| text(path).to_vec());
+    let path = value.get(usize::try_from(flight::PATH).ok()?..).map(|path| text(path).to_vec());
     let has_path = word(value, flight::PATH_LENGTH)? > 0;
     Some(RingOperation {
         process: word(value, flight::PROCESS)?,

@@ -9,6 +9,50 @@ use super::btf::Types;
 
 use Register::{R0, R1, R2, R3, R5, R7, R9};
 
+/// What was copied of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct CopiedFile<'a> {
+    /// The names from it up to the root, each with a final zero.
+    pub names: &'a [u8],
+    /// Whether they go up to the root.
+    pub is_whole: bool,
+    /// Whether it has no name in its directory any more.
+    pub is_deleted: bool,
+    /// Its mode; 0 of what has none.
+    pub mode: u32,
+    /// Its inode number.
+    pub inode: u64,
+}
+
+impl CopiedFile<'_> {
+    /// Returns what `readlink /proc/PID/fd/N` said of it then: a path, or `socket:[4711]` and the like.
+    #[must_use]
+    pub fn link(&self) -> Vec<u8> {
+        const KIND: u32 = 0o170_000;
+        const SOCKET: u32 = 0o140_000;
+        const PIPE: u32 = 0o010_000;
+        let names = self.names.strip_suffix(&[0]).unwrap_or(self.names);
+        let names: Vec<&[u8]> =
+            if names.is_empty() { Vec::new() } else { names.rsplit(|byte| *byte == 0).collect() };
+        if !self.is_whole {
+            let name = names.last().copied().unwrap_or_default();
+            return match self.mode & KIND {
+                SOCKET => format!("socket:[{}]", self.inode).into_bytes(),
+                PIPE => format!("pipe:[{}]", self.inode).into_bytes(),
+                0 => [b"anon_inode:", name].concat(),
+                // Memory with a descriptor has a name and no place.
+                _ if name.starts_with(b"memfd:") => [b"/", name, b" (deleted)"].concat(),
+                _ => [&b".../"[..], &names.join(&b'/')].concat(),
+            };
+        }
+        let mut path = [&b"/"[..], &names.join(&b'/')].concat();
+        if self.is_deleted {
+            path.extend_from_slice(b" (deleted)");
+        }
+        path
+    }
+}
+
 /// The most steps up: names and mounts.
 const STEPS: i32 = 40;
 

@@ -14,6 +14,7 @@ mod load;
 mod map;
 pub mod owner;
 mod program;
+pub mod record;
 mod ring;
 
 pub use kernel_names::KernelNames;

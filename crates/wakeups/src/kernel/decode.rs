@@ -1,8 +1,8 @@
 //! Reads the records of the programs.
 
-use crate::event::{
-    InterruptKind, NAME_BYTES, ThreadIdentity, ThreadWait, WakeupContext, WakeupSource,
-};
+use sys::bpf::record::{field, long, word};
+
+use crate::event::{InterruptKind, ThreadIdentity, ThreadWait, WakeupContext, WakeupSource};
 
 use super::layout::{FUNCTIONS, SOURCES, record, source};
 
@@ -16,24 +16,6 @@ const CALLS: u64 = 1024;
 
 /// The name of threads of the kernel that are not told.
 const HIDDEN_KERNEL: &[u8] = b"kernel";
-
-fn at(offset: i16) -> usize {
-    usize::try_from(offset).unwrap_or(usize::MAX)
-}
-
-fn word(bytes: &[u8], offset: i16) -> Option<u32> {
-    let four = bytes.get(at(offset)..at(offset).checked_add(4)?)?;
-    Some(u32::from_ne_bytes(four.try_into().ok()?))
-}
-
-fn long(bytes: &[u8], offset: i16) -> Option<u64> {
-    let eight = bytes.get(at(offset)..at(offset).checked_add(8)?)?;
-    Some(u64::from_ne_bytes(eight.try_into().ok()?))
-}
-
-fn name(bytes: &[u8], offset: i16) -> Option<[u8; NAME_BYTES]> {
-    bytes.get(at(offset)..at(offset).checked_add(NAME_BYTES)?)?.try_into().ok()
-}
 
 fn read_source(bytes: &[u8], begin: i16) -> Option<WakeupSource> {
     let context = match word(bytes, begin + source::CONTEXT)?.cast_signed() {
@@ -52,7 +34,7 @@ fn read_source(bytes: &[u8], begin: i16) -> Option<WakeupSource> {
             began: word(bytes, begin + source::BEGAN)?,
         },
         process: word(bytes, begin + source::PROCESS)?,
-        name: name(bytes, begin + source::NAME)?,
+        name: field(bytes, begin + source::NAME)?,
         context,
         at_ns: long(bytes, begin + source::AT)?,
     };
@@ -76,7 +58,7 @@ pub fn read(bytes: &[u8]) -> Option<ThreadWait> {
             began: word(bytes, record::BEGAN)?,
         },
         process: word(bytes, record::PROCESS)?,
-        name: name(bytes, record::NAME)?,
+        name: field(bytes, record::NAME)?,
         from_ns: long(bytes, record::FROM)?,
         to_ns: long(bytes, record::TO)?,
         call: u32::try_from(call).ok().filter(|_| call < CALLS),

@@ -32,7 +32,7 @@ use super::interactive::{self, InteractiveFinder};
 use super::period::{Moment, PeriodTotals};
 use super::read::{self, ThreadReader};
 use super::{
-    CHECK, FIRST_STORED_NS, KEYS, KernelReports, PERIOD_NS, SYNC_NS, next_tick, program_name,
+    FIRST_STORED_NS, KEYS, KernelReports, PERIOD_NS, SyncPace, next_look_ns, program_name,
     time_until, unix_ns,
 };
 use crate::kernel::{
@@ -204,8 +204,8 @@ impl<'a> ExactRecorder<'a> {
     /// Records until `stop` is set, or the session in the service is over; returns how many programs were followed, those before
     /// included.
     pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<(u64, ExactEnd)> {
-        let mut synced_ns = sys::bpf::clock_ns();
-        let mut due_ns = synced_ns;
+        let mut due_ns = sys::bpf::clock_ns();
+        let mut sync = SyncPace(due_ns);
         while !stop.load(Ordering::Relaxed) {
             if self.reports.is_lost() {
                 self.lose_session();
@@ -223,18 +223,14 @@ impl<'a> ExactRecorder<'a> {
             if self.period.length_ns() >= PERIOD_NS {
                 self.end_period(now);
             }
-            if now_ns.saturating_sub(synced_ns) >= SYNC_NS {
-                synced_ns = now_ns;
-                self.link.send(DescribeWork::Sync);
-            }
+            sync.keep(now_ns, self.link);
             let away = self.marked.values().filter_map(|program| program.away.as_ref());
             let next_ns = away.map(|absence| absence.due_ns).min();
             if let Some(chains) = &mut self.chains {
                 chains.set_active(next_ns.is_some());
             }
             self.follow_operations();
-            let next_ns = next_ns.unwrap_or(u64::MAX);
-            due_ns = next_ns.min(next_tick(now_ns, CHECK)).max(now_ns + 1_000_000);
+            due_ns = next_look_ns(next_ns, now_ns);
             self.wait_until(due_ns)?;
         }
         self.take_reports();
