@@ -60,6 +60,12 @@ impl Provenance {
         }
     }
 
+    /// Returns whether this program was built as that of a package is: figures of another one are worse.
+    #[must_use]
+    pub fn is_built_as_packaged() -> bool {
+        matches!(env!("UNJANK_PROFILE"), "" | "dist")
+    }
+
     /// Returns the lines that stand under a table.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {

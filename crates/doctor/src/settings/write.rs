@@ -20,6 +20,7 @@ use crate::remedy::Remedy;
 use lab::session::{BenchSession, SERVICE, ServiceProgram, SessionError};
 use report::figure::ratio;
 use report::grade::Grade;
+use report::provenance::Provenance;
 use report::samples::Samples;
 use setup::SetupPart;
 
@@ -329,7 +330,14 @@ fn compare(ours: &Finding, other: &Finding) -> Option<Finding> {
     let ratio = ratio(ours.median(), other.median());
     let less = is_mostly_less(ours, other);
     let text = if less || is_mostly_less(other, ours) {
-        format!("a write through unjankd takes {ratio} of the time of one through dconf-service")
+        let build = if Provenance::is_built_as_packaged() {
+            ""
+        } else {
+            "; this build of ours is not optimised as a package is"
+        };
+        format!(
+            "a write through unjankd takes {ratio} of the time of one through dconf-service{build}"
+        )
     } else {
         let n = ours.len().min(other.len());
         format!(
