@@ -208,6 +208,22 @@ impl HangHistory {
     }
 }
 
+impl HangHistory {
+    /// Returns the names of programs of which nothing can be told: they were there, and no wait of a main loop was found.
+    #[must_use]
+    pub fn without_loop(&self) -> Vec<&str> {
+        let is_without = |name: &str, watched_ns: u64, steps: &StepHistogram| {
+            let has_hang = || self.hangs.iter().any(|hang| hang.program == name);
+            watched_ns == 0 && steps.total() == 0 && !has_hang()
+        };
+        let programs = self.programs.iter();
+        programs
+            .filter(|(name, (watched_ns, steps))| is_without(name, *watched_ns, steps))
+            .map(|(name, _)| &**name)
+            .collect()
+    }
+}
+
 /// By what hangs are counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HangGrouping {

@@ -158,7 +158,8 @@ impl HangTextStyle<'_> {
     pub fn verdict(&self, history: &HangHistory, span: TimeSpan, when: &str) -> Vec<String> {
         let WatchCoverage { watched_ns, recorder_ns, interval_ns, lost, .. } = history.coverage;
         let WatchCoverage { over_limit, refused, .. } = history.coverage;
-        let unfollowed = over_limit.saturating_add(refused);
+        let without_loop = history.without_loop();
+        let unfollowed = over_limit.saturating_add(refused) > 0 || !without_loop.is_empty();
         let mut lines = Vec::new();
         let program = history.program.as_deref().map(|program| self.others(program));
         // What cannot be read may be a hang, or a time in which somebody watched.
@@ -196,7 +197,7 @@ impl HangTextStyle<'_> {
             None if watched_ns > 0 => {
                 let of = match program {
                     Some(program) => format!(" of {program}"),
-                    None if unfollowed > 0 => " of the programs that were followed".to_owned(),
+                    None if unfollowed => " of the programs that were followed".to_owned(),
                     None => String::new(),
                 };
                 lines.push(format!("No hang of 100 ms or more{of} {when}{watched}{as_far}."));
@@ -204,7 +205,7 @@ impl HangTextStyle<'_> {
             None if recorder_ns > 0 => {
                 let nobody = match program {
                     Some(program) => format!("{program} was not watched"),
-                    None if unfollowed > 0 => "no interactive program could be watched".to_owned(),
+                    None if unfollowed => "no interactive program could be watched".to_owned(),
                     None => "no interactive program did".to_owned(),
                 };
                 lines.push(format!(
@@ -244,6 +245,17 @@ impl HangTextStyle<'_> {
                 "Not watched: {} beyond the most that a recorder follows.",
                 programs(over_limit)
             ));
+        }
+        if let [first, others @ ..] = &*without_loop {
+            let first = self.others(first);
+            let names = match others {
+                [] => format!("{first}, in whose first thread"),
+                [second] => {
+                    format!("{first} and {}, in whose first threads", self.others(second))
+                }
+                [..] => format!("{first} and {} others, in whose first threads", others.len()),
+            };
+            lines.push(format!("Not watched: {names} no wait of a main loop was found."));
         }
         if refused > 0 {
             lines.push(format!(

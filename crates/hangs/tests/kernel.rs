@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::clock::SystemClock;
 use tempfile::TempDir;
 use unjank_hangs::kernel::{
-    EventWaitKind, HangPrograms, LocalMarker, MarkedAs, MarkedThread, ThreadMarker, WaitPlace,
+    EventWaitKind, HangPrograms, LocalMarker, MarkedAs, MarkedThread, ThreadEvent, ThreadMarker,
+    WaitPlace,
 };
 use unjank_hangs::model::{CallShare, Hang, HangCause, UnseenParts};
 use unjank_hangs::recorder::{KernelReports, ThreadSource, record};
@@ -443,6 +444,28 @@ fn a_rest_that_is_over_before_the_thread_has_left_its_processor_is_seen() {
         println!("{rests} rests, {untold} ends of them were not told");
         assert_eq!(missed, [], "of {rests}");
     });
+}
+
+#[test]
+fn a_thread_that_ends_before_its_main_loop_is_known_was_not_away_from_it() {
+    let Some(HangPrograms { mut ring, mut marker }) = load() else { return };
+    let starts = || {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        marker.mark(thread, MarkedAs::Unknown).unwrap();
+        // Too short to be asked about: nobody has said whether that is the main loop.
+        let shortly = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        rustix::event::poll(&mut [], Some(&shortly)).unwrap();
+        std::thread::sleep(Duration::from_millis(150));
+        thread
+    };
+    let thread = std::thread::scope(|scope| scope.spawn(starts).join().unwrap());
+    let end = until("the end of the thread to be told", || {
+        let mut events = Vec::new();
+        ring.take(usize::MAX, |bytes| events.extend(ThreadEvent::read(bytes)));
+        let mut ends = events.into_iter().filter(|(of, _)| *of == thread);
+        ends.find_map(|(_, event)| matches!(event, ThreadEvent::Gone { .. }).then_some(event))
+    });
+    assert_eq!(end, ThreadEvent::Gone { absence: None });
 }
 
 #[test]

@@ -273,10 +273,12 @@ impl HangPlan {
         let sent = p.label();
         self.write_record(p, record::GONE);
         p.load(Size::Long, R1, R6, thread::PHASE);
-        let is_away = p.label();
-        p.jump_if(R1, JumpCondition::Equal, thread::AWAY, is_away);
-        p.store(Size::Long, R10, frame::RECORD + record::START, 0).jump(sent).place(is_away);
+        let without = p.label();
+        // Before the main loop is known nobody knows whether it was away from it.
+        p.jump_if(R1, JumpCondition::Differ, thread::AWAY, without);
+        p.load(Size::Long, R1, R6, thread::KNOWN).jump_if(R1, JumpCondition::Equal, 0, without);
         self.write_account(p);
+        p.jump(sent).place(without).store(Size::Long, R10, frame::RECORD + record::START, 0);
         p.place(sent).store(Size::Long, R6, thread::PHASE, thread::GONE);
         self.send(p);
     }

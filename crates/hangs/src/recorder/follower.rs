@@ -110,6 +110,7 @@ pub(crate) struct ThreadFollower {
     next_key: u64,
     /// The wait of the main loop in which the thread was seen last, with the number of the call.
     main_wait: Option<(WaitPlace, u32)>,
+    has_loop: bool,
     /// Steps since they were last taken.
     pub(crate) steps: StepHistogram,
     /// The time in which it was followed since that was last taken.
@@ -129,6 +130,7 @@ impl ThreadFollower {
             shallowest: 0,
             next_key: first_key,
             main_wait: None,
+            has_loop: false,
             steps: StepHistogram::default(),
             watched_ns: 0,
         }
@@ -148,6 +150,11 @@ impl ThreadFollower {
         self.watched_ns += looked_ns(last.at_ns, at_ns);
         *last = LookPoint { at_ns, counters };
         true
+    }
+
+    /// Returns whether the main loop is known.
+    pub(crate) fn has_loop(&self) -> bool {
+        self.has_loop
     }
 
     /// Returns whether the thread was seen last in a wait that is known to be that of its main loop.
@@ -413,6 +420,7 @@ impl ThreadFollower {
         let is_loop = evidence.is_loop(place, self.shallowest);
         let kind = if is_loop { PlaceKind::Loop } else { PlaceKind::Nested };
         self.places.insert(place, kind);
+        self.has_loop |= is_loop;
         match (&mut self.phase, kind) {
             // It was taken for the main loop's wait: nothing is known of when its step began.
             (Phase::Waiting { place: at, .. }, PlaceKind::Nested) if *at == place => {

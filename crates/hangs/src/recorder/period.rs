@@ -1,12 +1,15 @@
 //! The period that goes on: for how long somebody looked, and what was counted.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::follower::GAP_NS;
 use super::{MOST_NAMES, nanoseconds, unix_ns};
 use crate::history::CLOSE_NS;
 use crate::model::{ProgramSteps, StepHistogram, WatchedPeriod};
+
+/// A program whose main loop was not found for so long is told.
+const SEARCHED: Duration = Duration::from_secs(10);
 
 /// A moment by both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +65,7 @@ impl PeriodTotals {
     /// the last look if the recorder or the machine did not run since, or somebody set the clock. A shorter time in which a
     /// look was due and did not come is not counted.
     #[must_use]
-    pub(super) fn goes_on(&mut self, now: Moment, due_ns: u64, has_programs: bool) -> bool {
+    pub(super) fn goes_on(&mut self, now: Moment, due_ns: u64, is_watching: bool) -> bool {
         let passed_ns = now.at_ns.saturating_sub(self.last.at_ns);
         let difference = match now.now.duration_since(self.last.now) {
             Ok(passed) => nanoseconds(passed).abs_diff(passed_ns),
@@ -74,14 +77,21 @@ impl PeriodTotals {
         let late_ns = now.at_ns.saturating_sub(due_ns.max(self.last.at_ns));
         if late_ns < GAP_NS {
             self.recorder_ns += passed_ns;
-            self.watched_ns += if has_programs { passed_ns } else { 0 };
+            self.watched_ns += if is_watching { passed_ns } else { 0 };
         }
         self.last = now;
         true
     }
 
-    pub(super) fn add(&mut self, name: &str, steps: &StepHistogram, watched: u64) {
-        if watched == 0 && *steps == StepHistogram::default() {
+    /// Adds what was counted of a program that was followed for so long. One whose main loop was not found is there without time.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        steps: &StepHistogram,
+        watched: u64,
+        followed: Duration,
+    ) {
+        if watched == 0 && *steps == StepHistogram::default() && followed < SEARCHED {
             return;
         }
         let is_known = self.programs.contains_key(name);
@@ -116,7 +126,6 @@ impl PeriodTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     /// A moment at so many seconds of the time of day and of the monotonic clock.
     fn moment(day_s: u64, monotonic_ms: u64) -> Moment {
@@ -151,6 +160,18 @@ mod tests {
             assert_eq!((period.from_ns, period.to_ns), (1000 * second, 1010 * second), "{what}");
             assert_eq!((period.recorder_ns, period.watched_ns), (10 * second, 10 * second));
         }
+    }
+
+    #[test]
+    fn a_program_without_a_main_loop_is_there_once_it_was_looked_for() {
+        let mut period = ten_seconds();
+        let none = StepHistogram::default();
+        period.add("starts", &none, 0, SEARCHED - Duration::from_nanos(1));
+        period.add("has none", &none, 0, SEARCHED);
+        period.add("rests", &none, 7, Duration::ZERO);
+        let programs = period.finish(UnwatchedCounts::default(), 0).programs;
+        let told = programs.iter().map(|of| (&*of.program, of.watched_ns));
+        assert_eq!(told.collect::<Vec<_>>(), [("has none", 0), ("rests", 7)]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use sys::clock::Clock;
@@ -38,6 +39,8 @@ struct FollowedProgram {
     due_ns: u64,
     /// The length at which a hang that goes on is stored the next time.
     store_at_ns: u64,
+    /// Since when it is followed.
+    followed_ns: u64,
 }
 
 /// What a look at a process found.
@@ -106,7 +109,8 @@ impl<'a> SamplingRecorder<'a> {
             }
             let now_ns = sys::bpf::clock_ns();
             let now = Moment { now: self.clock.now(), at_ns: now_ns };
-            if !self.period.goes_on(now, due_ns, !self.followed.is_empty()) {
+            let is_watching = self.followed.values().any(|program| program.follower.has_loop());
+            if !self.period.goes_on(now, due_ns, is_watching) {
                 self.end_period(now);
             }
             self.search();
@@ -151,6 +155,7 @@ impl<'a> SamplingRecorder<'a> {
             turns: None,
             due_ns: 0,
             store_at_ns: FIRST_STORED_NS,
+            followed_ns: sys::bpf::clock_ns(),
         };
         self.reader.open(process);
         self.followed.insert(process, program);
@@ -522,5 +527,6 @@ impl<'a> SamplingRecorder<'a> {
 fn add_steps(period: &mut PeriodTotals, program: &mut FollowedProgram) {
     let steps = std::mem::take(&mut program.follower.steps);
     let watched_ns = std::mem::take(&mut program.follower.watched_ns);
-    period.add(&program.name, &steps, watched_ns);
+    let followed = sys::bpf::clock_ns().saturating_sub(program.followed_ns);
+    period.add(&program.name, &steps, watched_ns, Duration::from_nanos(followed));
 }

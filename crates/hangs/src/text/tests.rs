@@ -1,7 +1,7 @@
 //! Tests of what people read about hangs.
 
 use super::*;
-use crate::model::CallShare;
+use crate::model::{CallShare, StepHistogram};
 use report::text::Charset;
 
 const SECOND: u64 = 1_000_000_000;
@@ -212,6 +212,21 @@ fn a_verdict_without_a_hang_says_what_was_not_seen() {
     let lines = verdict(&refused);
     assert!(lines[0].contains("no interactive program could be watched"), "{lines:?}");
     assert!(lines[1].starts_with("Not watched: 3 programs that the kernel"), "{lines:?}");
+    let mut without_loop = an_hour(0);
+    without_loop.programs.insert("a\u{1b}".to_owned(), (0, StepHistogram::default()));
+    let lines = verdict(&without_loop);
+    assert!(lines[0].contains("no interactive program could be watched"), "{lines:?}");
+    let why = "no wait of a main loop was found.";
+    assert_eq!(lines[1], format!("Not watched: a\\x1b, in whose first thread {why}"));
+    without_loop.coverage.watched_ns = SECOND;
+    without_loop.programs.insert("b".to_owned(), (0, StepHistogram::default()));
+    without_loop.programs.insert("seen".to_owned(), (SECOND, StepHistogram::default()));
+    let lines = verdict(&without_loop);
+    assert!(lines[0].contains("100 ms or more of the programs that were followed"), "{lines:?}");
+    assert!(lines[1].contains(" a\\x1b and b, in whose first threads "), "{lines:?}");
+    without_loop.programs.insert("c".to_owned(), (0, StepHistogram::default()));
+    let lines = verdict(&without_loop);
+    assert!(lines[1].contains(" a\\x1b and 2 others, in whose first threads "), "{lines:?}");
     let of_program = |watched_s| {
         let program = Some("ki\u{1b}te".to_owned());
         verdict(&HangHistory { program, ..an_hour(watched_s) }).remove(0)

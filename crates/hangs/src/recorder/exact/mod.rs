@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use sys::clock::Clock;
@@ -121,6 +122,10 @@ struct MarkedProgram {
     /// What was counted in periods before.
     counted: StepHistogram,
     counted_to_ns: u64,
+    /// Since when it is followed.
+    followed_ns: u64,
+    /// Whether its main loop is known.
+    has_loop: bool,
 }
 
 impl MarkedProgram {
@@ -213,7 +218,8 @@ impl<'a> ExactRecorder<'a> {
             }
             let now_ns = sys::bpf::clock_ns();
             let now = Moment { now: self.clock.now(), at_ns: now_ns };
-            if !self.period.goes_on(now, due_ns, !self.marked.is_empty()) {
+            let is_watching = self.marked.values().any(|program| program.has_loop);
+            if !self.period.goes_on(now, due_ns, is_watching) {
                 self.end_period(now);
             }
             self.take_reports();
@@ -314,6 +320,8 @@ impl<'a> ExactRecorder<'a> {
             not_one: StepHistogram::default(),
             counted: StepHistogram::default(),
             counted_to_ns: now_ns,
+            followed_ns: now_ns,
+            has_loop: false,
         };
         self.marked.insert(process, program);
         if let Some(call) = wait {
@@ -372,6 +380,7 @@ impl<'a> ExactRecorder<'a> {
                 false => EventWaitKind::Nested,
             };
             program.places.insert(place, PlaceState::Classified(kind));
+            program.has_loop |= kind == EventWaitKind::Loop;
             let _ = self.marker.classify(process, place, kind);
             let asked = program.away.as_mut().and_then(|absence| absence.asked.take());
             if let Some((of, account)) = asked.filter(|(of, _)| *of == place)
@@ -652,7 +661,10 @@ impl<'a> ExactRecorder<'a> {
     fn add_steps(&mut self, process: u32, state: &MarkedThread) {
         let Some(program) = self.marked.get_mut(&process) else { return };
         let now_ns = sys::bpf::clock_ns();
-        let Some(known_ns) = state.known_since_ns else { return };
+        let followed = Duration::from_nanos(now_ns.saturating_sub(program.followed_ns));
+        let Some(known_ns) = state.known_since_ns else {
+            return self.period.add(&program.name, &StepHistogram::default(), 0, followed);
+        };
         let watched_ns = now_ns.saturating_sub(known_ns.max(program.counted_to_ns));
         program.counted_to_ns = now_ns;
         let mut steps = state.steps;
@@ -665,7 +677,7 @@ impl<'a> ExactRecorder<'a> {
             }
         }
         program.counted = state.steps;
-        self.period.add(&program.name, &steps, watched_ns);
+        self.period.add(&program.name, &steps, watched_ns, followed);
     }
 
     /// Stores the period up to its last look, and begins another one.
