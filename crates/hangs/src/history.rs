@@ -181,7 +181,8 @@ impl HangHistory {
             let Some(share) = overlap(period, span) else { continue };
             for steps in period.programs.iter().filter(|steps| is_meant(&steps.program)) {
                 let (watched_ns, known) = programs.entry(steps.program.clone()).or_default();
-                *watched_ns += scaled(steps.watched_ns, share);
+                // However small the part of the period is: the program was watched in it.
+                *watched_ns += scaled(steps.watched_ns, share).max(steps.watched_ns.min(1));
                 known.merge(&steps.steps);
             }
         }
@@ -206,9 +207,7 @@ impl HangHistory {
             damage: stored.damage(),
         }
     }
-}
 
-impl HangHistory {
     /// Returns the names of programs of which nothing can be told: they were there, and no wait of a main loop was found.
     #[must_use]
     pub fn without_loop(&self) -> Vec<&str> {

@@ -433,7 +433,7 @@ fn a_rest_that_is_over_before_the_thread_has_left_its_processor_is_seen() {
                 untold += 1;
                 let waits = own_waits();
                 while own_waits() == waits {
-                    std::thread::sleep(Duration::from_micros(1));
+                    std::thread::spawn(|| ()).join().unwrap();
                 }
                 let is_near = |since: &u64| (begun_ns..ended_ns + 10_000_000).contains(since);
                 if since().filter(is_near).is_none() {
@@ -455,7 +455,6 @@ fn a_thread_that_ends_before_its_main_loop_is_known_was_not_away_from_it() {
         // Too short to be asked about: nobody has said whether that is the main loop.
         let shortly = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
         rustix::event::poll(&mut [], Some(&shortly)).unwrap();
-        std::thread::sleep(Duration::from_millis(150));
         thread
     };
     let thread = std::thread::scope(|scope| scope.spawn(starts).join().unwrap());
@@ -468,21 +467,22 @@ fn a_thread_that_ends_before_its_main_loop_is_known_was_not_away_from_it() {
     assert_eq!(end, ThreadEvent::Gone { absence: None });
 }
 
+/// Starts a recorder of one program only; returns whether the place of its wait is classified, too.
+fn start_for(root: &TempDir, program: &Interactive) -> Option<(TestRecorder, Arc<AtomicBool>)> {
+    let HangPrograms { ring, marker: inner } = load()?;
+    let classified = Arc::new(AtomicBool::new(false));
+    let only = program.child.id();
+    let marker = Box::new(OneMarker { only, inner, classified: Arc::clone(&classified) });
+    let reports = KernelReports { reports: ring.into(), marker, wakeups: None };
+    let recorder = TestRecorder::start_with(root, ThreadSource::Kernel(Box::new(reports)));
+    Some((recorder, classified))
+}
+
 #[test]
 fn a_program_at_rest_has_no_hang_and_wakes_nobody() {
     let root = tempfile::tempdir().unwrap();
-    let Some(HangPrograms { ring, marker: inner }) = load() else { return };
     let mut program = Interactive::start(&root);
-    let marker =
-        Box::new(OneMarker { only: program.child.id(), inner, classified: Arc::default() });
-    let recorder = TestRecorder::start_with(
-        &root,
-        ThreadSource::Kernel(Box::new(KernelReports {
-            reports: ring.into(),
-            marker,
-            wakeups: None,
-        })),
-    );
+    let Some((recorder, _)) = start_for(&root, &program) else { return };
     program.be_noticed(&root);
     program.mark_now();
     let since_ns = program.ordered_ns;
@@ -494,32 +494,36 @@ fn a_program_at_rest_has_no_hang_and_wakes_nobody() {
     program.ended_hang(&root);
 }
 
+/// Starts a program and, once it is in the wait of its main loop, a recorder; waits until the place of the wait is classified.
+fn start_beside_one_at_rest(root: &TempDir) -> Option<(TestRecorder, Interactive)> {
+    let mut program = Interactive::start_with(root, "poll");
+    program.order(b'b');
+    program.wait_until_at_rest();
+    let (recorder, classified) = start_for(root, &program)?;
+    until("the wait to be classified", || classified.load(Ordering::Relaxed).then_some(()));
+    Some((recorder, program))
+}
+
 #[test]
 fn a_program_that_waits_when_it_is_found_has_its_first_hang_recorded() {
     let root = tempfile::tempdir().unwrap();
-    let mut program = Interactive::start_with(&root, "poll");
-    program.order(b'b');
-    program.wait_until_at_rest();
-    let Some(HangPrograms { ring, marker: inner }) = load() else { return };
-    let classified = Arc::new(AtomicBool::new(false));
-    let marker = Box::new(OneMarker {
-        only: program.child.id(),
-        inner,
-        classified: Arc::clone(&classified),
-    });
-    let _recorder = TestRecorder::start_with(
-        &root,
-        ThreadSource::Kernel(Box::new(KernelReports {
-            reports: ring.into(),
-            marker,
-            wakeups: None,
-        })),
-    );
     // It is in the wait since before it was marked.
-    until("the wait to be classified", || classified.load(Ordering::Relaxed).then_some(()));
+    let Some((_recorder, mut program)) = start_beside_one_at_rest(&root) else { return };
     program.order(b's');
     let hang = program.ended_hang(&root);
     assert_eq!(&*blamed(&hang), "sleep_on_purpose", "{hang:?}");
+}
+
+#[test]
+fn a_program_that_rests_all_the_time_is_watched() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((recorder, program)) = start_beside_one_at_rest(&root) else { return };
+    recorder.end();
+    let periods = stored(&root).periods;
+    let programs = periods.iter().flat_map(|period| &period.programs);
+    let watched = programs.filter(|of| of.program == super::recorder::NAME && of.watched_ns > 0);
+    assert_eq!(watched.count(), 1, "{periods:?}");
+    drop(program);
 }
 
 #[test]

@@ -265,9 +265,9 @@ impl ExactRecorder<'_> {
         let Some(program) = self.marked.get_mut(&process) else { return };
         let Some(absence) = &program.away else { return };
         for pair in moments.windows(2) {
-            program.turned.add(pair[1].saturating_sub(pair[0]));
+            program.counts.turned.add(pair[1].saturating_sub(pair[0]));
         }
-        program.turned.add(first_ns.saturating_sub(absence.began_ns()));
+        program.counts.turned.add(first_ns.saturating_sub(absence.began_ns()));
         self.finish(process, account, blocks, first_ns, false);
         let Some(program) = self.marked.get_mut(&process) else { return };
         let key = program.take_key();

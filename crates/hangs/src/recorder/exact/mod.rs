@@ -3,6 +3,7 @@
 
 mod account;
 mod chain;
+mod counts;
 mod faults;
 mod looks;
 mod operations;
@@ -11,7 +12,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use sys::clock::Clock;
@@ -24,6 +24,7 @@ use self::account::{
     uncertain_ns,
 };
 use self::chain::ChainFollower;
+use self::counts::ProgramCounts;
 use self::faults::FaultFiles;
 use self::operations::{AwaitedOperation, OperationFollower, is_ring_wait};
 use super::absence::Activity;
@@ -40,7 +41,7 @@ use crate::kernel::{
     AbsenceAccount, EventWaitKind, MarkedAs, MarkedThread, ReportStream, ThreadBlock, ThreadEvent,
     ThreadMarker, WaitPlace,
 };
-use crate::model::{HANG_NS, Hang, HangCause, StepHistogram, UnseenParts};
+use crate::model::{HANG_NS, Hang, HangCause, UnseenParts};
 
 /// A main loop does not look for events without waiting in the first moments of a step, in nanoseconds.
 const LOOK_NS: u64 = 5_000_000;
@@ -116,16 +117,7 @@ struct MarkedProgram {
     /// The waits of the absence that began at this moment.
     blocks: (u64, Vec<ThreadBlock>),
     next_key: u64,
-    /// Steps that breakpoints told apart, and those that the programs in the kernel counted instead.
-    turned: StepHistogram,
-    not_one: StepHistogram,
-    /// What was counted in periods before.
-    counted: StepHistogram,
-    counted_to_ns: u64,
-    /// Since when it is followed.
-    followed_ns: u64,
-    /// Whether its main loop is known.
-    has_loop: bool,
+    counts: ProgramCounts,
 }
 
 impl MarkedProgram {
@@ -218,7 +210,7 @@ impl<'a> ExactRecorder<'a> {
             }
             let now_ns = sys::bpf::clock_ns();
             let now = Moment { now: self.clock.now(), at_ns: now_ns };
-            let is_watching = self.marked.values().any(|program| program.has_loop);
+            let is_watching = self.marked.values().any(|program| program.counts.is_watched());
             if !self.period.goes_on(now, due_ns, is_watching) {
                 self.end_period(now);
             }
@@ -307,7 +299,6 @@ impl<'a> ExactRecorder<'a> {
             self.reader.close(process);
             return;
         }
-        let now_ns = sys::bpf::clock_ns();
         let program = MarkedProgram {
             process,
             name: program_name::program_name(process),
@@ -316,12 +307,7 @@ impl<'a> ExactRecorder<'a> {
             closed_ns: 0,
             blocks: (0, Vec::new()),
             next_key: self.programs * KEYS,
-            turned: StepHistogram::default(),
-            not_one: StepHistogram::default(),
-            counted: StepHistogram::default(),
-            counted_to_ns: now_ns,
-            followed_ns: now_ns,
-            has_loop: false,
+            counts: ProgramCounts::begin(sys::bpf::clock_ns()),
         };
         self.marked.insert(process, program);
         if let Some(call) = wait {
@@ -380,7 +366,9 @@ impl<'a> ExactRecorder<'a> {
                 false => EventWaitKind::Nested,
             };
             program.places.insert(place, PlaceState::Classified(kind));
-            program.has_loop |= kind == EventWaitKind::Loop;
+            if kind == EventWaitKind::Loop {
+                program.counts.know_loop(sys::bpf::clock_ns());
+            }
             let _ = self.marker.classify(process, place, kind);
             let asked = program.away.as_mut().and_then(|absence| absence.asked.take());
             if let Some((of, account)) = asked.filter(|(of, _)| *of == place)
@@ -515,8 +503,8 @@ impl<'a> ExactRecorder<'a> {
         let Some(absence) = &program.away else { return };
         if let Some(turned_ns) = absence.turned_ns {
             // The programs in the kernel have counted one step.
-            program.not_one.add(account.at_ns.saturating_sub(absence.started_ns));
-            program.turned.add(account.at_ns.saturating_sub(turned_ns));
+            program.counts.not_one.add(account.at_ns.saturating_sub(absence.started_ns));
+            program.counts.turned.add(account.at_ns.saturating_sub(turned_ns));
         }
         self.finish(process, account, &blocks, account.at_ns, goes_on);
         if let Some(program) = self.marked.get_mut(&process) {
@@ -660,24 +648,7 @@ impl<'a> ExactRecorder<'a> {
     /// Adds what was counted of a program since the last time to the period.
     fn add_steps(&mut self, process: u32, state: &MarkedThread) {
         let Some(program) = self.marked.get_mut(&process) else { return };
-        let now_ns = sys::bpf::clock_ns();
-        let followed = Duration::from_nanos(now_ns.saturating_sub(program.followed_ns));
-        let Some(known_ns) = state.known_since_ns else {
-            return self.period.add(&program.name, &StepHistogram::default(), 0, followed);
-        };
-        let watched_ns = now_ns.saturating_sub(known_ns.max(program.counted_to_ns));
-        program.counted_to_ns = now_ns;
-        let mut steps = state.steps;
-        let (turned, not_one) =
-            (std::mem::take(&mut program.turned), std::mem::take(&mut program.not_one));
-        steps.merge(&turned);
-        for counted in [program.counted, not_one] {
-            for (new, old) in steps.0.iter_mut().zip(counted.0) {
-                *new = new.saturating_sub(old);
-            }
-        }
-        program.counted = state.steps;
-        self.period.add(&program.name, &steps, watched_ns, followed);
+        program.counts.add_to(&mut self.period, &program.name, state, sys::bpf::clock_ns());
     }
 
     /// Stores the period up to its last look, and begins another one.
