@@ -514,16 +514,33 @@ fn a_program_that_waits_when_it_is_found_has_its_first_hang_recorded() {
     assert_eq!(&*blamed(&hang), "sleep_on_purpose", "{hang:?}");
 }
 
+/// Returns for how long programs of this name were watched.
+fn watched_ns(root: &TempDir) -> u64 {
+    let periods = stored(root).periods;
+    let programs = periods.iter().flat_map(|period| &period.programs);
+    programs.filter(|of| of.program == super::recorder::NAME).map(|of| of.watched_ns).sum()
+}
+
 #[test]
 fn a_program_that_rests_all_the_time_is_watched() {
     let root = tempfile::tempdir().unwrap();
-    let Some((recorder, program)) = start_beside_one_at_rest(&root) else { return };
+    let Some((recorder, _program)) = start_beside_one_at_rest(&root) else { return };
     recorder.end();
-    let periods = stored(&root).periods;
-    let programs = periods.iter().flat_map(|period| &period.programs);
-    let watched = programs.filter(|of| of.program == super::recorder::NAME && of.watched_ns > 0);
-    assert_eq!(watched.count(), 1, "{periods:?}");
-    drop(program);
+    assert!(watched_ns(&root) > 0);
+}
+
+#[test]
+fn a_program_is_watched_also_in_the_rest_in_which_it_was_found() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((recorder, mut program)) = start_beside_one_at_rest(&root) else { return };
+    let found_ns = sys::bpf::clock_ns();
+    let looks = recorder.waits();
+    until("two looks of the recorder", || (recorder.waits() >= looks + 2).then_some(()));
+    let rested_ns = sys::bpf::clock_ns() - found_ns;
+    program.order(b'b');
+    program.wait_until_at_rest();
+    recorder.end();
+    assert!(watched_ns(&root) >= rested_ns, "{rested_ns}");
 }
 
 #[test]

@@ -17,8 +17,9 @@ pub(super) struct ProgramCounts {
     counted: StepHistogram,
     counted_to_ns: u64,
     followed_ns: u64,
-    /// Since when its main loop is known.
-    loop_ns: Option<u64>,
+    has_loop: bool,
+    /// When its main loop was known, if it was in the wait of it.
+    rests_from_ns: Option<u64>,
 }
 
 impl ProgramCounts {
@@ -30,18 +31,22 @@ impl ProgramCounts {
             counted: StepHistogram::default(),
             counted_to_ns: now_ns,
             followed_ns: now_ns,
-            loop_ns: None,
+            has_loop: false,
+            rests_from_ns: None,
         }
     }
 
-    /// Notes that its main loop is known.
-    pub(super) fn know_loop(&mut self, now_ns: u64) {
-        self.loop_ns.get_or_insert(now_ns);
+    /// Notes that its main loop is known, and whether the program is in the wait of it.
+    pub(super) fn know_loop(&mut self, now_ns: u64, rests: bool) {
+        if !self.has_loop {
+            self.has_loop = true;
+            self.rests_from_ns = rests.then_some(now_ns);
+        }
     }
 
     /// Returns whether it is watched: before its main loop is known no hang is recorded.
     pub(super) fn is_watched(&self) -> bool {
-        self.loop_ns.is_some()
+        self.has_loop
     }
 
     /// Adds what was counted since the last time to the period of a program of this name.
@@ -53,13 +58,14 @@ impl ProgramCounts {
         now_ns: u64,
     ) {
         let followed = Duration::from_nanos(now_ns.saturating_sub(self.followed_ns));
-        let known_ns = match (state.known_since_ns, self.loop_ns) {
-            (Some(known_ns), _) => known_ns,
-            // The programs in the kernel know it from the end of this wait on.
-            (None, Some(loop_ns)) if state.wait.is_some() => loop_ns,
-            // A step that began before its main loop was known is not recorded.
-            (None, Some(_)) => return,
-            (None, None) => return period.add(name, &StepHistogram::default(), 0, followed),
+        // The programs in the kernel know the loop from the end of its first wait on.
+        let known_ns = state.known_since_ns.into_iter().chain(self.rests_from_ns).min();
+        let Some(known_ns) = known_ns else {
+            if !self.has_loop {
+                period.add(name, &StepHistogram::default(), 0, followed);
+            }
+            // A step that began before the loop was known is not recorded.
+            return;
         };
         let watched_ns = now_ns.saturating_sub(known_ns.max(self.counted_to_ns));
         self.counted_to_ns = now_ns;

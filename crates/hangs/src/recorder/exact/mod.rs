@@ -367,7 +367,8 @@ impl<'a> ExactRecorder<'a> {
             };
             program.places.insert(place, PlaceState::Classified(kind));
             if kind == EventWaitKind::Loop {
-                program.counts.know_loop(sys::bpf::clock_ns());
+                let rests = state.wait.is_some_and(|(waits_at, _)| waits_at == place);
+                program.counts.know_loop(sys::bpf::clock_ns(), rests);
             }
             let _ = self.marker.classify(process, place, kind);
             let asked = program.away.as_mut().and_then(|absence| absence.asked.take());
