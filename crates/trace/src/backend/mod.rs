@@ -27,6 +27,7 @@ use std::time::Duration;
 pub use sys::spawn::{ProgramStdout, ProgramToStart};
 
 pub use self::bpf::served::protocol::SOCKET as RECORDER_SOCKET;
+pub use self::procfs::is_frozen;
 
 use self::bpf::served::protocol::AuthorizationPrompt;
 use self::bpf::served::{RecorderConnection, ServedError};

@@ -135,11 +135,21 @@ pub(super) fn stopped_by(process: u32) -> Option<StoppedBy> {
     match state.as_deref().and_then(|stat| stat_field(stat, 0)) {
         Some("T") => Some(StoppedBy::Signal),
         Some("t") => Some(StoppedBy::Tracer),
-        // A frozen thread sleeps as others do; the kernel's function tells.
-        _ => read("wchan")
-            .is_ok_and(|function| function == b"do_freezer_trap")
-            .then_some(StoppedBy::Signal),
+        _ => is_frozen(process).then_some(StoppedBy::Signal),
     }
+}
+
+/// Returns whether the freezer holds a process: its first thread sleeps as others do, and the kernel's function tells.
+#[must_use]
+pub fn is_frozen(process: u32) -> bool {
+    fs::read(format!("/proc/{process}/task/{process}/wchan"))
+        .is_ok_and(|function| is_of_freezer(&function))
+}
+
+/// Returns whether a function of the kernel in which a thread sleeps is that of the freezer. In some kernels it is a part of
+/// `get_signal`, in which nothing else sleeps that is neither stopped nor traced; `__refrigerator` is that of version 1.
+fn is_of_freezer(function: &[u8]) -> bool {
+    matches!(function, b"do_freezer_trap" | b"get_signal" | b"__refrigerator")
 }
 
 /// Returns a field of `/proc/PID/task/TID/stat`, counted from the state on, which follows the name in parentheses.
@@ -237,5 +247,15 @@ mod tests {
         assert!(!thread_name(process, process).is_empty());
         assert!(!executable(process).is_empty() && !command_line(process).is_empty());
         assert!(!is_foreign(process));
+    }
+
+    #[test]
+    fn the_freezer_is_known_by_each_of_its_names_and_a_wait_is_not_one() {
+        for function in ["do_freezer_trap", "get_signal", "__refrigerator"] {
+            assert!(is_of_freezer(function.as_bytes()), "{function}");
+        }
+        for function in ["", "0", "do_sys_poll", "poll_schedule_timeout", "do_freezer_trap_x"] {
+            assert!(!is_of_freezer(function.as_bytes()), "{function}");
+        }
     }
 }

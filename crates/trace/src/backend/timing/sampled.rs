@@ -261,12 +261,14 @@ impl SampledThread {
         let same =
             was_blocked && self.activity == activity && counters.turns == self.counters.turns;
         self.blocked = if same { self.blocked + 1 } else { 0 };
-        if !same || self.blocked % STOPPED_EVERY == 2 {
-            let may_be = !runs && same;
+        // Whoever is blocked outside of a call waits for a page, or is stopped; on a busy machine one look stands for long.
+        let outside = |activity| matches!(activity, ThreadActivity::OutsideOfCall(..));
+        let is_outside = outside(activity) && rest > BUSY_NS / 2;
+        if !same || is_outside || self.blocked % STOPPED_EVERY == 2 {
+            let may_be = is_outside || !runs && same;
             self.stopped = may_be.then(|| procfs::stopped_by(self.process)).flatten();
         }
         // What the thread waited for when it was seen to wait, at the end or at the beginning.
-        let outside = |activity| matches!(activity, ThreadActivity::OutsideOfCall(..));
         let faults = if rest > BUSY_NS / 2 {
             procfs::fault_count(self.process).unwrap_or(self.faults)
         } else {
