@@ -259,7 +259,7 @@ impl HangTextStyle<'_> {
         }
         if refused > 0 {
             lines.push(format!(
-                "Not watched: {} that the kernel does not let this user look at (kernel.yama.ptrace_scope above 0 does that).",
+                "Not watched: {} that the kernel did not let this recorder watch: by its rules (kernel.yama.ptrace_scope above 0 is one), or for want of memory.",
                 programs(refused)
             ));
         }

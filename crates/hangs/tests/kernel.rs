@@ -301,6 +301,82 @@ impl ThreadMarker for OneMarker {
     }
 }
 
+/// What a kernel that has no memory left does not do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Failing {
+    Mark,
+    Classify,
+    State,
+    /// What it was told of a place it has forgotten.
+    Place,
+}
+
+/// Marks one process only, and fails once with one of its commands.
+#[derive(Debug)]
+struct FailingMarker {
+    only: u32,
+    inner: LocalMarker,
+    fails: Option<Failing>,
+}
+
+impl FailingMarker {
+    fn fail(&mut self, command: Failing) -> io::Result<()> {
+        match self.fails.take_if(|fails| *fails == command) {
+            Some(_) => Err(io::ErrorKind::OutOfMemory.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ThreadMarker for FailingMarker {
+    fn mark(&mut self, process: u32, marked: MarkedAs) -> io::Result<()> {
+        if process != self.only {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.fail(Failing::Mark)?;
+        self.inner.mark(process, marked)
+    }
+
+    fn unmark(&mut self, process: u32) -> io::Result<()> {
+        self.inner.unmark(process)
+    }
+
+    fn classify(&mut self, process: u32, place: WaitPlace, kind: EventWaitKind) -> io::Result<()> {
+        self.fail(Failing::Classify)?;
+        self.inner.classify(process, place, kind)?;
+        if self.fail(Failing::Place).is_err() {
+            for other in 1..100 {
+                self.inner.classify(process, (other, other), EventWaitKind::Nested)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&mut self, process: u32) -> io::Result<Option<MarkedThread>> {
+        self.fail(Failing::State)?;
+        self.inner.state(process)
+    }
+
+    fn lost(&mut self) -> io::Result<u64> {
+        self.inner.lost()
+    }
+}
+
+#[test]
+fn a_program_is_followed_although_the_kernel_could_not_do_something_once() {
+    for fails in [Failing::Mark, Failing::Classify, Failing::State, Failing::Place] {
+        let root = tempfile::tempdir().unwrap();
+        let Some(HangPrograms { ring, marker: inner }) = load() else { return };
+        let mut program = Interactive::start(&root);
+        let only = program.child.id();
+        let marker = Box::new(FailingMarker { only, inner, fails: Some(fails) });
+        let reports = KernelReports { reports: ring.into(), marker, wakeups: None };
+        let _recorder = TestRecorder::start_with(&root, ThreadSource::Kernel(Box::new(reports)));
+        println!("{fails:?}");
+        program.be_noticed(&root);
+    }
+}
+
 /// Answers late once: between the look at a thread that is blocked and the answer, the wait ends, and the next step begins
 /// without a wait of the main loop.
 #[derive(Debug)]

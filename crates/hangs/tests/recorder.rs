@@ -69,6 +69,7 @@ impl TestRecorder {
         TestRecorder::start_with(root, ThreadSource::Sampling)
     }
 
+    #[expect(clippy::print_stderr, reason = "whoever waits for a recorder that has ended sees why")]
     pub(crate) fn start_with(root: &TempDir, source: ThreadSource) -> TestRecorder {
         let stop = Arc::new(AtomicBool::new(false));
         let options = options(&store_of(root));
@@ -77,7 +78,9 @@ impl TestRecorder {
         let thread = std::thread::spawn(move || {
             looker.send(rustix::thread::gettid()).unwrap();
             let clock = SystemClock::start();
-            record(&options, source, &store::disk::real(), &clock, &flag, &mut |_| {})
+            let disk = store::disk::real();
+            let ended = record(&options, source, &disk, &clock, &flag, &mut |_| {});
+            ended.inspect_err(|error| eprintln!("the recorder has ended: {error:?}"))
         });
         TestRecorder { stop, looker: number.recv().unwrap(), thread: Some(thread) }
     }

@@ -62,8 +62,16 @@ pub(super) mod thread {
     pub(crate) const OWED: i16 = 224;
     /// Counts of steps by their length.
     pub(crate) const STEPS: i16 = 232;
+    /// With what registers it left its processor in the absence: the number of the system call, or -1.
+    pub(crate) const OFF_CALL: i16 = STEPS + 8 * super::CLASSES;
+    /// See `OFF_CALL`: the stack pointer.
+    pub(crate) const OFF_SP: i16 = OFF_CALL + 8;
+    /// See `OFF_CALL`: the instruction.
+    pub(crate) const OFF_IP: i16 = OFF_SP + 8;
+    /// See `OFF_CALL`: six arguments.
+    pub(crate) const OFF_ARGUMENTS: i16 = OFF_IP + 8;
     /// Bytes of all.
-    pub(crate) const SIZE: i16 = STEPS + 8 * super::CLASSES;
+    pub(crate) const SIZE: i16 = OFF_ARGUMENTS + 48;
 
     /// Nothing is known of what it does.
     pub(crate) const UNKNOWN: i32 = 0;

@@ -82,6 +82,9 @@ pub(super) struct MarkerMaps {
 /// The most places of one process that are classified; the oldest is forgotten for another one.
 const PLACES_OF_PROCESS: usize = 64;
 
+/// So often a timer that found no memory is prepared again.
+const ATTEMPTS: usize = 16;
+
 fn place_key(process: u32, (sp, ip): WaitPlace) -> Vec<u8> {
     let key = [u64::from(process), sp, ip];
     debug_assert_eq!(8 * key.len(), usize::from(place::SIZE.unsigned_abs()));
@@ -114,10 +117,18 @@ impl LocalMarker {
         Ok(state)
     }
 
-    /// Prepares the timer of a thread.
+    /// Prepares the timer of a thread; `OutOfMemory` if there was none for it.
     fn prepare_timer(&self, process: u32) -> io::Result<()> {
         self.maps.prepared.set(&0_u32.to_ne_bytes(), &process.to_ne_bytes())?;
-        self.prepare.run()
+        self.prepare.run()?;
+        let told = self.maps.prepared.get(&0_u32.to_ne_bytes())?;
+        let told = told.and_then(|bytes| Some(i32::from_ne_bytes(*bytes.first_chunk()?)));
+        match told {
+            Some(0) => Ok(()),
+            Some(error) if error < 0 => Err(io::Error::from_raw_os_error(-error)),
+            // It was not found.
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 }
 
@@ -129,7 +140,17 @@ impl ThreadMarker for LocalMarker {
         }
         let state = first_state(marked, sys::bpf::clock_ns());
         self.maps.threads.add(&process.to_ne_bytes(), &state)?;
-        let prepared = self.prepare_timer(process);
+        let mut prepared = self.prepare_timer(process);
+        for _ in 0..ATTEMPTS {
+            let is_wanting = |error: &io::Error| error.kind() == io::ErrorKind::OutOfMemory;
+            if !prepared.as_ref().is_err_and(is_wanting) {
+                break;
+            }
+            // Since Linux 6.18 a timer takes memory only from what is at hand on this processor. What belongs to a pipe is as
+            // large, may be fetched from elsewhere, and is at hand when the pipe is closed.
+            drop(std::io::pipe());
+            prepared = self.prepare_timer(process);
+        }
         if prepared.is_err() {
             let _ = self.maps.threads.remove(&process.to_ne_bytes());
         }

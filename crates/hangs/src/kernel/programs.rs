@@ -130,10 +130,14 @@ impl HangPlan {
         p.set_array(R1, self.prepared).load(Size::Word, R1, R1, 0);
         p.store(Size::Word, R10, frame::KEY, R1);
         self.find_thread(p, out);
+        let told = p.label();
         p.set(R1, R6).add(R1, i32::from(thread::TIMER)).set_map(R2, self.threads);
-        p.set(R3, MONOTONIC).call(Helper::TimerInit);
+        p.set(R3, MONOTONIC).call(Helper::TimerInit).jump_if(R0, JumpCondition::Differ, 0, told);
         p.set(R1, R6).add(R1, i32::from(thread::TIMER)).set_function(R2, function);
-        p.call(Helper::TimerSetCallback).store(Size::Long, R6, thread::ARMED, 0);
+        p.call(Helper::TimerSetCallback).jump_if(R0, JumpCondition::Differ, 0, told);
+        p.store(Size::Long, R6, thread::ARMED, 0);
+        // Says what came of it.
+        p.place(told).set_array(R1, self.prepared).store(Size::Word, R1, 0, R0);
         p.place(out).leave();
         self.write_timer(p, function);
         program.finish()
@@ -205,6 +209,24 @@ impl HangPlan {
         p.store(Size::Long, R6, thread::WAIT_FAULTS, R1);
     }
 
+    /// Notes in which call the thread in `R8` leaves its processor: when it is told that it has got one, it may be in another one.
+    fn note_call(&self, p: &mut Assembler) {
+        let (over, in_call, done) = (p.label(), p.label(), p.label());
+        p.store(Size::Long, R6, thread::OFF_CALL, -1);
+        p.set(R1, R8).call(Helper::TaskRegisters).jump_if(R0, JumpCondition::Equal, 0, done);
+        p.load(Size::Long, R1, R0, registers::RESULT);
+        p.jump_if(R1, JumpCondition::Differ, NOT_OVER, over);
+        p.load(Size::Long, R1, R0, registers::CALL).jump(in_call).place(over).set(R1, -1);
+        p.place(in_call).store(Size::Long, R6, thread::OFF_CALL, R1);
+        for (from, to) in [(registers::SP, thread::OFF_SP), (registers::IP, thread::OFF_IP)] {
+            p.load(Size::Long, R1, R0, from).store(Size::Long, R6, to, R1);
+        }
+        for (to, from) in (thread::OFF_ARGUMENTS..).step_by(8).zip(registers::ARGUMENTS) {
+            p.load(Size::Long, R1, R0, from).store(Size::Long, R6, to, R1);
+        }
+        p.place(done);
+    }
+
     /// Puts the time of waiting for processors of the absence of the thread in `R8` into `R1`.
     fn load_ready(&self, p: &mut Assembler) {
         let Some(ready) = self.offsets.ready else {
@@ -243,7 +265,11 @@ impl HangPlan {
         p.load(Size::Long, R1, R8, self.offsets.faults);
         p.store(Size::Long, R6, thread::START_FAULTS, R1);
         p.store(Size::Long, R6, thread::PHASE, thread::AWAY);
-        // What was stored is there before it is read whether the timer runs.
+        Self::note_turn(p);
+    }
+
+    /// Orders what was stored before it is read whether the timer runs.
+    fn note_turn(p: &mut Assembler) {
         p.set(R1, 1).add_shared(R6, thread::TURNS, R1);
     }
 
@@ -377,6 +403,7 @@ impl HangPlan {
         p.jump_if(R1, JumpCondition::Differ, thread::AWAY, done);
         p.store(Size::Long, R6, thread::OFF, R7).load(Size::Long, R1, R10, frame::STATE);
         p.store(Size::Long, R6, thread::OFF_STATE, R1);
+        self.note_call(p);
         // The wait for a processor before the absence is counted by the kernel only after its beginning.
         if let Some(ready) = self.offsets.ready {
             p.load(Size::Long, R1, R6, thread::OFF_TOTAL);
@@ -400,6 +427,7 @@ impl HangPlan {
         }
         p.store(Size::Long, R6, thread::PHASE, thread::WAITING);
         p.load(Size::Long, R1, R6, thread::ASKS).jump_if(R1, JumpCondition::Equal, 0, done);
+        Self::note_turn(p);
         let later = p.label();
         p.load(Size::Long, R1, R6, thread::KNOWN).jump_if(R1, JumpCondition::Differ, 0, later);
         self.arm(p, FIRST_ASK_NS, done);
@@ -464,17 +492,16 @@ impl HangPlan {
         p.load(Size::Long, R1, R10, frame::PLACE).store(Size::Long, R10, at(record::FROM), R1);
         p.load(Size::Long, R1, R6, thread::OFF_STATE);
         p.store(Size::Long, R10, at(record::STATE), R1);
-        p.set(R1, R8).call(Helper::TaskRegisters).jump_if(R0, JumpCondition::Equal, 0, dropped);
-        let (over, in_call) = (p.label(), p.label());
-        p.load(Size::Long, R1, R0, registers::RESULT);
-        p.jump_if(R1, JumpCondition::Differ, NOT_OVER, over);
-        p.load(Size::Long, R1, R0, registers::CALL).jump(in_call).place(over).set(R1, -1);
-        p.place(in_call).store(Size::Long, R10, at(record::CALL), R1);
-        for (from, to) in [(registers::SP, record::SP), (registers::IP, record::IP)] {
-            p.load(Size::Long, R1, R0, from).store(Size::Long, R10, at(to), R1);
+        for (from, to) in [
+            (thread::OFF_CALL, record::CALL),
+            (thread::OFF_SP, record::SP),
+            (thread::OFF_IP, record::IP),
+        ] {
+            p.load(Size::Long, R1, R6, from).store(Size::Long, R10, at(to), R1);
         }
-        for (to, from) in (record::ARGUMENTS..).step_by(8).zip(registers::ARGUMENTS) {
-            p.load(Size::Long, R1, R0, from).store(Size::Long, R10, at(to), R1);
+        for word in (0..48).step_by(8) {
+            p.load(Size::Long, R1, R6, thread::OFF_ARGUMENTS + word);
+            p.store(Size::Long, R10, at(record::ARGUMENTS + word), R1);
         }
         let sent = p.label();
         p.load(Size::Long, R1, R6, thread::OFF_STATE).jump_if(R1, JumpCondition::Equal, 0, sent);
@@ -493,7 +520,15 @@ impl HangPlan {
         p.load(Size::Long, R1, R6, thread::ARMED).jump_if(R1, JumpCondition::Differ, 0, done);
         p.store(Size::Long, R6, thread::ARMED, 1);
         p.set(R1, R6).add(R1, i32::from(thread::TIMER));
-        p.set(R2, after_ns).set(R3, 0).call(Helper::TimerStart);
+        p.set(R2, after_ns).set(R3, 0);
+        Self::start_timer(p);
+    }
+
+    /// Starts the timer with the helper's arguments. One that does not start is started the next time.
+    fn start_timer(p: &mut Assembler) {
+        let started = p.label();
+        p.call(Helper::TimerStart).jump_if(R0, JumpCondition::Equal, 0, started);
+        p.store(Size::Long, R6, thread::ARMED, 0).place(started);
     }
 
     /// Writes the timer's function: `(map, thread, what is kept of it)`.
@@ -536,7 +571,8 @@ impl HangPlan {
         }
         self.send(p);
         p.jump(out).place(again).store(Size::Long, R6, thread::ARMED, 1);
-        p.set(R1, R6).add(R1, i32::from(thread::TIMER)).set(R3, 0).call(Helper::TimerStart);
+        p.set(R1, R6).add(R1, i32::from(thread::TIMER)).set(R3, 0);
+        Self::start_timer(p);
         p.place(out).leave();
     }
 

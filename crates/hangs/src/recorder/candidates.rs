@@ -12,16 +12,27 @@ pub(super) struct Candidates {
     /// Programs beyond the most that are followed, which take the place of one that ends.
     waiting: BTreeSet<ProcessIdentity>,
     refused: BTreeSet<u32>,
+    /// Programs that could not be marked for a reason that may pass, like want of memory; they are tried again after each search.
+    postponed: Vec<ProcessIdentity>,
 }
 
 impl Candidates {
     pub(super) fn new(finder: InteractiveFinder) -> Candidates {
-        Candidates { finder, waiting: BTreeSet::new(), refused: BTreeSet::new() }
+        Candidates {
+            finder,
+            waiting: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            postponed: Vec::new(),
+        }
     }
 
     /// Searches for programs; returns those that have ended, or have no display any more, and were not waiting.
     pub(super) fn search(&mut self) -> Vec<u32> {
-        let change = self.finder.search(sys::bpf::clock_ns(), &processor_ns);
+        let now_ns = sys::bpf::clock_ns();
+        if now_ns >= self.finder.due_ns() {
+            self.waiting.extend(self.postponed.drain(..));
+        }
+        let change = self.finder.search(now_ns, &processor_ns);
         let mut gone = Vec::new();
         for identity in change.gone {
             self.refused.remove(&identity.process);
@@ -46,10 +57,16 @@ impl Candidates {
         self.refused.insert(process);
     }
 
+    /// Puts a program off that could not be marked now.
+    pub(super) fn postpone(&mut self, process: u32) {
+        self.postponed.extend(interactive::identity(process));
+    }
+
     /// Returns how many programs are not watched, for a period in which so many hangs were lost.
     pub(super) fn unwatched(&mut self, lost: u32) -> UnwatchedCounts {
         // The kernel refuses looks at a process that is about to end, too.
         self.refused.retain(|process| interactive::identity(*process).is_some());
-        UnwatchedCounts { over_limit: self.waiting.len(), refused: self.refused.len(), lost }
+        let refused = self.refused.len() + self.postponed.len();
+        UnwatchedCounts { over_limit: self.waiting.len(), refused, lost }
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 
 use kernelwork::RingOperation;
+use trace::backend::is_frozen;
 use trace::backend::peek::blocked::{
     BlockedSyscall, FileRetention, SchedulerCounters, ThreadActivity, ThreadFiles,
 };
@@ -181,18 +182,6 @@ impl ThreadReader {
     }
 }
 
-/// Returns whether the freezer holds a process: its first thread sleeps as others do, and the kernel's function tells.
-fn is_frozen(process: u32) -> bool {
-    fs::read(format!("/proc/{process}/task/{process}/wchan"))
-        .is_ok_and(|function| is_of_freezer(&function))
-}
-
-/// Returns whether a function of the kernel in which a thread sleeps is that of the freezer. In some kernels it is a part of
-/// `get_signal`, in which nothing else sleeps that is neither stopped nor traced; `__refrigerator` is that of version 1.
-fn is_of_freezer(function: &[u8]) -> bool {
-    matches!(function, b"do_freezer_trap" | b"get_signal" | b"__refrigerator")
-}
-
 fn copy_stack(process: u32, ip: u64, sp: u64) -> Option<StackBytes> {
     let mut bytes = vec![0; STACK_BYTES];
     let read = sys::remote::read(process, sp, &mut bytes).unwrap_or(0);
@@ -259,19 +248,4 @@ pub(crate) fn pressure() -> Option<[u16; 3]> {
         whole.checked_mul(100)?.checked_add(part.get(..2)?.parse().ok()?)
     };
     Some([read("cpu")?, read("io")?, read("memory")?])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_freezer_is_known_by_each_of_its_names_and_a_wait_is_not_one() {
-        for function in ["do_freezer_trap", "get_signal", "__refrigerator"] {
-            assert!(is_of_freezer(function.as_bytes()), "{function}");
-        }
-        for function in ["", "0", "do_sys_poll", "poll_schedule_timeout", "do_freezer_trap_x"] {
-            assert!(!is_of_freezer(function.as_bytes()), "{function}");
-        }
-    }
 }

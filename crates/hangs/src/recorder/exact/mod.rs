@@ -293,8 +293,10 @@ impl<'a> ExactRecorder<'a> {
             result = self.marker.mark(process, MarkedAs::Unknown);
         }
         if let Err(error) = result {
-            if error.kind() != io::ErrorKind::NotFound {
-                self.candidates.refuse(process);
+            match error.kind() {
+                io::ErrorKind::NotFound => {}
+                io::ErrorKind::PermissionDenied => self.candidates.refuse(process),
+                _ => self.candidates.postpone(process),
             }
             self.reader.close(process);
             return;
@@ -359,18 +361,25 @@ impl<'a> ExactRecorder<'a> {
 
     fn take_answers(&mut self) {
         while let Ok(PlaceAnswer { process, place, evidence }) = self.link.answers.try_recv() {
-            let Ok(Some(state)) = self.marker.state(process) else { continue };
+            let state = self.marker.state(process).ok().flatten();
             let Some(program) = self.marked.get_mut(&process) else { continue };
-            let kind = match evidence.is_loop(place, state.shallowest) {
+            let kind = |state: &MarkedThread| match evidence.is_loop(place, state.shallowest) {
                 true => EventWaitKind::Loop,
                 false => EventWaitKind::Nested,
+            };
+            let Some((state, kind)) = state
+                .map(|state| (state, kind(&state)))
+                .filter(|(_, kind)| self.marker.classify(process, place, *kind).is_ok())
+            else {
+                // It is asked about once more.
+                program.places.remove(&place);
+                continue;
             };
             program.places.insert(place, PlaceState::Classified(kind));
             if kind == EventWaitKind::Loop {
                 let rests = state.wait.is_some_and(|(waits_at, _)| waits_at == place);
                 program.counts.know_loop(sys::bpf::clock_ns(), rests);
             }
-            let _ = self.marker.classify(process, place, kind);
             let asked = program.away.as_mut().and_then(|absence| absence.asked.take());
             if let Some((of, account)) = asked.filter(|(of, _)| *of == place)
                 && kind == EventWaitKind::Loop
@@ -421,7 +430,10 @@ impl<'a> ExactRecorder<'a> {
                 }
             }
             ThreadEvent::Asks { place } => {
-                if let Some(call) = self.event_wait(process)
+                if let Some(PlaceState::Classified(kind)) = program.places.get(&place) {
+                    // It was asked before the answer, or the kernel has forgotten that for others. If it fails it asks again.
+                    let _ = self.marker.classify(process, place, *kind);
+                } else if let Some(call) = self.event_wait(process)
                     && (call.sp, call.ip) == place
                 {
                     self.ask(process, call);
