@@ -63,10 +63,16 @@ impl WakeupHistory {
             let account = self.account(source.who, &pieces);
             let mut hop = self.hop(source, &pieces, &account, from_ns);
             hop.through = std::mem::take(&mut through);
+            let missing_ns = account.missing_ns(hop.asked_ns);
             let largest = account.groups.into_values().max_by_key(|group| group.total_ns);
             let waited_ns = largest.as_ref().map_or(0, |group| group.total_ns);
             let ran_ns = account.processor_ns + account.ready_ns;
             let used_ns = ran_ns.max(account.not_split_ns);
+            if missing_ns.saturating_mul(2) > hop.asked_ns {
+                hop.other_ns = hop.asked_ns - hop.processor_ns - hop.ready_ns;
+                hops.push(hop);
+                break (ChainEnd::NotKnown, missing_ns);
+            }
             let Some(group) = largest.filter(|group| group.total_ns >= used_ns) else {
                 let end = match used_ns {
                     0 => ChainEnd::NotKnown,
@@ -173,6 +179,14 @@ impl WakeupHistory {
 }
 
 impl ThreadAccount {
+    /// Returns how much of its time the thread neither ran nor could run, nor is a wait recorded: not all wake-ups are told, as those
+    /// that happen while a thread that is hidden from programs has the processor.
+    fn missing_ns(&self, asked_ns: u64) -> u64 {
+        let waited_ns: u64 = self.groups.values().map(|group| group.total_ns).sum();
+        let known_ns = self.processor_ns + self.ready_ns + self.not_split_ns + waited_ns;
+        asked_ns.saturating_sub(known_ns)
+    }
+
     fn add_run(&mut self, used: Option<[u64; 2]>, length_ns: u64) {
         match used {
             Some([processor_ns, ready_ns]) => {

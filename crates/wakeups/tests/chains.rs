@@ -190,6 +190,30 @@ fn what_was_lost_or_dropped_is_told() {
     assert_eq!((unknown.hops.len(), unknown.end), (1, ChainEnd::NotKnown));
 }
 
+#[test]
+fn a_wait_that_was_not_told_is_neither_running_nor_the_shorter_wait_beside_it() {
+    for shorter_ns in [0, 20 * MS] {
+        let mut history = WakeupHistory::new(1000);
+        let born = WakeupSource { context: WakeupContext::Birth, ..by(10, "sh", 5 * MS) };
+        let mut birth = wait(20, 5 * MS, 5 * MS, vec![born]);
+        birth.processor_ns = 0;
+        history.add(birth);
+        if shorter_ns > 0 {
+            let ended = 10 * MS + shorter_ns;
+            let mut shorter = wait(20, 10 * MS, ended, vec![interrupt(InterruptKind::Disk, ended)]);
+            shorter.processor_ns = MS;
+            history.add(shorter);
+        }
+        // It slept nearly all of the time, which nobody was told.
+        let mut waited = wait(10, 10 * MS, 510 * MS, vec![by(20, "sleep", 510 * MS)]);
+        waited.source_counters = Some([2 * MS, 7 * MS]);
+        history.add(waited);
+        let chain = history.walk(id(10), 10 * MS, 510 * MS);
+        assert_eq!((chain.hops.len(), chain.end), (2, ChainEnd::NotKnown), "{chain:?}");
+        assert!(chain.end_ns.abs_diff(491 * MS - shorter_ns) <= 2 * MS, "{chain:?}");
+    }
+}
+
 /// A service that syncs again and again is a hop, although the journal's thread woke it a moment before it answered.
 #[test]
 fn who_waited_often_is_not_taken_for_one_who_passed_something_on() {

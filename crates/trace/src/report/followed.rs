@@ -188,7 +188,8 @@ fn sentence(
         ),
         Some(ChainEnd::TooLong) => format!("waited {part}{place}; more hops are not followed"),
         Some(ChainEnd::NotKnown) => {
-            format!("waited {}{times}{place}; for what is not known", time(hop.asked_ns))
+            let waited_ns = if end_ns > 0 { end_ns } else { hop.asked_ns };
+            format!("waited {}{times}{place}; for what is not known", time(waited_ns))
         }
     };
     text.push(' ');
