@@ -269,61 +269,27 @@ fn a_program_that_computes_is_told_from_one_that_waits() {
     }
 }
 
-/// Marks one process only: other tests run programs, too.
-#[derive(Debug)]
-struct OneMarker {
-    only: u32,
-    inner: LocalMarker,
-    /// Whether the place of its wait is classified.
-    classified: Arc<AtomicBool>,
-}
-
-impl ThreadMarker for OneMarker {
-    fn mark(&mut self, process: u32, marked: MarkedAs) -> io::Result<()> {
-        if process != self.only {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        self.inner.mark(process, marked)
-    }
-
-    fn unmark(&mut self, process: u32) -> io::Result<()> {
-        self.inner.unmark(process)
-    }
-
-    fn classify(&mut self, process: u32, place: WaitPlace, kind: EventWaitKind) -> io::Result<()> {
-        self.inner.classify(process, place, kind)?;
-        self.classified.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn state(&mut self, process: u32) -> io::Result<Option<MarkedThread>> {
-        self.inner.state(process)
-    }
-
-    fn lost(&mut self) -> io::Result<u64> {
-        self.inner.lost()
-    }
-}
-
 /// What a kernel that has no memory left does not do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Failing {
     Mark,
     Classify,
     State,
-    /// What it was told of a place it has forgotten.
+    /// It forgets what it was told of a place.
     Place,
 }
 
-/// Marks one process only, and fails once with one of its commands.
+/// Marks one process only: other tests run programs, too. It may fail once with one of its commands.
 #[derive(Debug)]
-struct FailingMarker {
+struct OneMarker {
     only: u32,
     inner: LocalMarker,
+    /// Whether the place of its wait is classified.
+    classified: Arc<AtomicBool>,
     fails: Option<Failing>,
 }
 
-impl FailingMarker {
+impl OneMarker {
     fn fail(&mut self, command: Failing) -> io::Result<()> {
         match self.fails.take_if(|fails| *fails == command) {
             Some(_) => Err(io::ErrorKind::OutOfMemory.into()),
@@ -332,7 +298,7 @@ impl FailingMarker {
     }
 }
 
-impl ThreadMarker for FailingMarker {
+impl ThreadMarker for OneMarker {
     fn mark(&mut self, process: u32, marked: MarkedAs) -> io::Result<()> {
         if process != self.only {
             return Err(io::ErrorKind::NotFound.into());
@@ -353,6 +319,7 @@ impl ThreadMarker for FailingMarker {
                 self.inner.classify(process, (other, other), EventWaitKind::Nested)?;
             }
         }
+        self.classified.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -370,12 +337,8 @@ impl ThreadMarker for FailingMarker {
 fn a_program_is_followed_although_the_kernel_could_not_do_something_once() {
     for fails in [Failing::Mark, Failing::Classify, Failing::State, Failing::Place] {
         let root = tempfile::tempdir().unwrap();
-        let Some(HangPrograms { ring, marker: inner }) = load() else { return };
         let mut program = Interactive::start(&root);
-        let only = program.child.id();
-        let marker = Box::new(FailingMarker { only, inner, fails: Some(fails) });
-        let reports = KernelReports { reports: ring.into(), marker, wakeups: None };
-        let _recorder = TestRecorder::start_with(&root, ThreadSource::Kernel(Box::new(reports)));
+        let Some((_recorder, _)) = start_for(&root, &program, Some(fails)) else { return };
         println!("{fails:?}");
         program.be_noticed(&root);
     }
@@ -548,11 +511,15 @@ fn a_thread_that_ends_before_its_main_loop_is_known_was_not_away_from_it() {
 }
 
 /// Starts a recorder of one program only; returns whether the place of its wait is classified, too.
-fn start_for(root: &TempDir, program: &Interactive) -> Option<(TestRecorder, Arc<AtomicBool>)> {
+fn start_for(
+    root: &TempDir,
+    program: &Interactive,
+    fails: Option<Failing>,
+) -> Option<(TestRecorder, Arc<AtomicBool>)> {
     let HangPrograms { ring, marker: inner } = load()?;
     let classified = Arc::new(AtomicBool::new(false));
     let only = program.child.id();
-    let marker = Box::new(OneMarker { only, inner, classified: Arc::clone(&classified) });
+    let marker = Box::new(OneMarker { only, inner, classified: Arc::clone(&classified), fails });
     let reports = KernelReports { reports: ring.into(), marker, wakeups: None };
     let recorder = TestRecorder::start_with(root, ThreadSource::Kernel(Box::new(reports)));
     Some((recorder, classified))
@@ -562,7 +529,7 @@ fn start_for(root: &TempDir, program: &Interactive) -> Option<(TestRecorder, Arc
 fn a_program_at_rest_has_no_hang_and_wakes_nobody() {
     let root = tempfile::tempdir().unwrap();
     let mut program = Interactive::start(&root);
-    let Some((recorder, _)) = start_for(&root, &program) else { return };
+    let Some((recorder, _)) = start_for(&root, &program, None) else { return };
     program.be_noticed(&root);
     program.mark_now();
     let since_ns = program.ordered_ns;
@@ -579,7 +546,7 @@ fn start_beside_one_at_rest(root: &TempDir) -> Option<(TestRecorder, Interactive
     let mut program = Interactive::start_with(root, "poll");
     program.order(b'b');
     program.wait_until_at_rest();
-    let (recorder, classified) = start_for(root, &program)?;
+    let (recorder, classified) = start_for(root, &program, None)?;
     until("the wait to be classified", || classified.load(Ordering::Relaxed).then_some(()));
     Some((recorder, program))
 }

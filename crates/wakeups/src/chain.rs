@@ -24,7 +24,7 @@ pub enum ChainEnd {
     Several,
     /// There were more hops than are followed.
     TooLong,
-    /// The wake-up was not recorded, or was lost: for half of the time nothing is known of what it waited for.
+    /// The wake-up was not recorded, or was lost: of more than half of the time nothing is known.
     NotKnown,
 }
 

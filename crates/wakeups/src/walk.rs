@@ -179,8 +179,8 @@ impl WakeupHistory {
 }
 
 impl ThreadAccount {
-    /// Returns how much of its time the thread neither ran nor could run, nor is a wait recorded: not all wake-ups are told, as those
-    /// that happen while a thread that is hidden from programs has the processor.
+    /// Returns how much of its time the thread neither ran nor could run, nor is a wait recorded: some kernels do not
+    /// tell wake-ups that happen while the agent of a virtual machine has the processor.
     fn missing_ns(&self, asked_ns: u64) -> u64 {
         let waited_ns: u64 = self.groups.values().map(|group| group.total_ns).sum();
         let known_ns = self.processor_ns + self.ready_ns + self.not_split_ns + waited_ns;

@@ -18,7 +18,7 @@ pub trait ThreadMarker: std::fmt::Debug + Send {
     /// # Errors
     ///
     /// `PermissionDenied` for a process of another user, `NotFound` for one that has ended, `AlreadyExists` for one that is marked,
-    /// else as `bpf(2)`; it is not marked by this then.
+    /// `OutOfMemory` if the kernel has none at hand, which may pass, else as `bpf(2)`; it is not marked by this then.
     fn mark(&mut self, process: u32, marked: MarkedAs) -> io::Result<()>;
 
     /// Ends a mark, and forgets the places of the process.
