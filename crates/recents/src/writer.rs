@@ -13,6 +13,8 @@ pub const GATHER: Duration = Duration::from_millis(250);
 pub const APART: Duration = Duration::from_millis(800);
 /// How long another program that is at the same work is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a user waits for others that write; each attempt waits a while by itself.
+const USER_PATIENCE: Duration = Duration::from_secs(30);
 /// How old the copy on the disk of a list in memory may become.
 const SNAPSHOT: Duration = Duration::from_secs(15 * 60);
 
@@ -37,6 +39,18 @@ pub enum WriterError {
     /// The files show the list; the journal is as long as it was, or its copy as old.
     #[error("cannot compact the journal")]
     NotTidied(#[from] RecentsError),
+}
+
+impl WriterError {
+    /// Returns whether others were at the same work or the same files: a moment later it can succeed.
+    #[must_use]
+    pub fn is_contention(&self) -> bool {
+        match self {
+            WriterError::NotLocked { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
+            WriterError::NotProjected(error) => error.is_contention(),
+            WriterError::NotSaved(_) | WriterError::NotTidied(_) => false,
+        }
+    }
 }
 
 /// What a round did.
@@ -70,6 +84,21 @@ pub fn write(recents: &mut Recents) -> Result<RoundOutcome, WriterError> {
     recents.snapshot_if_older(SNAPSHOT)?;
     volatile::save_if_older(recents, SNAPSHOT)?;
     Ok(RoundOutcome { projected, compacted })
+}
+
+/// Does one round for a user who waits for it, and tries again for half a minute while others are at the same files.
+///
+/// # Errors
+///
+/// As [`write`].
+pub fn write_for_user(recents: &mut Recents) -> Result<RoundOutcome, WriterError> {
+    let end = recents.clock().monotonic() + USER_PATIENCE;
+    loop {
+        match write(recents) {
+            Err(error) if error.is_contention() && recents.clock().monotonic() < end => {}
+            done => return done,
+        }
+    }
 }
 
 /// Brings the lists to memory or back. They can be written where they are if that fails, and the next round tries again.

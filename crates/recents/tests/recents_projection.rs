@@ -11,14 +11,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
-use std::sync::mpsc;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, SystemTime};
 
 use crate::replay::replay;
 use peers::{Home, add, peers, printed};
-use unjank_recents::projection::{LockError, ProjectionError, XbelOutcome, damaged_path, project};
+use sys::clock::{Clock, SystemClock};
+use unjank_recents::projection::{XbelOutcome, damaged_path, project};
 use unjank_recents::xbel::{Condition, XbelDocument};
-use unjank_recents::{Recents, Uri};
+use unjank_recents::{Recents, RememberingProgram, Uri, writer};
 
 fn uris(recents: &mut Recents) -> BTreeSet<String> {
     recents.list().unwrap().iter().map(|entry| entry.uri.to_string()).collect()
@@ -159,8 +162,9 @@ fn many_writers_of_every_kind_lose_none_of_ours() {
             while is_over.recv_timeout(moment) == Err(mpsc::RecvTimeoutError::Timeout) {
                 match project(&mut recents) {
                     Ok(done) => assert_eq!(done.deleted, 0, "nobody deletes"),
-                    // On a busy machine KDE's programs hold it for longer than we wait; the daemon tries again, too.
-                    Err(ProjectionError::Lock(LockError::Held { .. })) => {}
+                    // On a busy machine KDE's programs hold it for longer than we wait, and the others write more often than
+                    // we try; the daemon tries again, too.
+                    Err(error) if error.is_contention() => {}
                     Err(error) => panic!("{error}"),
                 }
                 for passed in &passed {
@@ -201,6 +205,51 @@ fn many_writers_of_every_kind_lose_none_of_ours() {
     assert_eq!(read_by_glib(&home, &peers.gtk), printed(&mut recents));
     let gtk = uris(&mut recents).iter().filter(|uri| uri.contains("/g")).count();
     eprintln!("of GTK's 60: {gtk}; of KDE's 60: {}", uris(&mut recents).len() - 200 - gtk);
+}
+
+/// A program that writes the shared list each time when we are about to: the time limit of the lock is read then.
+#[derive(Debug)]
+struct WritesFirst {
+    clock: SystemClock,
+    xbel: PathBuf,
+    times: AtomicUsize,
+}
+
+impl Clock for WritesFirst {
+    fn now(&self) -> SystemTime {
+        self.clock.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        let left = self.times.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        if let Ok(left) = left {
+            let next = self.xbel.with_extension("next");
+            let text = format!("<xbel version=\"1.0\"><!-- {left} --></xbel>");
+            fs::write(&next, text).unwrap();
+            fs::rename(&next, &self.xbel).unwrap();
+        }
+        self.clock.monotonic()
+    }
+}
+
+#[test]
+fn a_user_who_waits_for_the_lists_is_not_told_that_others_were_faster() {
+    let home = Home::new();
+    let with_others = |times| {
+        let (clock, times) = (SystemClock::start(), AtomicUsize::new(times));
+        let xbel = home.places.xbel.clone();
+        let clock = Arc::new(WritesFirst { clock, xbel, times });
+        let disk = store::disk::real();
+        Recents::new(home.places.clone(), RememberingProgram::Ordinary, disk, clock)
+    };
+    let mut recents = with_others(1000);
+    add(&mut recents, &home.file("a"));
+    let refused = project(&mut recents).unwrap_err();
+    assert!(refused.is_contention(), "{refused}");
+    // More often than one round tries.
+    let written = writer::write_for_user(&mut with_others(70)).unwrap();
+    assert_eq!(written.projected.xbel, XbelOutcome::Written);
+    assert_eq!(in_file(&home).len(), 1);
 }
 
 #[test]

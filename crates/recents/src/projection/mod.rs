@@ -68,6 +68,18 @@ pub enum ProjectionError {
     Links(#[from] LinksError),
 }
 
+impl ProjectionError {
+    /// Returns whether other programs were at the shared file all the time: a moment later it can succeed.
+    #[must_use]
+    pub fn is_contention(&self) -> bool {
+        matches!(
+            self,
+            ProjectionError::Lock(LockError::Held { .. })
+                | ProjectionError::NotWritten(PublishError::Overtaken { .. })
+        )
+    }
+}
+
 /// The outcome of a projection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Projected {

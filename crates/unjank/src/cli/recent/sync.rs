@@ -1,20 +1,14 @@
 //! `recent sync`: what other programs read is written now.
 
 use std::io::Write;
-use std::time::Duration;
 
 use clap::Args;
-use recents::Recents;
-use recents::projection::{Projected, ProjectionError, XbelOutcome};
-use recents::writer::{self, RoundOutcome, WriterError};
+use recents::projection::{Projected, XbelOutcome};
+use recents::writer;
 use report::paragraph::counted;
-use sys::clock::{Clock, SystemClock};
 
 use crate::cli::screen::sayln;
 use crate::error::{Error, FailureCategory, Verdict};
-
-/// How long others that write are waited for; each attempt waits a while by itself.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Write the lists for GTK and KDE programs now.
 ///
@@ -29,7 +23,7 @@ pub(super) struct Sync {
 impl Sync {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let mut recents = super::recents()?;
-        let written = write(&mut recents).map_err(|error| {
+        let written = writer::write_for_user(&mut recents).map_err(|error| {
             Error::new(FailureCategory::Config, "write the lists that other programs read")
                 .because(error)
         })?;
@@ -41,20 +35,6 @@ impl Sync {
             say(&written.projected, &path, count, out)?;
         }
         Ok(Verdict::Yes)
-    }
-}
-
-/// Writes, when those who hold a lock at the moment have let go: a writer of ours, or a program of KDE's.
-fn write(recents: &mut Recents) -> Result<RoundOutcome, WriterError> {
-    let clock = SystemClock::start();
-    let deadline = clock.monotonic() + PATIENCE;
-    loop {
-        match writer::write(recents) {
-            Err(
-                WriterError::NotLocked { .. } | WriterError::NotProjected(ProjectionError::Lock(_)),
-            ) if clock.monotonic() < deadline => {}
-            done => return done,
-        }
     }
 }
 

@@ -139,7 +139,7 @@ fn save(recents: &mut Recents) -> Result<(), Error> {
 }
 
 fn write(recents: &mut Recents) -> Result<(), Error> {
-    writer::write(recents).map(|_| ()).map_err(|error| {
+    writer::write_for_user(recents).map(|_| ()).map_err(|error| {
         Error::new(FailureCategory::Config, "write the lists that other programs read")
             .because(error)
     })
