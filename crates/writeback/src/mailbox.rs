@@ -70,8 +70,8 @@ pub(crate) fn ask(message: &[u8]) -> Answer {
     }
     let Some(socket) = Socket::make() else { return Answer::None };
     let turns = if message == [SYNC] { TURNS_FOR_ALL } else { TURNS };
-    let answer = if socket.connect() && socket.is_of_this_user() && socket.send(message) {
-        socket.wait(turns)
+    let answer = if socket.connect() && socket.is_of_this_user() {
+        socket.send(message).map_or_else(|reply| reply, |()| socket.wait(turns))
     } else {
         Reply::Silence
     };
@@ -183,7 +183,8 @@ impl Socket {
         done == 0 && c_long::from(peer.uid) == user
     }
 
-    fn send(self, message: &[u8]) -> bool {
+    /// Sends a message; otherwise says what that means.
+    fn send(self, message: &[u8]) -> Result<(), Reply> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         let (from, length) = (message.as_ptr().expose_provenance(), message.len());
         // SAFETY: the pointer is to so many bytes, which live until the call has returned.
@@ -191,7 +192,14 @@ impl Socket {
             let arguments = [argument(self.descriptor), from, length, argument(flags), 0, 0];
             system_call(libc::SYS_sendto, arguments)
         };
-        usize::try_from(sent) == Ok(length)
+        if usize::try_from(sent) == Ok(length) {
+            return Ok(());
+        }
+        match preload::errno() {
+            // It has let this caller go, and is there for the next one.
+            libc::EPIPE | libc::ECONNRESET => Err(Reply::Answer(Answer::None)),
+            _ => Err(Reply::Silence),
+        }
     }
 
     /// Waits for an answer, a second, or some turns where the keeper asks for patience.

@@ -28,9 +28,10 @@ const MOST_CALLERS: usize = 512;
 const MOST_CALLERS_OF_ONE: usize = 32;
 /// The most callers that are accepted before the connected ones are served again.
 const MOST_NEW: usize = 64;
-/// The time after which a silent caller is disconnected.
+/// The time after which a silent caller is disconnected if its place is needed. A program in the idle class on a busy machine may
+/// not get a processor for longer between its two calls.
 const SILENCE: Duration = Duration::from_secs(1);
-/// The interval between two checks for silent callers.
+/// The interval between two checks for silent callers while all places are taken.
 const ROUND: Duration = Duration::from_millis(100);
 /// How long the result for a process is cached: process numbers are reused.
 const BELIEVED: Duration = Duration::from_millis(100);
@@ -163,7 +164,7 @@ impl<F: Fn(u32) -> bool> Mailbox<F> {
             polled.push(PollFd::new(&room, PollFlags::IN));
         }
         let round = Timespec { tv_sec: 0, tv_nsec: i64::from(ROUND.subsec_nanos()) };
-        let time = is_silent.then_some(round);
+        let time = (is_silent && !more).then_some(round);
         // A signal ends the wait early, which does no harm.
         let _ = poll(&mut polled, time.as_ref());
         polled.first().is_some_and(|stopped| stopped.revents().is_empty())
@@ -174,7 +175,7 @@ impl<F: Fn(u32) -> bool> Mailbox<F> {
         let now = self.clock.monotonic();
         self.known.retain(|(_, since)| now.saturating_sub(*since) < BELIEVED);
         for _ in 0..MOST_NEW {
-            if self.callers.len() >= MOST_CALLERS {
+            if self.callers.len() >= MOST_CALLERS && !self.make_room(now, |_| true) {
                 return;
             }
             let Ok(socket) = socket::accept_at(&self.listener) else { return };
@@ -182,12 +183,23 @@ impl<F: Fn(u32) -> bool> Mailbox<F> {
             if peer.user != self.user || peer.process == 0 || !self.is_known(peer.process, now) {
                 continue;
             }
-            let of_it = self.callers.iter().filter(|caller| caller.process == peer.process);
-            if of_it.count() < MOST_CALLERS_OF_ONE {
-                let process = peer.process;
+            let process = peer.process;
+            let is_its = |caller: &Caller| caller.process == process;
+            let of_it = self.callers.iter().filter(|caller| is_its(caller)).count();
+            if of_it < MOST_CALLERS_OF_ONE || self.make_room(now, is_its) {
                 self.callers.push(Caller { socket, process, since: now, request: None });
             }
         }
+    }
+
+    /// Disconnects the callers that have been silent for too long, of those that `is_concerned` names; returns whether there were any.
+    fn make_room(&mut self, now: Duration, is_concerned: impl Fn(&Caller) -> bool) -> bool {
+        let before = self.callers.len();
+        self.callers.retain(|caller| {
+            let is_late = now.saturating_sub(caller.since) >= SILENCE;
+            caller.request.is_some() || !is_late || !is_concerned(caller)
+        });
+        self.callers.len() < before
     }
 
     fn is_known(&mut self, process: u32, now: Duration) -> bool {
@@ -208,12 +220,7 @@ impl<F: Fn(u32) -> bool> Mailbox<F> {
             match socket::receive_bytes(&caller.socket, &mut message) {
                 Ok(length) => caller.request = Request::parse(&message[..length]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let silent = self.clock.monotonic().saturating_sub(caller.since);
-                    return if silent < SILENCE {
-                        CallerOutcome::Stays
-                    } else {
-                        CallerOutcome::IsDone
-                    };
+                    return CallerOutcome::Stays;
                 }
                 Err(_) => return CallerOutcome::IsDone,
             }

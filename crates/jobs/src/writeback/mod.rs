@@ -312,6 +312,30 @@ mod tests {
     }
 
     #[test]
+    fn a_caller_that_gets_no_processor_for_long_keeps_its_place_unless_others_need_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, mailbox) = mailbox(&directory);
+        let _writeback = Writeback::start(Some(mailbox), None, Own).unwrap();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"something").unwrap();
+        // As many as one process may have; each is silent for longer than it may be where places are needed.
+        let connect = |_| sys::socket::connect_to(&path).unwrap();
+        let late: Vec<_> = (0..32).map(connect).collect();
+        let over = Some(Duration::from_millis(1300));
+        assert!(!sys::socket::wait_readable(&late[0], over).unwrap(), "it was disconnected");
+        let mut word = [0];
+        let last = late.last().unwrap();
+        sys::socket::send(last, b"s", None, sys::socket::Full::Wait).unwrap();
+        sys::socket::wait_readable(last, None).unwrap();
+        assert_eq!(sys::socket::receive(last, &mut word).unwrap().length, 1, "it is answered");
+        // One more than may be.
+        let _more = connect(0);
+        assert_eq!(hand_over(&path, file.as_file()), b'k');
+        sys::socket::wait_readable(&late[0], None).unwrap();
+        assert_eq!(sys::socket::receive(&late[0], &mut word).unwrap().length, 0);
+    }
+
+    #[test]
     fn small_and_large_files_are_started_while_the_job_runs() {
         let directory = tempfile::tempdir().unwrap();
         let (path, mailbox) = mailbox(&directory);
