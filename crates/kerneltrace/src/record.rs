@@ -48,6 +48,8 @@ pub enum BpfRecord<'a> {
     Turn {
         /// The thread.
         thread: u32,
+        /// The number of the call with which it looked.
+        number: u32,
         /// When it had looked, of the monotonic clock in nanoseconds.
         at_ns: u64,
         /// How long it waited for some.
@@ -174,6 +176,7 @@ impl<'a> BpfRecord<'a> {
             }
             record::TURN => Some(BpfRecord::Turn {
                 thread,
+                number: word(bytes, at(record::NUMBER))?,
                 at_ns,
                 wall_ns: long(bytes, at(record::WALL))?,
                 processor_ns: long(bytes, at(record::CPU))?,

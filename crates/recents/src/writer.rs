@@ -90,7 +90,7 @@ pub fn write(recents: &mut Recents) -> Result<RoundOutcome, WriterError> {
 ///
 /// # Errors
 ///
-/// As [`write`].
+/// As [`write()`].
 pub fn write_for_user(recents: &mut Recents) -> Result<RoundOutcome, WriterError> {
     let end = recents.clock().monotonic() + USER_PATIENCE;
     loop {

@@ -11,6 +11,7 @@ use super::mark::RecordedMark;
 use super::recording::{
     Backend, Exit, Module, RecordedMount, RecordedProcess, Recording, Stack, Target, Thread, Total,
 };
+use super::syscall::call_name;
 use super::timeline::ThreadCounters;
 
 /// The most slow calls that are kept.
@@ -254,9 +255,13 @@ impl TraceRecorder {
         u32::try_from(at).unwrap_or(u32::MAX)
     }
 
-    /// Records that the event loop of a thread looked for events and had not to wait.
-    pub fn turned(&mut self, thread: u32, at_ns: u64) {
-        self.recording.timelines.entry(thread).or_default().turned(at_ns);
+    /// Records that the event loop of a thread looked for events with this call and had not to wait.
+    pub fn turned(&mut self, thread: u32, number: u32, at_ns: u64) {
+        let timeline = self.recording.timelines.entry(thread).or_default();
+        match call_name(number) {
+            Some("io_uring_enter") => timeline.ring_turned(at_ns),
+            _ => timeline.turned(at_ns),
+        }
     }
 
     /// Records the counters with which a main thread ended.
@@ -316,6 +321,7 @@ impl TraceRecorder {
                 item(&stacks, fault.stack.0).map(|at| fault.stack = at).is_some()
             });
             timeline.turns = std::mem::take(&mut known.turns);
+            timeline.ring_turns = std::mem::take(&mut known.ring_turns);
             timeline.stops = std::mem::take(&mut known.stops);
             *known = timeline;
             known.fault_count = known.fault_count.max(known.faults.len() as u64);

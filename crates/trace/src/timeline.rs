@@ -96,6 +96,8 @@ pub struct ThreadTimeline {
     pub fault_count: u64,
     /// When its event loop looked for events without having to wait, to within a millisecond.
     pub turns: Vec<u64>,
+    /// The same where it looked with `io_uring_enter`, with which programs wait for single operations, too.
+    pub ring_turns: Vec<u64>,
     /// When it was stopped by a signal, from and to, where the backend is told.
     pub stops: Vec<(u64, u64)>,
     /// The counters at the end of the last slice.
@@ -164,9 +166,18 @@ impl ThreadTimeline {
 
     /// Adds a turn of the event loop.
     pub fn turned(&mut self, at_ns: u64) {
-        if self.turns.last().is_none_or(|last| at_ns >= last.saturating_add(TURN_NS)) {
-            self.turns.push(at_ns);
-        }
+        add_turn(&mut self.turns, at_ns);
+    }
+
+    /// Adds a look at a ring, which is a turn of the event loop if that waits there.
+    pub fn ring_turned(&mut self, at_ns: u64) {
+        add_turn(&mut self.ring_turns, at_ns);
+    }
+}
+
+fn add_turn(turns: &mut Vec<u64>, at_ns: u64) {
+    if turns.last().is_none_or(|last| at_ns >= last.saturating_add(TURN_NS)) {
+        turns.push(at_ns);
     }
 }
 

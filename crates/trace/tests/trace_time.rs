@@ -108,14 +108,26 @@ fn a_loop_on_the_processor_is_a_stall_and_its_function_is_named() {
 }
 
 #[test]
+fn who_has_the_kernel_work_is_named_where_that_may_be_sampled() {
+    let may_sample = rustix::process::geteuid().is_root();
+    Planted::new().each(&["kernel"], &BACKENDS, |context, report| {
+        let parts = account(report).parts;
+        assert!(parts.processor_ns > 300 * MS, "{context}: {parts:?}");
+        assert!(!may_sample || function(report) == Some("ask_kernel"), "{context}");
+    });
+}
+
+#[test]
 fn the_same_work_in_an_event_loop_that_goes_round_is_no_stall() {
     // Sampling alone does not see calls that do not wait.
     let backends = [Backend::Bpf, Backend::Seccomp, Backend::Ptrace];
     Planted::new().each(&["turns"], &backends, |context, report| {
         let account = account(report);
         assert!(account.parts.processor_ns > 400 * MS, "{context}: {:?}", account.parts);
+        // The start of the program is one block, and takes long on a busy machine.
         let longest = account.longest().map_or(0, |block| block.parts.processor_ns);
-        assert!(longest < 100 * MS, "{context}: {:?}", account.longest());
+        let all = account.parts.processor_ns;
+        assert!(longest < all / 2, "{context}: {:?}", account.longest());
     });
 }
 
@@ -169,6 +181,20 @@ fn a_thread_without_a_processor_and_a_stopped_one_are_told_as_that() {
         is_told(context, report, "stopped or frozen");
         let parts = account(report).parts;
         assert!(parts.stopped_ns > 200 * MS, "{context}: {parts:?}");
+    });
+}
+
+#[test]
+fn a_program_that_is_stopped_while_it_rests_was_held_up_and_no_call_is_blamed() {
+    Planted::new().each(&["rests"], &BACKENDS, |context, report| {
+        is_told(context, report, "stopped or frozen");
+        let account = account(report);
+        assert!(account.parts.stopped_ns > 200 * MS, "{context}: {account:?}");
+        let longest = account.longest().map_or(0, |block| block.parts.stopped_ns);
+        assert!(longest > 200 * MS, "{context}: {:?}", account.blocks);
+        // What it rested in goes on after the stop by another call.
+        let in_calls = report.main().unwrap().stalls.longest_ns;
+        assert!(in_calls < 200 * MS, "{context}: {in_calls}");
     });
 }
 

@@ -5,6 +5,8 @@
 pub struct HangSource {
     /// The name by which `--cause` chooses it.
     pub id: &'static str,
+    /// The name of its row where programs are traced.
+    pub(super) traced_id: &'static str,
     /// What happens, for a person.
     pub about: &'static str,
     /// The causes that are right in a record, as its JSON has them.
@@ -42,38 +44,62 @@ pub(super) const SERVICE: &str = "hangs_service";
 pub(super) const LATE: &str = "hangs_late";
 
 const fn of(
-    id: &'static str,
+    [id, traced_id]: [&'static str; 2],
     about: &'static str,
     classes: &'static [&'static str],
     functions: &'static [&'static str],
 ) -> HangSource {
-    HangSource { id, about, classes, functions, file: None, peer: None, planter: Planter::Program }
+    HangSource {
+        id,
+        traced_id,
+        about,
+        classes,
+        functions,
+        file: None,
+        peer: None,
+        planter: Planter::Program,
+    }
 }
 
 /// All causes.
 pub const CAUSES: &[HangSource] = &[
     HangSource {
         file: Some(".saved"),
-        ..of("sync", "fsync of a written file", &["sync"], &["plant_sync"])
+        ..of(["sync", "traced-sync"], "fsync of a written file", &["sync"], &["plant_sync"])
     },
     HangSource {
         file: Some(".cold"),
-        ..of("cold-read", "read of a file that is not cached", &["file-data"], &["plant_cold_read"])
+        ..of(
+            ["cold-read", "traced-cold-read"],
+            "read of a file that is not cached",
+            &["file-data"],
+            &["plant_cold_read"],
+        )
     },
     HangSource {
         file: Some(".cold"),
-        ..of("mapped", "a mapped file that is not cached", &["page-fault"], &["plant_mapped"])
+        ..of(
+            ["mapped", "traced-mapped"],
+            "a mapped file that is not cached",
+            &["page-fault"],
+            &["plant_mapped"],
+        )
     },
     HangSource {
         file: Some(".cold"),
-        ..of("io-uring", "read through io_uring", &["file-data"], &["plant_io_uring"])
+        ..of(
+            ["io-uring", "traced-io-uring"],
+            "read through io_uring",
+            &["file-data"],
+            &["plant_io_uring"],
+        )
     },
-    of("lock", "a lock that a sleeping thread holds", &["lock"], &["plant_lock"]),
-    of("computing", "computing", &["computing"], &["plant_computing"]),
+    of(["lock", "traced-lock"], "a lock that a sleeping thread holds", &["lock"], &["plant_lock"]),
+    of(["computing", "traced-computing"], "computing", &["computing"], &["plant_computing"]),
     HangSource {
         peer: Some(SERVICE),
         ..of(
-            "dbus-call",
+            ["dbus-call", "traced-dbus-call"],
             "a D-Bus call of a slow service",
             &["other-program"],
             &["plant_dbus_call", "toolkit_call"],
@@ -82,38 +108,61 @@ pub const CAUSES: &[HangSource] = &[
     HangSource {
         peer: Some(SERVICE),
         ..of(
-            "dbus-start",
+            ["dbus-start", "traced-dbus-start"],
             "a D-Bus call of a service that starts slowly",
             &["other-program"],
             &["plant_dbus_start", "toolkit_call"],
         )
     },
-    of("resolver", "a look-up of a host name", &["other-program"], &["plant_resolver"]),
+    of(
+        ["resolver", "traced-resolver"],
+        "a look-up of a host name",
+        &["other-program"],
+        &["plant_resolver"],
+    ),
     HangSource {
         peer: Some("sleep"),
-        ..of("child", "waiting for a child process", &["child"], &["plant_child"])
+        ..of(["child", "traced-child"], "waiting for a child process", &["child"], &["plant_child"])
     },
     HangSource {
         file: Some("late-"),
-        ..of("late-file", "a file of a late FUSE server", &["file-data"], &["plant_late_file"])
+        ..of(
+            ["late-file", "traced-late-file"],
+            "a file of a late FUSE server",
+            &["file-data"],
+            &["plant_late_file"],
+        )
     },
     HangSource {
         planter: Planter::Signal,
-        ..of("stopped", "stopped by a signal", &["stopped"], &[])
+        ..of(["stopped", "traced-stopped"], "stopped by a signal", &["stopped"], &[])
     },
-    HangSource { planter: Planter::Freezer, ..of("frozen", "a frozen cgroup", &["stopped"], &[]) },
+    HangSource {
+        planter: Planter::Freezer,
+        ..of(["frozen", "traced-frozen"], "a frozen cgroup", &["stopped"], &[])
+    },
     HangSource {
         planter: Planter::Neighbours,
-        ..of("neighbours", "a busy processor", &["processor-queue"], &["plant_neighbours"])
+        ..of(
+            ["neighbours", "traced-neighbours"],
+            "a busy processor",
+            &["processor-queue"],
+            &["plant_neighbours"],
+        )
     },
     HangSource {
         file: Some(".cold"),
         planter: Planter::SmallMemory,
-        ..of("reclaim", "a cgroup with too little memory", &["page-fault"], &["plant_reclaim"])
+        ..of(
+            ["reclaim", "traced-reclaim"],
+            "a cgroup with too little memory",
+            &["page-fault"],
+            &["plant_reclaim"],
+        )
     },
     HangSource {
         planter: Planter::Swap,
-        ..of("swap", "memory in the swap", &["page-fault"], &["plant_swap"])
+        ..of(["swap", "traced-swap"], "memory in the swap", &["page-fault"], &["plant_swap"])
     },
 ];
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::causes::CAUSES;
 use super::judge::{CauseResult, Judgement, RightShare, judge};
-use super::planting::plant;
+use super::planting::{plant, plant_traced};
 use super::{Figure, Lab, idle, overhead};
 use crate::lab::BenchError;
 use crate::names::Needs;
@@ -20,6 +20,13 @@ pub const FIGURES: &[Figure] = &[
         seconds: 330,
         needs: Needs::Nothing,
         run: planted,
+    },
+    Figure {
+        id: "traced",
+        about: "hangs of known causes, and what a trace of the program tells of each",
+        seconds: 900,
+        needs: Needs::Nothing,
+        run: traced,
     },
     Figure {
         id: "idle",
@@ -42,10 +49,47 @@ const RECALL: f64 = 99.0;
 const CLASS: f64 = 97.0;
 const ATTRIBUTION: f64 = 95.0;
 
+/// What is promised of a trace.
+const TRACED_CLASS: f64 = 98.0;
+const UNEXPLAINED: f64 = 5.0;
+
 fn planted(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let result = plant(lab)?;
     let judged = judge(&result.planted, &result.told, &result.programs);
     Ok(rows(&judged, &result.failures))
+}
+
+fn traced(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
+    let result = plant_traced(lab)?;
+    let judged = judge(&result.planted, &result.told, &result.programs);
+    let mut rows: Vec<FigureRow> =
+        rows(&judged, &result.failures).into_iter().map(of_a_trace).collect();
+    rows.push(FigureRow {
+        id: "traced-unexplained",
+        title: "traced: time not explained".to_owned(),
+        quantity: Quantity::Share,
+        ours: result.unexplained.into_iter().collect(),
+        peer: Samples::default(),
+        target: Some(FigureTarget::Within(UNEXPLAINED)),
+        note: "of the main thread, each sample is a trace".to_owned(),
+    });
+    Ok(rows)
+}
+
+/// Makes a row of what is recorded one of what is traced.
+fn of_a_trace(row: FigureRow) -> FigureRow {
+    let cause = CAUSES.iter().find(|cause| cause.id == row.id);
+    let (id, target) = match row.id {
+        "recall" => ("traced-recall", row.target),
+        "precision" => ("traced-precision", row.target),
+        "class" => ("traced-class", Some(FigureTarget::Reaching(TRACED_CLASS))),
+        "function" => ("traced-function", row.target),
+        "file" => ("traced-file", row.target),
+        "program" => ("traced-program", row.target),
+        "length" => ("traced-length", row.target),
+        id => (cause.map_or(id, |cause| cause.traced_id), row.target),
+    };
+    FigureRow { id, title: format!("traced: {}", row.title), target, ..row }
 }
 
 fn row(

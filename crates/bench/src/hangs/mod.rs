@@ -12,6 +12,7 @@ mod program;
 mod recorder;
 mod scene;
 mod toolkits;
+mod traced;
 
 use std::sync::atomic::AtomicBool;
 

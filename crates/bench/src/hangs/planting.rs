@@ -13,6 +13,7 @@ use super::judge::{ObservedProgram, PlantedHang, Span, ToldHang};
 use super::program::{HangingProgram, Outcome};
 use super::recorder::{HangRecorder, told, unix_offset_ns};
 use super::toolkits::Toolkit;
+use super::traced::AttachedTrace;
 use crate::lab::{BenchError, Measuring, cannot};
 use crate::trace::exercise::now_ns;
 
@@ -26,6 +27,10 @@ const NEIGHBOURS: usize = 3;
 const MARK_MS: u64 = 250;
 /// How often such a hang is planted until it is given up.
 const MARKS: usize = 40;
+/// How long a trace may take to begin, at first; one that takes longer is given twice as much.
+const ATTACHING: Duration = Duration::from_secs(1);
+/// How often that is doubled until the trace is given up.
+const ATTEMPTS: usize = 4;
 /// How long a recorder may take to store a hang that has ended.
 const STORING: Duration = Duration::from_millis(1500);
 
@@ -37,6 +42,17 @@ pub(super) struct PlantingResult {
     pub(super) programs: Vec<ObservedProgram>,
     /// What could not be planted, and why.
     pub(super) failures: Vec<String>,
+    /// How much of the main thread's time each trace did not explain, in percent.
+    pub(super) unexplained: Vec<f64>,
+}
+
+/// Who watches the programs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Watcher {
+    /// One recorder all the time.
+    Recorder,
+    /// A trace for each hang.
+    Trace,
 }
 
 /// Plants all causes in the programs of all toolkits, `runs` times.
@@ -55,30 +71,56 @@ pub(super) fn plant(lab: &Lab<'_>) -> Result<PlantingResult, BenchError> {
             ));
         }
     }
-    let driven: Result<Vec<_>, BenchError> = thread::scope(|scope| {
+    let mut driven = drive_all(lab, programs, Watcher::Recorder)?;
+    for driven in &mut driven {
+        // What was planted last is stored by then; if not, it is missing.
+        marked(lab, &mut driven.program, offset, now_ns())?;
+    }
+    let mut result = PlantingResult::of(driven);
+    recorder.end()?;
+    result.told = told(&lab.scene, offset)?;
+    Ok(result)
+}
+
+/// Plants all causes in the programs of all toolkits, `runs` times, each while a trace of the program is made.
+pub(super) fn plant_traced(lab: &Lab<'_>) -> Result<PlantingResult, BenchError> {
+    let start = |toolkit: &&'static Toolkit| lab.scene.blink(toolkit).map(|one| (*toolkit, one));
+    let programs: Result<Vec<_>, _> = lab.scene.toolkits.iter().map(start).collect();
+    Ok(PlantingResult::of(drive_all(lab, programs?, Watcher::Trace)?))
+}
+
+fn drive_all(
+    lab: &Lab<'_>,
+    programs: Vec<(&'static Toolkit, HangingProgram)>,
+    watcher: Watcher,
+) -> Result<Vec<Driven>, BenchError> {
+    thread::scope(|scope| {
         let mut threads = Vec::new();
         for (number, (toolkit, program)) in (0..).zip(programs) {
-            let work = move || drive(lab, toolkit, program, number);
+            let work = move || drive(lab, toolkit, program, number, watcher);
             let started = sys::thread::spawn_scoped(scope, "bench-hangs", work);
             threads.push(started.map_err(|error| cannot("a thread", chain(&error)))?);
         }
         let panicked = || cannot("a thread", "it panicked");
         threads.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(panicked()))).collect()
-    });
-    let mut result = PlantingResult::default();
-    for mut driven in driven? {
-        // What was planted last is stored by then; if not, it is missing.
-        marked(lab, &mut driven.program, offset, now_ns())?;
-        result.planted.append(&mut driven.planted);
-        result.failures.append(&mut driven.failures);
-        let process = driven.program.id();
-        result.programs.push(ObservedProgram { process, gaps: driven.program.end() });
+    })
+}
+
+impl PlantingResult {
+    fn of(driven: Vec<Driven>) -> PlantingResult {
+        let mut result = PlantingResult::default();
+        for mut driven in driven {
+            result.planted.append(&mut driven.planted);
+            result.told.append(&mut driven.told);
+            result.unexplained.append(&mut driven.unexplained);
+            result.failures.append(&mut driven.failures);
+            let process = driven.program.id();
+            result.programs.push(ObservedProgram { process, gaps: driven.program.end() });
+        }
+        result.failures.sort();
+        result.failures.dedup();
+        result
     }
-    recorder.end()?;
-    result.told = told(&lab.scene, offset)?;
-    result.failures.sort();
-    result.failures.dedup();
-    Ok(result)
 }
 
 /// Plants hangs that are not judged until one is recorded; returns whether one is.
@@ -104,15 +146,27 @@ pub(super) fn marked(
 struct Driven {
     program: HangingProgram,
     planted: Vec<PlantedHang>,
+    /// What traces told of it.
+    told: Vec<ToldHang>,
+    unexplained: Vec<f64>,
     failures: Vec<String>,
 }
 
 fn drive(
     lab: &Lab<'_>,
     toolkit: &'static Toolkit,
-    mut program: HangingProgram,
+    program: HangingProgram,
     number: u64,
+    watcher: Watcher,
 ) -> Result<Driven, BenchError> {
+    let mut driven = Driven {
+        program,
+        planted: Vec::new(),
+        told: Vec::new(),
+        unexplained: Vec::new(),
+        failures: Vec::new(),
+    };
+    let program = &mut driven.program;
     let mut random = fastrand::Rng::with_seed(20 + number);
     // They are made once: a process that is moved is another to those who follow cgroups.
     let wants = |planter| lab.causes.iter().any(|cause| cause.planter == planter);
@@ -130,7 +184,6 @@ fn drive(
     if let Some(group) = &groups.freezing {
         group.take(program.id()).map_err(cannot_make("a cgroup"))?;
     }
-    let (mut planted, mut failures) = (Vec::new(), Vec::new());
     // The services are there before the first call, so that it is as long as it is told to be.
     for name in ["dbus-call", "dbus-start"] {
         if lab.causes.iter().any(|cause| cause.id == name) {
@@ -144,8 +197,17 @@ fn drive(
             lab.go_on()?;
             program.rest(Duration::from_millis(random.u64(RESTS_MS)))?;
             let ms = random.u64(LENGTHS_MS);
-            match plant_one(lab, &groups, &mut program, cause, ms)? {
-                Outcome::Hung { span, ran_ns, ready_ns } => planted.push(PlantedHang {
+            let outcome = match watcher {
+                Watcher::Recorder => plant_one(lab, &groups, program, cause, ms)?,
+                Watcher::Trace => {
+                    let traced = plant_one_traced(lab, &groups, program, cause, ms)?;
+                    driven.unexplained.extend(traced.unexplained);
+                    driven.told.extend(traced.told);
+                    traced.outcome
+                }
+            };
+            match outcome {
+                Outcome::Hung { span, ran_ns, ready_ns } => driven.planted.push(PlantedHang {
                     toolkit: toolkit.id,
                     cause,
                     process: program.id(),
@@ -154,13 +216,48 @@ fn drive(
                     ready_ns,
                 }),
                 Outcome::Cannot(why) => {
-                    failures.push(format!("{} in {}: {why}", cause.id, toolkit.id));
+                    driven.failures.push(format!("{} in {}: {why}", cause.id, toolkit.id));
                 }
             }
         }
     }
     program.rest(Duration::from_millis(RESTS_MS.end))?;
-    Ok(Driven { program, planted, failures })
+    Ok(driven)
+}
+
+/// A hang that was planted while a trace was made.
+struct TracedPlant {
+    outcome: Outcome,
+    told: Vec<ToldHang>,
+    unexplained: Option<f64>,
+}
+
+fn plant_one_traced(
+    lab: &Lab<'_>,
+    groups: &PlantingGroups,
+    program: &mut HangingProgram,
+    cause: &HangSource,
+    ms: u64,
+) -> Result<TracedPlant, BenchError> {
+    let mut attaching = ATTACHING;
+    for _ in 0..ATTEMPTS {
+        lab.go_on()?;
+        let trace = AttachedTrace::start(&lab.scene, program.id())?;
+        program.rest(attaching)?;
+        let outcome = plant_one(lab, groups, program, cause, ms)?;
+        // The step of the main loop that the hang is in has ended by then.
+        program.rest(Duration::from_millis(RESTS_MS.start))?;
+        let finding = trace.end()?;
+        let Outcome::Hung { span, .. } = outcome else {
+            return Ok(TracedPlant { outcome, told: Vec::new(), unexplained: None });
+        };
+        if finding.recorded.from_ns < span.from_ns {
+            let unexplained = Some(finding.unexplained);
+            return Ok(TracedPlant { outcome, told: finding.hangs, unexplained });
+        }
+        attaching *= 2;
+    }
+    Err(cannot("unjank trace attach", "it does not begin to record"))
 }
 
 /// The cgroups of one program.

@@ -118,6 +118,7 @@ impl ProgramPlan {
         p.load(Size::Word, R1, R9, thread::THREAD).store(Size::Word, R7, record::THREAD, R1);
         p.load(Size::Word, R1, R9, thread::PROCESS).store(Size::Word, R7, record::PROCESS, R1);
         p.store(Size::Long, R7, record::NUMBER, 0);
+        p.load(Size::Word, R1, R9, thread::NUMBER).store(Size::Word, R7, record::NUMBER, R1);
         p.load(Size::Long, R1, R10, frame::WALL).store(Size::Long, R7, record::WALL, R1);
         // As old as the last tick, but the same on each processor; the run queues' clocks differ by what was stolen of them.
         p.call(Helper::CurrentTask).load(Size::Long, R1, R0, self.fields.task_cpu);

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use crate::syscall::call_name;
+
 /// The system call in which a thread is blocked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BlockedSyscall {
@@ -14,6 +16,24 @@ pub struct BlockedSyscall {
     pub sp: u64,
     /// The instruction pointer.
     pub ip: u64,
+}
+
+/// The call in which a thread was blocked last. After a stop the kernel goes on with it by `restart_syscall`, and shows that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RestartedSyscall {
+    last: Option<BlockedSyscall>,
+}
+
+impl RestartedSyscall {
+    /// Returns the call that goes on in place of `restart_syscall`, where it was seen before.
+    pub(super) fn named(&mut self, seen: BlockedSyscall) -> BlockedSyscall {
+        if call_name(seen.number) == Some("restart_syscall") {
+            let is_same = |last: &BlockedSyscall| (last.sp, last.ip) == (seen.sp, seen.ip);
+            return self.last.filter(is_same).unwrap_or(seen);
+        }
+        self.last = Some(seen);
+        seen
+    }
 }
 
 /// The scheduler's counters of a thread.
@@ -184,6 +204,24 @@ mod tests {
         for none in ["", "-1 0x7ffc", "-1", "what"] {
             assert_eq!(activity(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn a_call_that_goes_on_after_a_stop_keeps_its_name() {
+        let call = |name: &str, sp: u64| BlockedSyscall {
+            number: crate::syscall::call_number(name).unwrap(),
+            arguments: [1, 2, 3, 0, 0, 0],
+            sp,
+            ip: 7,
+        };
+        let mut restarted = RestartedSyscall::default();
+        let (poll, after) = (call("poll", 1), call("restart_syscall", 1));
+        assert_eq!(restarted.named(after), after, "what it was is not known");
+        assert_eq!(restarted.named(poll), poll);
+        assert_eq!(restarted.named(after), poll);
+        assert_eq!(restarted.named(after), poll);
+        let elsewhere = call("restart_syscall", 2);
+        assert_eq!(restarted.named(elsewhere), elsewhere);
     }
 
     #[test]

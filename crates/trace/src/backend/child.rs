@@ -7,6 +7,15 @@ pub(super) fn has_ended(process: u32) -> Option<Exit> {
     wait_with(process, rustix::process::WaitOptions::NOHANG)
 }
 
+/// Returns whether our child has ended and is still there: what the kernel counted of it can be read until [`has_ended`] takes it.
+pub(super) fn is_over(process: u32) -> bool {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+    let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return false };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(process), options).is_ok_and(|ended| ended.is_some())
+}
+
 /// Waits for the end of our child.
 pub(super) fn wait(process: u32) -> Option<Exit> {
     wait_with(process, rustix::process::WaitOptions::empty())

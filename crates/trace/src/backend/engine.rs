@@ -555,7 +555,7 @@ impl<'a> Engine<'a> {
         let wall_ns = end_ns.saturating_sub(call.start_ns).saturating_sub(bias.subtracted_ns);
         let is_slow = self.recorder.is_kept(call.number, wall_ns);
         if !is_slow && tid == process && self.event_waits.contains(&call.number) {
-            self.recorder.turned(tid, end_ns);
+            self.recorder.turned(tid, call.number, end_ns);
         }
         if is_slow
             && let Some(split) =

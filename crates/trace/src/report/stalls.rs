@@ -25,9 +25,9 @@ pub(super) struct StallClassifier<'a> {
     parents: HashSet<u32>,
 }
 
-/// Whether a call is one in which event loops wait.
+/// Whether a call is one in which event loops wait, or goes on with one after a stop.
 pub(super) fn waits_for_events(name: &str) -> bool {
-    EVENT_WAITS.contains(&name)
+    EVENT_WAITS.contains(&name) || name == "restart_syscall"
 }
 
 impl<'a> StallClassifier<'a> {

@@ -7,7 +7,7 @@ use super::schema::TraceMethod;
 use super::spelling::spell;
 use super::symbolized::{SymbolizedRecording, item};
 use crate::call::{CallEnd, StackId, TracedCall};
-use crate::kernel_work::{MemoryShare, ThreadMemory};
+use crate::kernel_work::{MemoryShare, RingWaitKind, ThreadMemory};
 use crate::recording::{Backend, Target, Thread};
 use crate::syscall::polls_at_once;
 use crate::timeline::{ThreadTimeline, TimeSlice};
@@ -103,7 +103,12 @@ pub(super) fn account(
     account.parts.tracer_ns += tracer_ns;
     account.parts.unknown_ns -= tracer_ns;
 
-    for (from, to) in between_rests(timeline, calls, start_ns, end_ns) {
+    let waits = &recording.kernel.waits;
+    let rings = calls.iter().filter_map(|(call, _)| {
+        Some((call.start_ns, waits.get(&(call.thread, call.start_ns))?.kind))
+    });
+    let turns = ring_turns(&timeline.ring_turns, &rings.collect::<Vec<_>>());
+    for (from, to) in between_rests(timeline, &turns, calls, start_ns, end_ns) {
         if to - from < frame_ns / 2 {
             continue;
         }
@@ -249,19 +254,24 @@ fn settle(parts: &mut TimeParts, length: u64) {
 /// Returns the times between two moments at which the thread had nothing to do, or its event loop looked for events.
 fn between_rests(
     timeline: &ThreadTimeline,
+    ring_turns: &[u64],
     calls: &[(&TracedCall, TraceMethod)],
     start_ns: u64,
     end_ns: u64,
 ) -> Vec<(u64, u64)> {
     let rests = calls.iter().filter(|(_, how)| *how != TraceMethod::Stall);
     let mut rests: Vec<(u64, u64)> = rests.map(|(call, _)| (call.start_ns, end_of(call))).collect();
-    rests.extend(timeline.turns.iter().map(|at| (*at, *at)));
+    rests.extend(timeline.turns.iter().chain(ring_turns).map(|at| (*at, *at)));
     // On a busy machine a look for events takes long, too, although it does not wait.
     rests.extend(calls.iter().map(|(call, _)| call).filter_map(|call| {
         let is_look = matches!(call.outcome, CallEnd::Returned(_))
             && polls_at_once(call.number, &call.arguments);
         is_look.then(|| (end_of(call), end_of(call)))
     }));
+    // Whoever is stopped while it has nothing to do cannot begin anything either.
+    let stops = stops(timeline);
+    let mut rests: Vec<(u64, u64)> =
+        rests.into_iter().flat_map(|rest| without(rest, &stops)).collect();
     rests.sort_unstable();
     rests.push((end_ns, end_ns));
     let mut from = start_ns;
@@ -274,6 +284,54 @@ fn between_rests(
         from = from.max(until);
     }
     between
+}
+
+/// Returns which looks at a ring were turns of an event loop: a thread whose long waits for the ring before it, or behind it
+/// if there were none, were for single operations made each short one for one, too. `waits` are in the order of time.
+fn ring_turns(looks: &[u64], waits: &[(u64, RingWaitKind)]) -> Vec<u64> {
+    let is_turn = |at: &u64| {
+        let behind = waits.partition_point(|(start_ns, _)| start_ns <= at);
+        let before = behind.checked_sub(1).and_then(|last| waits.get(last));
+        let nearest = before.or_else(|| waits.get(behind));
+        nearest.is_none_or(|(_, kind)| *kind != RingWaitKind::ForOperation)
+    };
+    looks.iter().copied().filter(is_turn).collect()
+}
+
+/// Returns when the thread was stopped or frozen, in the order of time and apart from one another.
+fn stops(timeline: &ThreadTimeline) -> Vec<(u64, u64)> {
+    let slices = timeline.slices.iter().filter(|slice| slice.stopped_ns > slice.length_ns / 2);
+    let mut all: Vec<(u64, u64)> = slices
+        .map(|slice| (slice.start_ns, slice.end_ns()))
+        .chain(timeline.stops.clone())
+        .collect();
+    all.sort_unstable();
+    let mut apart: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in all {
+        match apart.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => apart.push((from, to)),
+        }
+    }
+    apart
+}
+
+/// Returns what is left of a time without the stops in it, which are in the order of time.
+fn without((start_ns, end_ns): (u64, u64), stops: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let first = stops.partition_point(|(_, to)| *to <= start_ns);
+    let inside = stops.iter().skip(first).take_while(|(from, _)| *from < end_ns);
+    let mut left = Vec::new();
+    let mut from_ns = start_ns;
+    for (from, to) in inside {
+        if *from > from_ns {
+            left.push((from_ns, *from));
+        }
+        from_ns = *to;
+    }
+    if from_ns <= end_ns {
+        left.push((from_ns, end_ns));
+    }
+    left
 }
 
 /// Counts the stacks by the function to blame, the one with most first.
@@ -345,4 +403,43 @@ fn pages(builder: &SymbolizedRecording<'_>, timeline: &ThreadTimeline) -> Vec<Pa
     pages.sort_by(|a, b| (b.count, &a.file).cmp(&(a.count, &b.file)));
     pages.truncate(ROWS);
     pages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_at_a_ring_between_waits_for_single_operations_is_no_turn() {
+        use RingWaitKind::{ForOperation, ForSeveral, Loop};
+        // Nothing is known of the thread's waits: they may all have been short.
+        assert_eq!(ring_turns(&[5, 15], &[]), [5, 15]);
+        assert_eq!(ring_turns(&[5, 15], &[(10, ForOperation)]), [0; 0]);
+        assert_eq!(ring_turns(&[5, 15], &[(10, Loop)]), [5, 15]);
+        let waits = [(10, Loop), (20, ForOperation), (30, ForSeveral)];
+        assert_eq!(ring_turns(&[5, 15, 25, 35], &waits), [5, 15, 35]);
+    }
+
+    #[test]
+    fn a_rest_is_divided_by_the_stops_in_it() {
+        let stops = [(10, 20), (30, 40)];
+        assert_eq!(without((0, 50), &stops), [(0, 10), (20, 30), (40, 50)]);
+        assert_eq!(without((15, 35), &stops), [(20, 30)]);
+        assert_eq!(without((21, 29), &stops), [(21, 29)]);
+        assert_eq!(without((12, 18), &stops), [(0, 0); 0]);
+        // A moment at which it looked for events is a rest of no length.
+        assert_eq!(without((25, 25), &stops), [(25, 25)]);
+        let slice = |start_ns, length_ns, stopped_ns| TimeSlice {
+            start_ns,
+            length_ns,
+            stopped_ns,
+            ..TimeSlice::default()
+        };
+        let timeline = ThreadTimeline {
+            slices: vec![slice(0, 10, 0), slice(10, 5, 5), slice(15, 5, 4), slice(20, 10, 2)],
+            stops: vec![(18, 22), (30, 40)],
+            ..ThreadTimeline::default()
+        };
+        assert_eq!(super::stops(&timeline), [(10, 22), (30, 40)]);
+    }
 }

@@ -253,7 +253,8 @@ const ORDERS: [&str; 4] = [
 /// Returns whether a call named `call` with this stack is an event loop that waits for something to do.
 #[must_use]
 pub fn is_idle(call: &str, frames: &[Frame]) -> bool {
-    if !EVENT_WAITS.contains(&call) && call != "futex" {
+    // After a stop the kernel goes on with a wait by `restart_syscall`; what was called, the stack says.
+    if !EVENT_WAITS.contains(&call) && !["futex", "restart_syscall"].contains(&call) {
         return false;
     }
     let is_loop = |frame: &Frame| LOOPS.contains(&&*frame.name);

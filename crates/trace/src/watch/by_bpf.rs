@@ -194,7 +194,7 @@ impl Watch<'_> {
                     each(event);
                 }
             }
-            BpfRecord::Turn { thread, at_ns, wall_ns, processor_ns, ready_ns } => {
+            BpfRecord::Turn { thread, at_ns, wall_ns, processor_ns, ready_ns, .. } => {
                 let look = EventLook { at_ns, wall_ns, processor_ns, ready_ns };
                 let tracker = known.get_mut(&thread);
                 if let Some(event) =

@@ -86,6 +86,26 @@ __attribute__((noinline)) void touch_pages(const char *name)
         sum += bytes[at];
 }
 
+/* Has the kernel work: nearly none of it is the program's own code. */
+static __attribute__((noinline)) void ask_kernel(double seconds)
+{
+    static char much[1 << 20];
+    int zeros = open("/dev/zero", O_RDONLY);
+    double end = now(CLOCK_THREAD_CPUTIME_ID) + seconds;
+    while (now(CLOCK_THREAD_CPUTIME_ID) < end)
+        if (read(zeros, much, sizeof much) <= 0)
+            break;
+    close(zeros);
+}
+
+/* Waits for something to do, as the main loop of this name does. */
+static __attribute__((noinline)) void g_main_loop_run(int end)
+{
+    struct pollfd waited = { .fd = end, .events = POLLIN };
+    poll(&waited, 1, -1);
+    __asm__ volatile("");
+}
+
 int main(int count, char **words)
 {
     const char *how = count > 1 ? words[1] : "";
@@ -171,6 +191,25 @@ int main(int count, char **words)
         *begun = 1;
         while (!*done)
             sum++;
+        wait(NULL);
+    } else if (!strcmp(how, "kernel")) {
+        ask_kernel(0.4);
+    } else if (!strcmp(how, "rests")) {
+        int ends[2];
+        pid_t parent = getpid();
+        if (pipe(ends))
+            return 1;
+        if (fork() == 0) {
+            usleep(300000);
+            kill(parent, SIGSTOP);
+            usleep(300000);
+            kill(parent, SIGCONT);
+            usleep(300000);
+            if (write(ends[1], "x", 1) != 1)
+                _exit(1);
+            _exit(0);
+        }
+        g_main_loop_run(ends[0]);
         wait(NULL);
     } else {
         return 2;

@@ -224,8 +224,8 @@ impl<'a> Watcher<'a> {
             BpfRecord::Fork { thread, process, parent, at_ns } => {
                 model.born(thread, process, parent, at_ns.saturating_sub(*began_ns));
             }
-            BpfRecord::Turn { thread, at_ns, .. } => {
-                model.recorder.turned(thread, at_ns.saturating_sub(*began_ns));
+            BpfRecord::Turn { thread, number, at_ns, .. } => {
+                model.recorder.turned(thread, number, at_ns.saturating_sub(*began_ns));
             }
             BpfRecord::Sent { process, descriptor, message } => {
                 model.places.sent_message(process, descriptor, message);

@@ -19,6 +19,7 @@ use sys::spawn;
 use self::pacer::SamplingPacer;
 use self::sampler::{BlockDetails, BlockedPeriod, SampledThreads, Sampler, SamplerObserver};
 pub use super::blocked::{self, BlockedSyscall, blocked_syscall};
+use super::blocked::{FileRetention, ThreadFiles};
 use super::timing::TimeAccountant;
 use super::{
     BackendChoice, RecordingLimit, RecordingOutcome, RemainingProcesses, Stacks, TraceError,
@@ -31,6 +32,7 @@ use crate::recording::{Backend, Exit};
 use crate::stack::{KnownRegisters, Unwinder};
 use crate::syscall::runs_program;
 use crate::syscall_set::Set;
+use crate::timeline::ThreadCounters;
 
 /// The sampling interval of a main thread, if that is cheap enough.
 const PERIOD: Duration = Duration::from_millis(1);
@@ -85,6 +87,14 @@ pub fn run(
     }
 }
 
+/// Returns the counters of a main thread that has ended and was not waited for yet.
+fn counters_at_end(process: u32, at_ns: u64) -> Option<ThreadCounters> {
+    let counters = ThreadFiles::new(process, process, FileRetention::Closed).counters()?;
+    let faults = procfs::fault_count(process).unwrap_or(0);
+    let (processor_ns, ready_ns) = (counters.cpu_ns, counters.queued_ns);
+    Some(ThreadCounters { at_ns, processor_ns, ready_ns, faults })
+}
+
 /// How the program came to be recorded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ProgramOrigin {
@@ -130,7 +140,11 @@ fn record(
     while !stop.load(Ordering::Relaxed) {
         observer.now_ns = now();
         sampler.sample_round(now, &mut observer);
-        if origin == ProgramOrigin::Started && exit.is_none() {
+        if origin == ProgramOrigin::Started && exit.is_none() && super::child::is_over(root) {
+            // What it did since the last look is in its counters only.
+            if let Some(counters) = counters_at_end(root, now()) {
+                observer.recorder.ended_with(root, counters);
+            }
             exit = super::child::has_ended(root);
         }
         let is_over = match options.until {

@@ -7,7 +7,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use crate::backend::blocked::{BlockedSyscall, FileRetention, SchedulerCounters, ThreadFiles};
+use crate::backend::blocked::{
+    BlockedSyscall, FileRetention, RestartedSyscall, SchedulerCounters, ThreadFiles,
+};
 use crate::backend::procfs;
 use crate::call::{StackId, TargetId};
 use crate::syscall::{SyscallClass, call_name};
@@ -105,6 +107,7 @@ struct Thread {
     process: u32,
     files: ThreadFiles,
     period: Option<BlockedPeriod>,
+    restarted: RestartedSyscall,
     listed: u64,
 }
 
@@ -228,7 +231,8 @@ impl Sampler {
         let files = ThreadFiles::new(process, thread, keep);
         self.open += usize::from(files.are_open());
         let listed = self.listings;
-        self.threads.insert(thread, Thread { process, files, period: None, listed });
+        let restarted = RestartedSyscall::default();
+        self.threads.insert(thread, Thread { process, files, period: None, restarted, listed });
         observer.on_thread_found(process, thread);
     }
 
@@ -261,7 +265,9 @@ impl Sampler {
         let syscall = match thread.files.syscall() {
             // The thread runs, perhaps between two blocks of the same call.
             Ok(None) if thread.period.is_some_and(|period| may_continue(&period, now())) => return,
-            Ok(syscall) => syscall.filter(|syscall| observer.observes_syscall(syscall.number)),
+            Ok(syscall) => syscall
+                .map(|syscall| thread.restarted.named(syscall))
+                .filter(|syscall| observer.observes_syscall(syscall.number)),
             Err(error) => {
                 let process = thread.process;
                 // Once an exiting process has released its memory, it belongs to root; it is not a refusal.
@@ -285,6 +291,7 @@ impl Sampler {
                     let details = observer.on_threshold(period);
                     // If the thread is still in the same call, its stack did not change while it was copied.
                     let again = thread.files.syscall().ok().flatten();
+                    let again = again.map(|again| thread.restarted.named(again));
                     let is_still = again.is_some_and(|again| again == period.syscall)
                         && thread
                             .files

@@ -44,7 +44,8 @@ impl TimeAccountant {
         recorder.recording().began_monotonic_ns = Some(began_ns);
         let (announce, processes) = channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let tools = SamplingTools::new(side_recorder(), options, began_ns);
+        let tools =
+            SamplingTools::new(side_recorder(), options, recorder.recording().backend, began_ns);
         let is_over = Arc::clone(&stop);
         let thread = sys::thread::spawn("time", move || account(tools, &processes, &is_over));
         match &thread {

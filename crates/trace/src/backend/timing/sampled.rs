@@ -6,14 +6,14 @@ use std::time::Duration;
 use sys::perf::{ThreadSample, ThreadSampler};
 
 use crate::backend::blocked::{
-    BlockedSyscall, FileRetention, SchedulerCounters, ThreadActivity, ThreadFiles,
+    BlockedSyscall, FileRetention, RestartedSyscall, SchedulerCounters, ThreadActivity, ThreadFiles,
 };
 use crate::backend::procfs::{self, StoppedBy};
 use crate::backend::{Stacks, TraceOptions, TraceTarget};
 use crate::call::{CallEnd, StackId, TargetId, TracedCall};
 use crate::place::{ContextLookup, SyscallContext, has_display};
 use crate::recorder::TraceRecorder;
-use crate::recording::Recording;
+use crate::recording::{Backend, Recording};
 use crate::stack::{KnownRegisters, Unwinder};
 use crate::syscall::{call_number, runs_program};
 use crate::syscall_set::Set;
@@ -47,6 +47,8 @@ pub(super) struct SamplingTools {
     /// Whether waits in other calls are recorded, too: not if the user chose a few calls.
     wants_waits: bool,
     stacks: Stacks,
+    /// What records the calls meanwhile.
+    backend: Backend,
     /// The monotonic clock when the recording began.
     began_ns: u64,
     /// The process that ran before the recording began.
@@ -60,6 +62,7 @@ impl SamplingTools {
     pub(super) fn new(
         recorder: TraceRecorder,
         options: &TraceOptions,
+        backend: Backend,
         began_ns: u64,
     ) -> SamplingTools {
         let is_wide = |name: &&str| call_number(name).is_none_or(|at| options.calls.contains(at));
@@ -72,6 +75,7 @@ impl SamplingTools {
             recorded: options.calls.clone(),
             wants_waits,
             stacks: options.stacks,
+            backend,
             began_ns,
             attached: match options.subject {
                 TraceTarget::Attach(process) => Some(process),
@@ -139,6 +143,7 @@ pub(super) struct SampledThread {
     blocked: u32,
     faults: u64,
     wait: Option<OpenWait>,
+    restarted: RestartedSyscall,
     /// When to look next whether the process has a window; never again once it has.
     look_ns: u64,
 }
@@ -188,6 +193,7 @@ impl SampledThread {
             blocked: 0,
             faults,
             wait: None,
+            restarted: RestartedSyscall::default(),
             look_ns: at_ns + WINDOW_NS,
         })
     }
@@ -196,6 +202,9 @@ impl SampledThread {
     pub(super) fn sample(&mut self, tools: &mut SamplingTools) -> bool {
         let Some(counters) = self.files.counters() else { return false };
         let activity = match self.files.activity() {
+            Ok(Some(ThreadActivity::InCall(call))) => {
+                ThreadActivity::InCall(self.restarted.named(call))
+            }
             Ok(Some(activity)) => activity,
             Ok(None) => self.activity,
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -315,9 +324,20 @@ impl SampledThread {
 
     /// Reads the samples of the processor and of page faults.
     fn sample_running(&mut self, counters: &SchedulerCounters, tools: &mut SamplingTools) {
-        let has_run = counters.cpu_ns.saturating_sub(self.counters.cpu_ns) >= BUSY_NS;
-        if self.sampler.is_none() && self.may_sample && has_run && tools.running < RUNNING {
-            match ThreadSampler::open(self.process, SAMPLE) {
+        // A program that waits for pages hardly runs meanwhile: of the one that is recorded, and of one that has begun to, each
+        // wait is told.
+        let is_wanted = counters.cpu_ns.saturating_sub(self.counters.cpu_ns) >= BUSY_NS
+            || tools.attached == Some(self.process)
+            || self.timeline.fault_count > 0;
+        if self.sampler.is_none() && self.may_sample && is_wanted && tools.running < RUNNING {
+            // Where it is allowed, what called the kernel is sampled while that works, too; but not while it works for a tracer.
+            let whole = match tools.backend {
+                Backend::Bpf | Backend::Peek => {
+                    ThreadSampler::with_kernel(self.process, SAMPLE).ok()
+                }
+                _ => None,
+            };
+            match whole.map_or_else(|| ThreadSampler::open(self.process, SAMPLE), Ok) {
                 Ok(sampler) => {
                     self.sampler = Some(sampler);
                     self.timeline.sample_ns = u64::try_from(SAMPLE.as_nanos()).unwrap_or(0);
@@ -484,7 +504,6 @@ fn refusal(error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::Backend;
 
     const MS: u64 = 1_000_000;
 
@@ -501,7 +520,7 @@ mod tests {
         let calls: Set = "read,poll,wait4".parse().unwrap();
         let mut options = TraceOptions::new(TraceTarget::Attach(own), calls);
         options.stacks = Stacks::None;
-        let mut tools = SamplingTools::new(recorder, &options, 0);
+        let mut tools = SamplingTools::new(recorder, &options, Backend::Peek, 0);
         let mut thread = SampledThread::new(own, 0, &mut tools).unwrap();
         let counters =
             |cpu_ms, turns| SchedulerCounters { cpu_ns: cpu_ms * MS, queued_ns: 0, turns };
