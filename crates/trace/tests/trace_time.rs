@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use report::provenance::Provenance;
@@ -253,4 +253,70 @@ fn a_poll_is_told_with_its_descriptor_though_its_memory_holds_another_one() {
         assert!(names.iter().any(|name| name.starts_with("pipe:")), "{context}: {names:?}");
         assert!(names.iter().all(|name| !name.starts_with('/')), "{context}: {names:?}");
     });
+}
+
+#[test]
+fn a_watch_tells_of_a_program_that_is_stopped_while_it_waits() {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    for backend in [Backend::Bpf, Backend::Peek] {
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let process = Pid::from_child(&child);
+        let options = WatchOptions {
+            recorder: None,
+            subject: WatchTarget::Process(child.id()),
+            threshold: Duration::from_millis(100),
+            backend: Some(backend),
+            sources: SymbolSources::default(),
+        };
+        let (found, is_found) = std::sync::mpsc::channel();
+        let (stop, is_told) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut stops = Vec::new();
+        let summary = std::thread::scope(|scope| {
+            let (stop, is_told) = (&stop, &is_told);
+            scope.spawn(move || {
+                let rest = || std::thread::sleep(Duration::from_secs(1));
+                // Nothing comes where the backend is not there. The first stops may come before the first look.
+                if is_found.recv().is_ok() {
+                    for _ in 0..30 {
+                        kill_process(process, Signal::STOP).unwrap();
+                        rest();
+                        kill_process(process, Signal::CONT).unwrap();
+                        rest();
+                        if is_told.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                    kill_process(process, Signal::STOP).unwrap();
+                    rest();
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            let summary = watch::watch(&options, stop, &mut |event| match event {
+                WatchEvent::Found { .. } => found.send(()).unwrap(),
+                WatchEvent::Stopped { length, goes_on, .. } => {
+                    is_told.store(true, Ordering::Relaxed);
+                    stops.push((length, goes_on));
+                }
+                _ => (),
+            });
+            drop(found);
+            summary
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match summary {
+            Ok(_) => {
+                let [.., (first, false), (last, true)] = stops[..] else { panic!("{stops:?}") };
+                // Two looks are some time apart.
+                let shortest = Duration::from_millis(200);
+                assert!(first > shortest && last > shortest, "{backend:?}: {stops:?}");
+            }
+            Err(TraceError::Backend { reason, .. }) => {
+                assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {reason}");
+                eprintln!("SKIPPED: {reason}");
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
 }

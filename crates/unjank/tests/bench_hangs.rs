@@ -55,6 +55,8 @@ fn every_figure_is_measured_and_nothing_is_left() {
         "class",
         "function",
         "length",
+        "traced-recall",
+        "traced-unexplained",
         "idle-processor",
         "idle-wake-ups",
         "idle-memory",

@@ -29,6 +29,8 @@ const MARK_MS: u64 = 250;
 const MARKS: usize = 40;
 /// How long a trace may take to begin, at first; one that takes longer is given twice as much.
 const ATTACHING: Duration = Duration::from_secs(1);
+/// How many hangs a quick run traces.
+const QUICKLY_TRACED: usize = 3;
 /// How often that is doubled until the trace is given up.
 const ATTEMPTS: usize = 4;
 /// How long a recorder may take to store a hang that has ended.
@@ -82,10 +84,12 @@ pub(super) fn plant(lab: &Lab<'_>) -> Result<PlantingResult, BenchError> {
     Ok(result)
 }
 
-/// Plants all causes in the programs of all toolkits, `runs` times, each while a trace of the program is made.
+/// Plants all causes in the programs of all toolkits, `runs` times, each while a trace of the program is made; in a quick run a
+/// few in the first one.
 pub(super) fn plant_traced(lab: &Lab<'_>) -> Result<PlantingResult, BenchError> {
+    let toolkits = lab.scene.toolkits.iter().take(lab.effort.of(usize::MAX, 1));
     let start = |toolkit: &&'static Toolkit| lab.scene.blink(toolkit).map(|one| (*toolkit, one));
-    let programs: Result<Vec<_>, _> = lab.scene.toolkits.iter().map(start).collect();
+    let programs: Result<Vec<_>, _> = toolkits.map(start).collect();
     Ok(PlantingResult::of(drive_all(lab, programs?, Watcher::Trace)?))
 }
 
@@ -193,6 +197,9 @@ fn drive(
     for _ in 0..lab.runs {
         let mut causes = lab.causes.clone();
         random.shuffle(&mut causes);
+        if watcher == Watcher::Trace {
+            causes.truncate(lab.effort.of(usize::MAX, QUICKLY_TRACED));
+        }
         for cause in causes {
             lab.go_on()?;
             program.rest(Duration::from_millis(random.u64(RESTS_MS)))?;

@@ -51,10 +51,15 @@ impl OwnedProcess {
     }
 
     /// Tells it to end, and waits until it has.
-    pub(super) fn end(mut self) -> io::Result<()> {
+    pub(super) fn end(self) -> io::Result<()> {
+        self.end_within(PATIENCE)
+    }
+
+    /// Tells it to end, and waits until it has, for so long.
+    pub(super) fn end_within(mut self, patience: Duration) -> io::Result<()> {
         sys::supervise::send(self.id(), 15)?;
         let handle = sys::pidfd::open(self.id())?;
-        if !sys::socket::wait_readable(&handle, Some(PATIENCE))? {
+        if !sys::socket::wait_readable(&handle, Some(patience))? {
             return Err(io::ErrorKind::TimedOut.into());
         }
         self.child.wait()?;

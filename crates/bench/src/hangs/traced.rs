@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sys::syscall::SyscallClass;
 use trace::report::account::{TimeAccount, TimeBlock};
@@ -15,6 +16,8 @@ use super::process::OwnedProcess;
 use super::scene::HangScene;
 use crate::lab::{BenchError, cannot};
 
+/// How long a trace may take to name functions, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Blocks that are shorter are no hangs, in nanoseconds.
 const HANG_NS: u64 = 100_000_000;
 
@@ -53,7 +56,7 @@ impl AttachedTrace {
     /// Ends it, and reads its report.
     pub(super) fn end(self) -> Result<TraceFinding, BenchError> {
         let failed = |error: std::io::Error| cannot("unjank trace attach", error);
-        self.process.end().map_err(failed)?;
+        self.process.end_within(PATIENCE).map_err(failed)?;
         let bytes = fs::read(&self.path).map_err(failed)?;
         let report = data::read(&bytes).map_err(|error| cannot("the report of a trace", error))?;
         finding(&report, self.of)

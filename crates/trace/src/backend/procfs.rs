@@ -121,7 +121,7 @@ pub(super) fn fault_count(process: u32) -> Option<u64> {
 
 /// What holds a thread that does not wait by itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum StoppedBy {
+pub(crate) enum StoppedBy {
     /// A signal, or the freezer.
     Signal,
     /// A tracer.
@@ -129,7 +129,7 @@ pub(super) enum StoppedBy {
 }
 
 /// Returns what has stopped the first thread of a process; `None` if nothing has.
-pub(super) fn stopped_by(process: u32) -> Option<StoppedBy> {
+pub(crate) fn stopped_by(process: u32) -> Option<StoppedBy> {
     let read = |name: &str| fs::read(format!("/proc/{process}/task/{process}/{name}"));
     let state = read("stat").ok();
     match state.as_deref().and_then(|stat| stat_field(stat, 0)) {

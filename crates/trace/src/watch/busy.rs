@@ -6,6 +6,7 @@ use std::time::Duration;
 use sys::perf::ThreadSampler;
 
 use super::analyzer::StallAnalyzer;
+use super::stops::StopTracker;
 use super::{BusyStep, WatchEvent};
 use crate::call::StackId;
 use crate::stack::KnownRegisters;
@@ -36,6 +37,8 @@ pub(super) struct StepTracker {
     reported_ns: u64,
     sampler: Option<ThreadSampler>,
     samples: VecDeque<(u64, StackId)>,
+    /// When it was stopped.
+    pub(super) stops: StopTracker,
 }
 
 impl StepTracker {
@@ -48,6 +51,7 @@ impl StepTracker {
             reported_ns: 0,
             sampler: ThreadSampler::open(process, period).ok(),
             samples: VecDeque::new(),
+            stops: StopTracker::default(),
         }
     }
 
@@ -97,6 +101,7 @@ impl StepTracker {
         let event = self.step(process, end_ns, parts, false, [threshold_ns, began_ns], analyzer);
         self.last = Ok(look);
         self.reported_ns = 0;
+        self.stops.forget();
         event
     }
 
@@ -129,6 +134,7 @@ impl StepTracker {
             at: analyzer.time(from_ns.saturating_sub(began_ns)),
             length: Duration::from_nanos(length_ns),
             parts: parts.map(|(ran, ready)| (time(ran), time(ready))),
+            stopped: time(self.stops.between(from_ns, end_ns)),
             goes_on,
             blamed,
             frames,

@@ -101,6 +101,7 @@ pub(super) fn watch(
             break;
         }
         watch.take()?;
+        watch.look_for_stops();
         if watch.analyzer.limit_memory() {
             watch.known.values_mut().for_each(StepTracker::forget_stacks);
         }
@@ -148,6 +149,29 @@ impl Watch<'_> {
         Ok(())
     }
 
+    /// Reports the stops that have ended since the last look.
+    fn look_for_stops(&mut self) {
+        let now_ns = sys::bpf::clock_ns();
+        for (process, tracker) in &mut self.known {
+            if let Some(stop) = tracker.stops.look(*process, now_ns) {
+                let at = self.analyzer.time(stop.from_ns.saturating_sub(self.began_ns));
+                let summary = &mut self.analyzer.summary;
+                let event = stop.event(*process, self.threshold_ns, at, summary);
+                event.into_iter().for_each(&mut *self.each);
+            }
+        }
+    }
+
+    /// Reports the stop in which a process is.
+    fn report_stop(&mut self, process: u32) {
+        let stops = self.known.get(&process).map(|tracker| &tracker.stops);
+        if let Some(stop) = stops.and_then(|stops| stops.open(sys::bpf::clock_ns())) {
+            let at = self.analyzer.time(stop.from_ns.saturating_sub(self.began_ns));
+            let event = stop.event(process, self.threshold_ns, at, &mut self.analyzer.summary);
+            event.into_iter().for_each(&mut *self.each);
+        }
+    }
+
     /// Registers the call in which the main thread already is, so that its end is reported, and resolves its callers in advance.
     fn adopt(&mut self, process: u32) {
         let Some(syscall) = blocked_syscall(process, process) else { return };
@@ -171,6 +195,7 @@ impl Watch<'_> {
 
     fn gone(&mut self, process: u32) -> Result<(), TraceError> {
         self.session.unwatch(process).map_err(TraceError::Trace)?;
+        self.report_stop(process);
         self.known.remove(&process);
         self.analyzer.forget(process);
         (self.each)(WatchEvent::Ended { process });
@@ -253,6 +278,7 @@ impl Watch<'_> {
         let now_ns = sys::bpf::clock_ns();
         let processes: Vec<u32> = self.known.keys().copied().collect();
         for process in processes {
+            self.report_stop(process);
             let times = [self.threshold_ns, self.began_ns];
             let seen = blocked_syscall(process, process);
             let state = self.session.thread_state(process).map_err(TraceError::Trace)?;

@@ -29,7 +29,8 @@ pub(super) fn watch(
     }
     let clock = SystemClock::start();
     let analyzer = StallAnalyzer::new(Backend::Peek, &options.sources, clock.now());
-    let mut reporter = StallReporter { analyzer, stacks: HashMap::new(), each };
+    let threshold_ns = u64::try_from(options.threshold.as_nanos()).unwrap_or(u64::MAX);
+    let mut reporter = StallReporter { analyzer, threshold_ns, stacks: HashMap::new(), each };
     let (sender, events) = mpsc::sync_channel(stall_sampler::EVENT_CAPACITY);
     let lost = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("sampler".to_owned());
@@ -49,6 +50,7 @@ pub(super) fn watch(
 /// Handles the events of the sampling thread.
 struct StallReporter<'a> {
     analyzer: StallAnalyzer,
+    threshold_ns: u64,
     /// By blocked thread: the number of the copy of its stack, and the stack that was unwound from it.
     stacks: HashMap<u32, (u32, StackId)>,
     each: &'a mut dyn FnMut(WatchEvent),
@@ -65,6 +67,12 @@ impl StallReporter<'_> {
             SamplerEvent::Changed { process } => {
                 self.stacks.remove(&process);
                 self.analyzer.forget(process);
+            }
+            SamplerEvent::Stopped { process, stop } => {
+                let at = self.analyzer.time(stop.from_ns);
+                let summary = &mut self.analyzer.summary;
+                let event = stop.event(process, self.threshold_ns, at, summary);
+                event.into_iter().for_each(&mut *self.each);
             }
             SamplerEvent::Refused { process } => (self.each)(WatchEvent::Refused { process }),
             SamplerEvent::Ended { process } => {

@@ -9,6 +9,7 @@ mod by_bpf;
 mod by_peek;
 mod find;
 mod stall_sampler;
+mod stops;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -97,6 +98,8 @@ pub struct BusyStep {
     pub length: Duration,
     /// The part on a processor, and the part in which the thread could run and had none, if known.
     pub parts: Option<(Duration, Duration)>,
+    /// The part in which it was stopped or frozen.
+    pub stopped: Duration,
     /// Whether it has not ended yet.
     pub goes_on: bool,
     /// The stack of most samples on a processor, the innermost first; empty where the kernel allows no samples.
@@ -123,6 +126,17 @@ pub enum WatchEvent {
     Stall(Box<Stall>),
     /// Its main thread was busy, or made many short calls.
     Busy(Box<BusyStep>),
+    /// It was stopped by a signal or frozen, whatever it did before.
+    Stopped {
+        /// Its process ID.
+        process: u32,
+        /// When, to the time between two looks, as its length.
+        at: SystemTime,
+        /// How long.
+        length: Duration,
+        /// Whether it has not ended yet.
+        goes_on: bool,
+    },
     /// A process ended.
     Ended {
         /// Its process ID.

@@ -11,6 +11,7 @@ use sys::clock::{Clock, SystemClock};
 use super::WatchOptions;
 use super::analyzer::{CACHED_STACKS, ResolvedTarget};
 use super::find::ProcessFinder;
+use super::stops::{StopTracker, StoppedTime};
 use crate::backend::peek::pacer::SamplingPacer;
 use crate::backend::peek::sampler::{
     BlockDetails, BlockedPeriod, SampledThreads, Sampler, SamplerObserver,
@@ -46,6 +47,8 @@ pub(super) enum SamplerEvent {
     Unblocked(Box<FinishedPeriod>),
     /// A process runs another program, or its thread was not found.
     Changed { process: u32 },
+    /// A process was stopped or frozen.
+    Stopped { process: u32, stop: StoppedTime },
     /// A process may not be sampled.
     Refused { process: u32 },
     /// A process has ended.
@@ -90,19 +93,23 @@ pub(super) fn watch(
     let threshold = u64::try_from(options.threshold.as_nanos()).unwrap_or(u64::MAX);
     let mut sender = EventSender::new(events, clock);
     let mut finder = ProcessFinder::new(options.subject.clone());
-    let mut samplers: BTreeMap<u32, Sampler> = BTreeMap::new();
+    let mut samplers: BTreeMap<u32, (Sampler, StopTracker)> = BTreeMap::new();
     let mut pacer = SamplingPacer::new(interval(options.threshold), BUDGET).at_most(MAX_PERIODS);
     while !stop.load(Ordering::Relaxed) && !sender.is_disconnected {
         let change = finder.search(clock.monotonic());
         for process in change.found {
-            samplers.insert(process, Sampler::new(process, SampledThreads::First, threshold));
+            let sampler = Sampler::new(process, SampledThreads::First, threshold);
+            samplers.insert(process, (sampler, StopTracker::default()));
             let executable = procfs::executable(process);
             sender.send(SamplerEvent::Found { process, executable });
         }
         for process in change.gone {
-            if let Some(mut sampler) = samplers.remove(&process) {
-                // The process may have ended while its thread was blocked.
+            if let Some((mut sampler, stops)) = samplers.remove(&process) {
+                // The process may have ended while its thread was blocked, or stopped.
                 sampler.end(&mut sender);
+                if let Some(stop) = stops.open(now()) {
+                    sender.send(SamplerEvent::Stopped { process, stop });
+                }
             }
             sender.programs.remove(&process);
             sender.send(SamplerEvent::Ended { process });
@@ -110,8 +117,11 @@ pub(super) fn watch(
         if finder.is_over() {
             break;
         }
-        samplers.retain(|process, sampler| {
+        samplers.retain(|process, (sampler, stops)| {
             sampler.sample_round(now, &mut sender);
+            if let Some(stop) = stops.look(*process, now()) {
+                sender.send(SamplerEvent::Stopped { process: *process, stop });
+            }
             if !sampler.is_permitted() {
                 sender.send(SamplerEvent::Refused { process: *process });
             }
@@ -119,8 +129,13 @@ pub(super) fn watch(
         });
         pacer.rest()?;
     }
-    for period in samplers.values().flat_map(Sampler::open_periods) {
-        sender.finish_period(&period, CallEnd::Running);
+    for (process, (sampler, stops)) in &samplers {
+        for period in sampler.open_periods() {
+            sender.finish_period(&period, CallEnd::Running);
+        }
+        if let Some(stop) = stops.open(now()) {
+            sender.send(SamplerEvent::Stopped { process: *process, stop });
+        }
     }
     Ok(sender.lost)
 }

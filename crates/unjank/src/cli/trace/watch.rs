@@ -101,6 +101,11 @@ fn tell(event: &WatchEvent, subject: &str, paint: Paint, stacks: bool) -> String
         }
         WatchEvent::Stall(stall) => stall_line(stall, paint, stacks),
         WatchEvent::Busy(step) => busy_line(step, paint, stacks),
+        WatchEvent::Stopped { at, length, goes_on, .. } => {
+            let so_far = if *goes_on { " so far" } else { "" };
+            let length = format!("about {}{so_far}", duration(*length));
+            format!("{}{} stopped or frozen\n", time_of_day(*at), paint.set(Tone::Bad, &length))
+        }
     }
 }
 
@@ -125,13 +130,16 @@ fn busy_line(step: &BusyStep, paint: Paint, stacks: bool) -> String {
         paint.set(Tone::Bad, &length)
     );
     if let Some((ran, ready)) = step.parts {
-        let calls = step.length.saturating_sub(ran + ready);
+        let calls = step.length.saturating_sub(ran + ready + step.stopped);
         text.push_str(&format!(
             ": {} on a processor, {} ready without one, {} in short calls",
             duration(ran),
             duration(ready),
             duration(calls)
         ));
+        if !step.stopped.is_zero() {
+            text.push_str(&format!(", about {} stopped or frozen", duration(step.stopped)));
+        }
     }
     text.push_str(&callers(&step.frames, step.blamed, paint, stacks));
     text
