@@ -258,7 +258,7 @@ fn plant_one_traced(
         let Outcome::Hung { span, .. } = outcome else {
             return Ok(TracedPlant { outcome, told: Vec::new(), unexplained: None });
         };
-        if finding.recorded.from_ns < span.from_ns {
+        if let Some(finding) = finding.filter(|one| one.recorded.from_ns < span.from_ns) {
             let unexplained = Some(finding.unexplained);
             return Ok(TracedPlant { outcome, told: finding.hangs, unexplained });
         }

@@ -53,13 +53,18 @@ impl AttachedTrace {
         Ok(AttachedTrace { process, of, path })
     }
 
-    /// Ends it, and reads its report.
-    pub(super) fn end(self) -> Result<TraceFinding, BenchError> {
+    /// Ends it, and reads its report; none if it had not begun to record.
+    pub(super) fn end(self) -> Result<Option<TraceFinding>, BenchError> {
         let failed = |error: std::io::Error| cannot("unjank trace attach", error);
         self.process.end_within(PATIENCE).map_err(failed)?;
         let bytes = fs::read(&self.path).map_err(failed)?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
         let report = data::read(&bytes).map_err(|error| cannot("the report of a trace", error))?;
-        finding(&report, self.of)
+        let finding = finding(&report, self.of);
+        finding
+            .map(Some)
             .ok_or_else(|| cannot("the report of a trace", "it does not account for the program"))
     }
 }

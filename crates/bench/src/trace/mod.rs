@@ -1,6 +1,7 @@
 //! `bench trace`: what a program takes while it is traced, beside what it takes by itself; ours and the tracers that a user would run instead.
 
 pub mod exercise;
+mod unexplained;
 mod workload;
 
 use report::error::chain;
@@ -50,7 +51,8 @@ pub struct Bench<'a> {
 /// The names by which `--only` chooses, and what they are.
 #[must_use]
 pub fn workloads() -> Vec<(&'static str, &'static str)> {
-    Workload::ALL.iter().map(|workload| (workload.name(), workload.about())).collect()
+    let workloads = Workload::ALL.iter().map(|workload| (workload.name(), workload.about()));
+    workloads.chain([unexplained::ABOUT]).collect()
 }
 
 /// Measures the workloads in `only`, all of them if it is empty; `progress` hears of each before it begins.
@@ -68,7 +70,9 @@ pub fn measure(
     let mut found = TraceFigures::default();
     let mut interrupted = false;
     // Each is a second to the one who counts: they take about as long as one another.
-    let whole = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
+    let wants_unexplained = only.is_empty() || only.iter().any(|name| name == unexplained::ABOUT.0);
+    let whole = chosen.len() + usize::from(wants_unexplained);
+    let whole = u32::try_from(whole).unwrap_or(u32::MAX);
     for (done, workload) in (0..).zip(&chosen) {
         progress(workload.about(), done, whole);
         match bench.workload(*workload, &mut found) {
@@ -78,6 +82,14 @@ pub fn measure(
                 break;
             }
             Err(error) => found.missing.push((workload.name(), chain(&error))),
+        }
+    }
+    if wants_unexplained && !interrupted {
+        progress(unexplained::ABOUT.1, whole - 1, whole);
+        match unexplained::measure(bench) {
+            Ok(rows) => found.rows.extend(rows),
+            Err(BenchError::Interrupted) => interrupted = true,
+            Err(error) => found.missing.push((unexplained::ABOUT.0, chain(&error))),
         }
     }
     if !found.start_up.is_empty() {
@@ -174,6 +186,14 @@ impl Bench<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Says whether the user wants to end.
+    fn go_on(&self) -> Result<(), BenchError> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(BenchError::Interrupted),
+            false => Ok(()),
+        }
     }
 
     fn unprepared(&self, source: io::Error) -> BenchError {
