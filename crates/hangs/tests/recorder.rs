@@ -136,7 +136,8 @@ impl Interactive {
         Interactive::start_with(root, "poll")
     }
 
-    /// Starts the program; its main loop waits with `poll`, `select` or `epoll`.
+    /// Starts the program; its main loop waits with `poll`, `select` or `epoll`, or `behind` an epoll descriptor that
+    /// it polls.
     pub(crate) fn start_with(root: &TempDir, wait: &str) -> Interactive {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interactive/program.c");
         let program = root.path().join(NAME);
@@ -353,6 +354,30 @@ fn a_program_at_rest_has_no_hang() {
         assert!(hang.parts.ready_ns + hang.parts.processor_ns > 30_000_000, "{hang:?}");
     }
     fs::remove_dir_all(store_of(&root)).unwrap();
+}
+
+#[test]
+fn a_program_that_starts_its_first_thread_later_is_at_rest_in_the_same_loop() {
+    let root = tempfile::tempdir().unwrap();
+    let recorder = TestRecorder::start(&root);
+    // The display is not among what is polled: the loop is known by its depth on the stack alone.
+    let mut program = Interactive::start_with(&root, "behind");
+    program.be_noticed(&root);
+    // Long enough for its loop to be looked at.
+    program.wait_until_at_rest();
+    std::thread::sleep(Duration::from_secs(1));
+    program.order(b't');
+    // Two hangs with a rest between them, and none that takes the rest for a part of it.
+    for _ in 0..2 {
+        program.wait_until_at_rest();
+        std::thread::sleep(Duration::from_millis(300));
+        program.order(b's');
+        let hang = program.ended_hang(&root);
+        assert_eq!((hang.cause, &*blamed(&hang)), (HangCause::Sleep, "sleep_on_purpose"));
+        let rested_ns = program.ordered_ns.saturating_sub(hang.started_ns);
+        assert!(rested_ns < 200_000_000, "the rest before it is a part of it: {hang:?}");
+    }
+    recorder.end();
 }
 
 #[test]

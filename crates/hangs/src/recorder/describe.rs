@@ -12,11 +12,12 @@ use trace::call::StackId;
 use trace::recorder::TraceRecorder;
 use trace::recording::Backend;
 use trace::report::account::TimeParts;
-use trace::stack::blame::{blame, is_idle};
+use trace::stack::blame::blame;
 use trace::stack::names::{Frame, Names, SymbolSources};
 use trace::stack::{KnownRegisters, Unwinder};
 use trace::syscall::{SyscallClass, call_name};
 
+use super::callers::{WaitCallers, evidence_of, waits_for_answer};
 use super::follower::{PlaceEvidence, WaitPlace};
 use crate::codec::{MAX_CALLS, MAX_FRAMES};
 use crate::excluded::PathConcealer;
@@ -137,6 +138,7 @@ pub(crate) struct HangDescriber {
     store: HangStore,
     concealer: PathConcealer,
     backlog: Vec<HangRecord>,
+    callers: WaitCallers,
     counters: Arc<SharedCounters>,
     answers: Sender<PlaceAnswer>,
 }
@@ -158,6 +160,7 @@ impl HangDescriber {
             store,
             concealer,
             backlog: Vec::new(),
+            callers: WaitCallers::default(),
             counters,
             answers,
         }
@@ -181,7 +184,10 @@ impl HangDescriber {
                 let stack = self.unwind(process, &copy);
                 let frames = self.frames(process, stack);
                 let name = call_name(call).unwrap_or("?");
-                let evidence = evidence_of(name, &frames, has_display);
+                let evidence = PlaceEvidence {
+                    same_call: self.callers.same_call(process, place, &frames),
+                    ..evidence_of(name, &frames, has_display)
+                };
                 // The other end is gone when the recorder ends.
                 let _ = self.answers.send(PlaceAnswer { process, place, evidence });
             }
@@ -207,7 +213,10 @@ impl HangDescriber {
             DescribeWork::Watched(period) => {
                 self.append(HangRecord::Watched(period));
             }
-            DescribeWork::Forget { process } => self.unwinder.forget(process),
+            DescribeWork::Forget { process } => {
+                self.unwinder.forget(process);
+                self.callers.forget(process);
+            }
             DescribeWork::Sync => self.sync(),
         }
     }
@@ -322,24 +331,6 @@ impl HangDescriber {
     }
 }
 
-/// Returns whether a function is known to wait for an answer.
-fn waits_for_answer(frame: &Frame) -> bool {
-    const ANSWERS: [&str; 10] = [
-        "g_dbus_",
-        "QDBus",
-        "QProcess::waitFor",
-        "QIODevice::waitFor",
-        "QAbstractSocket::waitFor",
-        "QLocalSocket::waitFor",
-        "wl_display_roundtrip",
-        "xcb_wait_for_reply",
-        "_XReply",
-        "dbus_connection_send_with_reply_and_block",
-    ];
-    let name = &*frame.name;
-    ANSWERS.iter().any(|beginning| name.starts_with(beginning)) || name.ends_with("_sync")
-}
-
 fn stored_frame(frame: Frame) -> HangFrame {
     HangFrame { function: frame.text(), module: frame.module }
 }
@@ -429,31 +420,9 @@ fn call_cause(share: &CallShare) -> HangCause {
     }
 }
 
-/// How the names of the functions begin in which threads start.
-const STARTS: [&str; 4] = ["_start", "__libc_start", "main", "clone"];
-/// So many functions may be around the one of `STARTS`: a runtime's own.
-const AROUND_START: usize = 4;
-
-/// Returns what the stack of a wait says about its place.
-///
-/// A loop whose callers are not all known may be one that waits for an answer, as `g_dbus_connection_call_sync` has: a stack
-/// that was cut shows no loop at rest.
-fn evidence_of(call: &str, frames: &[Frame], has_display: bool) -> PlaceEvidence {
-    let mut outermost = frames.iter().rev().take(AROUND_START);
-    let is_whole =
-        outermost.any(|frame| STARTS.iter().any(|beginning| frame.name.starts_with(beginning)));
-    PlaceEvidence {
-        is_idle_loop: is_whole && is_idle(call, frames),
-        waits_for_answer: frames.iter().any(waits_for_answer),
-        has_display,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use trace::recording::CodeAddress;
-    use trace::stack::names::NameCertainty;
-
+    use super::super::callers::tests::frame_in;
     use super::*;
     use crate::model::CallObject;
 
@@ -505,37 +474,6 @@ mod tests {
         let parts = |call_ns, fault_ns| TimeParts { call_ns, fault_ns, ..TimeParts::default() };
         assert_eq!(cause_of(&parts(100, 90), &calls), HangCause::Sync);
         assert_eq!(cause_of(&parts(20, 90), &calls), HangCause::PageFault);
-    }
-
-    fn frame_in(module: &str, name: &str) -> Frame {
-        Frame {
-            name: name.to_owned(),
-            module: module.to_owned(),
-            trust: NameCertainty::Exported,
-            offset: None,
-            line: None,
-            is_inlined: false,
-            address: CodeAddress { module: None, address: 0 },
-        }
-    }
-
-    #[test]
-    fn a_stack_that_was_cut_before_the_wait_for_an_answer_shows_no_loop_at_rest() {
-        let glib = |name| frame_in("libglib-2.0.so.0", name);
-        let gio = |name| frame_in("libgio-2.0.so.0", name);
-        let mut frames = vec![frame_in("libc.so.6", "poll"), glib("g_main_loop_run")];
-        let of = |frames: &[Frame]| evidence_of("poll", frames, false);
-        let unknown =
-            PlaceEvidence { is_idle_loop: false, waits_for_answer: false, has_display: false };
-        assert_eq!(of(&frames), unknown, "it was cut here");
-        frames.push(gio("g_dbus_connection_send_message_with_reply_sync"));
-        assert_eq!(of(&frames), PlaceEvidence { waits_for_answer: true, ..unknown }, "or here");
-        let start = [frame_in("notes", "main"), frame_in("libc.so.6", "__libc_start_main")];
-        let whole = [&frames[..2], &start].concat();
-        assert_eq!(of(&whole), PlaceEvidence { is_idle_loop: true, ..unknown });
-        // The start of a stripped program has no name, and what it calls has one.
-        let stripped = [&whole[..2], &whole[3..], &[frame_in("notes", "0x1234")]].concat();
-        assert!(of(&stripped).is_idle_loop);
     }
 
     #[test]

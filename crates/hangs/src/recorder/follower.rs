@@ -48,13 +48,17 @@ pub(crate) struct PlaceEvidence {
     pub(crate) waits_for_answer: bool,
     /// The connection to the display is among what is waited for.
     pub(crate) has_display: bool,
+    /// The place of an earlier wait that the same functions made: the C library makes the calls of a process that has threads
+    /// from another place, deeper on the stack.
+    pub(crate) same_call: Option<WaitPlace>,
 }
 
 impl PlaceEvidence {
     /// Returns whether the waits at a place are those of a loop, if none was seen at a shallower place than this one.
     pub(crate) fn is_loop(self, place: WaitPlace, shallowest: u64) -> bool {
-        let PlaceEvidence { is_idle_loop, waits_for_answer, has_display } = self;
-        is_idle_loop || (!waits_for_answer && (has_display || place.0 >= shallowest))
+        let PlaceEvidence { is_idle_loop, waits_for_answer, has_display, same_call } = self;
+        let (sp, _) = same_call.unwrap_or(place);
+        is_idle_loop || (!waits_for_answer && (has_display || sp >= shallowest))
     }
 }
 
@@ -485,7 +489,12 @@ mod tests {
     }
 
     fn idle() -> PlaceEvidence {
-        PlaceEvidence { is_idle_loop: true, waits_for_answer: false, has_display: false }
+        PlaceEvidence {
+            is_idle_loop: true,
+            waits_for_answer: false,
+            has_display: false,
+            same_call: None,
+        }
     }
 
     #[test]
@@ -516,6 +525,8 @@ mod tests {
             (PlaceEvidence { is_idle_loop: false, waits_for_answer: true, ..idle() }, false),
             (PlaceEvidence { is_idle_loop: false, ..idle() }, false),
             (PlaceEvidence { is_idle_loop: false, has_display: true, ..idle() }, true),
+            (PlaceEvidence { is_idle_loop: false, same_call: Some(LOOP), ..idle() }, true),
+            (PlaceEvidence { is_idle_loop: false, same_call: Some(DEEP), ..idle() }, false),
         ] {
             let mut follower = at_rest();
             for at in (1050..1300).step_by(10) {

@@ -6,6 +6,7 @@
 //! [`REST`]. A thread that is away is looked at each [`AWAY`].
 
 mod absence;
+mod callers;
 mod candidates;
 mod describe;
 mod exact;

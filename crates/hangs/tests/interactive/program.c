@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,17 +152,30 @@ static void wait_for_events(int display, const char *how) {
         FD_ZERO(&wanted);
         FD_SET(display, &wanted);
         select(display + 1, &wanted, NULL, NULL, NULL);
-    } else if (!strcmp(how, "epoll")) {
+    } else if (strcmp(how, "poll")) {
         struct epoll_event event = {.events = EPOLLIN};
         if (epoll < 0) {
             epoll = epoll_create1(EPOLL_CLOEXEC);
             epoll_ctl(epoll, EPOLL_CTL_ADD, display, &event);
         }
+        struct pollfd wanted = {.fd = epoll, .events = POLLIN};
+        /* "behind": the display is not among what is polled, but behind it. */
+        if (!strcmp(how, "behind")) poll(&wanted, 1, -1);
         epoll_wait(epoll, &event, 1, -1);
     } else {
         struct pollfd wanted = {.fd = display, .events = POLLIN};
         poll(&wanted, 1, -1);
     }
+}
+
+static void *end_at_once(void *nothing) {
+    return nothing;
+}
+
+/* From its first thread on, the C library makes the calls of a process from another place. */
+static void start_thread(void) {
+    pthread_t thread;
+    if (!pthread_create(&thread, NULL, end_at_once, NULL)) pthread_join(thread, NULL);
 }
 
 int main(int count, char **arguments) {
@@ -194,6 +208,7 @@ int main(int count, char **arguments) {
         case 'o': close(open_cold(cold)); break;
         case 'w': wait_for_programs(0.5); break;
         case 'x': execv("/proc/self/exe", arguments); break;
+        case 't': start_thread(); break;
         case 'b': sleep_on_purpose(0.02); break;
         }
         fprintf(log, "%c %.9f %.9f\n", command, began, now());

@@ -1,0 +1,163 @@
+//! What the functions that make a wait say about its place.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use trace::stack::blame::{FrameRole, is_idle, role};
+use trace::stack::names::Frame;
+
+use super::follower::{PlaceEvidence, WaitPlace};
+
+/// How the names of the functions begin in which threads start.
+const STARTS: [&str; 4] = ["_start", "__libc_start", "main", "clone"];
+/// So many functions may be around the one of `STARTS`: a runtime's own.
+const AROUND_START: usize = 4;
+/// The most places of one process whose callers are remembered.
+const PLACES: usize = 64;
+
+/// Returns whether a function is known to wait for an answer.
+pub(super) fn waits_for_answer(frame: &Frame) -> bool {
+    const ANSWERS: [&str; 10] = [
+        "g_dbus_",
+        "QDBus",
+        "QProcess::waitFor",
+        "QIODevice::waitFor",
+        "QAbstractSocket::waitFor",
+        "QLocalSocket::waitFor",
+        "wl_display_roundtrip",
+        "xcb_wait_for_reply",
+        "_XReply",
+        "dbus_connection_send_with_reply_and_block",
+    ];
+    let name = &*frame.name;
+    ANSWERS.iter().any(|beginning| name.starts_with(beginning)) || name.ends_with("_sync")
+}
+
+/// Returns whether a stack reaches the start of its thread.
+fn is_whole(frames: &[Frame]) -> bool {
+    let mut outermost = frames.iter().rev().take(AROUND_START);
+    outermost.any(|frame| STARTS.iter().any(|beginning| frame.name.starts_with(beginning)))
+}
+
+/// Returns what the stack of a wait says about its place.
+///
+/// A loop whose callers are not all known may be one that waits for an answer, as `g_dbus_connection_call_sync` has: a stack
+/// that was cut shows no loop at rest.
+pub(super) fn evidence_of(call: &str, frames: &[Frame], has_display: bool) -> PlaceEvidence {
+    PlaceEvidence {
+        is_idle_loop: is_whole(frames) && is_idle(call, frames),
+        waits_for_answer: frames.iter().any(waits_for_answer),
+        has_display,
+        same_call: None,
+    }
+}
+
+/// The callers of the waits of each process.
+#[derive(Debug, Default)]
+pub(super) struct WaitCallers(HashMap<u32, Vec<(u64, WaitPlace)>>);
+
+impl WaitCallers {
+    /// Returns the first place at which the same functions have waited, from the same calls in them; notes this one if there is
+    /// none.
+    ///
+    /// Once a process has threads, the C library makes the system call of `poll` from a function of its own for that, deeper on
+    /// the stack. A stack that was cut may be that of other functions.
+    pub(super) fn same_call(
+        &mut self,
+        process: u32,
+        place: WaitPlace,
+        frames: &[Frame],
+    ) -> Option<WaitPlace> {
+        let callers = frames.iter().skip_while(|frame| role(frame) == FrameRole::Libc);
+        let callers: Vec<&Frame> = callers.collect();
+        if callers.is_empty() || !is_whole(frames) {
+            return None;
+        }
+        let mut hasher = DefaultHasher::new();
+        for frame in callers {
+            (&frame.module, frame.address.address, &frame.name).hash(&mut hasher);
+        }
+        let callers = hasher.finish();
+        let places = self.0.entry(process).or_default();
+        let known = places.iter().find(|(of, _)| *of == callers).map(|(_, place)| *place);
+        if known.is_none() && places.len() < PLACES {
+            places.push((callers, place));
+        }
+        known.filter(|known| *known != place)
+    }
+
+    /// Forgets a process that has ended, or runs another program.
+    pub(super) fn forget(&mut self, process: u32) {
+        self.0.remove(&process);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use trace::recording::CodeAddress;
+    use trace::stack::names::NameCertainty;
+
+    use super::*;
+
+    pub(in super::super) fn frame_in(module: &str, name: &str) -> Frame {
+        Frame {
+            name: name.to_owned(),
+            module: module.to_owned(),
+            trust: NameCertainty::Exported,
+            offset: None,
+            line: None,
+            is_inlined: false,
+            address: CodeAddress { module: None, address: 0 },
+        }
+    }
+
+    #[test]
+    fn a_stack_that_was_cut_before_the_wait_for_an_answer_shows_no_loop_at_rest() {
+        let glib = |name| frame_in("libglib-2.0.so.0", name);
+        let gio = |name| frame_in("libgio-2.0.so.0", name);
+        let mut frames = vec![frame_in("libc.so.6", "poll"), glib("g_main_loop_run")];
+        let of = |frames: &[Frame]| evidence_of("poll", frames, false);
+        let unknown = PlaceEvidence {
+            is_idle_loop: false,
+            waits_for_answer: false,
+            has_display: false,
+            same_call: None,
+        };
+        assert_eq!(of(&frames), unknown, "it was cut here");
+        frames.push(gio("g_dbus_connection_send_message_with_reply_sync"));
+        assert_eq!(of(&frames), PlaceEvidence { waits_for_answer: true, ..unknown }, "or here");
+        let start = [frame_in("notes", "main"), frame_in("libc.so.6", "__libc_start_main")];
+        let whole = [&frames[..2], &start].concat();
+        assert_eq!(of(&whole), PlaceEvidence { is_idle_loop: true, ..unknown });
+        // The start of a stripped program has no name, and what it calls has one.
+        let stripped = [&whole[..2], &whole[3..], &[frame_in("notes", "0x1234")]].concat();
+        assert!(of(&stripped).is_idle_loop);
+    }
+
+    #[test]
+    fn a_wait_of_the_same_functions_from_another_place_in_the_c_library_is_the_same_call() {
+        let at = |module: &str, name: &str, address: u64| Frame {
+            address: CodeAddress { module: None, address },
+            ..frame_in(module, name)
+        };
+        let start = [at("notes", "main", 7), at("libc.so.6", "__libc_start_main", 8)];
+        let alone = [&[at("libc.so.6", "poll", 1), at("notes", "rest", 5)][..], &start].concat();
+        let threads = [
+            &[at("libc.so.6", "__syscall_cancel_arch", 2), at("libc.so.6", "poll", 3)][..],
+            &alone[1..],
+        ]
+        .concat();
+        let mut callers = WaitCallers::default();
+        let (shallow, deep) = ((9000, 1), (8900, 2));
+        assert_eq!(callers.same_call(1, shallow, &alone), None);
+        assert_eq!(callers.same_call(1, shallow, &alone), None, "it is no other place");
+        assert_eq!(callers.same_call(1, deep, &threads), Some(shallow));
+        assert_eq!(callers.same_call(2, deep, &threads), None, "another process");
+        let mut other = threads.clone();
+        other[2].address.address = 6;
+        assert_eq!(callers.same_call(1, deep, &other), None, "another call in the same function");
+        assert_eq!(callers.same_call(1, deep, &threads[..3]), None, "a stack that was cut");
+        callers.forget(1);
+        assert_eq!(callers.same_call(1, deep, &threads), None);
+    }
+}
