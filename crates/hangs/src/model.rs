@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use trace::report::account::TimeParts;
+use trace::syscall::SyscallClass;
 
 /// A hang is kept whole from this length on, in nanoseconds.
 pub const HANG_NS: u64 = 100_000_000;
@@ -205,6 +206,34 @@ impl CallShare {
     pub fn is_page_fault(&self) -> bool {
         self.call == CallShare::PAGE_FAULT
     }
+
+    /// Returns what a hang went to that was in this call alone.
+    #[must_use]
+    pub fn cause(&self) -> HangCause {
+        let kind = self.object.as_ref().map(|object| object.kind);
+        // An operation of `io_uring` is what the call of its name is.
+        let call = self.call.strip_prefix("io_uring ").map_or(&*self.call, |operation| {
+            let ends = ["_fixed", "_multishot", "_zc"];
+            ends.iter().find_map(|end| operation.strip_suffix(end)).unwrap_or(operation)
+        });
+        match (call, SyscallClass::of(call), kind) {
+            ("futex", ..) => HangCause::Lock,
+            ("nanosleep" | "clock_nanosleep" | "pause", ..) => HangCause::Sleep,
+            ("wait4" | "waitid", ..) | (_, SyscallClass::Process, _) => HangCause::Child,
+            ("flock" | "fcntl", ..) => HangCause::Lock,
+            (_, SyscallClass::Sync, _) => HangCause::Sync,
+            (_, SyscallClass::Names, _) => HangCause::FileNames,
+            (_, SyscallClass::Network, _) | (_, _, Some(ObjectKind::Socket)) => {
+                HangCause::OtherProgram
+            }
+            (_, SyscallClass::Data, Some(ObjectKind::File)) => HangCause::FileData,
+            // What it works on was not read.
+            ("io_uring_enter", ..) | (_, SyscallClass::Data, None) => HangCause::OtherCall,
+            // A pipe has another program, or another thread, at its other end.
+            (_, SyscallClass::Data | SyscallClass::Wait, _) => HangCause::OtherProgram,
+            _ => HangCause::OtherCall,
+        }
+    }
 }
 
 /// A function on the stack of a hang.
@@ -350,11 +379,20 @@ impl Hang {
         self.frames.get(usize::try_from(self.blamed?).ok()?)
     }
 
-    /// Returns the call that took the most of it, or the pages if those are its cause.
+    /// Returns the call that took the most of it among those that are its cause, or the pages if those are; the longest call
+    /// where none is.
     #[must_use]
     pub fn longest_call(&self) -> Option<&CallShare> {
         let is_fault = self.cause == HangCause::PageFault;
-        self.calls.iter().find(|share| share.is_page_fault() == is_fault)
+        let shares = self.calls.iter().filter(|share| share.is_page_fault() == is_fault);
+        let longest = shares.clone().next()?;
+        let of_cause = shares.filter(|share| share.cause() == self.cause);
+        // Who waits for an answer from a thread of its own that receives it waits with a lock.
+        let asks_by_lock = self.cause == HangCause::OtherProgram
+            && longest.cause() == HangCause::Lock
+            && of_cause.clone().map(|share| share.blocked_ns).sum::<u64>() < longest.blocked_ns;
+        let first = of_cause.into_iter().next().filter(|_| !is_fault && !asks_by_lock);
+        Some(first.unwrap_or(longest))
     }
 
     /// Returns the object of the call that took the most of it, or the file whose pages did.

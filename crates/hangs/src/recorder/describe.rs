@@ -377,7 +377,7 @@ pub(crate) fn cause_of(parts: &TimeParts, calls: &[CallShare]) -> HangCause {
             for share in
                 calls.iter().filter(|share| share.call != "futex" && !share.is_page_fault())
             {
-                *kinds.entry(call_cause(share)).or_default() += share.blocked_ns;
+                *kinds.entry(share.cause()).or_default() += share.blocked_ns;
             }
             let most = kinds.into_iter().max_by_key(|(cause, blocked)| (*blocked, *cause));
             most.map_or(HangCause::OtherCall, |(cause, _)| cause)
@@ -392,31 +392,6 @@ fn with_stack(cause: HangCause, asks: bool) -> HangCause {
     match cause {
         HangCause::Lock if asks => HangCause::OtherProgram,
         cause => cause,
-    }
-}
-
-/// Returns what kind of wait a call is.
-fn call_cause(share: &CallShare) -> HangCause {
-    let kind = share.object.as_ref().map(|object| object.kind);
-    // An operation of `io_uring` is what the call of its name is.
-    let call = share.call.strip_prefix("io_uring ").map_or(&*share.call, |operation| {
-        let ends = ["_fixed", "_multishot", "_zc"];
-        ends.iter().find_map(|end| operation.strip_suffix(end)).unwrap_or(operation)
-    });
-    match (call, SyscallClass::of(call), kind) {
-        ("futex", ..) => HangCause::Lock,
-        ("nanosleep" | "clock_nanosleep" | "pause", ..) => HangCause::Sleep,
-        ("wait4" | "waitid", ..) | (_, SyscallClass::Process, _) => HangCause::Child,
-        ("flock" | "fcntl", ..) => HangCause::Lock,
-        (_, SyscallClass::Sync, _) => HangCause::Sync,
-        (_, SyscallClass::Names, _) => HangCause::FileNames,
-        (_, SyscallClass::Network, _) | (_, _, Some(ObjectKind::Socket)) => HangCause::OtherProgram,
-        (_, SyscallClass::Data, Some(ObjectKind::File)) => HangCause::FileData,
-        // What it works on was not read.
-        ("io_uring_enter", ..) | (_, SyscallClass::Data, None) => HangCause::OtherCall,
-        // A pipe has another program, or another thread, at its other end.
-        (_, SyscallClass::Data | SyscallClass::Wait, _) => HangCause::OtherProgram,
-        _ => HangCause::OtherCall,
     }
 }
 

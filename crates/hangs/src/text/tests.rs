@@ -133,6 +133,37 @@ fn of_a_hang_that_went_on_nobody_says_that_its_length_is_exact() {
 }
 
 #[test]
+fn the_call_that_is_named_is_one_of_those_that_are_the_cause() {
+    let share = |call: &str, blocked_ns| CallShare {
+        call: call.to_owned(),
+        blocked_ns,
+        seen: 1,
+        object: Some(CallObject {
+            kind: ObjectKind::File,
+            name: format!("/of/{call}"),
+            file_system: String::new(),
+            device: String::new(),
+        }),
+    };
+    let calls = vec![share("fsync", 30), share("openat", 25), share("newfstatat", 25)];
+    let told = |cause| {
+        let hang = Hang { cause, calls: calls.clone(), ..hostile(cause, ObjectKind::File) };
+        let told = styled(|style| style.reason(&hang));
+        (told, hang.object().unwrap().name.clone())
+    };
+    // Together the names took the longest, though no single call of them did.
+    let (names, object) = told(HangCause::FileNames);
+    assert!(names.starts_with("openat of /of/openat") && object == "/of/openat", "{names}");
+    let (sync, object) = told(HangCause::Sync);
+    assert!(sync.starts_with("fsync of /of/fsync") && object == "/of/fsync", "{sync}");
+    // A bus may be read by a thread of its own, for which whoever asks waits with a lock.
+    let calls = vec![share("futex", 30), share("recvmsg", 1)];
+    let cause = HangCause::OtherProgram;
+    let hang = Hang { cause, calls, ..hostile(cause, ObjectKind::File) };
+    assert_eq!(hang.longest_call().unwrap().call, "futex");
+}
+
+#[test]
 fn hangs_whose_watching_is_not_counted_are_said_to_be_and_make_no_rate_higher() {
     let hang = |at_s: u64| Hang {
         started_ns: at_s * SECOND,
