@@ -2,7 +2,7 @@
 //!
 //! Names are read from large files, which takes a while the first time; the thread that looks at programs never waits for it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -15,7 +15,7 @@ use trace::report::account::TimeParts;
 use trace::stack::blame::blame;
 use trace::stack::names::{Frame, Names, SymbolSources};
 use trace::stack::{KnownRegisters, Unwinder};
-use trace::syscall::{SyscallClass, call_name};
+use trace::syscall::call_name;
 
 use super::callers::{WaitCallers, evidence_of, waits_for_answer};
 use super::follower::{PlaceEvidence, WaitPlace};
@@ -119,13 +119,49 @@ impl RecorderLink {
     }
 }
 
+/// A stack of an absence.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+enum CollectedStack {
+    /// One of those that are kept for all absences.
+    Shared(u32),
+    /// One of [`CollectedStacks::named`].
+    Named(usize),
+}
+
 /// The stacks of one absence.
 #[derive(Debug, Default)]
 struct CollectedStacks {
     /// The number under which it is stored, once it is.
     number: Option<u64>,
-    described: HashMap<u32, StackId>,
-    sampled: HashMap<StackId, u64>,
+    process: u32,
+    described: HashMap<u32, CollectedStack>,
+    sampled: HashMap<CollectedStack, u64>,
+    /// Stacks with the names of their functions, which are there when the caches are not any more.
+    named: Vec<Vec<Frame>>,
+}
+
+impl CollectedStacks {
+    /// Returns the stacks that are among those of all absences, each once.
+    fn shared(&self) -> BTreeSet<u32> {
+        let all = self.described.values().chain(self.sampled.keys());
+        all.filter_map(|stack| match stack {
+            CollectedStack::Shared(id) => Some(*id),
+            CollectedStack::Named(_) => None,
+        })
+        .collect()
+    }
+
+    /// Puts a stack with its names in the place of one of all absences.
+    fn name(&mut self, id: u32, frames: Vec<Frame>) {
+        let (shared, named) = (CollectedStack::Shared(id), CollectedStack::Named(self.named.len()));
+        self.named.push(frames);
+        for stack in self.described.values_mut().filter(|stack| **stack == shared) {
+            *stack = named;
+        }
+        if let Some(weight) = self.sampled.remove(&shared) {
+            self.sampled.insert(named, weight);
+        }
+    }
 }
 
 /// Describes and stores.
@@ -182,7 +218,7 @@ impl HangDescriber {
         match work {
             DescribeWork::Place { process, call, place, has_display, copy } => {
                 let stack = self.unwind(process, &copy);
-                let frames = self.frames(process, stack);
+                let frames = self.frames(process, stack.0);
                 let name = call_name(call).unwrap_or("?");
                 let evidence = PlaceEvidence {
                     same_call: self.callers.same_call(process, place, &frames),
@@ -193,15 +229,16 @@ impl HangDescriber {
             }
             DescribeWork::Stack { key, process, number, copy } => {
                 let stack = self.unwind(process, &copy);
-                if let Some(open) = self.open_hang(key) {
-                    open.described.insert(number, stack);
+                if let Some(open) = self.open_hang(key, process) {
+                    open.described.insert(number, CollectedStack::Shared(stack.0));
                 }
             }
             DescribeWork::Sample { key, process, registers, bytes, stands_for_ns } => {
                 self.took_copy();
                 let HangDescriber { unwinder, recorder, .. } = self;
                 let stack = unwinder.offline(process, &registers, &bytes, recorder);
-                if let Some(open) = self.open_hang(key) {
+                if let Some(open) = self.open_hang(key, process) {
+                    let stack = CollectedStack::Shared(stack.0);
                     *open.sampled.entry(stack).or_default() += stands_for_ns;
                 }
             }
@@ -225,9 +262,10 @@ impl HangDescriber {
         self.counters.copies.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn open_hang(&mut self, key: u64) -> Option<&mut CollectedStacks> {
+    fn open_hang(&mut self, key: u64, process: u32) -> Option<&mut CollectedStacks> {
         let has_room = self.open.len() < OPEN_HANGS || self.open.contains_key(&key);
-        has_room.then(|| self.open.entry(key).or_default())
+        let begin = || CollectedStacks { process, ..CollectedStacks::default() };
+        has_room.then(|| self.open.entry(key).or_insert_with(begin))
     }
 
     fn unwind(&mut self, process: u32, copy: &StackBytes) -> StackId {
@@ -237,42 +275,56 @@ impl HangDescriber {
         unwinder.offline(process, &registers, &copy.bytes, recorder)
     }
 
-    fn frames(&mut self, process: u32, stack: StackId) -> Vec<Frame> {
+    fn frames(&mut self, process: u32, stack: u32) -> Vec<Frame> {
         let recording = self.recorder.recording();
-        let index = usize::try_from(stack.0).unwrap_or(usize::MAX);
+        let index = usize::try_from(stack).unwrap_or(usize::MAX);
         let Some(stack) = recording.stacks.get(index) else { return Vec::new() };
         self.names.frames(recording, process, stack)
     }
 
-    /// Clears the caches if they have grown too large and nothing refers to them.
+    /// Clears the caches if they have grown too large.
     fn limit_memory(&mut self) {
         if self.recorder.recording().stacks.len() > CACHED_STACKS {
             self.clear_caches();
         }
     }
 
-    /// Drops symbols and tables of unwinding, unless a hang still refers to them.
+    /// Drops symbols and tables of unwinding. Hangs that go on, which one of a stopped program may do for days, keep the names of
+    /// their functions.
     fn clear_caches(&mut self) {
-        if self.open.is_empty() && !self.recorder.recording().stacks.is_empty() {
-            self.recorder = TraceRecorder::new(Backend::Peek, Vec::new(), SystemTime::UNIX_EPOCH);
-            self.unwinder = Unwinder::new();
-            self.names = Names::new(self.sources.clone());
-            sys::heap::give_back_freed();
+        if self.recorder.recording().stacks.is_empty() {
+            return;
         }
+        let mut open = std::mem::take(&mut self.open);
+        for stacks in open.values_mut() {
+            for id in stacks.shared() {
+                let frames = self.frames(stacks.process, id);
+                stacks.name(id, frames);
+            }
+        }
+        self.open = open;
+        self.recorder = TraceRecorder::new(Backend::Peek, Vec::new(), SystemTime::UNIX_EPOCH);
+        self.unwinder = Unwinder::new();
+        self.names = Names::new(self.sources.clone());
+        sys::heap::give_back_freed();
     }
 
     fn store_hang(&mut self, draft: HangDraft, told: &mut dyn FnMut(&Hang)) {
         let HangDraft { key, mut hang, descriptions } = draft;
         let stacks = self.open.entry(key).or_default();
-        let mut weights: HashMap<StackId, u64> = stacks.sampled.clone();
+        let mut weights = stacks.sampled.clone();
         for (number, weight) in descriptions {
             if let Some(stack) = stacks.described.get(&number) {
                 *weights.entry(*stack).or_default() += weight;
             }
         }
         let known = stacks.number;
-        let most = weights.into_iter().max_by_key(|(stack, weight)| (*weight, stack.0));
-        let frames = most.map(|(stack, _)| self.frames(hang.process, stack)).unwrap_or_default();
+        let most = weights.into_iter().max_by_key(|(stack, weight)| (*weight, *stack));
+        let frames = match most.map(|(stack, _)| stack) {
+            Some(CollectedStack::Shared(id)) => self.frames(hang.process, id),
+            Some(CollectedStack::Named(at)) => stacks.named.get(at).cloned().unwrap_or_default(),
+            None => Vec::new(),
+        };
         let asks = frames.iter().any(waits_for_answer);
         hang.blamed = blame(&frames, None)
             .filter(|at| *at < MAX_FRAMES)
@@ -461,6 +513,56 @@ mod tests {
         let lock = ["__lll_lock_wait", "save", "main"];
         assert_eq!(with_stack(HangCause::Lock, asks(&lock)), HangCause::Lock);
         assert_eq!(with_stack(HangCause::Sync, asks(&call)), HangCause::Sync);
+    }
+
+    #[test]
+    fn a_hang_that_goes_on_keeps_the_names_of_its_functions_and_no_caches() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = store::disk::real();
+        let store = HangStore::open(Arc::clone(&disk), dir.path(), 1 << 20).unwrap();
+        let concealer = PathConcealer::open(disk, dir.path(), None).unwrap();
+        let counters = Arc::new(SharedCounters::default());
+        let (answers, _answers) = std::sync::mpsc::channel();
+        let sources = SymbolSources::default();
+        let mut describer = HangDescriber::new(store, concealer, sources, counters, answers);
+        let mut told = Vec::new();
+        let mut handle = |describer: &mut HangDescriber, work| {
+            describer.handle(work, &mut |hang: &Hang| told.push(hang.clone()));
+        };
+        let process = std::process::id();
+        let ip = (merged as fn(Vec<CallShare>) -> Vec<CallShare>) as usize as u64 + 1;
+        let copy = || StackBytes { ip, sp: 0x1000, bytes: vec![0; 64] };
+        let draft = |goes_on| {
+            let hang = Hang {
+                number: 0,
+                started_ns: 1,
+                length_ns: 1,
+                uncertain_ns: 0,
+                goes_on,
+                process,
+                program: "notes".to_owned(),
+                unit: String::new(),
+                cause: HangCause::Unknown,
+                parts: TimeParts { call_ns: 1, ..TimeParts::default() },
+                calls: vec![share("fsync", 1, None)],
+                frames: Vec::new(),
+                blamed: None,
+                pressure: None,
+                unseen: UnseenParts::default(),
+                chain: None,
+            };
+            DescribeWork::Hang(Box::new(HangDraft { key: 1, hang, descriptions: vec![(1, 1)] }))
+        };
+        handle(&mut describer, DescribeWork::Stack { key: 1, process, number: 1, copy: copy() });
+        handle(&mut describer, draft(true));
+        describer.clear_caches();
+        assert!(describer.recorder.recording().stacks.is_empty(), "the hang goes on");
+        handle(&mut describer, draft(false));
+        assert!(describer.open.is_empty());
+        let functions: Vec<&[HangFrame]> = told.iter().map(|hang| &*hang.frames).collect();
+        let [first, last] = *functions else { panic!("{functions:?}") };
+        assert!(first == last && first[0].function.contains("merged"), "{functions:?}");
+        assert_eq!(told[0].number, told[1].number);
     }
 
     #[test]
