@@ -14,6 +14,8 @@ pub(super) struct Candidates {
     refused: BTreeSet<u32>,
     /// Programs that could not be marked for a reason that may pass, like want of memory; they are tried again after each search.
     postponed: Vec<ProcessIdentity>,
+    /// The most programs that waited, and that were not followed for another reason, at a search since they were last told.
+    most: (usize, usize),
 }
 
 impl Candidates {
@@ -23,15 +25,22 @@ impl Candidates {
             waiting: BTreeSet::new(),
             refused: BTreeSet::new(),
             postponed: Vec::new(),
+            most: (0, 0),
         }
     }
 
     /// Searches for programs; returns those that have ended, or have no display any more, and were not waiting.
     pub(super) fn search(&mut self) -> Vec<u32> {
-        let now_ns = sys::bpf::clock_ns();
-        if now_ns >= self.finder.due_ns() {
-            self.waiting.extend(self.postponed.drain(..));
+        self.search_at(sys::bpf::clock_ns())
+    }
+
+    fn search_at(&mut self, now_ns: u64) -> Vec<u32> {
+        if now_ns < self.finder.due_ns() {
+            return Vec::new();
         }
+        // One that ends before it is told was not watched, either. Those that were refused as they ended are gone now.
+        let (waiting, postponed) = (self.waiting.len(), self.postponed.len());
+        self.waiting.extend(self.postponed.drain(..));
         let change = self.finder.search(now_ns, &processor_ns);
         let mut gone = Vec::new();
         for identity in change.gone {
@@ -40,6 +49,8 @@ impl Candidates {
                 gone.push(identity.process);
             }
         }
+        self.most.0 = self.most.0.max(waiting);
+        self.most.1 = self.most.1.max(self.refused.len() + postponed);
         self.waiting.extend(change.found);
         gone
     }
@@ -66,7 +77,46 @@ impl Candidates {
     pub(super) fn unwatched(&mut self, lost: u32) -> UnwatchedCounts {
         // The kernel refuses looks at a process that is about to end, too.
         self.refused.retain(|process| interactive::identity(*process).is_some());
-        let refused = self.refused.len() + self.postponed.len();
-        UnwatchedCounts { over_limit: self.waiting.len(), refused, lost }
+        let (waiting, refused) = std::mem::take(&mut self.most);
+        UnwatchedCounts {
+            over_limit: self.waiting.len().max(waiting),
+            refused: (self.refused.len() + self.postponed.len()).max(refused),
+            lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_not_watched_is_told_although_it_has_ended_since() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("never-watched");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        let finder = InteractiveFinder::new(user, vec!["never-watched".to_owned()]);
+        let mut candidates = Candidates::new(finder);
+        let start = || std::process::Command::new(&program).arg("600").spawn().unwrap();
+        let (mut waits, mut refused) = (start(), start());
+        let second = |at: u64| at * 1_000_000_000;
+        candidates.search_at(second(100));
+        // Those of the user that have a display are found, too, and are none of this test.
+        candidates.waiting.retain(|waits_for| waits_for.process == waits.id());
+        candidates.refuse(refused.id());
+        candidates.search_at(second(110));
+        for child in [&mut waits, &mut refused] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        candidates.search_at(second(120));
+        candidates.waiting.clear();
+        let told = candidates.unwatched(0);
+        assert_eq!((told.over_limit, told.refused), (1, 1));
+        candidates.search_at(second(130));
+        candidates.waiting.clear();
+        let told = candidates.unwatched(0);
+        assert_eq!((told.over_limit, told.refused), (0, 0), "that was told");
     }
 }
