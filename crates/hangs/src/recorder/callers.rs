@@ -57,9 +57,10 @@ pub(super) fn evidence_of(call: &str, frames: &[Frame], has_display: bool) -> Pl
 pub(super) struct WaitCallers(HashMap<u32, Vec<(u64, WaitPlace)>>);
 
 impl WaitCallers {
-    /// Returns the first place at which the same functions have waited, from the same calls in them; notes this one if there is
-    /// none.
+    /// Returns the first place at which the same functions have waited, the innermost one from the same call; notes this one if
+    /// there is none.
     ///
+    /// From where a function that waits was called does not matter: it has the same depth on the stack, and the same place.
     /// Once a process has threads, the C library makes the system call of `poll` from a function of its own for that, deeper on
     /// the stack. A stack that was cut may be that of other functions.
     pub(super) fn same_call(
@@ -74,8 +75,9 @@ impl WaitCallers {
             return None;
         }
         let mut hasher = DefaultHasher::new();
+        callers[0].address.address.hash(&mut hasher);
         for frame in callers {
-            (&frame.module, frame.address.address, &frame.name).hash(&mut hasher);
+            (&frame.module, &frame.name).hash(&mut hasher);
         }
         let callers = hasher.finish();
         let places = self.0.entry(process).or_default();
@@ -156,6 +158,9 @@ pub(super) mod tests {
         let mut other = threads.clone();
         other[2].address.address = 6;
         assert_eq!(callers.same_call(1, deep, &other), None, "another call in the same function");
+        let mut from_elsewhere = threads.clone();
+        from_elsewhere[3].address.address = 6;
+        assert_eq!(callers.same_call(1, deep, &from_elsewhere), Some(shallow));
         assert_eq!(callers.same_call(1, deep, &threads[..3]), None, "a stack that was cut");
         callers.forget(1);
         assert_eq!(callers.same_call(1, deep, &threads), None);
