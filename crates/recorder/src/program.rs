@@ -6,7 +6,8 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -124,16 +125,45 @@ fn listener(path: Option<PathBuf>) -> Result<OwnedFd, Box<dyn Error>> {
         }
         return Err("there is no socket: systemctl start unjank-recorder.socket".into());
     };
-    let listener = sys::socket::listen_at(&path)
-        .map_err(|error| format!("cannot listen at {}: {error}", path.display()))?;
+    let listened = sys::socket::listen_at(&path).or_else(|error| {
+        if error.kind() != io::ErrorKind::AddrInUse || !is_left(&path) {
+            return Err(error);
+        }
+        std::fs::remove_file(&path)?;
+        sys::socket::listen_at(&path)
+    });
+    let listener =
+        listened.map_err(|error| format!("cannot listen at {}: {error}", path.display()))?;
     // Who may connect is asked of each caller.
     chmod(&path, Mode::from_raw_mode(0o666))?;
     Ok(listener)
 }
 
+/// Returns whether a service that has ended has left this socket: nobody listens at it any more.
+fn is_left(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    let called = sys::socket::connect_now(path);
+    is_socket && called.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_that_an_ended_service_left_is_replaced_and_nothing_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("recorder.sock");
+        drop(listener(Some(path.clone())).unwrap());
+        let serves = listener(Some(path.clone())).unwrap();
+        assert!(listener(Some(path.clone())).is_err(), "another one serves here");
+        sys::socket::connect_to(&path).unwrap();
+        drop(serves);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, b"somebody's").unwrap();
+        assert!(listener(Some(path.clone())).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
+    }
 
     fn parsed(words: &[&str]) -> Result<Arguments, Box<dyn Error>> {
         parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
