@@ -526,6 +526,26 @@ fn start_for(
 }
 
 #[test]
+fn a_program_without_a_main_loop_has_no_hang_when_the_recorder_ends() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(reports) = reports() else { return };
+    let source = ThreadSource::Kernel(Box::new(reports));
+    let recorder = TestRecorder::start_with(&root, source);
+    let program = Interactive::start_with(&root, "never");
+    // Files of its first thread are open as long as it is followed.
+    let of_program = format!("/proc/{}/", program.child.id());
+    until("the program to be followed", || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let mut open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        open.any(|target| target.to_string_lossy().starts_with(&of_program)).then_some(())
+    });
+    // Once in its short wait, and in the long one after it.
+    std::thread::sleep(Duration::from_secs(2));
+    recorder.end();
+    assert_eq!(program.last_hang(&root), None);
+}
+
+#[test]
 fn a_program_at_rest_has_no_hang_and_wakes_nobody() {
     let root = tempfile::tempdir().unwrap();
     let mut program = Interactive::start(&root);

@@ -136,8 +136,8 @@ impl Interactive {
         Interactive::start_with(root, "poll")
     }
 
-    /// Starts the program; its main loop waits with `poll`, `select` or `epoll`, or `behind` an epoll descriptor that
-    /// it polls.
+    /// Starts the program; its main loop waits with `poll`, `select` or `epoll`, `behind` an epoll descriptor that
+    /// it polls, or `never`: it has none.
     pub(crate) fn start_with(root: &TempDir, wait: &str) -> Interactive {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interactive/program.c");
         let program = root.path().join(NAME);

@@ -115,6 +115,8 @@ pub(crate) struct ThreadFollower {
     /// The wait of the main loop in which the thread was seen last, with the number of the call.
     main_wait: Option<(WaitPlace, u32)>,
     has_loop: bool,
+    /// Whether it was in its main loop's wait, or one that may be that, more than once.
+    has_returned: bool,
     /// Steps since they were last taken.
     pub(crate) steps: StepHistogram,
     /// The time in which it was followed since that was last taken.
@@ -135,6 +137,7 @@ impl ThreadFollower {
             next_key: first_key,
             main_wait: None,
             has_loop: false,
+            has_returned: false,
             steps: StepHistogram::default(),
             watched_ns: 0,
         }
@@ -159,6 +162,13 @@ impl ThreadFollower {
     /// Returns whether the main loop is known.
     pub(crate) fn has_loop(&self) -> bool {
         self.has_loop
+    }
+
+    /// Returns whether the thread may be away from a main loop: a wait was the main loop's, or there was more than one.
+    ///
+    /// A program may wait for something while it starts and then for another program until it ends.
+    pub(crate) fn may_have_loop(&self) -> bool {
+        self.has_loop || self.has_returned
     }
 
     /// Returns whether the thread was seen last in a wait that is known to be that of its main loop.
@@ -287,6 +297,7 @@ impl ThreadFollower {
                             self.steps.add(ran_ns + ready_ns);
                         }
                         *since_ns = look.at_ns;
+                        self.has_returned = true;
                     }
                     (*last, *place, *has_left) = (point, at, false);
                     return LookOutcome::Nothing;
@@ -325,6 +336,7 @@ impl ThreadFollower {
                     absence.go_on(look, classified);
                     return LookOutcome::Nothing;
                 };
+                self.has_returned = true;
                 absence.count_running(&shares);
                 absence.settle_pending();
                 // It came back between the two looks, after it had run for so long.
@@ -542,6 +554,19 @@ mod tests {
             let certain = follower.absence().map(Absence::certain_ns);
             assert_eq!(certain.is_some_and(|certain| certain > 200 * MS), !is_loop, "{evidence:?}");
         }
+    }
+
+    #[test]
+    fn who_was_in_one_short_wait_may_have_no_loop_to_be_away_from() {
+        let mut follower = ThreadFollower::new(0);
+        follower.look(&look(1000, 0, 1, in_call("poll", LOOP)));
+        follower.look(&look(1010, 1, 2, in_call("wait4", DEEP)));
+        assert!(follower.absence().is_some() && !follower.may_have_loop());
+        follower.look(&look(1200, 2, 3, in_call("poll", LOOP)));
+        assert!(follower.may_have_loop(), "it was back");
+        let mut classified = at_rest();
+        classified.classify(LOOP, idle());
+        assert!(classified.may_have_loop());
     }
 
     #[test]

@@ -166,7 +166,10 @@ impl<'a> SamplingRecorder<'a> {
         self.reader.close(process);
         let Some(mut program) = self.followed.remove(&process) else { return };
         if let Some(absence) = program.follower.abandon() {
-            self.finish(&program, &absence, goes_on);
+            match program.follower.may_have_loop() {
+                true => self.finish(&program, &absence, goes_on),
+                false => self.link.send(DescribeWork::Dropped { key: absence.key }),
+            }
         }
         add_steps(&mut self.period, &mut program);
     }
@@ -433,7 +436,7 @@ impl<'a> SamplingRecorder<'a> {
     fn store_running(&mut self, process: u32) {
         let Some(program) = self.followed.get_mut(&process) else { return };
         let Some(absence) = program.follower.absence() else { return };
-        if absence.certain_ns() < program.store_at_ns {
+        if absence.certain_ns() < program.store_at_ns || !program.follower.may_have_loop() {
             return;
         }
         program.store_at_ns = program.store_at_ns.saturating_mul(2);

@@ -1,6 +1,6 @@
 /* An interactive program: it is connected to what looks like a Wayland compositor, waits for commands on that
    connection, and does what each command says before it waits again. It notes the moments before and after in a file.
-   Its main loop waits with poll, or with what the third argument says. */
+   Its main loop waits with poll, or with what the third argument says, if it has one. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -191,6 +191,11 @@ int main(int count, char **arguments) {
     char cold[4096];
     snprintf(cold, sizeof cold, "%s.cold", arguments[2]);
     FILE *log = fopen(path, "w");
+    /* "never": it has no main loop, and a short wait now and then. */
+    while (count > 3 && !strcmp(arguments[3], "never")) {
+        poll(NULL, 0, 1);
+        sleep_on_purpose(1.5);
+    }
     for (;;) {
         wait_for_events(display, count > 3 ? arguments[3] : "poll");
         double began = now();

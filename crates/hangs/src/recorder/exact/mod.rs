@@ -639,7 +639,9 @@ impl<'a> ExactRecorder<'a> {
         let state = self.marker.state(process).ok().flatten();
         if let Some(state) = state {
             let now_ns = sys::bpf::clock_ns();
+            // Before the main loop is known nobody knows whether it was away from it.
             if let Some(started_ns) = state.away_since_ns
+                && state.known_since_ns.is_some()
                 && now_ns.saturating_sub(started_ns) >= HANG_NS
             {
                 self.begin_absence(process, started_ns);
