@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -19,6 +20,10 @@ const SWEEP_NS: u64 = 10_000_000_000;
 /// Sweeps take at most a fiftieth of a processor. Time in which they wait for one does not count: on a busy machine programs
 /// that start would not be found for minutes.
 const SWEEP_SHARE: u64 = 50;
+/// The ports at which X servers listen: display 0 is at the first one.
+const X_PORTS: RangeInclusive<u16> = 6000..=6063;
+/// The state of a connection in `/proc/net/tcp`.
+const ESTABLISHED: &str = "01";
 /// The most descriptors of a process that are looked through.
 const DESCRIPTORS: usize = 4096;
 
@@ -118,6 +123,7 @@ impl InteractiveFinder {
 
     /// Looks through the processes of the user.
     fn sweep(&mut self) -> Vec<ProcessIdentity> {
+        let remote = remote_display_clients();
         let mut found = Vec::new();
         let mut asked = HashMap::new();
         for process in processes_of(self.user) {
@@ -126,7 +132,7 @@ impl InteractiveFinder {
                 continue;
             }
             if self.is_named(process)
-                || self.holds_connection(process)
+                || self.holds_connection(process, &remote)
                 || self.has_foreign_display(identity, &mut asked)
             {
                 self.known.insert(identity);
@@ -141,9 +147,9 @@ impl InteractiveFinder {
         !self.named.is_empty() && self.named.contains(&program_name(process))
     }
 
-    fn holds_connection(&self, process: u32) -> bool {
-        let sockets = sockets(process);
-        sockets.into_iter().any(|(_, inode)| self.clients.contains(&inode))
+    fn holds_connection(&self, process: u32, remote: &BTreeSet<u64>) -> bool {
+        let mut sockets = sockets(process).into_iter();
+        sockets.any(|(_, inode)| self.clients.contains(&inode) || remote.contains(&inode))
     }
 
     /// Asks a process of another network namespace, whose sockets the kernel does not list for us.
@@ -165,12 +171,35 @@ impl InteractiveFinder {
 
 /// Returns the descriptors of a process that are connections to a display server, in this network namespace.
 pub(crate) fn display_descriptors(process: u32) -> BTreeSet<i32> {
-    let clients = display_clients();
+    let mut clients = display_clients();
+    clients.extend(remote_display_clients());
     let sockets = sockets(process).into_iter();
     sockets.filter(|(_, inode)| clients.contains(inode)).map(|(descriptor, _)| descriptor).collect()
 }
 
-/// Returns the clients' ends of all connections to display servers.
+/// Returns the clients' ends of all connections to X servers by TCP, as behind `ssh -X`.
+fn remote_display_clients() -> BTreeSet<u64> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let tables = tables.into_iter().filter_map(|table| fs::read_to_string(table).ok());
+    tables.flat_map(|table| connections_to_displays(&table)).collect()
+}
+
+/// Returns the numbers of the sockets in `/proc/net/tcp` that are connected to a port of an X server.
+fn connections_to_displays(table: &str) -> Vec<u64> {
+    table
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(2);
+            let (_, port) = fields.next()?.rsplit_once(':')?;
+            let port = u16::from_str_radix(port, 16).ok()?;
+            let is_connected = fields.next()? == ESTABLISHED;
+            let inode = fields.nth(5)?.parse().ok()?;
+            (is_connected && X_PORTS.contains(&port)).then_some(inode)
+        })
+        .collect()
+}
+
+/// Returns the clients' ends of all local connections to display servers.
 fn display_clients() -> BTreeSet<u64> {
     let table = fs::read("/proc/net/unix").unwrap_or_default();
     let servers = display_sockets(&table);
@@ -291,6 +320,18 @@ mod tests {
         for other in ["/home/a/.X11-unix-notes", "/tmp/X0", "/x/way", "/tmp/.X11-unix/Y"] {
             assert!(!is_display(other.as_bytes()), "{other}");
         }
+    }
+
+    #[test]
+    fn connections_to_displays_by_tcp_are_told_from_others() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            0: 00000000:1770 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1\n\
+            1: 0100007F:E0C4 0100007F:177A 01 00000000:00000000 00:00000000 00000000  1000        0 12 1\n\
+            2: 0100007F:177A 0100007F:E0C4 01 00000000:00000000 00:00000000 00000000     0        0 13 1\n\
+            3: 0100007F:E0C6 0100007F:1770 06 00000000:00000000 00:00000000 00000000  1000        0 14 1\n\
+            4: 0100007F:E0C8 0100007F:0016 01 00000000:00000000 00:00000000 00000000  1000        0 15 1\n";
+        assert_eq!(connections_to_displays(table), [12], "display 10");
+        assert!(connections_to_displays("nonsense : 1 2 3\n\n").is_empty());
     }
 
     #[test]
