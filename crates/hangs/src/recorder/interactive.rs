@@ -20,8 +20,8 @@ const SWEEP_NS: u64 = 10_000_000_000;
 /// Sweeps take at most a fiftieth of a processor. Time in which they wait for one does not count: on a busy machine programs
 /// that start would not be found for minutes.
 const SWEEP_SHARE: u64 = 50;
-/// The ports at which X servers listen: display 0 is at the first one.
-const X_PORTS: RangeInclusive<u16> = 6000..=6063;
+/// The ports at which X servers listen: display 0 is at the first one. Others have those behind.
+const X_PORTS: RangeInclusive<u16> = 6000..=6199;
 /// The state of a connection in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
 /// The most descriptors of a process that are looked through.
