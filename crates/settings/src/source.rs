@@ -1,6 +1,5 @@
 //! Sources: the databases of a profile, opened for reading and opened again when they were replaced.
 
-use std::fs::File;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use gvdb::gvariant::VariantView;
 use gvdb::{GvdbTable, Layout, OpenError};
 use store::generation::Flag;
 use sys::map::Map;
+use sys::regular_file;
 
 use super::profile::{Description, SettingsEnvironment, said};
 
@@ -173,7 +173,7 @@ const LOCKS: &str = ".locks";
 /// Opens a database, or says why not in the words of `dconf`.
 fn open(path: &Path) -> Result<Open, String> {
     let shown = path.display();
-    let file = File::open(path).map_err(|error| {
+    let file = regular_file::open(path).map_err(|error| {
         format!("Failed to open file “{shown}”: open() failed: {}", said(&error))
     })?;
     let map = Map::of(&file).map_err(|error| {

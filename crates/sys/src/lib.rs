@@ -34,6 +34,7 @@ pub mod process;
 pub mod process_file;
 pub mod processor;
 pub mod ptrace;
+pub mod regular_file;
 pub mod remote;
 pub mod sched;
 pub mod scratch;

@@ -14,6 +14,8 @@ use fixture::{Bus, NAME, OURS, Service, SharedDirectories, USER, in_time, set};
 use rustix::fs::{CWD, FileType, mknodat};
 use rustix::process::Signal;
 
+const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
+
 /// What a person accepts, plus what a busy machine takes to get round to it.
 const IN_TIME: Duration = Duration::from_secs(5);
 const SLACK: Duration = Duration::from_secs(2);
@@ -155,5 +157,66 @@ fn a_fifo_that_takes_the_place_of_the_database_is_an_answer_in_time() {
         assert!(error.contains("not a regular file"), "{error}");
         let (status, log, took) = service.end(Signal::TERM);
         assert!(status.success() && took < IN_TIME, "{took:?} {log}");
+    });
+}
+
+#[test]
+fn a_command_ends_where_a_fifo_is_in_the_place_of_the_file_that_it_reads() {
+    in_time(|| {
+        for (file, commands) in [
+            (
+                "config/dconf/user",
+                &[
+                    "settings read /a",
+                    "settings list /",
+                    "settings dump /",
+                    "settings list-locks /",
+                    "settings check",
+                    "settings write /a 1",
+                    "settings reset /a",
+                ][..],
+            ),
+            (
+                "config/unjank/host-policy",
+                &["host policy show", "host policy allow a b", "host policy explain a b"],
+            ),
+        ] {
+            let Some(bus) = Bus::start() else { return };
+            fifo(&bus.dir().join(file));
+            let _service = bus.serve(OURS, &["--names", "dconf,flatpak"]);
+            for words in commands {
+                let mut command = bus.command(UNJANK);
+                let output = command.args(words.split(' ')).output().unwrap();
+                // What only reads takes a database that cannot be opened for an empty one, as dconf does.
+                let said = String::from_utf8(output.stderr).unwrap();
+                let is_told = said.contains("not a regular file");
+                let reads = words.starts_with("settings") && words.contains(['/']);
+                assert!(is_told || reads, "{words}: {said}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_bus_that_takes_connections_and_never_answers_is_an_error() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let socket = bus.dir().join("silent");
+        // Connections wait here to be accepted; nobody does it.
+        let _silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let address = format!("unix:path={}", socket.display());
+        let commands = ["settings write /a 1", "settings reset /a", "settings watch /"];
+        let start = |words: &&str| {
+            let mut command = bus.command(UNJANK);
+            command.args(words.split(' ')).env("DBUS_SESSION_BUS_ADDRESS", &address);
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let running: Vec<_> = commands.iter().map(start).collect();
+        for (child, words) in running.into_iter().zip(commands) {
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(said.contains("has not answered within"), "{words}: {said}");
+            assert!(!output.status.success(), "{words}");
+        }
     });
 }

@@ -17,7 +17,8 @@ pub fn find(directories: &[PathBuf], name: &str) -> Option<(PathBuf, String)> {
     directories.iter().find_map(|dir| {
         let mut files: Vec<PathBuf> =
             std::fs::read_dir(dir).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        files.retain(|path| path.extension().is_some_and(|it| it == "service"));
+        // Opening a pipe would wait for somebody who writes into it.
+        files.retain(|path| path.extension().is_some_and(|it| it == "service") && path.is_file());
         files.sort();
         files.into_iter().find_map(|path| command_line(&path).map(|line| (path, line)))
     })

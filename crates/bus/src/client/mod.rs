@@ -57,6 +57,21 @@ pub enum ClientError {
     },
 }
 
+/// Connects; a bus that takes the connection and says nothing is an error when its time is over.
+///
+/// # Errors
+///
+/// There is no connection; `TimedOut` if the bus did not answer.
+async fn connected(builder: Builder<'_>) -> io::Result<Connection> {
+    match tokio::time::timeout(TIMEOUT, builder.build()).await {
+        Ok(built) => built.map_err(crate::raw::to_io),
+        Err(_) => {
+            let why = format!("the bus has not answered within {} s", TIMEOUT.as_secs());
+            Err(io::Error::new(io::ErrorKind::TimedOut, why))
+        }
+    }
+}
+
 /// One connection that calls. Clones share it; calls may overlap.
 #[derive(Clone, Debug)]
 pub struct BusClient {
@@ -187,10 +202,7 @@ impl BusClient {
     }
 
     async fn build(builder: Builder<'_>) -> Result<BusClient, ClientError> {
-        match builder.build().await {
-            Ok(connection) => Ok(BusClient::over(connection)),
-            Err(error) => Err(ClientError::NoBus(crate::raw::to_io(error))),
-        }
+        connected(builder).await.map(BusClient::over).map_err(ClientError::NoBus)
     }
 
     async fn ask_bus<B>(&self, method: &str, body: &B) -> Result<Message, ClientError>

@@ -219,8 +219,7 @@ impl Line {
                 (None, ProfileBus::System) => Builder::system(),
                 (None, ProfileBus::Session) => Builder::session(),
             };
-            let connection = builder
-                .build()
+            let connection = super::connected(builder)
                 .await
                 .map_err(|error| failure(&format!("cannot connect to the bus: {error}")))?;
             let mut link = Link::over(connection);

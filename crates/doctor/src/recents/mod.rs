@@ -190,7 +190,7 @@ fn add(machine: &Machine, places: &RecentsFiles, tools: &StepContext<'_>) -> Vec
         Ok(scratch) => scratch,
         Err(error) => return skipped(format!("{}: {error}", dir.display())),
     };
-    let list = std::fs::read(&places.xbel).unwrap_or_default();
+    let list = sys::regular_file::read(&places.xbel).unwrap_or_default();
     let entries = XbelDocument::parse(list.clone()).map_or(0, |list| list.bookmarks().len());
     let beside = format!("a list of {}", counted(entries, "entry"));
     let mut findings = Vec::new();
@@ -314,10 +314,11 @@ fn obeyed(
     file: &Path,
     is_off: fn(&str) -> bool,
 ) -> Option<Finding> {
-    let text = std::fs::read_to_string(file).ok().filter(|text| is_off(text))?;
+    let text = sys::regular_file::read_to_string(file).ok().filter(|text| is_off(text))?;
     drop(text);
     let since = std::fs::metadata(file).ok()?.modified().ok()?;
-    let list = XbelDocument::parse(std::fs::read(&places.xbel).unwrap_or_default()).ok()?;
+    let list =
+        XbelDocument::parse(sys::regular_file::read(&places.xbel).unwrap_or_default()).ok()?;
     let since = RecentTime::of(since);
     let later = list.bookmarks().iter().filter_map(|bookmark| bookmark.entry());
     let later = later.filter(|entry| entry.last_used() > since).count();

@@ -1,7 +1,7 @@
 //! The user's database on disk: its size, its structure, its integrity, and the files beside it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use gvdb::{GvdbTable, OpenError, Stamp, stamp};
 use sys::map::Map;
+use sys::regular_file;
 
 use super::{NAME, UserDatabase};
 use crate::StepContext;
@@ -39,7 +40,7 @@ pub(super) fn look(
 
 /// Returns the directory with the most keys of its own, and their number.
 pub(super) fn largest_directory(database: &UserDatabase) -> Option<(String, usize)> {
-    let map = Map::of(&File::open(&database.path).ok()?).ok()?;
+    let map = Map::of(&regular_file::open(&database.path).ok()?).ok()?;
     directories(GvdbTable::open(map.bytes()).ok()?).into_iter().next()
 }
 
@@ -47,7 +48,7 @@ fn file(database: &UserDatabase, machine: &Machine) -> Vec<Finding> {
     let at = machine.short(&database.path);
     let how = format!("read {at}");
     let finding = |outcome| Finding::new(NAME, "database", how.clone(), outcome);
-    let map = File::open(&database.path).and_then(|file| Map::of(&file));
+    let map = regular_file::open(&database.path).and_then(|file| Map::of(&file));
     let map = match map {
         Ok(map) => map,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -203,8 +204,10 @@ mod tests {
     use sys::clock::SystemClock;
 
     use super::*;
+
     use crate::finding::Help;
     use lab::keys;
+    use std::fs::File;
 
     struct Home {
         _dir: tempfile::TempDir,

@@ -110,7 +110,7 @@ fn copy(
 }
 
 fn names(path: &Path) -> Vec<String> {
-    let Ok(bytes) = fs::read(path) else { return Vec::new() };
+    let Ok(bytes) = sys::regular_file::read(path) else { return Vec::new() };
     GvdbTable::open(&bytes)
         .map_or(Vec::new(), |table| table.entries().map(|(name, _)| name).collect())
 }

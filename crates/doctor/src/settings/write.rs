@@ -226,7 +226,7 @@ impl Writer {
         // The copy stands on the file system of the original, where the sync costs what it costs.
         let durable = database.path.parent().and_then(existing).unwrap_or(Path::new("/"));
         let session = start(program, durable, machine)?;
-        match fs::read(&database.path) {
+        match sys::regular_file::read(&database.path) {
             Ok(image) => session.seed(&database.name, &image)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => (),
             Err(error) => return Err(not_prepared(&database.path)(error)),

@@ -6,8 +6,10 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{self, Mode, OFlags};
+use rustix::fs;
 use rustix::io::Errno;
+
+use sys::regular_file;
 
 use super::opened::stat_of;
 use super::{DiskFile, FileStat, attributes};
@@ -47,7 +49,7 @@ impl DiskFile for RealFile {
     }
 
     fn share_from(&mut self, from: &Path) -> io::Result<()> {
-        match fs::ioctl_ficlone(&self.0, open_regular(from, OFlags::empty())?) {
+        match fs::ioctl_ficlone(&self.0, regular_file::open(from)?) {
             Err(
                 Errno::OPNOTSUPP
                 | Errno::NOTTY
@@ -62,7 +64,7 @@ impl DiskFile for RealFile {
 
     fn copy_from(&mut self, from: &Path) -> io::Result<()> {
         // `copy` uses copy_file_range and falls back to reading and writing.
-        io::copy(&mut open_regular(from, OFlags::empty())?, &mut self.0).map(|_| ())
+        io::copy(&mut regular_file::open(from)?, &mut self.0).map(|_| ())
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -72,21 +74,6 @@ impl DiskFile for RealFile {
     fn stat(&self) -> io::Result<FileStat> {
         stat_of(&self.0)
     }
-}
-
-/// Opens a regular file for reading, and nothing else.
-pub(super) fn open_regular(path: &Path, more: OFlags) -> io::Result<File> {
-    // O_NONBLOCK, so that a FIFO in the place of a file does not wait for a writer.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = File::from(fs::open(path, flags | more, Mode::empty())?);
-    let stat = stat_of(&file)?;
-    if stat.is_dir() {
-        return Err(Errno::ISDIR.into());
-    }
-    if !stat.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    Ok(file)
 }
 
 /// Says whether an open file is on tmpfs or ramfs.

@@ -13,7 +13,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::trust;
 
-use super::file::{RealFile, TMPFS, is_in_memory, kind_of, open_regular};
+use super::file::{RealFile, TMPFS, is_in_memory, kind_of};
 use super::opened::{from_statx, read_exactly, stat_of};
 use super::{
     AppendFile, Disk, DiskFile, FileLock, FileStat, LockHolder, LogFile, MAX_READ_BYTES,
@@ -358,7 +358,7 @@ fn cannot_lock(error: Errno) -> io::Error {
 
 /// Reads a whole regular file.
 fn read(path: &Path, more: OFlags) -> io::Result<Vec<u8>> {
-    let mut file = open_regular(path, more)?;
+    let mut file = sys::regular_file::open_with(path, more)?;
     let stat = stat_of(&file)?;
     if stat.len > MAX_READ_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());

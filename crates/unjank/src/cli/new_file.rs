@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, FailureCategory};
@@ -16,9 +16,10 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Makes the file at `path`, which must not exist.
+    /// Makes the file at `path`, which must not exist. Its owner alone may read it, whatever the umask is: pages name
+    /// files and programs.
     pub(crate) fn make(path: &Path) -> Result<NewFile, Error> {
-        let made = OpenOptions::new().write(true).create_new(true).open(path);
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         made.map(|file| NewFile { path: path.to_owned(), file, is_whole: false })
             .map_err(|error| refused(path, error))
     }
@@ -64,6 +65,14 @@ mod tests {
     #![expect(clippy::disallowed_methods, reason = "a test stands for other programs")]
 
     use super::*;
+
+    #[test]
+    fn what_a_command_writes_about_programs_is_for_its_user_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("page.html");
+        NewFile::make(&path).unwrap().write("page").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
 
     #[test]
     fn a_file_that_nothing_came_into_is_gone_and_one_of_others_stays() {

@@ -16,6 +16,10 @@ const LONGEST: u64 = 8 << 20;
 
 /// Reads a file of the database; nothing if there is none, or it is too long.
 fn contents(path: &Path) -> Vec<u8> {
+    // Opening a pipe would wait for somebody who writes into it.
+    if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return Vec::new();
+    }
     let Ok(file) = std::fs::File::open(path) else { return Vec::new() };
     let mut bytes = Vec::new();
     match std::io::Read::read_to_end(&mut std::io::Read::take(file, LONGEST + 1), &mut bytes) {

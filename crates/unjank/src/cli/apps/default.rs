@@ -73,7 +73,7 @@ pub(super) fn choose(
             .because(io::Error::other("neither XDG_CONFIG_HOME nor HOME is set"))
     })?;
     let failed = || Error::new(FailureCategory::Config, format!("change {}", shown_path(&path)));
-    let mut text = match std::fs::read(&path) {
+    let mut text = match sys::regular_file::read(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(failed().because(error)),

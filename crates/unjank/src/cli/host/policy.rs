@@ -296,7 +296,7 @@ fn config() -> Result<PathBuf, Error> {
 
 /// Returns the text of the policy; none at all is an empty one.
 fn read(file: &Path) -> Result<String, Error> {
-    match std::fs::read_to_string(file) {
+    match sys::regular_file::read_to_string(file) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(cannot_read(file).because(error)),

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -179,7 +180,8 @@ impl Output {
     fn create(&self, path: &Path) -> Result<PendingReport, Error> {
         let is_ours = std::fs::symlink_metadata(path).is_err();
         let mut options = OpenOptions::new();
-        options.write(true);
+        // It names files and command lines: its owner alone may read it, whatever the umask is.
+        options.write(true).mode(0o600);
         if self.force {
             options.create(true);
         } else {
