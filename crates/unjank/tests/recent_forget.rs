@@ -306,6 +306,7 @@ fn what_is_left_somewhere_is_said() {
     let log = ".local/share/kactivitymanagerd/resources/database-wal";
     home.write(log, format!("\0\x01{}org.kde.kate", text(&document)));
     let done = forget(&home, &[text(&document), "--json"]);
+    assert!(done.stdout.starts_with(b"{\n  \"schema\": "), "a document begins with its schema");
     let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!(report["left"][0]["file"], text(&home.at(log)), "{report:#}");
     assert_eq!(done.status.code(), Some(1));

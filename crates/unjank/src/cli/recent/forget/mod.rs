@@ -19,7 +19,7 @@ use sys::clock::{Clock, SystemClock};
 
 use super::service;
 use crate::cli::progress::Progress;
-use crate::cli::{document, moment, screen};
+use crate::cli::{catalogue, moment, screen};
 use crate::error::{Error, FailureCategory, Verdict};
 
 /// How fast files are searched at least, in bytes a second, to tell how long it takes.
@@ -123,7 +123,7 @@ impl Forget {
             progress.end();
         }
         if self.json {
-            document::print_whole(&report.json())?;
+            catalogue::print_json(&mut screen::json(), &report.json())?;
         } else {
             report.print(out)?;
         }
