@@ -57,6 +57,7 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test makes files of its own")]
 mod tests {
     use super::*;
 
