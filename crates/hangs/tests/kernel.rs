@@ -539,8 +539,15 @@ fn a_program_without_a_main_loop_has_no_hang_when_the_recorder_ends() {
         let mut open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
         open.any(|target| target.to_string_lossy().starts_with(&of_program)).then_some(())
     });
-    // Once in its short wait, and in the long one after it.
-    std::thread::sleep(Duration::from_secs(2));
+    // Once in its short wait, and in the long one after it: each begins with a switch.
+    let status = format!("/proc/{}/status", program.child.id());
+    let switches = || {
+        let text = std::fs::read_to_string(&status).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = switches();
+    until("the program to wait in both ways", || (switches() > before + 2).then_some(()));
     recorder.end();
     assert_eq!(program.last_hang(&root), None);
 }

@@ -88,7 +88,7 @@ impl ProfileDatabase {
     /// Opens the database again if it was replaced.
     ///
     /// `create` asks the service to make the file of a `service-db` that is missing. `warn` is told, once for each
-    /// source, why a file cannot be opened; a user without settings is no reason.
+    /// source, why a file cannot be opened; that a user has no settings yet is no reason.
     pub fn refresh(
         &mut self,
         create: &mut dyn FnMut(&Description),
@@ -111,12 +111,18 @@ impl ProfileDatabase {
         }
         match opened {
             Ok(open) => self.open = Some(open),
-            Err(why) if !matches!(self.description, Description::User(_)) && !self.warned => {
-                self.warned = true;
-                let path = self.path.display();
-                warn(format!("unable to open file '{path}': {why}; expect degraded performance"));
+            Err(failure) => {
+                // A user without settings has no file.
+                let is_usual =
+                    failure.is_missing && matches!(self.description, Description::User(_));
+                if !self.warned && !is_usual {
+                    self.warned = true;
+                    let (path, why) = (self.path.display(), failure.why);
+                    warn(format!(
+                        "unable to open file '{path}': {why}; expect degraded performance"
+                    ));
+                }
             }
-            Err(_) => (),
         }
         if was_open || self.open.is_some() { Refreshed::Changed } else { Refreshed::Same }
     }
@@ -170,11 +176,26 @@ impl ProfileDatabase {
 /// The nested table whose keys are locked.
 const LOCKS: &str = ".locks";
 
-/// Opens a database, or says why not in the words of `dconf`.
-fn open(path: &Path) -> Result<Open, String> {
+/// Why a database cannot be opened.
+struct OpenFailure {
+    /// Why, in the words of `dconf`.
+    why: String,
+    /// Whether there is no such file.
+    is_missing: bool,
+}
+
+impl From<String> for OpenFailure {
+    fn from(why: String) -> OpenFailure {
+        OpenFailure { why, is_missing: false }
+    }
+}
+
+/// Opens a database.
+fn open(path: &Path) -> Result<Open, OpenFailure> {
     let shown = path.display();
-    let file = regular_file::open(path).map_err(|error| {
-        format!("Failed to open file “{shown}”: open() failed: {}", said(&error))
+    let file = regular_file::open(path).map_err(|error| OpenFailure {
+        why: format!("Failed to open file “{shown}”: open() failed: {}", said(&error)),
+        is_missing: error.kind() == std::io::ErrorKind::NotFound,
     })?;
     let map = Map::of(&file).map_err(|error| {
         format!("Failed to map {shown}' {shown}': mmap() failed: {}", said(&error))
@@ -182,7 +203,7 @@ fn open(path: &Path) -> Result<Open, String> {
     let (order, layout, has_locks) = match GvdbTable::open(map.bytes()) {
         Ok(table) => (table.order(), Some(table.layout()), table.nested(LOCKS).is_some()),
         Err(OpenError::NoTable) => (ByteOrder::NATIVE, None, false),
-        Err(_) => return Err(format!("{shown}: invalid gvdb header")),
+        Err(_) => return Err(format!("{shown}: invalid gvdb header").into()),
     };
     Ok(Open { map, order, layout, has_locks })
 }
@@ -325,5 +346,16 @@ mod tests {
             );
             assert_eq!(refresh(&mut source).1, [wanted]);
         }
+    }
+
+    #[test]
+    fn a_users_database_that_is_there_and_cannot_be_opened_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let environment = environment(dir.path());
+        let mut source = ProfileDatabase::new(Description::User("user".into()), &environment);
+        std::fs::create_dir_all(source.path()).unwrap();
+        let warnings = refresh(&mut source).1;
+        assert!(warnings[0].contains("Is a directory"), "{warnings:?}");
+        assert_eq!(refresh(&mut source).1, Vec::<String>::new(), "it warns once");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use trace::stack::blame::{FrameRole, is_idle, role};
+use trace::stack::blame::{FrameRole, is_idle, role, waits_for_answer};
 use trace::stack::names::Frame;
 
 use super::follower::{PlaceEvidence, WaitPlace};
@@ -14,24 +14,6 @@ const STARTS: [&str; 4] = ["_start", "__libc_start", "main", "clone"];
 const AROUND_START: usize = 4;
 /// The most places of one process whose callers are remembered.
 const PLACES: usize = 64;
-
-/// Returns whether a function is known to wait for an answer.
-pub(super) fn waits_for_answer(frame: &Frame) -> bool {
-    const ANSWERS: [&str; 10] = [
-        "g_dbus_",
-        "QDBus",
-        "QProcess::waitFor",
-        "QIODevice::waitFor",
-        "QAbstractSocket::waitFor",
-        "QLocalSocket::waitFor",
-        "wl_display_roundtrip",
-        "xcb_wait_for_reply",
-        "_XReply",
-        "dbus_connection_send_with_reply_and_block",
-    ];
-    let name = &*frame.name;
-    ANSWERS.iter().any(|beginning| name.starts_with(beginning)) || name.ends_with("_sync")
-}
 
 /// Returns whether a stack reaches the start of its thread.
 fn is_whole(frames: &[Frame]) -> bool {

@@ -12,12 +12,12 @@ use trace::call::StackId;
 use trace::recorder::TraceRecorder;
 use trace::recording::Backend;
 use trace::report::account::TimeParts;
-use trace::stack::blame::blame;
+use trace::stack::blame::{blame, waits_for_answer};
 use trace::stack::names::{Frame, Names, SymbolSources};
 use trace::stack::{KnownRegisters, Unwinder};
 use trace::syscall::call_name;
 
-use super::callers::{WaitCallers, evidence_of, waits_for_answer};
+use super::callers::{WaitCallers, evidence_of};
 use super::follower::{PlaceEvidence, WaitPlace};
 use crate::codec::{MAX_CALLS, MAX_FRAMES};
 use crate::excluded::PathConcealer;

@@ -126,7 +126,7 @@ const LOOPS: [&str; 38] = [
 ];
 
 /// Functions that run an event loop until a reply arrives: a wait inside of them is a stall, not idle.
-const ANSWERS: [&str; 9] = [
+const ANSWERS: [&str; 10] = [
     "g_dbus_",
     "QDBus",
     "QProcess::waitFor",
@@ -135,6 +135,7 @@ const ANSWERS: [&str; 9] = [
     "QLocalSocket::waitFor",
     "wl_display_roundtrip",
     "xcb_wait_for_reply",
+    "_XReply",
     "dbus_connection_send_with_reply_and_block",
 ];
 
@@ -250,6 +251,14 @@ const ORDERS: [&str; 4] = [
     "KIO::ForwardingSlaveBase::dispatchLoop",
 ];
 
+/// Returns whether a function is known to wait for an answer.
+#[must_use]
+pub fn waits_for_answer(frame: &Frame) -> bool {
+    let name = &*frame.name;
+    // GIO's calls that wait say so.
+    ANSWERS.iter().any(|beginning| name.starts_with(beginning)) || name.ends_with("_sync")
+}
+
 /// Returns whether a call named `call` with this stack is an event loop that waits for something to do.
 #[must_use]
 pub fn is_idle(call: &str, frames: &[Frame]) -> bool {
@@ -266,12 +275,6 @@ pub fn is_idle(call: &str, frames: &[Frame]) -> bool {
     }) {
         return true;
     }
-    let is_answer = |frame: &Frame| {
-        let name = &*frame.name;
-        ANSWERS.iter().any(|beginning| name.starts_with(beginning))
-            // GIO's calls that wait say so.
-            || name.ends_with("_sync")
-    };
     // Between the call and the loop there are only runtime libraries: the user's own wait is a stall.
     let above = frames.iter().skip_while(|frame| role(frame) == FrameRole::Libc);
     let mut until_user = above.take_while(|frame| {
@@ -279,7 +282,7 @@ pub fn is_idle(call: &str, frames: &[Frame]) -> bool {
     });
     // Whoever registers descriptors for as long as it runs has a loop, whatever that is called.
     let is_registered = call.starts_with("epoll_") && !frames.is_empty();
-    (is_registered || until_user.any(is_loop)) && !frames.iter().any(is_answer)
+    (is_registered || until_user.any(is_loop)) && !frames.iter().any(waits_for_answer)
 }
 
 #[cfg(test)]
