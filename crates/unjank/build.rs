@@ -11,9 +11,9 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rustc-check-cfg=cfg(without_daemon)");
+    println!("cargo::rustc-check-cfg=cfg(packaged)");
     if is_for_packages() {
-        println!("cargo::rustc-cfg=without_daemon");
+        println!("cargo::rustc-cfg=packaged");
     }
     if env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|libc| libc == "gnu") {
         // The unwinder, GCC's own, is linked in: one shared library less to find, map and relocate is a tenth of a millisecond of each start.
@@ -25,7 +25,7 @@ fn main() -> io::Result<()> {
             make_names(out)?;
         }
         let folds = is_optimised() && out.as_deref().is_some_and(can_fold);
-        for program in ["unjank", "unjankd"] {
+        for program in ["unjank", "unjank-bench", "unjankd"] {
             // 15,000 relocations are 350 KB to be read at each start, and 4 KB where they are packed. A linker that cannot pack them leaves them as they are.
             println!("cargo::rustc-link-arg-bin={program}=-Wl,-z,pack-relative-relocs");
             if folds {
@@ -47,7 +47,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Says whether packages are made of what is built, the profile `dist`: unjankd is there, so that `unjank` need not be able to serve.
+/// Says whether packages are made of what is built, the profile `dist`: unjankd and unjank-bench are programs of their own there, so that
+/// `unjank` need not be able to serve and to measure.
 ///
 /// Cargo calls every profile `release` that inherits from it; its name is that of the directory.
 fn is_for_packages() -> bool {

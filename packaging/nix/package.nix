@@ -20,7 +20,7 @@ rustPlatform.buildRustPackage {
     runHook preInstall
     from=$(dirname "$(find target -path '*/dist/unjank' -type f | head -n 1)")
     crates/capi/gir/build "$from/libunjank.so" "$from"
-    for name in unjank unjank-session unjank-dconf-service unjank-host-service unjank-gsettings-backend libunjank0 libunjank-dev libunjank-gi0 gir1.2-unjank-0 libunjank-gi-dev python3-unjank; do
+    for name in unjank unjank-bench unjank-session unjank-dconf-service unjank-host-service unjank-gsettings-backend libunjank0 libunjank-dev libunjank-gi0 gir1.2-unjank-0 libunjank-gi-dev python3-unjank; do
       packaging/stage --from "$from" --prefix "$out" --python "$out/${python3.sitePackages}" --package $name --dest /
     done
     runHook postInstall

@@ -38,6 +38,14 @@ pub fn parse(text: &str, now: &Zoned) -> Result<SystemTime, String> {
     })
 }
 
+/// Writes a moment for a person in the time zone of `now`: a moment of today without its date.
+#[must_use]
+pub fn show(time: SystemTime, now: &Zoned) -> String {
+    let time = Timestamp::try_from(time).unwrap_or_default().to_zoned(now.time_zone().clone());
+    let format = if time.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+    time.strftime(format).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +72,14 @@ mod tests {
         for text in ["", "soon", "25:00", "2026-13-01"] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_moment_of_today_is_shown_without_its_date() {
+        let now: Zoned = "2026-11-21T12:00:00+01:00[+01:00]".parse().unwrap();
+        let shown = |utc: &str| show(utc.parse::<Timestamp>().unwrap().into(), &now);
+        assert_eq!(shown("2026-11-21T08:00:01Z"), "09:00:01");
+        assert_eq!(shown("2026-11-20T22:59:59Z"), "2026-11-20 23:59:59");
     }
 
     fn local_utc(time: SystemTime) -> String {

@@ -23,6 +23,8 @@ pub const RELAX_VARIABLE: &str = "UNJANK_RELAX_DIR";
 
 /// The programs of an installation.
 pub(crate) const PROGRAMS: [&str; 4] = ["unjank", "unjankd", "unjank-index", "unjank-host"];
+/// What `unjank bench` becomes where packages are made: it is installed if it is there.
+const BENCH: &str = "unjank-bench";
 /// The program of the part `trace`, which nobody calls by its name: it is beside the libraries.
 pub const RECORDER: &str = "unjank-recorder";
 /// The action of polkit by which it is decided who uses it.
@@ -81,6 +83,9 @@ impl ProgramSource {
         };
         for name in PROGRAMS {
             add(there(dir.join(name))?, &|layout| layout.programs.join(name), 0o755);
+        }
+        if let Ok(bench) = there(dir.join(BENCH)) {
+            add(bench, &|layout| layout.programs.join(BENCH), 0o755);
         }
         for (name, built) in LIBRARIES {
             add(there(dir.join("deps").join(built))?, &|l| l.libraries.join(name), 0o644);
@@ -350,7 +355,7 @@ pub(crate) fn is_our_path(path: &Path) -> bool {
             name == adoption::DROP_IN
         }
         (_, Some("environment.d")) => [RELAX_FILE, gsettings::GSETTINGS_FILE].contains(&name),
-        (_, Some("bin")) => PROGRAMS.contains(&name),
+        (_, Some("bin")) => name == BENCH || PROGRAMS.contains(&name),
         (Some("unjank"), Some(gsettings::DIRECTORY)) => {
             [gsettings::GSETTINGS_MODULE, gsettings::CACHE].contains(&name)
         }

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Output, Stdio};
 use fixture::{has, in_time, skip};
 use serde_json::Value;
 
-const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
+const UNJANK: &str = env!("CARGO_BIN_EXE_unjank-bench");
 
 /// A program that is launched, and brought to the disk.
 const TRUE: &str = "/usr/bin/true";

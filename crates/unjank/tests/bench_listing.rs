@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_unjank");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_unjank-bench");
 
 fn bench(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);

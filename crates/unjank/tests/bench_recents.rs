@@ -7,7 +7,7 @@ use std::process::Command;
 fn every_figure_is_measured_and_nothing_is_left() {
     let place = tempfile::Builder::new().prefix("bench").tempdir_in(env!("CARGO_TARGET_TMPDIR"));
     let place = place.unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_unjank"))
+    let output = Command::new(env!("CARGO_BIN_EXE_unjank-bench"))
         .args(["bench", "recents", "--quick", "--json", "--peer", "echo=echo {dir}", "--dir"])
         .arg(place.path())
         .output()

@@ -87,7 +87,7 @@ fn install(prefix: &Path) {
     let built = Path::new(UNJANK).parent().unwrap();
     fs::create_dir_all(prefix.join("bin")).unwrap();
     fs::create_dir_all(prefix.join("lib/unjank")).unwrap();
-    for name in ["unjank", "unjankd", "unjank-index", "unjank-host"] {
+    for name in ["unjank", "unjank-bench", "unjankd", "unjank-index", "unjank-host"] {
         copy_program(built.join(name).to_str().unwrap(), &prefix.join("bin").join(name));
     }
     let library = built.join("deps/libunjank_relax.so");

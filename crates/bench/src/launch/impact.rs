@@ -133,6 +133,30 @@ pub fn verdict(command: &str, scores: &[Score], limit: f64) -> String {
     )
 }
 
+/// What `bench impact --json` prints: `docs/benchmarks.md` has the schema.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Document<'d> {
+    schema: &'static str,
+    command: &'d str,
+    limit: f64,
+    score: f64,
+    within: bool,
+    disks: &'d [Score],
+    provenance: &'d Provenance,
+}
+
+/// Writes the scores as one JSON document and a newline.
+#[must_use]
+pub fn json(command: &str, scores: &[Score], limit: f64, provenance: &Provenance) -> String {
+    let schema = "unjank.bench.impact/1";
+    let score = score(scores);
+    let within = score <= limit;
+    let document = Document { schema, command, limit, score, within, disks: scores, provenance };
+    // Fields with names cannot fail to be written.
+    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}
+
 /// Writes the scores for a screen of `width` columns.
 #[must_use]
 pub fn render(

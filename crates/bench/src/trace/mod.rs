@@ -38,8 +38,10 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// What the benchmark works with.
 #[derive(Clone, Debug)]
 pub struct Bench<'a> {
-    /// Our own program.
+    /// `unjank`, which traces.
     pub unjank: PathBuf,
+    /// The program that has `exercise`: `unjank` itself, or unjank-bench.
+    pub exercise: PathBuf,
     /// The directory below which it writes.
     pub dir: PathBuf,
     /// How much is measured.
@@ -137,7 +139,7 @@ impl Bench<'_> {
         if workload == Workload::Find {
             plant(&tree).map_err(|source| self.unprepared(source))?;
         }
-        let command = workload.command(&self.unjank, &tree, &work);
+        let command = workload.command(&self.exercise, &tree, &work);
         let once = |tracer: Option<&Tracer>| self.once(tracer, &command, scratch.path());
         // Once for the caches; a program that is not there is said now.
         once(None)?;
@@ -221,7 +223,7 @@ impl Bench<'_> {
             words.extend(tracer.words.iter().map(OsString::from));
             words.push("--".into());
         }
-        words.extend([self.unjank.clone().into(), "exercise".into(), "timed".into()]);
+        words.extend([self.exercise.clone().into(), "exercise".into(), "timed".into()]);
         words.extend([times.clone().into(), "--".into()]);
         words.extend_from_slice(command);
         let failed = |cause: String| BenchError::Peer {

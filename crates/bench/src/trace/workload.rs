@@ -122,7 +122,7 @@ impl Workload {
     }
 
     /// Returns the command, which writes only below `dir` and finds the files of `find` in `tree`.
-    pub(super) fn command(self, unjank: &Path, tree: &Path, dir: &Path) -> Vec<OsString> {
+    pub(super) fn command(self, exercise: &Path, tree: &Path, dir: &Path) -> Vec<OsString> {
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         match self {
             Workload::Python => {
@@ -141,7 +141,7 @@ impl Workload {
                 words(&["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=100000"])
             }
             Workload::Threads => {
-                vec![unjank.into(), "exercise".into(), "desktop".into(), dir.into()]
+                vec![exercise.into(), "exercise".into(), "desktop".into(), dir.into()]
             }
         }
     }

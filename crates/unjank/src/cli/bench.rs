@@ -11,6 +11,7 @@ mod recents;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use bench::lab::{BenchError, Effort, Lab, Measuring};
@@ -18,13 +19,14 @@ use bench::row::FigureRow;
 use bench::run::{self, BenchProgress, BenchSetting, Figure, Run, versioned};
 use bench::settings::FIGURES;
 use bench::{json, page, text, trace};
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use lab::place::MeasuredDirectory;
 use lab::session::ServiceProgram;
 use report::provenance::Provenance;
 use sys::clock::{Clock, SystemClock};
 use sys::mounts::Mounts;
 
+use super::exercise::Exercise;
 use super::new_file::NewFile;
 use super::{interrupt, screen};
 use crate::cli::progress::Progress;
@@ -36,6 +38,30 @@ use crate::error::{Error, FailureCategory, Verdict};
 pub(crate) struct Bench {
     #[command(subcommand)]
     what: BenchCommand,
+}
+
+/// The file name of the program that has these commands alone: who does not measure need not install them.
+pub(super) const PROGRAM: &str = "unjank-bench";
+
+/// Measures parts of unjank beside the programs that they replace: `unjank bench` becomes this program where it is packaged.
+#[derive(Debug, Parser)]
+#[command(name = "unjank", version, max_term_width = 80)]
+pub(super) enum BenchCli {
+    Bench(Bench),
+    /// Be a program that a benchmark traces
+    #[command(hide = true)]
+    Exercise(Exercise),
+}
+
+impl BenchCli {
+    pub(super) fn run(self) -> ExitCode {
+        match self {
+            BenchCli::Bench(bench) => {
+                bench.run().map_or_else(|error| error.report(), ExitCode::from)
+            }
+            BenchCli::Exercise(exercise) => exercise.run(),
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -186,7 +212,8 @@ impl Trace {
             quick: self.how.quick,
         };
         let effort = self.how.effort();
-        let bench = trace::Bench { unjank, dir: place.dir, effort, stop: &stop };
+        let bench =
+            trace::Bench { unjank, exercise: itself()?, dir: place.dir, effort, stop: &stop };
         self.how.show(|progress| {
             Ok(trace::measure(&self.only, &bench, setting, provenance(&clock), progress))
         })
@@ -248,8 +275,17 @@ impl BenchOptions {
     }
 }
 
-/// Returns this program, which stands for ours in most benchmarks.
+/// Returns `unjank`, which stands for ours in most benchmarks: this program, or the one beside unjank-bench.
 fn this_program() -> Result<PathBuf, Error> {
+    let itself = itself()?;
+    if itself.file_name().is_some_and(|name| name == PROGRAM) {
+        return beside_us("unjank");
+    }
+    Ok(itself)
+}
+
+/// Returns the program that measures, which benchmarks start again for some of their work.
+fn itself() -> Result<PathBuf, Error> {
     std::env::current_exe()
         .map_err(|error| Error::new(FailureCategory::Config, "find this program").because(error))
 }
@@ -334,16 +370,12 @@ fn memory(mounts: &Mounts) -> Result<MeasuredDirectory, Error> {
 
 /// Finds a program in the directory of this one.
 pub(super) fn beside_us(name: &str) -> Result<PathBuf, Error> {
-    let cannot = || Error::new(FailureCategory::Config, format!("find {name} beside this program"));
-    let path = std::env::current_exe()
-        .ok()
-        .and_then(|path| Some(path.parent()?.join(name)))
-        .ok_or_else(cannot)?;
+    let path = itself()?.with_file_name(name);
     if path.exists() {
-        Ok(path)
-    } else {
-        Err(cannot().hint(format!("build it: cargo build --release --bin {name}")))
+        return Ok(path);
     }
+    Err(Error::new(FailureCategory::Config, format!("find {name} beside this program"))
+        .hint(format!("build it: cargo build --release --bin {name}")))
 }
 
 fn runnable(program: &Path) -> Result<(), Error> {

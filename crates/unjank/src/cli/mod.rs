@@ -2,9 +2,9 @@
 
 mod apps;
 mod bench;
+mod beside;
 mod bus;
 mod catalogue;
-mod daemon;
 mod doctor;
 mod document;
 #[cfg(test)]
@@ -40,6 +40,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use ::daemon::{host as served, program};
 
+use self::bench::BenchCli;
 use self::refusal::refuse;
 
 /// Keeps the disk off a Linux desktop's critical path.
@@ -94,7 +95,10 @@ impl Command {
             Command::Doctor(command) => command.run(),
             Command::Setup(command) => command.run(),
             Command::Undo(command) => command.run(),
-            Command::Bench(command) => command.run(),
+            Command::Bench(command) => {
+                return beside::become_program(bench::PROGRAM, bench::PROGRAM, 1)
+                    .unwrap_or_else(|| BenchCli::Bench(command).run());
+            }
             Command::Bus(command) => return command.run(),
             Command::Generate(command) => command.run(Cli::command()),
             Command::Hangs(command) => command.run(),
@@ -106,8 +110,11 @@ impl Command {
             Command::Settings(command) => command.run(),
             Command::Slowdisk(command) => command.run(),
             Command::Trace(command) => return command.run(),
-            Command::Exercise(exercise) => return exercise.run(),
-            Command::Daemon(arguments) => return daemon::run(&arguments),
+            Command::Exercise(command) => return command.run(),
+            Command::Daemon(arguments) => {
+                return beside::become_program("unjankd", "unjank-session", 2)
+                    .unwrap_or_else(|| program::run(&arguments));
+            }
             Command::ListingWorker(command) => command.run(),
             Command::RecentWriter(command) => command.run(),
         };
@@ -153,6 +160,14 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     match read {
         Ok(cli) => cli.command.run(),
         Err(error) => refuse(Cli::command(), &arguments, error),
+    }
+}
+
+/// Runs the command line `arguments` of unjank-bench, the commands `bench` and `exercise` of `unjank`.
+pub fn run_bench(arguments: Vec<OsString>) -> ExitCode {
+    match BenchCli::try_parse_from(&arguments) {
+        Ok(cli) => cli.run(),
+        Err(error) => refuse(BenchCli::command(), &arguments, error),
     }
 }
 

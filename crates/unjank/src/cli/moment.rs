@@ -14,10 +14,3 @@ fn local_zone() -> jiff::tz::TimeZone {
 pub(crate) fn local(time: SystemTime) -> Zoned {
     Timestamp::try_from(time).unwrap_or_default().to_zoned(local_zone())
 }
-
-/// Writes a moment for a person: today without its date.
-pub(crate) fn show(time: SystemTime, now: &Zoned) -> String {
-    let time = local(time);
-    let format = if time.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
-    time.strftime(format).to_string()
-}

@@ -10,7 +10,6 @@ use bench::launch::impact::{self, DISKS};
 use bench::launch::matrix::OtherPrograms;
 use bench::launch::sample::SampleFile;
 use clap::Args;
-use serde::Serialize;
 use sys::clock::SystemClock;
 
 use super::super::{interrupt, screen};
@@ -52,18 +51,6 @@ pub(super) struct Impact {
     command: Vec<String>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Document<'d> {
-    schema: &'static str,
-    command: &'d str,
-    limit: f64,
-    score: f64,
-    within: bool,
-    disks: &'d [impact::Score],
-    provenance: report::provenance::Provenance,
-}
-
 impl Impact {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let clock = SystemClock::start();
@@ -103,19 +90,7 @@ impl Impact {
         }
         let score = impact::score(&scores);
         let output = if self.json {
-            let document = Document {
-                schema: "unjank.bench.impact/1",
-                command: &command,
-                limit: self.limit,
-                score,
-                within: score <= self.limit,
-                disks: &scores,
-                provenance: provenance(&clock),
-            };
-            let text = serde_json::to_string_pretty(&document);
-            text.map_err(|error| {
-                Error::new(FailureCategory::Internal, "write the document").because(error)
-            })? + "\n"
+            impact::json(&command, &scores, self.limit, &provenance(&clock))
         } else {
             let (width, paint) = (screen::width(), screen::paint());
             impact::render(&command, &scores, self.limit, &provenance(&clock), width, paint)

@@ -20,7 +20,7 @@ use slowdisk::DiskProfile;
 use sys::clock::SystemClock;
 
 use super::super::{catalogue, interrupt, screen};
-use super::{BenchOptions, provenance, this_program};
+use super::{BenchOptions, itself, provenance, this_program};
 use crate::cli::progress::Progress;
 use crate::error::{Error, FailureCategory, Verdict};
 
@@ -227,13 +227,9 @@ pub(super) fn may_measure() -> Result<(), Error> {
 
 /// Returns what a measurement needs.
 pub(super) fn lab(stop: &AtomicBool) -> Result<Lab<'_>, Error> {
-    let unjank = this_program()?.display().to_string();
-    let words = |words: &[&str]| {
-        std::iter::once(unjank.clone()).chain(words.iter().map(|word| (*word).to_owned())).collect()
-    };
     Ok(Lab {
-        guardian: words(&["bench", GUARDIAN]),
-        run: words(&["run", "--"]),
+        guardian: vec![itself()?.display().to_string(), "bench".to_owned(), GUARDIAN.to_owned()],
+        run: vec![this_program()?.display().to_string(), "run".to_owned(), "--".to_owned()],
         temporary: std::env::temp_dir(),
         tracefs: "/sys/kernel/tracing".into(),
         clock: Arc::new(SystemClock::start()),

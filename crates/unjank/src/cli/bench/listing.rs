@@ -11,7 +11,7 @@ use sys::clock::SystemClock;
 use sys::memory::Memory;
 
 use super::super::{interrupt, listing_worker};
-use super::{BenchOptions, place, this_program};
+use super::{BenchOptions, itself, place, this_program};
 use crate::cli::screen;
 use crate::error::{Error, FailureCategory, Verdict};
 
@@ -86,7 +86,7 @@ impl Listing {
                 small,
                 worker: worker(program.clone()),
                 client: vec![
-                    program.display().to_string(),
+                    itself()?.display().to_string(),
                     "bench".to_owned(),
                     "listing-client".to_owned(),
                 ],
@@ -121,7 +121,7 @@ impl Client {
     pub(super) fn run(self) -> Result<Verdict, Error> {
         let cannot =
             || Error::new(FailureCategory::Internal, format!("list {}", self.dir.display()));
-        let program = std::env::current_exe().map_err(|error| cannot().because(error))?;
+        let program = this_program()?;
         let clock = SystemClock::start();
         let listed = listing::client(
             &self.dir,

@@ -132,7 +132,7 @@ impl List {
                 let by = entry.applications.iter().max_by_key(|application| application.modified);
                 table.row(vec![
                     TableCell::from(&*name),
-                    moment::show(time_of(entry.last_used()), &now).into(),
+                    report::moment::show(time_of(entry.last_used()), &now).into(),
                     by.map_or("", |application| &*application.name).into(),
                     entry.mime.as_deref().unwrap_or_default().into(),
                 ]);

@@ -128,7 +128,7 @@ pub(super) fn says(mode: Mode) -> String {
             let now = moment::local(SystemClock::start().now());
             let until = Duration::from_micros(until.unsigned_abs());
             let until = std::time::SystemTime::UNIX_EPOCH + until;
-            format!("Private mode is on until {}.", moment::show(until, &now))
+            format!("Private mode is on until {}.", report::moment::show(until, &now))
         }
     }
 }

@@ -138,7 +138,7 @@ fn change(entry: &HistoryEntry, now: &jiff::Zoned, out: &mut dyn Write) -> io::R
         Some(process) => format!("{}, process {}", program(entry), process.pid),
         None => program(entry),
     };
-    let head = format!("{}  {}  {who}", entry.id, moment::show(entry.time, now));
+    let head = format!("{}  {}  {who}", entry.id, report::moment::show(entry.time, now));
     writeln!(out, "{}", paint.set(Tone::Dim, &screen::sentence(&head)))?;
     let width = if screen::is_terminal() { screen::width() } else { usize::MAX };
     for key in &entry.keys {

@@ -101,7 +101,7 @@ impl Snapshots {
             };
             table.row(vec![
                 TableCell::from(&*state.name),
-                TableCell::from(moment::show(made(state), &now)),
+                TableCell::from(report::moment::show(made(state), &now)),
                 TableCell::from(keys),
                 TableCell::from(state.bytes.to_string()),
             ]);
