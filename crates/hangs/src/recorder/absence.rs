@@ -4,7 +4,8 @@ use trace::backend::peek::blocked::{BlockedSyscall, SchedulerCounters};
 use trace::report::account::TimeParts;
 use trace::syscall::call_name;
 
-use crate::model::{CallObject, UnseenParts};
+use super::cause::DescribedWait;
+use crate::model::{CallObject, CallShare, UnseenParts};
 
 /// The most calls whose time is counted by themselves.
 const CALLS: usize = 64;
@@ -46,6 +47,38 @@ pub(crate) struct CallTime {
     pub(crate) is_described: bool,
 }
 
+impl CallTime {
+    /// Returns its share of the absence.
+    pub(super) fn share(&self) -> CallShare {
+        CallShare {
+            call: call_name(self.number).unwrap_or("?").to_owned(),
+            blocked_ns: self.blocked_ns,
+            seen: self.seen,
+            object: self.object.clone(),
+        }
+    }
+}
+
+/// A description of the stack of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallDescription {
+    /// Its number.
+    pub(super) number: u32,
+    /// For how much blocked time it stands.
+    pub(super) blocked_ns: u64,
+    /// The number of the call, and its first argument.
+    pub(super) call: (u32, u64),
+}
+
+impl CallDescription {
+    /// Returns the wait for which it stands in an absence with these calls.
+    pub(super) fn wait(&self, calls: &[CallTime]) -> Option<DescribedWait> {
+        let made_in = calls.iter().find(|call| (call.number, call.first) == self.call)?;
+        let share = CallShare { blocked_ns: self.blocked_ns, ..made_in.share() };
+        Some(DescribedWait::of(self.number, &share))
+    }
+}
+
 /// The call in which the thread was at the last look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CurrentCall {
@@ -74,7 +107,7 @@ pub(crate) struct Absence {
     /// The calls that it went to.
     pub(crate) calls: Vec<CallTime>,
     /// How much blocked time each description stands for.
-    pub(crate) descriptions: Vec<(u32, u64)>,
+    pub(crate) descriptions: Vec<CallDescription>,
     /// What could not be seen.
     pub(crate) unseen: UnseenParts,
     /// Whether each look of the main loop for events is seen since it began.
@@ -303,9 +336,9 @@ impl Absence {
             slot.blocked_ns += blocked_ns;
         }
         let description = current.description;
-        let weight = self.descriptions.iter_mut().find(|(number, _)| Some(*number) == description);
-        if let Some((_, weight)) = weight {
-            *weight += blocked_ns;
+        let described = self.descriptions.iter_mut().find(|made| Some(made.number) == description);
+        if let Some(made) = described {
+            made.blocked_ns += blocked_ns;
         }
     }
 

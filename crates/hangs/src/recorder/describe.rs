@@ -11,18 +11,18 @@ use std::time::{Duration, SystemTime};
 use trace::call::StackId;
 use trace::recorder::TraceRecorder;
 use trace::recording::Backend;
-use trace::report::account::TimeParts;
 use trace::stack::blame::{blame, waits_for_answer};
 use trace::stack::names::{Frame, Names, SymbolSources};
 use trace::stack::{KnownRegisters, Unwinder};
 use trace::syscall::call_name;
 
 use super::callers::{WaitCallers, evidence_of};
+use super::cause::{DescribedWait, cause_of, is_sampled, merged, with_stack};
 use super::follower::{PlaceEvidence, WaitPlace};
-use crate::codec::{MAX_CALLS, MAX_FRAMES};
+use crate::codec::MAX_FRAMES;
 use crate::excluded::PathConcealer;
 use crate::model::{
-    CallShare, Hang, HangCause, HangFrame, HangRecord, ObjectKind, UnseenParts, WatchedPeriod,
+    Hang, HangCause, HangFrame, HangRecord, ObjectKind, UnseenParts, WatchedPeriod,
 };
 use crate::store::HangStore;
 
@@ -73,8 +73,8 @@ pub(crate) struct HangDraft {
     pub(crate) key: u64,
     /// The fields that are known; number, cause and stack are not.
     pub(crate) hang: Hang,
-    /// How much blocked time each description stands for.
-    pub(crate) descriptions: Vec<(u32, u64)>,
+    /// The waits whose stacks were described.
+    pub(crate) descriptions: Vec<DescribedWait>,
 }
 
 /// The answer about a wait.
@@ -311,11 +311,26 @@ impl HangDescriber {
 
     fn store_hang(&mut self, draft: HangDraft, told: &mut dyn FnMut(&Hang)) {
         let HangDraft { key, mut hang, descriptions } = draft;
+        for share in &mut hang.calls {
+            if let Some(object) = &mut share.object
+                && object.kind == ObjectKind::File
+            {
+                let now = SystemTime::UNIX_EPOCH
+                    + Duration::from_nanos(hang.started_ns.min(i64::MAX.unsigned_abs()));
+                object.name = self.concealer.stored_path(&object.name, &hang.program, now);
+            }
+        }
+        hang.calls = merged(std::mem::take(&mut hang.calls));
+        let cause = cause_of(&hang.parts, &hang.calls);
         let stacks = self.open.entry(key).or_default();
-        let mut weights = stacks.sampled.clone();
-        for (number, weight) in descriptions {
-            if let Some(stack) = stacks.described.get(&number) {
-                *weights.entry(*stack).or_default() += weight;
+        // A stack in which it waited for something else, or computed, would blame a function that has no part in the cause.
+        let mut weights = match is_sampled(cause) {
+            true => stacks.sampled.clone(),
+            false => HashMap::new(),
+        };
+        for wait in descriptions.iter().filter(|wait| wait.is_of(cause, &hang.calls)) {
+            if let Some(stack) = stacks.described.get(&wait.number) {
+                *weights.entry(*stack).or_default() += wait.blocked_ns;
             }
         }
         let known = stacks.number;
@@ -330,17 +345,7 @@ impl HangDescriber {
             .filter(|at| *at < MAX_FRAMES)
             .and_then(|at| u32::try_from(at).ok());
         hang.frames = frames.into_iter().take(MAX_FRAMES).map(stored_frame).collect();
-        for share in &mut hang.calls {
-            if let Some(object) = &mut share.object
-                && object.kind == ObjectKind::File
-            {
-                let now = SystemTime::UNIX_EPOCH
-                    + Duration::from_nanos(hang.started_ns.min(i64::MAX.unsigned_abs()));
-                object.name = self.concealer.stored_path(&object.name, &hang.program, now);
-            }
-        }
-        hang.calls = merged(std::mem::take(&mut hang.calls));
-        hang.cause = with_stack(cause_of(&hang.parts, &hang.calls), asks);
+        hang.cause = with_stack(cause, asks);
         // A program that was stopped has no part in it.
         let is_missing = hang.frames.is_empty() && hang.cause != HangCause::Stopped;
         if is_missing && !hang.unseen.has(UnseenParts::FUNCTIONS) {
@@ -387,189 +392,118 @@ fn stored_frame(frame: Frame) -> HangFrame {
     HangFrame { function: frame.text(), module: frame.module }
 }
 
-/// Returns the calls with those of the same name and object together, the longest first.
-pub(crate) fn merged(calls: Vec<CallShare>) -> Vec<CallShare> {
-    let mut merged: Vec<CallShare> = Vec::new();
-    for share in calls {
-        let same = merged
-            .iter_mut()
-            .find(|known| (&known.call, &known.object) == (&share.call, &share.object));
-        match same {
-            Some(known) => {
-                known.blocked_ns = known.blocked_ns.saturating_add(share.blocked_ns);
-                known.seen = known.seen.saturating_add(share.seen);
-            }
-            None => merged.push(share),
-        }
-    }
-    merged.sort_by_key(|share| std::cmp::Reverse(share.blocked_ns));
-    merged.retain(|share| share.blocked_ns > 0);
-    merged.truncate(MAX_CALLS);
-    merged
-}
-
-/// Decides on the cause: the largest part of the account, and of blocked calls the kind of call that took the most.
-pub(crate) fn cause_of(parts: &TimeParts, calls: &[CallShare]) -> HangCause {
-    let parts = [
-        (parts.processor_ns, HangCause::Computing),
-        (parts.ready_ns, HangCause::ProcessorQueue),
-        (parts.fault_ns, HangCause::PageFault),
-        (parts.lock_ns, HangCause::Lock),
-        (parts.stopped_ns, HangCause::Stopped),
-        (parts.unknown_ns, HangCause::Unknown),
-        (parts.call_ns, HangCause::OtherCall),
-    ];
-    let Some((most, cause)) = parts.into_iter().max_by_key(|(part, _)| *part) else {
-        return HangCause::Unknown;
-    };
-    match cause {
-        _ if most == 0 => HangCause::Unknown,
-        HangCause::OtherCall => {
-            let mut kinds: HashMap<HangCause, u64> = HashMap::new();
-            for share in
-                calls.iter().filter(|share| share.call != "futex" && !share.is_page_fault())
-            {
-                *kinds.entry(share.cause()).or_default() += share.blocked_ns;
-            }
-            let most = kinds.into_iter().max_by_key(|(cause, blocked)| (*blocked, *cause));
-            most.map_or(HangCause::OtherCall, |(cause, _)| cause)
-        }
-        cause => cause,
-    }
-}
-
-/// Returns the cause of a hang of which the stack is known, too: `asks` says that a function on it waits for an answer.
-/// Qt has a thread that receives from the bus, and whoever asks waits for that thread with a lock.
-fn with_stack(cause: HangCause, asks: bool) -> HangCause {
-    match cause {
-        HangCause::Lock if asks => HangCause::OtherProgram,
-        cause => cause,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::callers::tests::frame_in;
+    use trace::report::account::TimeParts;
+
+    use super::super::cause::tests::share;
     use super::*;
-    use crate::model::CallObject;
+    use crate::model::CallShare;
 
-    fn share(call: &str, blocked_ns: u64, kind: Option<ObjectKind>) -> CallShare {
-        let object = kind.map(|kind| CallObject {
-            kind,
-            name: "x".to_owned(),
-            file_system: String::new(),
-            device: String::new(),
-        });
-        CallShare { call: call.to_owned(), blocked_ns, seen: 1, object }
+    /// A describer with a store of its own, and what it told.
+    struct Bench {
+        describer: HangDescriber,
+        told: Vec<Hang>,
+        _dir: tempfile::TempDir,
     }
 
-    #[test]
-    fn the_cause_is_the_largest_part_and_of_calls_the_kind_that_took_the_most() {
-        let parts =
-            |call_ns, processor_ns| TimeParts { call_ns, processor_ns, ..TimeParts::default() };
-        let calls = [
-            share("fsync", 30, Some(ObjectKind::File)),
-            share("openat", 25, None),
-            share("newfstatat", 25, None),
-        ];
-        assert_eq!(cause_of(&parts(80, 10), &calls), HangCause::FileNames);
-        assert_eq!(cause_of(&parts(80, 10), &calls[..1]), HangCause::Sync);
-        assert_eq!(cause_of(&parts(80, 100), &calls), HangCause::Computing);
-        assert_eq!(cause_of(&parts(0, 0), &[]), HangCause::Unknown);
-        for (call, kind, cause) in [
-            ("poll", Some(ObjectKind::Socket), HangCause::OtherProgram),
-            ("read", Some(ObjectKind::File), HangCause::FileData),
-            ("read", Some(ObjectKind::Other), HangCause::OtherProgram),
-            ("read", None, HangCause::OtherCall),
-            ("clock_nanosleep", None, HangCause::Sleep),
-            ("wait4", Some(ObjectKind::Child), HangCause::Child),
-            ("recvmsg", None, HangCause::OtherProgram),
-            ("io_uring read_fixed", Some(ObjectKind::File), HangCause::FileData),
-            ("io_uring fsync", Some(ObjectKind::File), HangCause::Sync),
-            ("io_uring recv", Some(ObjectKind::Socket), HangCause::OtherProgram),
-            // A ring is no program, and what it was asked for is not known.
-            ("io_uring_enter", Some(ObjectKind::Other), HangCause::OtherCall),
-        ] {
-            assert_eq!(cause_of(&parts(80, 0), &[share(call, 80, kind)]), cause, "{call}");
+    impl Bench {
+        fn new() -> Bench {
+            let dir = tempfile::tempdir().unwrap();
+            let disk = store::disk::real();
+            let store = HangStore::open(Arc::clone(&disk), dir.path(), 1 << 20).unwrap();
+            let concealer = PathConcealer::open(disk, dir.path(), None).unwrap();
+            let counters = Arc::new(SharedCounters::default());
+            let (answers, _) = std::sync::mpsc::channel();
+            let sources = SymbolSources::default();
+            let describer = HangDescriber::new(store, concealer, sources, counters, answers);
+            Bench { describer, told: Vec::new(), _dir: dir }
         }
-    }
 
-    #[test]
-    fn pages_are_no_call_and_are_what_a_hang_for_them_waited_for() {
-        let file = Some(ObjectKind::File);
-        let calls = [share(CallShare::PAGE_FAULT, 90, file), share("fsync", 20, None)];
-        let parts = |call_ns, fault_ns| TimeParts { call_ns, fault_ns, ..TimeParts::default() };
-        assert_eq!(cause_of(&parts(100, 90), &calls), HangCause::Sync);
-        assert_eq!(cause_of(&parts(20, 90), &calls), HangCause::PageFault);
-    }
+        fn handle(&mut self, work: DescribeWork) {
+            self.describer.handle(work, &mut |hang: &Hang| self.told.push(hang.clone()));
+        }
 
-    #[test]
-    fn a_lock_behind_which_an_answer_is_awaited_is_another_program() {
-        let frame = |name: &str| frame_in("m", name);
-        let asks =
-            |names: &[&str]| names.iter().map(|name| frame(name)).any(|f| waits_for_answer(&f));
-        let call = ["syscall", "QWaitCondition::wait", "QDBusConnection::call", "save", "main"];
-        assert_eq!(with_stack(HangCause::Lock, asks(&call)), HangCause::OtherProgram);
-        let lock = ["__lll_lock_wait", "save", "main"];
-        assert_eq!(with_stack(HangCause::Lock, asks(&lock)), HangCause::Lock);
-        assert_eq!(with_stack(HangCause::Sync, asks(&call)), HangCause::Sync);
-    }
+        /// Gives it the stack of a wait of the first hang in a function of this program.
+        fn stack(&mut self, number: u32, ip: u64) {
+            let copy = StackBytes { ip, sp: 0x1000, bytes: vec![0; 64] };
+            let process = std::process::id();
+            self.handle(DescribeWork::Stack { key: 1, process, number, copy });
+        }
 
-    #[test]
-    fn a_hang_that_goes_on_keeps_the_names_of_its_functions_and_no_caches() {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = store::disk::real();
-        let store = HangStore::open(Arc::clone(&disk), dir.path(), 1 << 20).unwrap();
-        let concealer = PathConcealer::open(disk, dir.path(), None).unwrap();
-        let counters = Arc::new(SharedCounters::default());
-        let (answers, _answers) = std::sync::mpsc::channel();
-        let sources = SymbolSources::default();
-        let mut describer = HangDescriber::new(store, concealer, sources, counters, answers);
-        let mut told = Vec::new();
-        let mut handle = |describer: &mut HangDescriber, work| {
-            describer.handle(work, &mut |hang: &Hang| told.push(hang.clone()));
-        };
-        let process = std::process::id();
-        let ip = (merged as fn(Vec<CallShare>) -> Vec<CallShare>) as usize as u64 + 1;
-        let copy = || StackBytes { ip, sp: 0x1000, bytes: vec![0; 64] };
-        let draft = |goes_on| {
+        /// Gives it the first hang, each call of which was described with its place in the list.
+        fn hang(&mut self, goes_on: bool, parts: TimeParts, calls: Vec<CallShare>) {
+            let descriptions =
+                (1..).zip(&calls).map(|(number, share)| DescribedWait::of(number, share)).collect();
             let hang = Hang {
                 number: 0,
                 started_ns: 1,
                 length_ns: 1,
                 uncertain_ns: 0,
                 goes_on,
-                process,
+                process: std::process::id(),
                 program: "notes".to_owned(),
                 unit: String::new(),
                 cause: HangCause::Unknown,
-                parts: TimeParts { call_ns: 1, ..TimeParts::default() },
-                calls: vec![share("fsync", 1, None)],
+                parts,
+                calls,
                 frames: Vec::new(),
                 blamed: None,
                 pressure: None,
                 unseen: UnseenParts::default(),
                 chain: None,
             };
-            DescribeWork::Hang(Box::new(HangDraft { key: 1, hang, descriptions: vec![(1, 1)] }))
-        };
-        handle(&mut describer, DescribeWork::Stack { key: 1, process, number: 1, copy: copy() });
-        handle(&mut describer, draft(true));
-        describer.clear_caches();
-        assert!(describer.recorder.recording().stacks.is_empty(), "the hang goes on");
-        handle(&mut describer, draft(false));
-        assert!(describer.open.is_empty());
-        let functions: Vec<&[HangFrame]> = told.iter().map(|hang| &*hang.frames).collect();
-        let [first, last] = *functions else { panic!("{functions:?}") };
-        assert!(first == last && first[0].function.contains("merged"), "{functions:?}");
-        assert_eq!(told[0].number, told[1].number);
+            self.handle(DescribeWork::Hang(Box::new(HangDraft { key: 1, hang, descriptions })));
+        }
+    }
+
+    fn in_merged() -> u64 {
+        (merged as fn(Vec<CallShare>) -> Vec<CallShare>) as usize as u64 + 1
+    }
+
+    fn in_cause_of() -> u64 {
+        (cause_of as fn(&TimeParts, &[CallShare]) -> HangCause) as usize as u64 + 1
     }
 
     #[test]
-    fn calls_on_the_same_object_are_one() {
-        let calls = vec![share("fsync", 5, None), share("read", 7, None), share("fsync", 3, None)];
-        let calls = merged(calls);
-        assert_eq!((&*calls[0].call, calls[0].blocked_ns, calls[0].seen), ("fsync", 8, 2));
-        assert_eq!(calls.len(), 2);
+    fn a_hang_that_goes_on_keeps_the_names_of_its_functions_and_no_caches() {
+        let mut bench = Bench::new();
+        let parts = TimeParts { call_ns: 1, ..TimeParts::default() };
+        let calls = || vec![share("fsync", 1, None)];
+        bench.stack(1, in_merged());
+        bench.hang(true, parts, calls());
+        bench.describer.clear_caches();
+        assert!(bench.describer.recorder.recording().stacks.is_empty(), "the hang goes on");
+        bench.hang(false, parts, calls());
+        assert!(bench.describer.open.is_empty());
+        let functions: Vec<&[HangFrame]> = bench.told.iter().map(|hang| &*hang.frames).collect();
+        let [first, last] = *functions else { panic!("{functions:?}") };
+        assert!(first == last && first[0].function.contains("merged"), "{functions:?}");
+        assert_eq!(bench.told[0].number, bench.told[1].number);
+    }
+
+    #[test]
+    fn the_function_to_blame_is_that_of_the_cause_although_another_stack_has_more_time() {
+        let calls = [share("futex", 70, None), share("fsync", 60, None), share("fsync", 20, None)];
+        for (parts, expected) in [
+            (TimeParts { lock_ns: 70, call_ns: 80, ..TimeParts::default() }, Some("merged")),
+            (TimeParts { lock_ns: 90, call_ns: 80, ..TimeParts::default() }, Some("cause_of")),
+            // No sample of what it computed was read.
+            (TimeParts { processor_ns: 90, ..TimeParts::default() }, None),
+        ] {
+            let mut bench = Bench::new();
+            for (number, ip) in [(1, in_cause_of()), (2, in_merged())] {
+                bench.stack(number, ip);
+            }
+            bench.hang(false, parts, calls.to_vec());
+            let hang = &bench.told[0];
+            let function = hang.frames.first().map(|frame| &*frame.function);
+            let is_it = match (function, expected) {
+                (Some(function), Some(expected)) => function.contains(expected),
+                (function, expected) => function == expected,
+            };
+            assert!(is_it, "{function:?} in {hang:?}");
+            assert_eq!(hang.unseen.has(UnseenParts::STACK), expected.is_none());
+        }
     }
 }

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use trace::backend::peek::blocked::{BlockedSyscall, SchedulerCounters};
 use trace::syscall::{EVENT_WAITS, call_name};
 
-use super::absence::{Absence, Activity, LookPoint, LookShares, ThreadLook, divide};
+use super::absence::{
+    Absence, Activity, CallDescription, LookPoint, LookShares, ThreadLook, divide,
+};
 use crate::model::{CallObject, StepHistogram, UnseenParts};
 
 /// A wait at a place that is not classified is asked about after this time, in nanoseconds.
@@ -416,10 +418,11 @@ impl ThreadFollower {
     pub(crate) fn described(&mut self, number: u32, object: Option<CallObject>, at_ns: u64) {
         let Some(absence) = self.absence_mut() else { return };
         absence.described_ns = at_ns;
-        absence.descriptions.push((number, 0));
         let Some(current) = &mut absence.current else { return };
         current.description = Some(number);
         let (call, first) = (current.syscall.number, current.syscall.arguments[0]);
+        let made = CallDescription { number, blocked_ns: 0, call: (call, first) };
+        absence.descriptions.push(made);
         let slot = absence.calls.iter_mut().find(|slot| (slot.number, slot.first) == (call, first));
         if let Some(slot) = slot {
             slot.is_described = true;

@@ -8,6 +8,7 @@
 mod absence;
 mod callers;
 mod candidates;
+mod cause;
 mod describe;
 mod exact;
 mod follower;

@@ -15,10 +15,10 @@ use trace::recorder::TraceRecorder;
 use trace::recording::{Backend, Target};
 use trace::syscall::{call_name, runs_program};
 
-use super::absence::{Activity, CallTime};
+use super::absence::Activity;
 use super::describe::StackBytes;
 use super::interactive::ThreadState;
-use crate::model::{CallObject, CallShare, ObjectKind};
+use crate::model::{CallObject, ObjectKind};
 
 /// The most threads whose files of `/proc` are kept open, two each.
 const MOST_OPEN: usize = 200;
@@ -226,16 +226,6 @@ fn object(target: &Target, recorder: &mut TraceRecorder) -> CallObject {
         text(source)
     });
     CallObject { kind, name, file_system, device: device.unwrap_or_default() }
-}
-
-/// Returns the share of a call in an absence.
-pub(crate) fn call_share(call: &CallTime) -> CallShare {
-    CallShare {
-        call: call_name(call.number).unwrap_or("?").to_owned(),
-        blocked_ns: call.blocked_ns,
-        seen: call.seen,
-        object: call.object.clone(),
-    }
 }
 
 /// Returns how much of the last ten seconds some thread waited for processors, disks and memory.

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use sys::clock::Clock;
 use sys::perf::ThreadSampler;
 
-use super::absence::{Absence, Activity, ThreadLook};
+use super::absence::{Absence, Activity, CallTime, ThreadLook};
 use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
 use super::follower::{LookOutcome, ThreadFollower, WaitPlace, Wanted};
@@ -480,7 +480,7 @@ impl<'a> SamplingRecorder<'a> {
         if program.turns.is_none() && absence.may_be_several() {
             unseen.add(UnseenParts::STEPS);
         }
-        let calls = absence.calls.iter().map(read::call_share).collect();
+        let calls = absence.calls.iter().map(CallTime::share).collect();
         if absence.calls.iter().any(|call| {
             !call.is_described && call.blocked_ns.saturating_mul(2) > absence.length_ns()
         }) {
@@ -504,7 +504,8 @@ impl<'a> SamplingRecorder<'a> {
             unseen,
             chain: None,
         };
-        let descriptions = absence.descriptions.clone();
+        let described = absence.descriptions.iter();
+        let descriptions = described.filter_map(|made| made.wait(&absence.calls)).collect();
         self.link.send(DescribeWork::Hang(Box::new(HangDraft {
             key: absence.key,
             hang,

@@ -8,6 +8,7 @@ use trace::syscall::call_name;
 use super::operations::is_ring_wait;
 use crate::kernel::{AbsenceAccount, ThreadBlock};
 use crate::model::{CallObject, CallShare};
+use crate::recorder::cause::DescribedWait;
 
 /// A description of a thread that is blocked: its stack, and what its call works on.
 #[derive(Clone, Debug)]
@@ -51,8 +52,8 @@ pub(super) struct AbsenceTime {
     pub(super) parts: TimeParts,
     /// The calls, each with its own object.
     pub(super) calls: Vec<CallShare>,
-    /// How much blocked time each description stands for.
-    pub(super) descriptions: Vec<(u32, u64)>,
+    /// The waits whose stacks were described.
+    pub(super) descriptions: Vec<DescribedWait>,
     /// Whether the object of the longest call was not looked for, although it took the most.
     pub(super) has_unknown_object: bool,
     /// The longest wait, if there was one.
@@ -151,10 +152,10 @@ pub(super) fn divide(
             if class == BlockClass::Fault && object.is_none() {
                 unknown_pages_ns = unknown_pages_ns.saturating_add(share_ns);
             }
-            time.calls.push(CallShare { call, blocked_ns: share_ns, seen: 1, object });
-            if let Some(made) = description {
-                time.descriptions.push((made.number, share_ns));
-            }
+            let share = CallShare { call, blocked_ns: share_ns, seen: 1, object };
+            time.descriptions
+                .extend(description.map(|made| DescribedWait::of(made.number, &share)));
+            time.calls.push(share);
         }
         let sum = sums.entry(key).or_default();
         sum.0 += share_ns;
@@ -370,7 +371,8 @@ mod tests {
         let blocks = [block(10, 50, 0, Some("fsync")), block(60, 100, 0, Some("fsync"))];
         let time = divide(0, &account(110, 80, 0), &blocks, &[made], &[], &[]);
         assert!(time.calls.iter().all(|share| share.object.is_some()), "{time:?}");
-        assert_eq!(time.descriptions, [(7, 40 * MS), (7, 40 * MS)]);
+        let described = time.descriptions.iter().map(|wait| (wait.number, wait.blocked_ns));
+        assert_eq!(described.collect::<Vec<_>>(), [(7, 40 * MS), (7, 40 * MS)]);
         assert!(!time.has_unknown_object);
     }
 

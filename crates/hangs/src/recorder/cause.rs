@@ -1,0 +1,212 @@
+//! What a hang is told to have gone to: its cause, and the stack of that cause.
+
+use std::collections::HashMap;
+
+use trace::report::account::TimeParts;
+
+use crate::codec::MAX_CALLS;
+use crate::model::{CallShare, HangCause};
+
+/// The stack of a wait, and for how much of a hang it stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct DescribedWait {
+    /// The number of the description.
+    pub(crate) number: u32,
+    /// The blocked time, in nanoseconds.
+    pub(crate) blocked_ns: u64,
+    /// The name of the call, or [`CallShare::PAGE_FAULT`].
+    pub(crate) call: String,
+    /// What a hang went to that was in this wait alone.
+    pub(crate) cause: HangCause,
+}
+
+impl DescribedWait {
+    /// Returns the part of a share that a description stands for.
+    pub(crate) fn of(number: u32, share: &CallShare) -> DescribedWait {
+        let cause = match share.is_page_fault() {
+            true => HangCause::PageFault,
+            false => share.cause(),
+        };
+        let CallShare { call, blocked_ns, .. } = share;
+        DescribedWait { number, blocked_ns: *blocked_ns, call: call.clone(), cause }
+    }
+
+    /// Returns whether its stack shows where a hang of a cause and with these calls was spent: it waited for the same, or in a call
+    /// that did and whose object was not read each time.
+    pub(crate) fn is_of(&self, cause: HangCause, calls: &[CallShare]) -> bool {
+        is_anywhere(cause)
+            || self.cause == cause
+            || calls.iter().any(|share| share.call == self.call && share.cause() == cause)
+    }
+}
+
+/// Returns whether a stack of samples shows where a hang of this cause was spent.
+pub(crate) fn is_sampled(cause: HangCause) -> bool {
+    cause == HangCause::Computing || is_anywhere(cause)
+}
+
+/// Returns whether a hang of this cause may have been spent anywhere.
+fn is_anywhere(cause: HangCause) -> bool {
+    matches!(cause, HangCause::ProcessorQueue | HangCause::Stopped | HangCause::Unknown)
+}
+
+/// Returns the calls with those of the same name and object together, the longest first.
+pub(crate) fn merged(calls: Vec<CallShare>) -> Vec<CallShare> {
+    let mut merged: Vec<CallShare> = Vec::new();
+    for share in calls {
+        let same = merged
+            .iter_mut()
+            .find(|known| (&known.call, &known.object) == (&share.call, &share.object));
+        match same {
+            Some(known) => {
+                known.blocked_ns = known.blocked_ns.saturating_add(share.blocked_ns);
+                known.seen = known.seen.saturating_add(share.seen);
+            }
+            None => merged.push(share),
+        }
+    }
+    merged.sort_by_key(|share| std::cmp::Reverse(share.blocked_ns));
+    merged.retain(|share| share.blocked_ns > 0);
+    merged.truncate(MAX_CALLS);
+    merged
+}
+
+/// Decides on the cause: the largest part of the account, and of blocked calls the kind of call that took the most.
+pub(crate) fn cause_of(parts: &TimeParts, calls: &[CallShare]) -> HangCause {
+    let parts = [
+        (parts.processor_ns, HangCause::Computing),
+        (parts.ready_ns, HangCause::ProcessorQueue),
+        (parts.fault_ns, HangCause::PageFault),
+        (parts.lock_ns, HangCause::Lock),
+        (parts.stopped_ns, HangCause::Stopped),
+        (parts.unknown_ns, HangCause::Unknown),
+        (parts.call_ns, HangCause::OtherCall),
+    ];
+    let Some((most, cause)) = parts.into_iter().max_by_key(|(part, _)| *part) else {
+        return HangCause::Unknown;
+    };
+    match cause {
+        _ if most == 0 => HangCause::Unknown,
+        HangCause::OtherCall => {
+            let mut kinds: HashMap<HangCause, u64> = HashMap::new();
+            for share in
+                calls.iter().filter(|share| share.call != "futex" && !share.is_page_fault())
+            {
+                *kinds.entry(share.cause()).or_default() += share.blocked_ns;
+            }
+            let most = kinds.into_iter().max_by_key(|(cause, blocked)| (*blocked, *cause));
+            most.map_or(HangCause::OtherCall, |(cause, _)| cause)
+        }
+        cause => cause,
+    }
+}
+
+/// Returns the cause of a hang of which the stack is known, too: `asks` says that a function on it waits for an answer.
+/// Qt has a thread that receives from the bus, and whoever asks waits for that thread with a lock.
+pub(crate) fn with_stack(cause: HangCause, asks: bool) -> HangCause {
+    match cause {
+        HangCause::Lock if asks => HangCause::OtherProgram,
+        cause => cause,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use trace::stack::blame::waits_for_answer;
+
+    use super::super::callers::tests::frame_in;
+    use super::*;
+    use crate::model::{CallObject, ObjectKind};
+
+    pub(in super::super) fn share(
+        call: &str,
+        blocked_ns: u64,
+        kind: Option<ObjectKind>,
+    ) -> CallShare {
+        let object = kind.map(|kind| CallObject {
+            kind,
+            name: "x".to_owned(),
+            file_system: String::new(),
+            device: String::new(),
+        });
+        CallShare { call: call.to_owned(), blocked_ns, seen: 1, object }
+    }
+
+    #[test]
+    fn the_cause_is_the_largest_part_and_of_calls_the_kind_that_took_the_most() {
+        let parts =
+            |call_ns, processor_ns| TimeParts { call_ns, processor_ns, ..TimeParts::default() };
+        let calls = [
+            share("fsync", 30, Some(ObjectKind::File)),
+            share("openat", 25, None),
+            share("newfstatat", 25, None),
+        ];
+        assert_eq!(cause_of(&parts(80, 10), &calls), HangCause::FileNames);
+        assert_eq!(cause_of(&parts(80, 10), &calls[..1]), HangCause::Sync);
+        assert_eq!(cause_of(&parts(80, 100), &calls), HangCause::Computing);
+        assert_eq!(cause_of(&parts(0, 0), &[]), HangCause::Unknown);
+        for (call, kind, cause) in [
+            ("poll", Some(ObjectKind::Socket), HangCause::OtherProgram),
+            ("read", Some(ObjectKind::File), HangCause::FileData),
+            ("read", Some(ObjectKind::Other), HangCause::OtherProgram),
+            ("read", None, HangCause::OtherCall),
+            ("clock_nanosleep", None, HangCause::Sleep),
+            ("wait4", Some(ObjectKind::Child), HangCause::Child),
+            ("recvmsg", None, HangCause::OtherProgram),
+            ("io_uring read_fixed", Some(ObjectKind::File), HangCause::FileData),
+            ("io_uring fsync", Some(ObjectKind::File), HangCause::Sync),
+            ("io_uring recv", Some(ObjectKind::Socket), HangCause::OtherProgram),
+            // A ring is no program, and what it was asked for is not known.
+            ("io_uring_enter", Some(ObjectKind::Other), HangCause::OtherCall),
+        ] {
+            assert_eq!(cause_of(&parts(80, 0), &[share(call, 80, kind)]), cause, "{call}");
+        }
+    }
+
+    #[test]
+    fn pages_are_no_call_and_are_what_a_hang_for_them_waited_for() {
+        let file = Some(ObjectKind::File);
+        let calls = [share(CallShare::PAGE_FAULT, 90, file), share("fsync", 20, None)];
+        let parts = |call_ns, fault_ns| TimeParts { call_ns, fault_ns, ..TimeParts::default() };
+        assert_eq!(cause_of(&parts(100, 90), &calls), HangCause::Sync);
+        assert_eq!(cause_of(&parts(20, 90), &calls), HangCause::PageFault);
+    }
+
+    #[test]
+    fn a_lock_behind_which_an_answer_is_awaited_is_another_program() {
+        let frame = |name: &str| frame_in("m", name);
+        let asks =
+            |names: &[&str]| names.iter().map(|name| frame(name)).any(|f| waits_for_answer(&f));
+        let call = ["syscall", "QWaitCondition::wait", "QDBusConnection::call", "save", "main"];
+        assert_eq!(with_stack(HangCause::Lock, asks(&call)), HangCause::OtherProgram);
+        let lock = ["__lll_lock_wait", "save", "main"];
+        assert_eq!(with_stack(HangCause::Lock, asks(&lock)), HangCause::Lock);
+        assert_eq!(with_stack(HangCause::Sync, asks(&call)), HangCause::Sync);
+    }
+
+    #[test]
+    fn calls_on_the_same_object_are_one() {
+        let calls = vec![share("fsync", 5, None), share("read", 7, None), share("fsync", 3, None)];
+        let calls = merged(calls);
+        assert_eq!((&*calls[0].call, calls[0].blocked_ns, calls[0].seen), ("fsync", 8, 2));
+        assert_eq!(calls.len(), 2);
+    }
+
+    #[test]
+    fn the_stack_of_a_hang_is_one_of_its_cause() {
+        let wait = |call: &str, kind| DescribedWait::of(1, &share(call, 5, kind));
+        let file = Some(ObjectKind::File);
+        let calls = [share("fsync", 30, file), share("read", 9, None), share("read", 1, file)];
+        assert!(wait("fsync", file).is_of(HangCause::Sync, &calls));
+        assert!(!wait("futex", None).is_of(HangCause::Sync, &calls));
+        assert!(!wait("fsync", file).is_of(HangCause::Lock, &calls));
+        assert!(wait("read", file).is_of(HangCause::OtherCall, &calls), "not read each time");
+        assert!(wait(CallShare::PAGE_FAULT, file).is_of(HangCause::PageFault, &calls));
+        assert!(!wait(CallShare::PAGE_FAULT, file).is_of(HangCause::FileData, &[]));
+        assert!(
+            wait("futex", None).is_of(HangCause::ProcessorQueue, &calls),
+            "it could be anywhere"
+        );
+        assert!(is_sampled(HangCause::Computing) && !is_sampled(HangCause::Lock));
+    }
+}
