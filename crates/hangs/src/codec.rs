@@ -10,8 +10,11 @@ use crate::model::{
     ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod,
 };
 
-/// The version of the fields that is written; the one before has hangs without chains.
-const VERSION: u8 = 2;
+/// The version of the fields that is written. The one before does not tell the processes of a program apart, the first one has hangs
+/// without chains.
+const VERSION: u8 = 3;
+/// The first version that tells processes apart.
+const OF_PROCESSES: u8 = 3;
 /// The first version of the fields.
 const FIRST_VERSION: u8 = 1;
 /// The kinds of records.
@@ -80,7 +83,7 @@ pub fn decode(bytes: &[u8]) -> Result<HangRecord, HangRecordError> {
     let mut reader = RecordReader(fields);
     let record = match kind {
         HANG => read_hang(&mut reader, version).map(|hang| HangRecord::Hang(Box::new(hang))),
-        _ => read_period(&mut reader).map(HangRecord::Watched),
+        _ => read_period(&mut reader, version).map(HangRecord::Watched),
     };
     record.filter(|_| reader.0.is_empty()).ok_or(HangRecordError::Damaged)
 }
@@ -195,6 +198,7 @@ fn write_hang(out: &mut RecordWriter, hang: &Hang) {
     out.number(hang.uncertain_ns);
     out.0.push(u8::from(hang.goes_on));
     out.number(hang.process.into());
+    out.number(hang.process_began_ns);
     out.text(&hang.program);
     out.text(&hang.unit);
     let cause = HangCause::ALL.iter().position(|cause| *cause == hang.cause);
@@ -275,6 +279,7 @@ fn read_hang(reader: &mut RecordReader<'_>, version: u8) -> Option<Hang> {
     let uncertain_ns = reader.number()?;
     let goes_on = reader.flag()?;
     let process = reader.small()?;
+    let process_began_ns = if version < OF_PROCESSES { 0 } else { reader.number()? };
     let program = reader.text()?;
     let unit = reader.text()?;
     let cause = *HangCause::ALL.get(usize::try_from(reader.number()?).ok()?)?;
@@ -330,6 +335,7 @@ fn read_hang(reader: &mut RecordReader<'_>, version: u8) -> Option<Hang> {
         uncertain_ns,
         goes_on,
         process,
+        process_began_ns,
         program,
         unit,
         cause,
@@ -354,13 +360,17 @@ fn write_period(out: &mut RecordWriter, period: &WatchedPeriod) {
     out.list(&period.programs, MAX_PROGRAMS, |out, program| {
         out.text(&program.program);
         out.number(program.watched_ns);
+        out.number(program.present_ns);
+        out.number(program.processes.into());
+        out.number(program.without_loop.into());
+        out.number(program.late_ns);
         let used = program.steps.0.iter().rposition(|count| *count > 0).map_or(0, |at| at + 1);
         let classes = program.steps.0.len();
         out.list(&program.steps.0[..used], classes, |out, count| out.number(*count));
     });
 }
 
-fn read_period(reader: &mut RecordReader<'_>) -> Option<WatchedPeriod> {
+fn read_period(reader: &mut RecordReader<'_>, version: u8) -> Option<WatchedPeriod> {
     let mut numbers = [0_u64; 5];
     for number in &mut numbers {
         *number = reader.number()?;
@@ -370,10 +380,23 @@ fn read_period(reader: &mut RecordReader<'_>) -> Option<WatchedPeriod> {
     let programs = reader.list(MAX_PROGRAMS, |reader| {
         let program = reader.text()?;
         let watched_ns = reader.number()?;
+        let mut of_processes = (watched_ns, 1, u32::from(watched_ns == 0), 0);
+        if version >= OF_PROCESSES {
+            of_processes = (reader.number()?, reader.small()?, reader.small()?, reader.number()?);
+        }
+        let (present_ns, processes, without_loop, late_ns) = of_processes;
         let mut steps = StepHistogram::default();
         let counts = reader.list(steps.0.len(), RecordReader::number)?;
         steps.0.iter_mut().zip(counts).for_each(|(class, count)| *class = count);
-        Some(ProgramSteps { program, watched_ns, steps })
+        Some(ProgramSteps {
+            program,
+            watched_ns,
+            present_ns,
+            processes,
+            without_loop,
+            late_ns,
+            steps,
+        })
     })?;
     Some(WatchedPeriod {
         from_ns,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Hang, StepHistogram, WatchedPeriod};
+use crate::model::{Hang, ProgramSteps, StepHistogram, WatchedPeriod, is_of_program};
 use crate::store::StoredHistory;
 
 /// Two periods this close to each other have no gap between them, in nanoseconds.
@@ -54,6 +54,37 @@ pub struct WatchCoverage {
     pub lost: u64,
 }
 
+/// What was counted of the processes of a program in a span.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ProgramTotals {
+    /// For how long they were watched, in nanoseconds; those of several processes are added.
+    pub watched_ns: u64,
+    /// For how long at least one of them was, in nanoseconds.
+    pub present_ns: u64,
+    /// How many there were, at most in a period.
+    pub processes: u32,
+    /// In how many of them no wait of a main loop was found, in the last period in which there were some.
+    pub without_loop: u32,
+    /// For how long at most one of them had run before it was watched, in nanoseconds.
+    pub late_ns: u64,
+    /// Their steps that were longer than a frame.
+    pub steps: StepHistogram,
+}
+
+impl ProgramTotals {
+    /// Adds a share of what was counted in a period.
+    fn add(&mut self, counted: &ProgramSteps, share: (u64, u64)) {
+        // However small the part of the period is: the program was watched in it.
+        let part = |time: u64| scaled(time, share).max(time.min(1));
+        self.watched_ns = self.watched_ns.saturating_add(part(counted.watched_ns));
+        self.present_ns = self.present_ns.saturating_add(part(counted.present_ns));
+        self.processes = self.processes.max(counted.processes);
+        self.without_loop = counted.without_loop;
+        self.late_ns = self.late_ns.max(counted.late_ns);
+        self.steps.merge(&counted.steps);
+    }
+}
+
 /// The hangs of a span, and how much of it was watched.
 #[derive(Clone, Debug, Default)]
 pub struct HangHistory {
@@ -66,8 +97,8 @@ pub struct HangHistory {
     pub program: Option<String>,
     /// How much was watched.
     pub coverage: WatchCoverage,
-    /// The steps of each program.
-    pub programs: BTreeMap<String, (u64, StepHistogram)>,
+    /// What was counted of each program.
+    pub programs: BTreeMap<String, ProgramTotals>,
     /// What of the store could not be read.
     pub damage: Option<String>,
 }
@@ -167,7 +198,7 @@ impl HangHistory {
         program: Option<&str>,
         now_ns: u64,
     ) -> HangHistory {
-        let is_meant = |name: &str| program.is_none_or(|wanted| wanted == name);
+        let is_meant = |name: &str| program.is_none_or(|meant| is_of_program(name, meant));
         let mut hangs: Vec<Hang> = stored
             .hangs
             .values()
@@ -176,21 +207,18 @@ impl HangHistory {
             .cloned()
             .collect();
         hangs.sort_by_key(|hang| (std::cmp::Reverse(hang.length_ns), hang.number));
-        let mut programs: BTreeMap<String, (u64, StepHistogram)> = BTreeMap::new();
+        let mut programs: BTreeMap<String, ProgramTotals> = BTreeMap::new();
         for period in &stored.periods {
             let Some(share) = overlap(period, span) else { continue };
             for steps in period.programs.iter().filter(|steps| is_meant(&steps.program)) {
-                let (watched_ns, known) = programs.entry(steps.program.clone()).or_default();
-                // However small the part of the period is: the program was watched in it.
-                *watched_ns += scaled(steps.watched_ns, share).max(steps.watched_ns.min(1));
-                known.merge(&steps.steps);
+                programs.entry(steps.program.clone()).or_default().add(steps, share);
             }
         }
         let mut coverage =
             WatchCoverage::of(&stored.periods, stored.erased_before(now_ns), span, now_ns);
         if program.is_some() {
-            // Several processes of one name are watched at the same time.
-            let of_program = programs.values().map(|(watched_ns, _)| *watched_ns).sum();
+            // Its helpers are watched while it is.
+            let of_program = programs.values().map(|of| of.present_ns).max().unwrap_or(0);
             coverage.watched_ns = coverage.watched_ns.min(of_program);
         }
         let spans = counted_spans(&stored.periods);
@@ -208,18 +236,36 @@ impl HangHistory {
         }
     }
 
-    /// Returns the names of programs of which nothing can be told: they were there, and no wait of a main loop was found.
+    /// Returns the programs of which nothing can be told, or not of all processes: they were there, and no wait of a main loop was
+    /// found. With each is how many of its processes that are, if it is not all.
     #[must_use]
-    pub fn without_loop(&self) -> Vec<&str> {
-        let is_without = |name: &str, watched_ns: u64, steps: &StepHistogram| {
-            let has_hang = || self.hangs.iter().any(|hang| hang.program == name);
-            watched_ns == 0 && steps.total() == 0 && !has_hang()
-        };
+    pub fn without_loop(&self) -> Vec<(&str, Option<(u32, u32)>)> {
         let programs = self.programs.iter();
-        programs
-            .filter(|(name, (watched_ns, steps))| is_without(name, *watched_ns, steps))
-            .map(|(name, _)| &**name)
-            .collect()
+        let found = programs.filter_map(|(name, of)| {
+            let has_hang = || self.hangs.iter().any(|hang| hang.program == *name);
+            match of.watched_ns == 0 && of.steps.total() == 0 && !has_hang() {
+                true => Some((&**name, None)),
+                false if of.without_loop == 0 => None,
+                false => Some((&**name, Some((of.without_loop, of.processes)))),
+            }
+        });
+        found.collect()
+    }
+
+    /// Returns the program that had run for the longest before it was watched, with how long that was, in nanoseconds.
+    #[must_use]
+    pub fn latest(&self) -> Option<(&str, u64)> {
+        let programs = self.programs.iter().map(|(name, of)| (&**name, of.late_ns));
+        programs.max_by_key(|(_, late_ns)| *late_ns)
+    }
+
+    /// Returns whether the hangs of a program are those of several processes.
+    #[must_use]
+    pub fn has_several(&self, program: &str) -> bool {
+        let mut of_program = self.hangs.iter().filter(|hang| hang.program == program);
+        let Some(first) = of_program.next() else { return false };
+        let process = |hang: &Hang| (hang.process, hang.process_began_ns);
+        of_program.any(|hang| process(hang) != process(first))
     }
 }
 
@@ -228,6 +274,8 @@ impl HangHistory {
 pub enum HangGrouping {
     /// The program.
     Program,
+    /// The process: one of several that run the same program, or ran it one after the other.
+    Process,
     /// The kind of cause.
     Cause,
     /// The file or peer.
@@ -240,8 +288,9 @@ pub enum HangGrouping {
 
 impl HangGrouping {
     /// All groupings with the words by which they are chosen.
-    pub const ALL: [(&'static str, HangGrouping); 5] = [
+    pub const ALL: [(&'static str, HangGrouping); 6] = [
         ("program", HangGrouping::Program),
+        ("process", HangGrouping::Process),
         ("cause", HangGrouping::Cause),
         ("file", HangGrouping::File),
         ("function", HangGrouping::Function),
@@ -257,12 +306,13 @@ impl HangGrouping {
         let found = HangGrouping::ALL.into_iter().find(|(known, _)| *known == name);
         found
             .map(|(_, grouping)| grouping)
-            .ok_or_else(|| "group by program, cause, file, function or unit".to_owned())
+            .ok_or_else(|| "group by program, process, cause, file, function or unit".to_owned())
     }
 
     fn key(self, hang: &Hang) -> String {
         match self {
             HangGrouping::Program => hang.program.clone(),
+            HangGrouping::Process => format!("{} [{}]", hang.program, hang.process),
             HangGrouping::Cause => hang.cause.words().to_owned(),
             HangGrouping::File => {
                 hang.object().map_or("(none)".to_owned(), |object| object.name.clone())
@@ -294,10 +344,13 @@ pub struct HangGroup {
 /// Counts hangs in groups; the group with the most time comes first.
 #[must_use]
 pub fn group(hangs: &[Hang], grouping: HangGrouping) -> Vec<HangGroup> {
-    let mut groups: BTreeMap<String, HangGroup> = BTreeMap::new();
+    let mut groups: BTreeMap<(String, u64), HangGroup> = BTreeMap::new();
     for hang in hangs {
         let name = grouping.key(hang);
-        let group = groups.entry(name.clone()).or_insert(HangGroup {
+        // The number of a process is used again.
+        let of_process = grouping == HangGrouping::Process;
+        let began_ns = if of_process { hang.process_began_ns } else { 0 };
+        let group = groups.entry((name.clone(), began_ns)).or_insert(HangGroup {
             name,
             count: 0,
             total_ns: 0,
@@ -405,13 +458,45 @@ mod tests {
         assert_eq!(stored.erased_before(4999 * second), None);
     }
 
+    fn of(program: &str, watched_ns: u64) -> ProgramSteps {
+        let program = program.to_owned();
+        let present_ns = watched_ns;
+        ProgramSteps { program, watched_ns, present_ns, processes: 1, ..ProgramSteps::default() }
+    }
+
+    #[test]
+    fn several_processes_at_a_time_are_not_a_longer_time() {
+        let second = 1_000_000_000;
+        let mut watched = period(0, 60);
+        watched.watched_ns = 50 * second;
+        let two = ProgramSteps { processes: 2, watched_ns: 40 * second, ..of("kate", 20 * second) };
+        watched.programs = vec![two];
+        let stored = StoredHistory { periods: vec![watched], ..StoredHistory::default() };
+        let kate = HangHistory::select(&stored, TimeSpan::ALL, Some("kate"), 60 * second);
+        assert_eq!(kate.coverage.watched_ns, 20 * second);
+        assert_eq!(kate.programs["kate"].watched_ns, 40 * second);
+    }
+
+    #[test]
+    fn a_process_without_a_main_loop_is_told_beside_others_of_its_name() {
+        let mut watched = period(0, 60);
+        let three = ProgramSteps { processes: 3, without_loop: 1, ..of("kate", 1) };
+        let none = ProgramSteps { without_loop: 1, ..of("mpv", 0) };
+        watched.programs = vec![three, none, of("notes", 1)];
+        let stored = StoredHistory { periods: vec![watched], ..StoredHistory::default() };
+        let history = HangHistory::select(&stored, TimeSpan::ALL, None, 60_000_000_000);
+        assert_eq!(history.without_loop(), [("kate", Some((1, 3))), ("mpv", None)]);
+    }
+
     #[test]
     fn of_one_program_only_the_time_counts_in_which_it_was_watched() {
         let second = 1_000_000_000;
         let mut watched = period(0, 60);
         let steps = StepHistogram::default();
-        watched.programs =
-            vec![ProgramSteps { program: "kate".to_owned(), watched_ns: 10 * second, steps }];
+        watched.programs = vec![
+            ProgramSteps { steps, ..of("kate", 10 * second) },
+            of("kate (helper)", 7 * second),
+        ];
         let stored = StoredHistory { periods: vec![watched], ..StoredHistory::default() };
         let watched = |program| {
             let history = HangHistory::select(&stored, TimeSpan::ALL, program, 60 * second);

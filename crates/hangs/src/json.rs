@@ -52,6 +52,7 @@ pub struct HangDocument<'a> {
     uncertain_ns: u64,
     goes_on: bool,
     process: u32,
+    process_began_unix_ns: Option<u64>,
     program: &'a str,
     unit: &'a str,
     cause: HangCause,
@@ -76,6 +77,7 @@ impl<'a> HangDocument<'a> {
             uncertain_ns: hang.uncertain_ns,
             goes_on: hang.goes_on,
             process: hang.process,
+            process_began_unix_ns: Some(hang.process_began_ns).filter(|began| *began > 0),
             program: &hang.program,
             unit: &hang.unit,
             cause: hang.cause,
@@ -133,6 +135,10 @@ impl CoverageDocument {
 struct ProgramDocument<'a> {
     program: &'a str,
     watched_ns: u64,
+    present_ns: u64,
+    processes: u32,
+    without_loop: u32,
+    late_ns: u64,
     steps: StepHistogram,
 }
 
@@ -156,10 +162,14 @@ impl<'a> HangListDocument<'a> {
             coverage: CoverageDocument::of(&history.coverage),
             step_bounds_ns: &STEP_BOUNDS_NS,
             programs: programs
-                .map(|(program, (watched_ns, steps))| ProgramDocument {
+                .map(|(program, of)| ProgramDocument {
                     program,
-                    watched_ns: *watched_ns,
-                    steps: *steps,
+                    watched_ns: of.watched_ns,
+                    present_ns: of.present_ns,
+                    processes: of.processes,
+                    without_loop: of.without_loop,
+                    late_ns: of.late_ns,
+                    steps: of.steps,
                 })
                 .collect(),
             damage: history.damage.as_deref(),

@@ -350,7 +350,9 @@ pub struct Hang {
     pub goes_on: bool,
     /// The process ID.
     pub process: u32,
-    /// The name of the program.
+    /// When the process began, in nanoseconds since 1970; 0 if it is not known. Process IDs are used again.
+    pub process_began_ns: u64,
+    /// The name of the program, with [`HELPER`] behind it if another process of the same program has started it.
     pub program: String,
     /// The unit of systemd that contains it; empty if it is not known.
     pub unit: String,
@@ -435,6 +437,16 @@ impl StepHistogram {
     }
 }
 
+/// What follows the name of a program whose process was started by another one of the same program, as those are that browsers
+/// start for themselves.
+pub const HELPER: &str = " (helper)";
+
+/// Returns whether a program is the one that is meant, or a helper of it.
+#[must_use]
+pub fn is_of_program(program: &str, meant: &str) -> bool {
+    program.strip_prefix(meant).is_some_and(|rest| rest.is_empty() || rest == HELPER)
+}
+
 /// The steps of one program in a period.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct ProgramSteps {
@@ -442,6 +454,14 @@ pub struct ProgramSteps {
     pub program: String,
     /// For how long its processes were watched, in nanoseconds; those of several processes are added.
     pub watched_ns: u64,
+    /// For how long at least one of them was, in nanoseconds.
+    pub present_ns: u64,
+    /// How many processes there were.
+    pub processes: u32,
+    /// In how many of them no wait of a main loop was found.
+    pub without_loop: u32,
+    /// For how long at most one of them had run before it was watched, in nanoseconds, since the recorder began.
+    pub late_ns: u64,
     /// Its steps that were longer than a frame.
     pub steps: StepHistogram,
 }

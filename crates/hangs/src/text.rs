@@ -17,6 +17,8 @@ use crate::model::{CallObject, Hang, HangCause, HangChain, HangHop, ObjectKind, 
 use crate::remedy::{HangRemedy, remedy};
 use crate::store::{EraseOutcome, StoredHistory};
 
+/// That a program was not watched for so long after its start is told, in nanoseconds.
+const LATE_NS: u64 = 3_000_000_000;
 /// The most gaps that are named.
 const GAPS: usize = 3;
 
@@ -138,6 +140,20 @@ impl HangTextStyle<'_> {
     /// Writes a hang in a line, without its number.
     #[must_use]
     pub fn line(&self, hang: &Hang) -> String {
+        self.line_of(&self.others(&hang.program), hang)
+    }
+
+    /// Writes a hang of a history in a line. Where several processes of its program have hangs it says which one it was.
+    #[must_use]
+    pub fn line_in(&self, history: &HangHistory, hang: &Hang) -> String {
+        let program = self.others(&hang.program);
+        match history.has_several(&hang.program) {
+            true => self.line_of(&format!("{program} [{}]", hang.process), hang),
+            false => self.line_of(&program, hang),
+        }
+    }
+
+    fn line_of(&self, program: &str, hang: &Hang) -> String {
         let length = time(hang.length_ns);
         let length = match hang.goes_on {
             true => format!("{length} or longer"),
@@ -146,7 +162,7 @@ impl HangTextStyle<'_> {
         let verb = if hang.unseen.has(UnseenParts::STEPS) { "was busy" } else { "froze" };
         format!(
             "{} {verb} {} at {}: {}",
-            self.paint.set(Tone::Strong, &self.others(&hang.program)),
+            self.paint.set(Tone::Strong, program),
             self.paint.set(Tone::Bad, &length),
             self.moment(hang.started_ns),
             self.reason(hang)
@@ -247,15 +263,26 @@ impl HangTextStyle<'_> {
             ));
         }
         if let [first, others @ ..] = &*without_loop {
-            let first = self.others(first);
+            let name = |(name, part): &(&str, Option<(u32, u32)>)| match part {
+                None => self.others(name),
+                Some((count, of)) => format!("{count} of {of} processes of {}", self.others(name)),
+            };
+            let first = name(first);
             let names = match others {
                 [] => format!("{first}, in whose first thread"),
-                [second] => {
-                    format!("{first} and {}, in whose first threads", self.others(second))
-                }
+                [second] => format!("{first} and {}, in whose first threads", name(second)),
                 [..] => format!("{first} and {} others, in whose first threads", others.len()),
             };
             lines.push(format!("Not watched: {names} no wait of a main loop was found."));
+        }
+        if let Some((program, late_ns)) =
+            history.latest().filter(|(_, late_ns)| *late_ns >= LATE_NS)
+        {
+            lines.push(format!(
+                "Not watched: the first moments of programs, at most {} ({}).",
+                time(late_ns),
+                self.others(program)
+            ));
         }
         if refused > 0 {
             lines.push(format!(
@@ -305,7 +332,12 @@ impl HangTextStyle<'_> {
             history.hangs.iter().map(|hang| hang.number).max().unwrap_or(0).to_string().len();
         for hang in history.hangs.iter().take(most) {
             let number = format!("{:>digits$}", hang.number);
-            let _ = writeln!(text, "{}  {}", self.paint.set(Tone::Dim, &number), self.line(hang));
+            let _ = writeln!(
+                text,
+                "{}  {}",
+                self.paint.set(Tone::Dim, &number),
+                self.line_in(history, hang)
+            );
         }
         if history.hangs.len() > most {
             let _ = writeln!(
@@ -334,8 +366,12 @@ impl HangTextStyle<'_> {
     pub fn sheet(&self, hang: &Hang) -> String {
         let mut text = format!("{}\n", self.line(hang));
         let mut facts = vec![format!(
-            "process {}{}; began {}{}",
+            "process {}{}{}; began {}{}",
             hang.process,
+            match hang.process_began_ns {
+                0 => String::new(),
+                began => format!(", started {}", self.local(began).strftime("%Y-%m-%d %H:%M:%S")),
+            },
             match &*hang.unit {
                 "" => String::new(),
                 unit => format!(" of {}", self.others(unit)),

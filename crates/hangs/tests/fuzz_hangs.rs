@@ -31,6 +31,7 @@ pub(crate) fn hang(number: u64) -> Hang {
         uncertain_ns: 25_000_000,
         goes_on: number.is_multiple_of(2),
         process: 4711,
+        process_began_ns: 1_763_800_000_000_000_000,
         program: "kate".to_owned(),
         unit: "app-kate@1.service".to_owned(),
         cause: HangCause::Sync,
@@ -90,6 +91,10 @@ fn period() -> WatchedPeriod {
         programs: vec![ProgramSteps {
             program: "kate".to_owned(),
             watched_ns: 59_000_000_000,
+            present_ns: 40_000_000_000,
+            processes: 3,
+            without_loop: 1,
+            late_ns: 1_200_000_000,
             steps,
         }],
         over_limit: 1,
@@ -131,21 +136,31 @@ fn records_are_read_as_they_were_written_and_no_part_of_one_is() {
         let longer = [&bytes[..], &[0]].concat();
         assert_eq!(decode(&longer), Err(HangRecordError::Damaged));
         let mut later = bytes;
-        later[1] = 3;
-        assert_eq!(decode(&later), Err(HangRecordError::UnknownVersion(3)));
+        later[1] = 4;
+        assert_eq!(decode(&later), Err(HangRecordError::UnknownVersion(4)));
     }
 }
 
 #[test]
-fn a_hang_of_the_first_version_has_no_chain() {
-    let without = Hang { chain: None, ..hang(7) };
-    let mut bytes = encode(&HangRecord::Hang(Box::new(without.clone())));
-    // Where there is no chain, the versions differ by one byte at the end.
-    assert_eq!((bytes[1], bytes.pop()), (2, Some(0)));
-    bytes[1] = 1;
-    assert_eq!(decode(&bytes), Ok(HangRecord::Hang(Box::new(without))));
+fn records_of_earlier_versions_are_read() {
+    let stored = |name: &str| fs::read(corpus("hang_record").join(name)).unwrap();
+    let expected = Hang { process_began_ns: 0, chain: None, ..hang(1) };
+    let mut bytes = stored("hang-version-1");
+    assert_eq!((bytes[1], decode(&bytes)), (1, Ok(HangRecord::Hang(Box::new(expected.clone())))));
+    // Where there is no chain, the first two versions differ by one byte at the end.
     bytes.push(0);
     assert_eq!(decode(&bytes), Err(HangRecordError::Damaged));
+    bytes[1] = 2;
+    assert_eq!(decode(&bytes), Ok(HangRecord::Hang(Box::new(expected))));
+    let mut expected = period();
+    let steps = &mut expected.programs[0];
+    (steps.present_ns, steps.processes) = (steps.watched_ns, 1);
+    (steps.without_loop, steps.late_ns) = (0, 0);
+    let mut bytes = stored("period-version-1");
+    for version in [2, 1] {
+        bytes[1] = version;
+        assert_eq!(decode(&bytes), Ok(HangRecord::Watched(expected.clone())));
+    }
 }
 
 #[test]

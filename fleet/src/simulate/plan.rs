@@ -185,6 +185,10 @@ impl MachinePlan {
         let watched = self.programs.iter().map(|program| ProgramSteps {
             program: PROGRAMS[*program].to_owned(),
             watched_ns: hours / 2,
+            present_ns: hours / 2,
+            processes: 1,
+            without_loop: 0,
+            late_ns: 0,
             steps: StepHistogram([40, 20, 10, 8, 4, 2, 1, 0, 0, 0]),
         });
         stored.periods.push(WatchedPeriod {
@@ -247,6 +251,7 @@ impl MachinePlan {
             uncertain_ns: self.random.u64(5_000_000..15_000_000),
             goes_on: false,
             process: self.random.u32(1000..200_000),
+            process_began_ns: 0,
             program: PROGRAMS[program].to_owned(),
             unit: format!("app-{}-{}.scope", PROGRAMS[program], self.random.u32(1000..1020)),
             cause,

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::interactive::{self, InteractiveFinder, ProcessIdentity};
+use super::interactive::InteractiveFinder;
 use super::period::UnwatchedCounts;
+use super::process::{self, ProcessIdentity};
 use super::{MOST_PROGRAMS, processor_ns};
 
 /// Finds programs, and remembers those that are not followed.
@@ -70,13 +71,13 @@ impl Candidates {
 
     /// Puts a program off that could not be marked now.
     pub(super) fn postpone(&mut self, process: u32) {
-        self.postponed.extend(interactive::identity(process));
+        self.postponed.extend(process::identity(process));
     }
 
     /// Returns how many programs are not watched, for a period in which so many hangs were lost.
     pub(super) fn unwatched(&mut self, lost: u32) -> UnwatchedCounts {
         // The kernel refuses looks at a process that is about to end, too.
-        self.refused.retain(|process| interactive::identity(*process).is_some());
+        self.refused.retain(|process| process::identity(*process).is_some());
         let (waiting, refused) = std::mem::take(&mut self.most);
         UnwatchedCounts {
             over_limit: self.waiting.len().max(waiting),

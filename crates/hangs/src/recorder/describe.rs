@@ -442,6 +442,7 @@ mod tests {
                 uncertain_ns: 0,
                 goes_on,
                 process: std::process::id(),
+                process_began_ns: 1,
                 program: "notes".to_owned(),
                 unit: String::new(),
                 cause: HangCause::Unknown,

@@ -1,6 +1,6 @@
 //! Finds the interactive programs of this user: the processes that hold a connection to a display server.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
@@ -9,10 +9,15 @@ use std::path::Path;
 
 use sys::unix_sockets;
 
-use super::program_name::{last_component, program_name};
+use super::process::{ProcessIdentity, identity};
+use super::program_name::program_name;
 
 /// How often connections to display servers are listed, in nanoseconds.
-const SEARCH_NS: u64 = 2_000_000_000;
+const SEARCH_NS: u64 = 1_000_000_000;
+/// How often it is looked which programs have ended, in nanoseconds.
+const ENDS_NS: u64 = 2_000_000_000;
+/// A process that is known for so long has connected to its display, or does it seldom, in nanoseconds.
+const YOUNG_NS: u64 = 30_000_000_000;
 /// By how much a search may be early, in nanoseconds.
 const SLACK_NS: u64 = 25_000_000;
 /// How often all processes are looked through although no new connection was seen: for those in another network namespace.
@@ -27,15 +32,6 @@ const ESTABLISHED: &str = "01";
 /// The most descriptors of a process that are looked through.
 const DESCRIPTORS: usize = 4096;
 
-/// A process, which is another one when its number is used again.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(crate) struct ProcessIdentity {
-    /// Its number.
-    pub(crate) process: u32,
-    /// When it began, in the kernel's ticks since boot.
-    pub(crate) began: u64,
-}
-
 /// The difference between two searches.
 #[derive(Debug, Default)]
 pub(crate) struct InteractiveChange {
@@ -43,6 +39,23 @@ pub(crate) struct InteractiveChange {
     pub(crate) found: Vec<ProcessIdentity>,
     /// Processes that were interactive, and have ended.
     pub(crate) gone: Vec<ProcessIdentity>,
+}
+
+/// A look through processes.
+#[derive(Clone, Copy, Debug, Default)]
+struct LookThrough {
+    /// When it was.
+    at_ns: u64,
+    /// The processor time that it took.
+    cost_ns: u64,
+}
+
+impl LookThrough {
+    /// Returns whether another one is allowed: they take at most a share of a processor.
+    fn may_follow(self, at_ns: u64) -> bool {
+        let pause_ns = self.cost_ns.saturating_mul(SWEEP_SHARE);
+        self.at_ns == 0 || at_ns.saturating_sub(self.at_ns) >= pause_ns
+    }
 }
 
 /// Finds interactive programs.
@@ -54,12 +67,18 @@ pub(crate) struct InteractiveFinder {
     known: BTreeSet<ProcessIdentity>,
     /// The clients' ends of connections to display servers at the last search.
     clients: BTreeSet<u64>,
+    /// The servers' ends of them. Nobody has connected as long as these are the same.
+    servers: BTreeSet<u64>,
+    /// New clients' ends whose processes are not known yet.
+    wanted: BTreeSet<u64>,
+    /// The processes at the last look through them, whoever they belong to, with when they were seen first.
+    seen: BTreeMap<u32, u64>,
     searched_ns: Option<u64>,
-    swept_ns: u64,
-    /// The processor time of the last sweep.
-    sweep_cost_ns: u64,
-    /// Whether a connection was seen whose process is not known yet.
-    is_due: bool,
+    /// When it was looked which programs have ended.
+    ends_ns: u64,
+    /// The last looks through the processes that are new, and through all.
+    glance: LookThrough,
+    sweep: LookThrough,
     own_namespace: Option<Vec<u8>>,
     /// How often a process in another network namespace was asked for a display.
     asked: HashMap<ProcessIdentity, u32>,
@@ -73,10 +92,13 @@ impl InteractiveFinder {
             named,
             known: BTreeSet::new(),
             clients: BTreeSet::new(),
+            servers: BTreeSet::new(),
+            wanted: BTreeSet::new(),
+            seen: BTreeMap::new(),
             searched_ns: None,
-            swept_ns: 0,
-            sweep_cost_ns: 0,
-            is_due: true,
+            ends_ns: 0,
+            glance: LookThrough::default(),
+            sweep: LookThrough::default(),
             own_namespace: link(Path::new("/proc/self/ns/net")),
             asked: HashMap::new(),
         }
@@ -89,28 +111,37 @@ impl InteractiveFinder {
             return InteractiveChange::default();
         }
         self.searched_ns = Some(at);
-        let gone: Vec<ProcessIdentity> = self
-            .known
-            .iter()
-            .copied()
-            .filter(|known| identity(known.process) != Some(*known))
-            .collect();
-        for process in &gone {
-            self.known.remove(process);
+        let mut gone = Vec::new();
+        if at.saturating_sub(self.ends_ns) >= ENDS_NS - SLACK_NS {
+            self.ends_ns = at;
+            let known = self.known.iter().copied();
+            gone = known.filter(|known| identity(known.process) != Some(*known)).collect();
+            for process in &gone {
+                self.known.remove(process);
+            }
         }
-        let clients = display_clients();
-        self.is_due |= clients.iter().any(|client| !self.clients.contains(client));
-        self.clients = clients;
-        // Whoever makes connections all the time does not make us look through all processes all the time.
-        let pause = self.sweep_cost_ns.saturating_mul(SWEEP_SHARE);
-        let since = at.saturating_sub(self.swept_ns);
+        self.list_clients();
         let mut found = Vec::new();
-        if (self.is_due && since >= pause) || since >= SWEEP_NS.max(pause) {
-            self.is_due = false;
+        // Whoever makes connections all the time does not make us look through all processes all the time.
+        if !self.wanted.is_empty() && self.sweep.at_ns != 0 && self.glance.may_follow(at) {
             let before = spent();
-            found = self.sweep();
-            self.swept_ns = at;
-            self.sweep_cost_ns = spent().saturating_sub(before);
+            found = self.look_at_new(at);
+            self.glance = LookThrough { at_ns: at, cost_ns: spent().saturating_sub(before) };
+        }
+        let is_late = at.saturating_sub(self.sweep.at_ns) >= SWEEP_NS;
+        let is_first = self.sweep.at_ns == 0;
+        if is_first || ((is_late || !self.wanted.is_empty()) && self.sweep.may_follow(at)) {
+            let before = spent();
+            found.extend(self.sweep(at));
+            self.sweep = LookThrough { at_ns: at, cost_ns: spent().saturating_sub(before) };
+        }
+        // A number that is used again is that of another process, whose predecessor is followed no more.
+        for new in &found {
+            let old = self.known.iter().find(|old| old.process == new.process && *old != new);
+            if let Some(old) = old.copied() {
+                self.known.remove(&old);
+                gone.push(old);
+            }
         }
         InteractiveChange { found, gone }
     }
@@ -121,16 +152,58 @@ impl InteractiveFinder {
         self.searched_ns.map_or(0, |searched| searched.saturating_add(SEARCH_NS - SLACK_NS))
     }
 
+    /// Lists the connections to display servers, and which of them are new.
+    fn list_clients(&mut self) {
+        let servers = display_servers();
+        if servers == self.servers {
+            return;
+        }
+        let clients = clients_of(&servers);
+        self.wanted.extend(clients.difference(&self.clients));
+        self.wanted.retain(|client| clients.contains(client));
+        (self.servers, self.clients) = (servers, clients);
+    }
+
+    /// Looks who has connected: among the processes that are new, the youngest first, and then among the programs that are known.
+    /// An older one is found by the next look through all.
+    fn look_at_new(&mut self, at_ns: u64) -> Vec<ProcessIdentity> {
+        let processes = self.processes(at_ns);
+        let mut young: Vec<(u64, u32)> = processes
+            .iter()
+            .filter(|(_, seen_ns)| at_ns.saturating_sub(**seen_ns) < YOUNG_NS)
+            .map(|(process, seen_ns)| (*seen_ns, *process))
+            .collect();
+        young.sort_unstable_by(|one, other| other.cmp(one));
+        self.seen = processes;
+        let mut found = Vec::new();
+        for (_, process) in young {
+            if self.wanted.is_empty() {
+                break;
+            }
+            let Some(identity) = self.candidate(process) else { continue };
+            if self.holds_connection(process, &BTreeSet::new()) {
+                self.known.insert(identity);
+                found.push(identity);
+            }
+        }
+        // A program may have several connections.
+        for process in self.known.iter().map(|known| known.process).collect::<Vec<_>>() {
+            if self.wanted.is_empty() {
+                break;
+            }
+            self.holds_connection(process, &BTreeSet::new());
+        }
+        found
+    }
+
     /// Looks through the processes of the user.
-    fn sweep(&mut self) -> Vec<ProcessIdentity> {
+    fn sweep(&mut self, at_ns: u64) -> Vec<ProcessIdentity> {
         let remote = remote_display_clients();
         let mut found = Vec::new();
         let mut asked = HashMap::new();
-        for process in processes_of(self.user) {
-            let Some(identity) = identity(process) else { continue };
-            if self.known.contains(&identity) || process == std::process::id() {
-                continue;
-            }
+        let processes = self.processes(at_ns);
+        for process in processes.keys().copied() {
+            let Some(identity) = self.candidate(process) else { continue };
             if self.is_named(process)
                 || self.holds_connection(process, &remote)
                 || self.has_foreign_display(identity, &mut asked)
@@ -140,16 +213,37 @@ impl InteractiveFinder {
             }
         }
         self.asked = asked;
+        self.seen = processes;
+        // Those that are left are other users'.
+        self.wanted.clear();
         found
+    }
+
+    /// Returns all processes with when they were seen first.
+    fn processes(&self, at_ns: u64) -> BTreeMap<u32, u64> {
+        let first = |process| self.seen.get(&process).copied().unwrap_or(at_ns);
+        processes().into_iter().map(|process| (process, first(process))).collect()
+    }
+
+    /// Returns the identity of a process of the user that is not known yet.
+    fn candidate(&self, process: u32) -> Option<ProcessIdentity> {
+        let is_own = || owner(process) == Some(self.user);
+        let is_meant = process != std::process::id() && is_own();
+        identity(process).filter(|identity| is_meant && !self.known.contains(identity))
     }
 
     fn is_named(&self, process: u32) -> bool {
         !self.named.is_empty() && self.named.contains(&program_name(process))
     }
 
-    fn holds_connection(&self, process: u32, remote: &BTreeSet<u64>) -> bool {
-        let mut sockets = sockets(process).into_iter();
-        sockets.any(|(_, inode)| self.clients.contains(&inode) || remote.contains(&inode))
+    /// Returns whether a process holds a connection to a display server; its own are wanted no more.
+    fn holds_connection(&mut self, process: u32, remote: &BTreeSet<u64>) -> bool {
+        let mut is_one = false;
+        for (_, inode) in sockets(process) {
+            is_one |= self.clients.contains(&inode) || remote.contains(&inode);
+            self.wanted.remove(&inode);
+        }
+        is_one
     }
 
     /// Asks a process of another network namespace, whose sockets the kernel does not list for us.
@@ -201,8 +295,15 @@ fn connections_to_displays(table: &str) -> Vec<u64> {
 
 /// Returns the clients' ends of all local connections to display servers.
 fn display_clients() -> BTreeSet<u64> {
-    let table = fs::read("/proc/net/unix").unwrap_or_default();
-    let servers = display_sockets(&table);
+    clients_of(&display_servers())
+}
+
+/// Returns the servers' ends of them, with the sockets at which the servers listen.
+fn display_servers() -> BTreeSet<u64> {
+    display_sockets(&fs::read("/proc/net/unix").unwrap_or_default())
+}
+
+fn clients_of(servers: &BTreeSet<u64>) -> BTreeSet<u64> {
     if servers.is_empty() {
         return BTreeSet::new();
     }
@@ -245,58 +346,17 @@ fn sockets(process: u32) -> Vec<(i32, u64)> {
         .collect()
 }
 
-/// Returns the processes that this user owns. A process that may not be dumped belongs to root here.
-fn processes_of(user: u32) -> Vec<u32> {
+/// Returns all processes.
+fn processes() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten();
     entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let process = str::from_utf8(entry.file_name().as_bytes()).ok()?.parse().ok()?;
-            (entry.metadata().ok()?.uid() == user).then_some(process)
-        })
+        .filter_map(|entry| str::from_utf8(entry.ok()?.file_name().as_bytes()).ok()?.parse().ok())
         .collect()
 }
 
-/// Returns the identity of a process; `None` if it has ended.
-pub(crate) fn identity(process: u32) -> Option<ProcessIdentity> {
-    let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
-    let fields = stat_fields(&stat)?;
-    let state = *fields.first()?;
-    let began = fields.get(19)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(ProcessIdentity { process, began })
-}
-
-/// The state of the first thread of a process.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct ThreadState {
-    /// The kernel's letter for it.
-    pub(crate) letter: char,
-    /// Where its stack begins, which is elsewhere after each `execve`.
-    pub(crate) stack_start: u64,
-}
-
-/// Returns the state of the first thread of a process; `None` if it has ended.
-pub(crate) fn thread_state(process: u32) -> Option<ThreadState> {
-    let stat = fs::read(format!("/proc/{process}/task/{process}/stat")).ok()?;
-    let fields = stat_fields(&stat)?;
-    let stack_start = fields.get(25)?.parse().ok()?;
-    Some(ThreadState { letter: fields.first()?.chars().next()?, stack_start })
-}
-
-/// Returns the fields behind the name, which may contain parentheses.
-fn stat_fields(stat: &[u8]) -> Option<Vec<&str>> {
-    let name = stat.iter().rposition(|byte| *byte == b')')?;
-    Some(str::from_utf8(&stat[name + 1..]).ok()?.split_ascii_whitespace().collect())
-}
-
-/// Returns the unit of systemd that contains a process; empty if it is not known.
-pub(crate) fn unit_name(process: u32) -> String {
-    let groups = fs::read(format!("/proc/{process}/cgroup")).unwrap_or_default();
-    let mut lines = groups.split(|byte| *byte == b'\n');
-    let path = lines.find_map(|line| line.strip_prefix(b"0::")).unwrap_or_default();
-    let name = last_component(path);
-    let is_unit = [".service", ".scope", ".slice"].iter().any(|ending| name.ends_with(ending));
-    if is_unit { name } else { String::new() }
+/// Returns who owns a process. One that may not be dumped belongs to root here.
+fn owner(process: u32) -> Option<u32> {
+    Some(fs::metadata(format!("/proc/{process}")).ok()?.uid())
 }
 
 fn link(path: &Path) -> Option<Vec<u8>> {
@@ -334,6 +394,43 @@ mod tests {
         assert!(connections_to_displays("nonsense : 1 2 3\n\n").is_empty());
     }
 
+    /// A client of a display server in a directory of its own.
+    fn client(dir: &Path) -> std::process::Child {
+        let display = dir.join(".X11-unix");
+        fs::create_dir_all(&display).unwrap();
+        let server = std::os::unix::net::UnixListener::bind(display.join("X9")).unwrap();
+        let connection = std::os::unix::net::UnixStream::connect(display.join("X9")).unwrap();
+        // The other end is there as long as this process.
+        std::mem::forget(server.accept().unwrap());
+        let connection = std::os::fd::OwnedFd::from(connection);
+        std::process::Command::new("/bin/sleep").arg("600").stdin(connection).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_program_that_connects_is_found_at_once_although_a_look_through_all_is_not_due() {
+        const SECOND: u64 = 1_000_000_000;
+        let user = rustix::process::geteuid().as_raw();
+        let mut finder = InteractiveFinder::new(user, Vec::new());
+        // The first look through all processes took so long that there is none for an hour.
+        let spent = std::cell::Cell::new(0);
+        let spend = || spent.replace(spent.get() + 100 * SECOND);
+        finder.search(1000 * SECOND, &spend);
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = client(dir.path());
+        // Another process had its number, and it is not due to look which have ended.
+        let old = ProcessIdentity { process: child.id(), began: 1 };
+        finder.known.insert(old);
+        let change = finder.search(1001 * SECOND, &spend);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(change.found.iter().any(|found| found.process == child.id()), "{change:?}");
+        assert!(change.gone.contains(&old), "{change:?}");
+        assert!(!finder.known.contains(&old));
+        assert!(
+            finder.search(1003 * SECOND, &spend).gone.iter().any(|gone| gone.process == child.id())
+        );
+    }
+
     #[test]
     fn a_program_is_found_however_long_the_last_search_waited_for_a_processor() {
         const SECOND: u64 = 1_000_000_000;
@@ -356,13 +453,5 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(found, [child.id()]);
-    }
-
-    #[test]
-    fn this_process_has_an_identity_and_a_name() {
-        let own = identity(std::process::id()).unwrap();
-        assert_eq!(identity(own.process), Some(own));
-        assert!(!program_name(own.process).is_empty());
-        assert_eq!(identity(u32::MAX), None);
     }
 }

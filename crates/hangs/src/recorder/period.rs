@@ -28,7 +28,70 @@ pub(super) struct PeriodTotals {
     last: Moment,
     recorder_ns: u64,
     watched_ns: u64,
-    programs: BTreeMap<String, (u64, StepHistogram)>,
+    programs: BTreeMap<String, ProgramTotals>,
+}
+
+/// What was counted of one process since the last time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProcessCount {
+    pub(super) process: u32,
+    /// Its steps.
+    pub(super) steps: StepHistogram,
+    /// For how long it was watched until `at_ns`, in nanoseconds.
+    pub(super) watched_ns: u64,
+    /// The moment, of the monotonic clock.
+    pub(super) at_ns: u64,
+    /// For how long it was followed in all, before this period, too.
+    pub(super) followed: Duration,
+    /// For how long it had run, while the recorder did, when its main loop was known; none as long as that is not known.
+    pub(super) late_ns: Option<u64>,
+}
+
+/// The totals of the processes of one name.
+#[derive(Debug, Default)]
+struct ProgramTotals {
+    watched_ns: u64,
+    steps: StepHistogram,
+    /// Since when and until when at least one of them was watched, in order and apart from each other.
+    present: Vec<(u64, u64)>,
+    /// The processes, with whether a main loop was found.
+    processes: BTreeMap<u32, bool>,
+    late_ns: u64,
+}
+
+impl ProgramTotals {
+    fn add(&mut self, count: &ProcessCount) {
+        self.watched_ns = self.watched_ns.saturating_add(count.watched_ns);
+        self.steps.merge(&count.steps);
+        *self.processes.entry(count.process).or_default() |= count.late_ns.is_some();
+        self.late_ns = self.late_ns.max(count.late_ns.unwrap_or(0));
+        if count.watched_ns > 0 {
+            let mut span = (count.at_ns.saturating_sub(count.watched_ns), count.at_ns);
+            // One of them is watched while others come and go: few spans are left.
+            self.present.retain(|(from_ns, to_ns)| {
+                let is_apart = *to_ns < span.0 || *from_ns > span.1;
+                if !is_apart {
+                    span = (span.0.min(*from_ns), span.1.max(*to_ns));
+                }
+                is_apart
+            });
+            self.present.push(span);
+            self.present.sort_unstable();
+        }
+    }
+
+    fn steps_of(self, program: String) -> ProgramSteps {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        ProgramSteps {
+            program,
+            watched_ns: self.watched_ns,
+            present_ns: self.present.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum(),
+            processes: number(self.processes.len()),
+            without_loop: number(self.processes.values().filter(|has_loop| !**has_loop).count()),
+            late_ns: self.late_ns,
+            steps: self.steps,
+        }
+    }
 }
 
 /// What the recorder could not watch.
@@ -83,31 +146,22 @@ impl PeriodTotals {
         true
     }
 
-    /// Adds what was counted of a program that was followed for so long. One whose main loop was not found is there without time.
-    pub(super) fn add(
-        &mut self,
-        name: &str,
-        steps: &StepHistogram,
-        watched: u64,
-        followed: Duration,
-    ) {
-        if watched == 0 && *steps == StepHistogram::default() && followed < SEARCHED {
+    /// Adds what was counted of a process of a program. One whose main loop was not found is there without time, once it was
+    /// looked for.
+    pub(super) fn add(&mut self, name: &str, count: &ProcessCount) {
+        let ProcessCount { watched_ns, steps, followed, .. } = count;
+        if *watched_ns == 0 && *steps == StepHistogram::default() && *followed < SEARCHED {
             return;
         }
         let is_known = self.programs.contains_key(name);
         let name = if is_known || self.programs.len() < MOST_NAMES { name } else { "others" };
-        let (known_watched, known_steps) = self.programs.entry(name.to_owned()).or_default();
-        *known_watched += watched;
-        known_steps.merge(steps);
+        self.programs.entry(name.to_owned()).or_default().add(count);
     }
 
     /// Returns the period from its begin to the last look; the interval is that of looks at threads at rest, or 0.
     pub(super) fn finish(self, unwatched: UnwatchedCounts, interval_ns: u64) -> WatchedPeriod {
         let from_ns = unix_ns(self.began.now);
-        let programs = self
-            .programs
-            .into_iter()
-            .map(|(program, (watched_ns, steps))| ProgramSteps { program, watched_ns, steps });
+        let programs = self.programs.into_iter().map(|(name, totals)| totals.steps_of(name));
         WatchedPeriod {
             from_ns,
             // A clock that was set back a little must not make a period end before it begins.
@@ -162,13 +216,35 @@ mod tests {
         }
     }
 
+    /// A process that was watched for so long until a moment; one that never was has no loop.
+    fn count(process: u32, watched_ns: u64, at_ns: u64) -> ProcessCount {
+        let steps = StepHistogram::default();
+        let late_ns = (watched_ns > 0).then_some(u64::from(process));
+        ProcessCount { process, steps, watched_ns, at_ns, followed: Duration::ZERO, late_ns }
+    }
+
+    #[test]
+    fn processes_of_one_name_are_told_apart_in_what_is_counted_of_them() {
+        let mut period = ten_seconds();
+        // Two of them at a time, one later, and one in which no main loop is found.
+        for of in [count(1, 60, 100), count(2, 40, 110), count(1, 10, 110), count(3, 5, 300)] {
+            period.add("notes", &of);
+        }
+        period.add("notes", &ProcessCount { followed: SEARCHED, ..count(4, 0, 300) });
+        let programs = period.finish(UnwatchedCounts::default(), 0).programs;
+        let [notes] = &*programs else { panic!("{programs:?}") };
+        assert_eq!((notes.watched_ns, notes.present_ns), (115, 75), "{notes:?}");
+        assert_eq!((notes.processes, notes.without_loop, notes.late_ns), (4, 1, 3), "{notes:?}");
+    }
+
     #[test]
     fn a_program_without_a_main_loop_is_there_once_it_was_looked_for() {
         let mut period = ten_seconds();
-        let none = StepHistogram::default();
-        period.add("starts", &none, 0, SEARCHED - Duration::from_nanos(1));
-        period.add("has none", &none, 0, SEARCHED);
-        period.add("rests", &none, 7, Duration::ZERO);
+        let none = count(1, 0, 0);
+        let followed = SEARCHED - Duration::from_nanos(1);
+        period.add("starts", &ProcessCount { followed, ..none });
+        period.add("has none", &ProcessCount { followed: SEARCHED, ..none });
+        period.add("rests", &count(2, 7, 7));
         let programs = period.finish(UnwatchedCounts::default(), 0).programs;
         let told = programs.iter().map(|of| (&*of.program, of.watched_ns));
         assert_eq!(told.collect::<Vec<_>>(), [("has none", 0), ("rests", 7)]);

@@ -17,7 +17,7 @@ use trace::syscall::{call_name, runs_program};
 
 use super::absence::Activity;
 use super::describe::StackBytes;
-use super::interactive::ThreadState;
+use super::process::ThreadState;
 use crate::model::{CallObject, ObjectKind};
 
 /// The most threads whose files of `/proc` are kept open, two each.

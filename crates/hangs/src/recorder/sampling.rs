@@ -14,13 +14,14 @@ use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
 use super::follower::{LookOutcome, ThreadFollower, WaitPlace, Wanted};
 use super::interactive::{self, InteractiveFinder};
-use super::period::{Moment, PeriodTotals};
+use super::period::{Moment, PeriodTotals, ProcessCount};
+use super::process;
 use super::read::{self, ThreadReader};
 use super::rest::RestWatch;
 use super::{
     AWAY, CHECK, FIRST_STORED_NS, KEYS, KernelReports, MOST_ANNOUNCED, PERIOD_NS, REST,
     SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SyncPace, nanoseconds, next_look_ns, next_tick,
-    program_name, time_until, unix_ns,
+    time_until, unix_ns,
 };
 use crate::model::{HANG_NS, Hang, UnseenParts};
 
@@ -28,6 +29,12 @@ use crate::model::{HANG_NS, Hang, UnseenParts};
 struct FollowedProgram {
     process: u32,
     name: String,
+    /// When the process began, in nanoseconds since 1970.
+    process_began_ns: u64,
+    /// Since when the recorder could have watched it, of the monotonic clock in nanoseconds.
+    began_ns: u64,
+    /// For how long it had run since then when its main loop was known.
+    late_ns: Option<u64>,
     /// Where the stack of its first thread begins, once that was read.
     stack_start: Option<u64>,
     follower: ThreadFollower,
@@ -63,6 +70,8 @@ pub(super) struct SamplingRecorder<'a> {
     reader: ThreadReader,
     period: PeriodTotals,
     programs: u64,
+    /// When it began, of the monotonic clock in nanoseconds.
+    began_ns: u64,
     /// Whether the kernel announces when a thread runs.
     may_announce: bool,
     /// Whether the kernel allows samples of what runs.
@@ -86,6 +95,7 @@ impl<'a> SamplingRecorder<'a> {
             reader: ThreadReader::new(),
             period: PeriodTotals::begin(Moment { now: clock.now(), at_ns: sys::bpf::clock_ns() }),
             programs,
+            began_ns: sys::bpf::clock_ns(),
             may_announce: true,
             may_sample: true,
             may_break: true,
@@ -144,9 +154,15 @@ impl<'a> SamplingRecorder<'a> {
 
     fn follow(&mut self, process: u32) {
         self.programs += 1;
+        let now_ns = sys::bpf::clock_ns();
+        let began = process::began_ns(process, self.clock.now(), now_ns);
+        let followed = |of: u32| self.followed.get(&of).map(|program| &*program.name);
         let program = FollowedProgram {
             process,
-            name: program_name::program_name(process),
+            name: process::name_beside(process, followed),
+            process_began_ns: began.map_or(0, |(unix_ns, _)| unix_ns),
+            began_ns: began.map_or(now_ns, |(_, at_ns)| at_ns).max(self.began_ns),
+            late_ns: None,
             stack_start: None,
             follower: ThreadFollower::new(self.programs * KEYS),
             rest: RestWatch::default(),
@@ -155,7 +171,7 @@ impl<'a> SamplingRecorder<'a> {
             turns: None,
             due_ns: 0,
             store_at_ns: FIRST_STORED_NS,
-            followed_ns: sys::bpf::clock_ns(),
+            followed_ns: now_ns,
         };
         self.reader.open(process);
         self.followed.insert(process, program);
@@ -177,7 +193,12 @@ impl<'a> SamplingRecorder<'a> {
     fn take_answers(&mut self) {
         while let Ok(PlaceAnswer { process, place, evidence }) = self.link.answers.try_recv() {
             let Some(program) = self.followed.get_mut(&process) else { continue };
-            if let Some(absence) = program.follower.classify(place, evidence) {
+            let ended = program.follower.classify(place, evidence);
+            if program.follower.has_loop() && program.late_ns.is_none() {
+                let now_ns = sys::bpf::clock_ns();
+                program.late_ns = Some(now_ns.saturating_sub(program.began_ns));
+            }
+            if let Some(absence) = ended {
                 self.ended(process, &absence);
             }
         }
@@ -285,7 +306,7 @@ impl<'a> SamplingRecorder<'a> {
         if program.follower.stayed(at_ns, counters) {
             return ProcessLook::Stayed;
         }
-        let Some(state) = interactive::thread_state(process) else {
+        let Some(state) = process::thread_state(process) else {
             self.unfollow(process, false);
             return ProcessLook::Gone;
         };
@@ -493,8 +514,9 @@ impl<'a> SamplingRecorder<'a> {
             uncertain_ns: absence.uncertain_ns,
             goes_on,
             process: program.process,
+            process_began_ns: program.process_began_ns,
             program: program.name.clone(),
-            unit: interactive::unit_name(program.process),
+            unit: process::unit_name(program.process),
             cause: crate::model::HangCause::Unknown,
             parts,
             calls,
@@ -531,6 +553,10 @@ impl<'a> SamplingRecorder<'a> {
 fn add_steps(period: &mut PeriodTotals, program: &mut FollowedProgram) {
     let steps = std::mem::take(&mut program.follower.steps);
     let watched_ns = std::mem::take(&mut program.follower.watched_ns);
-    let followed = sys::bpf::clock_ns().saturating_sub(program.followed_ns);
-    period.add(&program.name, &steps, watched_ns, Duration::from_nanos(followed));
+    let at_ns = sys::bpf::clock_ns();
+    let followed = Duration::from_nanos(at_ns.saturating_sub(program.followed_ns));
+    let late_ns = program.late_ns;
+    let process = program.process;
+    let count = ProcessCount { process, steps, watched_ns, at_ns, followed, late_ns };
+    period.add(&program.name, &count);
 }

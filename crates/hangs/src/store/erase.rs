@@ -11,7 +11,7 @@ use super::{
     ENDING, ERASED, ERASED_BEFORE, HangStoreError, io_cause, lock_writer, open_segment, segments,
 };
 use crate::codec;
-use crate::model::{HangRecord, WatchedPeriod};
+use crate::model::{HangRecord, WatchedPeriod, is_of_program};
 
 /// Which records are erased.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -41,16 +41,20 @@ impl EraseSelection {
         match record {
             HangRecord::Hang(hang) => {
                 let is_meant = self.meets(hang.started_ns, hang.ended_ns())
-                    && self.program.as_ref().is_none_or(|program| hang.program == *program);
+                    && self
+                        .program
+                        .as_ref()
+                        .is_none_or(|meant| is_of_program(&hang.program, meant));
                 (Some(HangRecord::Hang(hang)).filter(|_| !is_meant), is_meant)
             }
             HangRecord::Watched(period) => {
                 if !self.meets(period.from_ns, period.to_ns) {
                     return (Some(HangRecord::Watched(period)), false);
                 }
-                let Some(program) = &self.program else { return (None, true) };
+                let Some(meant) = &self.program else { return (None, true) };
                 let before = period.programs.len();
-                let others = period.programs.into_iter().filter(|steps| steps.program != *program);
+                let programs = period.programs.into_iter();
+                let others = programs.filter(|steps| !is_of_program(&steps.program, meant));
                 let period = WatchedPeriod { programs: others.collect(), ..period };
                 let is_less = period.programs.len() < before;
                 (Some(HangRecord::Watched(period)), is_less)

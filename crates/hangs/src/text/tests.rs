@@ -1,7 +1,8 @@
 //! Tests of what people read about hangs.
 
 use super::*;
-use crate::model::{CallShare, StepHistogram};
+use crate::history::ProgramTotals;
+use crate::model::CallShare;
 use report::text::Charset;
 
 const SECOND: u64 = 1_000_000_000;
@@ -30,6 +31,41 @@ fn a_comparison_says_what_was_erased() {
     let erased_before_ns = Some(3600 * SECOND);
     let told = told(&StoredHistory { erased_before_ns, ..StoredHistory::default() });
     assert!(told.contains("Erased: everything that was recorded before 01:00."), "{told}");
+}
+
+#[test]
+fn which_process_hung_is_told_where_several_of_a_program_did() {
+    let hang = |process, process_began_ns| Hang {
+        process,
+        process_began_ns,
+        program: "notes".to_owned(),
+        ..hostile(HangCause::Computing, ObjectKind::File)
+    };
+    let line = |others: &[Hang]| {
+        let hangs = [&[hang(12, 1)], others].concat();
+        let history = HangHistory { hangs, ..HangHistory::default() };
+        styled(|style| style.line_in(&history, &history.hangs[0]))
+    };
+    assert!(line(&[hang(12, 1)]).starts_with("notes froze"));
+    assert!(line(&[hang(13, 1)]).starts_with("notes [12] froze"));
+    assert!(line(&[hang(12, 2)]).starts_with("notes [12] froze"), "the number was used again");
+    let groups = group(&[hang(12, 1), hang(12, 2), hang(12, 2)], HangGrouping::Process);
+    let counts = groups.iter().map(|group| (&*group.name, group.count));
+    assert_eq!(counts.collect::<Vec<_>>(), [("notes [12]", 2), ("notes [12]", 1)]);
+    let sheet = styled(|style| style.sheet(&hang(12, 3000 * SECOND)));
+    assert!(sheet.contains("process 12, started 1970-01-01 00:50:00"), "{sheet}");
+}
+
+#[test]
+fn programs_that_were_watched_late_are_told() {
+    let mut history = HangHistory::default();
+    let late = |late_ns| ProgramTotals { late_ns, ..ProgramTotals::default() };
+    history.programs.insert("notes".to_owned(), late(4 * SECOND));
+    history.programs.insert("other".to_owned(), late(SECOND));
+    let told = verdict(&history).join(" ");
+    assert!(told.contains("the first moments of programs, at most 4.00 s (notes)"), "{told}");
+    history.programs.insert("notes".to_owned(), late(SECOND));
+    assert!(!verdict(&history).join(" ").contains("first moments"));
 }
 
 #[test]
@@ -85,6 +121,7 @@ fn hostile(cause: HangCause, kind: ObjectKind) -> Hang {
         uncertain_ns: 0,
         goes_on: false,
         process: 12,
+        process_began_ns: 3000 * SECOND,
         program: text.clone(),
         unit: text.clone(),
         cause,
@@ -244,18 +281,21 @@ fn a_verdict_without_a_hang_says_what_was_not_seen() {
     assert!(lines[0].contains("no interactive program could be watched"), "{lines:?}");
     assert!(lines[1].starts_with("Not watched: 3 programs that the kernel"), "{lines:?}");
     let mut without_loop = an_hour(0);
-    without_loop.programs.insert("a\u{1b}".to_owned(), (0, StepHistogram::default()));
+    without_loop.programs.insert("a\u{1b}".to_owned(), ProgramTotals::default());
     let lines = verdict(&without_loop);
     assert!(lines[0].contains("no interactive program could be watched"), "{lines:?}");
     let why = "no wait of a main loop was found.";
     assert_eq!(lines[1], format!("Not watched: a\\x1b, in whose first thread {why}"));
     without_loop.coverage.watched_ns = SECOND;
-    without_loop.programs.insert("b".to_owned(), (0, StepHistogram::default()));
-    without_loop.programs.insert("seen".to_owned(), (SECOND, StepHistogram::default()));
+    without_loop.programs.insert("b".to_owned(), ProgramTotals::default());
+    without_loop.programs.insert(
+        "seen".to_owned(),
+        ProgramTotals { watched_ns: SECOND, ..ProgramTotals::default() },
+    );
     let lines = verdict(&without_loop);
     assert!(lines[0].contains("100 ms or more of the programs that were followed"), "{lines:?}");
     assert!(lines[1].contains(" a\\x1b and b, in whose first threads "), "{lines:?}");
-    without_loop.programs.insert("c".to_owned(), (0, StepHistogram::default()));
+    without_loop.programs.insert("c".to_owned(), ProgramTotals::default());
     let lines = verdict(&without_loop);
     assert!(lines[1].contains(" a\\x1b and 2 others, in whose first threads "), "{lines:?}");
     let of_program = |watched_s| {

@@ -56,9 +56,9 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Count hangs by program, cause, file, function or unit
+    /// Count hangs by program, process, cause, file, function or unit
     Top {
-        /// By what: program, cause, file, function, unit.
+        /// By what: program, process, cause, file, function, unit.
         #[arg(long, default_value = "program", value_parser = HangGrouping::parse)]
         by: HangGrouping,
         #[command(flatten)]

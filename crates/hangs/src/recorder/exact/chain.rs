@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use trace::syscall::call_name;
 use wakeups::{ChainHop, KernelFunctions, KnownPrograms, WakeupHistory};
 
-use super::super::{interactive, program_name};
+use super::super::{process, program_name};
 use crate::kernel::{ThreadBlock, WakeupStream};
 use crate::model::{HangChain, HangHop};
 
@@ -122,7 +122,7 @@ impl ChainFollower {
         };
         let unit = match facts.executable.is_empty() {
             true => String::new(),
-            false => interactive::unit_name(hop.process),
+            false => process::unit_name(hop.process),
         };
         HangHop {
             program,

@@ -32,10 +32,10 @@ use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
 use super::interactive::{self, InteractiveFinder};
 use super::period::{Moment, PeriodTotals};
+use super::process;
 use super::read::{self, ThreadReader};
 use super::{
-    FIRST_STORED_NS, KEYS, KernelReports, PERIOD_NS, SyncPace, next_look_ns, program_name,
-    time_until, unix_ns,
+    FIRST_STORED_NS, KEYS, KernelReports, PERIOD_NS, SyncPace, next_look_ns, time_until, unix_ns,
 };
 use crate::kernel::{
     AbsenceAccount, EventWaitKind, MarkedAs, MarkedThread, ReportStream, ThreadBlock, ThreadEvent,
@@ -110,6 +110,8 @@ impl WatchedAbsence {
 struct MarkedProgram {
     process: u32,
     name: String,
+    /// When it began, in nanoseconds since 1970.
+    process_began_ns: u64,
     places: HashMap<WaitPlace, PlaceState>,
     away: Option<WatchedAbsence>,
     /// The absence that is known to have ended although the kernel may report it later.
@@ -146,6 +148,8 @@ pub(super) struct ExactRecorder<'a> {
     reader: ThreadReader,
     period: PeriodTotals,
     programs: u64,
+    /// When it began, of the monotonic clock in nanoseconds.
+    began_ns: u64,
     /// Reports that were lost, as far as that was counted.
     lost: u64,
     /// Follows waits to other programs, where the kernel records wake-ups for us.
@@ -190,6 +194,7 @@ impl<'a> ExactRecorder<'a> {
             reader: ThreadReader::new(),
             period: PeriodTotals::begin(now),
             programs,
+            began_ns: now.at_ns,
             lost: 0,
             chains: wakeups.map(ChainFollower::new),
             operations,
@@ -301,15 +306,20 @@ impl<'a> ExactRecorder<'a> {
             self.reader.close(process);
             return;
         }
+        let now_ns = sys::bpf::clock_ns();
+        let began = process::began_ns(process, self.clock.now(), now_ns);
+        let began_ns = began.map_or(now_ns, |(_, at_ns)| at_ns).max(self.began_ns);
+        let followed = |of: u32| self.marked.get(&of).map(|program| &*program.name);
         let program = MarkedProgram {
             process,
-            name: program_name::program_name(process),
+            name: process::name_beside(process, followed),
+            process_began_ns: began.map_or(0, |(unix_ns, _)| unix_ns),
             places: HashMap::new(),
             away: None,
             closed_ns: 0,
             blocks: (0, Vec::new()),
             next_key: self.programs * KEYS,
-            counts: ProgramCounts::begin(sys::bpf::clock_ns()),
+            counts: ProgramCounts::begin(now_ns, began_ns),
         };
         self.marked.insert(process, program);
         if let Some(call) = wait {
@@ -327,7 +337,7 @@ impl<'a> ExactRecorder<'a> {
 
     /// Returns what the first thread of a process does; `None` if that cannot be seen.
     fn activity(&mut self, process: u32) -> Option<Activity> {
-        let state = interactive::thread_state(process)?;
+        let state = process::thread_state(process)?;
         match self.reader.activity(process, state) {
             Ok(activity) => Some(activity),
             Err(error) => {
@@ -456,7 +466,7 @@ impl<'a> ExactRecorder<'a> {
     fn follow_again(&mut self, process: u32) {
         self.unfollow(process, false);
         self.link.send(DescribeWork::Forget { process });
-        if interactive::identity(process).is_some() {
+        if process::identity(process).is_some() {
             self.follow(process);
         }
     }
@@ -588,8 +598,9 @@ impl<'a> ExactRecorder<'a> {
             uncertain_ns: if uncertain_ns >= LOOK_NS { uncertain_ns } else { 0 },
             goes_on,
             process,
+            process_began_ns: program.process_began_ns,
             program: program.name.clone(),
-            unit: interactive::unit_name(process),
+            unit: process::unit_name(process),
             cause: HangCause::Unknown,
             parts,
             calls,
@@ -663,7 +674,8 @@ impl<'a> ExactRecorder<'a> {
     /// Adds what was counted of a program since the last time to the period.
     fn add_steps(&mut self, process: u32, state: &MarkedThread) {
         let Some(program) = self.marked.get_mut(&process) else { return };
-        program.counts.add_to(&mut self.period, &program.name, state, sys::bpf::clock_ns());
+        let of = (process, &*program.name);
+        program.counts.add_to(&mut self.period, of, state, sys::bpf::clock_ns());
     }
 
     /// Stores the period up to its last look, and begins another one.
