@@ -207,6 +207,47 @@ fn a_recorder_goes_on_by_sampling_while_the_service_is_killed_and_comes_back() {
 }
 
 #[test]
+fn a_hang_in_which_the_service_is_killed_is_told_once_or_counted_as_lost() {
+    let Some(mut stage) = Stage::set() else { return };
+    let mut recorder = recorder(&stage, ANN);
+    assert_eq!(recorder.line().as_deref(), Some("source Exact"));
+    let mut program = Interactive::start(&stage, ANN);
+    be_noticed(&stage, ANN, &mut program);
+    let lock = std::fs::File::create(program.lock()).unwrap();
+    let for_all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    lock.set_permissions(for_all).unwrap();
+    for is_stored in [true, false] {
+        program.wait_until_at_rest();
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let since_ns = program.begin(b'l');
+        let of_it = || hangs_since(&stage, ANN, program.process(), since_ns);
+        if is_stored {
+            wait_until("the hang is stored while it goes on", || !of_it().is_empty());
+        } else {
+            wait_until("the program waits for the lock", || program.waits_in("lock"));
+        }
+        stage.service.kill().unwrap();
+        stage.service.wait().unwrap();
+        assert_eq!(recorder.line().as_deref(), Some("source Lost"));
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock).unwrap();
+        program.finished();
+        stage.start_service();
+        assert_eq!(recorder.line().as_deref(), Some("source Exact"));
+        // The time before the loss is stored by then.
+        be_noticed(&stage, ANN, &mut program);
+        let told = hangs_since(&stage, ANN, program.process(), since_ns);
+        let told: Vec<&Hang> = told.iter().filter(|hang| hang.cause == HangCause::Lock).collect();
+        let lost: u32 = stored(&stage, ANN).periods.iter().map(|period| period.lost).sum();
+        assert_eq!(told.len(), usize::from(is_stored), "{told:?}");
+        assert!(told.iter().all(|hang| hang.goes_on), "{told:?}");
+        // Sampling begins in the middle of it and knows nothing of its beginning.
+        let is_away = u32::from(!is_stored);
+        assert!(lost <= is_away, "{lost} lost");
+    }
+    assert_eq!(recorder.end(), ["ended"]);
+}
+
+#[test]
 fn a_user_who_is_refused_is_told_why_and_has_the_recorder_that_samples() {
     let Some(stage) = Stage::set() else { return };
     let (user, group) = (format!("--reuid={ANN}"), format!("--regid={ANN}"));

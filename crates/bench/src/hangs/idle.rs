@@ -1,10 +1,11 @@
 //! What the recorder takes beside programs at rest.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use super::Lab;
 use super::judge::{ObservedProgram, judge};
-use super::process::{ProcessUsage, memory};
+use super::process::{OwnedProcess, ProcessUsage, memory};
 use super::recorder::{HangRecorder, told, unix_offset_ns};
 use crate::lab::{BenchError, Measuring, cannot};
 use crate::row::{FigureRow, FigureTarget};
@@ -14,12 +15,14 @@ use report::samples::Samples;
 
 /// How many programs rest.
 const PROGRAMS: [usize; 2] = [20, 5];
+/// How many other processes of the session wait beside them.
+const OTHERS: [usize; 2] = [300, 20];
 /// How long the recorder reads what it needs of programs that are new, in seconds.
 const SETTLING: [usize; 2] = [30, 5];
 /// How long it is measured in a piece, in seconds.
 const PIECE: [usize; 2] = [20, 3];
 /// How many pieces are measured.
-const PIECES: [usize; 2] = [6, 1];
+const PIECES: [usize; 2] = [30, 1];
 
 /// What was promised: percent of a processor, wake-ups a second, bytes.
 const SHARE: f64 = 0.3;
@@ -36,6 +39,12 @@ pub(super) fn idle(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let toolkits = lab.scene.toolkits.iter().cycle().take(of(PROGRAMS));
     let programs: Result<Vec<_>, _> = toolkits.map(|toolkit| lab.scene.rest(toolkit)).collect();
     let mut programs = programs?;
+    let mut others = Vec::new();
+    for _ in 0..of(OTHERS) {
+        let mut command = lab.scene.command("sleep");
+        let sleeps = OwnedProcess::start(command.arg("infinity").stdout(Stdio::null()));
+        others.push(sleeps.map_err(|error| cannot("sleep", error))?);
+    }
     let recorder = HangRecorder::start(&lab.scene)?;
     let failed = |error: std::io::Error| cannot("unjank hangs record", error);
     let mut samples = <[Samples; 3]>::default();
@@ -55,6 +64,8 @@ pub(super) fn idle(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
         }
     }
     recorder.end()?;
+    let processes = others.len();
+    drop(others);
     let observed: Vec<ObservedProgram> = programs
         .into_iter()
         .map(|program| ObservedProgram { process: program.id(), gaps: program.end() })
@@ -75,7 +86,9 @@ pub(super) fn idle(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let [share, wake_ups, memory] = samples;
     #[expect(clippy::cast_precision_loss, reason = "there are some")]
     let false_hangs: Samples = [judged.false_hangs.len() as f64].into_iter().collect();
-    let beside = format!("beside {count} programs at rest, the sum of all threads");
+    let beside = format!(
+        "beside {count} programs at rest and {processes} other processes, the sum of all threads"
+    );
     Ok(vec![
         row("idle-processor", "processor at rest", Quantity::Share, share, SHARE, &beside),
         row(

@@ -35,6 +35,8 @@ pub(crate) type WaitPlace = (u64, u64);
 pub(crate) enum PlaceKind {
     /// The main loop waits for something to do.
     Loop,
+    /// The same, as long as no wait is seen that is less deep on the stack.
+    LoopByDepth,
     /// Something is waited for inside of a step of the main loop.
     Nested,
     /// It is not known yet; the stack is being read.
@@ -58,9 +60,13 @@ pub(crate) struct PlaceEvidence {
 impl PlaceEvidence {
     /// Returns whether the waits at a place are those of a loop, if none was seen at a shallower place than this one.
     pub(crate) fn is_loop(self, place: WaitPlace, shallowest: u64) -> bool {
-        let PlaceEvidence { is_idle_loop, waits_for_answer, has_display, same_call } = self;
-        let (sp, _) = same_call.unwrap_or(place);
-        is_idle_loop || (!waits_for_answer && (has_display || sp >= shallowest))
+        let (sp, _) = self.same_call.unwrap_or(place);
+        self.is_loop_anyway() || (!self.waits_for_answer && sp >= shallowest)
+    }
+
+    /// Returns whether they are, however deep on the stack they are made.
+    pub(crate) fn is_loop_anyway(self) -> bool {
+        self.is_idle_loop || (!self.waits_for_answer && self.has_display)
     }
 }
 
@@ -111,8 +117,10 @@ pub(crate) enum Wanted {
 pub(crate) struct ThreadFollower {
     phase: Phase,
     places: HashMap<WaitPlace, PlaceKind>,
-    /// The stack pointer of the shallowest wait that was seen. Stacks grow downwards.
+    /// The stack pointer of the shallowest wait that was seen, of a process that has started threads since then. Stacks grow downwards.
     shallowest: u64,
+    /// Whether the process has other threads.
+    has_others: bool,
     next_key: u64,
     /// The wait of the main loop in which the thread was seen last, with the number of the call.
     main_wait: Option<(WaitPlace, u32)>,
@@ -136,6 +144,7 @@ impl ThreadFollower {
             phase: Phase::Unknown,
             places: HashMap::new(),
             shallowest: 0,
+            has_others: false,
             next_key: first_key,
             main_wait: None,
             has_loop: false,
@@ -177,7 +186,7 @@ impl ThreadFollower {
     pub(crate) fn is_at_rest(&self) -> bool {
         match &self.phase {
             Phase::Waiting { place, has_left: false, .. } => {
-                self.places.get(place) == Some(&PlaceKind::Loop)
+                matches!(self.places.get(place), Some(PlaceKind::Loop | PlaceKind::LoopByDepth))
             }
             _ => false,
         }
@@ -278,6 +287,17 @@ impl ThreadFollower {
         Some(ended)
     }
 
+    /// Notes whether the process has other threads.
+    ///
+    /// Once it has, the C library makes the calls in which a thread can be cancelled from another place, deeper on the stack: how
+    /// deep waits were before says nothing of those that come. A loop that is known is known by its callers then.
+    pub(crate) fn note_others(&mut self, has_others: bool) {
+        if has_others && !self.has_others && !self.has_loop {
+            self.shallowest = 0;
+        }
+        self.has_others |= has_others;
+    }
+
     /// Takes a look into account.
     pub(crate) fn look(&mut self, look: &ThreadLook) -> LookOutcome {
         let is_waiting = self.is_main_wait(look);
@@ -368,7 +388,7 @@ impl ThreadFollower {
         let is_main = match self.places.get(&place) {
             Some(PlaceKind::Loop) => true,
             Some(PlaceKind::Nested) => false,
-            Some(PlaceKind::Asked) | None => call.sp >= self.shallowest,
+            Some(PlaceKind::LoopByDepth | PlaceKind::Asked) | None => call.sp >= self.shallowest,
         };
         self.shallowest = self.shallowest.max(call.sp);
         if is_main {
@@ -437,7 +457,11 @@ impl ThreadFollower {
         evidence: PlaceEvidence,
     ) -> Option<Box<Absence>> {
         let is_loop = evidence.is_loop(place, self.shallowest);
-        let kind = if is_loop { PlaceKind::Loop } else { PlaceKind::Nested };
+        let kind = match is_loop {
+            true if evidence.is_loop_anyway() || evidence.same_call.is_some() => PlaceKind::Loop,
+            true => PlaceKind::LoopByDepth,
+            false => PlaceKind::Nested,
+        };
         self.places.insert(place, kind);
         self.has_loop |= is_loop;
         match (&mut self.phase, kind) {
@@ -557,6 +581,52 @@ mod tests {
             let certain = follower.absence().map(Absence::certain_ns);
             assert_eq!(certain.is_some_and(|certain| certain > 200 * MS), !is_loop, "{evidence:?}");
         }
+    }
+
+    #[test]
+    fn the_wait_of_a_loop_that_is_deeper_once_there_are_threads_is_its_wait() {
+        let by_depth = PlaceEvidence { is_idle_loop: false, ..idle() };
+        let deeper = (LOOP.0 - 40, 2);
+        let mut follower = ThreadFollower::new(0);
+        // Its waits were all too short to be asked about.
+        for at in (1000..1200).step_by(20) {
+            follower.look(&look(at, 0, at, in_call("poll", LOOP)));
+        }
+        follower.note_others(true);
+        for at in (1200..1400).step_by(10) {
+            let rests = look(at, 0, 2000, in_call("poll", deeper));
+            follower.look(&rests);
+            if matches!(follower.wanted(&rests), Wanted::Place(_)) {
+                follower.asked(deeper);
+                assert!(follower.classify(deeper, by_depth).is_none());
+            }
+        }
+        assert!(follower.is_at_rest() && follower.absence().is_none(), "{follower:?}");
+        // What waits deeper on the stack is still told from it.
+        for at in (1400..1600).step_by(10) {
+            let nested = look(at, 0, 2001, in_call("poll", DEEP));
+            follower.look(&nested);
+            if matches!(follower.wanted(&nested), Wanted::Place(_)) {
+                follower.asked(DEEP);
+                follower.classify(DEEP, by_depth);
+            }
+        }
+        assert!(
+            follower.absence().is_some_and(|away| away.certain_ns() > 150 * MS),
+            "{follower:?}"
+        );
+    }
+
+    #[test]
+    fn a_loop_by_depth_is_none_any_more_when_a_wait_is_seen_that_is_less_deep() {
+        let by_depth = PlaceEvidence { is_idle_loop: false, ..idle() };
+        let mut follower = ThreadFollower::new(0);
+        follower.look(&look(1000, 0, 1, in_call("poll", DEEP)));
+        follower.classify(DEEP, by_depth);
+        assert!(follower.is_at_rest());
+        follower.look(&look(1100, 0, 2, in_call("poll", LOOP)));
+        follower.look(&look(1110, 0, 3, in_call("poll", DEEP)));
+        assert!(follower.absence().is_some(), "{follower:?}");
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub(crate) struct ThreadState {
     pub(crate) letter: char,
     /// Where its stack begins, which is elsewhere after each `execve`.
     pub(crate) stack_start: u64,
+    /// Whether its process has other threads, too.
+    pub(crate) has_others: bool,
 }
 
 /// Returns the state of the first thread of a process; `None` if it has ended.
@@ -61,7 +63,9 @@ pub(crate) fn thread_state(process: u32) -> Option<ThreadState> {
     let stat = fs::read(format!("/proc/{process}/task/{process}/stat")).ok()?;
     let fields = stat_fields(&stat)?;
     let stack_start = fields.get(25)?.parse().ok()?;
-    Some(ThreadState { letter: fields.first()?.chars().next()?, stack_start })
+    let threads: u64 = fields.get(17)?.parse().ok()?;
+    let letter = fields.first()?.chars().next()?;
+    Some(ThreadState { letter, stack_start, has_others: threads > 1 })
 }
 
 /// Returns the fields behind the name, which may contain parentheses.

@@ -329,6 +329,7 @@ impl<'a> SamplingRecorder<'a> {
             }
         };
         let look = ThreadLook { at_ns, counters, activity };
+        program.follower.note_others(state.has_others);
         self.take_turns(process);
         let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
         let look = program.follower.with_restarted_call(look);

@@ -88,6 +88,12 @@ impl Interactive {
         wait_until("it has begun again", || self.log.exists());
     }
 
+    /// Returns whether the program waits in a function of the kernel whose name contains this.
+    pub(crate) fn waits_in(&self, function: &str) -> bool {
+        let path = format!("/proc/{}/wchan", self.child.id());
+        std::fs::read_to_string(path).is_ok_and(|waits_in| waits_in.contains(function))
+    }
+
     /// Waits until the program is in the wait of its main loop.
     pub(crate) fn wait_until_at_rest(&self) {
         let path = format!("/proc/{}/wchan", self.child.id());

@@ -4,6 +4,7 @@
 mod account;
 mod chain;
 mod counts;
+mod depth;
 mod faults;
 mod looks;
 mod operations;
@@ -25,6 +26,7 @@ use self::account::{
 };
 use self::chain::ChainFollower;
 use self::counts::ProgramCounts;
+use self::depth::ThreadedDepth;
 use self::faults::FaultFiles;
 use self::operations::{AwaitedOperation, OperationFollower, is_ring_wait};
 use super::absence::Activity;
@@ -113,6 +115,7 @@ struct MarkedProgram {
     /// When it began, in nanoseconds since 1970.
     process_began_ns: u64,
     places: HashMap<WaitPlace, PlaceState>,
+    depth: ThreadedDepth,
     away: Option<WatchedAbsence>,
     /// The absence that is known to have ended although the kernel may report it later.
     closed_ns: u64,
@@ -171,6 +174,11 @@ pub(super) enum ExactEnd {
 
 fn is_event_wait(number: u32) -> bool {
     call_name(number).is_some_and(|name| EVENT_WAITS.contains(&name))
+}
+
+/// Returns whether a process has other threads than its first one.
+fn has_others(process: u32) -> bool {
+    process::thread_state(process).is_some_and(|state| state.has_others)
 }
 
 impl<'a> ExactRecorder<'a> {
@@ -248,7 +256,9 @@ impl<'a> ExactRecorder<'a> {
     fn lose_session(&mut self) {
         let mut lost = 0;
         for process in self.marked.keys().copied().collect::<Vec<_>>() {
-            lost += u32::from(self.absence_mut(process).is_some());
+            // One that was stored while it went on is there, as long as it was then.
+            let is_stored = |absence: &WatchedAbsence| absence.store_at_ns > FIRST_STORED_NS;
+            lost += u32::from(self.absence_mut(process).is_some_and(|absence| !is_stored(absence)));
             self.drop_absence(process);
             self.link.send(DescribeWork::Forget { process });
         }
@@ -315,6 +325,7 @@ impl<'a> ExactRecorder<'a> {
             name: process::name_beside(process, followed),
             process_began_ns: began.map_or(0, |(unix_ns, _)| unix_ns),
             places: HashMap::new(),
+            depth: ThreadedDepth::begin(has_others(process)),
             away: None,
             closed_ns: 0,
             blocks: (0, Vec::new()),
@@ -373,9 +384,15 @@ impl<'a> ExactRecorder<'a> {
         while let Ok(PlaceAnswer { process, place, evidence }) = self.link.answers.try_recv() {
             let state = self.marker.state(process).ok().flatten();
             let Some(program) = self.marked.get_mut(&process) else { continue };
-            let kind = |state: &MarkedThread| match evidence.is_loop(place, state.shallowest) {
-                true => EventWaitKind::Loop,
-                false => EventWaitKind::Nested,
+            let mut kind = |state: &MarkedThread| {
+                let knows_loop = program.counts.is_watched();
+                let others = || has_others(process);
+                let seen = state.shallowest;
+                let shallowest = program.depth.shallowest(place, seen, knows_loop, others);
+                match evidence.is_loop(place, shallowest) {
+                    true => EventWaitKind::Loop,
+                    false => EventWaitKind::Nested,
+                }
             };
             let Some((state, kind)) = state
                 .map(|state| (state, kind(&state)))
@@ -386,6 +403,13 @@ impl<'a> ExactRecorder<'a> {
                 continue;
             };
             program.places.insert(place, PlaceState::Classified(kind));
+            if kind == EventWaitKind::Loop && !evidence.is_loop_anyway() {
+                for deeper in program.depth.add_loop(place) {
+                    // If it fails, what waits there is no hang, as before.
+                    let _ = self.marker.classify(process, deeper, EventWaitKind::Nested);
+                    program.places.insert(deeper, PlaceState::Classified(EventWaitKind::Nested));
+                }
+            }
             if kind == EventWaitKind::Loop {
                 let rests = state.wait.is_some_and(|(waits_at, _)| waits_at == place);
                 program.counts.know_loop(sys::bpf::clock_ns(), rests);
