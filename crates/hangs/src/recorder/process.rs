@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn this_process_began_after_the_machine_and_before_now() {
-        let now = SystemTime::now();
+        let clock = sys::clock::SystemClock::start();
+        let now = sys::clock::Clock::now(&clock);
         let now_ns = sys::bpf::clock_ns();
         let (unix, monotonic) = began_ns(std::process::id(), now, now_ns).unwrap();
         assert!(monotonic < now_ns && unix < unix_ns(now));

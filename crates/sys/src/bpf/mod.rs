@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 pub mod assembler;
 pub mod btf;
@@ -23,12 +24,32 @@ pub use map::{Map, MapKind, SharedMap};
 pub use program::{AttachError, AttachedPrograms, BpfProgram, Instruction, ProgramKind, Refused};
 pub use ring::Ring;
 
-/// Returns the clock that programs in the kernel read, `CLOCK_MONOTONIC`, in nanoseconds.
+/// Returns the clock that programs in the kernel read, `CLOCK_MONOTONIC` without what a time namespace adds to it, in nanoseconds.
 #[must_use]
 pub fn clock_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+    let now_ns = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+    static ADDED_NS: OnceLock<i128> = OnceLock::new();
+    u64::try_from(now_ns - ADDED_NS.get_or_init(namespace_offset_ns)).unwrap_or(0)
+}
+
+/// Returns what the time namespace of this process adds to `CLOCK_MONOTONIC`, in nanoseconds; 0 where that cannot be read.
+fn namespace_offset_ns() -> i128 {
+    let link = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).ok();
+    // The file tells of the namespace of children.
+    if link("time") != link("time_for_children") {
+        return 0;
+    }
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    monotonic_offset_ns(&offsets).unwrap_or(0)
+}
+
+/// Returns the offset of `CLOCK_MONOTONIC` among those of a time namespace, in nanoseconds.
+fn monotonic_offset_ns(offsets: &str) -> Option<i128> {
+    let line = offsets.lines().find_map(|line| line.strip_prefix("monotonic"))?;
+    let mut numbers = line.split_ascii_whitespace().map(str::parse::<i64>);
+    let (seconds, nanoseconds) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    Some(i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds))
 }
 
 /// Gives the kernel types in the format of BTF, from which maps and programs take theirs.
@@ -148,5 +169,20 @@ impl<'a> Attribute<'a> {
         let descriptor = self.run(command)?;
         // SAFETY: the kernel has just made this descriptor for us; nobody else has it.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_time_namespace_adds_is_read() {
+        let offsets = "monotonic          100000         5\nboottime               7         0\n";
+        assert_eq!(monotonic_offset_ns(offsets), Some(100_000_000_000_005));
+        assert_eq!(monotonic_offset_ns("monotonic -3 999999999\n"), Some(-2_000_000_001));
+        for wrong in ["", "boottime 7 0\n", "monotonic\n", "monotonic x 0\n"] {
+            assert_eq!(monotonic_offset_ns(wrong), None, "{wrong}");
+        }
     }
 }

@@ -49,6 +49,8 @@ use crate::model::{HANG_NS, Hang, HangCause, UnseenParts};
 const LOOK_NS: u64 = 5_000_000;
 /// Shorter waits are not followed to other programs, in nanoseconds.
 const FOLLOWED_NS: u64 = 20_000_000;
+/// How often it is looked whether a place is classified, in nanoseconds: nothing is recorded of a new program until then.
+const ANSWER_NS: u64 = 20_000_000;
 /// The most waits of one absence that are kept.
 const BLOCKS: usize = 4096;
 /// So many waits back it is looked whether one of them was for an operation of `io_uring`.
@@ -153,6 +155,8 @@ pub(super) struct ExactRecorder<'a> {
     programs: u64,
     /// When it began, of the monotonic clock in nanoseconds.
     began_ns: u64,
+    /// Places that are being classified.
+    asked: usize,
     /// Reports that were lost, as far as that was counted.
     lost: u64,
     /// Follows waits to other programs, where the kernel records wake-ups for us.
@@ -203,6 +207,7 @@ impl<'a> ExactRecorder<'a> {
             period: PeriodTotals::begin(now),
             programs,
             began_ns: now.at_ns,
+            asked: 0,
             lost: 0,
             chains: wakeups.map(ChainFollower::new),
             operations,
@@ -237,11 +242,12 @@ impl<'a> ExactRecorder<'a> {
             sync.keep(now_ns, self.link);
             let away = self.marked.values().filter_map(|program| program.away.as_ref());
             let next_ns = away.map(|absence| absence.due_ns).min();
+            let answer_ns = (self.asked > 0).then_some(now_ns + ANSWER_NS);
             if let Some(chains) = &mut self.chains {
                 chains.set_active(next_ns.is_some());
             }
             self.follow_operations();
-            due_ns = next_look_ns(next_ns, now_ns);
+            due_ns = next_look_ns(next_ns.into_iter().chain(answer_ns).min(), now_ns);
             self.wait_until(due_ns)?;
         }
         self.take_reports();
@@ -375,6 +381,7 @@ impl<'a> ExactRecorder<'a> {
             program.places.clear();
         }
         program.places.insert(place, PlaceState::Asked);
+        self.asked += 1;
         let call = call.number;
         self.link.send(DescribeWork::Place { process, call, place, has_display, copy });
         true
@@ -382,6 +389,7 @@ impl<'a> ExactRecorder<'a> {
 
     fn take_answers(&mut self) {
         while let Ok(PlaceAnswer { process, place, evidence }) = self.link.answers.try_recv() {
+            self.asked = self.asked.saturating_sub(1);
             let state = self.marker.state(process).ok().flatten();
             let Some(program) = self.marked.get_mut(&process) else { continue };
             let mut kind = |state: &MarkedThread| {
