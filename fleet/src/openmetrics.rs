@@ -196,6 +196,7 @@ mod tests {
                 uncertain_ns: 0,
                 goes_on: false,
                 process: 1,
+                process_began_ns: 0,
                 program: "a\"b\\c".to_owned(),
                 unit: String::new(),
                 cause: HangCause::Sync,
