@@ -141,6 +141,71 @@ fn every_kind_of_package_is_made_of_the_table() {
     }
 }
 
+/// The rows of all tables: package, kind, source.
+fn rows() -> Vec<[String; 3]> {
+    let mut rows = Vec::new();
+    for entry in std::fs::read_dir(top().join("packaging")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name != "files" && !name.starts_with("files.") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let mut words = line.split_whitespace().map(str::to_owned);
+            rows.push([(); 3].map(|()| words.next().unwrap_or_default()));
+        }
+    }
+    rows
+}
+
+/// The packages without which `package` is never installed, as Debian's control files name them.
+fn needed(package: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(top().join("packaging/debian")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name != "control" && !name.starts_with("control.") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let about = text.split("\n\n").find(|about| {
+            about.lines().any(|line| line.strip_prefix("Package: ") == Some(package))
+        });
+        let mut field = "";
+        for line in about.unwrap_or_default().lines() {
+            if !line.starts_with(' ') {
+                field = line.split(':').next().unwrap_or_default();
+            } else if field == "Depends" {
+                let needed = line.trim().strip_suffix(" (= ${binary:Version}),");
+                found.extend(needed.map(str::to_owned));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn whatever_package_has_crates_in_it_has_their_notices_or_needs_one_that_has() {
+    let rows = rows();
+    let has = |package: &str, kinds: &[&str]| {
+        rows.iter().any(|[of, kind, source]| {
+            // The library for introspection is C of ours alone.
+            let of_crates = !source.contains("-gi.so.") && !source.starts_with("Unjank-0.");
+            of == package && kinds.contains(&kind.as_str()) && of_crates
+        })
+    };
+    let packages: BTreeSet<&String> = rows.iter().map(|[package, ..]| package).collect();
+    assert!(needed("unjank").contains("unjank-session"), "control files are not understood");
+    for package in packages {
+        let brings = |name: &str| has(name, &["notices"]);
+        let is_right = !has(package, &["program", "library"])
+            || brings(package)
+            || needed(package).iter().any(|name| brings(name));
+        assert!(is_right, "{package} is distributed without the notices of its crates");
+    }
+}
+
 #[test]
 fn every_kind_of_package_has_the_version_of_the_programs() {
     let version = env!("CARGO_PKG_VERSION");
