@@ -105,7 +105,8 @@ pub enum Full {
 ///
 /// # Errors
 ///
-/// As `sendmsg(2)`; a closed other end is `BrokenPipe`, never a signal.
+/// As `sendmsg(2)`; a closed other end is `BrokenPipe`, never a signal. With [`Full::Wait`] it waits up to 20 s while too many descriptors of
+/// the user are on their way.
 pub fn send(
     socket: impl AsFd,
     message: &[u8],
@@ -123,11 +124,50 @@ pub fn send(
         flags |= SendFlags::DONTWAIT;
     }
     let parts = [io::IoSlice::new(message)];
+    let mut crowd = Crowd::default();
     loop {
         match sendmsg(&socket, &parts, &mut control, flags) {
             Err(Errno::INTR) => {}
+            Err(Errno::TOOMANYREFS) if full == Full::Wait => crowd.wait(&socket)?,
             Err(error) => return Err(error.into()),
             Ok(_) => return Ok(()),
+        }
+    }
+}
+
+/// A wait until fewer descriptors of the user are on their way.
+///
+/// The kernel sends none (`ETOOMANYREFS`) while more of them wait in sockets, sent by whatever program of the user, than the sender
+/// may have open. That lasts until others have received theirs.
+#[derive(Debug, Default)]
+pub(crate) struct Crowd {
+    waited: Duration,
+}
+
+impl Crowd {
+    /// How long others may take to receive theirs.
+    const LONGEST: Duration = Duration::from_secs(20);
+    /// The first and the longest wait between two tries.
+    const MOMENTS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+    /// Waits for a moment, a longer one each time; a closed other end ends it.
+    ///
+    /// # Errors
+    ///
+    /// It has lasted for too long.
+    pub(crate) fn wait(&mut self, socket: impl AsFd) -> io::Result<()> {
+        if self.waited >= Crowd::LONGEST {
+            let why = "more descriptors of this user are on their way than this program may have open (ulimit -n)";
+            return Err(io::Error::other(why));
+        }
+        let (least, most) = Crowd::MOMENTS;
+        let moment = (self.waited / 2).clamp(least, most);
+        self.waited += moment;
+        // Nothing tells when others receive theirs.
+        let moment = Timespec::try_from(moment).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&socket, PollFlags::empty())], Some(&moment)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -14,6 +14,8 @@ use rustix::net::{
     recvmsg, sendmsg, shutdown, socket_with,
 };
 
+use crate::socket::Crowd;
+
 /// The kernel passes no more descriptors at once.
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
 
@@ -48,7 +50,8 @@ pub fn connect_to(address: SocketAddress<'_>, limit: Duration) -> io::Result<Own
     }
 }
 
-/// Sends all of `bytes`, and `descriptors` with the first of them; waits while the other end has no room.
+/// Sends all of `bytes`, and `descriptors` with the first of them; waits while the other end has no room, and up to 20 s while too
+/// many descriptors of the user are on their way.
 ///
 /// # Errors
 ///
@@ -62,6 +65,7 @@ pub fn send(socket: impl AsFd, mut bytes: &[u8], descriptors: &[BorrowedFd<'_>])
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
+    let mut crowd = Crowd::default();
     while !bytes.is_empty() {
         match sendmsg(&socket, &[io::IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
             Ok(sent) => {
@@ -70,6 +74,7 @@ pub fn send(socket: impl AsFd, mut bytes: &[u8], descriptors: &[BorrowedFd<'_>])
             }
             Err(Errno::INTR) => (),
             Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(Errno::TOOMANYREFS) => crowd.wait(&socket)?,
             Err(error) => return Err(error.into()),
         }
     }

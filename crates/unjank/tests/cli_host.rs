@@ -8,6 +8,8 @@
 
 #[path = "cli_host/broken_bus.rs"]
 mod broken_bus;
+#[path = "cli_host/crowded.rs"]
+mod crowded;
 #[path = "host_terminal/mod.rs"]
 mod host_terminal;
 #[path = "cli_host/original.rs"]
