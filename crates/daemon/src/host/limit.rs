@@ -5,7 +5,7 @@ use std::time::Duration;
 use sys::processor::ProcessorWait;
 
 /// The longest time limit: with a thousand commands at once, each waits for the processor.
-const LONGEST: Duration = Duration::from_secs(60);
+pub(super) const LONGEST: Duration = Duration::from_secs(60);
 
 /// A time limit on the monotonic clock, which is extended for what is ready to run, or spent a third of it without a processor.
 #[derive(Clone, Copy, Debug)]

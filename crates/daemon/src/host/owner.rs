@@ -25,7 +25,10 @@ use super::starters::Starters;
 use super::variables::{self, Variables};
 
 /// The most pending jobs up to which programs behind proxies are searched.
-const MOST_LOOKS: usize = 16;
+const MOST_JOBS: usize = 16;
+/// The most searches at a time for programs without a terminal. A search reads files of every process of a sandbox, each of which
+/// may wait for that process, which waits for a processor: threads that start commands must be left.
+const MOST_LOOKS: usize = 2;
 
 /// The work of a thread.
 #[derive(Debug)]
@@ -59,6 +62,8 @@ pub(super) struct ServiceOwner {
     pub(super) log: Log,
     pub(super) starters: Starters,
     pub(super) jobs: HashMap<u64, Job>,
+    /// Of which each search behind a proxy has a copy.
+    looks: Arc<()>,
     pub(super) quota: Quota,
     session: Session,
     /// Callers that wait for the files of sandboxes.
@@ -94,6 +99,7 @@ impl ServiceOwner {
             log,
             starters,
             jobs: HashMap::new(),
+            looks: Arc::new(()),
             quota,
             session: Session::default(),
             sandboxes: Vec::new(),
@@ -261,14 +267,22 @@ impl ServiceOwner {
 
     /// Has a thread search the process behind a proxy.
     fn look_behind(&mut self, sender: &str, proxied: Proxied) {
-        if self.jobs.len() > MOST_LOOKS && !proxied.has_terminal() {
+        // Each search has a copy, also one that nobody waits for any more and whose thread still hangs.
+        let looks = Arc::strong_count(&self.looks) - 1;
+        let too_many = self.jobs.len() > MOST_JOBS || looks >= MOST_LOOKS;
+        if too_many && !proxied.has_terminal() {
             // The log then has only the proxy: a search among many clients takes long.
             self.callers.settle(sender, Ok(proxied.known()));
             return self.advance(sender);
         }
         let late = Ok(proxied.known());
         let whose = proxied.application();
-        self.identify(sender, &whose, late, move || Ok(proxied.look_behind()));
+        let this = Arc::clone(&self.looks);
+        self.identify(sender, &whose, late, move || {
+            let found = proxied.look_behind();
+            drop(this);
+            Ok(found)
+        });
     }
 
     /// Has a thread identify a caller; `late` is used if that takes too long.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sys::clock::Clock;
 use sys::processor::{ProcessorWait, RunDelay, wait_with_newest_child};
 
-use super::limit::TimeLimit;
+use super::limit::{LONGEST, TimeLimit};
 
 /// The most threads.
 const MOST_THREADS: usize = 64;
@@ -116,6 +116,8 @@ pub(super) struct Starters {
 #[derive(Debug)]
 struct Pending {
     whose: Arc<str>,
+    /// When it came into the queue.
+    queued: Duration,
     until: Duration,
     /// Its time limit since it began, once that was looked at.
     limit: Option<TimeLimit>,
@@ -176,8 +178,9 @@ impl Starters {
             self.shared.wake.notify_one();
         }
         self.next += 1;
-        let until = self.shared.clock.monotonic() + PATIENCE;
-        self.pending.insert(number, Pending { whose: owner, until, limit: None });
+        let queued = self.shared.clock.monotonic();
+        let until = queued + PATIENCE;
+        self.pending.insert(number, Pending { whose: owner, queued, until, limit: None });
         self.due.insert((until, number));
         Ok(number)
     }
@@ -214,7 +217,7 @@ impl Starters {
             self.put_off(number, until, now, &mut late);
         }
         for number in queued {
-            let until = self.end_of_queued(number, &queue);
+            let until = self.end_of_queued(number, &queue, now);
             self.put_off(number, until, now, &mut late);
         }
         queue.jobs.retain(|job| !late.contains(&job.number));
@@ -237,11 +240,15 @@ impl Starters {
     }
 
     /// Returns when the last of the jobs ends whose thread a job in the queue can have.
-    fn end_of_queued(&self, number: u64, queue: &Queue) -> Option<Duration> {
-        let whose = &self.pending.get(&number)?.whose;
+    fn end_of_queued(&self, number: u64, queue: &Queue, now: Duration) -> Option<Duration> {
+        let job = self.pending.get(&number)?;
         // Where the application may use another thread, all threads are taken.
-        let any = queue.may_begin(whose);
-        let threads = queue.begun.iter().filter(|(_, thread)| any || thread.whose == *whose);
+        let any = queue.may_begin(&job.whose);
+        if any && queue.begun.len() < queue.threads {
+            // Or a thread has none and waits for the processor with which it takes this one.
+            return Some((now + PATIENCE).min(job.queued + LONGEST));
+        }
+        let threads = queue.begun.iter().filter(|(_, thread)| any || thread.whose == job.whose);
         threads.filter_map(|(number, _)| self.pending.get(number)).map(|job| job.until).max()
     }
 
@@ -431,6 +438,22 @@ mod tests {
         assert_eq!((late.len(), late[0]), (3, begun));
         assert!(starters.pending.is_empty() && starters.due.is_empty());
         drop(go_on);
+    }
+
+    #[test]
+    fn a_job_whose_thread_waits_for_a_processor_gets_more_time_and_not_for_ever() {
+        let (mut starters, time) = starters();
+        {
+            // A thread that was woken and has not run yet.
+            let mut queue = starters.shared.lock();
+            (queue.threads, queue.idle) = (1, 1);
+        }
+        let job = starters.begin("one".into(), |_| ()).unwrap();
+        time.set(NOW + PATIENCE);
+        assert_eq!(starters.late(), Vec::<u64>::new());
+        assert_eq!(starters.deadline(), Some(NOW + 2 * PATIENCE));
+        time.set(NOW + LONGEST);
+        assert_eq!(starters.late(), [job]);
     }
 
     #[test]
