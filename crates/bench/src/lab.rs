@@ -117,6 +117,12 @@ pub trait Measuring {
     /// What the benchmark and its sides are called.
     const NAMES: BenchNames;
 
+    /// Returns what the benchmark and its sides are called where only the figures with these names are measured.
+    #[must_use]
+    fn names(_figures: &[&str]) -> BenchNames {
+        Self::NAMES
+    }
+
     /// Measures.
     fn clock(&self) -> &dyn Clock;
 

@@ -52,6 +52,13 @@ pub const HANGS: BenchNames = BenchNames {
     caption: "How fast a program is beside the recorder, by medians, and without it or beside perf: a dot for what was reached, an upright stroke for what was promised. Further right is better; 1 is as fast.",
 };
 
+/// The terms of hangs that are planted in programs which are traced: there is no other side.
+pub(crate) const TRACED_HANGS: BenchNames = BenchNames {
+    ours: "trace",
+    caption: "What a trace tells of planted hangs: a dot for what was reached, an upright stroke for what was promised. Further right is better.",
+    ..HANGS
+};
+
 /// What a figure needs that not everybody has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Needs {

@@ -119,7 +119,8 @@ pub fn measure<F, L: Measuring>(
     provenance: Provenance,
     progress: BenchProgress<'_>,
 ) -> Run {
-    let (rows_measured, missing, terms) = (Vec::new(), Vec::new(), L::NAMES);
+    let ids: Vec<&str> = figures.iter().map(|figure| figure.id).collect();
+    let (rows_measured, missing, terms) = (Vec::new(), Vec::new(), L::names(&ids));
     let mut run =
         Run { rows: rows_measured, missing, interrupted: false, setting, provenance, terms };
     let whole = figures.iter().map(|figure| figure.seconds).sum();

@@ -12,6 +12,9 @@ use crate::row::{FigureRow, FigureTarget};
 use report::figure::Quantity;
 use report::samples::Samples;
 
+/// What a trace tells, not the recorder.
+pub(super) const TRACED: &str = "traced";
+
 /// All figures.
 pub const FIGURES: &[Figure] = &[
     Figure {
@@ -22,7 +25,7 @@ pub const FIGURES: &[Figure] = &[
         run: planted,
     },
     Figure {
-        id: "traced",
+        id: TRACED,
         about: "hangs of known causes, and what a trace of the program tells of each",
         seconds: 900,
         needs: Needs::Nothing,

@@ -24,7 +24,7 @@ pub use scene::HangScene;
 pub use toolkits::{TOOLKITS, Toolkit};
 
 use super::lab::{BenchError, Effort, Measuring};
-use super::names::{BenchNames, HANGS};
+use super::names::{BenchNames, HANGS, TRACED_HANGS};
 use super::row::FigureRow;
 use super::run;
 
@@ -51,11 +51,34 @@ pub type Figure = run::Figure<fn(&Lab<'_>) -> Result<Vec<FigureRow>, BenchError>
 impl Measuring for Lab<'_> {
     const NAMES: BenchNames = HANGS;
 
+    fn names(figures: &[&str]) -> BenchNames {
+        let traced = figures.iter().filter(|figure| **figure == figures::TRACED).count();
+        match figures.len() - traced {
+            0 if traced > 0 => TRACED_HANGS,
+            _ if traced > 0 => BenchNames { ours: "ours", ..HANGS },
+            _ => HANGS,
+        }
+    }
+
     fn clock(&self) -> &dyn Clock {
         self.clock
     }
 
     fn stop(&self) -> &AtomicBool {
         self.stop
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_called_after_what_was_measured() {
+        let ours = |figures: &[&str]| Lab::names(figures).ours;
+        assert_eq!(ours(&["traced"]), "trace");
+        assert_eq!(ours(&["planted", "idle", "overhead"]), "recorder");
+        assert_eq!(ours(&["planted", "traced"]), "ours");
+        assert!(FIGURES.iter().any(|figure| figure.id == figures::TRACED));
     }
 }
