@@ -65,8 +65,10 @@ pub mod thread {
     pub const SEEN: i16 = 120;
     /// When it was last told that its event loop looked for events.
     pub const TURN: i16 = 248;
+    /// Of a `select`: which of the first 64 descriptors are to be read, and which written; the kernel writes its answer over them.
+    pub const SETS: i16 = 256;
     /// Bytes of all.
-    pub const SIZE: u32 = 256;
+    pub const SIZE: u32 = 272;
 
     /// It is in no watched call.
     pub const OUTSIDE: i32 = 0;
@@ -138,7 +140,8 @@ pub mod record {
     pub const REGISTERS_SIZE: i16 = 168;
     /// Bytes of the first path, with its final zero; of an exec, of the program's path.
     pub const FIRST_PATH: i16 = 296;
-    /// Bytes of the second path; of an exec, of the command line; of a `poll`, of its list; of a `connect`, of its address.
+    /// Bytes of the second path; of an exec, of the command line; of a `poll`, of its list; of a `select`, of its sets; of a `connect`, of
+    /// its address.
     pub const SECOND_PATH: i16 = 300;
     /// Bytes of the names on the way from the descriptor's file to the root, each with its final zero.
     pub const NAMES: i16 = 304;

@@ -63,6 +63,8 @@ pub enum BpfRecord<'a> {
     Sent {
         /// Its process.
         process: u32,
+        /// When, of the monotonic clock, in nanoseconds.
+        at_ns: u64,
         /// The socket.
         descriptor: i32,
         /// The beginning of the message.
@@ -116,6 +118,8 @@ pub struct CallRecord<'a> {
     pub arguments: [u64; 6],
     /// What a `poll` waited for: its only descriptor, or the first that was ready.
     pub polled: Option<i32>,
+    /// Of a `select`: which of the first 64 descriptors were to be read, and which written.
+    pub sets: Option<[u64; 2]>,
     /// The list of a `poll`, or the address of a `connect`.
     pub memory: &'a [u8],
     /// Instruction pointer, stack pointer, frame pointer, and `rbx`, `r12` to `r15`; none without a stack.
@@ -184,6 +188,7 @@ impl<'a> BpfRecord<'a> {
             }),
             record::SENT => Some(BpfRecord::Sent {
                 process,
+                at_ns,
                 descriptor: word(bytes, at(record::NUMBER))?.cast_signed(),
                 message: bytes.get(at(record::MESSAGE)..)?,
             }),
@@ -253,7 +258,8 @@ fn call(bytes: &[u8]) -> Option<CallRecord<'_>> {
     let names_of = word(bytes, at(record::NAMES_OF))?.cast_signed();
     let number = word(bytes, at(record::NUMBER))?;
     // These have no paths; the room for the second one holds what their argument pointed to.
-    let is_memory = matches!(call_name(number), Some("poll" | "ppoll" | "connect"));
+    let is_select = matches!(call_name(number), Some("select" | "pselect6"));
+    let is_memory = is_select || matches!(call_name(number), Some("poll" | "ppoll" | "connect"));
     let (memory, second_path) =
         if is_memory { (second_path, &[][..]) } else { (&[][..], second_path) };
     let file = FileRecord {
@@ -283,7 +289,8 @@ fn call(bytes: &[u8]) -> Option<CallRecord<'_>> {
         polled: word(bytes, at(record::ARGUMENTS) + 48)
             .map(u32::cast_signed)
             .filter(|descriptor| *descriptor >= 0),
-        memory,
+        memory: if is_select { &[] } else { memory },
+        sets: is_select.then(|| long(memory, 0).zip(long(memory, 8))).flatten().map(Into::into),
         registers: (!stack.is_empty()).then_some(registers),
         first_path: (!first_path.is_empty()).then(|| text(first_path)),
         second_path: (!second_path.is_empty()).then(|| text(second_path)),

@@ -301,6 +301,7 @@ impl BpfSession {
             futex: number_of("futex"),
             senders: ["sendmsg", "sendto"].map(number_of),
             opens: ["open", "openat", "openat2", "creat"].map(number_of),
+            selects: ["select", "pselect6"].map(number_of),
             connect: number_of("connect"),
             event_waits: EVENT_WAITS.map(number_of),
         })

@@ -9,7 +9,8 @@ use std::time::SystemTime;
 use super::call::{CallEnd, StackId, TargetId, TracedCall};
 use super::mark::RecordedMark;
 use super::recording::{
-    Backend, Exit, Module, RecordedMount, RecordedProcess, Recording, Stack, Target, Thread, Total,
+    Backend, Exit, Module, RecordedMount, RecordedProcess, Recording, SentRequest, Stack, Target,
+    Thread, Total,
 };
 use super::syscall::call_name;
 use super::timeline::ThreadCounters;
@@ -22,6 +23,8 @@ const MARKS: usize = 10_000;
 
 /// The most distinct targets that are kept.
 const TARGETS: usize = 100_000;
+/// The most requests on buses that are kept.
+const REQUESTS: usize = 8192;
 
 /// Fills a [`Recording`].
 #[derive(Debug)]
@@ -97,6 +100,7 @@ impl TraceRecorder {
                 timelines: std::collections::BTreeMap::new(),
                 chains: Vec::new(),
                 chain_bus_names: std::collections::BTreeMap::new(),
+                requests: Vec::new(),
                 kernel: super::kernel_work::KernelWork::default(),
                 unseen: Vec::new(),
                 stacks: Vec::new(),
@@ -243,6 +247,16 @@ impl TraceRecorder {
             return None;
         }
         Some(TargetId(intern(&mut self.targets, &mut self.recording.targets, target)))
+    }
+
+    /// Records a request on a bus, to which an answer is expected.
+    pub(crate) fn sent(&mut self, process: u32, at_ns: u64, target: Target) {
+        let Some(target) = self.target(target) else { return };
+        let requests = &mut self.recording.requests;
+        if requests.len() >= REQUESTS {
+            requests.drain(..REQUESTS / 2);
+        }
+        requests.push(SentRequest { process, at_ns, target });
     }
 
     /// Returns the index of a file system.

@@ -111,6 +111,13 @@ pub enum Target {
         /// The request to it, if it could be read.
         request: Option<String>,
     },
+    /// The connection to the display server, which the call waits to read from.
+    Display {
+        /// The program or the address at the other end.
+        peer: String,
+        /// How many other descriptors the call waits for.
+        others: u32,
+    },
     /// A lock in memory.
     Lock {
         /// The thread that holds it, if it could be read.
@@ -122,6 +129,17 @@ pub enum Target {
     Child(u32, Vec<u8>),
     /// A pipe, an event counter, a timer and so on, as the kernel names it.
     Other(String),
+}
+
+/// A request on a bus, to which an answer is expected.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SentRequest {
+    /// The process that sent it.
+    pub process: u32,
+    /// When, in nanoseconds since the recording began.
+    pub at_ns: u64,
+    /// Who is asked for what: a [`Target::Socket`].
+    pub target: TargetId,
 }
 
 /// A wait of a main thread, followed to what ended it.
@@ -254,6 +272,8 @@ pub struct Recording {
     pub chains: Vec<RecordedChain>,
     /// The names of processes in them on the buses that passed their messages on, by number.
     pub chain_bus_names: BTreeMap<u32, Vec<String>>,
+    /// Requests to which answers are expected, in the order in which they were sent; of very many the last ones.
+    pub requests: Vec<SentRequest>,
     /// What the kernel did for the program outside of its calls.
     pub kernel: KernelWork,
     /// What of it cannot be seen, and what would allow it, a sentence each.
@@ -266,4 +286,24 @@ pub struct Recording {
     pub targets: Vec<Target>,
     /// Distinct file systems.
     pub mounts: Vec<RecordedMount>,
+}
+
+/// Moves a call from the sums of one target to those of another one.
+pub(crate) fn move_total(
+    totals: &mut BTreeMap<(TargetId, u32), Total>,
+    from: TargetId,
+    to: TargetId,
+    call: &TracedCall,
+) {
+    if let Some(total) = totals.get_mut(&(from, call.number)) {
+        total.count = total.count.saturating_sub(1);
+        total.errors = total.errors.saturating_sub(u64::from(call.failed()));
+        total.wall_ns = total.wall_ns.saturating_sub(call.wall_ns);
+        total.longest_ns = total.longest_ns.min(total.wall_ns);
+        if total.count == 0 {
+            totals.remove(&(from, call.number));
+        }
+    }
+    let total = totals.entry((to, call.number)).or_default();
+    total.add(call.failed(), call.wall_ns, call.cpu_ns);
 }

@@ -9,7 +9,9 @@ use regex_lite::Regex;
 use super::call::StackId;
 use super::recording::Recording;
 use super::report::names::{Confidence, Frame, Frames, Names};
-use super::stack::blame::{FrameRole, blame, is_idle, name_builtin, role, runs_script};
+use super::stack::blame::{
+    FrameRole, asks, blame, is_idle, name_builtin, role, runs_script, waits_for_answer,
+};
 use super::stack::interpreters;
 use super::stack::names::{self, NameCertainty, SymbolSources};
 use super::stack::packages;
@@ -126,6 +128,7 @@ impl Names for Symbolizer {
         let is_compiled = |frame: &names::Frame| frame.trust == NameCertainty::Compiled;
         self.names_compiled.set(self.names_compiled.get() || named.iter().any(is_compiled));
         let is_idle = is_idle(syscall::call_name(number).unwrap_or_default(), &named);
+        let (waits, asks) = (named.iter().any(waits_for_answer), asks(&named));
         let mut blamed = blame(&named, self.wanted.as_ref());
         match name_builtin(&mut named, blamed) {
             Some(language) if language == "Java" || runs_script(&named) => {
@@ -134,7 +137,8 @@ impl Names for Symbolizer {
             Some(_) => (),
             None => blamed = blamed.map(|at| named_caller(&named, at)),
         };
-        Frames { blamed, is_idle, frames: named.iter().map(shown).collect() }
+        let frames = named.iter().map(shown).collect();
+        Frames { blamed, is_idle, waits_for_answer: waits, asks, frames }
     }
 
     fn script_advice(&self) -> Vec<Advice> {

@@ -67,6 +67,7 @@ fn text(target: &Target, recording: &Recording) -> String {
             format!("{} to {} on {}", path(from), path(to), on(*mount))
         }
         Target::Socket { peer, request } => format!("socket {peer} asked {request:?}"),
+        Target::Display { peer, .. } => format!("display {peer}"),
         Target::Lock { .. } => "lock".to_owned(),
         Target::Child(number, line) => format!("child ({number}) {}", path(line)),
         Target::Other(name) => name.clone(),

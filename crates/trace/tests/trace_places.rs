@@ -137,7 +137,8 @@ fn a_wait_after_a_request_says_what_was_asked() {
     let socket = argument(client.as_raw_fd());
     let parts = [message.as_ptr() as u64, message.len() as u64];
     let header = [0, 0, parts.as_ptr() as u64, 1];
-    looked.places.sent(&made("sendmsg", &[socket, header.as_ptr() as u64]));
+    let call = made("sendmsg", &[socket, header.as_ptr() as u64]);
+    looked.places.sent(&call, 7, &mut looked.recorder);
     let polled: Vec<u64> = vec![argument(other.as_raw_fd()), socket];
     let wait = made("poll", &[polled.as_ptr() as u64, 2, 1000]);
     let Some(Target::Socket { peer, request }) = looked.at(&wait) else { panic!("no socket") };

@@ -112,7 +112,8 @@ pub(crate) fn with_stack(cause: HangCause, asks: bool) -> HangCause {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use trace::stack::blame::waits_for_answer;
+    use trace::stack::blame::asks;
+    use trace::stack::names::Frame;
 
     use super::super::callers::tests::frame_in;
     use super::*;
@@ -174,13 +175,22 @@ pub(super) mod tests {
 
     #[test]
     fn a_lock_behind_which_an_answer_is_awaited_is_another_program() {
-        let frame = |name: &str| frame_in("m", name);
-        let asks =
-            |names: &[&str]| names.iter().map(|name| frame(name)).any(|f| waits_for_answer(&f));
-        let call = ["syscall", "QWaitCondition::wait", "QDBusConnection::call", "save", "main"];
+        let asks = |names: &[(&str, &str)]| {
+            let frames = names.iter().map(|(module, name)| frame_in(module, name));
+            asks(&frames.collect::<Vec<Frame>>())
+        };
+        let own = [("notes", "save"), ("notes", "main")];
+        let syscall = ("libc.so.6", "syscall");
+        let call = ("libQt5DBus.so.5", "QDBusConnection::call");
+        let call = [&[syscall, ("libQt5Core.so.5", "QWaitCondition::wait"), call][..], &own];
+        let call = call.concat();
         assert_eq!(with_stack(HangCause::Lock, asks(&call)), HangCause::OtherProgram);
-        let lock = ["__lll_lock_wait", "save", "main"];
+        let lock = [&[("libc.so.6", "__lll_lock_wait")][..], &own].concat();
         assert_eq!(with_stack(HangCause::Lock, asks(&lock)), HangCause::Lock);
+        // The bus calls the program, which takes a lock of its own.
+        let handler = ("libQt5DBus.so.5", "QDBusConnectionPrivate::deliverCall");
+        let called = [&lock[..], &[handler]].concat();
+        assert_eq!(with_stack(HangCause::Lock, asks(&called)), HangCause::Lock);
         assert_eq!(with_stack(HangCause::Sync, asks(&call)), HangCause::Sync);
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use trace::call::StackId;
 use trace::recorder::TraceRecorder;
 use trace::recording::Backend;
-use trace::stack::blame::{blame, waits_for_answer};
+use trace::stack::blame::{asks, blame};
 use trace::stack::names::{Frame, Names, SymbolSources};
 use trace::stack::{KnownRegisters, Unwinder};
 use trace::syscall::call_name;
@@ -340,7 +340,7 @@ impl HangDescriber {
             Some(CollectedStack::Named(at)) => stacks.named.get(at).cloned().unwrap_or_default(),
             None => Vec::new(),
         };
-        let asks = frames.iter().any(waits_for_answer);
+        let asks = asks(&frames);
         hang.blamed = blame(&frames, None)
             .filter(|at| *at < MAX_FRAMES)
             .and_then(|at| u32::try_from(at).ok());

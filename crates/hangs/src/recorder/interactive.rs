@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sys::unix_sockets;
+use trace::place::is_display_path;
 
 use super::process::{ProcessIdentity, identity};
 use super::program_name::program_name;
@@ -318,17 +319,9 @@ fn display_sockets(table: &[u8]) -> BTreeSet<u64> {
         .filter_map(|line| {
             let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
             let inode = str::from_utf8(fields.nth(6)?).ok()?.parse().ok()?;
-            is_display(fields.next()?).then_some(inode)
+            is_display_path(fields.next()?).then_some(inode)
         })
         .collect()
-}
-
-/// Returns whether a display server listens at this path.
-fn is_display(path: &[u8]) -> bool {
-    let path = path.strip_prefix(b"@").unwrap_or(path);
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let directory = path.strip_suffix(name).unwrap_or_default();
-    directory.ends_with(b"/.X11-unix/") && name.starts_with(b"X") || name.starts_with(b"wayland-")
 }
 
 /// Returns the descriptors of a process that are sockets, with the numbers of these.
@@ -378,7 +371,7 @@ mod tests {
         assert_eq!(display_sockets(table), BTreeSet::from([11, 12, 13]));
         assert!(display_sockets(b"\xff\n  \n1 2 3").is_empty());
         for other in ["/home/a/.X11-unix-notes", "/tmp/X0", "/x/way", "/tmp/.X11-unix/Y"] {
-            assert!(!is_display(other.as_bytes()), "{other}");
+            assert!(!is_display_path(other.as_bytes()), "{other}");
         }
     }
 

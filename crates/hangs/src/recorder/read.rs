@@ -208,7 +208,9 @@ fn object(target: &Target, recorder: &mut TraceRecorder) -> CallObject {
     let (kind, name, mount) = match target {
         Target::File { path, mount } => (ObjectKind::File, text(path), *mount),
         Target::Files { to, mount, .. } => (ObjectKind::File, text(to), *mount),
-        Target::Socket { peer, .. } => (ObjectKind::Socket, peer.clone(), None),
+        Target::Socket { peer, .. } | Target::Display { peer, .. } => {
+            (ObjectKind::Socket, peer.clone(), None)
+        }
         Target::Lock { .. } => (ObjectKind::Lock, "lock".to_owned(), None),
         Target::Child(_, command) => {
             // Arguments may be anything; the name of the program is enough.

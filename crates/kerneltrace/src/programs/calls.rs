@@ -61,6 +61,7 @@ impl ProgramPlan {
         self.write_save_arguments(p);
         p.place(plain);
         self.write_sent(p);
+        self.write_sets(p);
         self.read_times(p, R8);
         p.store(Size::Long, R9, thread::CPU, R1).store(Size::Long, R9, thread::DELAY, R2);
         // The clock is read last here and first at the exit, so that what we do is not counted.
@@ -81,6 +82,21 @@ impl ProgramPlan {
             p.load(Size::Long, R2, R1, register);
             p.store(Size::Long, R9, thread::ARGUMENTS + 8 * index, R2);
         }
+    }
+
+    /// Copies the sets of descriptors of the `select` in `R7` to what is kept of the thread in `R9`.
+    fn write_sets(&self, p: &mut Assembler) {
+        let (done, selects) = (p.label(), p.label());
+        let [select, pselect] = self.selects;
+        p.jump_if(R7, JumpCondition::Equal, select, selects);
+        p.jump_if(R7, JumpCondition::Differ, pselect, done).place(selects);
+        for (set, argument) in [(0, 1), (8, 2)] {
+            p.store(Size::Long, R9, thread::SETS + set, 0);
+            p.load(Size::Long, R1, R6, 0).load(Size::Long, R3, R1, registers::ARGUMENTS[argument]);
+            // Nothing is copied where there is no set.
+            p.set(R1, R9).add(R1, i32::from(thread::SETS + set)).set(R2, 8).call(Helper::ReadUser);
+        }
+        p.place(done);
     }
 
     /// The thread in `R8` is not known: is its process watched? Then it is known from now on, in `R0`; else `out`.

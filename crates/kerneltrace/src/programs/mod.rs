@@ -111,6 +111,8 @@ pub struct ProgramPlan {
     pub senders: [i32; 2],
     /// Numbers of the calls that return the descriptor of what they opened.
     pub opens: [i32; 4],
+    /// Numbers of `select` and `pselect6`.
+    pub selects: [i32; 2],
     /// The number of `connect`.
     pub connect: i32,
     /// The numbers of the calls in which event loops wait.

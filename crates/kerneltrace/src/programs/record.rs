@@ -89,7 +89,7 @@ impl ProgramPlan {
         p.place(out);
     }
 
-    /// Copies the list of a `poll` and the address of a `connect`: when user space looks, their memory holds something else.
+    /// Copies the list of a `poll`, the sets of a `select` and the address of a `connect`: when user space looks, their memory holds something else.
     ///
     /// They have no paths, and are the first of the data.
     fn write_memory(&self, p: &mut Assembler) {
@@ -98,6 +98,16 @@ impl ProgramPlan {
         self.load_column(p, table::DESCRIPTOR);
         p.jump_if(R1, JumpCondition::Equal, i32::from(table::POLLED), list);
         p.load(Size::Word, R1, R7, record::NUMBER);
+        let (selects, other) = (p.label(), p.label());
+        for select in self.selects {
+            p.jump_if(R1, JumpCondition::Equal, select, selects);
+        }
+        p.jump(other).place(selects);
+        for word in [0, 8] {
+            p.load(Size::Long, R2, R9, thread::SETS + word);
+            p.store(Size::Long, R7, record::DATA + word, R2);
+        }
+        p.set(R8, 16).store(Size::Word, R7, record::SECOND_PATH, R8).jump(done).place(other);
         p.jump_if(R1, JumpCondition::Differ, self.connect, done);
         p.load(Size::Word, R2, R7, record::ARGUMENTS + 16);
         p.load(Size::Long, R3, R7, record::ARGUMENTS + 8);

@@ -154,7 +154,8 @@ impl ProgramPlan {
             p.jump_if(R1, JumpCondition::Differ, 1, done);
         }
         p.store(Size::Word, R7, record::KIND, record::SENT);
-        p.store(Size::Word, R7, record::FLAGS, 0).store(Size::Long, R7, record::START, 0);
+        p.store(Size::Word, R7, record::FLAGS, 0);
+        p.call(Helper::Clock).store(Size::Long, R7, record::START, R0);
         for (from, to) in [(thread::THREAD, record::THREAD), (thread::PROCESS, record::PROCESS)] {
             p.load(Size::Word, R1, R9, from).store(Size::Word, R7, to, R1);
         }

@@ -1,5 +1,10 @@
 //! The tracer's loop: one thread that waits for stops, measures calls, and resumes the threads.
 
+mod ending;
+mod lives;
+
+pub(super) use self::ending::pass_through;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +25,10 @@ use crate::call::{CallEnd, TargetId, TracedCall};
 use crate::mark::NOT_FOUND;
 use crate::place::{self, ContextLookup, SyscallContext};
 use crate::recorder::TraceRecorder;
-use crate::recording::{Bias, Exit, Recording, Target};
+use crate::recording::{Bias, Exit, Target};
 use crate::stack::Unwinder;
 use crate::syscall::{EVENT_WAITS, call_number};
 use crate::syscall_set;
-use crate::timeline::ThreadCounters;
 
 /// How often the loop checks for the end of the recording and revises the placement.
 const TICK: Duration = Duration::from_millis(50);
@@ -67,6 +71,8 @@ pub(super) struct Engine<'a> {
     places: ContextLookup,
     special: SpecialSyscalls,
     senders: [Option<u32>; 2],
+    /// Calls that write their answer over what they were asked.
+    selects: [Option<u32>; 2],
     executes: [Option<u32>; 2],
     event_waits: Vec<u32>,
     /// Set until a started program's `execve` succeeds: before that it is our own child, which looks for the program.
@@ -128,6 +134,7 @@ impl<'a> Engine<'a> {
             unwinder: Unwinder::new(),
             places: ContextLookup::new(),
             senders: [call_number("sendmsg"), call_number("sendto")],
+            selects: [call_number("select"), call_number("pselect6")],
             executes: [call_number("execve"), call_number("execveat")],
             event_waits: EVENT_WAITS.into_iter().filter_map(call_number).collect(),
             is_before_program: matches!(options.subject, TraceTarget::Run(_)),
@@ -253,94 +260,6 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Completes the recording; the placement restores the CPUs of threads that are still traced.
-    pub(super) fn finish(mut self) -> (Recording, Placement) {
-        let now = self.now();
-        self.placement.unbind(now);
-        self.keep_running_calls(now);
-        for (tid, thread) in &self.threads {
-            if *tid == thread.process {
-                self.filtered += u64::from(self.has_filters_of_its_own(*tid));
-            }
-            let name = procfs::thread_name(thread.process, *tid);
-            self.recorder.thread(*tid, thread.process, now).name = name;
-        }
-        self.note(now);
-        (self.time.finish(self.recorder, now), self.placement)
-    }
-
-    fn note(&mut self, now: u64) {
-        let OverheadEstimates { beside, free } = self.biases;
-        let bound = self.placement.bound_ns();
-        let mut notes = Vec::new();
-        if bound > 0 {
-            let share = bound.saturating_mul(100) / now.max(1);
-            notes.push(format!(
-                "For {share} % of the time the tracer and the busiest thread were bound to one CPU, where a stop costs least; the program's own CPUs were restored before each query for them."
-            ));
-        }
-        notes.push(format!(
-            "Subtracted from each call: {} ns where tracer and thread shared a CPU, else {} ns (quartiles {} ns apart).",
-            beside.subtracted_ns, free.subtracted_ns, free.spread_ns
-        ));
-        notes.push("Not seen: calls answered without the kernel (vDSO).".to_owned());
-        notes.push(super::KERNEL_WORK_UNSEEN.to_owned());
-        if self.filtered > 0 {
-            notes.push(format!(
-                "{} of the processes deny themselves calls by filters of their own: denied calls are not recorded; the backends bpf and ptrace count them.",
-                self.filtered
-            ));
-        }
-        if self.foreign_programs > 0 {
-            notes.push(format!(
-                "{} programs made 32-bit calls, which are not watched.",
-                self.foreign_programs
-            ));
-        }
-        if self.foreign_calls > 0 {
-            notes.push(format!("{} 32-bit calls were not recorded.", self.foreign_calls));
-        }
-        self.recorder.recording().notes.append(&mut notes);
-    }
-
-    /// Records the unfinished calls that are already slow, with their stacks.
-    fn keep_running_calls(&mut self, now: u64) {
-        let mut running: Vec<(u32, u32, EnteredCall)> = self
-            .threads
-            .iter()
-            .filter_map(|(tid, thread)| Some((*tid, thread.process, thread.call?)))
-            .filter(|(.., call)| self.options.calls.contains(call.number))
-            .collect();
-        running.sort_unstable_by_key(|(tid, ..)| *tid);
-        for (tid, process, entered) in running {
-            let wall_ns = now.saturating_sub(entered.start_ns);
-            let wants = self.options.stacks != Stacks::None && self.recorder.is_slow(wall_ns);
-            let (unwinder, recorder) = (&mut self.unwinder, &mut self.recorder);
-            let stack = if self.executes.contains(&Some(entered.number)) {
-                // The new program may be there already.
-                entered.stack.filter(|_| wants)
-            } else {
-                wants.then(|| {
-                    caller::of_blocked(unwinder, recorder, process, entered.ip, entered.sp)
-                })
-            };
-            let target = self.target(tid, process, &entered, None);
-            self.recorder.call(TracedCall {
-                process,
-                thread: tid,
-                number: entered.number,
-                arguments: entered.arguments,
-                outcome: CallEnd::Running,
-                start_ns: entered.start_ns,
-                wall_ns,
-                cpu_ns: None,
-                queued_ns: None,
-                stack,
-                target,
-            });
-        }
-    }
-
     /// Returns the target of a call, while its thread is in it or has just left it.
     fn target(
         &mut self,
@@ -352,12 +271,6 @@ impl<'a> Engine<'a> {
         let EnteredCall { number, arguments, .. } = *call;
         let made = SyscallContext { process, thread, number, arguments, returned };
         self.places.target(&made, &mut self.recorder)
-    }
-
-    /// Returns whether a process denies itself calls, which our filter is not asked about then.
-    fn has_filters_of_its_own(&self, process: u32) -> bool {
-        self.stops == StopMechanism::Filter
-            && procfs::filters(process).zip(self.filters).is_some_and(|(has, ours)| has > ours)
     }
 
     /// Returns the threads that are traced.
@@ -407,27 +320,6 @@ impl<'a> Engine<'a> {
         } else {
             ptrace::cont(tid, signal)
         };
-    }
-
-    /// Adds a thread at its first stop, which may come before that of its parent.
-    fn know(&mut self, tid: u32, now: u64) -> &mut TracedThread {
-        if !self.threads.contains_key(&tid) {
-            let kin = procfs::kin(tid);
-            let process = kin.map_or(tid, |kin| kin.process);
-            let parent = kin.map(|kin| kin.parent).filter(|_| process != self.root);
-            let is_new = !self.recorder.recording().processes.contains_key(&process);
-            if is_new {
-                let made = self.recorder.process(process);
-                made.parent = parent;
-                made.start_ns = now;
-                made.executable = procfs::executable(process);
-                made.command = procfs::command_line(process);
-            }
-            self.recorder.thread(tid, process, now);
-            self.threads.insert(tid, TracedThread::new(process));
-            self.placement.born(tid);
-        }
-        self.threads.entry(tid).or_insert_with(|| TracedThread::new(tid))
     }
 
     /// A thread stopped at the entry or the exit of a call.
@@ -497,13 +389,14 @@ impl<'a> Engine<'a> {
         if self.senders.contains(&number) {
             let process = thread.process;
             let (number, arguments) = (call.number, call.arguments);
-            self.places.sent(&SyscallContext {
-                process,
-                thread: tid,
-                number,
-                arguments,
-                returned: None,
-            });
+            let made = SyscallContext { process, thread: tid, number, arguments, returned: None };
+            self.places.sent(&made, now, &mut self.recorder);
+        }
+        if tid == thread.process && self.selects.contains(&number) {
+            let (number, arguments) = (call.number, call.arguments);
+            let made =
+                SyscallContext { process: tid, thread: tid, number, arguments, returned: None };
+            self.places.selects(&made);
         }
         call.start_ns = nanoseconds(self.clock.monotonic());
         thread.entered(call, &special);
@@ -620,131 +513,6 @@ impl<'a> Engine<'a> {
         if let Some(name) = place::mark(&made) {
             self.recorder.mark(&name, process, at_ns);
         }
-    }
-
-    /// A process runs another program, by the thread `tid`, which may have had another number.
-    fn runs_another(&mut self, tid: u32, now: u64) {
-        self.know(tid, now);
-        self.is_before_program = false;
-        let former = ptrace::event_message(tid).ok().and_then(|f| u32::try_from(f).ok());
-        if let Some(former) = former.filter(|former| *former != tid)
-            && let Some(mut caller) = self.threads.remove(&former)
-        {
-            // The main thread ended without an event; the caller continues under its ID.
-            caller.counters = None;
-            if let Some(mut leader) = self.threads.insert(tid, caller) {
-                self.broken_off(tid, &mut leader, now);
-            }
-            self.recorder.thread_ended(former, now);
-            self.placement.renumbered(former, tid);
-        }
-        let Some(thread) = self.threads.get(&tid) else { return };
-        let process = thread.process;
-        self.unwinder.forget(process);
-        self.places.forget(process);
-        let runs = self.recorder.process(process);
-        runs.executable = procfs::executable(process);
-        runs.command = procfs::command_line(process);
-        self.foreign_programs += u64::from(procfs::is_foreign(process));
-    }
-
-    /// Records the calls that a thread has entered and will not complete.
-    fn broken_off(&mut self, tid: u32, thread: &mut TracedThread, now: u64) {
-        for left in thread.ended() {
-            self.keep(tid, thread.process, left, now);
-        }
-        let Some(call) = thread.call.take() else { return };
-        let wall_ns = now.saturating_sub(call.start_ns);
-        // These are not in the totals, which contain completed calls only, as with strace.
-        if self.options.calls.contains(call.number) && self.recorder.is_slow(wall_ns) {
-            self.recorder.keep(TracedCall {
-                process: thread.process,
-                thread: tid,
-                number: call.number,
-                arguments: call.arguments,
-                outcome: CallEnd::Unknown,
-                start_ns: call.start_ns,
-                wall_ns,
-                cpu_ns: None,
-                queued_ns: None,
-                stack: None,
-                target: None,
-            });
-        }
-    }
-
-    /// A thread is about to end.
-    fn exiting(&mut self, tid: u32, now: u64) {
-        let process = self.know(tid, now).process;
-        if tid == process {
-            self.filtered += u64::from(self.has_filters_of_its_own(process));
-        }
-        let name = procfs::thread_name(process, tid);
-        self.recorder.thread(tid, process, now).name = name;
-        if tid == process
-            && let Some(used) = self.used(tid)
-        {
-            let counters = ThreadCounters {
-                at_ns: now,
-                processor_ns: used.cpu_ns,
-                ready_ns: used.queued_ns,
-                faults: procfs::fault_count(process).unwrap_or(0),
-            };
-            self.recorder.ended_with(tid, counters);
-        }
-        if let Some(mut thread) = self.threads.remove(&tid) {
-            self.broken_off(tid, &mut thread, now);
-            self.counters_open =
-                self.counters_open.saturating_sub(usize::from(thread.counters.is_some()));
-            thread.counters = None;
-            self.threads.insert(tid, thread);
-        }
-        self.placement.ended(tid, now);
-    }
-
-    /// A thread has ended, and its process with it if it is the first one.
-    fn ended(&mut self, tid: u32, exit: Exit, now: u64) {
-        if let Some(mut thread) = self.threads.remove(&tid) {
-            self.broken_off(tid, &mut thread, now);
-        }
-        self.placement.ended(tid, now);
-        self.recorder.thread_ended(tid, now);
-        if self.recorder.recording().processes.contains_key(&tid) {
-            self.recorder.process_ended(tid, Some(exit), now);
-            self.unwinder.forget(tid);
-            self.places.forget(tid);
-        }
-    }
-}
-
-/// Resumes every stop until no thread is traced any more; returns how `root` ended.
-pub(super) fn pass_through(root: u32, placement: &Placement) -> Option<Exit> {
-    let mut exit = None;
-    loop {
-        let (tid, status) = match ptrace::wait(Patience::Blocks) {
-            Ok(Waited::Thread(tid, status)) => (tid, status),
-            Ok(Waited::Nothing) => continue,
-            Ok(Waited::Nobody) | Err(_) => return exit,
-        };
-        // As in the loop above, requests to a killed thread fail.
-        let _ = match status {
-            TraceStop::Exited(code) if tid == root => {
-                exit = Some(Exit::Code(code));
-                continue;
-            }
-            TraceStop::Killed(signal) if tid == root => {
-                exit = Some(Exit::Signal(signal));
-                continue;
-            }
-            TraceStop::Exited(_) | TraceStop::Killed(_) => continue,
-            TraceStop::Group(_) => ptrace::listen(tid),
-            TraceStop::Signal(signal) => ptrace::cont(tid, signal),
-            TraceStop::Stopped => {
-                placement.born(tid);
-                ptrace::cont(tid, 0)
-            }
-            _ => ptrace::cont(tid, 0),
-        };
     }
 }
 

@@ -79,6 +79,8 @@ impl Names for LogNames {
         });
         let call = calls.get(&id).map(|number| self.call(*number)).unwrap_or_default();
         let (blamed, is_idle) = (blame::blame(&known, None), blame::is_idle(&call, &known));
+        let waits_for_answer = known.iter().any(blame::waits_for_answer);
+        let asks = blame::asks(&known);
         let frames = known.into_iter().map(|frame| Frame {
             name: frame.text(),
             confidence: match frame.trust {
@@ -91,7 +93,7 @@ impl Names for LogNames {
             object: frame.address.module,
             address: frame.address.address,
         });
-        Frames { frames: frames.collect(), blamed, is_idle }
+        Frames { frames: frames.collect(), blamed, is_idle, waits_for_answer, asks }
     }
 
     fn call(&self, number: u32) -> String {

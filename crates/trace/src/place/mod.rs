@@ -2,9 +2,11 @@
 //!
 //! This happens while the call waits or at its exit, for slow calls only: later a descriptor may refer to another file.
 
+mod awaited;
 pub(crate) mod bus_names;
 #[doc(hidden)] // For tests and fuzz targets.
 pub mod dbus;
+mod display;
 mod lock;
 mod memory;
 mod mount;
@@ -16,7 +18,10 @@ mod subject;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 
+use self::awaited::{AwaitedDescriptor, of_poll, of_select};
 use self::dbus::BusCall;
+pub use self::display::is_display_path;
+use self::display::{KnownPeers, is_display};
 use self::mount::MountTable;
 pub use self::recorded::CopiedCall;
 use self::subject::{CallObject, subject};
@@ -59,6 +64,19 @@ pub struct SyscallContext {
 pub struct ContextLookup {
     mounts: MountTable,
     requests: HashMap<(u32, i32), BusCall>,
+    peers: KnownPeers,
+    /// What a thread that is in a `select` waits for: the kernel writes the answer over it.
+    selects: HashMap<u32, [u64; 2]>,
+}
+
+/// What is known of descriptors that are waited for.
+enum Awaited {
+    /// The connection to the display is one of them.
+    Display(Target),
+    /// The only one, or the one from which an answer is expected.
+    One(i32),
+    /// So many.
+    Several(usize),
 }
 
 /// Returns the name of the mark that a call which found no file has set; none if its path is another one.
@@ -101,8 +119,9 @@ impl ContextLookup {
         recorder.target(Target::File { path, mount })
     }
 
-    /// Stores the request of a `sendmsg` or `sendto` with a D-Bus message, for the wait that may follow.
-    pub fn sent(&mut self, call: &SyscallContext) {
+    /// Stores the request of a `sendmsg` or `sendto` with a D-Bus message, for the wait that may follow; `at_ns` is since the
+    /// recording began.
+    pub fn sent(&mut self, call: &SyscallContext, at_ns: u64, recorder: &mut TraceRecorder) {
         let SyscallContext { process, arguments, .. } = *call;
         let Some(name) = call_name(call.number) else { return };
         let Some(descriptor) = descriptor(arguments[0]) else { return };
@@ -117,29 +136,53 @@ impl ContextLookup {
             _ => None,
         };
         if let Some(bytes) = bytes {
-            self.sent_message(process, descriptor, &bytes);
+            self.sent_message(process, descriptor, &bytes, at_ns, recorder);
         }
     }
 
     /// Stores the request of a message of D-Bus that begins with `bytes`, for the wait that may follow.
-    pub(crate) fn sent_message(&mut self, process: u32, descriptor: i32, bytes: &[u8]) {
+    pub(crate) fn sent_message(
+        &mut self,
+        process: u32,
+        descriptor: i32,
+        bytes: &[u8],
+        at_ns: u64,
+        recorder: &mut TraceRecorder,
+    ) {
         let Some(request) = BusCall::parse(bytes) else { return };
+        if request.wants_reply {
+            let peer = self.peers.peer(process, descriptor);
+            let peer = peer.unwrap_or_else(|| "a bus".to_owned());
+            recorder.sent(process, at_ns, Target::Socket { peer, request: Some(request.text()) });
+        }
         if self.requests.len() >= REQUESTS {
             self.requests.clear();
         }
         self.requests.insert((process, descriptor), request);
     }
 
+    /// Stores what a `select` that begins waits for.
+    pub(crate) fn selects(&mut self, call: &SyscallContext) {
+        if self.selects.len() >= REQUESTS {
+            self.selects.clear();
+        }
+        self.selects.insert(call.thread, sets(call));
+    }
+
     /// Removes the requests of `process`, when it has ended or executes another program.
     pub fn forget(&mut self, process: u32) {
         self.requests.retain(|(asker, _), _| *asker != process);
+        self.peers.forget(process);
+        self.selects.remove(&process);
     }
 
     fn find(&mut self, call: &SyscallContext, recorder: &mut TraceRecorder) -> Option<Target> {
         let SyscallContext { process, arguments, .. } = *call;
         match subject(call_name(call.number)?)? {
             CallObject::Descriptor(at) => {
-                self.descriptor(process, descriptor(arguments[at])?, recorder)
+                let number = descriptor(arguments[at])?;
+                let target = self.descriptor(process, number, recorder)?;
+                Some(if reads(call.number) { read_from(process, target) } else { target })
             }
             CallObject::Path(at) => self.path(process, CURRENT, arguments[at], recorder),
             CallObject::PathAt(at, path) => {
@@ -167,6 +210,12 @@ impl ContextLookup {
             }
             CallObject::Child => child(call, recorder),
             CallObject::Poll => self.polled(call, recorder),
+            CallObject::Select => {
+                // Of one that has returned, the sets are the answer.
+                let now = || call.returned.is_none().then(|| sets(call));
+                let known = self.selects.get(&call.thread).copied().or_else(now);
+                self.selected(call, known?, recorder)
+            }
         }
     }
 
@@ -241,28 +290,72 @@ impl ContextLookup {
         let SyscallContext { process, arguments, .. } = *call;
         let count = usize::try_from(arguments[1]).ok()?;
         let bytes = memory::bytes(process, arguments[0], 8 * count.min(POLLED))?;
-        match self.asked_among(process, &bytes) {
-            Ok(asked) => self.descriptor(process, asked, recorder),
-            Err(_) => Some(Target::Other(format!("{count} descriptors"))),
+        match self.awaited(call, &of_poll(&bytes)) {
+            Awaited::Display(display) => Some(display),
+            Awaited::One(asked) => self.descriptor(process, asked, recorder),
+            Awaited::Several(_) => Some(Target::Other(format!("{count} descriptors"))),
         }
     }
 
-    /// Returns what a `poll` with this list waits for: the only descriptor, or the socket with an open request; else how
-    /// many there are.
-    fn asked_among(&self, process: u32, list: &[u8]) -> Result<i32, usize> {
-        let polled: Vec<i32> = list
-            .chunks_exact(8)
-            .filter_map(|entry| Some(i32::from_le_bytes(entry.get(..4)?.try_into().ok()?)))
-            .filter(|descriptor| *descriptor >= 0)
-            .collect();
-        if let [only] = *polled {
-            return Ok(only);
+    /// Returns the target of a `select` with these sets.
+    fn selected(
+        &mut self,
+        call: &SyscallContext,
+        sets: [u64; 2],
+        recorder: &mut TraceRecorder,
+    ) -> Option<Target> {
+        let count = call.arguments[0];
+        match self.awaited(call, &of_select(sets, count)) {
+            Awaited::Display(display) => Some(display),
+            // Of more than these, not all are known.
+            _ if count > 64 => None,
+            Awaited::One(only) => self.descriptor(call.process, only, recorder),
+            Awaited::Several(0) => None,
+            Awaited::Several(several) => Some(Target::Other(format!("{several} descriptors"))),
         }
-        let asked = polled.iter().find(|descriptor| {
-            let request = self.requests.get(&(process, **descriptor));
+    }
+
+    /// Returns what a wait for these descriptors is for: the display, if the main thread waits to read from it; else the only
+    /// descriptor, or the socket with an open request.
+    fn awaited(&mut self, call: &SyscallContext, list: &[AwaitedDescriptor]) -> Awaited {
+        if call.thread == call.process {
+            let mut read = list.iter().filter(|awaited| !awaited.writes);
+            let display =
+                read.find_map(|awaited| self.peers.display(call.process, awaited.descriptor));
+            if let Some(peer) = display {
+                let others = u32::try_from(list.len() - 1).unwrap_or(u32::MAX);
+                return Awaited::Display(Target::Display { peer, others });
+            }
+        }
+        if let [only] = list {
+            return Awaited::One(only.descriptor);
+        }
+        let asked = list.iter().map(|awaited| awaited.descriptor).find(|descriptor| {
+            let request = self.requests.get(&(call.process, *descriptor));
             request.is_some_and(|request| request.wants_reply)
         });
-        asked.copied().ok_or(polled.len())
+        asked.map_or(Awaited::Several(list.len()), Awaited::One)
+    }
+}
+
+/// Reads what a `select` waits for: of the first 64 descriptors, those to read and those to write.
+fn sets(call: &SyscallContext) -> [u64; 2] {
+    let set = |address: u64| memory::longs(call.process, address).map_or(0, |[set]| set);
+    [set(call.arguments[1]), set(call.arguments[2])]
+}
+
+/// Returns whether a call reads from its descriptor, and waits until there is something.
+fn reads(number: u32) -> bool {
+    matches!(call_name(number), Some("read" | "readv" | "recvfrom" | "recvmsg" | "recvmmsg"))
+}
+
+/// Returns the target of a call that reads from a socket: a connection to the display is told from others.
+fn read_from(process: u32, target: Target) -> Target {
+    match target {
+        Target::Socket { peer, .. } if is_display(process, &peer) => {
+            Target::Display { peer, others: 0 }
+        }
+        target => target,
     }
 }
 
@@ -276,7 +369,7 @@ pub fn has_display(process: u32) -> bool {
         let is_socket = link(&format!("/proc/{process}/fd/{descriptor}"))
             .is_some_and(|link| link.starts_with(b"socket:"));
         let peer = if is_socket { socket::peer(process, descriptor) } else { None };
-        peer.is_some_and(|peer| peer.contains("/.X11-unix/X") || peer.contains("/wayland-"))
+        peer.is_some_and(|peer| is_display(process, &peer))
     })
 }
 

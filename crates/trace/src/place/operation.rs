@@ -50,6 +50,7 @@ impl ContextLookup {
             // The index of a registered file is no descriptor.
             polled: operation.is_registered.then_some(-1),
             memory: &[],
+            sets: None,
             root_mount: 0,
             link: known.map(|(link, _)| link).or(directory.as_deref()),
             is_opened: false,

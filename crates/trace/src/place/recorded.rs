@@ -1,9 +1,10 @@
 //! The target of a call, from the data that the kernel's programs copied at its end: correct even if the descriptor is closed now.
 
+use super::awaited::of_poll;
 use super::mount;
 use super::socket;
 use super::subject::{CallObject, subject};
-use super::{ContextLookup, SyscallContext, descriptor, link};
+use super::{Awaited, ContextLookup, SyscallContext, descriptor, link, read_from, reads};
 use kerneltrace::record::CopiedSocket;
 
 use crate::call::TargetId;
@@ -24,6 +25,8 @@ pub struct CopiedCall<'a> {
     pub polled: Option<i32>,
     /// The list of a `poll`, or the address of a `connect`.
     pub memory: &'a [u8],
+    /// Of a `select`: which of the first 64 descriptors were to be read, and which written.
+    pub sets: Option<[u64; 2]>,
     /// The number of the mount that the program's root is the root of, or 0.
     pub root_mount: u64,
     /// What its descriptor was, as `readlink /proc/PID/fd/N` says it; or the directory that its path is relative to.
@@ -83,31 +86,47 @@ impl ContextLookup {
                     let peer = known.or_else(|| socket::address(call.memory))?;
                     Some(Target::Socket { peer, request: None })
                 }
-                Some(CallObject::Poll) if call.made.arguments[1] > 1 => {
-                    self.find_polled(call, recorder)
+                Some(CallObject::Poll) => self.find_polled(call, recorder),
+                Some(CallObject::Select) => self.selected(&call.made, call.sets?, recorder),
+                _ => {
+                    let target = self.find_link(call, recorder)?;
+                    let process = call.made.process;
+                    Some(if reads(call.made.number) { read_from(process, target) } else { target })
                 }
-                _ => self.find_link(call, recorder),
             },
         }
     }
 
-    /// Returns the target of a `poll` of several descriptors.
+    /// Returns the target of a `poll`.
     fn find_polled(
         &mut self,
         call: &CopiedCall<'_>,
         recorder: &mut TraceRecorder,
     ) -> Option<Target> {
-        match self.asked_among(call.made.process, call.memory) {
-            // It was ready: what it was then is known.
-            Ok(asked) if call.polled == Some(asked) => self.find_link(call, recorder),
-            Ok(asked) => {
-                let now = self.descriptor(call.made.process, asked, recorder);
+        let process = call.made.process;
+        // What was ready is known as it was then, also of a program that does not live any more.
+        if let Some((descriptor, link)) = call.polled.zip(call.link)
+            && let Some(copied) = call.socket
+        {
+            let peer = socket::copied_peer(&copied, recorder);
+            self.peers.remember(process, descriptor, link.to_vec(), peer);
+        }
+        match self.awaited(&call.made, &of_poll(call.memory)) {
+            Awaited::Display(display) => Some(display),
+            // It was ready, or is the only one: what it was then is known.
+            Awaited::One(asked) if call.polled == Some(asked) => self.find_link(call, recorder),
+            Awaited::One(_) if call.made.arguments[1] <= 1 => self.find_link(call, recorder),
+            Awaited::One(asked) => {
+                let now = self.descriptor(process, asked, recorder);
                 now.filter(|target| matches!(target, Target::Socket { .. })).or_else(|| {
-                    let request = self.request(call.made.process, asked);
+                    let request = self.request(process, asked);
                     Some(Target::Socket { peer: "socket".to_owned(), request })
                 })
             }
-            Err(_) => Some(Target::Other(format!("{} descriptors", call.made.arguments[1]))),
+            Awaited::Several(_) if call.made.arguments[1] <= 1 => self.find_link(call, recorder),
+            Awaited::Several(_) => {
+                Some(Target::Other(format!("{} descriptors", call.made.arguments[1])))
+            }
         }
     }
 

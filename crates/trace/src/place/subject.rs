@@ -23,6 +23,8 @@ pub(super) enum CallObject {
     Child,
     /// Descriptors in an array of `struct pollfd`, and how many.
     Poll,
+    /// Descriptors in the sets of a `select`.
+    Select,
 }
 
 /// Returns the kind of target of the call `name`; `None` if no argument identifies one.
@@ -60,6 +62,7 @@ pub(super) fn subject(name: &str) -> Option<CallObject> {
         "futex" => CallObject::Futex,
         "wait4" | "waitid" => CallObject::Child,
         "poll" | "ppoll" => CallObject::Poll,
+        "select" | "pselect6" => CallObject::Select,
         _ => return None,
     })
 }

@@ -137,7 +137,7 @@ fn path(target: Option<&Target>, which: usize) -> Option<String> {
 fn described(target: Option<&Target>) -> Option<String> {
     match target? {
         Target::File { path, .. } => Some(spell(path)),
-        Target::Socket { peer, .. } => Some(spell(peer.as_bytes())),
+        Target::Socket { peer, .. } | Target::Display { peer, .. } => Some(spell(peer.as_bytes())),
         Target::Other(what) => Some(spell(what.as_bytes())),
         _ => None,
     }

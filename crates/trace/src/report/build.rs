@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::UNIX_EPOCH;
 
+use super::answers::with_answers;
 use super::names::Names;
 use super::paths;
 use super::schema::{
@@ -46,6 +47,7 @@ pub fn build(
     provenance: Provenance,
     options: &ReportOptions,
 ) -> TraceReport {
+    let recording = &*with_answers(recording, names);
     let builder = SymbolizedRecording::new(recording, names);
     let calls = call_kinds(&builder);
     let call_index: HashMap<u32, u32> =
@@ -455,6 +457,14 @@ fn target(target: &recording::Target) -> Target {
         recording::Target::Socket { peer, request } => {
             shown.name = spell(peer.as_bytes());
             shown.request = request.as_ref().map(|request| spell(request.as_bytes()));
+        }
+        recording::Target::Display { peer, others } => {
+            shown.name = spell(peer.as_bytes());
+            match others {
+                0 => {}
+                1 => shown.name.push_str(" and another descriptor"),
+                others => shown.name.push_str(&format!(" and {others} other descriptors")),
+            }
         }
         recording::Target::Lock { owner, owner_stack } => {
             shown.name = owner

@@ -2,6 +2,7 @@
 
 pub mod account;
 mod advice;
+mod answers;
 mod arguments;
 mod build;
 pub mod chains;

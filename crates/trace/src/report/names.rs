@@ -55,6 +55,10 @@ pub struct Frames {
     pub blamed: Option<usize>,
     /// Whether it is an event loop that waits for something to do.
     pub is_idle: bool,
+    /// Whether a function in it waits for an answer.
+    pub waits_for_answer: bool,
+    /// Whether the call itself is made by such a function, and not by the program's own.
+    pub asks: bool,
 }
 
 /// Knows names.
@@ -106,7 +110,7 @@ impl Names for Unnamed {
                 ..Frame::default()
             }
         });
-        Frames { frames: frames.collect(), blamed: None, is_idle: false }
+        Frames { frames: frames.collect(), ..Frames::default() }
     }
 }
 

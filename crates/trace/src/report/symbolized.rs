@@ -26,6 +26,7 @@ pub(super) struct SymbolizedStack {
     /// The place of the blamed frame in those.
     pub(super) blamed: Option<usize>,
     pub(super) is_idle: bool,
+    waits_for_answer: bool,
     pub(super) end: StackEnd,
 }
 
@@ -69,7 +70,17 @@ impl<'a> SymbolizedRecording<'a> {
         for id in recording.kernel.memory.values().flat_map(longest_stacks) {
             symbolized.name(id, names);
         }
-        let idle = |call: &TracedCall| Some(symbolized.stacks.get(&call.stack?)?.is_idle);
+        let idle = |call: &TracedCall| {
+            let stack = symbolized.stacks.get(&call.stack?)?;
+            let target = || item(&recording.targets, call.target?.0);
+            // Whoever waits to read from the display waits for the person at it, whatever its loop is called.
+            let is_own_loop = || {
+                !stack.frames.is_empty()
+                    && !stack.waits_for_answer
+                    && matches!(target(), Some(recording::Target::Display { .. }))
+            };
+            Some(stack.is_idle || is_own_loop())
+        };
         let name = |number: u32| symbolized.call_names.get(&number).map_or("", String::as_str);
         let judge = StallClassifier::new(recording, &name, &idle);
         symbolized.how = recording
@@ -89,7 +100,13 @@ impl<'a> SymbolizedRecording<'a> {
         let blamed = named.blamed.filter(|at| *at < named.frames.len());
         let blamed = blamed.or_else(|| named.frames.iter().position(|frame| !frame.folded));
         let frames = named.frames.into_iter().map(|frame| self.frame(frame)).collect();
-        let named = SymbolizedStack { frames, blamed, is_idle: named.is_idle, end: stack.end };
+        let named = SymbolizedStack {
+            frames,
+            blamed,
+            is_idle: named.is_idle,
+            waits_for_answer: named.waits_for_answer,
+            end: stack.end,
+        };
         self.stacks.insert(id, named);
     }
 
@@ -210,7 +227,7 @@ pub(super) fn add(sum: &mut Option<u64>, part: Option<u64>) {
 pub(super) fn kind_of(target: &recording::Target) -> TargetKind {
     match target {
         recording::Target::File { .. } | recording::Target::Files { .. } => TargetKind::File,
-        recording::Target::Socket { .. } => TargetKind::Socket,
+        recording::Target::Socket { .. } | recording::Target::Display { .. } => TargetKind::Socket,
         recording::Target::Lock { .. } => TargetKind::Lock,
         recording::Target::Child(..) => TargetKind::Child,
         recording::Target::Other(_) => TargetKind::Other,

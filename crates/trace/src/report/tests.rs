@@ -44,7 +44,8 @@ impl Names for Example {
         };
         let frames: Vec<Frame> = places.iter().map(name).collect();
         let is_idle = frames.iter().any(|frame| frame.name.starts_with("g_main"));
-        Frames { blamed: frames.iter().position(|frame| !frame.folded), frames, is_idle }
+        let blamed = frames.iter().position(|frame| !frame.folded);
+        Frames { blamed, frames, is_idle, ..Frames::default() }
     }
 }
 

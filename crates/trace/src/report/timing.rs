@@ -59,8 +59,11 @@ impl<'a> SliceSums<'a> {
     }
 }
 
-fn is_lock(name: &str) -> bool {
-    name.starts_with("futex")
+/// Returns whether a call waited for a lock, and not for an answer that another thread receives.
+fn is_lock(builder: &SymbolizedRecording<'_>, call: &TracedCall) -> bool {
+    let target = || item(&builder.recording.targets, call.target?.0);
+    builder.call_name(call.number).starts_with("futex")
+        && !matches!(target(), Some(Target::Socket { .. }))
 }
 
 fn end_of(call: &TracedCall) -> u64 {
@@ -217,7 +220,7 @@ fn parts(
             TraceMethod::Idle => &mut parts.idle_ns,
             TraceMethod::Child => &mut parts.child_ns,
             TraceMethod::Stall if builder.waits_for_ring(call) => &mut parts.ring_ns,
-            TraceMethod::Stall if is_lock(builder.call_name(call.number)) => &mut parts.lock_ns,
+            TraceMethod::Stall if is_lock(builder, call) => &mut parts.lock_ns,
             TraceMethod::Stall => &mut parts.call_ns,
         };
         *part += blocked;

@@ -125,8 +125,8 @@ const LOOPS: [&str; 38] = [
     "pa_mainloop_poll",
 ];
 
-/// Functions that run an event loop until a reply arrives: a wait inside of them is a stall, not idle.
-const ANSWERS: [&str; 10] = [
+/// Functions that wait until a reply arrives: a wait inside of them is a stall, not idle.
+const ANSWERS: [&str; 15] = [
     "g_dbus_",
     "QDBus",
     "QProcess::waitFor",
@@ -135,7 +135,12 @@ const ANSWERS: [&str; 10] = [
     "QLocalSocket::waitFor",
     "wl_display_roundtrip",
     "xcb_wait_for_reply",
+    "xcb_wait_for_special_event",
+    "xcb_request_check",
+    "xcb_connect",
+    "XOpenDisplay",
     "_XReply",
+    "gtk_clipboard_wait_",
     "dbus_connection_send_with_reply_and_block",
 ];
 
@@ -255,8 +260,22 @@ const ORDERS: [&str; 4] = [
 #[must_use]
 pub fn waits_for_answer(frame: &Frame) -> bool {
     let name = &*frame.name;
-    // GIO's calls that wait say so.
-    ANSWERS.iter().any(|beginning| name.starts_with(beginning)) || name.ends_with("_sync")
+    // GIO's calls that wait say so, and so do those of the libraries for displays in Rust.
+    ANSWERS.iter().any(|beginning| name.starts_with(beginning))
+        || name.ends_with("_sync")
+        || name.contains("::wait_for_reply")
+        || name.contains("::roundtrip")
+}
+
+/// Returns whether a call with this stack is made by a function that waits for an answer: between the two there are only
+/// libraries that act on behalf of others.
+///
+/// A lock is waited for so where another thread receives the answers, as that of Qt does which reads from the bus.
+#[must_use]
+pub fn asks(frames: &[Frame]) -> bool {
+    let mut inner =
+        frames.iter().take_while(|frame| role(frame) != FrameRole::User || waits_for_answer(frame));
+    inner.any(waits_for_answer)
 }
 
 /// Returns whether a call named `call` with this stack is an event loop that waits for something to do.

@@ -8,7 +8,7 @@ use crate::place::ContextLookup;
 use crate::recorder::TraceRecorder;
 use crate::recording::{Backend, RecordedMount, Target};
 use crate::stack::Unwinder;
-use crate::stack::blame::{blame, is_idle, name_builtin};
+use crate::stack::blame::{blame, is_idle, name_builtin, waits_for_answer};
 use crate::stack::names::{Frame, Names, SymbolSources};
 use crate::syscall::{SyscallClass, call_name};
 
@@ -106,7 +106,11 @@ impl StallAnalyzer {
             .map(|stack| self.names.frames(recording, call.process, stack))
             .unwrap_or_default();
         let length = Duration::from_nanos(call.wall_ns);
-        if is_idle(name, &frames) {
+        // Whoever waits to read from the display waits for the person at it, whatever its loop is called.
+        let is_display =
+            matches!(target, Some(ResolvedTarget { target: Target::Display { .. }, .. }));
+        let is_own_loop = is_display && !frames.is_empty() && !frames.iter().any(waits_for_answer);
+        if is_own_loop || is_idle(name, &frames) {
             self.summary.idle_waits += 1;
             self.summary.idle += length;
             return None;

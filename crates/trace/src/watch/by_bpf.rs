@@ -229,8 +229,10 @@ impl Watch<'_> {
                 }
             }
             BpfRecord::Exec { process, .. } => analyzer.forget(process),
-            BpfRecord::Sent { process, descriptor, message } => {
-                analyzer.places.sent_message(process, descriptor, message);
+            BpfRecord::Sent { process, at_ns, descriptor, message } => {
+                let (places, recorder) = (&mut analyzer.places, &mut analyzer.recorder);
+                let at_ns = at_ns.saturating_sub(*began_ns);
+                places.sent_message(process, descriptor, message, at_ns, recorder);
             }
             BpfRecord::Exit { thread, process, at_ns, inside, seen, .. } => {
                 ended.push((thread, seen));

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define BYTES (24 << 20)
@@ -205,6 +206,20 @@ __attribute__((noinline)) void wait_like_a_call(int opcode, int descriptor)
     check(result(), 8);
 }
 
+/* IORING_OP_WAITID, which older headers do not have; 3 where the kernel does not. */
+__attribute__((noinline)) void wait_for_child(pid_t child)
+{
+    struct io_uring_sqe *wait = entry(50, child);
+    wait->len = P_PID;
+    wait->file_index = WEXITED;
+    submit();
+    enter(1, 1);
+    int got = result();
+    if (got == -EINVAL)
+        exit(3);
+    check(got, 0);
+}
+
 __attribute__((noinline)) void sleep_by_ring(void)
 {
     struct __kernel_timespec span = {.tv_nsec = 150000000};
@@ -289,6 +304,14 @@ int main(int count, char **words)
         set_up(0);
         writer(ends[1]);
         wait_like_a_call(*how == 's' ? IORING_OP_RECV : IORING_OP_READ, ends[0]);
+    } else if (!strcmp(how, "child")) {
+        set_up(0);
+        pid_t child = fork();
+        if (child == 0) {
+            usleep(150000);
+            _exit(0);
+        }
+        wait_for_child(child);
     } else if (!strcmp(how, "sleep")) {
         set_up(0);
         sleep_by_ring();

@@ -34,6 +34,7 @@ pub(crate) fn recorded(
         second_path: call.second_path,
         polled: call.polled,
         memory: call.memory,
+        sets: call.sets,
         root_mount: call.root_mount.into(),
         link: link.as_deref(),
         is_opened: call.file.is_some_and(|file| file.is_opened),

@@ -227,8 +227,10 @@ impl<'a> Watcher<'a> {
             BpfRecord::Turn { thread, number, at_ns, .. } => {
                 model.recorder.turned(thread, number, at_ns.saturating_sub(*began_ns));
             }
-            BpfRecord::Sent { process, descriptor, message } => {
-                model.places.sent_message(process, descriptor, message);
+            BpfRecord::Sent { process, at_ns, descriptor, message } => {
+                let (places, recorder) = (&mut model.places, &mut model.recorder);
+                let at_ns = at_ns.saturating_sub(*began_ns);
+                places.sent_message(process, descriptor, message, at_ns, recorder);
             }
             BpfRecord::Exec { process, path, command, .. } => model.exec(process, path, command),
             BpfRecord::Exit {

@@ -13,7 +13,7 @@ use crate::call::{CallEnd, TargetId, TracedCall};
 use crate::kernel_work::{ExplainedWait, RecordedOperation, RecordedOperations, RingWaitKind};
 use crate::place::ContextLookup;
 use crate::recorder::TraceRecorder;
-use crate::recording::{Target, Total};
+use crate::recording::{Target, move_total};
 use crate::stack::{KnownRegisters, Unwinder};
 use crate::syscall::call_name;
 
@@ -320,26 +320,6 @@ impl WorkRecorder {
 
 fn refused(why: &str) -> String {
     format!("Not seen: operations of io_uring, the reclaim of memory and reads from swap: {why}.")
-}
-
-/// Moves a call from the sums of one target to those of another one.
-fn move_total(
-    totals: &mut std::collections::BTreeMap<(TargetId, u32), Total>,
-    from: TargetId,
-    to: TargetId,
-    call: &TracedCall,
-) {
-    if let Some(total) = totals.get_mut(&(from, call.number)) {
-        total.count = total.count.saturating_sub(1);
-        total.errors = total.errors.saturating_sub(u64::from(call.failed()));
-        total.wall_ns = total.wall_ns.saturating_sub(call.wall_ns);
-        total.longest_ns = total.longest_ns.min(total.wall_ns);
-        if total.count == 0 {
-            totals.remove(&(from, call.number));
-        }
-    }
-    let total = totals.entry((to, call.number)).or_default();
-    total.add(call.failed(), call.wall_ns, call.cpu_ns);
 }
 
 /// Names the swap of the machine; of several all, because the kernel's number of one is not that in `/proc/swaps`.

@@ -196,7 +196,7 @@ fn name(target: &Target) -> String {
         Target::File { path, .. } => spell(path),
         Target::Files { from, to, .. } => format!("{} -> {}", spell(from), spell(to)),
         Target::Socket { peer, request: Some(request) } => format!("{request} of {peer}"),
-        Target::Socket { peer, request: None } => peer.clone(),
+        Target::Socket { peer, request: None } | Target::Display { peer, .. } => peer.clone(),
         Target::Lock { owner: Some(owner), .. } => format!("lock of thread {owner}"),
         Target::Lock { owner: None, .. } => "lock".to_owned(),
         Target::Child(process, command) => format!("child {process} {}", spell(command)),

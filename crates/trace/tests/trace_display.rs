@@ -1,0 +1,146 @@
+//! Event loops of a program's own that wait for the display are told from waits for an answer, beside every backend.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "a program that cannot be built or started fails the test; a test says what it skips"
+)]
+
+use crate::waiting;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use report::provenance::Provenance;
+use unjank_trace::backend::{self, TraceError, TraceOptions, TraceTarget};
+use unjank_trace::recording::Backend;
+use unjank_trace::report::schema::{Slow, TargetKind, TraceMethod};
+use unjank_trace::report::{ReportOptions, TraceReport, build};
+use unjank_trace::stack::names::SymbolSources;
+use unjank_trace::symbolizer::Symbolizer;
+
+const MS: u64 = 1_000_000;
+const BACKENDS: [Backend; 4] = [Backend::Bpf, Backend::Seccomp, Backend::Ptrace, Backend::Peek];
+
+/// How the names of the functions of the program begin that wait.
+const WAITS: [&str; 2] = ["wait_", "QDBus"];
+
+struct Planted {
+    dir: tempfile::TempDir,
+    program: PathBuf,
+}
+
+impl Planted {
+    fn new() -> Planted {
+        let dir = tempfile::tempdir().unwrap();
+        let program = waiting::build(dir.path(), "display.c", &["-O1", "-g", "-pthread"]);
+        Planted { dir, program }
+    }
+
+    /// Records the program with each backend that is allowed, and gives the long waits of its main thread to `check`.
+    ///
+    /// On a busy machine what it waits for may be there before it waits: then it is recorded once more, up to five times.
+    fn each(&self, how: &str, check: impl Fn(&str, &TraceReport, &[&Slow])) {
+        for backend in BACKENDS {
+            for attempt in 1..=5 {
+                // Each run has a socket of its own.
+                let place = self.dir.path().join(format!("{how}-{}-{attempt}", backend.name()));
+                std::fs::create_dir(&place).unwrap();
+                let words = [self.program.as_os_str(), how.as_ref(), place.as_os_str()];
+                let Some(report) = recorded(words.map(Into::into).to_vec(), backend) else { break };
+                let waits = waits(&report);
+                let context = format!("{} {how}: {}", backend.name(), report.verdict);
+                if !waits.is_empty() {
+                    check(&context, &report, &waits);
+                    break;
+                }
+                assert!(attempt < 5, "{context}: {:?}", report.slow);
+            }
+        }
+    }
+}
+
+/// Returns the long waits of the main thread. On a busy machine other calls take long, too.
+fn waits(report: &TraceReport) -> Vec<&Slow> {
+    let main = report.main().unwrap().id;
+    let is_wait = |slow: &&Slow| {
+        let is_long = slow.wall_ns.saturating_sub(slow.queued_ns.unwrap_or(0)) > 50 * MS;
+        let of_main = report.threads[slow.thread as usize].id == main;
+        let name = blamed(report, slow).unwrap_or_default();
+        is_long && of_main && WAITS.iter().any(|beginning| name.starts_with(beginning))
+    };
+    report.slow.iter().filter(is_wait).collect()
+}
+
+fn blamed<'a>(report: &'a TraceReport, slow: &Slow) -> Option<&'a str> {
+    let stack = &report.stacks[slow.stack? as usize];
+    let frame = stack.frames[stack.blamed? as usize];
+    Some(&report.frames[frame as usize].name)
+}
+
+/// Records a program; nothing, said aloud, where the backend is not allowed.
+fn recorded(arguments: Vec<std::ffi::OsString>, backend: Backend) -> Option<TraceReport> {
+    let command = backend::ProgramToStart { arguments, ..backend::ProgramToStart::default() };
+    let mut options = TraceOptions::new(TraceTarget::Run(command), "blocking".parse().unwrap());
+    options.backend = Some(backend);
+    let stop = Arc::new(AtomicBool::new(false));
+    let recording = match backend::run(&options, &stop) {
+        Ok(outcome) => outcome.recording,
+        Err(error @ TraceError::Backend { .. }) => {
+            let why = error.to_string();
+            assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
+            eprintln!("SKIPPED: {why}");
+            return None;
+        }
+        Err(error) => panic!("{error:?}"),
+    };
+    let names = Symbolizer::new(&recording, SymbolSources::default(), None);
+    Some(build(&recording, &names, Provenance::default(), &ReportOptions::default()))
+}
+
+#[test]
+fn a_loop_of_ones_own_that_waits_for_the_display_is_idle() {
+    let planted = Planted::new();
+    for how in ["poll", "select", "tick", "read", "recvmsg"] {
+        planted.each(how, |context, report, waits| {
+            for wait in waits {
+                assert_eq!(wait.how, TraceMethod::Idle, "{context}: {wait:?}");
+            }
+            assert!(!report.verdict.contains("another program"), "{context}");
+        });
+    }
+}
+
+#[test]
+fn an_answer_of_the_display_and_of_another_server_are_waited_for() {
+    let planted = Planted::new();
+    for how in ["answer", "full", "service"] {
+        planted.each(how, |context, _, waits| {
+            for wait in waits {
+                assert_eq!(wait.how, TraceMethod::Stall, "{context}: {wait:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_lock_behind_which_an_answer_from_the_bus_is_waited_for_names_the_request() {
+    Planted::new().each("bus", |context, report, waits| {
+        for wait in waits {
+            assert_eq!(wait.how, TraceMethod::Stall, "{context}: {wait:?}");
+            let target = &report.targets[wait.target.unwrap() as usize];
+            assert_eq!(target.kind, TargetKind::Socket, "{context}: {target:?}");
+            // Without stops, what a thread sends is not seen.
+            if report.watch.backend == Backend::Peek.name() {
+                assert!(target.name.contains("answer"), "{context}: {target:?}");
+            } else {
+                let request = target.request.as_deref();
+                assert_eq!(request, Some("org.notes /notes Save"), "{context}: {target:?}");
+                assert!(target.name.ends_with("/bus"), "{context}: {target:?}");
+            }
+        }
+        let parts = report.main().unwrap().account.as_ref().unwrap().parts;
+        assert!(parts.call_ns > parts.lock_ns, "{context}: {parts:?}");
+    });
+}
