@@ -7,7 +7,7 @@ use super::call::{StackId, TargetId, TracedCall};
 use super::kernel_work::KernelWork;
 use super::mark::RecordedMark;
 use super::timeline::ThreadTimeline;
-use wakeups::{ProgramFacts, WakeupChain};
+use wakeups::{ChainWakeup, ProgramFacts, WakeupChain};
 
 pub use kerneltrace::totals::Total;
 
@@ -155,6 +155,8 @@ pub struct RecordedChain {
     pub number: u32,
     /// The chain; its times are of the monotonic clock.
     pub chain: WakeupChain,
+    /// The wake-ups of its threads, in the order of time; its clock is the chain's.
+    pub wakeups: Vec<ChainWakeup>,
     /// The function of the kernel in which each hop waited.
     pub functions: Vec<Option<String>>,
     /// What each hop's process ran then, and in which control group; empty where that is not known.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use report::provenance::Provenance;
 use unjank_trace::backend::{self, TraceError, TraceOptions, TraceTarget};
 use unjank_trace::recording::Backend;
-use unjank_trace::report::chains::StallChain;
+use unjank_trace::report::chains::{StallChain, WakeupRow};
 use unjank_trace::report::{ReportOptions, build};
 use unjank_trace::stack::names::SymbolSources;
 use unjank_trace::symbolizer::Symbolizer;
@@ -22,11 +22,16 @@ use unjank_trace::syscall_set::Set;
 /// Records a shell with a script, and returns the chain of its main thread's longest wait. What was lost, or not
 /// told by the kernel, may be a wait of these: then it is recorded once more, up to five times.
 fn longest_of(script: &str) -> Option<StallChain> {
+    Some(longest_with_wakeups(script)?.0)
+}
+
+/// Returns the wake-ups of all chains, too.
+fn longest_with_wakeups(script: &str) -> Option<(StallChain, Vec<WakeupRow>)> {
     let chains = std::iter::repeat_with(|| record_longest_of(script)).take(5);
     let mut last = None;
     for chain in chains {
         last = chain;
-        let is_whole = |chain: &StallChain| !chain.has_losses && chain.end != "not-known";
+        let is_whole = |(chain, _): &(StallChain, _)| !chain.has_losses && chain.end != "not-known";
         if last.as_ref().is_none_or(is_whole) {
             break;
         }
@@ -35,7 +40,7 @@ fn longest_of(script: &str) -> Option<StallChain> {
 }
 
 /// See `longest_of`.
-fn record_longest_of(script: &str) -> Option<StallChain> {
+fn record_longest_of(script: &str) -> Option<(StallChain, Vec<WakeupRow>)> {
     let arguments = ["sh", "-c", script].map(Into::into).to_vec();
     let command = backend::ProgramToStart { arguments, ..backend::ProgramToStart::default() };
     let mut options = TraceOptions::new(TraceTarget::Run(command), Set::all());
@@ -55,7 +60,8 @@ fn record_longest_of(script: &str) -> Option<StallChain> {
     let provenance = Provenance::of_this_machine(String::new(), std::time::UNIX_EPOCH);
     let report = build(&recording, &symbolizer, provenance, &ReportOptions::default());
     let chain = report.chains.into_iter().find(|chain| chain.thread == shell);
-    Some(chain.unwrap_or_else(|| panic!("no chain: {:#?}", recording.chains)))
+    let chain = chain.unwrap_or_else(|| panic!("no chain: {:#?}", recording.chains));
+    Some((chain, report.wakeups))
 }
 
 #[test]
@@ -71,6 +77,23 @@ fn a_shell_that_waits_for_a_pipe_names_each_program_of_it() {
     // On a busy machine the programs begin late.
     assert!(chain.end_ns > 0 && chain.end_ns <= chain.wall_ns, "{chain:#?}");
     assert!(chain.sentences[4].contains("slept"), "{chain:#?}");
+}
+
+#[test]
+fn each_thread_of_a_chain_is_woken_by_the_next_one() {
+    let script = "x=$( (sleep 1; echo x) | cat | tail -n 1); exit 0";
+    let Some((chain, wakeups)) = longest_with_wakeups(script) else { return };
+    for pair in chain.hops.windows(2) {
+        let woken = wakeups.iter().filter(|row| row.thread == pair[0].thread);
+        let by: Vec<Option<u32>> = woken.map(|row| row.by).collect();
+        assert!(by.contains(&Some(pair[1].thread)), "{by:?} {pair:#?}");
+    }
+    let last = chain.hops.last().unwrap();
+    let ends = wakeups.iter().filter(|row| row.thread == last.thread);
+    assert!(
+        ends.clone().any(|row| row.by_interrupt && row.waited_ns > 900_000_000),
+        "{wakeups:#?}"
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod history;
 pub mod kernel;
 mod origin;
 mod program;
+mod schedule;
 mod walk;
 
 pub use chain::{ChainEnd, ChainHop, MOST_HOPS, WakeupChain};
@@ -17,6 +18,7 @@ pub use event::{
 };
 pub use history::WakeupHistory;
 pub use program::{KernelFunctions, KnownPrograms, ProgramFacts, SystemdUnit, systemd_unit};
+pub use schedule::ChainWakeup;
 
 /// The examples of README.md, tested with the others.
 #[cfg(doctest)]

@@ -2,6 +2,8 @@
 //!
 //! The numbers of the fields are those of `perfetto_trace.proto`.
 
+mod schedule;
+
 use std::collections::BTreeMap;
 
 use super::protobuf::Message;
@@ -169,7 +171,8 @@ pub fn render(report: &TraceReport) -> Vec<u8> {
             trace = trace.message(1, packet(timed));
         }
     }
-    trace.append(operations(report)).append(chains(report)).into_bytes()
+    let chains = chains(report).append(schedule::schedule(report));
+    trace.append(operations(report)).append(chains).into_bytes()
 }
 
 /// Says what a call was.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::*;
+use crate::report::chains::WakeupRow;
 use crate::report::schema::TraceMethod;
 use crate::report::tests::report;
 
@@ -220,6 +221,74 @@ fn followed() -> crate::report::TraceReport {
             .to_vec(),
     });
     report
+}
+
+#[test]
+fn threads_of_chains_have_the_states_and_wake_ups_that_the_kernel_s_own_events_would_give_them() {
+    let mut report = followed();
+    let ms = 1_000_000;
+    let main = report.chains[0].thread;
+    let row = |thread, at_ms: u64, waited_ms: u64, by: Option<u32>| WakeupRow {
+        thread,
+        process: thread,
+        name: format!("t{thread}"),
+        at_ns: at_ms * ms,
+        waited_ns: waited_ms * ms,
+        uninterruptible: thread == 9002,
+        by,
+        by_interrupt: by.is_none(),
+        ready_ns: ms,
+        processor_ns: Some(2 * ms),
+    };
+    report.wakeups = vec![
+        row(main, 154, 134, Some(9001)),
+        row(9001, 60, 20, Some(9002)),
+        row(9001, 153, 80, Some(9002)),
+        row(9002, 152, 130, None),
+    ];
+    let trace = perfetto::render(&report);
+    let (mut switches, mut wakings, mut processors) = (Vec::new(), Vec::new(), Vec::new());
+    for packet in bytes(&fields(&trace), 1) {
+        for bundle in bytes(&fields(packet), 1) {
+            let bundle = fields(bundle);
+            processors.push(number(&bundle, 1).unwrap());
+            let mut last_ns = 0;
+            for event in bytes(&bundle, 2) {
+                let event = fields(event);
+                let at_ns = number(&event, 1).unwrap();
+                assert!(at_ns >= last_ns, "the events of a processor are in the order of time");
+                last_ns = at_ns;
+                for switch in bytes(&event, 4) {
+                    let switch = fields(switch);
+                    let [from, state, to] = [2, 4, 6].map(|at| number(&switch, at).unwrap());
+                    switches.push((at_ns / ms, from, state, to));
+                }
+                for waking in bytes(&event, 20) {
+                    let woken = number(&fields(waking), 2).unwrap();
+                    let by = number(&event, 2).unwrap();
+                    wakings.push((at_ns / ms, woken, by, number(&event, 5).unwrap_or(0)));
+                }
+            }
+        }
+    }
+    processors.sort_unstable();
+    assert_eq!(processors, [0, 1, 2], "a processor for each thread");
+    let main = u64::from(main);
+    wakings.sort_unstable();
+    let wanted =
+        [(60, 9001, 9002, 0), (152, 9002, 0, 8), (153, 9001, 9002, 0), (154, main, 9001, 0)];
+    assert_eq!(wakings, wanted);
+    let of = |thread| switches.iter().filter(move |s| s.1 == thread || s.3 == thread).copied();
+    let wanted = [
+        (40, 9001, 1, 0),
+        (61, 0, 0, 9001),
+        (63, 9001, 1, 0),
+        // From then on it waits, shortly at first, until it is woken.
+        (154, 0, 0, 9001),
+        (156, 9001, 1, 0),
+    ];
+    assert_eq!(of(9001).collect::<Vec<_>>(), wanted);
+    assert_eq!(of(9002).next(), Some((22, 9002, 2, 0)), "signals could not end it");
 }
 
 #[test]

@@ -126,7 +126,7 @@ pub fn build(
         })
         .collect();
 
-    let chains = followed::chains(&builder);
+    let (chains, wakeups) = (followed::chains(&builder), followed::wakeups(&builder));
     let main_thread = main_thread(&threads, recording);
     let sum = |sum: &dyn Fn(&CallKind) -> u64| calls.iter().map(sum).fold(0, u64::saturating_add);
     let timed = |how: TraceMethod| {
@@ -169,6 +169,7 @@ pub fn build(
         slow,
         marks: marks(recording),
         chains,
+        wakeups,
         operations: operations.rows,
         operations_left_out: operations.left_out,
         operation_sums: operations.sums,

@@ -25,6 +25,35 @@ pub struct StallChain {
     pub sentences: Vec<String>,
 }
 
+/// A thread of a chain was woken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WakeupRow {
+    /// Its number.
+    pub thread: u32,
+    /// Its process.
+    pub process: u32,
+    /// The thread's name.
+    pub name: String,
+    /// When it was woken, in nanoseconds since the beginning.
+    pub at_ns: u64,
+    /// How long it had waited, in nanoseconds; 0 where only the wake-up is known.
+    pub waited_ns: u64,
+    /// Whether signals could not end the wait.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uninterruptible: bool,
+    /// The number of the thread that woke it; none if it was an interrupt, or is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<u32>,
+    /// Whether an interrupt woke it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_interrupt: bool,
+    /// Its time without a processor from then to its next wait that was recorded, in nanoseconds.
+    pub ready_ns: u64,
+    /// Its time on a processor from then to its next wait that was recorded, if that is known, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_ns: Option<u64>,
+}
+
 /// A thread of a chain, and what it did while the one before it waited for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StallHop {

@@ -1,10 +1,10 @@
 //! Makes rows of the chains of a recording: names, and a sentence a hop.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use wakeups::{ChainEnd, ChainHop, ProgramFacts, WakeupSource, systemd_unit};
+use wakeups::{ChainEnd, ChainHop, ChainWakeup, ProgramFacts, WakeupSource, systemd_unit};
 
-use super::chains::{StallChain, StallHop};
+use super::chains::{StallChain, StallHop, WakeupRow};
 use super::schema::TraceMethod;
 use super::spelling::{command_line, spell};
 use super::symbolized::SymbolizedRecording;
@@ -14,11 +14,53 @@ use crate::syscall::call_name;
 
 /// The most chains of a report, those of the longest waits.
 const CHAINS: usize = 100;
+/// The most wake-ups of a report.
+const WAKEUPS: usize = 2000;
 /// The most names of one process on a bus that are told.
 const NAMES: usize = 3;
 
 /// Returns the chains of stalls, the longest first.
 pub(super) fn chains(builder: &SymbolizedRecording<'_>) -> Vec<StallChain> {
+    let recording = builder.recording;
+    let chains = of_stalls(builder).into_iter();
+    chains.map(|chain| row(chain, recording)).collect()
+}
+
+/// Returns the wake-ups of the threads of the chains of stalls, by thread and time; of the longest waits first, if there are
+/// too many.
+pub(super) fn wakeups(builder: &SymbolizedRecording<'_>) -> Vec<WakeupRow> {
+    let mut rows: BTreeMap<(u32, u64), WakeupRow> = BTreeMap::new();
+    for chain in of_stalls(builder) {
+        let begin = chain.chain.hops.first().map_or(0, |hop| hop.from_ns);
+        for wakeup in &chain.wakeups {
+            let at_ns = chain.start_ns.saturating_add(wakeup.at_ns.saturating_sub(begin));
+            if rows.len() >= WAKEUPS && !rows.contains_key(&(wakeup.who.thread, at_ns)) {
+                return rows.into_values().collect();
+            }
+            rows.insert((wakeup.who.thread, at_ns), wakeup_row(wakeup, at_ns));
+        }
+    }
+    rows.into_values().collect()
+}
+
+fn wakeup_row(wakeup: &ChainWakeup, at_ns: u64) -> WakeupRow {
+    let source = wakeup.source.filter(|source| !source.is_hidden());
+    let by_interrupt = source.is_some_and(|source| source.context.is_interrupt());
+    WakeupRow {
+        thread: wakeup.who.thread,
+        process: wakeup.process,
+        name: name(&wakeup.name),
+        at_ns,
+        waited_ns: wakeup.waited_ns,
+        uninterruptible: wakeup.uninterruptible,
+        by: source.filter(|_| !by_interrupt).map(|source| source.who.thread),
+        by_interrupt,
+        ready_ns: wakeup.ready_ns,
+        processor_ns: wakeup.processor_ns,
+    }
+}
+
+fn of_stalls<'a>(builder: &SymbolizedRecording<'a>) -> Vec<&'a RecordedChain> {
     let recording = builder.recording;
     let calls = builder.slow().filter(|(_, how)| *how != TraceMethod::Idle);
     let stalls: BTreeSet<(u32, u64)> =
@@ -29,7 +71,8 @@ pub(super) fn chains(builder: &SymbolizedRecording<'_>) -> Vec<StallChain> {
         .filter(|chain| stalls.contains(&(chain.thread, chain.start_ns)))
         .collect();
     chains.sort_by_key(|chain| (std::cmp::Reverse(chain.wall_ns), chain.start_ns, chain.thread));
-    chains.into_iter().take(CHAINS).map(|chain| row(chain, recording)).collect()
+    chains.truncate(CHAINS);
+    chains
 }
 
 fn row(chain: &RecordedChain, recording: &Recording) -> StallChain {
@@ -265,6 +308,7 @@ mod tests {
             wall_ns: 2_000_000_000,
             number: 7,
             chain,
+            wakeups: Vec::new(),
             functions: vec![None, Some("unix_stream_data_wait".to_owned())],
             programs: programs.to_vec(),
         };

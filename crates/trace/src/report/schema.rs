@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::account::TimeAccount;
-use super::chains::StallChain;
+use super::chains::{StallChain, WakeupRow};
 use super::names::Frame;
 use super::operations::{OperationRow, OperationSum};
 use crate::syscall::SyscallClass;
@@ -71,6 +71,9 @@ pub struct TraceReport {
     /// Long waits of main threads that were followed across processes, the longest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chains: Vec<StallChain>,
+    /// The wake-ups of the threads of the chains, by thread and time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wakeups: Vec<WakeupRow>,
     /// Slow operations of `io_uring`, in the order in which they were submitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<OperationRow>,

@@ -20,6 +20,9 @@ const HISTORY: usize = 65_536;
 /// The most chains that are kept of waits for events, most of which are idle; and of others.
 const CHAINS: usize = 256;
 
+/// The most wake-ups that are kept of a chain.
+const WAKEUPS: usize = 128;
+
 /// A long wait of a main thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MainWait {
@@ -131,12 +134,14 @@ impl ChainRecorder {
             }
             // They may end soon, or run another program.
             let programs = chain.hops.iter().map(|hop| self.programs.of_hop(hop)).collect();
+            let wakeups = self.history.wakeups(&chain, WAKEUPS);
             chains.push(RecordedChain {
                 thread: wait.thread,
                 start_ns: wait.from_ns.saturating_sub(wait.began_ns),
                 wall_ns: wait.wall_ns,
                 number: wait.number,
                 chain,
+                wakeups,
                 functions: Vec::new(),
                 programs,
             });
