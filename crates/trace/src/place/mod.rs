@@ -161,8 +161,11 @@ impl ContextLookup {
         self.requests.insert((process, descriptor), request);
     }
 
-    /// Stores what a `select` that begins waits for.
+    /// Stores what a thread waits for that is in a `select` already, or begins one; of another call nothing.
     pub(crate) fn selects(&mut self, call: &SyscallContext) {
+        if !matches!(call_name(call.number), Some("select" | "pselect6")) {
+            return;
+        }
         if self.selects.len() >= REQUESTS {
             self.selects.clear();
         }

@@ -87,7 +87,12 @@ impl ContextLookup {
                     Some(Target::Socket { peer, request: None })
                 }
                 Some(CallObject::Poll) => self.find_polled(call, recorder),
-                Some(CallObject::Select) => self.selected(&call.made, call.sets?, recorder),
+                Some(CallObject::Select) => {
+                    // Nothing was copied of one that had begun before.
+                    let known = call.sets.filter(|sets| *sets != [0, 0]);
+                    let sets = known.or_else(|| self.selects.remove(&call.made.thread))?;
+                    self.selected(&call.made, sets, recorder)
+                }
                 _ => {
                     let target = self.find_link(call, recorder)?;
                     let process = call.made.process;

@@ -183,6 +183,13 @@ impl Watch<'_> {
             procfs::SchedstatFile::open(process, process).and_then(|counters| counters.read());
         let queued_ns = used.map_or(0, |used| used.queued_ns);
         let times = [sys::bpf::clock_ns(), queued_ns];
+        self.analyzer.places.selects(&SyscallContext {
+            process,
+            thread: process,
+            number: syscall.number,
+            arguments: syscall.arguments,
+            returned: None,
+        });
         // On an error the thread has ended, or has made another call since, which the kernel programs see.
         let _seen = self.session.adopt([process; 2], syscall.number, times);
         if !runs_program(syscall.number) {

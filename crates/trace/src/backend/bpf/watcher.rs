@@ -168,6 +168,13 @@ impl<'a> Watcher<'a> {
         let used = procfs::SchedstatFile::open(self.root, thread);
         let queued_ns = used.and_then(|used| used.read()).map_or(0, |used| used.queued_ns);
         let times = [sys::bpf::clock_ns(), queued_ns];
+        self.model.places.selects(&SyscallContext {
+            process: self.root,
+            thread,
+            number: seen.number,
+            arguments: seen.arguments,
+            returned: None,
+        });
         // On an error the thread has ended, or has made another call since, which the kernel's programs see.
         self.session.adopt([thread, self.root], seen.number, times).is_ok()
     }
