@@ -366,7 +366,14 @@ fn nobody_may_trace_his_own_programs() {
     copy_program("/bin/sleep", &changes_user);
     let set_user = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
     std::fs::set_permissions(&changes_user, set_user).unwrap();
-    let said = watched(&format!("{} 0.4; true", changes_user.display()));
+    // Where the recorder was given no processor for as long as that lived, it says so.
+    let unlisted_ms = |said: &str| {
+        let time = said.split("lived for less than ").nth(1)?;
+        time.split(" ms").next()?.parse::<f64>().ok()
+    };
+    let mut tries = (0..5).map(|_| watched(&format!("{} 0.4; true", changes_user.display())));
+    let said = tries.find(|said| unlisted_ms(said).is_some_and(|ms| ms < 400.0));
+    let said = said.expect("it was given a processor once");
     assert!(said.contains("Not recorded: 1 of the processes that it started"), "{said}");
 
     let refused = nobody(&["attach", "1"]).output().unwrap();

@@ -244,7 +244,7 @@ fn process(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
 /// Writes what is not written yet, and waits for the writers that the commands started: they would write to a home that
 /// is gone.
 fn settle(home: &Home) -> Result<(), BenchError> {
-    writer::write(&mut home.recents()).map(drop).map_err(ours)?;
+    writer::write_for_user(&mut home.recents()).map(drop).map_err(ours)?;
     for writer in home.writers() {
         if !writer.wait(WRITER_PATIENCE).map_err(|error| cannot("a writer", error))? {
             return Err(cannot("a writer", format!("it has not ended within {WRITER_PATIENCE:?}")));

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use report::figure::duration;
 use sys::clock::{Clock, SystemClock};
 use sys::spawn;
 
@@ -181,7 +182,10 @@ fn record(
             "Sampled from outside about every {:.1} ms: shorter calls are not recorded, lengths are those between the first and the last sample, and results are not known.",
             between.as_secs_f64() * 1e3
         ),
-        "Not recorded: processes that lived for less than a tenth of a second.".to_owned(),
+        format!(
+            "Not recorded: processes that lived for less than {}.",
+            duration(Duration::from_nanos(sampler.longest_unlisted(end)))
+        ),
         super::KERNEL_WORK_UNSEEN.to_owned(),
     ]);
     Ok((time.finish(recorder, end), exit))

@@ -20,7 +20,8 @@ pub(crate) struct SamplingPacer {
     longest: u32,
 }
 
-fn cpu_time() -> Duration {
+/// Returns the processor time of this thread.
+pub(super) fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))

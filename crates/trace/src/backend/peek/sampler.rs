@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use super::pacer::cpu_time;
 use crate::backend::blocked::{
     BlockedSyscall, FileRetention, RestartedSyscall, SchedulerCounters, ThreadFiles,
 };
@@ -124,7 +125,9 @@ pub(crate) struct Sampler {
     next: usize,
     listings: u64,
     listed_ns: Option<u64>,
+    /// The processor time of the last listing.
     listing_took_ns: u64,
+    longest_unlisted_ns: u64,
     open: usize,
     refused: BTreeSet<u32>,
 }
@@ -144,6 +147,7 @@ impl Sampler {
             listings: 0,
             listed_ns: None,
             listing_took_ns: 0,
+            longest_unlisted_ns: 0,
             open: 0,
             refused: BTreeSet::new(),
         }
@@ -174,12 +178,14 @@ impl Sampler {
         observer: &mut impl SamplerObserver,
     ) {
         let at = now();
-        // Listing ten thousand threads is slow: it may use a twentieth of the time.
+        // Listing ten thousand threads is slow: it may use a twentieth of a processor. How long it waits for one does not count.
         let pause = nanoseconds(LIST_INTERVAL).max(self.listing_took_ns.saturating_mul(20));
         if self.listed_ns.is_none_or(|listed| at.saturating_sub(listed) >= pause) {
+            self.longest_unlisted_ns = self.longest_unlisted(at);
+            let before = cpu_time();
             self.list(observer);
             self.listed_ns = Some(at);
-            self.listing_took_ns = now().saturating_sub(at);
+            self.listing_took_ns = nanoseconds(cpu_time().saturating_sub(before));
         }
         let mut due = self.firsts.clone();
         for _ in 0..SLICE.min(self.others.len()) {
@@ -189,6 +195,13 @@ impl Sampler {
         for thread in due {
             self.sample_thread(thread, &now, observer);
         }
+    }
+
+    /// Returns the longest time between two listings until `now_ns`, in nanoseconds: a process that lived for less may not have been found.
+    #[must_use]
+    pub(crate) fn longest_unlisted(&self, now_ns: u64) -> u64 {
+        let since = self.listed_ns.map_or(0, |listed| now_ns.saturating_sub(listed));
+        self.longest_unlisted_ns.max(since).max(nanoseconds(LIST_INTERVAL))
     }
 
     fn list(&mut self, observer: &mut impl SamplerObserver) {
@@ -415,5 +428,41 @@ mod tests {
         let mut period = period("fsync");
         period.counters_last = SchedulerCounters { cpu_ns: 70, queued_ns: 900, turns: 9 };
         assert_eq!((period.wall_ns(), period.cpu_ns(), period.queued_ns()), (100, 60, 40));
+    }
+
+    struct Nobody;
+
+    impl SamplerObserver for Nobody {
+        fn observes_syscall(&self, _: u32) -> bool {
+            false
+        }
+        fn on_threshold(&mut self, _: &BlockedPeriod) -> BlockDetails {
+            BlockDetails::default()
+        }
+        fn on_unblocked(&mut self, _: &BlockedPeriod) {}
+        fn on_thread_found(&mut self, _: u32, _: u32) {}
+        fn on_process_listed(&mut self, _: u32) {}
+        fn on_thread_gone(&mut self, _: u32, _: u32) {}
+    }
+
+    #[test]
+    fn the_longest_time_without_a_listing_is_told_and_waits_of_the_sampler_do_not_make_it_longer() {
+        let millis = 1_000_000;
+        let mut sampler = Sampler::new(std::process::id(), SampledThreads::First, 1);
+        // Each look at the clock is 150 ms after the one before: the sampler is not given a processor.
+        let time = std::cell::Cell::new(0);
+        let now = || {
+            time.set(time.get() + 150 * millis);
+            time.get()
+        };
+        for _ in 0..3 {
+            sampler.sample_round(now, &mut Nobody);
+        }
+        assert_eq!(sampler.listings, 3);
+        assert!(sampler.longest_unlisted(time.get()) >= 150 * millis);
+        let mut fresh = Sampler::new(std::process::id(), SampledThreads::First, 1);
+        fresh.sample_round(|| 1, &mut Nobody);
+        assert_eq!(fresh.longest_unlisted(1 + 20 * millis), 100 * millis);
+        assert_eq!(fresh.longest_unlisted(1 + 620 * millis), 620 * millis);
     }
 }
