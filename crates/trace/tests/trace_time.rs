@@ -26,6 +26,9 @@ use unjank_trace::watch::{self, WatchEvent, WatchOptions, WatchTarget};
 
 const MS: u64 = 1_000_000;
 
+/// The shortest time for which the planted program is away from its loop.
+const PLANTED_NS: u64 = 200 * MS;
+
 /// A program that spends its time in the way that its argument says, and the backends that this user may use.
 struct Planted {
     dir: tempfile::TempDir,
@@ -43,13 +46,14 @@ impl Planted {
     }
 
     /// Records the program with each of `backends` that is allowed, and gives its report to `check`; once more where the recorder
-    /// itself got no processor for much of the time, and says so.
+    /// itself got no processor for much of the time, or for half of what is planted, and says so.
     fn each(&self, how: &[&str], backends: &[Backend], check: impl Fn(&str, &TraceReport)) {
         for backend in backends {
             let mut report = self.record(how, *backend);
             for _ in 0..2 {
                 let known = report.as_ref().and_then(|report| report.main()?.account.as_ref());
-                if known.is_none_or(|known| known.parts.unknown_ns <= known.wall_ns / 4) {
+                let most = |known: &TimeAccount| (known.wall_ns / 4).min(PLANTED_NS / 2);
+                if known.is_none_or(|known| known.parts.unknown_ns <= most(known)) {
                     break;
                 }
                 report = self.record(how, *backend);
