@@ -50,6 +50,13 @@ fn is_anywhere(cause: HangCause) -> bool {
     matches!(cause, HangCause::ProcessorQueue | HangCause::Stopped | HangCause::Unknown)
 }
 
+/// Returns whether a sample whose innermost function is `name` was taken in a call of this cause: many short waits are not described,
+/// and the processor works for their calls, too.
+pub(crate) fn is_in_call_of(name: &str, cause: HangCause, calls: &[CallShare]) -> bool {
+    let name = name.trim_start_matches('_').trim_start_matches("libc_");
+    calls.iter().any(|share| share.call == name && share.cause() == cause)
+}
+
 /// Returns the calls with those of the same name and object together, the longest first.
 pub(crate) fn merged(calls: Vec<CallShare>) -> Vec<CallShare> {
     let mut merged: Vec<CallShare> = Vec::new();
@@ -162,6 +169,18 @@ pub(super) mod tests {
         ] {
             assert_eq!(cause_of(&parts(80, 0), &[share(call, 80, kind)]), cause, "{call}");
         }
+    }
+
+    #[test]
+    fn a_sample_is_of_a_cause_if_it_was_taken_in_a_call_of_it() {
+        let file = Some(ObjectKind::File);
+        let calls = [share("fsync", 90, file), share("read", 20, file)];
+        for name in ["fsync", "__fsync", "__libc_fsync"] {
+            assert!(is_in_call_of(name, HangCause::Sync, &calls), "{name}");
+        }
+        assert!(!is_in_call_of("read", HangCause::Sync, &calls));
+        assert!(!is_in_call_of("compute", HangCause::Sync, &calls));
+        assert!(!is_in_call_of("", HangCause::Sync, &calls));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use trace::stack::{KnownRegisters, Unwinder};
 use trace::syscall::call_name;
 
 use super::callers::{WaitCallers, evidence_of};
-use super::cause::{DescribedWait, cause_of, is_sampled, merged, with_stack};
+use super::cause::{DescribedWait, cause_of, is_in_call_of, is_sampled, merged, with_stack};
 use super::follower::{PlaceEvidence, WaitPlace};
 use crate::codec::MAX_FRAMES;
 use crate::excluded::PathConcealer;
@@ -282,6 +282,17 @@ impl HangDescriber {
         self.names.frames(recording, process, stack)
     }
 
+    /// Returns the functions of a stack of an absence.
+    fn frames_of(&mut self, key: u64, process: u32, stack: CollectedStack) -> Vec<Frame> {
+        match stack {
+            CollectedStack::Shared(id) => self.frames(process, id),
+            CollectedStack::Named(at) => {
+                let named = self.open.get(&key).and_then(|stacks| stacks.named.get(at));
+                named.cloned().unwrap_or_default()
+            }
+        }
+    }
+
     /// Clears the caches if they have grown too large.
     fn limit_memory(&mut self) {
         if self.recorder.recording().stacks.len() > CACHED_STACKS {
@@ -334,12 +345,17 @@ impl HangDescriber {
             }
         }
         let known = stacks.number;
+        if weights.is_empty() {
+            for (stack, weight) in stacks.sampled.clone() {
+                let innermost = self.frames_of(key, hang.process, stack);
+                if innermost.first().is_some_and(|f| is_in_call_of(&f.name, cause, &hang.calls)) {
+                    weights.insert(stack, weight);
+                }
+            }
+        }
         let most = weights.into_iter().max_by_key(|(stack, weight)| (*weight, *stack));
-        let frames = match most.map(|(stack, _)| stack) {
-            Some(CollectedStack::Shared(id)) => self.frames(hang.process, id),
-            Some(CollectedStack::Named(at)) => stacks.named.get(at).cloned().unwrap_or_default(),
-            None => Vec::new(),
-        };
+        let frames = most.map(|(stack, _)| self.frames_of(key, hang.process, stack));
+        let frames = frames.unwrap_or_default();
         let asks = asks(&frames);
         hang.blamed = blame(&frames, None)
             .filter(|at| *at < MAX_FRAMES)
