@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Hang, ProgramSteps, StepHistogram, WatchedPeriod, is_of_program};
+use crate::model::{Hang, ProgramSteps, WatchedPeriod, is_of_program};
 use crate::store::StoredHistory;
 
 /// Two periods this close to each other have no gap between them, in nanoseconds.
@@ -54,35 +54,16 @@ pub struct WatchCoverage {
     pub lost: u64,
 }
 
-/// What was counted of the processes of a program in a span.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ProgramTotals {
-    /// For how long they were watched, in nanoseconds; those of several processes are added.
-    pub watched_ns: u64,
-    /// For how long at least one of them was, in nanoseconds.
-    pub present_ns: u64,
-    /// How many there were, at most in a period.
-    pub processes: u32,
-    /// In how many of them no wait of a main loop was found, in the last period in which there were some.
-    pub without_loop: u32,
-    /// For how long at most one of them had run before it was watched, in nanoseconds.
-    pub late_ns: u64,
-    /// Their steps that were longer than a frame.
-    pub steps: StepHistogram,
-}
-
-impl ProgramTotals {
-    /// Adds a share of what was counted in a period.
-    fn add(&mut self, counted: &ProgramSteps, share: (u64, u64)) {
-        // However small the part of the period is: the program was watched in it.
-        let part = |time: u64| scaled(time, share).max(time.min(1));
-        self.watched_ns = self.watched_ns.saturating_add(part(counted.watched_ns));
-        self.present_ns = self.present_ns.saturating_add(part(counted.present_ns));
-        self.processes = self.processes.max(counted.processes);
-        self.without_loop = counted.without_loop;
-        self.late_ns = self.late_ns.max(counted.late_ns);
-        self.steps.merge(&counted.steps);
-    }
+/// Adds a share of what was counted of a program in a period to what was counted before.
+fn add_share(total: &mut ProgramSteps, counted: &ProgramSteps, share: (u64, u64)) {
+    // However small the part of the period is: the program was watched in it.
+    let part = |time: u64| scaled(time, share).max(time.min(1));
+    total.watched_ns = total.watched_ns.saturating_add(part(counted.watched_ns));
+    total.present_ns = total.present_ns.saturating_add(part(counted.present_ns));
+    total.processes = total.processes.max(counted.processes);
+    total.without_loop = counted.without_loop;
+    total.late_ns = total.late_ns.max(counted.late_ns);
+    total.steps.merge(&counted.steps);
 }
 
 /// The hangs of a span, and how much of it was watched.
@@ -97,8 +78,8 @@ pub struct HangHistory {
     pub program: Option<String>,
     /// How much was watched.
     pub coverage: WatchCoverage,
-    /// What was counted of each program.
-    pub programs: BTreeMap<String, ProgramTotals>,
+    /// What was counted of each program: `processes` is the most of a period, `without_loop` that of the last period.
+    pub programs: BTreeMap<String, ProgramSteps>,
     /// What of the store could not be read.
     pub damage: Option<String>,
 }
@@ -207,11 +188,13 @@ impl HangHistory {
             .cloned()
             .collect();
         hangs.sort_by_key(|hang| (std::cmp::Reverse(hang.length_ns), hang.number));
-        let mut programs: BTreeMap<String, ProgramTotals> = BTreeMap::new();
+        let mut programs: BTreeMap<String, ProgramSteps> = BTreeMap::new();
         for period in &stored.periods {
             let Some(share) = overlap(period, span) else { continue };
             for steps in period.programs.iter().filter(|steps| is_meant(&steps.program)) {
-                programs.entry(steps.program.clone()).or_default().add(steps, share);
+                let program = steps.program.clone();
+                let none = ProgramSteps { program: program.clone(), ..ProgramSteps::default() };
+                add_share(programs.entry(program).or_insert(none), steps, share);
             }
         }
         let mut coverage =
@@ -373,7 +356,7 @@ pub fn group(hangs: &[Hang], grouping: HangGrouping) -> Vec<HangGroup> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ProgramSteps;
+    use crate::model::StepHistogram;
 
     fn period(from_s: u64, to_s: u64) -> WatchedPeriod {
         let second = 1_000_000_000;

@@ -157,10 +157,7 @@ fn a_hang_that_goes_on_a_stop_and_a_file_are_told() {
     // On a disk in memory nothing waits.
     if let Some(share) = share.filter(|share| share.blocked_ns > 100_000_000) {
         assert_eq!(share.object.as_ref().unwrap().name, stored_file, "{hang:?}");
-        // Of many short waits no stack is read, and a sample may be taken in none of them.
-        let untold = hang.frames.is_empty() && hang.unseen.has(UnseenParts::STACK);
-        let told = hang.frames.iter().any(|frame| frame.function == "store_file");
-        assert!(told || untold, "{hang:?}");
+        assert!(hang.frames.iter().any(|frame| frame.function == "store_file"), "{hang:?}");
     }
 }
 

@@ -1,24 +1,13 @@
 //! Event loops of a program's own that wait for the display are told from waits for an answer, beside every backend.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    reason = "a program that cannot be built or started fails the test; a test says what it skips"
-)]
+#![expect(clippy::unwrap_used, reason = "a program that cannot be built or started fails the test")]
 
 use crate::waiting;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use report::provenance::Provenance;
-use unjank_trace::backend::{self, TraceError, TraceOptions, TraceTarget};
 use unjank_trace::recording::Backend;
+use unjank_trace::report::TraceReport;
 use unjank_trace::report::schema::{Slow, TargetKind, TraceMethod};
-use unjank_trace::report::{ReportOptions, TraceReport, build};
-use unjank_trace::stack::names::SymbolSources;
-use unjank_trace::symbolizer::Symbolizer;
 
 const MS: u64 = 1_000_000;
 const BACKENDS: [Backend; 4] = [Backend::Bpf, Backend::Seccomp, Backend::Ptrace, Backend::Peek];
@@ -48,7 +37,7 @@ impl Planted {
                 let place = self.dir.path().join(format!("{how}-{}-{attempt}", backend.name()));
                 std::fs::create_dir(&place).unwrap();
                 let words = [self.program.as_os_str(), how.as_ref(), place.as_os_str()];
-                let Some(report) = recorded(words.map(Into::into).to_vec(), backend) else { break };
+                let Some(report) = waiting::recorded::once(&words, backend) else { break };
                 let waits = waits(&report);
                 let context = format!("{} {how}: {}", backend.name(), report.verdict);
                 if !waits.is_empty() {
@@ -77,26 +66,6 @@ fn blamed<'a>(report: &'a TraceReport, slow: &Slow) -> Option<&'a str> {
     let stack = &report.stacks[slow.stack? as usize];
     let frame = stack.frames[stack.blamed? as usize];
     Some(&report.frames[frame as usize].name)
-}
-
-/// Records a program; nothing, said aloud, where the backend is not allowed.
-fn recorded(arguments: Vec<std::ffi::OsString>, backend: Backend) -> Option<TraceReport> {
-    let command = backend::ProgramToStart { arguments, ..backend::ProgramToStart::default() };
-    let mut options = TraceOptions::new(TraceTarget::Run(command), "blocking".parse().unwrap());
-    options.backend = Some(backend);
-    let stop = Arc::new(AtomicBool::new(false));
-    let recording = match backend::run(&options, &stop) {
-        Ok(outcome) => outcome.recording,
-        Err(error @ TraceError::Backend { .. }) => {
-            let why = error.to_string();
-            assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
-            eprintln!("SKIPPED: {why}");
-            return None;
-        }
-        Err(error) => panic!("{error:?}"),
-    };
-    let names = Symbolizer::new(&recording, SymbolSources::default(), None);
-    Some(build(&recording, &names, Provenance::default(), &ReportOptions::default()))
 }
 
 #[test]

@@ -2,7 +2,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    clippy::print_stderr,
     reason = "a program that cannot be built or started fails the test; a test says what it skips"
 )]
 
@@ -11,23 +10,17 @@ use crate::waiting;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use report::provenance::Provenance;
-use unjank_trace::backend::{self, TraceError, TraceOptions, TraceTarget};
+use unjank_trace::backend::TraceError;
 use unjank_trace::recording::Backend;
+use unjank_trace::report::TraceReport;
 use unjank_trace::report::account::TimeAccount;
-use unjank_trace::report::{ReportOptions, TraceReport, build};
 use unjank_trace::stack::names::SymbolSources;
-use unjank_trace::symbolizer::Symbolizer;
 use unjank_trace::watch::{self, WatchEvent, WatchOptions, WatchTarget};
 
 const MS: u64 = 1_000_000;
-
-/// The shortest time for which the planted program is away from its loop.
-const PLANTED_NS: u64 = 200 * MS;
 
 /// A program that spends its time in the way that its argument says, and the backends that this user may use.
 struct Planted {
@@ -45,46 +38,14 @@ impl Planted {
         Planted { dir, program }
     }
 
-    /// Records the program with each of `backends` that is allowed, and gives its report to `check`; once more where the recorder
-    /// itself got no processor for much of the time, or for half of what is planted, and says so.
+    /// Records the program with each of `backends` that is allowed, and gives its report to `check`.
     fn each(&self, how: &[&str], backends: &[Backend], check: impl Fn(&str, &TraceReport)) {
+        let words = [&[self.program.to_str().unwrap()], how].concat();
         for backend in backends {
-            let mut report = self.record(how, *backend);
-            for _ in 0..2 {
-                let known = report.as_ref().and_then(|report| report.main()?.account.as_ref());
-                let most = |known: &TimeAccount| (known.wall_ns / 4).min(PLANTED_NS / 2);
-                if known.is_none_or(|known| known.parts.unknown_ns <= most(known)) {
-                    break;
-                }
-                report = self.record(how, *backend);
-            }
-            if let Some(report) = report {
+            if let Some(report) = waiting::recorded::seen(&words, *backend) {
                 check(&format!("{} {how:?}: {}", backend.name(), report.verdict), &report);
             }
         }
-    }
-
-    /// Records the program; nothing, said aloud, where the backend is not allowed.
-    fn record(&self, how: &[&str], backend: Backend) -> Option<TraceReport> {
-        let words = [&[self.program.to_str().unwrap()], how].concat();
-        let arguments = words.iter().map(|word| (*word).into()).collect();
-        let command = backend::ProgramToStart { arguments, ..backend::ProgramToStart::default() };
-        let set = "blocking".parse().unwrap();
-        let mut options = TraceOptions::new(TraceTarget::Run(command), set);
-        options.backend = Some(backend);
-        let stop = Arc::new(AtomicBool::new(false));
-        let recording = match backend::run(&options, &stop) {
-            Ok(outcome) => outcome.recording,
-            Err(error @ TraceError::Backend { .. }) => {
-                let why = error.to_string();
-                assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
-                eprintln!("SKIPPED: {why}");
-                return None;
-            }
-            Err(error) => panic!("{error:?}"),
-        };
-        let names = Symbolizer::new(&recording, SymbolSources::default(), None);
-        Some(build(&recording, &names, Provenance::default(), &ReportOptions::default()))
     }
 }
 

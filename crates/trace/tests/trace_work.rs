@@ -12,18 +12,12 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use report::provenance::Provenance;
-use unjank_trace::backend::{self, TraceError, TraceOptions, TraceTarget};
 use unjank_trace::export;
 use unjank_trace::recording::Backend;
 use unjank_trace::report::account::TimeAccount;
 use unjank_trace::report::schema::{Slow, TraceMethod};
-use unjank_trace::report::{ReportOptions, TraceReport, build, data, page, text};
-use unjank_trace::stack::names::SymbolSources;
-use unjank_trace::symbolizer::Symbolizer;
+use unjank_trace::report::{TraceReport, data, page, text};
 
 const MS: u64 = 1_000_000;
 /// As many bytes as the program reads or writes at a time.
@@ -66,36 +60,9 @@ impl Planted {
     }
 }
 
-/// Records a command, once more where the recorder itself got no processor for much of the time, and says so: what it did not
-/// see then it names for nobody.
-fn recorded(words: &[&str], backend: Backend) -> Option<TraceReport> {
-    for _ in 0..2 {
-        let report = recorded_once(words, backend)?;
-        let account = account(&report);
-        if account.parts.unknown_ns <= account.wall_ns / 4 {
-            return Some(report);
-        }
-    }
-    recorded_once(words, backend)
-}
-
 /// Records a command; nothing where the backend is not allowed, or the program says that it cannot do it.
-fn recorded_once(words: &[&str], backend: Backend) -> Option<TraceReport> {
-    let arguments = words.iter().map(|word| (*word).into()).collect();
-    let command = backend::ProgramToStart { arguments, ..backend::ProgramToStart::default() };
-    let mut options = TraceOptions::new(TraceTarget::Run(command), "blocking".parse().unwrap());
-    options.backend = Some(backend);
-    let stop = Arc::new(AtomicBool::new(false));
-    let recording = match backend::run(&options, &stop) {
-        Ok(outcome) => outcome.recording,
-        Err(error @ TraceError::Backend { .. }) => {
-            skip(&error.to_string());
-            return None;
-        }
-        Err(error) => panic!("{error:?}"),
-    };
-    let names = Symbolizer::new(&recording, SymbolSources::default(), None);
-    let report = build(&recording, &names, Provenance::default(), &ReportOptions::default());
+fn recorded(words: &[&str], backend: Backend) -> Option<TraceReport> {
+    let report = waiting::recorded::seen(words, backend)?;
     let exits: Vec<&str> =
         report.processes.iter().filter_map(|process| process.exit.as_deref()).collect();
     if exits.contains(&"exit 77") {

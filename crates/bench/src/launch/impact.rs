@@ -147,14 +147,21 @@ struct Document<'d> {
 }
 
 /// Writes the scores as one JSON document and a newline.
-#[must_use]
-pub fn json(command: &str, scores: &[Score], limit: f64, provenance: &Provenance) -> String {
+///
+/// # Errors
+///
+/// As `serde_json`: the document cannot be written, and nothing was.
+pub fn json(
+    command: &str,
+    scores: &[Score],
+    limit: f64,
+    provenance: &Provenance,
+) -> serde_json::Result<String> {
     let schema = "unjank.bench.impact/1";
     let score = score(scores);
     let within = score <= limit;
     let document = Document { schema, command, limit, score, within, disks: scores, provenance };
-    // Fields with names cannot fail to be written.
-    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+    serde_json::to_string_pretty(&document).map(|text| text + "\n")
 }
 
 /// Writes the scores for a screen of `width` columns.

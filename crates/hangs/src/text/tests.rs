@@ -1,8 +1,7 @@
 //! Tests of what people read about hangs.
 
 use super::*;
-use crate::history::ProgramTotals;
-use crate::model::CallShare;
+use crate::model::{CallShare, ProgramSteps};
 use report::text::Charset;
 
 const SECOND: u64 = 1_000_000_000;
@@ -59,7 +58,7 @@ fn which_process_hung_is_told_where_several_of_a_program_did() {
 #[test]
 fn programs_that_were_watched_late_are_told() {
     let mut history = HangHistory::default();
-    let late = |late_ns| ProgramTotals { late_ns, ..ProgramTotals::default() };
+    let late = |late_ns| ProgramSteps { late_ns, ..ProgramSteps::default() };
     history.programs.insert("notes".to_owned(), late(4 * SECOND));
     history.programs.insert("other".to_owned(), late(SECOND));
     let told = verdict(&history).join(" ");
@@ -281,21 +280,20 @@ fn a_verdict_without_a_hang_says_what_was_not_seen() {
     assert!(lines[0].contains("no interactive program could be watched"), "{lines:?}");
     assert!(lines[1].starts_with("Not watched: 3 programs that the kernel"), "{lines:?}");
     let mut without_loop = an_hour(0);
-    without_loop.programs.insert("a\u{1b}".to_owned(), ProgramTotals::default());
+    without_loop.programs.insert("a\u{1b}".to_owned(), ProgramSteps::default());
     let lines = verdict(&without_loop);
     assert!(lines[0].contains("no interactive program could be watched"), "{lines:?}");
     let why = "no wait of a main loop was found.";
     assert_eq!(lines[1], format!("Not watched: a\\x1b, in whose first thread {why}"));
     without_loop.coverage.watched_ns = SECOND;
-    without_loop.programs.insert("b".to_owned(), ProgramTotals::default());
-    without_loop.programs.insert(
-        "seen".to_owned(),
-        ProgramTotals { watched_ns: SECOND, ..ProgramTotals::default() },
-    );
+    without_loop.programs.insert("b".to_owned(), ProgramSteps::default());
+    without_loop
+        .programs
+        .insert("seen".to_owned(), ProgramSteps { watched_ns: SECOND, ..ProgramSteps::default() });
     let lines = verdict(&without_loop);
     assert!(lines[0].contains("100 ms or more of the programs that were followed"), "{lines:?}");
     assert!(lines[1].contains(" a\\x1b and b, in whose first threads "), "{lines:?}");
-    without_loop.programs.insert("c".to_owned(), ProgramTotals::default());
+    without_loop.programs.insert("c".to_owned(), ProgramSteps::default());
     let lines = verdict(&without_loop);
     assert!(lines[1].contains(" a\\x1b and 2 others, in whose first threads "), "{lines:?}");
     let of_program = |watched_s| {

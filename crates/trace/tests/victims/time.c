@@ -202,7 +202,7 @@ int main(int count, char **words)
         if (fork() == 0) {
             usleep(300000);
             kill(parent, SIGSTOP);
-            usleep(300000);
+            usleep(600000);
             kill(parent, SIGCONT);
             usleep(300000);
             if (write(ends[1], "x", 1) != 1)

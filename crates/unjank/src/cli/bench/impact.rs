@@ -90,7 +90,10 @@ impl Impact {
         }
         let score = impact::score(&scores);
         let output = if self.json {
-            impact::json(&command, &scores, self.limit, &provenance(&clock))
+            let text = impact::json(&command, &scores, self.limit, &provenance(&clock));
+            text.map_err(|error| {
+                Error::new(FailureCategory::Internal, "write the document").because(error)
+            })?
         } else {
             let (width, paint) = (screen::width(), screen::paint());
             impact::render(&command, &scores, self.limit, &provenance(&clock), width, paint)
