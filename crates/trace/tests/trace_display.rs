@@ -22,8 +22,12 @@ struct Planted {
 
 impl Planted {
     fn new() -> Planted {
+        Planted::built(&["-O1", "-g", "-pthread"])
+    }
+
+    fn built(how: &[&str]) -> Planted {
         let dir = tempfile::tempdir().unwrap();
-        let program = waiting::build(dir.path(), "display.c", &["-O1", "-g", "-pthread"]);
+        let program = waiting::build(dir.path(), "display.c", how);
         Planted { dir, program }
     }
 
@@ -77,7 +81,34 @@ fn a_loop_of_ones_own_that_waits_for_the_display_is_idle() {
                 assert_eq!(wait.how, TraceMethod::Idle, "{context}: {wait:?}");
             }
             assert!(!report.verdict.contains("another program"), "{context}");
+            let notes = report.notes();
+            assert!(!notes.iter().any(|note| note.contains(UNNAMED)), "{context}: {notes:?}");
         });
+    }
+}
+
+/// What a report notes of rests in which no function has a name.
+const UNNAMED: &str = "although no function in them has a name";
+
+#[test]
+fn a_rest_of_which_no_function_has_a_name_is_told() {
+    let planted = Planted::built(&["-O1", "-s", "-pthread"]);
+    for backend in BACKENDS {
+        for attempt in 1..=5 {
+            let place = planted.dir.path().join(format!("{}-{attempt}", backend.name()));
+            std::fs::create_dir(&place).unwrap();
+            let words = [planted.program.as_os_str(), "answer".as_ref(), place.as_os_str()];
+            let Some(report) = waiting::recorded::once(&words, backend) else { break };
+            let notes = report.notes();
+            let is_told = notes.iter().any(|note| note.contains(UNNAMED));
+            let rests = |slow: &Slow| slow.how == TraceMethod::Idle && slow.wall_ns > 50 * MS;
+            if report.slow.iter().any(rests) {
+                assert!(is_told, "{}: {notes:?}", backend.name());
+                break;
+            }
+            // What it waits for may be there before it waits.
+            assert!(attempt < 5, "{}: {:?}", backend.name(), report.slow);
+        }
     }
 }
 

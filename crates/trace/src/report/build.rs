@@ -1,7 +1,7 @@
 //! From a recording to a report: sums by call, target, thread and code path, with names.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::answers::with_answers;
 use super::names::Names;
@@ -18,6 +18,7 @@ use crate::call::{CallEnd, StackId, TargetId, TracedCall};
 use crate::mark::RecordedMark;
 use crate::recording::{self, Exit, Recording, StackEnd, Total};
 use crate::syscall::{self, SyscallClass};
+use report::figure::duration;
 use report::provenance::Provenance;
 
 /// The options of a report.
@@ -145,7 +146,7 @@ pub fn build(
         began_monotonic_ns: recording.began_monotonic_ns,
         length_ns: recording.length_ns,
         frame_ns: options.frame_ns.max(1),
-        watch: watch(recording),
+        watch: watch(recording, builder.unnamed_rests_ns()),
         sums: Sums {
             count: sum(&|kind| kind.count),
             errors: sum(&|kind| kind.errors),
@@ -192,14 +193,22 @@ fn marks(recording: &Recording) -> Vec<MarkRow> {
     marks
 }
 
-fn watch(recording: &Recording) -> RecordingMethod {
+fn watch(recording: &Recording, unnamed_rests_ns: u64) -> RecordingMethod {
+    let mut notes: Vec<String> =
+        recording.notes.iter().map(|note| spell(note.as_bytes())).collect();
+    if unnamed_rests_ns > 0 {
+        notes.push(format!(
+            "{} of waits for the display server count as rest although no function in them has a name: waits for its answers may be among them.",
+            duration(Duration::from_nanos(unnamed_rests_ns))
+        ));
+    }
     RecordingMethod {
         backend: recording.backend.name().to_owned(),
         calls: recording.watched.clone(),
         threshold_ns: recording.threshold_ns,
         bias_ns: recording.bias.subtracted_ns,
         bias_spread_ns: recording.bias.spread_ns,
-        notes: recording.notes.iter().map(|note| spell(note.as_bytes())).collect(),
+        notes,
         lost: recording.lost,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::names::{Frame, Names};
+use super::names::{Confidence, Frame, Names};
 use super::schema::{TargetKind, TraceMethod};
 use super::spelling::spell;
 use super::stalls::StallClassifier;
@@ -126,6 +126,23 @@ impl<'a> SymbolizedRecording<'a> {
     /// Returns the slow calls with how they count.
     pub(super) fn slow(&self) -> impl Iterator<Item = (&'a TracedCall, TraceMethod)> {
         self.recording.slow.iter().zip(self.how.iter().copied())
+    }
+
+    /// Returns for how long main threads rested by what they waited for alone, the display, in nanoseconds: no function has a name there
+    /// that would say whether it waits for an answer.
+    pub(super) fn unnamed_rests_ns(&self) -> u64 {
+        let has_name = |at: &u32| {
+            let frame = item(&self.frames, *at);
+            frame.is_some_and(|frame| !frame.folded && frame.confidence == Confidence::Exact)
+        };
+        let is_unnamed = |call: &TracedCall| {
+            let stack = call.stack.and_then(|stack| self.stacks.get(&stack));
+            let target = call.target.and_then(|target| item(&self.recording.targets, target.0));
+            matches!(target, Some(recording::Target::Display { .. }))
+                && stack.is_some_and(|stack| !stack.is_idle && !stack.frames.iter().any(has_name))
+        };
+        let rests = self.slow().filter(|(call, how)| *how == TraceMethod::Idle && is_unnamed(call));
+        rests.map(|(call, _)| call.wall_ns).fold(0, u64::saturating_add)
     }
 
     /// Returns the frame to blame of a stack that has names.
