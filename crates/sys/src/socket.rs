@@ -124,27 +124,27 @@ pub fn send(
         flags |= SendFlags::DONTWAIT;
     }
     let parts = [io::IoSlice::new(message)];
-    let mut crowd = Crowd::default();
+    let mut in_flight = InFlightWait::default();
     loop {
         match sendmsg(&socket, &parts, &mut control, flags) {
             Err(Errno::INTR) => {}
-            Err(Errno::TOOMANYREFS) if full == Full::Wait => crowd.wait(&socket)?,
+            Err(Errno::TOOMANYREFS) if full == Full::Wait => in_flight.wait(&socket)?,
             Err(error) => return Err(error.into()),
             Ok(_) => return Ok(()),
         }
     }
 }
 
-/// A wait until fewer descriptors of the user are on their way.
+/// A wait until fewer descriptors of the user are in flight, which is what unix(7) calls those that were sent and not received.
 ///
 /// The kernel sends none (`ETOOMANYREFS`) while more of them wait in sockets, sent by whatever program of the user, than the sender
 /// may have open. That lasts until others have received theirs.
 #[derive(Debug, Default)]
-pub(crate) struct Crowd {
+pub(crate) struct InFlightWait {
     waited: Duration,
 }
 
-impl Crowd {
+impl InFlightWait {
     /// How long others may take to receive theirs.
     const LONGEST: Duration = Duration::from_secs(20);
     /// The first and the longest wait between two tries.
@@ -154,19 +154,20 @@ impl Crowd {
     ///
     /// # Errors
     ///
-    /// It has lasted for too long.
+    /// It has lasted for too long; `BrokenPipe` if the other end is closed.
     pub(crate) fn wait(&mut self, socket: impl AsFd) -> io::Result<()> {
-        if self.waited >= Crowd::LONGEST {
+        if self.waited >= InFlightWait::LONGEST {
             let why = "more descriptors of this user are on their way than this program may have open (ulimit -n)";
             return Err(io::Error::other(why));
         }
-        let (least, most) = Crowd::MOMENTS;
+        let (least, most) = InFlightWait::MOMENTS;
         let moment = (self.waited / 2).clamp(least, most);
         self.waited += moment;
         // Nothing tells when others receive theirs.
         let moment = Timespec::try_from(moment).map_err(io::Error::other)?;
         match poll(&mut [PollFd::new(&socket, PollFlags::empty())], Some(&moment)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(0) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => Err(io::ErrorKind::BrokenPipe.into()),
             Err(error) => Err(error.into()),
         }
     }
@@ -312,6 +313,18 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::io::Read;
+
+    #[test]
+    fn a_wait_for_descriptors_in_flight_ends_with_the_other_end_and_after_its_time() {
+        let (here, there) = pair().unwrap();
+        let mut wait = InFlightWait::default();
+        wait.wait(&here).unwrap();
+        wait.waited = InFlightWait::LONGEST;
+        assert!(wait.wait(&here).unwrap_err().to_string().contains("ulimit -n"));
+        drop(there);
+        let closed = InFlightWait::default().wait(&here).unwrap_err();
+        assert_eq!(closed.kind(), io::ErrorKind::BrokenPipe);
+    }
 
     #[test]
     fn a_message_keeps_its_bounds_and_carries_a_file() {

@@ -14,7 +14,7 @@ use rustix::net::{
     recvmsg, sendmsg, shutdown, socket_with,
 };
 
-use crate::socket::Crowd;
+use crate::socket::InFlightWait;
 
 /// The kernel passes no more descriptors at once.
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
@@ -65,7 +65,7 @@ pub fn send(socket: impl AsFd, mut bytes: &[u8], descriptors: &[BorrowedFd<'_>])
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut crowd = Crowd::default();
+    let mut in_flight = InFlightWait::default();
     while !bytes.is_empty() {
         match sendmsg(&socket, &[io::IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
             Ok(sent) => {
@@ -74,7 +74,7 @@ pub fn send(socket: impl AsFd, mut bytes: &[u8], descriptors: &[BorrowedFd<'_>])
             }
             Err(Errno::INTR) => (),
             Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
-            Err(Errno::TOOMANYREFS) => crowd.wait(&socket)?,
+            Err(Errno::TOOMANYREFS) => in_flight.wait(&socket)?,
             Err(error) => return Err(error.into()),
         }
     }

@@ -28,7 +28,7 @@ use super::variables::{self, Variables};
 const MOST_JOBS: usize = 16;
 /// The most searches at a time for programs without a terminal. A search reads files of every process of a sandbox, each of which
 /// may wait for that process, which waits for a processor: threads that start commands must be left.
-const MOST_LOOKS: usize = 2;
+const MOST_SEARCHES: usize = 2;
 
 /// The work of a thread.
 #[derive(Debug)]
@@ -62,8 +62,8 @@ pub(super) struct ServiceOwner {
     pub(super) log: Log,
     pub(super) starters: Starters,
     pub(super) jobs: HashMap<u64, Job>,
-    /// Of which each search behind a proxy has a copy.
-    looks: Arc<()>,
+    /// Counts the searches behind proxies: each has a copy until its thread is done.
+    searches: Arc<()>,
     pub(super) quota: Quota,
     session: Session,
     /// Callers that wait for the files of sandboxes.
@@ -99,7 +99,7 @@ impl ServiceOwner {
             log,
             starters,
             jobs: HashMap::new(),
-            looks: Arc::new(()),
+            searches: Arc::new(()),
             quota,
             session: Session::default(),
             sandboxes: Vec::new(),
@@ -267,9 +267,9 @@ impl ServiceOwner {
 
     /// Has a thread search the process behind a proxy.
     fn look_behind(&mut self, sender: &str, proxied: Proxied) {
-        // Each search has a copy, also one that nobody waits for any more and whose thread still hangs.
-        let looks = Arc::strong_count(&self.looks) - 1;
-        let too_many = self.jobs.len() > MOST_JOBS || looks >= MOST_LOOKS;
+        // Also those that nobody waits for any more, and whose threads still hang.
+        let searches = Arc::strong_count(&self.searches) - 1;
+        let too_many = self.jobs.len() > MOST_JOBS || searches >= MOST_SEARCHES;
         if too_many && !proxied.has_terminal() {
             // The log then has only the proxy: a search among many clients takes long.
             self.callers.settle(sender, Ok(proxied.known()));
@@ -277,10 +277,10 @@ impl ServiceOwner {
         }
         let late = Ok(proxied.known());
         let whose = proxied.application();
-        let this = Arc::clone(&self.looks);
+        let counted = Arc::clone(&self.searches);
         self.identify(sender, &whose, late, move || {
             let found = proxied.look_behind();
-            drop(this);
+            drop(counted);
             Ok(found)
         });
     }

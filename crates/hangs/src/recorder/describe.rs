@@ -417,14 +417,14 @@ mod tests {
     use crate::model::CallShare;
 
     /// A describer with a store of its own, and what it told.
-    struct Bench {
+    struct DescriberFixture {
         describer: HangDescriber,
         told: Vec<Hang>,
         _dir: tempfile::TempDir,
     }
 
-    impl Bench {
-        fn new() -> Bench {
+    impl DescriberFixture {
+        fn new() -> DescriberFixture {
             let dir = tempfile::tempdir().unwrap();
             let disk = store::disk::real();
             let store = HangStore::open(Arc::clone(&disk), dir.path(), 1 << 20).unwrap();
@@ -433,7 +433,7 @@ mod tests {
             let (answers, _) = std::sync::mpsc::channel();
             let sources = SymbolSources::default();
             let describer = HangDescriber::new(store, concealer, sources, counters, answers);
-            Bench { describer, told: Vec::new(), _dir: dir }
+            DescriberFixture { describer, told: Vec::new(), _dir: dir }
         }
 
         fn handle(&mut self, work: DescribeWork) {
@@ -484,19 +484,19 @@ mod tests {
 
     #[test]
     fn a_hang_that_goes_on_keeps_the_names_of_its_functions_and_no_caches() {
-        let mut bench = Bench::new();
+        let mut fixture = DescriberFixture::new();
         let parts = TimeParts { call_ns: 1, ..TimeParts::default() };
         let calls = || vec![share("fsync", 1, None)];
-        bench.stack(1, in_merged());
-        bench.hang(true, parts, calls());
-        bench.describer.clear_caches();
-        assert!(bench.describer.recorder.recording().stacks.is_empty(), "the hang goes on");
-        bench.hang(false, parts, calls());
-        assert!(bench.describer.open.is_empty());
-        let functions: Vec<&[HangFrame]> = bench.told.iter().map(|hang| &*hang.frames).collect();
+        fixture.stack(1, in_merged());
+        fixture.hang(true, parts, calls());
+        fixture.describer.clear_caches();
+        assert!(fixture.describer.recorder.recording().stacks.is_empty(), "the hang goes on");
+        fixture.hang(false, parts, calls());
+        assert!(fixture.describer.open.is_empty());
+        let functions: Vec<&[HangFrame]> = fixture.told.iter().map(|hang| &*hang.frames).collect();
         let [first, last] = *functions else { panic!("{functions:?}") };
         assert!(first == last && first[0].function.contains("merged"), "{functions:?}");
-        assert_eq!(bench.told[0].number, bench.told[1].number);
+        assert_eq!(fixture.told[0].number, fixture.told[1].number);
     }
 
     #[test]
@@ -508,12 +508,12 @@ mod tests {
             // No sample of what it computed was read.
             (TimeParts { processor_ns: 90, ..TimeParts::default() }, None),
         ] {
-            let mut bench = Bench::new();
+            let mut fixture = DescriberFixture::new();
             for (number, ip) in [(1, in_cause_of()), (2, in_merged())] {
-                bench.stack(number, ip);
+                fixture.stack(number, ip);
             }
-            bench.hang(false, parts, calls.to_vec());
-            let hang = &bench.told[0];
+            fixture.hang(false, parts, calls.to_vec());
+            let hang = &fixture.told[0];
             let function = hang.frames.first().map(|frame| &*frame.function);
             let is_it = match (function, expected) {
                 (Some(function), Some(expected)) => function.contains(expected),

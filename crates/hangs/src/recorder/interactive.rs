@@ -44,14 +44,14 @@ pub(crate) struct InteractiveChange {
 
 /// A look through processes.
 #[derive(Clone, Copy, Debug, Default)]
-struct LookThrough {
+struct ProcessScan {
     /// When it was.
     at_ns: u64,
     /// The processor time that it took.
     cost_ns: u64,
 }
 
-impl LookThrough {
+impl ProcessScan {
     /// Returns whether another one is allowed: they take at most a share of a processor.
     fn may_follow(self, at_ns: u64) -> bool {
         let pause_ns = self.cost_ns.saturating_mul(SWEEP_SHARE);
@@ -78,8 +78,8 @@ pub(crate) struct InteractiveFinder {
     /// When it was looked which programs have ended.
     ends_ns: u64,
     /// The last looks through the processes that are new, and through all.
-    glance: LookThrough,
-    sweep: LookThrough,
+    scan_of_new: ProcessScan,
+    sweep: ProcessScan,
     own_namespace: Option<Vec<u8>>,
     /// How often a process in another network namespace was asked for a display.
     asked: HashMap<ProcessIdentity, u32>,
@@ -98,8 +98,8 @@ impl InteractiveFinder {
             seen: BTreeMap::new(),
             searched_ns: None,
             ends_ns: 0,
-            glance: LookThrough::default(),
-            sweep: LookThrough::default(),
+            scan_of_new: ProcessScan::default(),
+            sweep: ProcessScan::default(),
             own_namespace: link(Path::new("/proc/self/ns/net")),
             asked: HashMap::new(),
         }
@@ -124,17 +124,17 @@ impl InteractiveFinder {
         self.list_clients();
         let mut found = Vec::new();
         // Whoever makes connections all the time does not make us look through all processes all the time.
-        if !self.wanted.is_empty() && self.sweep.at_ns != 0 && self.glance.may_follow(at) {
+        if !self.wanted.is_empty() && self.sweep.at_ns != 0 && self.scan_of_new.may_follow(at) {
             let before = spent();
             found = self.look_at_new(at);
-            self.glance = LookThrough { at_ns: at, cost_ns: spent().saturating_sub(before) };
+            self.scan_of_new = ProcessScan { at_ns: at, cost_ns: spent().saturating_sub(before) };
         }
         let is_late = at.saturating_sub(self.sweep.at_ns) >= SWEEP_NS;
         let is_first = self.sweep.at_ns == 0;
         if is_first || ((is_late || !self.wanted.is_empty()) && self.sweep.may_follow(at)) {
             let before = spent();
             found.extend(self.sweep(at));
-            self.sweep = LookThrough { at_ns: at, cost_ns: spent().saturating_sub(before) };
+            self.sweep = ProcessScan { at_ns: at, cost_ns: spent().saturating_sub(before) };
         }
         // A number that is used again is that of another process, whose predecessor is followed no more.
         for new in &found {
