@@ -20,6 +20,8 @@ use trace::syscall_set::Set;
 pub(crate) const ANN: u32 = 64_123;
 /// See [`ANN`].
 pub(crate) const BOB: u32 = 64_124;
+/// A user of one test alone, whose hangs are all that its programs have.
+pub(crate) const CAROL: u32 = 64_125;
 /// The group whose members are served; Ann and Bob are in it.
 pub(crate) const STAFF: u32 = 64_200;
 /// The user of the service.
