@@ -1,5 +1,15 @@
 //! `unjank bench`: our parts beside the programs that would run instead.
 
+/// Takes the names of figures, as `--only` does.
+macro_rules! names {
+    ($figures:expr) => {
+        clap::builder::PossibleValuesParser::new(
+            const { ::bench::run::ids::<_, { $figures.len() }>($figures) },
+        )
+    };
+}
+use names;
+
 mod bus;
 mod hangs;
 mod host;
@@ -99,18 +109,13 @@ struct Settings {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Measure only these figures, separated by commas.
-    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = names(FIGURES), hide_possible_values = true)]
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = names!(FIGURES), hide_possible_values = true)]
     only: Vec<String>,
     /// List the figures.
     #[arg(long)]
     list: bool,
     #[command(flatten)]
     how: BenchOptions,
-}
-
-/// Returns the names of figures, as `--only` takes them.
-fn names<F>(figures: &'static [Figure<F>]) -> clap::builder::PossibleValuesParser {
-    figures.iter().map(|figure| figure.id).collect::<Vec<_>>().into()
 }
 
 /// Reads what is mounted.

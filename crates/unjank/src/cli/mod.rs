@@ -83,6 +83,7 @@ enum Command {
     #[command(hide = true)]
     RecentWriter(recent::writer::RecentWriter),
     /// Be a program that a benchmark traces
+    #[cfg(not(packaged))]
     #[command(hide = true)]
     Exercise(exercise::Exercise),
 }
@@ -96,8 +97,10 @@ impl Command {
             Command::Setup(command) => command.run(),
             Command::Undo(command) => command.run(),
             Command::Bench(command) => {
-                return beside::become_program(bench::PROGRAM, bench::PROGRAM, 1)
-                    .unwrap_or_else(|| BenchCli::Bench(command).run());
+                if cfg!(packaged) {
+                    return beside::become_program(bench::PROGRAM, bench::PROGRAM, 1);
+                }
+                return BenchCli::Bench(command).run();
             }
             Command::Bus(command) => return command.run(),
             Command::Generate(command) => command.run(Cli::command()),
@@ -110,10 +113,13 @@ impl Command {
             Command::Settings(command) => command.run(),
             Command::Slowdisk(command) => command.run(),
             Command::Trace(command) => return command.run(),
+            #[cfg(not(packaged))]
             Command::Exercise(command) => return command.run(),
             Command::Daemon(arguments) => {
-                return beside::become_program("unjankd", "unjank-session", 2)
-                    .unwrap_or_else(|| program::run(&arguments));
+                if cfg!(packaged) {
+                    return beside::become_program("unjankd", "unjank-session", 2);
+                }
+                return program::run(&arguments);
             }
             Command::ListingWorker(command) => command.run(),
             Command::RecentWriter(command) => command.run(),

@@ -30,7 +30,7 @@ pub(super) struct Bus {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Measure only these figures, separated by commas.
-    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = super::names(FIGURES), hide_possible_values = true)]
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = super::names!(FIGURES), hide_possible_values = true)]
     only: Vec<String>,
     /// List the figures.
     #[arg(long)]

@@ -37,7 +37,7 @@ pub(super) struct Hangs {
     #[arg(long, value_name = "TOOLKIT", value_delimiter = ',', value_parser = toolkits())]
     toolkit: Vec<String>,
     /// Measure only these figures, separated by commas.
-    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = super::names(FIGURES), hide_possible_values = true)]
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = super::names!(FIGURES), hide_possible_values = true)]
     only: Vec<String>,
     /// List the figures.
     #[arg(long)]

@@ -26,7 +26,7 @@ pub(super) struct Recents {
     #[arg(long, value_name = "NAME=COMMAND", value_parser = RecentsPeer::parse)]
     peer: Vec<RecentsPeer>,
     /// Measure only these figures, separated by commas.
-    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = super::names(FIGURES), hide_possible_values = true)]
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = super::names!(FIGURES), hide_possible_values = true)]
     only: Vec<String>,
     /// List the figures.
     #[arg(long)]
