@@ -38,7 +38,7 @@ fn load() -> Option<HangPrograms> {
 }
 
 /// Loads all programs that a recorder uses; none where this user may not.
-fn reports() -> Option<KernelReports> {
+pub(crate) fn reports() -> Option<KernelReports> {
     let HangPrograms { ring, marker } = load()?;
     let wakeups = WakeupTracer::load_for(Duration::from_millis(5)).unwrap();
     Some(KernelReports {

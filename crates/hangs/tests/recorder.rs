@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sys::clock::SystemClock;
+use sys::clock::{Clock, SystemClock};
 use tempfile::TempDir;
 use trace::stack::names::SymbolSources;
 use unjank_hangs::model::{Hang, HangCause};
@@ -69,17 +69,24 @@ impl TestRecorder {
         TestRecorder::start_with(root, ThreadSource::Sampling)
     }
 
-    #[expect(clippy::print_stderr, reason = "whoever waits for a recorder that has ended sees why")]
     pub(crate) fn start_with(root: &TempDir, source: ThreadSource) -> TestRecorder {
+        TestRecorder::start_by(root, source, Arc::new(SystemClock::start()))
+    }
+
+    #[expect(clippy::print_stderr, reason = "whoever waits for a recorder that has ended sees why")]
+    pub(crate) fn start_by(
+        root: &TempDir,
+        source: ThreadSource,
+        clock: Arc<dyn Clock>,
+    ) -> TestRecorder {
         let stop = Arc::new(AtomicBool::new(false));
         let options = options(&store_of(root));
         let flag = Arc::clone(&stop);
         let (looker, number) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             looker.send(rustix::thread::gettid()).unwrap();
-            let clock = SystemClock::start();
             let disk = store::disk::real();
-            let ended = record(&options, source, &disk, &clock, &flag, &mut |_| {});
+            let ended = record(&options, source, &disk, &*clock, &flag, &mut |_| {});
             ended.inspect_err(|error| eprintln!("the recorder has ended: {error:?}"))
         });
         TestRecorder { stop, looker: number.recv().unwrap(), thread: Some(thread) }

@@ -8,6 +8,7 @@
 // The bodies of the fuzz targets name the crate so, too.
 extern crate unjank_hangs as hangs;
 
+mod clock;
 mod fuzz_hangs;
 mod kernel;
 mod recorder;
