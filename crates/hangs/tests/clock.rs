@@ -77,7 +77,10 @@ fn set_the_clock_in_hangs(source: ThreadSource) {
     for period in &periods {
         assert!(Duration::from_nanos(period.to_ns - period.from_ns) < most, "{period:?}");
     }
-    assert!(periods.len() >= 4, "one ends at each time that the clock is set: {periods:?}");
+    assert!(
+        periods.len() >= 3,
+        "one ends where somebody set the clock and a look came after: {periods:?}"
+    );
 }
 
 #[test]

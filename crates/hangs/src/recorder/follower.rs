@@ -341,11 +341,13 @@ impl ThreadFollower {
                 if !is_certain {
                     // It may have been back meanwhile.
                     absence.unseen.add(UnseenParts::GAP);
-                    let absence = self.abandon();
-                    if let Some(place) = is_waiting {
-                        self.phase = Phase::waiting(point, look.at_ns, place);
-                    }
-                    return absence.map_or(LookOutcome::Nothing, LookOutcome::Returned);
+                    let ended = self.abandon();
+                    self.phase = match is_waiting {
+                        Some(place) => Phase::waiting(point, look.at_ns, place),
+                        // Away again, or still: for how long is known from here on.
+                        None => Phase::Away(Box::new(self.begin_after_gap(point, look.activity))),
+                    };
+                    return ended.map_or(LookOutcome::Nothing, LookOutcome::Returned);
                 }
                 self.watched_ns += gap;
                 let Some(place) = is_waiting else {
@@ -395,6 +397,15 @@ impl ThreadFollower {
             self.main_wait = Some((place, call.number));
         }
         is_main.then_some(place)
+    }
+
+    /// Begins an absence at the first look after a time in which nobody looked.
+    fn begin_after_gap(&mut self, point: LookPoint, activity: Activity) -> Absence {
+        let key = self.next_key;
+        self.next_key += 1;
+        let mut absence = Absence::begin(key, &point, true, point, activity);
+        absence.unseen.add(UnseenParts::GAP);
+        absence
     }
 
     /// Returns what should be read while the thread is where the last look found it.
@@ -720,6 +731,32 @@ mod tests {
             panic!("it ends where nobody looked");
         };
         assert!(absence.length_ns() < 60 * MS && absence.unseen.has(UnseenParts::GAP));
-        assert!(follower.absence().is_none(), "nothing is known until it waits again");
+        let next = follower.absence().expect("it is away again, or still");
+        assert_eq!(next.started_ns, 9000 * MS, "what was before nobody saw");
+        assert!(next.unseen.has(UnseenParts::GAP));
+    }
+
+    #[test]
+    fn a_hang_that_is_found_after_a_time_in_which_nobody_looked_is_told_as_far_as_it_was_seen() {
+        for gap_ms in [350, 20_000] {
+            let mut follower = at_rest();
+            follower.look(&look(1050, 1, 2, in_call("clock_nanosleep", DEEP)));
+            let from = 1050 + gap_ms;
+            let found = look(from, 2, 4, in_call("flock", DEEP));
+            assert!(matches!(follower.look(&found), LookOutcome::Returned(_)));
+            for at in (from + 10..from + 700).step_by(10) {
+                follower.look(&look(at, 2, 4, in_call("flock", DEEP)));
+            }
+            let away = follower.absence().expect("it is away");
+            assert!(away.certain_ns() >= 680 * MS, "{away:?}");
+            let LookOutcome::Returned(hang) =
+                follower.look(&look(from + 700, 3, 5, in_call("poll", LOOP)))
+            else {
+                panic!("it is back");
+            };
+            assert!((690 * MS..=700 * MS).contains(&hang.length_ns()), "{hang:?}");
+            assert_eq!(hang.parts.call_ns + hang.parts.processor_ns, hang.length_ns(), "{hang:?}");
+            assert!(hang.unseen.has(UnseenParts::GAP), "{hang:?}");
+        }
     }
 }
