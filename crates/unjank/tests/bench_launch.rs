@@ -65,7 +65,7 @@ fn leaves_nothing(pid: u32, temporary: &Path) {
 
 fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
-        std::thread::yield_now();
+        fixture::pause();
     }
 }
 

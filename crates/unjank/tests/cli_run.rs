@@ -62,7 +62,7 @@ impl Place {
             if let Some(job) = jobs.iter().find(runs) {
                 return job.clone();
             }
-            std::thread::yield_now();
+            fixture::pause();
         }
     }
 
@@ -81,7 +81,7 @@ impl Place {
 
 fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
-        std::thread::yield_now();
+        fixture::pause();
     }
 }
 

@@ -137,8 +137,14 @@ fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
             String::from_utf8(output.stdout).unwrap()
         };
         let built = Path::new(OURS).parent().unwrap();
-        let made =
-            done(Command::new(packaging("deb")).arg("--from").arg(built).arg(at("packages")));
+        // The commands have no daemon of their own.
+        let names = ["unjank-session", "unjank"];
+        let mut deb = Command::new(packaging("deb"));
+        deb.arg("--from").arg(built);
+        for name in names {
+            deb.args(["--package", name]);
+        }
+        let made = done(deb.arg(at("packages")));
         let package = |name: &str| {
             let path = made.lines().find(|path| path.contains(&format!("/{name}_")));
             path.map(PathBuf::from).unwrap_or_else(|| panic!("no package {name}: {made}"))
@@ -174,8 +180,7 @@ fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
             paths
         };
         let knows = |path: &Path| Index::open(path).unwrap().apps().count() == 1;
-        // The commands have no daemon of their own.
-        install(&[&package("unjank-session"), &package("unjank")]);
+        install(&names.map(package).each_ref().map(PathBuf::as_path));
         assert_eq!(indexes().len(), 2, "one without a language, and the machine's");
         assert!(!indexes().iter().any(|path| knows(path)));
 

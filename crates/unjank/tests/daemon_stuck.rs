@@ -35,7 +35,7 @@ fn wait_for_owner(bus: &Bus, service: &Service) {
         Some(client.pid_of(&owner).ok()? == service.pid())
     };
     while is_owner() != Some(true) {
-        std::thread::yield_now();
+        fixture::pause();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Every command line of the documentation runs, in a home of its own with a bus and our services on it: it ends as it
 //! should, and prints what the page shows.
 //!
-//! `DOCUMENTED_LONG=1` runs those too that take long, `DOCUMENTED_ONLY=TEXT` those that hold a text.
+//! `DOCUMENTED_LONG=1` runs those too that take long, and lets those that record for ten seconds do so, `DOCUMENTED_ONLY=TEXT` those that hold a text.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test drives other programs")]
 
 #[path = "documented/exceptions.rs"]
@@ -14,6 +14,7 @@ use crate::fixture;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,14 @@ fn waits(dir: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
+/// What all sessions share.
+struct Shared {
+    /// The programs that wait on a bus.
+    waits: PathBuf,
+    /// Where the records and reports are that lines read, once the first session has made them.
+    records: OnceLock<PathBuf>,
+}
+
 /// A home with what the lines name, and a session with our services and programs that wait.
 struct Session {
     running: Vec<Program>,
@@ -67,7 +76,8 @@ struct Session {
 }
 
 impl Session {
-    fn start(waits: &Path) -> Option<Session> {
+    fn start(shared: &Shared) -> Option<Session> {
+        let waits = &shared.waits;
         // Not below the directory for temporary files, whose documents nobody remembers.
         let bus = Bus::start_in(fixture::parent_of_homes())?;
         let service = "[D-BUS Service]\nName=org.example.Gone\nExec=/bin/sleep 60\n";
@@ -96,7 +106,15 @@ impl Session {
         let mut filled = session.command("sh");
         let filled = filled.arg(home).env("WAITS", waits).output().unwrap();
         assert!(filled.status.success(), "{filled:?}");
-        session.record();
+        let records = shared.records.get_or_init(|| {
+            let records = waits.with_file_name("records");
+            session.record();
+            session.copy_tree(Path::new("templates"), &records);
+            records
+        });
+        if !session.bus.dir().join("home/templates").exists() {
+            session.copy_tree(records, Path::new("templates"));
+        }
         Some(session)
     }
 
@@ -135,6 +153,10 @@ impl Session {
     fn succeed(&self, script: &str) {
         let output = self.command("sh").args(["-euc", script]).output().unwrap();
         assert!(output.status.success(), "{script}: {output:?}");
+    }
+
+    fn copy_tree(&self, from: &Path, to: &Path) {
+        assert!(self.command("cp").arg("-r").args([from, to]).status().unwrap().success());
     }
 
     /// Makes the records and reports that lines read: of a program that does what hanging programs do.
@@ -184,7 +206,10 @@ impl Session {
         };
         // The process that lines name.
         let mut named = Program(self.command("./plasmashell").arg("60").spawn().unwrap());
-        let text = line.text.replace("4711", &named.0.id().to_string());
+        let mut text = line.text.replace("4711", &named.0.id().to_string());
+        if setting("DOCUMENTED_LONG").is_none() {
+            text = text.replace("--for 10s", "--for 2s");
+        }
         let script = format!("set -o pipefail\n{prefix}{text} {more}");
         // Cold launches are measured one after the other, and wait while other programs are busy.
         let seconds = if matches!(exception, Some(Exception::Long(..))) { "1200" } else { "170" };
@@ -226,6 +251,7 @@ impl Session {
 fn every_command_line_of_the_documentation_runs_and_prints_what_is_shown() {
     let dir = tempfile::tempdir().unwrap();
     let Some(waits) = waits(dir.path()) else { return };
+    let shared = Shared { waits, records: OnceLock::new() };
     let mut all = lines::all();
     all.retain(|line| !ELSEWHERE.iter().any(|(page, _)| *page == line.page));
     if let Some(only) = std::env::var_os("DOCUMENTED_ONLY") {
@@ -238,7 +264,7 @@ fn every_command_line_of_the_documentation_runs_and_prints_what_is_shown() {
     let play = || {
         let mut problems = Vec::new();
         while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let Some(session) = Session::start(&waits) else { return problems };
+            let Some(session) = Session::start(&shared) else { return problems };
             for line in *page {
                 let exception = exceptions::of(&line.text).map(|(_, exception)| exception);
                 problems.extend(session.try_line(line, exception).err());

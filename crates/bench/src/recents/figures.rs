@@ -15,7 +15,7 @@ use sys::thread::spawn_scoped;
 use super::home::Home;
 use super::watched::{output, syncs, written};
 use super::{Figure, Lab, cannot};
-use crate::lab::{BenchError, BenchSide, Measuring};
+use crate::lab::{BenchError, BenchSide, Effort, Measuring};
 use crate::names::Needs;
 use crate::row::{FigureRow, FigureTarget};
 use report::figure::Quantity;
@@ -110,9 +110,21 @@ const WRITER_PATIENCE: Duration = Duration::from_secs(20);
 const PROCESS: f64 = 1.5e6;
 /// How soon others must see an addition.
 const SEEN: f64 = 1e9;
-/// What each writer adds, and how many write.
-const EACH: usize = 50;
+/// What each writer adds, and in a quick run; how many write.
+const EACH: [usize; 2] = [50, 10];
 const WRITERS: usize = 4;
+/// The documents in the longest lists, and in a quick run, in which nothing is judged by the clock.
+const LONGEST: [u32; 2] = [5000, 1500];
+
+/// Returns what each writer adds.
+fn each(lab: &Lab<'_>) -> usize {
+    lab.effort.of(EACH[0], EACH[1])
+}
+
+/// Returns how many documents the longest lists have.
+fn longest(lab: &Lab<'_>) -> u32 {
+    if lab.effort == Effort::Full { LONGEST[0] } else { LONGEST[1] }
+}
 
 fn row(id: &'static str, title: &str, quantity: Quantity, [ours, peer]: [Samples; 2]) -> FigureRow {
     let (title, note) = (title.to_owned(), String::new());
@@ -198,7 +210,7 @@ fn add_1000(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
 }
 
 fn add_5000(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
-    adds(lab, "add-5000", 5000)
+    adds(lab, "add-5000", longest(lab))
 }
 
 /// Prepares `unjank recent add`.
@@ -288,7 +300,7 @@ fn four(lab: &Lab<'_>, home: &Home) -> Result<(), BenchError> {
     std::thread::scope(|scope| {
         let writer = |writer: usize| {
             spawn_scoped(scope, "writer", move || {
-                add(lab, home, &mut home.recents(), &format!("ours-{writer}"), EACH).map(drop)
+                add(lab, home, &mut home.recents(), &format!("ours-{writer}"), each(lab)).map(drop)
             })
         };
         let writers: Result<Vec<_>, _> = (0..WRITERS).map(writer).collect();
@@ -300,15 +312,15 @@ fn four(lab: &Lab<'_>, home: &Home) -> Result<(), BenchError> {
     })
 }
 
-/// Returns how many of the documents `docs/<who>-<writer>/<number>` the shared list lacks.
-fn lost(home: &Home, who: &str, writers: usize) -> Result<f64, BenchError> {
+/// Returns how many of the documents `docs/<who>-<writer>/<number>`, so many of each writer, the shared list lacks.
+fn lost(home: &Home, who: &str, writers: usize, each: usize) -> Result<f64, BenchError> {
     let path = home.places().xbel;
     let text = std::fs::read_to_string(&path).map_err(|error| cannot(&path, error))?;
     let hrefs: BTreeSet<&str> =
         text.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let mut lost = 0u32;
     for writer in 0..writers {
-        for number in 0..EACH {
+        for number in 0..each {
             let path = home.at(&format!("docs/{who}-{writer}/{number}"));
             let there = hrefs.contains(&*format!("file://{}", path.display()));
             lost += u32::from(!there);
@@ -321,8 +333,8 @@ fn kept(lab: &Lab<'_>, id: &'static str, entries: u32) -> Result<Vec<FigureRow>,
     let home = lab.home(entries)?;
     four(lab, &home)?;
     settle(&home)?;
-    let mine = lost(&home, "ours", WRITERS)?;
-    let title = format!("lost of 200 by 4 writers, {entries} entries");
+    let mine = lost(&home, "ours", WRITERS, each(lab))?;
+    let title = format!("lost of {} by 4 writers, {entries} entries", WRITERS * each(lab));
     let mut row =
         row(id, &title, Quantity::Count, [[mine].into_iter().collect(), Samples::default()]);
     row.target = Some(FigureTarget::Within(0.0));
@@ -331,7 +343,7 @@ fn kept(lab: &Lab<'_>, id: &'static str, entries: u32) -> Result<Vec<FigureRow>,
     let peer = lab.kde().and_then(|kde| {
         let home = lab.home(entries)?;
         together(lab, &home, kde, "kde", WRITERS, &[])?;
-        Ok([lost(&home, "kde", WRITERS)?].into_iter().collect())
+        Ok([lost(&home, "kde", WRITERS, each(lab))?].into_iter().collect())
     });
     or_noted(peer, &mut row);
     Ok(vec![row])
@@ -350,7 +362,7 @@ fn together(
     let verb = if more.is_empty() { "add" } else { "burst" };
     let start = |writer: usize| {
         let mut command = home.command(program);
-        command.arg(verb).arg(home.at(&format!("docs/{who}-{writer}"))).arg(EACH.to_string());
+        command.arg(verb).arg(home.at(&format!("docs/{who}-{writer}"))).arg(each(lab).to_string());
         command.args(more).stdout(std::process::Stdio::null()).spawn()
     };
     let children: Vec<_> = (0..writers).map(start).collect();
@@ -393,12 +405,17 @@ fn mixed(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
         done
     })?;
     settle(&home)?;
-    let mine = lost(&home, "ours", WRITERS)?;
-    let peer = lost(&home, "kde", 2)? + lost(&home, "gtk", 2)?;
+    let each = each(lab);
+    let mine = lost(&home, "ours", WRITERS, each)?;
+    let peer = lost(&home, "kde", 2, each)? + lost(&home, "gtk", 2, each)?;
     let samples = [mine, peer].map(|lost| [lost].into_iter().collect());
-    let mut row = row("mixed", "lost of 200, beside 2 KDE and 2 GTK", Quantity::Count, samples);
+    let all = WRITERS * each;
+    let title = format!("lost of {all}, beside 2 KDE and 2 GTK");
+    let mut row = row("mixed", &title, Quantity::Count, samples);
     row.target = Some(FigureTarget::Within(0.0));
-    row.note = "in recently-used.xbel afterwards; the peer is what KDE's and GTK's lost of theirs, also 200".to_owned();
+    row.note = format!(
+        "in recently-used.xbel afterwards; the peer is what KDE's and GTK's lost of theirs, also {all}"
+    );
     Ok(vec![row])
 }
 
@@ -464,14 +481,14 @@ fn seen(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
 
 fn bytes(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     const ADDS: usize = 40;
-    let [mine, theirs] = [lab.home(5000)?, lab.home(5000)?];
+    let [mine, theirs] = [lab.home(longest(lab))?, lab.home(longest(lab))?];
     let before = own_bytes()?;
     add(lab, &mine, &mut mine.recents(), "bytes", ADDS)?;
     settle(&mine)?;
     let ours = own_bytes()? - before;
     let mut row = row(
         "bytes",
-        "bytes for 40 adds to 5000",
+        &format!("bytes for 40 adds to {}", longest(lab)),
         Quantity::Size,
         [[ours].into_iter().collect(), Samples::default()],
     );

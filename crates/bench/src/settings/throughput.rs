@@ -13,11 +13,13 @@ use report::figure::Quantity;
 use report::samples::Samples;
 
 const CLIENTS: usize = 8;
-const WRITES: usize = 50;
+/// What each of them writes, and in a quick run.
+const WRITES: [usize; 2] = [50, 10];
 
 pub(super) fn clients(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let place = lab.disk()?;
     let table = ordinary();
+    let writes = lab.effort.of(WRITES[0], WRITES[1]);
     let pair = lab.pair(place, Some(&keys::image(&table)?))?;
     for side in BenchSide::in_turn(0) {
         change(&pair.of(side).connect()?, side, WRITER, &set(middle_key(&table), 0))?;
@@ -26,13 +28,13 @@ pub(super) fn clients(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     for round in 0..lab.effort.of(3, 1) {
         for side in BenchSide::in_turn(round) {
             lab.go_on()?;
-            add(&mut samples, side, together(lab, pair.of(side), side, round)?);
+            add(&mut samples, side, together(lab, pair.of(side), side, [round, writes])?);
         }
     }
     let [ours, peer] = samples;
     Ok(vec![FigureRow {
         id: "clients-disk",
-        title: format!("{CLIENTS} clients x {WRITES} writes ({})", place.fs_type()),
+        title: format!("{CLIENTS} clients x {writes} writes ({})", place.fs_type()),
         quantity: Quantity::Rate,
         ours,
         peer,
@@ -41,12 +43,12 @@ pub(super) fn clients(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     }])
 }
 
-/// Lets all clients write at once and returns the writes a second.
+/// Lets all clients write so often at once and returns the writes a second.
 fn together(
     lab: &Lab<'_>,
     session: &BenchSession,
     side: BenchSide,
-    round: usize,
+    [round, writes]: [usize; 2],
 ) -> Result<f64, BenchError> {
     std::thread::scope(|scope| {
         let (ready, are_ready) = mpsc::channel();
@@ -60,8 +62,8 @@ fn together(
                     return Ok(());
                 }
                 let client = client?;
-                for write in 0..WRITES {
-                    let blob = set(&format!("/client{number}/value"), round * WRITES + write);
+                for write in 0..writes {
+                    let blob = set(&format!("/client{number}/value"), round * writes + write);
                     change(&client, side, WRITER, &blob)?;
                 }
                 Ok::<(), BenchError>(())
@@ -88,7 +90,7 @@ fn together(
         });
         result?;
         #[expect(clippy::cast_precision_loss, reason = "a few hundred writes")]
-        let writes = (CLIENTS * WRITES) as f64;
+        let writes = (CLIENTS * writes) as f64;
         Ok(writes / (time / 1e9))
     })
 }

@@ -9,7 +9,7 @@ use capture::capture::Capture;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::fixture::{Bus, has, in_time, setting, terminal};
+use super::fixture::{Bus, has, in_time, pause, setting, terminal};
 use super::flood::memory;
 use super::{FLOOD, Recorder, drops, floods, open, said, signals, unjank, until_files};
 
@@ -36,7 +36,7 @@ fn until_state(pid: u32, what: &str, is_so: impl Fn(Option<char>) -> bool) {
     let start = std::time::Instant::now();
     while !is_so(state(pid).map(|(state, _)| state)) {
         assert!(start.elapsed().as_secs() < 60, "{pid} {what}: {:?}", state(pid));
-        std::thread::yield_now();
+        pause();
     }
 }
 
