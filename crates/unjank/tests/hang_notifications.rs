@@ -73,6 +73,8 @@ fn a_long_hang_is_a_notification_and_a_short_one_is_none() {
                 if history.contains("froze") {
                     break 'shown history;
                 }
+                // Each look starts two programs.
+                std::thread::park_timeout(Duration::from_millis(50));
             }
             let stored = output(bus.command(UNJANK).args(["hangs", "--json"]));
             assert!(
