@@ -8,8 +8,9 @@ use trace::report::verdict::time;
 use trace::syscall_set::Set;
 
 use super::file::{AllowedWait, Baseline};
+use super::lines::LineIndex;
 use super::phases::ProgramPhases;
-use super::places::{UserPlaces, glob};
+use super::places::UserPlaces;
 use super::waits::{FoundWait, MainThreadWaits, WaitKey};
 
 /// What a finding is about.
@@ -133,9 +134,10 @@ pub fn judge(
     let waits = MainThreadWaits::find(report, &phases, places, rules.floor_ns);
     let mut findings = not_judged(report, baseline, &phases);
 
+    let lines = LineIndex::new(&baseline.waits);
     let mut seen: BTreeMap<usize, Vec<FoundWait>> = BTreeMap::new();
     for wait in waits.found {
-        match matching(&baseline.waits, &wait, places) {
+        match lines.find(&wait, places) {
             Some(at) => seen.entry(at).or_default().push(wait),
             None => findings.push(CheckFinding {
                 text: format!("new wait: {}", described(&wait)),
@@ -317,34 +319,6 @@ fn covers(watched: &str, wanted: &str) -> bool {
         return watched == wanted;
     };
     needed.numbers().into_iter().all(|number| all.contains(number))
-}
-
-/// Returns the line that allows a wait: the one that says the same, else the longest pattern.
-pub(super) fn matching(
-    lines: &[AllowedWait],
-    wait: &FoundWait,
-    places: &UserPlaces,
-) -> Option<usize> {
-    let key = &wait.key;
-    let fits = |line: &AllowedWait| {
-        line.phase == key.phase
-            && line.call == key.call
-            // What was not seen of a wait cannot speak against a line.
-            && (line.path == key.path
-                || key.path.is_empty()
-                || places.matches(&line.path, &wait.target))
-            && (line.function == key.function
-                || key.function.is_empty()
-                || glob(&line.function, &key.function))
-    };
-    let fitting = lines.iter().enumerate().filter(|(_, line)| fits(line));
-    let weight = |line: &AllowedWait| {
-        let same = (line.path == key.path, line.function == key.function);
-        let literal = |pattern: &str| pattern.chars().filter(|letter| *letter != '*').count();
-        (same, literal(&line.path) + literal(&line.function))
-    };
-    // Of equal ones the first.
-    fitting.rev().max_by_key(|(_, line)| weight(line)).map(|(at, _)| at)
 }
 
 /// Returns what is to be said of a line: its waits came too often, took too long, or it could be lowered.

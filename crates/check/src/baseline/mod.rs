@@ -5,6 +5,7 @@
 
 mod file;
 mod judge;
+mod lines;
 mod phases;
 mod places;
 mod update;

@@ -6,7 +6,8 @@ use trace::report::TraceReport;
 
 use super::BaselineRules;
 use super::file::{AllowedWait, Baseline, BaselineError, BaselineHeader, PhaseBudget, SCHEMA};
-use super::judge::{blind_spots, matching, named, program, unexplained_ns};
+use super::judge::{blind_spots, named, program, unexplained_ns};
+use super::lines::LineIndex;
 use super::phases::ProgramPhases;
 use super::places::UserPlaces;
 use super::waits::{FoundWait, MainThreadWaits, WaitKey};
@@ -96,6 +97,7 @@ pub fn update(
 ) -> Result<BaselineUpdate, UpdateError> {
     let (_, first) = runs.first().ok_or(UpdateError::NoRun)?;
     let old_lines = old.map(|old| old.waits.as_slice()).unwrap_or_default();
+    let old_by_key = LineIndex::new(old_lines);
     let mut header = BaselineHeader {
         schema: SCHEMA.to_owned(),
         program: program(first).to_owned(),
@@ -125,12 +127,12 @@ pub fn update(
         add_phases(&mut phases, &found, &waits);
         for wait in &waits.found {
             // A line that a person made wider stays as wide.
-            let line = matching(old_lines, wait, places).map(|at| old_lines[at].key());
+            let line = old_by_key.find(wait, places).map(|at| old_lines[at].key());
             keys.insert(line.unwrap_or_else(|| wait.key.clone()));
         }
         found_in_runs.push(waits.found);
     }
-    let waits = keys.into_iter().map(|key| line(key, old_lines)).collect();
+    let waits = keys.into_iter().map(|key| line(key, &old_by_key)).collect();
     let mut baseline = Baseline { header, phases, waits };
     baseline.sort();
     count(&mut baseline, &found_in_runs, places);
@@ -157,8 +159,8 @@ fn add_phases(phases: &mut Vec<PhaseBudget>, found: &ProgramPhases, waits: &Main
 }
 
 /// Returns the line of a key, which allows nothing yet.
-fn line(key: WaitKey, old_lines: &[AllowedWait]) -> AllowedWait {
-    let old = old_lines.iter().find(|old| old.key() == key);
+fn line(key: WaitKey, old_lines: &LineIndex) -> AllowedWait {
+    let old = old_lines.get(&key);
     AllowedWait {
         phase: key.phase,
         call: key.call,
@@ -176,10 +178,11 @@ fn line(key: WaitKey, old_lines: &[AllowedWait]) -> AllowedWait {
 /// seen of a wait may fit a new line better than the old one that it was found by. Lines without a wait go.
 fn count(baseline: &mut Baseline, runs: &[Vec<FoundWait>], places: &UserPlaces) {
     let mut seen = vec![Seen::default(); baseline.waits.len()];
+    let lines = LineIndex::new(&baseline.waits);
     for waits in runs {
         let mut run: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         for wait in waits {
-            let Some(at) = matching(&baseline.waits, wait, places) else { continue };
+            let Some(at) = lines.find(wait, places) else { continue };
             let sum = run.entry(at).or_default();
             *sum = (sum.0 + wait.count, sum.1.saturating_add(wait.blocked_ns));
         }
@@ -197,16 +200,17 @@ fn count(baseline: &mut Baseline, runs: &[Vec<FoundWait>], places: &UserPlaces) 
 
 fn changes(old: &[AllowedWait], new: &[AllowedWait]) -> Vec<BaselineChange> {
     let mut changes = [const { Vec::new() }; 4];
+    let [old_by_key, new_by_key] = [old, new].map(LineIndex::new);
     for line in new {
         let name = named(&line.key());
-        match old.iter().find(|old| old.key() == line.key()) {
+        match old_by_key.get(&line.key()) {
             None => changes[0].push(BaselineChange::Added(name)),
             Some(old) if line.count > old.count => changes[1].push(BaselineChange::Raised(name)),
             Some(old) if line.count < old.count => changes[2].push(BaselineChange::Lowered(name)),
             Some(_) => (),
         }
     }
-    for line in old.iter().filter(|old| !new.iter().any(|new| new.key() == old.key())) {
+    for line in old.iter().filter(|old| new_by_key.get(&old.key()).is_none()) {
         let reason = match line.reason.as_str() {
             "" => String::new(),
             reason => format!(" (its reason was: {reason})"),
