@@ -181,7 +181,8 @@ class ListingTest(unittest.TestCase):
         self.assertEqual(columns.modified_ns[columns.names.index("file 7")], -(2**63))
 
     def test_a_directory_that_is_removed_while_it_is_listed_ends(self) -> None:
-        for _ in range(20):
+        # Some twenty in ci/slow.
+        for _ in range(20 if os.environ.get("UNJANK_MILLION") else 5):
             inner = os.path.join(self.path, "inner")
             os.mkdir(inner)
             for number in range(300):

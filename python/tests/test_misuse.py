@@ -15,12 +15,16 @@ from unjank import Field, Listing
 
 
 class MisuseTest(unittest.TestCase):
-    def setUp(self) -> None:
+    path: str
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        # No test changes what is in it.
         directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.path = directory.name
+        cls.addClassCleanup(directory.cleanup)
+        cls.path = directory.name
         for number in range(3000):
-            Path(self.path, str(number)).touch()
+            Path(cls.path, str(number)).touch()
 
     def test_use_after_close_is_a_value_error(self) -> None:
         listing = Listing(self.path)

@@ -1,4 +1,5 @@
-/* Uses every part of libunjank as a program would, and as it should not. Run as: smoke DIRECTORY [long] */
+/* Uses every part of libunjank as a program would, and as it should not. Run as: smoke DIRECTORY [few|many]: under a tool that
+   watches the memory, and with how many rows to be put in order. */
 #define _GNU_SOURCE
 #include <unjank.h>
 
@@ -18,6 +19,9 @@
 #include "check.h"
 
 static char directory[3000];
+
+/* How many rows are put in order in slices, and how often. */
+static unsigned many = 6000, orders = 20;
 
 static void in_directory(char *path, size_t room, const char *name)
 {
@@ -206,7 +210,7 @@ static void a_model_is_sorted_and_filtered(void)
     CHECK(unjank_model_close(model) == -EBADF);
 }
 
-#define MANY 6000
+#define MOST 6100
 
 static void make_many(unsigned number, unsigned size)
 {
@@ -218,10 +222,10 @@ static void make_many(unsigned number, unsigned size)
 /* Both models show the same entries in the same rows. */
 static void expect_same_rows(unjank_model *one, unjank_model *other)
 {
-    static uint32_t ids[2][MANY + 100];
+    static uint32_t ids[2][MOST];
     uint32_t given[2];
-    CHECK(unjank_model_ids(one, 0, MANY + 100, ids[0], &given[0]) == 0);
-    CHECK(unjank_model_ids(other, 0, MANY + 100, ids[1], &given[1]) == 0);
+    CHECK(unjank_model_ids(one, 0, MOST, ids[0], &given[0]) == 0);
+    CHECK(unjank_model_ids(other, 0, MOST, ids[1], &given[1]) == 0);
     CHECK(given[0] == given[1] && given[0] > 100);
     CHECK(memcmp(ids[0], ids[1], given[0] * sizeof ids[0][0]) == 0);
 }
@@ -231,7 +235,7 @@ static void many_rows_are_put_in_order_in_slices(void)
     char path[4096], name[64], later[4096];
     in_directory(path, sizeof path, "many");
     CHECK(mkdir(path, 0700) == 0);
-    for (unsigned number = 0; number < MANY; number++)
+    for (unsigned number = 0; number < many; number++)
         make_many(number, number * 7919 % 50);
     unjank_listing_options how = {.size = sizeof how, .fields = UNJANK_SIZE | UNJANK_MODIFIED, .flags = UNJANK_FOLLOW};
     unjank_listing *listing;
@@ -247,7 +251,7 @@ static void many_rows_are_put_in_order_in_slices(void)
     struct pollfd ready = {.fd = unjank_listing_fd(listing), .events = POLLIN};
     unjank_row_change changes[4];
     unsigned slices = 0;
-    for (unsigned round = 0; round < 20; round++) {
+    for (unsigned round = 0; round < orders; round++) {
         while (unjank_listing_next(listing, 0, &event) > 0) {
         }
         uint32_t before[2], after[2], given;
@@ -256,7 +260,7 @@ static void many_rows_are_put_in_order_in_slices(void)
         CHECK(unjank_model_ids(sliced, 0, 2, before, &given) == 0 && given == 2);
         options.by = (round + 1) % 9;
         options.flags = round % 2 ? UNJANK_DESCENDING : 0;
-        options.filter = round > 14 ? "7" : NULL;
+        options.filter = round >= orders * 3 / 4 ? "7" : NULL;
         CHECK(unjank_model_set(whole, &options) == 0);
         options.flags |= UNJANK_IN_SLICES;
         CHECK(unjank_model_set(sliced, &options) == 1);
@@ -269,7 +273,7 @@ static void many_rows_are_put_in_order_in_slices(void)
             snprintf(name, sizeof name, "many/of a common start %05u.%s", round, round % 3 ? "txt" : "c");
             in_directory(path, sizeof path, name);
             CHECK(unlink(path) == 0);
-            make_many(MANY + round, 7);
+            make_many(many + round, 7);
             make_many(100 + round, 5000 + round);
             snprintf(name, sizeof name, "many/of a common start %05u.%s", 200 + round, (200 + round) % 3 ? "txt" : "c");
             in_directory(path, sizeof path, name);
@@ -285,7 +289,7 @@ static void many_rows_are_put_in_order_in_slices(void)
         }
         expect_same_rows(whole, sliced);
     }
-    CHECK(slices > 40);
+    CHECK(slices > 2 * orders);
     /* The last order counts; going back to the one that is shown ends the work. */
     options.flags = UNJANK_IN_SLICES | UNJANK_DESCENDING;
     uint32_t shown = options.by;
@@ -563,6 +567,11 @@ int main(int count, char **arguments)
     make_file("bad\xff\xfe\nname", 1);
     make_file(".hidden", 1);
     CHECK(strcmp(unjank_version(), "") != 0 && strcmp(unjank_error_text(), "") == 0);
+    if (count > 2 && strcmp(arguments[2], "few") == 0) {
+        /* More than are put in order at once, by each column. */
+        many = 2200;
+        orders = 10;
+    }
     int before = open_descriptors();
     whole_columns_of_times_are_unpacked();
     columns_are_what_the_system_says();
