@@ -11,6 +11,16 @@ use unjank_trace::report::{ReportOptions, TraceReport, build};
 use unjank_trace::stack::names::SymbolSources;
 use unjank_trace::symbolizer::Symbolizer;
 
+/// Returns the backends by which a case is recorded: the first one, and one of the others, another for the next case; all where
+/// `ALL_BACKENDS` is set, as in ci/slow.
+pub(crate) fn some_of(backends: &[Backend], case: usize) -> Vec<Backend> {
+    if std::env::var_os("ALL_BACKENDS").is_some() {
+        return backends.to_vec();
+    }
+    let (first, others) = backends.split_first().unwrap();
+    vec![*first, others[case % others.len()]]
+}
+
 /// Records the calls of a command that can block, until it ends; nothing, said aloud, where the backend is not allowed.
 pub(crate) fn once(words: &[impl AsRef<std::ffi::OsStr>], backend: Backend) -> Option<TraceReport> {
     let arguments: Vec<OsString> = words.iter().map(|word| word.as_ref().to_owned()).collect();
