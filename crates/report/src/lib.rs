@@ -12,6 +12,7 @@ pub mod figure;
 pub mod grade;
 pub mod guard;
 pub mod moment;
+pub mod new_file;
 pub mod page;
 pub mod paint;
 pub mod paragraph;
