@@ -432,8 +432,10 @@ fn create(
     }
     let end = image.len();
     let len = end.next_multiple_of(4096) + usize::try_from(*GROWTH.start()).unwrap_or(0);
-    image.resize(len, 0);
-    publish(disk, path, &image)
+    // Zeroes of the allocator need not be written one by one.
+    let mut whole = vec![0; len];
+    whole[..end].copy_from_slice(&image);
+    publish(disk, path, &whole)
         .map_err(|source| JournalError::NotRestarted { path: path.to_owned(), source })?;
     Ok(Journal {
         path: path.to_owned(),

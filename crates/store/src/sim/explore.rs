@@ -30,6 +30,22 @@ pub fn explore<A>(
     running: impl Fn(&SimDisk, &A) -> Result<(), String>,
     restarted: impl Fn(&SimDisk, &A) -> Result<(), String>,
 ) -> Result<Explored, String> {
+    explore_every(1, seeded, protocol, running, restarted)
+}
+
+/// Does as [`explore`] does, but after a failing call the disk goes at every `step`-th later call only: a sample, for
+/// protocols of many calls. Which these are is another for each failing call, so that each call is among them for some.
+///
+/// # Errors
+///
+/// The first complaint, with the calls that led to it.
+pub fn explore_every<A>(
+    step: usize,
+    seeded: impl Fn() -> SimDisk,
+    protocol: impl Fn(&SimDisk) -> A,
+    running: impl Fn(&SimDisk, &A) -> Result<(), String>,
+    restarted: impl Fn(&SimDisk, &A) -> Result<(), String>,
+) -> Result<Explored, String> {
     let mut explored = Explored::default();
     let mut run =
         |fail: Option<(u64, FaultEffect)>, stop: Option<u64>| -> Result<Vec<String>, String> {
@@ -66,9 +82,11 @@ pub fn explore<A>(
             true => &[FaultEffect::Nothing][..],
             false => &[FaultEffect::Nothing, FaultEffect::Partial, FaultEffect::Whole],
         };
-        for effect in effects {
+        for (effect, number) in effects.iter().zip(1..) {
             let calls = run(Some((call, *effect)), None)?;
-            for stop in call + 1..calls.len() as u64 {
+            // Neither the call nor its distance to the failing one is one of few.
+            let first = call + 1 + (call / step as u64 + number) % step as u64;
+            for stop in (first..calls.len() as u64).step_by(step) {
                 run(Some((call, *effect)), Some(stop))?;
             }
         }

@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use explore::{Explored, explore};
+pub use explore::{Explored, explore, explore_every};
 pub use interleave::{interleave, interleave_every};
 
 use crate::disk::LogFile;

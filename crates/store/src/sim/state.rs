@@ -485,11 +485,12 @@ impl FileNode {
 
 impl Write {
     fn apply(&self, file: &mut Vec<u8>) {
-        let end = self.at + self.bytes.len();
-        if file.len() < end {
-            file.resize(end, 0);
+        if file.len() < self.at {
+            file.resize(self.at, 0);
         }
-        file[self.at..end].copy_from_slice(&self.bytes);
+        let (over, behind) = self.bytes.split_at(self.bytes.len().min(file.len() - self.at));
+        file[self.at..self.at + over.len()].copy_from_slice(over);
+        file.extend_from_slice(behind);
     }
 
     /// Returns what may be found of this write, besides nothing.
