@@ -1,4 +1,6 @@
 //! `unjank recent` as people and programs use it: many processes, processes that are killed, bad input, and the daemon.
+//!
+//! `RECENT_KILLS` is how often writers are killed.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -11,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use fixture::{Bus, OURS, Service, has, in_time, skip};
+use fixture::{Bus, OURS, Service, has, in_time, moment, setting, skip};
 use serde_json::Value as Json;
 
 const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
@@ -78,7 +80,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
+        moment();
     }
 }
 
@@ -109,10 +111,30 @@ fn what_many_processes_add_is_all_there_and_soon_in_the_shared_file() {
 }
 
 #[test]
+fn documents_that_are_added_together_have_the_types_that_each_has_alone() {
+    let types = |home: &Home| -> Vec<(String, String)> {
+        let json: Json = serde_json::from_str(&home.text(&["list", "--json"])).unwrap();
+        let documents = json["documents"].as_array().unwrap().iter();
+        let text = |value: &Json| value.as_str().unwrap().to_owned();
+        let mut types: Vec<_> =
+            documents.map(|document| (text(&document["uri"]), text(&document["mime"]))).collect();
+        types.sort();
+        types
+    };
+    let names = ["/srv/a.txt", "/srv/b.png", "/srv/Makefile", "/srv/c.tar.gz", "/srv/d.nothing"];
+    let (together, alone) = (Home::new(), Home::new());
+    assert!(together.run(&[&["add"], &names[..]].concat()).status.success());
+    assert!(names.iter().all(|name| alone.run(&["add", name]).status.success()));
+    assert_eq!(types(&together), types(&alone));
+    assert!(types(&together).contains(&("file:///srv/b.png".into(), "image/png".into())));
+}
+
+#[test]
 fn killed_at_any_point_a_writer_loses_nothing_that_was_acknowledged() {
     let home = Home::new();
     let mut acknowledged = Vec::new();
-    for round in 0..12_u64 {
+    let rounds = setting("RECENT_KILLS").unwrap_or(4);
+    for round in 0..rounds {
         let name = format!("/srv/{round}");
         assert!(home.run(&["add", &name]).status.success());
         acknowledged.push(format!("file://{name}"));
@@ -125,7 +147,7 @@ fn killed_at_any_point_a_writer_loses_nothing_that_was_acknowledged() {
         let mut writer = home.command().args(["recent", "sync", "-q"]).spawn().unwrap();
         // A pause of another length each round: how far they get is chance in any case.
         let start = Instant::now();
-        while start.elapsed() < Duration::from_micros(round * 3400) {
+        while start.elapsed() < Duration::from_micros(round * 40_000 / rounds) {
             std::thread::yield_now();
         }
         let _ = adder.kill();
@@ -377,7 +399,7 @@ fn the_daemon_keeps_quiet_when_nothing_happens() {
         let (start, mut before, mut since) = (Instant::now(), threads(), Instant::now());
         while since.elapsed() < Duration::from_secs(2) {
             assert!(start.elapsed() < PATIENCE, "it does not come to rest");
-            std::thread::yield_now();
+            moment();
             let now = threads();
             if now != before {
                 (before, since) = (now, Instant::now());

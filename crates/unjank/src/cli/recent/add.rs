@@ -1,8 +1,9 @@
 //! `recent add`: remembers that a program opened documents.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use daemon::recents::places;
@@ -50,9 +51,13 @@ impl Add {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let mut recents = super::recents()?.with_writer(places::writer_program());
         let mut verdict = Verdict::Yes;
+        // Of one name a part of the patterns is read; for several names all, once.
+        let dirs = type_directories(&recents);
+        let reads_all = self.mime.is_none() && self.files.len() > 1;
+        let all = reads_all.then(|| Globs::read(dirs.iter().map(PathBuf::as_path)));
         for file in &self.files {
             let uri = super::uri(file)?;
-            let mime = self.mime.clone().unwrap_or_else(|| type_of(&uri, &recents));
+            let mime = self.mime.clone().unwrap_or_else(|| type_of(&uri, &dirs, all.as_ref()));
             let addition = self.addition(uri, mime, &recents);
             let added = recents.add(&addition).map_err(|error| {
                 let kind = match error {
@@ -106,15 +111,20 @@ fn groups_of(mime: &str) -> Vec<String> {
     vec![group.to_owned()]
 }
 
-/// Returns the type that a document's name says; nobody looks into it.
-fn type_of(uri: &Uri, recents: &Recents) -> String {
+/// Returns where types are installed, the most important first.
+fn type_directories(recents: &Recents) -> Vec<PathBuf> {
+    let installed = ["/usr/local/share/mime", "/usr/share/mime"].map(Into::into);
+    std::iter::once(recents.places().data.join("mime")).chain(installed).collect()
+}
+
+/// Returns the type that a document's name says by `all` patterns, or by those of `dirs` for it; nobody looks into it.
+fn type_of(uri: &Uri, dirs: &[PathBuf], all: Option<&Globs>) -> String {
     use std::os::unix::ffi::OsStrExt;
     let path = uri.to_path();
     let name = path.as_deref().and_then(Path::file_name).map(OsStrExt::as_bytes);
     let name = name.or_else(|| uri.as_str().rsplit('/').next().map(str::as_bytes));
     let Some(name) = name else { return UNKNOWN.to_owned() };
-    let mut dirs = vec![recents.places().data.join("mime")];
-    dirs.extend(["/usr/local/share/mime", "/usr/share/mime"].map(Into::into));
-    let globs = Globs::read_for(dirs.iter().map(std::path::PathBuf::as_path), name);
+    let of_name = || Globs::read_for(dirs.iter().map(PathBuf::as_path), name);
+    let globs = all.map_or_else(|| Cow::Owned(of_name()), Cow::Borrowed);
     globs.type_of(name).unwrap_or(UNKNOWN).to_owned()
 }
