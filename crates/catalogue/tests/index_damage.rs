@@ -20,7 +20,7 @@ use unjank_catalogue::index::{Index, IndexError};
 use index_machine::{Machine, tick};
 
 /// How many damages are made; more with `INDEX_DAMAGES`.
-const DAMAGES: usize = 1000;
+const DAMAGES: usize = 300;
 
 /// Asks for one thing of each kind, with what each needs to be current.
 fn told(location: &Location) -> Vec<IndexAnswer<Vec<String>>> {

@@ -36,7 +36,7 @@ fn patch_in_place(mut image: Vec<u8>, name: &str, value: &[u8]) -> Option<Vec<u8
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 700, ..ProptestConfig::default() })]
 
     #[test]
     fn a_patched_image_is_the_one_that_is_written_anew(

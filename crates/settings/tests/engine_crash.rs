@@ -1,13 +1,15 @@
 //! Every power cut and every failing call in the life of a database: what was acknowledged is there afterwards, and
 //! nothing half.
+//!
+//! `ENGINE_STOPS=1` tries every call at which the disk goes after a failing one.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::engine_support;
 
-use engine_support::simulated::{Fate, Life, Machine, answers, engine, explored, running};
+use engine_support::simulated::{Fate, Life, Machine, answers, engine, explored, running, stops};
 use engine_support::{changeset, id};
-use store::sim::{SimDisk, explore};
+use store::sim::{SimDisk, explore_every};
 use unjank_settings::engine::{DatabaseId, Engine};
 
 /// What is asked for, one batch a line; what is behind `|` is asked for while the batch before it is written.
@@ -49,14 +51,16 @@ fn live(disk: &SimDisk, database: &DatabaseId, batches: usize) -> (Life, Machine
 
 #[test]
 fn a_writer_database_keeps_what_it_acknowledged() {
-    let explored = explored("Writer/user", |disk, database| live(disk, database, 2)).unwrap();
+    let explored =
+        explored(stops(), "Writer/user", |disk, database| live(disk, database, 2)).unwrap();
     println!("{explored:?}");
     assert!(explored.runs > 1000 && explored.images > 1000, "{explored:?}");
 }
 
 #[test]
 fn a_journal_database_keeps_what_it_acknowledged() {
-    let explored = explored("journal/app", |disk, database| live(disk, database, 3)).unwrap();
+    let explored =
+        explored(stops(), "journal/app", |disk, database| live(disk, database, 3)).unwrap();
     println!("{explored:?}");
     assert!(explored.runs > 1000 && explored.images > 1000, "{explored:?}");
 }
@@ -74,7 +78,9 @@ fn a_writer_database_in_memory_shows_what_it_acknowledged_after_every_failing_ca
         running(&Machine { disk: disk.clone(), ..machine.clone() }, &user, life)
     };
     // After a power cut nothing of it is there.
-    let explored = explore(in_memory, |disk| live(disk, &user, 2), seen, |_, _| Ok(())).unwrap();
+    let explored =
+        explore_every(stops(), in_memory, |disk| live(disk, &user, 2), seen, |_, _| Ok(()))
+            .unwrap();
     println!("{explored:?}");
     assert!(explored.runs > 1000, "{explored:?}");
     let hasty = |disk: &SimDisk| {
@@ -82,7 +88,7 @@ fn a_writer_database_in_memory_shows_what_it_acknowledged_after_every_failing_ca
         life.iter_mut().for_each(|(_, fate)| *fate = Fate::Acknowledged);
         (life, machine)
     };
-    explore(in_memory, hasty, seen, |_, _| Ok(())).unwrap_err();
+    explore_every(stops(), in_memory, hasty, seen, |_, _| Ok(())).unwrap_err();
 }
 
 #[test]
@@ -94,6 +100,6 @@ fn the_explorer_catches_an_engine_that_answers_too_early() {
         }
         (life, machine)
     };
-    explored("Writer/user", hasty).unwrap_err();
-    explored("journal/app", hasty).unwrap_err();
+    explored(stops(), "Writer/user", hasty).unwrap_err();
+    explored(stops(), "journal/app", hasty).unwrap_err();
 }

@@ -218,7 +218,7 @@ fn take_turns(disk: &SimDisk, database: &DatabaseId) -> (Life, Machine) {
 
 #[test]
 fn what_two_services_acknowledged_survives_every_power_cut() {
-    let explored = explored("Writer/user", take_turns).unwrap();
+    let explored = explored(1, "Writer/user", take_turns).unwrap();
     println!("{explored:?}");
     assert!(explored.runs > 1000 && explored.images > 1000, "{explored:?}");
 }
@@ -232,5 +232,5 @@ fn the_explorer_catches_a_service_that_claims_too_much() {
         }
         (life, machine)
     };
-    explored("Writer/user", hasty).unwrap_err();
+    explored(1, "Writer/user", hasty).unwrap_err();
 }

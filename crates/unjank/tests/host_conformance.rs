@@ -65,7 +65,7 @@ fn random_and_malformed_calls_are_answered() {
     let mut wire = Wire::connect(host.bus.address());
     let (read, write) = std::io::pipe().unwrap();
     let before = host.descriptors();
-    for number in 0..setting("CALLS").unwrap_or(1000) {
+    for number in 0..setting("CALLS").unwrap_or(300) {
         let handle = |random: &mut fastrand::Rng| {
             let odd = [0, 1, 2, 57, u32::MAX, 1 << 30, 4, 3];
             odd[random.usize(..8)]

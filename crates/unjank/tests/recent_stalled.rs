@@ -1,7 +1,7 @@
 //! Programs of ours beside those of GTK and KDE, and LibreOffice, each of which stops for a while at any point: what was
 //! acknowledged is in every list in the end.
 //!
-//! `STALL_RUNS` and `STALL_SECONDS` make it long; LibreOffice takes part in the long one.
+//! `STALL_RUNS`, `STALL_ROUNDS` and `STALL_SECONDS` make it long; LibreOffice takes part in the long one.
 #![expect(clippy::unwrap_used, reason = "the test is many other programs")]
 #![expect(clippy::disallowed_methods, reason = "the test is many other programs")]
 
@@ -233,7 +233,7 @@ fn a_program_that_was_busy_and_then_writes_the_list_that_it_had_takes_nothing_aw
     };
     add("before");
     wait_until_shown("/docs/before");
-    for round in 0..3 {
+    for round in 0..setting("STALL_ROUNDS").unwrap_or(1) {
         let theirs = home.at(&format!("docs/theirs-{round}"));
         std::fs::create_dir(&theirs).unwrap();
         let mut busy = home.command(gtk);
@@ -250,7 +250,7 @@ fn a_program_that_was_busy_and_then_writes_the_list_that_it_had_takes_nothing_aw
         assert!(synced.status.success(), "{synced:?}");
         let listed = lines(home.unjank(&["recent", "list", "--uris"]).stdout);
         let kept = listed.iter().filter(|uri| uri.contains("/ours-")).count();
-        assert_eq!(kept, 3 * (round + 1), "{listed:?}");
+        assert_eq!(kept, usize::try_from(3 * (round + 1)).unwrap(), "{listed:?}");
         wait_until_shown(&format!("/docs/ours-{round}-2"));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gvdb::gvariant::VariantView;
 use store::disk::Disk;
-use store::sim::{Explored, SimDisk, explore};
+use store::sim::{Explored, SimDisk, explore_every};
 use sys::clock::Clock;
 use unjank_settings::database::KeyTable;
 use unjank_settings::effective::apply;
@@ -159,13 +159,22 @@ pub fn running(machine: &Machine, database: &DatabaseId, life: &Life) -> Result<
     Err(format!("readers see {found:?}, which {life:?} does not allow"))
 }
 
-/// Explores what becomes of a database: lives of `protocol` on disks that fail and lose power.
+/// After a failing call the disk goes at each so-manieth later call: a sample in the gate, each with `ENGINE_STOPS=1`.
+#[expect(clippy::disallowed_methods, reason = "ci/slow asks for more")]
+pub fn stops() -> usize {
+    std::env::var("ENGINE_STOPS").map_or(3, |text| text.parse().unwrap())
+}
+
+/// Explores what becomes of a database: lives of `protocol` on disks that fail and lose power, and after a failing call
+/// go at each `step`-th later one.
 pub fn explored(
+    step: usize,
     database: &str,
     protocol: impl Fn(&SimDisk, &DatabaseId) -> (Life, Machine),
 ) -> Result<Explored, String> {
     let database = id(database);
-    explore(
+    explore_every(
+        step,
         || SimDisk::new().with_dir("/home/config").with_dir("/home/state"),
         |disk| protocol(disk, &database),
         |disk, (life, machine)| {

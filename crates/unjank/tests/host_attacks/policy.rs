@@ -1,9 +1,12 @@
 //! What a caller does whom a policy lets run one program.
+//!
+//! `LINK_TURNS` is how many commands are asked for while the link to their program is turned.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::REFUSED;
+use super::fixture::setting;
 use super::host_service::raw::{Host, Refused, Wanted, shell, until};
 
 /// A command line.
@@ -35,7 +38,7 @@ fn a_link_that_is_turned_between_the_check_and_the_start_runs_nothing_else() {
         let mut raw = host.raw();
         let path = one.join("true");
         let mut began = 0;
-        for number in 0..3000 {
+        for number in 0..setting("LINK_TURNS").unwrap_or(300) {
             if sprung.exists() {
                 break;
             }
