@@ -166,7 +166,7 @@ fn through_each(test: impl Fn(Host) + Send + 'static) {
 
 fn wait_until(what: impl Fn() -> bool) {
     while !what() {
-        fixture::moment();
+        fixture::pause();
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use fixture::{Bus, OURS, Service, has, in_time, moment, setting, skip};
+use fixture::{Bus, OURS, Service, has, in_time, pause, setting, skip};
 use serde_json::Value as Json;
 
 const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
@@ -80,7 +80,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < PATIENCE, "{what}");
-        moment();
+        pause();
     }
 }
 
@@ -399,7 +399,7 @@ fn the_daemon_keeps_quiet_when_nothing_happens() {
         let (start, mut before, mut since) = (Instant::now(), threads(), Instant::now());
         while since.elapsed() < Duration::from_secs(2) {
             assert!(start.elapsed() < PATIENCE, "it does not come to rest");
-            moment();
+            pause();
             let now = threads();
             if now != before {
                 (before, since) = (now, Instant::now());

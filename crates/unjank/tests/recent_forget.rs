@@ -340,7 +340,7 @@ fn a_program_that_has_a_list_in_memory_is_named() {
     let mut running = home.command(&program).arg("1000").spawn().unwrap();
     let comm = format!("/proc/{}/comm", running.id());
     while fs::read_to_string(&comm).unwrap() != "okular\n" {
-        fixture::moment();
+        fixture::pause();
     }
     let done = forget(&home, &[text(&secret)]);
     let wanted = format!("running: okular ({}) may still have", running.id());

@@ -4,7 +4,7 @@
 //! `FORGET_ROUNDS` is how many rounds are played (default 1), every second one without the daemon; `ci/slow` plays more.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
-use crate::fixture::moment;
+use crate::fixture::pause;
 use crate::recent_home;
 
 use std::io::{BufRead, BufReader};
@@ -158,7 +158,7 @@ fn play(kde: &Path, gtk: &Path, display: &Display, has_daemon: bool) {
         let late = format!("{OPEN}-late");
         while naming(&home, &late).is_empty() || !naming(&home, SECRET).is_empty() {
             assert!(Instant::now() < end, "the daemon did not clean the shared list in time");
-            moment();
+            pause();
         }
     } else {
         succeed_unjank(&home, &["sync"]);

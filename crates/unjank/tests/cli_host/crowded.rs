@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use super::fixture::{has, in_time, moment};
+use super::fixture::{has, in_time, pause};
 use super::{Host, SMALL, UNJANK};
 
 /// The descriptors that the client may have open, and those that are on their way.
@@ -48,7 +48,7 @@ fn a_client_waits_while_the_kernel_sends_no_more_descriptors_of_the_user() {
             let end = Instant::now() + PATIENCE;
             while child.try_wait().unwrap().is_none() && waits(&child).is_none_or(|it| it < OFTEN) {
                 assert!(Instant::now() < end, "{client:?} neither ended nor tried again");
-                moment();
+                pause();
             }
             // They have arrived.
             drop((there, here));

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use zbus::message::Type;
 use zbus::{Connection, DynamicType, Fd, Message, MessageStream};
 
-use crate::fixture::{Bus, OURS, has, moment};
+use crate::fixture::{Bus, OURS, has, pause};
 
 /// The service that we stand in for.
 pub const ORIGINAL: &str = "/usr/libexec/flatpak-session-helper";
@@ -37,7 +37,7 @@ pub fn until(mut condition: impl FnMut() -> bool) -> bool {
         if condition() {
             return true;
         }
-        moment();
+        pause();
     }
     false
 }
