@@ -7,12 +7,12 @@ use crate::error::{Error, FailureCategory};
 
 /// A new file, still empty; removed again unless [`NewFile::write`] fills it.
 #[derive(Debug)]
-pub(crate) struct NewFile(report::new_file::NewFile);
+pub(crate) struct NewFile(report::page_file::PageFile);
 
 impl NewFile {
     /// Makes the file at `path`, which must not exist; for its owner alone.
     pub(crate) fn make(path: &Path) -> Result<NewFile, Error> {
-        let made = report::new_file::NewFile::make(path).map(NewFile);
+        let made = report::page_file::PageFile::make(path).map(NewFile);
         made.map_err(|error| refused(path, error))
     }
 
@@ -35,5 +35,24 @@ fn refused(path: &Path, error: io::Error) -> Error {
             told.hint(format!("the directory {} does not exist", dir.display()))
         }
         _ => told,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_made_is_an_error_with_a_hint() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("page.html");
+        NewFile::make(&path).unwrap().write("page").unwrap();
+        let error = NewFile::make(&path).unwrap_err().to_string();
+        assert!(error.contains("File exists\nhint: choose another name"), "{error}");
+        let error = NewFile::make(&dir.path().join("no/page.html")).unwrap_err().to_string();
+        assert!(
+            error.contains("page.html: No such file") && error.contains("/no does not exist\n"),
+            "{error}"
+        );
     }
 }
