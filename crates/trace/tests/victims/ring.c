@@ -191,7 +191,7 @@ static pid_t writer(int to)
     if (child != 0)
         return child;
     uint64_t one = 1;
-    usleep(150000);
+    usleep(400000);
     _exit(write(to, &one, sizeof one) == sizeof one ? 0 : 1);
 }
 
@@ -308,7 +308,7 @@ int main(int count, char **words)
         set_up(0);
         pid_t child = fork();
         if (child == 0) {
-            usleep(150000);
+            usleep(400000);
             _exit(0);
         }
         wait_for_child(child);
