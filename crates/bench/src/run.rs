@@ -93,7 +93,8 @@ impl<F> std::fmt::Debug for Figure<F> {
     }
 }
 
-/// Returns the names by which `--only` chooses figures. At compile time it leaves nothing of what measures them in the program.
+/// Returns the names by which `--only` chooses figures. Evaluated at compile time, it keeps the code that measures them out of a
+/// program that only knows their names.
 #[must_use]
 pub const fn ids<F, const N: usize>(figures: &[Figure<F>]) -> [&'static str; N] {
     let mut ids = [""; N];

@@ -50,9 +50,9 @@ fn stored(stage: &Stage, user: u32) -> StoredHistory {
     read(&*store::disk::real(), &stage.dir_of(user).join("hangs")).unwrap_or_default()
 }
 
-/// How many hangs are counted as lost.
-fn lost(stage: &Stage) -> u32 {
-    stored(stage, CAROL).periods.iter().map(|period| period.lost).sum()
+/// How many hangs of a user are counted as lost.
+fn lost(stage: &Stage, user: u32) -> u32 {
+    stored(stage, user).periods.iter().map(|period| period.lost).sum()
 }
 
 /// The hangs of a process that began after a moment.
@@ -228,7 +228,7 @@ fn a_hang_in_which_the_service_is_killed_is_told_once_or_counted_as_lost() {
         if is_stored && counts.contains(&0) {
             continue;
         }
-        let lost_before = lost(&stage);
+        let lost_before = lost(&stage, CAROL);
         program.wait_until_at_rest();
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
         let since_ns = program.begin(b'l');
@@ -252,7 +252,7 @@ fn a_hang_in_which_the_service_is_killed_is_told_once_or_counted_as_lost() {
         assert_eq!(told.len(), usize::from(is_stored), "{told:?}");
         assert!(told.iter().all(|hang| hang.goes_on), "{told:?}");
         if is_stored {
-            counts.push(lost(&stage) - lost_before);
+            counts.push(lost(&stage, CAROL) - lost_before);
         }
     }
     assert!(counts.contains(&0), "a hang that is stored is counted as lost, too: {counts:?}");

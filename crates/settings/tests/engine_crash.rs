@@ -1,7 +1,7 @@
 //! Every power cut and every failing call in the life of a database: what was acknowledged is there afterwards, and
 //! nothing half.
 //!
-//! `ENGINE_STOPS=1` tries every call at which the disk goes after a failing one.
+//! With `ENGINE_STOPS=1` the disk goes away at each call after a failing one, else at some of them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -391,10 +391,7 @@ impl<'s> Scene<'s> {
         let Some(launch) = &self.launch else { return Err(LaunchError::Stopped) };
         forget()?;
         self.elsewhere.read();
-        // Where nothing disturbs, memory that has to be found does not, either.
-        if self.others == OtherPrograms::Avoided {
-            disturbance::touch_memory();
-        }
+        disturbance::touch_memory();
         let mut command = launch.command();
         command.stderr(Stdio::null());
         self.enter(&mut command)?;

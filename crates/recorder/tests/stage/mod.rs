@@ -20,9 +20,9 @@ use trace::syscall_set::Set;
 pub(crate) const ANN: u32 = 64_123;
 /// See [`ANN`].
 pub(crate) const BOB: u32 = 64_124;
-/// A user of one test alone, whose hangs are all that its programs have.
+/// A user for one test alone: hangs of other tests are not counted with its own.
 pub(crate) const CAROL: u32 = 64_125;
-/// The group whose members are served; Ann and Bob are in it.
+/// The group whose members are served; Ann, Bob and Carol are in it.
 pub(crate) const STAFF: u32 = 64_200;
 /// The user of the service.
 const SERVICE: u32 = 64_300;

@@ -159,14 +159,14 @@ pub fn running(machine: &Machine, database: &DatabaseId, life: &Life) -> Result<
     Err(format!("readers see {found:?}, which {life:?} does not allow"))
 }
 
-/// After a failing call the disk goes at each so-manieth later call: a sample in the gate, each with `ENGINE_STOPS=1`.
+/// Returns at every how many-th call after a failing one the disk goes away: the gate tries a sample, `ENGINE_STOPS=1` each call.
 #[expect(clippy::disallowed_methods, reason = "ci/slow asks for more")]
 pub fn stops() -> usize {
     std::env::var("ENGINE_STOPS").map_or(3, |text| text.parse().unwrap())
 }
 
-/// Explores what becomes of a database: lives of `protocol` on disks that fail and lose power, and after a failing call
-/// go at each `step`-th later one.
+/// Explores what becomes of a database: lives of `protocol` on disks that fail and lose power, and that go
+/// away at every `step`-th call after a failing one.
 pub fn explored(
     step: usize,
     database: &str,

@@ -34,7 +34,7 @@ pub fn explore<A>(
 }
 
 /// Does as [`explore`] does, but after a failing call the disk goes at every `step`-th later call only: a sample, for
-/// protocols of many calls. Which these are is another for each failing call, so that each call is among them for some.
+/// protocols of many calls. The first of these calls differs from one failing call to the next, so that each is reached after some.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ pub fn explore_every<A>(
         };
         for (effect, number) in effects.iter().zip(1..) {
             let calls = run(Some((call, *effect)), None)?;
-            // Neither the call nor its distance to the failing one is one of few.
+            // The offset changes, else the same few calls, or distances to the failing one, were tried each time.
             let first = call + 1 + (call / step as u64 + number) % step as u64;
             for stop in (first..calls.len() as u64).step_by(step) {
                 run(Some((call, *effect)), Some(stop))?;

@@ -1,11 +1,6 @@
 //! Programs that wait in a call until the test has looked at them.
 #![allow(dead_code, reason = "each test uses a part of it")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    reason = "what cannot be set up fails the test; a test says what it skips"
-)]
+#![allow(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
 
 pub(crate) mod gdb;
 pub(crate) mod recorded;

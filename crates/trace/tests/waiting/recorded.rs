@@ -1,4 +1,5 @@
 //! Reports of programs that a test starts.
+#![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "a test says what it skips")]
 
 use std::ffi::OsString;
 use std::sync::Arc;

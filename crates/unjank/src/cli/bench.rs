@@ -1,6 +1,6 @@
 //! `unjank bench`: our parts beside the programs that would run instead.
 
-/// Takes the names of figures, as `--only` does.
+/// Makes the parser of `--only`, which takes the names of these figures.
 macro_rules! names {
     ($figures:expr) => {
         clap::builder::PossibleValuesParser::new(
