@@ -70,7 +70,7 @@ fn on_a_model_disk() {
     let ours = directory.path().to_str().unwrap().to_owned();
     let is_ours = || fs::read_to_string(&backing).is_ok_and(|file| file.starts_with(&ours));
     while is_ours() {
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(2));
     }
 }
 
@@ -112,6 +112,6 @@ fn a_maker_that_is_killed_leaves_no_loop_device() {
     victim.kill().unwrap();
     victim.wait().unwrap();
     while fs::read_to_string(&backing).is_ok_and(|file| file.starts_with(&ours)) {
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(2));
     }
 }

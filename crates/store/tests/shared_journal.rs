@@ -240,7 +240,7 @@ fn four_writers_lose_nothing_while_the_journal_is_replaced_under_their_hands() {
                         while replaced.load(Ordering::Relaxed) < number / 40
                             && !done.load(Ordering::Relaxed)
                         {
-                            std::thread::yield_now();
+                            std::thread::park_timeout(std::time::Duration::from_millis(1));
                         }
                     }
                 })

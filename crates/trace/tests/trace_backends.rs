@@ -19,6 +19,8 @@ use unjank_trace::call;
 use unjank_trace::recording::{Backend, Exit, Recording, Total};
 use unjank_trace::syscall::{call_name, call_number};
 
+use crate::waiting::pause;
+
 const BACKENDS: [Backend; 2] = [Backend::Seccomp, Backend::Ptrace];
 
 /// Builds the victim once and returns its path; the directory stays as long as the test program.
@@ -275,7 +277,7 @@ fn an_attached_program_is_traced_let_go_and_lives() {
         .lines()
         .any(|l| l.starts_with("TracerPid:") && !l.ends_with("\t0"))
     {
-        std::thread::yield_now();
+        pause();
     }
     stop.store(true, Ordering::Relaxed);
     let outcome = tracer.join().unwrap().unwrap();
@@ -313,13 +315,13 @@ fn an_attached_program_is_traced_to_its_end() {
     let process = waiting.0.id();
     let mut input = waiting.0.stdin.take().unwrap();
     while !sleeps_in_read(process) {
-        std::thread::yield_now();
+        pause();
     }
     let before = switches(process);
     let teller = std::thread::spawn(move || {
         // Stopped once, and asleep in the call again: from then on its calls are seen.
         while switches(process) < before + 2 {
-            std::thread::yield_now();
+            pause();
         }
         writeln!(input, "go").unwrap();
     });
@@ -369,7 +371,7 @@ fn a_stopped_recording_is_whole_at_once_and_the_program_lives_on() {
         let mut input = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
         let process = || std::fs::read_to_string(&out).unwrap_or_default().trim_end().parse();
         while !process().is_ok_and(sleeps_in_read) {
-            std::thread::yield_now();
+            pause();
         }
         stop.store(true, Ordering::Relaxed);
         let outcome = tracer.join().unwrap().unwrap();

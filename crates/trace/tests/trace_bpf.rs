@@ -27,7 +27,7 @@ use unjank_trace::stack::names::{Names, SymbolSources};
 use unjank_trace::syscall::{call_name, call_number};
 use unjank_trace::syscall_set::Set;
 
-use waiting::build;
+use waiting::{build, pause};
 
 fn skip(why: &str) {
     assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
@@ -339,7 +339,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(60), "it did not come to it");
-        std::thread::yield_now();
+        pause();
     }
 }
 

@@ -23,7 +23,7 @@ use unjank_trace::syscall::{call_name, call_number};
 use unjank_trace::syscall_set::Set;
 use unjank_trace::watch::{self, StallKind, WatchEvent};
 
-use waiting::build;
+use waiting::{build, pause};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -108,10 +108,7 @@ fn what_a_thread_is_blocked_in_comes_with_its_callers_and_without_a_stop() {
         let its_stop = Arc::clone(&stop);
         let watcher = scope.spawn(move || backend::run(&options, &its_stop).unwrap());
         // It is blocked for as long as we like: long enough for any machine.
-        let began = std::time::Instant::now();
-        while began.elapsed() < Duration::from_secs(2) {
-            std::thread::yield_now();
-        }
+        std::thread::park_timeout(Duration::from_secs(2));
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
         assert!(status.contains("TracerPid:\t0"));
         stop.store(true, Ordering::Relaxed);
@@ -170,7 +167,7 @@ impl Watching {
             }
             drop(events);
             assert!(began.elapsed() < Duration::from_secs(60), "no {what}");
-            std::thread::yield_now();
+            pause();
         }
     }
 
@@ -203,10 +200,7 @@ fn stays_are_told_through_a_restart(backend: Backend) {
         );
         // From now on each read lasts until it is long enough to be told.
         let event = loop {
-            let began = std::time::Instant::now();
-            while began.elapsed() < Duration::from_millis(300) {
-                std::thread::yield_now();
-            }
+            std::thread::park_timeout(Duration::from_millis(300));
             reader.answer();
             let wanted = |event: &&WatchEvent| matches!(event, WatchEvent::Stall(block) if block.call.process == process);
             if let Some(event) = watching.events.lock().unwrap().iter().find(wanted) {
@@ -282,7 +276,7 @@ fn each_of_three_stays_is_told_once(backend: Backend) {
     let call = format!("/proc/{process}/syscall");
     let is_reading = || std::fs::read_to_string(&call).unwrap().starts_with("0 0x0 ");
     while !is_reading() {
-        std::thread::yield_now();
+        pause();
     }
     let mut watching = Watching::start(watch::WatchTarget::Process(process), backend);
     watching.wait_for("process", |event| matches!(event, WatchEvent::Found { .. }));
@@ -333,7 +327,7 @@ fn a_stay_that_goes_on_when_the_watch_ends_is_told_as_such() {
         let process = reader.child.id();
         let call = format!("/proc/{process}/syscall");
         while !std::fs::read_to_string(&call).unwrap().starts_with("0 0x0 ") {
-            std::thread::yield_now();
+            pause();
         }
         let mut watching = Watching::start(watch::WatchTarget::Process(process), backend);
         watching.wait_for("process", |event| matches!(event, WatchEvent::Found { .. }));

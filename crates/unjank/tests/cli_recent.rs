@@ -146,10 +146,7 @@ fn killed_at_any_point_a_writer_loses_nothing_that_was_acknowledged() {
             adder.args(["recent", "add"]).args(many).stdout(Stdio::null()).spawn().unwrap();
         let mut writer = home.command().args(["recent", "sync", "-q"]).spawn().unwrap();
         // A pause of another length each round: how far they get is chance in any case.
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_micros(round * 40_000 / rounds) {
-            std::thread::yield_now();
-        }
+        std::thread::park_timeout(Duration::from_micros(round * 40_000 / rounds));
         let _ = adder.kill();
         let _ = writer.kill();
         adder.wait().unwrap();

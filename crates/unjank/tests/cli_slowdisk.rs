@@ -25,7 +25,7 @@ fn unjank(arguments: &[&str]) -> Output {
 
 fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
-        std::thread::yield_now();
+        fixture::pause();
     }
 }
 

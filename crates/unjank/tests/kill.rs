@@ -94,7 +94,7 @@ fn write(
         } else {
             // Nobody owns the name: wait for the next daemon by asking the bus, not by time.
             while !stop.load(Ordering::Relaxed) && !matches!(client.name_owner(NAME), Ok(Some(_))) {
-                std::thread::yield_now();
+                fixture::pause();
             }
         }
     }
@@ -143,7 +143,7 @@ fn kill_now(daemon: Service, session: &Bus) {
     daemon.end(Signal::KILL);
     let client = session.client();
     while client.name_owner(NAME).unwrap().is_some() {
-        std::thread::yield_now();
+        fixture::pause();
     }
 }
 

@@ -73,7 +73,7 @@ impl Daemon {
 
     fn wait_for_workers(&self, count: usize) {
         while self.workers().len() != count {
-            std::thread::yield_now();
+            fixture::pause();
         }
     }
 }
@@ -322,7 +322,7 @@ fn the_socket_is_for_its_user_alone_and_goes_with_the_daemon() {
         )
         .unwrap();
         while socket.exists() {
-            std::thread::yield_now();
+            fixture::pause();
         }
     });
 }

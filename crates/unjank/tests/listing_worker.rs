@@ -72,7 +72,7 @@ fn a_file_system_that_never_answers_is_left_at_once() {
                 let end = Instant::now() + Duration::from_secs(50);
                 while children().iter().any(|child| child.contains("unjank")) {
                     assert!(Instant::now() < end, "{:?}", children());
-                    std::thread::yield_now();
+                    fixture::pause();
                 }
             }
         }

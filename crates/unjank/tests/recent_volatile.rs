@@ -116,7 +116,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < end, "waited in vain for {what}");
-        std::thread::yield_now();
+        crate::fixture::pause();
     }
 }
 

@@ -146,7 +146,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < Duration::from_secs(60), "waited for a minute until {what}");
-        std::thread::yield_now();
+        fixture::pause();
     }
 }
 

@@ -80,7 +80,7 @@ impl Shell {
             if group != own {
                 return group;
             }
-            std::thread::yield_now();
+            fixture::pause();
         }
     }
 
@@ -96,7 +96,7 @@ impl Shell {
                 && fields.nth(1) == Some(&group.to_string())
         };
         while !fs::read_dir("/proc").unwrap().filter_map(Result::ok).any(|process| is(&process)) {
-            std::thread::yield_now();
+            fixture::pause();
         }
     }
 }

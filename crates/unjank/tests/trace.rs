@@ -321,7 +321,7 @@ fn an_attached_program_outlives_ctrl_c_and_the_report_is_whole() {
             !status.contains("TracerPid:\t0")
         };
         while !traced() {
-            std::thread::yield_now();
+            fixture::pause();
         }
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let output = child.wait_with_output().unwrap();

@@ -8,8 +8,14 @@ pub(crate) mod recorded;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use unjank_trace::stack::KnownRegisters;
+
+/// Rests for a moment between two looks at something: whoever looks without a pause takes a processor from what it waits for.
+pub(crate) fn pause() {
+    std::thread::park_timeout(Duration::from_millis(2));
+}
 
 /// A program that waits; it ends with the test.
 pub(crate) struct Waiting {
@@ -48,7 +54,7 @@ impl Waiting {
                 self.arguments = [1, 2, 3, 4, 5, 6].map(hex);
                 return KnownRegisters::new(hex(8), hex(7));
             }
-            std::thread::yield_now();
+            pause();
         }
     }
 

@@ -188,8 +188,8 @@ fn killed_at_random_moments_it_leaves_nothing() {
             let start = std::time::Instant::now();
             let mut child = command.stdout(Stdio::null()).spawn().unwrap();
             let supervisor = child.id();
-            while start.elapsed() < after {
-                std::thread::yield_now();
+            while let Some(rest) = after.checked_sub(start.elapsed()) {
+                std::thread::park_timeout(rest);
             }
             let keeper = children(supervisor).into_iter().find(|&process| {
                 // It keeps the supervisor's words, in a session of its own.
