@@ -206,6 +206,35 @@ fn whatever_package_has_crates_in_it_has_their_notices_or_needs_one_that_has() {
     }
 }
 
+/// A new machine has no crates but those that were built there.
+#[test]
+fn packages_without_the_exports_are_made_without_their_crates() {
+    let dir = tempfile::tempdir().unwrap();
+    let cargo = Command::new("sh").args(["-c", "command -v cargo"]).output().unwrap();
+    let cargo = String::from_utf8(cargo.stdout).unwrap();
+    let refuses =
+        "#!/bin/sh\ncase \"$PWD\" in */fleet) echo 'no crates of fleet' >&2; exit 101 ;; esac\n";
+    fixture::script(&dir.path().join("cargo"), &format!("{refuses}exec {} \"$@\"\n", cargo.trim()));
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    // Where this machine built an export, it would be packaged with the others.
+    let (built, tree) = (dir.path().join("built"), dir.path().join("tree"));
+    std::fs::create_dir(&built).unwrap();
+    let debianize = |built: &Path| {
+        let mut debianize = Command::new(top().join("packaging/debianize"));
+        debianize.args(["--version", "1"]).arg(&tree).env("PATH", &path);
+        debianize.env("UNJANK_BUILT", built).env("SOURCE_DATE_EPOCH", "86400").output().unwrap()
+    };
+    let made = debianize(&built);
+    assert!(made.status.success(), "{made:?}");
+    let copyright = std::fs::read_to_string(tree.join("debian/copyright")).unwrap();
+    assert!(copyright.contains("Files: vendor/zbus-"), "{copyright}");
+    std::fs::write(built.join("unjank-export"), "").unwrap();
+    assert!(
+        !debianize(&built).status.success(),
+        "an export is packaged with the licences of its crates"
+    );
+}
+
 #[test]
 fn every_kind_of_package_has_the_version_of_the_programs() {
     let version = env!("CARGO_PKG_VERSION");
