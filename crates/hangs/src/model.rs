@@ -260,9 +260,10 @@ impl UnseenParts {
     pub const GAP: UnseenParts = UnseenParts(1 << 3);
     /// Whether it is one step or several: the kernel allows no breakpoint at the wait of the main loop.
     pub const STEPS: UnseenParts = UnseenParts(1 << 4);
-
     /// Some of the waits: they came faster than the kernel could report them.
     pub const WAITS: UnseenParts = UnseenParts(1 << 5);
+    /// What came before its first wait, which was taken for that of the main loop.
+    pub const START: UnseenParts = UnseenParts(1 << 6);
 
     /// Returns whether a part is missing.
     #[must_use]
@@ -298,6 +299,10 @@ impl UnseenParts {
             (
                 UnseenParts::WAITS,
                 "Some calls are not known by name: they came faster than the kernel could report them.",
+            ),
+            (
+                UnseenParts::START,
+                "It may have begun earlier: its first wait was taken for that of the main loop.",
             ),
             (UnseenParts::GAP, "The recorder itself did not run for a part of this time."),
         ];

@@ -18,7 +18,7 @@ use trace::syscall::call_name;
 
 use super::callers::{WaitCallers, evidence_of};
 use super::cause::{DescribedWait, cause_of, is_in_call_of, is_sampled, merged, with_stack};
-use super::follower::{PlaceEvidence, WaitPlace};
+use super::places::{PlaceEvidence, WaitPlace};
 use crate::codec::MAX_FRAMES;
 use crate::excluded::PathConcealer;
 use crate::model::{

@@ -1,15 +1,14 @@
-//! Follows one interface thread: tells the wait of its main loop from other waits, and divides the time between two such waits.
+//! Follows one interface thread, and divides the time between two waits of its main loop.
 //!
 //! It reads nothing itself: each look at the thread is given to it, so that its decisions can be tested.
 
-use std::collections::HashMap;
-
 use trace::backend::peek::blocked::{BlockedSyscall, SchedulerCounters};
-use trace::syscall::{EVENT_WAITS, call_name};
+use trace::syscall::call_name;
 
 use super::absence::{
     Absence, Activity, CallDescription, LookPoint, LookShares, ThreadLook, divide,
 };
+use super::places::{PlaceEvidence, PlaceKind, WaitPlace, WaitPlaces, is_event_wait, place_of};
 use crate::model::{CallObject, StepHistogram, UnseenParts};
 
 /// A wait at a place that is not classified is asked about after this time, in nanoseconds.
@@ -22,53 +21,8 @@ const FIRST_DESCRIPTION_NS: u64 = 50_000_000;
 pub(crate) const GAP_NS: u64 = 300_000_000;
 /// The same for a thread at rest whose next run is announced.
 const ANNOUNCED_GAP_NS: u64 = 2_000_000_000;
-/// The most places of waits that are remembered.
-const PLACES: usize = 256;
 /// The most descriptions of one hang.
 const DESCRIPTIONS: usize = 16;
-
-/// Where a wait is made: the stack pointer, and the instruction.
-pub(crate) type WaitPlace = (u64, u64);
-
-/// What a wait at a place is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum PlaceKind {
-    /// The main loop waits for something to do.
-    Loop,
-    /// The same, as long as no wait is seen that is less deep on the stack.
-    LoopByDepth,
-    /// Something is waited for inside of a step of the main loop.
-    Nested,
-    /// It is not known yet; the stack is being read.
-    Asked,
-}
-
-/// What the loop around a wait says about it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct PlaceEvidence {
-    /// The callers are a known event loop at rest.
-    pub(crate) is_idle_loop: bool,
-    /// A caller is known to wait for an answer.
-    pub(crate) waits_for_answer: bool,
-    /// The connection to the display is among what is waited for.
-    pub(crate) has_display: bool,
-    /// The place of an earlier wait that the same functions made: the C library makes the calls of a process that has threads
-    /// from another place, deeper on the stack.
-    pub(crate) same_call: Option<WaitPlace>,
-}
-
-impl PlaceEvidence {
-    /// Returns whether the waits at a place are those of a loop, if none was seen at a shallower place than this one.
-    pub(crate) fn is_loop(self, place: WaitPlace, shallowest: u64) -> bool {
-        let (sp, _) = self.same_call.unwrap_or(place);
-        self.is_loop_anyway() || (!self.waits_for_answer && sp >= shallowest)
-    }
-
-    /// Returns whether they are, however deep on the stack they are made.
-    pub(crate) fn is_loop_anyway(self) -> bool {
-        self.is_idle_loop || (!self.waits_for_answer && self.has_display)
-    }
-}
 
 #[derive(Debug)]
 enum Phase {
@@ -78,7 +32,7 @@ enum Phase {
     Waiting {
         last: LookPoint,
         since_ns: u64,
-        place: WaitPlace,
+        call: BlockedSyscall,
         /// Whether the thread ran for the first time at the moment of `last`, which is the counters of before.
         has_left: bool,
     },
@@ -87,8 +41,8 @@ enum Phase {
 }
 
 impl Phase {
-    fn waiting(last: LookPoint, since_ns: u64, place: WaitPlace) -> Phase {
-        Phase::Waiting { last, since_ns, place, has_left: false }
+    fn waiting(last: LookPoint, since_ns: u64, call: BlockedSyscall) -> Phase {
+        Phase::Waiting { last, since_ns, call, has_left: false }
     }
 }
 
@@ -116,15 +70,8 @@ pub(crate) enum Wanted {
 #[derive(Debug)]
 pub(crate) struct ThreadFollower {
     phase: Phase,
-    places: HashMap<WaitPlace, PlaceKind>,
-    /// The stack pointer of the shallowest wait that was seen, of a process that has started threads since then. Stacks grow downwards.
-    shallowest: u64,
-    /// Whether the process has other threads.
-    has_others: bool,
+    places: WaitPlaces,
     next_key: u64,
-    /// The wait of the main loop in which the thread was seen last, with the number of the call.
-    main_wait: Option<(WaitPlace, u32)>,
-    has_loop: bool,
     /// Whether it was in its main loop's wait, or one that may be that, more than once.
     has_returned: bool,
     /// Steps since they were last taken.
@@ -133,21 +80,13 @@ pub(crate) struct ThreadFollower {
     pub(crate) watched_ns: u64,
 }
 
-fn is_event_wait(number: u32) -> bool {
-    call_name(number).is_some_and(|name| EVENT_WAITS.contains(&name))
-}
-
 impl ThreadFollower {
     /// Creates a follower whose absences have keys from `first_key` on.
     pub(crate) fn new(first_key: u64) -> ThreadFollower {
         ThreadFollower {
             phase: Phase::Unknown,
-            places: HashMap::new(),
-            shallowest: 0,
-            has_others: false,
+            places: WaitPlaces::default(),
             next_key: first_key,
-            main_wait: None,
-            has_loop: false,
             has_returned: false,
             steps: StepHistogram::default(),
             watched_ns: 0,
@@ -156,10 +95,10 @@ impl ThreadFollower {
 
     /// Returns whether the thread is known to have stayed in its main loop's wait, by its counters alone.
     pub(crate) fn stayed(&mut self, at_ns: u64, counters: SchedulerCounters) -> bool {
-        let Phase::Waiting { last, since_ns, place, has_left: false } = &mut self.phase else {
+        let Phase::Waiting { last, since_ns, call, has_left: false } = &mut self.phase else {
             return false;
         };
-        let is_unclassified = !self.places.contains_key(place);
+        let is_unclassified = self.places.kind(place_of(call)).is_none();
         if last.counters.turns != counters.turns
             || (is_unclassified && at_ns.saturating_sub(*since_ns) >= ASK_NS)
         {
@@ -172,22 +111,23 @@ impl ThreadFollower {
 
     /// Returns whether the main loop is known.
     pub(crate) fn has_loop(&self) -> bool {
-        self.has_loop
+        self.places.has_loop()
     }
 
     /// Returns whether the thread may be away from a main loop: a wait was the main loop's, or there was more than one.
     ///
     /// A program may wait for something while it starts and then for another program until it ends.
     pub(crate) fn may_have_loop(&self) -> bool {
-        self.has_loop || self.has_returned
+        self.has_loop() || self.has_returned
     }
 
     /// Returns whether the thread was seen last in a wait that is known to be that of its main loop.
     pub(crate) fn is_at_rest(&self) -> bool {
         match &self.phase {
-            Phase::Waiting { place, has_left: false, .. } => {
-                matches!(self.places.get(place), Some(PlaceKind::Loop | PlaceKind::LoopByDepth))
-            }
+            Phase::Waiting { call, has_left: false, .. } => matches!(
+                self.places.kind(place_of(call)),
+                Some(PlaceKind::Loop | PlaceKind::LoopByDepth)
+            ),
             _ => false,
         }
     }
@@ -251,21 +191,21 @@ impl ThreadFollower {
         if call_name(call.number) != Some("restart_syscall") {
             return look;
         }
-        let place = (call.sp, call.ip);
+        let place = place_of(&call);
         let of_absence = self.absence().and_then(|absence| absence.current).map(|at| at.syscall);
-        if let Some(before) = of_absence.filter(|before| (before.sp, before.ip) == place) {
+        if let Some(before) = of_absence.filter(|before| place_of(before) == place) {
             call.number = before.number;
-        } else if let Some((main, number)) = self.main_wait
-            && main == place
+        } else if let Some(main) = self.places.main_wait()
+            && place_of(&main) == place
         {
-            call.number = number;
+            call.number = main.number;
         }
         ThreadLook { activity: Activity::InCall(call), ..look }
     }
 
     /// Returns the place of the main loop's wait at which the thread was seen last.
     pub(crate) fn main_place(&self) -> Option<WaitPlace> {
-        self.main_wait.map(|(place, _)| place)
+        self.places.main_wait().as_ref().map(place_of)
     }
 
     /// Takes into account that the main loop looked for events at these moments, in order, and did not wait long;
@@ -288,40 +228,38 @@ impl ThreadFollower {
     }
 
     /// Notes whether the process has other threads.
-    ///
-    /// Once it has, the C library makes the calls in which a thread can be cancelled from another place, deeper on the stack: how
-    /// deep waits were before says nothing of those that come. A loop that is known is known by its callers then.
     pub(crate) fn note_others(&mut self, has_others: bool) {
-        if has_others && !self.has_others && !self.has_loop {
-            self.shallowest = 0;
-        }
-        self.has_others |= has_others;
+        self.places.note_others(has_others);
     }
 
     /// Takes a look into account.
     pub(crate) fn look(&mut self, look: &ThreadLook) -> LookOutcome {
-        let is_waiting = self.is_main_wait(look);
+        let is_waiting = match look.activity {
+            Activity::InCall(call) => self.places.is_main_wait(call).then_some(call),
+            _ => None,
+        };
         let point = LookPoint { at_ns: look.at_ns, counters: look.counters };
         match &mut self.phase {
             Phase::Unknown => {
-                if let Some(place) = is_waiting {
-                    self.phase = Phase::waiting(point, look.at_ns, place);
+                if let Some(call) = is_waiting {
+                    self.phase = Phase::waiting(point, look.at_ns, call);
                 }
                 LookOutcome::Nothing
             }
-            Phase::Waiting { last, since_ns, place, has_left } => {
+            Phase::Waiting { last, since_ns, call, has_left } => {
                 let gap = look.at_ns.saturating_sub(last.at_ns);
                 self.watched_ns += looked_ns(last.at_ns, look.at_ns);
                 let LookShares { ran_ns, ready_ns, .. } = divide(last, &point);
                 if let Some(at) = is_waiting {
-                    if last.counters.turns != look.counters.turns || *place != at {
+                    if last.counters.turns != look.counters.turns || place_of(call) != place_of(&at)
+                    {
                         if gap < GAP_NS {
                             self.steps.add(ran_ns + ready_ns);
                         }
                         *since_ns = look.at_ns;
                         self.has_returned = true;
                     }
-                    (*last, *place, *has_left) = (point, at, false);
+                    (*last, *call, *has_left) = (point, at, false);
                     return LookOutcome::Nothing;
                 }
                 let key = self.next_key;
@@ -343,17 +281,22 @@ impl ThreadFollower {
                     absence.unseen.add(UnseenParts::GAP);
                     let ended = self.abandon();
                     self.phase = match is_waiting {
-                        Some(place) => Phase::waiting(point, look.at_ns, place),
+                        Some(call) => Phase::waiting(point, look.at_ns, call),
                         // Away again, or still: for how long is known from here on.
-                        None => Phase::Away(Box::new(self.begin_after_gap(point, look.activity))),
+                        None => Phase::Away(Box::new(self.begin_unseen(
+                            UnseenParts::GAP,
+                            point,
+                            point,
+                            look.activity,
+                        ))),
                     };
                     return ended.map_or(LookOutcome::Nothing, LookOutcome::Returned);
                 }
                 self.watched_ns += gap;
-                let Some(place) = is_waiting else {
+                let Some(call) = is_waiting else {
                     let classified = match look.activity {
                         Activity::InCall(call) if is_event_wait(call.number) => {
-                            self.places.get(&(call.sp, call.ip)) == Some(&PlaceKind::Nested)
+                            self.places.kind(place_of(&call)) == Some(PlaceKind::Nested)
                         }
                         _ => true,
                     };
@@ -368,7 +311,7 @@ impl ThreadFollower {
                 absence.ended_ns = from.at_ns + after + rest / 2;
                 absence.count_blocked(rest / 2);
                 absence.uncertain_ns += rest / 2;
-                let next = Phase::waiting(point, look.at_ns, place);
+                let next = Phase::waiting(point, look.at_ns, call);
                 match std::mem::replace(&mut self.phase, next) {
                     Phase::Away(absence) => {
                         self.steps.add(absence.length_ns());
@@ -380,38 +323,25 @@ impl ThreadFollower {
         }
     }
 
-    /// Returns the place of the main loop's wait if the thread is in it.
-    fn is_main_wait(&mut self, look: &ThreadLook) -> Option<WaitPlace> {
-        let Activity::InCall(call) = look.activity else { return None };
-        if !is_event_wait(call.number) {
-            return None;
-        }
-        let place = (call.sp, call.ip);
-        let is_main = match self.places.get(&place) {
-            Some(PlaceKind::Loop) => true,
-            Some(PlaceKind::Nested) => false,
-            Some(PlaceKind::LoopByDepth | PlaceKind::Asked) | None => call.sp >= self.shallowest,
-        };
-        self.shallowest = self.shallowest.max(call.sp);
-        if is_main {
-            self.main_wait = Some((place, call.number));
-        }
-        is_main.then_some(place)
-    }
-
-    /// Begins an absence at the first look after a time in which nobody looked.
-    fn begin_after_gap(&mut self, point: LookPoint, activity: Activity) -> Absence {
+    /// Begins an absence at the first moment at which the thread is known to have been away; what came before is not known.
+    fn begin_unseen(
+        &mut self,
+        unseen: UnseenParts,
+        begun: LookPoint,
+        last: LookPoint,
+        activity: Activity,
+    ) -> Absence {
         let key = self.next_key;
         self.next_key += 1;
-        let mut absence = Absence::begin(key, &point, true, point, activity);
-        absence.unseen.add(UnseenParts::GAP);
+        let mut absence = Absence::begin(key, &begun, true, last, activity);
+        absence.unseen.add(unseen);
         absence
     }
 
     /// Returns what should be read while the thread is where the last look found it.
     pub(crate) fn wanted(&self, look: &ThreadLook) -> Wanted {
         let Activity::InCall(call) = look.activity else { return Wanted::Nothing };
-        let is_known = self.places.contains_key(&(call.sp, call.ip));
+        let is_known = self.places.kind(place_of(&call)).is_some();
         match &self.phase {
             Phase::Waiting { since_ns, .. }
                 if !is_known && look.at_ns.saturating_sub(*since_ns) >= ASK_NS =>
@@ -439,10 +369,7 @@ impl ThreadFollower {
 
     /// Notes that the stack at a place is being read.
     pub(crate) fn asked(&mut self, place: WaitPlace) {
-        if self.places.len() >= PLACES {
-            self.places.clear();
-        }
-        self.places.insert(place, PlaceKind::Asked);
+        self.places.asked(place);
     }
 
     /// Notes that a description with this number was made of the call in which the thread is.
@@ -467,24 +394,29 @@ impl ThreadFollower {
         place: WaitPlace,
         evidence: PlaceEvidence,
     ) -> Option<Box<Absence>> {
-        let is_loop = evidence.is_loop(place, self.shallowest);
-        let kind = match is_loop {
-            true if evidence.is_loop_anyway() || evidence.same_call.is_some() => PlaceKind::Loop,
-            true => PlaceKind::LoopByDepth,
-            false => PlaceKind::Nested,
-        };
-        self.places.insert(place, kind);
-        self.has_loop |= is_loop;
+        let kind = self.places.classify(place, evidence);
         match (&mut self.phase, kind) {
-            // It was taken for the main loop's wait: nothing is known of when its step began.
-            (Phase::Waiting { place: at, .. }, PlaceKind::Nested) if *at == place => {
-                self.phase = Phase::Unknown;
+            // It was taken for the main loop's wait. The thread is away in it; what came before nobody has seen.
+            (Phase::Waiting { last, since_ns, call, has_left: false }, PlaceKind::Nested)
+                if place_of(call) == place =>
+            {
+                let (last, activity) = (*last, Activity::InCall(*call));
+                let begun = LookPoint { at_ns: *since_ns, ..last };
+                self.phase = match self.has_loop() {
+                    true => Phase::Away(Box::new(self.begin_unseen(
+                        UnseenParts::START,
+                        begun,
+                        last,
+                        activity,
+                    ))),
+                    // It starts, as far as is known.
+                    false => Phase::Unknown,
+                };
                 None
             }
             (Phase::Away(absence), kind) => {
-                let current = absence
-                    .current
-                    .filter(|current| (current.syscall.sp, current.syscall.ip) == place)?;
+                let current =
+                    absence.current.filter(|current| place_of(&current.syscall) == place)?;
                 if kind == PlaceKind::Nested {
                     absence.settle_pending();
                     return None;
@@ -492,7 +424,7 @@ impl ThreadFollower {
                 // The wait was that of a loop: the absence ended where it began.
                 let point = absence.last;
                 absence.ended_ns = current.since_ns;
-                let next = Phase::waiting(point, current.since_ns, place);
+                let next = Phase::waiting(point, current.since_ns, current.syscall);
                 match std::mem::replace(&mut self.phase, next) {
                     Phase::Away(absence) => {
                         self.steps.add(absence.length_ns());
@@ -654,12 +586,37 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_was_taken_for_the_loop_and_is_none_starts_no_absence() {
-        let mut follower = at_rest();
+    fn a_wait_that_was_taken_for_the_loop_and_is_none_is_a_part_of_a_hang_where_there_is_a_loop() {
         let nested = PlaceEvidence { is_idle_loop: false, waits_for_answer: true, ..idle() };
-        assert!(follower.classify(LOOP, nested).is_none());
-        follower.look(&look(1400, 0, 2, in_call("fsync", DEEP)));
-        assert!(follower.absence().is_none());
+        let shallower = (LOOP.0 + 40, 7);
+        for has_loop in [true, false] {
+            let mut follower = at_rest();
+            if has_loop {
+                follower.classify(LOOP, idle());
+            }
+            follower.look(&look(1010, 1, 2, in_call("ppoll", shallower)));
+            let waits = look(1070, 1, 2, in_call("ppoll", shallower));
+            follower.look(&waits);
+            assert!(matches!(follower.wanted(&waits), Wanted::Place(_)));
+            follower.asked(shallower);
+            assert!(follower.classify(shallower, nested).is_none());
+            for at in (1080..1700).step_by(10) {
+                follower.look(&look(at, 1, 2, in_call("ppoll", shallower)));
+            }
+            follower.classify(LOOP, idle());
+            let back = follower.look(&look(1700, 2, 3, in_call("poll", LOOP)));
+            let LookOutcome::Returned(hang) = back else {
+                assert!(!has_loop, "{back:?}");
+                continue;
+            };
+            assert!(has_loop, "a program that starts has no main loop to be away from: {hang:?}");
+            // It is away from where it was seen in that wait first.
+            assert!((680 * MS..=690 * MS).contains(&hang.length_ns()), "{hang:?}");
+            assert!(hang.unseen.has(UnseenParts::START), "{hang:?}");
+            let sum = hang.parts.call_ns + hang.parts.processor_ns;
+            assert_eq!(sum, hang.length_ns(), "{hang:?}");
+            assert_eq!(hang.calls[0].number, call_number("ppoll").unwrap());
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod exact;
 mod follower;
 mod interactive;
 mod period;
+mod places;
 mod process;
 mod program_name;
 mod read;

@@ -1,0 +1,141 @@
+//! Tells the wait of a main loop from other waits: by how deep on the stack it is made, and by its callers.
+
+use std::collections::HashMap;
+
+use trace::backend::peek::blocked::BlockedSyscall;
+use trace::syscall::{EVENT_WAITS, call_name};
+
+/// Where a wait is made: the stack pointer, and the instruction.
+pub(crate) type WaitPlace = (u64, u64);
+
+/// The most places of waits that are remembered.
+const PLACES: usize = 256;
+
+/// Returns where a call is made.
+pub(super) fn place_of(call: &BlockedSyscall) -> WaitPlace {
+    (call.sp, call.ip)
+}
+
+/// Returns whether a call waits for events.
+pub(super) fn is_event_wait(number: u32) -> bool {
+    call_name(number).is_some_and(|name| EVENT_WAITS.contains(&name))
+}
+
+/// What a wait at a place is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum PlaceKind {
+    /// The main loop waits for something to do.
+    Loop,
+    /// The same, as long as no wait is seen that is less deep on the stack.
+    LoopByDepth,
+    /// Something is waited for inside of a step of the main loop.
+    Nested,
+    /// It is not known yet; the stack is being read.
+    Asked,
+}
+
+/// What the loop around a wait says about it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct PlaceEvidence {
+    /// The callers are a known event loop at rest.
+    pub(crate) is_idle_loop: bool,
+    /// A caller is known to wait for an answer.
+    pub(crate) waits_for_answer: bool,
+    /// The connection to the display is among what is waited for.
+    pub(crate) has_display: bool,
+    /// The place of an earlier wait that the same functions made: the C library makes the calls of a process that has threads
+    /// from another place, deeper on the stack.
+    pub(crate) same_call: Option<WaitPlace>,
+}
+
+impl PlaceEvidence {
+    /// Returns whether the waits at a place are those of a loop, if none was seen at a shallower place than this one.
+    pub(crate) fn is_loop(self, place: WaitPlace, shallowest: u64) -> bool {
+        let (sp, _) = self.same_call.unwrap_or(place);
+        self.is_loop_anyway() || (!self.waits_for_answer && sp >= shallowest)
+    }
+
+    /// Returns whether they are, however deep on the stack they are made.
+    pub(crate) fn is_loop_anyway(self) -> bool {
+        self.is_idle_loop || (!self.waits_for_answer && self.has_display)
+    }
+}
+
+/// The places at which one thread waits for events.
+#[derive(Debug, Default)]
+pub(super) struct WaitPlaces {
+    kinds: HashMap<WaitPlace, PlaceKind>,
+    /// The stack pointer of the shallowest wait that was seen, of a process that has started threads since then. Stacks grow downwards.
+    shallowest: u64,
+    /// Whether the process has other threads.
+    has_others: bool,
+    has_loop: bool,
+    /// The wait of the main loop in which the thread was seen last.
+    main_wait: Option<BlockedSyscall>,
+}
+
+impl WaitPlaces {
+    /// Returns what the waits at a place are, if that is known or asked.
+    pub(super) fn kind(&self, place: WaitPlace) -> Option<PlaceKind> {
+        self.kinds.get(&place).copied()
+    }
+
+    /// Returns whether a place is known at which the main loop waits.
+    pub(super) fn has_loop(&self) -> bool {
+        self.has_loop
+    }
+
+    /// Returns the wait of the main loop in which the thread was seen last.
+    pub(super) fn main_wait(&self) -> Option<BlockedSyscall> {
+        self.main_wait
+    }
+
+    /// Notes whether the process has other threads.
+    ///
+    /// Once it has, the C library makes the calls in which a thread can be cancelled from another place, deeper on the stack: how
+    /// deep waits were before says nothing of those that come. A loop that is known is known by its callers then.
+    pub(super) fn note_others(&mut self, has_others: bool) {
+        if has_others && !self.has_others && !self.has_loop {
+            self.shallowest = 0;
+        }
+        self.has_others |= has_others;
+    }
+
+    /// Notes a call in which the thread was seen; returns whether it is the main loop's wait, or may be.
+    pub(super) fn is_main_wait(&mut self, call: BlockedSyscall) -> bool {
+        if !is_event_wait(call.number) {
+            return false;
+        }
+        let is_main = match self.kind(place_of(&call)) {
+            Some(PlaceKind::Loop) => true,
+            Some(PlaceKind::Nested) => false,
+            Some(PlaceKind::LoopByDepth | PlaceKind::Asked) | None => call.sp >= self.shallowest,
+        };
+        self.shallowest = self.shallowest.max(call.sp);
+        if is_main {
+            self.main_wait = Some(call);
+        }
+        is_main
+    }
+
+    /// Notes that the stack at a place is being read.
+    pub(super) fn asked(&mut self, place: WaitPlace) {
+        if self.kinds.len() >= PLACES {
+            self.kinds.clear();
+        }
+        self.kinds.insert(place, PlaceKind::Asked);
+    }
+
+    /// Classifies a place by what is known of the stack.
+    pub(super) fn classify(&mut self, place: WaitPlace, evidence: PlaceEvidence) -> PlaceKind {
+        let is_loop = evidence.is_loop(place, self.shallowest);
+        let kind = match is_loop {
+            true if evidence.is_loop_anyway() || evidence.same_call.is_some() => PlaceKind::Loop,
+            true => PlaceKind::LoopByDepth,
+            false => PlaceKind::Nested,
+        };
+        self.kinds.insert(place, kind);
+        self.has_loop |= is_loop;
+        kind
+    }
+}
