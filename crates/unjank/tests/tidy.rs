@@ -83,15 +83,20 @@ fn files(dir: &str, ending: &str) -> Vec<PathBuf> {
     found.into_iter().filter(|path| path.exists()).collect()
 }
 
-/// Every workspace crate with the names of what it depends on when it is built.
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+/// What cargo says of the workspace.
+fn metadata() -> serde_json::Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--locked"])
         .current_dir(root())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Every workspace crate with the names of what it depends on when it is built.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = metadata();
     let packages = metadata["packages"].as_array().unwrap();
     let uses = |package: &serde_json::Value| {
         let all = package["dependencies"].as_array().unwrap().iter();
@@ -369,6 +374,26 @@ fn a_file_of_tests_that_nobody_runs_is_noticed() {
     let suite = "//! A suite.\n\nmod one;\n#[path = \"two.rs\"]\nmod other;\n";
     let files = ["alone.rs", "one.rs", "two.rs", "three.rs", "on.rs"];
     assert_eq!(forgotten(manifest, suite, &files), ["three.rs", "on.rs"]);
+}
+
+/// The programs of tests that `ci/check` would not run: it runs `commands` and, beside it, those whose names begin with another letter.
+fn unrun<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let others = names.iter().filter(|name| name.starts_with('c') && **name != "commands");
+    others.copied().collect()
+}
+
+#[test]
+fn the_gate_runs_each_program_of_tests() {
+    let gate = fs::read_to_string(root().join("ci/check")).unwrap();
+    assert!(gate.contains("--test commands") && gate.contains("--test '[!c]*'"));
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let targets = packages.flat_map(|package| package["targets"].as_array().unwrap());
+    let tests = targets.filter(|target| target["kind"][0] == "test");
+    let names: Vec<&str> = tests.map(|target| target["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"commands") && names.contains(&"suite"), "{names:?}");
+    assert_eq!(unrun(&names), Vec::<&str>::new(), "ci/check leaves it out");
+    assert_eq!(unrun(&["commands", "suite", "crash"]), ["crash"]);
 }
 
 /// The tests that a list of groups leaves out, by a part of their names, and that are in no file.
