@@ -16,7 +16,7 @@ use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcgetpgrp,
     tcgetwinsize, tcsetattr, tcsetwinsize,
 };
-use sys::terminal::{RawTerminal, edit_lines, same_modes};
+use sys::terminal::{RawTerminal, edit_lines, remove_repeated_returns, same_modes};
 
 /// How often a client in the background checks whether it is in the foreground: the kernel sends no event for that.
 const FOREGROUND_CHECK: Duration = Duration::from_millis(200);
@@ -116,7 +116,8 @@ impl TerminalRelay {
         (&self.inner, self.stands_for)
     }
 
-    /// Sets the user's terminal to raw mode if this process is in the foreground, and passes its size on.
+    /// Sets the user's terminal to raw mode if this process is in the foreground, and passes its size on; with a command,
+    /// what that writes is shown from now on.
     pub fn settle(&mut self, command: Option<u32>) {
         self.command = command;
         self.resize();
@@ -173,7 +174,10 @@ impl TerminalRelay {
         } else if self.state == State::Foreground {
             polled.push(PollFd::from_borrowed_fd(stdin(), PollFlags::IN));
         }
-        polled.push(PollFd::from_borrowed_fd(self.master.as_fd(), wanted));
+        // What the command writes is shown from when the user's terminal is as it is to be.
+        if self.command.is_some() {
+            polled.push(PollFd::from_borrowed_fd(self.master.as_fd(), wanted));
+        }
     }
 
     /// Copies what is there in both directions; returns whether the user stops the command.
@@ -181,7 +185,9 @@ impl TerminalRelay {
         if self.state == State::Background && self.command.is_some() {
             self.settle(self.command);
         }
-        self.show();
+        if self.command.is_some() {
+            self.show();
+        }
         let mut stop = false;
         if self.state == State::Foreground && self.typed.is_empty() && is_ready(stdin()) {
             let mut piece = [0; BUFFER_BYTES];
@@ -241,7 +247,9 @@ impl TerminalRelay {
         }
         let mut piece = [0; BUFFER_BYTES];
         let Ok(read @ 1..) = rustix::io::read(&self.master, &mut piece) else { return false };
-        let mut rest = &piece[..read];
+        let mut shown = piece[..read].to_vec();
+        remove_repeated_returns(&mut shown, stdout_or_in(self.stands_for));
+        let mut rest = &shown[..];
         while !rest.is_empty() {
             match rustix::io::write(stdout_or_in(self.stands_for), rest) {
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),

@@ -75,6 +75,21 @@ pub fn edit_lines(modes: &mut Termios) {
     modes.local_modes.insert(edited | echoed);
 }
 
+/// Removes from output of one terminal what `terminal` will add once more: the carriage return before each line feed. Where
+/// `terminal` adds nothing, as in raw mode, nothing is removed.
+pub fn remove_repeated_returns(output: &mut Vec<u8>, terminal: impl AsFd) {
+    let added = OutputModes::OPOST | OutputModes::ONLCR;
+    if !tcgetattr(terminal).is_ok_and(|modes| modes.output_modes.contains(added)) {
+        return;
+    }
+    let mut bytes = std::mem::take(output).into_iter().peekable();
+    while let Some(byte) = bytes.next() {
+        if byte != b'\r' || bytes.peek() != Some(&b'\n') {
+            output.push(byte);
+        }
+    }
+}
+
 /// Says whether two terminals treat what goes through them alike. What a line has in bits and speeds does not count: not
 /// every terminal keeps what it is given.
 #[must_use]
@@ -150,6 +165,19 @@ mod tests {
         assert!(!echoes(&terminal) && raw.is_in_effect());
         drop(raw);
         assert!(echoes(&terminal));
+    }
+
+    #[test]
+    fn a_return_is_removed_where_the_terminal_adds_one() {
+        let (_master, terminal) = pair();
+        let mut output = b"a\r\n\r\rb\r\r\n\nc\r".to_vec();
+        let before = output.clone();
+        let raw = RawTerminal::enter(&terminal).unwrap();
+        remove_repeated_returns(&mut output, &terminal);
+        assert_eq!(output, before);
+        drop(raw);
+        remove_repeated_returns(&mut output, &terminal);
+        assert_eq!(output, b"a\n\r\rb\r\n\nc\r");
     }
 
     /// Sets a mode as a shell does that edits a line, and returns it.

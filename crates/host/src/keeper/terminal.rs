@@ -18,7 +18,7 @@ use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcgetwinsize,
     tcsetattr, tcsetpgrp, tcsetwinsize,
 };
-use sys::terminal::{edit_lines, same_modes};
+use sys::terminal::{edit_lines, remove_repeated_returns, same_modes};
 
 use super::requester::Requester;
 
@@ -203,8 +203,9 @@ impl Terminal {
         if pair.outer_is_gone()? {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        pair.copy_out()?;
+        // First the modes: whoever sees a prompt may answer it at once, and that is not to be echoed.
         pair.look(self.requester.as_ref());
+        pair.copy_out()?;
         pair.copy_in()?;
         Ok(())
     }
@@ -454,6 +455,7 @@ impl Pair {
                     Ok(0) | Err(Errno::IO) => self.open = false,
                     Ok(len) => {
                         self.to_outer.extend_from_slice(buffer.get(..len).unwrap_or_default());
+                        remove_repeated_returns(&mut self.to_outer, &self.outer);
                     }
                     Err(_) => return Ok(()),
                 }

@@ -1,12 +1,14 @@
 //! Real terminals: what a person sees in tmux while a command runs on the host.
 
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::fixture::{has, in_time, sandbox, setting, skip};
+use super::fixture::{has, in_time, sandbox, setting, skip, terminal};
 use super::{Host, SPAWN, UNJANK, told, wait_until};
 
 /// How long a screen may take to show something, on a busy machine.
@@ -318,6 +320,56 @@ fn an_end_of_input_is_one_whenever_it_is_typed() {
             screen.key("C-d");
             screen.see(&format!("end-{time}"));
             screen.prompt(screen.prompt);
+        }
+    });
+}
+
+/// Runs a line of a shell in a terminal of its own, and answers its prompt the moment that it is seen; returns all that was on the
+/// terminal.
+fn answered_at_once(host: &Host, line: &str) -> String {
+    let (ours, theirs) = terminal::open();
+    let mut session = host.bus.command("setsid");
+    session.args(["--ctty", "--wait", "sh", "-c", line]);
+    let (input, output) = (theirs.try_clone().unwrap(), theirs.try_clone().unwrap());
+    let mut running = session.stdin(input).stdout(output).stderr(theirs).spawn().unwrap();
+    // What it holds of the terminal.
+    drop(session);
+    let mut keyboard = File::from(ours);
+    let (mut shown, mut is_answered) = (Vec::new(), false);
+    let mut piece = [0; 4096];
+    // It fails when nobody has the terminal open any more.
+    while let Ok(read @ 1..) = keyboard.read(&mut piece) {
+        shown.extend_from_slice(&piece[..read]);
+        if !is_answered && shown.ends_with(b"Pw:") {
+            keyboard.write_all(b"sesame\r").unwrap();
+            is_answered = true;
+        }
+    }
+    assert!(running.wait().unwrap().success());
+    String::from_utf8(shown).unwrap()
+}
+
+/// A program is not as slow as people are: `expect`, or what fills in passwords.
+#[test]
+fn what_answers_a_prompt_at_once_is_not_shown_and_lines_end_once() {
+    in_time(|| {
+        if !has(&["setsid", "bash", "stty"]) {
+            return;
+        }
+        let clients = [format!("{UNJANK} host --"), format!("{SPAWN} --host")];
+        let is_there = |client: &&String| Path::new(client.split(' ').next().unwrap()).exists();
+        let Some(host) = Host::ours() else { return };
+        for client in clients.iter().filter(is_there) {
+            for time in 0..2 * setting("TERMINAL_TIMES").unwrap_or(5) {
+                let script = "echo first; stty -echo; printf Pw:; read p; echo; echo got ${#p}";
+                let shown = answered_at_once(&host, &format!("exec {client} bash -c '{script}'"));
+                assert_eq!(shown, "first\r\nPw:\r\ngot 6\r\n", "{client}, time {time}");
+                // Its output is no terminal: what it shows there comes another way.
+                let script = "exec 3<>/dev/tty; stty -echo <&3; printf Pw: >&3; read p <&3; stty echo <&3; echo got ${#p}";
+                let shown = answered_at_once(&host, &format!("{client} bash -c '{script}' | cat"));
+                let is_right = shown.starts_with("Pw:") && shown.contains("got 6");
+                assert!(is_right && !shown.contains("sesame"), "{client}, time {time}: {shown:?}");
+            }
         }
     });
 }

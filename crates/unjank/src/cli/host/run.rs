@@ -235,14 +235,14 @@ impl Life<'_> {
     fn happened(&mut self, event: HostEvent) -> Result<Option<Outcome>, HostError> {
         match event {
             HostEvent::Started(number) => {
-                if let Some(status) = self.host.ended_early() {
-                    return Ok(Some(Outcome::Ended(status)));
-                }
                 self.number = Some(number);
-                self.deadline = self.order.timeout.map(|time| self.clock.monotonic() + time);
                 if let Some(terminal) = &mut self.terminal {
                     terminal.settle(Some(number));
                 }
+                if let Some(status) = self.host.ended_early() {
+                    return Ok(Some(Outcome::Ended(status)));
+                }
+                self.deadline = self.order.timeout.map(|time| self.clock.monotonic() + time);
                 while let Some(signal) = self.early.pop_front() {
                     self.pass_on(signal)?;
                 }
