@@ -421,7 +421,10 @@ pub(crate) fn hostile_marks() {
     say(format!("reports {}", reports > 0));
     // Kinds that are none end the connection.
     send(&[70, 1, 2, 3]);
-    assert!(is_refused(&Reply::read(&answer()).unwrap()));
+    // What the program did last may be reported before that is answered.
+    let refused = std::iter::repeat_with(|| Reply::read(&answer()).unwrap())
+        .find(|reply| !matches!(reply, Reply::Records(_)));
+    assert!(refused.is_some_and(|reply| is_refused(&reply)));
     assert_eq!(answer(), Vec::<u8>::new());
     say("done");
 }
@@ -539,7 +542,7 @@ fn of_who_wakes_whom_no_thread_of_another_user_is_told() {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
         let user = status.lines().find_map(|line| line.strip_prefix("Uid:\t"));
         let user = user.and_then(|users| users.split('\t').next()?.parse::<u32>().ok());
-        assert!(user.is_none_or(|user| user == ANN), "{process}: {said:?}");
+        assert!(user.is_none_or(|user| user == ANN), "{process}: {status} {said:?}");
         // Neither the other's name nor a function of the kernel, and no times of who is not told.
         assert!(seen.starts_with("false 0"), "{said:?}");
         let has_counters = seen.ends_with("true");

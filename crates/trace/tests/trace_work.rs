@@ -244,7 +244,9 @@ fn an_operation_that_is_waited_for_alone_is_told_as_its_call_would_be() {
         assert_eq!(wait.how, wanted, "{context}: {wait:?}");
         if function.is_some() {
             assert_eq!(blamed(&report, wait).as_deref(), function, "{context}");
-            assert!(account(&report).parts.ring_ns > 100 * MS, "{context}");
+            // On a busy machine the thread waits for a processor first, which is no wait for the operation.
+            let parts = &account(&report).parts;
+            assert!(parts.ring_ns > 0 && parts.ring_ns + parts.ready_ns > 100 * MS, "{context}");
             assert!(!report.verdict.contains("never waited"), "{context}");
         }
     }

@@ -12,9 +12,10 @@ use rustix::process::{Pid, Signal};
 use crate::fixture::{copy_program, has, in_time, skip};
 use serde_json::Value;
 
-const USER: &str = "64123";
+/// Nobody else's: the tests of the recorder service, which run at the same time, have users of their own.
+const USER: &str = "64133";
 const STAFF: &str = "64200";
-const SERVICE: u32 = 64_300;
+const SERVICE: u32 = 64_310;
 
 /// The service with its two capabilities; it ends with the test.
 struct Recorder {
@@ -120,7 +121,7 @@ fn a_user_has_hangs_recorded_exactly_where_the_service_lets_him_and_is_told_wher
         let nowhere = recorder.dir.path().join("nowhere");
         let home = recorder.dir.path().join("home");
         std::fs::create_dir(&home).unwrap();
-        chown(&home, Some(64_123), Some(64_123)).unwrap();
+        chown(&home, Some(64_133), Some(64_133)).unwrap();
         for (groups, socket, wanted) in [
             (&["--groups", STAFF][..], &socket, "The recorder service has programs in the kernel"),
             (&["--clear-groups"], &socket, "the recorder service refuses it: polkit is not there"),
