@@ -169,9 +169,8 @@ fn a_wait_for_an_operation_of_a_ring_is_told_with_its_name_its_file_and_the_func
         };
         let blocked_ns: u64 = waits.iter().map(blocked).sum();
         let parts = account(&report).parts;
-        let is_starved = parts.ready_ns > account(&report).wall_ns / 4;
-        let is_told = parts.ring_ns > blocked_ns / 2;
-        assert!(is_told || is_starved, "{context}: {blocked_ns} of {parts:?}");
+        let is_told = parts.ring_ns + parts.ready_ns > blocked_ns / 2;
+        assert!(is_told, "{context}: {blocked_ns} of {parts:?}");
         if parts.ring_ns > 0 {
             is_in_all_forms(&report, operation);
         }
