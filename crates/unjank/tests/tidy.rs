@@ -376,26 +376,6 @@ fn a_file_of_tests_that_nobody_runs_is_noticed() {
     assert_eq!(forgotten(manifest, suite, &files), ["three.rs", "on.rs"]);
 }
 
-/// The programs of tests that `ci/check` would not run: it runs `commands` and, beside it, those whose names begin with another letter.
-fn unrun<'a>(names: &[&'a str]) -> Vec<&'a str> {
-    let others = names.iter().filter(|name| name.starts_with('c') && **name != "commands");
-    others.copied().collect()
-}
-
-#[test]
-fn the_gate_runs_each_program_of_tests() {
-    let gate = fs::read_to_string(root().join("ci/check")).unwrap();
-    assert!(gate.contains("--test commands") && gate.contains("--test '[!c]*'"));
-    let metadata = metadata();
-    let packages = metadata["packages"].as_array().unwrap().iter();
-    let targets = packages.flat_map(|package| package["targets"].as_array().unwrap());
-    let tests = targets.filter(|target| target["kind"][0] == "test");
-    let names: Vec<&str> = tests.map(|target| target["name"].as_str().unwrap()).collect();
-    assert!(names.contains(&"commands") && names.contains(&"suite"), "{names:?}");
-    assert_eq!(unrun(&names), Vec::<&str>::new(), "ci/check leaves it out");
-    assert_eq!(unrun(&["commands", "suite", "crash"]), ["crash"]);
-}
-
 /// The tests that a list of groups leaves out, by a part of their names, and that are in no file.
 fn left_out_in_vain(groups: &str, sources: &str) -> Vec<String> {
     let parts = groups.lines().filter_map(|line| line.strip_prefix("test "));
