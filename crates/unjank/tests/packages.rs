@@ -206,7 +206,7 @@ fn whatever_package_has_crates_in_it_has_their_notices_or_needs_one_that_has() {
     }
 }
 
-/// A new machine has no crates but those that were built there.
+/// A machine on which no export was built does not have the crates of the exports.
 #[test]
 fn packages_without_the_exports_are_made_without_their_crates() {
     let dir = tempfile::tempdir().unwrap();
@@ -216,7 +216,6 @@ fn packages_without_the_exports_are_made_without_their_crates() {
         "#!/bin/sh\ncase \"$PWD\" in */fleet) echo 'no crates of fleet' >&2; exit 101 ;; esac\n";
     fixture::script(&dir.path().join("cargo"), &format!("{refuses}exec {} \"$@\"\n", cargo.trim()));
     let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
-    // Where this machine built an export, it would be packaged with the others.
     let (built, tree) = (dir.path().join("built"), dir.path().join("tree"));
     std::fs::create_dir(&built).unwrap();
     let debianize = |built: &Path| {

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 use crate::fixture::{copy_program, has, in_time, skip};
 use serde_json::Value;
 
-/// Nobody else's: the tests of the recorder service, which run at the same time, have users of their own.
+/// Not the user of other tests: the recorder is told of each program of its user, whoever started it.
 const USER: &str = "64133";
 const STAFF: &str = "64200";
 const SERVICE: u32 = 64_310;

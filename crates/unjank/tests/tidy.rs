@@ -83,20 +83,15 @@ fn files(dir: &str, ending: &str) -> Vec<PathBuf> {
     found.into_iter().filter(|path| path.exists()).collect()
 }
 
-/// What cargo says of the workspace.
-fn metadata() -> serde_json::Value {
+/// Every workspace crate with the names of what it depends on when it is built.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--locked"])
         .current_dir(root())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-/// Every workspace crate with the names of what it depends on when it is built.
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
-    let metadata = metadata();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     let uses = |package: &serde_json::Value| {
         let all = package["dependencies"].as_array().unwrap().iter();

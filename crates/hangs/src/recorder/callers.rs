@@ -6,7 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use trace::stack::blame::{FrameRole, is_idle, role, waits_for_answer};
 use trace::stack::names::Frame;
 
-use super::places::{PlaceEvidence, WaitPlace};
+use super::places::PlaceEvidence;
+use crate::kernel::WaitPlace;
 
 /// How the names of the functions begin in which threads start.
 const STARTS: [&str; 4] = ["_start", "__libc_start", "main", "clone"];

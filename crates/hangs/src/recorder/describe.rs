@@ -18,9 +18,10 @@ use trace::syscall::call_name;
 
 use super::callers::{WaitCallers, evidence_of};
 use super::cause::{DescribedWait, cause_of, is_in_call_of, is_sampled, merged, with_stack};
-use super::places::{PlaceEvidence, WaitPlace};
+use super::places::PlaceEvidence;
 use crate::codec::MAX_FRAMES;
 use crate::excluded::PathConcealer;
+use crate::kernel::WaitPlace;
 use crate::model::{
     Hang, HangCause, HangFrame, HangRecord, ObjectKind, UnseenParts, WatchedPeriod,
 };

@@ -8,7 +8,8 @@ use trace::syscall::call_name;
 use super::absence::{
     Absence, Activity, CallDescription, LookPoint, LookShares, ThreadLook, divide,
 };
-use super::places::{PlaceEvidence, PlaceKind, WaitPlace, WaitPlaces, is_event_wait, place_of};
+use super::places::{PlaceEvidence, PlaceKind, WaitPlaces, is_event_wait, place_of};
+use crate::kernel::WaitPlace;
 use crate::model::{CallObject, StepHistogram, UnseenParts};
 
 /// A wait at a place that is not classified is asked about after this time, in nanoseconds.

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use trace::backend::peek::blocked::BlockedSyscall;
 use trace::syscall::{EVENT_WAITS, call_name};
 
-/// Where a wait is made: the stack pointer, and the instruction.
-pub(crate) type WaitPlace = (u64, u64);
+use crate::kernel::WaitPlace;
 
 /// The most places of waits that are remembered.
 const PLACES: usize = 256;

@@ -15,7 +15,6 @@ use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
 use super::follower::{LookOutcome, ThreadFollower, Wanted};
 use super::interactive::{self, InteractiveFinder};
 use super::period::{Moment, PeriodTotals, ProcessCount};
-use super::places::WaitPlace;
 use super::process;
 use super::read::{self, ThreadReader};
 use super::rest::RestWatch;
@@ -24,6 +23,7 @@ use super::{
     SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SyncPace, nanoseconds, next_look_ns, next_tick,
     time_until, unix_ns,
 };
+use crate::kernel::WaitPlace;
 use crate::model::{HANG_NS, Hang, UnseenParts};
 
 /// A program that is followed.

@@ -119,7 +119,9 @@ impl Terminal {
         }
         let input = if first.0 == 1 { Input::Always } else { Input::WhenAsked };
         let same = |fd: BorrowedFd<'_>| device(fd).is_some_and(|s| s.st_rdev == status.st_rdev);
-        let numbers = standard.iter().filter(|(_, fd)| input == Input::Always && same(*fd));
+        // A prompt may come by standard error, and is to be shown once the modes are set.
+        let is_ours = |number: i32| input == Input::Always || number == 2;
+        let numbers = standard.iter().filter(|(number, fd)| is_ours(*number) && same(*fd));
         let numbers = numbers.map(|(number, _)| *number).collect();
         let device = number_of(status.st_rdev);
         let requester = Requester::process(client)

@@ -365,10 +365,16 @@ fn what_answers_a_prompt_at_once_is_not_shown_and_lines_end_once() {
                 let shown = answered_at_once(&host, &format!("exec {client} bash -c '{script}'"));
                 assert_eq!(shown, "first\r\nPw:\r\ngot 6\r\n", "{client}, time {time}");
                 // Its output is no terminal: what it shows there comes another way.
-                let script = "exec 3<>/dev/tty; stty -echo <&3; printf Pw: >&3; read p <&3; stty echo <&3; echo got ${#p}";
-                let shown = answered_at_once(&host, &format!("{client} bash -c '{script}' | cat"));
-                let is_right = shown.starts_with("Pw:") && shown.contains("got 6");
-                assert!(is_right && !shown.contains("sesame"), "{client}, time {time}: {shown:?}");
+                for prompt in ["/dev/tty", "/dev/stderr"] {
+                    let script = format!(
+                        "exec 3<>/dev/tty; stty -echo <&3; printf Pw: >{prompt}; read p <&3; stty echo <&3; echo got ${{#p}}"
+                    );
+                    let line = format!("{client} bash -c '{script}' | cat");
+                    let shown = answered_at_once(&host, &line);
+                    let is_right = shown.starts_with("Pw:") && shown.contains("got 6");
+                    let is_hidden = !shown.contains("sesame");
+                    assert!(is_right && is_hidden, "{client}, {prompt}, time {time}: {shown:?}");
+                }
             }
         }
     });
