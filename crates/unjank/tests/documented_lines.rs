@@ -13,7 +13,7 @@ use crate::fixture;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -217,12 +217,15 @@ impl Session {
             || self.command("timeout").args([seconds, "bash", "-c", &script]).output().unwrap();
         let mut output = run();
         // The log is written when a command has been answered, and the history when a change has, a moment later.
-        let is_late = |text: &str| {
-            ["unjank host log", "unjank settings history"].iter().any(|line| text.starts_with(line))
-        };
+        let reads_late = ["unjank host log", "unjank settings history", "unjank settings undo"]
+            .iter()
+            .any(|line| text.starts_with(line));
+        let is_expected =
+            |output: &Output| output.status.code().is_some_and(|code| expected.contains(&code));
         let began = Instant::now();
-        while is_late(&text)
-            && lines::missing(line, &String::from_utf8_lossy(&output.stdout)).is_some()
+        while reads_late
+            && (!is_expected(&output)
+                || lines::missing(line, &String::from_utf8_lossy(&output.stdout)).is_some())
             && began.elapsed() < LOG_PATIENCE
         {
             output = run();
@@ -237,7 +240,7 @@ impl Session {
                 String::from_utf8_lossy(&output.stderr)
             )
         };
-        if !output.status.code().is_some_and(|code| expected.contains(&code)) {
+        if !is_expected(&output) {
             return Err(format!("{} instead of {expected:?}: {}", output.status, said()));
         }
         match lines::missing(line, &printed) {
