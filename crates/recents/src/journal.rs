@@ -246,7 +246,8 @@ impl Recents {
         self.remove_evidence()
     }
 
-    /// Replaces the journal by the fewest records that lead to the same list, if that is worth it.
+    /// Replaces the journal by the fewest records that lead to the same list, if that is worth it. Entries beyond the limits go
+    /// then, and not before: each other change of the journal keeps them.
     ///
     /// # Errors
     ///
@@ -259,7 +260,9 @@ impl Recents {
         if !self.is_damaged() && used < SMALL.max(2 * needed) {
             return Ok(Compacted::NotNeeded);
         }
-        self.replace(|_| {})?;
+        let limits = self.policy.limits(&*self.disk);
+        let oldest = limits.age.map(|age| self.now().before(age));
+        self.replace(|list| list.limit(limits.entries, oldest))?;
         Ok(Compacted::Done)
     }
 
@@ -591,10 +594,7 @@ impl Recents {
             list.apply(JournalRecord::Salt(new_salt(&*disk, &path)?));
         }
         change(&mut list);
-        let limits = self.policy.limits(&*disk);
-        let now = self.now();
-        list.limit(limits.entries, limits.age.map(|age| now.before(age)));
-        owner.replace(&*disk, &slices(&encoded(&list, now)))?;
+        owner.replace(&*disk, &slices(&encoded(&list, self.now())))?;
         self.half = None;
         Ok(())
     }

@@ -156,6 +156,26 @@ fn four_writers_lose_nothing_with_an_empty_list_and_with_a_thousand_entries() {
 }
 
 #[test]
+fn what_is_beyond_the_limits_goes_when_the_journal_is_made_short_and_not_before() {
+    let home = Home::new();
+    home.write("config/unjank/recent.rules", b"keep entries 4\n");
+    let mut recents = home.recents();
+    for number in 0..10 {
+        recents.add(&home.addition(&format!("f{number}"))).unwrap();
+    }
+    assert_eq!(recents.list().unwrap().len(), 4);
+    // It replaces the journal.
+    let one = recents.list().unwrap().iter().next().unwrap().uri.clone();
+    recents.forget(&[one]).unwrap();
+    assert_eq!(home.recents().records().unwrap().len(), 9);
+    for number in 0..2000 {
+        recents.add(&home.addition(&format!("g{}", number % 2))).unwrap();
+    }
+    assert_eq!(recents.compact().unwrap(), Compacted::Done);
+    assert_eq!(home.recents().records().unwrap().len(), 4);
+}
+
+#[test]
 fn a_journal_that_is_long_is_made_short_and_says_the_same() {
     let home = Home::new();
     let mut recents = home.recents();
