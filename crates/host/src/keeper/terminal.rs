@@ -205,9 +205,10 @@ impl Terminal {
         if pair.outer_is_gone()? {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        // First the modes: whoever sees a prompt may answer it at once, and that is not to be echoed.
-        pair.look(self.requester.as_ref());
-        pair.copy_out()?;
+        let requester = self.requester.as_ref();
+        pair.look(requester);
+        // Once more before anything is shown: whoever sees a prompt may answer it at once, and that is not to be echoed.
+        pair.copy_out(|pair| pair.look(requester))?;
         pair.copy_in()?;
         Ok(())
     }
@@ -262,7 +263,7 @@ impl Terminal {
         pair.finished = true;
         pair.held = None;
         for _ in 0..MOST_WAITS {
-            if pair.copy_out().is_err() || pair.to_outer.is_empty() {
+            if pair.copy_out(|_| ()).is_err() || pair.to_outer.is_empty() {
                 break;
             }
             let mut polled = [PollFd::new(&pair.outer, PollFlags::OUT)];
@@ -387,7 +388,7 @@ impl Pair {
             let _ = poll(&mut polled, Some(&limit));
         }
         // The next copy notices a closed terminal.
-        let _ = self.copy_out();
+        let _ = self.copy_out(|_| ());
     }
 
     /// Restores the modes of the caller's terminal, unless another program has set others by now.
@@ -447,8 +448,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Copies what is written, as much as the caller's terminal takes.
-    fn copy_out(&mut self) -> io::Result<()> {
+    /// Copies what is written, as much as the caller's terminal takes; `prepare` is called between reading and showing it.
+    fn copy_out(&mut self, mut prepare: impl FnMut(&mut Pair)) -> io::Result<()> {
         loop {
             if self.to_outer.is_empty() && self.open {
                 let mut buffer = [0; CHUNK];
@@ -457,6 +458,7 @@ impl Pair {
                     Ok(0) | Err(Errno::IO) => self.open = false,
                     Ok(len) => {
                         self.to_outer.extend_from_slice(buffer.get(..len).unwrap_or_default());
+                        prepare(self);
                         remove_repeated_returns(&mut self.to_outer, &self.outer);
                     }
                     Err(_) => return Ok(()),
