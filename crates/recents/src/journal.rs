@@ -266,14 +266,19 @@ impl Recents {
         Ok(Compacted::Done)
     }
 
-    /// Replaces the journal by what is left of it if it is damaged.
+    /// Replaces the journal by what is left of it if it is damaged, and finishes what a program that was killed while it
+    /// replaced the journal left: the one before, with all that was forgotten since.
     ///
     /// # Errors
     ///
     /// [`RecentsError`]; it is as it was.
     pub(crate) fn repair(&mut self) -> Result<(), RecentsError> {
         self.refresh()?;
-        if self.is_damaged() { self.replace(|_| {}) } else { Ok(()) }
+        if self.is_damaged() {
+            return self.replace(|_| {});
+        }
+        let path = self.journal_path();
+        Ok(Owner::finish_left(&*self.disk, &path)?)
     }
 
     /// Sees to it that marks of this journal are made with a salt of its own.

@@ -18,7 +18,7 @@ use sys::clock::Clock;
 use unjank_recents::policy::{DenialReason, Private, RetentionVerdict};
 use unjank_recents::{
     Addition, AdditionOutcome, Compacted, Privacy, RecentEntry, RecentTime, Recents, RecentsFiles,
-    RememberingProgram, Uri,
+    RememberingProgram, Uri, writer,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -173,6 +173,33 @@ fn what_is_beyond_the_limits_goes_when_the_journal_is_made_short_and_not_before(
     }
     assert_eq!(recents.compact().unwrap(), Compacted::Done);
     assert_eq!(home.recents().records().unwrap().len(), 4);
+}
+
+#[test]
+fn the_next_writer_removes_what_one_that_was_killed_left_of_the_journal_before() {
+    let home = Home::new();
+    let mut recents = home.recents();
+    for number in 0..3 {
+        recents.add(&home.addition(&format!("f{number}"))).unwrap();
+    }
+    let journal = recents.journal_path();
+    let old = journal.with_extension("old");
+    // Killed before the new journal was in place: the old one has a second name.
+    std::fs::hard_link(&journal, &old).unwrap();
+    writer::write(&mut recents).unwrap();
+    assert!(!old.exists());
+    assert_eq!(recents.list().unwrap().len(), 3);
+    // Killed after it was in place: the old one names a document that was forgotten.
+    let before = std::fs::read(&journal).unwrap();
+    let one = recents.list().unwrap().iter().next().unwrap().uri.clone();
+    recents.forget(&[one.clone()]).unwrap();
+    std::fs::write(&old, before).unwrap();
+    writer::write(&mut recents).unwrap();
+    assert!(!old.exists());
+    let uris: Vec<_> =
+        recents.list().unwrap().iter().map(|document| document.uri.clone()).collect();
+    assert_eq!(uris.len(), 2);
+    assert!(!uris.contains(&one));
 }
 
 #[test]

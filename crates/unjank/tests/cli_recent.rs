@@ -160,6 +160,7 @@ fn killed_at_any_point_a_writer_loses_nothing_that_was_acknowledged() {
     // Everything is as if nobody had been killed.
     let output = home.run(&["sync"]);
     assert!(output.status.success(), "{output:?}");
+    home.settle();
     assert_eq!(home.xbel().matches("<bookmark ").count(), home.uris().len());
     let left: Vec<String> = std::fs::read_dir(home.state())
         .unwrap()

@@ -60,6 +60,21 @@ impl Owner {
         Ok(Some(owner))
     }
 
+    /// Finishes what an owner of the journal at `path` left that was killed while it replaced it. One who still works
+    /// finishes by himself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Owner::of`].
+    pub fn finish_left(disk: &dyn Disk, path: &Path) -> Result<(), JournalError> {
+        let not_opened = |source| JournalError::NotOpened { path: path.to_owned(), source };
+        match disk.stat(&beside(path, OLD)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(not_opened(error)),
+            Ok(_) => Owner::of(disk, path).map(drop),
+        }
+    }
+
     /// Reads all records, which the next [`Owner::replace`] stands for. Where there is no journal, an empty one is made:
     /// what others append from now on is in a file that can be held while it is replaced.
     ///
