@@ -47,7 +47,8 @@ impl TableCell {
 pub struct TextTable {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<TableCell>>,
-    narrowest_text: Option<usize>,
+    /// The column that is cut, and how far.
+    cut: Option<(usize, usize)>,
     ends_in_paths: bool,
 }
 
@@ -62,12 +63,13 @@ impl TextTable {
     #[must_use]
     pub fn new(columns: &[(&str, Align)]) -> TextTable {
         let columns = columns.iter().map(|(title, align)| ((*title).to_owned(), *align)).collect();
-        TextTable { columns, rows: Vec::new(), narrowest_text: None, ends_in_paths: false }
+        TextTable { columns, rows: Vec::new(), cut: None, ends_in_paths: false }
     }
 
-    /// Has the first text column cut down to `width` columns before another one goes.
-    pub fn narrowest_text(&mut self, width: usize) {
-        self.narrowest_text = Some(width);
+    /// Has the text column `at`, counted from 0, cut down to `width` columns before another one goes; otherwise it is the
+    /// first text column that is cut.
+    pub fn cut_first(&mut self, at: usize, width: usize) {
+        self.cut = Some((at, width));
     }
 
     /// Has the texts of the last column, which are paths, cut in the middle before the column goes.
@@ -82,7 +84,7 @@ impl TextTable {
 
     /// Writes the table, no line wider than `width` columns where that can be.
     ///
-    /// Columns give way from the right; then the first text column is cut in the middle.
+    /// Columns give way from the right; then one text column is cut in the middle.
     /// Which columns had no room stands below the table.
     #[must_use]
     pub fn render(&self, width: usize, paint: Paint) -> String {
@@ -98,11 +100,12 @@ impl TextTable {
                 cells.iter().map(|cell| columns(cell)).max().unwrap_or(0).max(columns(title))
             })
             .collect();
-        let first_text = self.columns.iter().position(|(_, align)| *align == Align::Text);
-        let narrowest = self.narrowest_text.unwrap_or(NARROWEST_TEXT).min(width / 2);
+        let first_text = || self.columns.iter().position(|(_, align)| *align == Align::Text);
+        let cut = self.cut.or_else(|| Some((first_text()?, NARROWEST_TEXT)));
         let spare = |widths: &[usize]| {
-            first_text
-                .map_or(0, |at| widths.get(at).map_or(0, |width| width.saturating_sub(narrowest)))
+            cut.map_or(0, |(at, narrowest)| {
+                widths.get(at).map_or(0, |wide| wide.saturating_sub(narrowest.min(width / 2)))
+            })
         };
         while widths.len() > 1 && total(&widths).saturating_sub(spare(&widths)) > width {
             let over = total(&widths) - spare(&widths) - width;
@@ -115,7 +118,7 @@ impl TextTable {
             }
         }
         let over = total(&widths).saturating_sub(width);
-        if let Some(at) = first_text.filter(|&at| at < widths.len()) {
+        if let Some((at, _)) = cut.filter(|&(at, _)| at < widths.len()) {
             widths[at] -= over.min(spare(&widths));
         }
         let mut text = String::new();
@@ -275,6 +278,23 @@ mod tests {
         (no room for verdict)
         ");
         assert!(table().render(40, Paint::Off).lines().all(|line| line.chars().count() <= 40));
+    }
+
+    #[test]
+    fn the_column_that_a_table_names_is_cut() {
+        let columns = [("when", Align::Text), ("command", Align::Text), ("took", Align::Point)];
+        let mut table = TextTable::new(&columns);
+        table.cut_first(1, 16);
+        table.row(vec!["07:07:03".into(), "git commit --message=something".into(), "2 s".into()]);
+        insta::assert_snapshot!(table.render(40, Paint::Off), @r"
+        when      command                   took
+        07:07:03  git commit -…e=something  2 s
+        ");
+        insta::assert_snapshot!(table.render(30, Paint::Off), @r"
+        when      command
+        07:07:03  git commit…something
+        (no room for took)
+        ");
     }
 
     #[test]

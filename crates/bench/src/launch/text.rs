@@ -66,7 +66,7 @@ fn table(rows: &[CellRow]) -> TextTable {
         ("n", Align::Text),
         ("p95", Align::Point),
     ]);
-    table.narrowest_text(NARROWEST_CELL);
+    table.cut_first(0, NARROWEST_CELL);
     let queue = |row: &CellRow| (row.cell.disk.clone(), short_queue(&row.cell));
     for part in rows.chunk_by(|one, two| queue(one) == queue(two)) {
         let Some(first) = part.first() else { continue };

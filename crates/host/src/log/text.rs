@@ -1,5 +1,7 @@
 //! Entries of the log, for people.
 
+use std::ops::RangeInclusive;
+
 use jiff::{Timestamp, Zoned};
 use report::figure::{Quantity, duration};
 use report::quoting::quoted;
@@ -9,23 +11,25 @@ use report::text::{Charset, visible};
 use super::{CommandOutcome, EndedBy, LogEntry};
 use crate::process::CommandExit;
 
-/// The most columns of a command line.
-const COMMAND_COLUMNS: usize = 40;
-/// The most columns of what became of it.
-const END_COLUMNS: usize = 60;
+/// The most columns of a command line, and how far it is cut before other columns go.
+const COMMAND_COLUMNS: RangeInclusive<usize> = 16..=40;
+/// The place of the command among the columns.
+const COMMAND: usize = 3;
 
-/// Returns a table with a row for each entry; times are in the time zone of `now`.
+/// Returns a table with a row for each entry; times are in the time zone of `now`. Why commands were not run is in
+/// [`reasons`].
 #[must_use]
 pub fn table(entries: &[&LogEntry], now: &Zoned) -> TextTable {
     let mut table = TextTable::new(&[
         ("when", Align::Text),
         ("application", Align::Text),
-        ("command", Align::Text),
         ("end", Align::Text),
+        ("command", Align::Text),
         ("took", Align::Point),
         ("processor", Align::Point),
         ("memory", Align::Point),
     ]);
+    table.cut_first(COMMAND, *COMMAND_COLUMNS.start());
     for entry in entries {
         table.row(row(entry, now));
     }
@@ -40,8 +44,8 @@ fn row(entry: &LogEntry, now: &Zoned) -> Vec<TableCell> {
     let mut cells: Vec<TableCell> = vec![
         when.strftime(format).to_string().into(),
         visible(&entry.application, Charset::Unicode).into_owned().into(),
-        cut(&visible(&words.join(" "), Charset::Unicode), COMMAND_COLUMNS).into(),
-        cut(&visible(&how(entry), Charset::Unicode), END_COLUMNS).into(),
+        how(entry).into(),
+        cut(&visible(&words.join(" "), Charset::Unicode), *COMMAND_COLUMNS.end()).into(),
     ];
     match &entry.outcome {
         CommandOutcome::Ended(_, end) => {
@@ -54,13 +58,33 @@ fn row(entry: &LogEntry, now: &Zoned) -> Vec<TableCell> {
     cells
 }
 
+/// Returns why commands were not run, each reason once, the latest last: text of others, to be escaped.
+#[must_use]
+pub fn reasons(entries: &[&LogEntry]) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for entry in entries.iter().rev() {
+        let reason = match &entry.outcome {
+            CommandOutcome::Refused(why) => format!("refused to {}: {why}", entry.application),
+            CommandOutcome::NotStarted(why) => {
+                format!("not started for {}: {why}", entry.application)
+            }
+            CommandOutcome::Began(_) | CommandOutcome::Ended(..) => continue,
+        };
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    reasons.reverse();
+    reasons
+}
+
 /// Returns in a few words what became of a command.
 fn how(entry: &LogEntry) -> String {
     match &entry.outcome {
-        CommandOutcome::Refused(why) if entry.unrecorded > 0 => {
-            format!("refused, and {} before it: {why}", entry.unrecorded)
+        CommandOutcome::Refused(_) if entry.unrecorded > 0 => {
+            format!("refused, and {} before it", entry.unrecorded)
         }
-        CommandOutcome::Refused(why) => format!("refused: {why}"),
+        CommandOutcome::Refused(_) => "refused".to_owned(),
         CommandOutcome::NotStarted(_) => "not started".to_owned(),
         CommandOutcome::Began(process) if process.is_alive() => format!("runs ({})", process.pid),
         CommandOutcome::Began(_) => "unknown".to_owned(),
@@ -82,4 +106,63 @@ fn how(entry: &LogEntry) -> String {
 #[expect(clippy::cast_precision_loss, reason = "a size that is shown with three digits")]
 fn bytes(bytes: u64) -> f64 {
     bytes as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use jiff::tz::TimeZone;
+    use report::paint::Paint;
+
+    use super::super::{End, LoggedProcess};
+    use super::*;
+
+    #[test]
+    fn on_eighty_columns_it_stands_how_each_command_ended() {
+        let end = End {
+            wait_status: 9,
+            after: Duration::from_millis(1500),
+            user: Duration::from_millis(3),
+            system: Duration::ZERO,
+            memory_bytes: 5 << 20,
+            by: EndedBy::Timeout,
+        };
+        let entry = |command: &[&str], outcome| LogEntry {
+            id: 1,
+            time: SystemTime::UNIX_EPOCH,
+            application: "org.libreoffice.LibreOffice".into(),
+            caller: 12,
+            exe: None,
+            command: command.iter().map(|&word| word.into()).collect(),
+            directory: None,
+            outcome,
+            unrecorded: 0,
+        };
+        let refused = || CommandOutcome::Refused("line 3 of the policy forbids it".into());
+        let entries = [
+            entry(
+                &["git", "commit", "--message=something of some length", "--all"],
+                CommandOutcome::Ended(LoggedProcess { pid: 7, began: 1 }, end),
+            ),
+            entry(&["git", "push"], refused()),
+            entry(&["git", "push", "--force"], refused()),
+            entry(&["make"], CommandOutcome::NotStarted("no such file".into())),
+        ];
+        let entries: Vec<&LogEntry> = entries.iter().collect();
+        let now = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+        let shown = table(&entries, &now).render(80, Paint::Off);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[1].ends_with("  signal 9, took too long  git comm…' --all"), "{shown}");
+        assert!(lines[2].ends_with("  refused                  git push"), "{shown}");
+        assert_eq!(lines[5], "(no room for took, processor and memory)");
+        assert!(lines.iter().all(|line| report::text::columns(line) <= 80), "{shown}");
+        assert_eq!(
+            reasons(&entries),
+            [
+                "refused to org.libreoffice.LibreOffice: line 3 of the policy forbids it",
+                "not started for org.libreoffice.LibreOffice: no such file",
+            ]
+        );
+    }
 }

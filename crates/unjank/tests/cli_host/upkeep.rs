@@ -220,7 +220,8 @@ fn what_the_policy_forbids_is_refused_and_what_ran_is_in_the_log() {
         assert_eq!(commands[0]["app"], "host");
         assert!(commands.iter().any(|command| command["outcome"] == "refused"));
         let shown = log(&["--failed", "-n", "50"]);
-        assert!(shown.contains("sh -c 'exit 4'") && shown.contains("refused"), "{shown}");
+        assert!(shown.contains("sh -c 'exit 4'"), "{shown}");
+        assert!(shown.contains("\nNot run:\n- refused to host: "), "{shown}");
         assert!(log(&["--app", "org.no.One"]).starts_with("No recorded host command matches."));
     });
 }
