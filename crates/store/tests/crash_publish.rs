@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use unjank_store::commit::Commit;
 use unjank_store::disk::Disk;
-use unjank_store::publish::{PublishError, publish, publish_cache, remove_stale};
-use unjank_store::sim::{Explored, SimDisk, explore};
+use unjank_store::publish::{
+    InPlace, PublishError, publish, publish_cache, publish_private, publish_volatile, remove_stale,
+};
+use unjank_store::sim::{Explored, SimDisk, explore, interleave};
 
 const OLD: &[u8] = b"the old settings";
 const NEW: &[u8] = b"the new settings, which are longer";
@@ -295,4 +297,67 @@ fn what_a_dead_writer_left_is_removed_after_any_crash_and_nothing_else() {
         },
     )
     .unwrap();
+}
+
+/// A disk on which no two files can exchange their names.
+#[derive(Debug)]
+struct NoExchange(SimDisk);
+
+impl Disk for NoExchange {
+    unjank_store::pass_on!(this, path => this.0;
+        read stat read_link list create_dir create open open_log rename remove remove_abandoned sync_dir token);
+}
+
+/// Adds a line to the file as it is, and begins again where another program has replaced it meanwhile.
+fn add_ours(disk: &dyn Disk) {
+    for _ in 0..8 {
+        let expected = InPlace::Still(disk.stat(path()).ok());
+        let mut text = disk.read(path()).unwrap_or_default();
+        text.extend_from_slice(b"ours\n");
+        match publish_private(disk, path(), &text, expected) {
+            Err(PublishError::Overtaken { .. }) => {}
+            other => return drop(other.unwrap()),
+        }
+    }
+    panic!("it was replaced eight times by one who replaces it once");
+}
+
+/// Adds a line as a program does that knows no lock.
+fn add_theirs(disk: &SimDisk) {
+    let mut text = disk.read(path()).unwrap_or_default();
+    text.extend_from_slice(b"theirs\n");
+    publish_volatile(disk, path(), &text).unwrap();
+}
+
+/// Checks that what another program has added is there.
+fn check_theirs(disk: &SimDisk) -> Result<(), String> {
+    let text = String::from_utf8(disk.read(path()).unwrap()).unwrap();
+    let left = disk.list(path().parent().unwrap()).unwrap();
+    match text.contains("theirs\n") && left.len() == 1 {
+        true => Ok(()),
+        false => Err(format!("{text:?} in {left:?}")),
+    }
+}
+
+#[test]
+fn who_replaces_a_file_at_any_point_of_ours_loses_nothing() {
+    for seeded in [|| SimDisk::new().with_file(path(), OLD), || SimDisk::new().with_dir("/home")] {
+        let ours = |disk: &SimDisk, (): &()| add_ours(disk);
+        let theirs = |disk: &SimDisk, (): &()| add_theirs(disk);
+        let check = |disk: &SimDisk, (): &(), (): &(), (): &()| check_theirs(disk);
+        let orders = interleave(|| (seeded(), ()), ours, theirs, check);
+        let orders = orders.unwrap_or_else(|complaint| panic!("{complaint}"));
+        assert!(orders > 300, "{orders}");
+    }
+}
+
+#[test]
+fn one_who_is_replaced_between_the_look_and_the_rename_is_noticed_by_the_explorer() {
+    for seeded in [|| SimDisk::new().with_file(path(), OLD), || SimDisk::new().with_dir("/home")] {
+        let ours = |disk: &SimDisk, (): &()| add_ours(&NoExchange(disk.clone()));
+        let theirs = |disk: &SimDisk, (): &()| add_theirs(disk);
+        let check = |disk: &SimDisk, (): &(), (): &(), (): &()| check_theirs(disk);
+        let complaint = interleave(|| (seeded(), ()), ours, theirs, check).unwrap_err();
+        assert!(complaint.contains("ours"), "{complaint}");
+    }
 }

@@ -71,6 +71,10 @@ impl DiskFile for RealFile {
         self.0.sync_all()
     }
 
+    fn start_writeback(&self) {
+        let _ = sys::sched::start_writeback(&self.0, 0, 0);
+    }
+
     fn stat(&self) -> io::Result<FileStat> {
         stat_of(&self.0)
     }

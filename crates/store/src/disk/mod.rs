@@ -84,6 +84,10 @@ pub trait DiskFile: Debug + Send {
     /// Final for this file: the kernel may have dropped what was not written.
     fn sync(&mut self) -> io::Result<()>;
 
+    /// Begins to write what is not written yet, and waits for nothing: a power cut much later finds it written. An error is
+    /// found by a [`DiskFile::sync`].
+    fn start_writeback(&self) {}
+
     /// Describes this file, wherever its name is now.
     ///
     /// # Errors

@@ -149,7 +149,9 @@ pub enum InPlace {
 /// Replaces the file at `path` as [`publish_volatile`] does, with a file that only its owner may read, whatever the old
 /// one was like, and not if the file in place is not `expected`: for files that others replace without a lock.
 ///
-/// The look is the last thing before the rename: who replaces the file in the microseconds between is not seen.
+/// The two files exchange their names, where the file system can, so that whoever replaces the file between the look at it
+/// and the exchange is seen, too: his file is put back. If the power or this process ends in the microseconds between these
+/// two, his changes are lost. On other file systems the look is the last thing before the rename, and he is not seen.
 ///
 /// # Errors
 ///
@@ -403,10 +405,15 @@ impl Attempt<'_> {
             && self.disk.stat(self.target).ok() != expected
         {
             self.discard(temp);
-            let source = io::Error::other("it is another file now");
-            return Err(PublishError::Overtaken { path: self.target.to_owned(), source });
+            return Err(self.overtaken());
         }
-        if let Err(source) = self.rename(temp) {
+        let renamed = match self.terms.expected {
+            InPlace::Still(expected) if self.terms.promise == Promise::Process => {
+                self.put_in_place_of(temp, file, new, expected)?
+            }
+            InPlace::Still(_) | InPlace::Anything => self.rename(temp),
+        };
+        if let Err(source) = renamed {
             // A network file system may have renamed and lost the answer.
             match self.disk.stat(self.target) {
                 // After an exchange the old file is left.
@@ -435,6 +442,74 @@ impl Attempt<'_> {
         Ok(file.stat().unwrap_or(new))
     }
 
+    fn overtaken(&self) -> PublishError {
+        let source = io::Error::other("it is another file now");
+        PublishError::Overtaken { path: self.target.to_owned(), source }
+    }
+
+    /// Gives the new file the name of `expected` and of no other file, as far as the file system can; returns what the disk
+    /// said to it.
+    fn put_in_place_of(
+        &self,
+        temp: &Path,
+        file: &dyn DiskFile,
+        new: FileStat,
+        expected: Option<FileStat>,
+    ) -> Result<io::Result<()>, PublishError> {
+        let Some(expected) = expected else {
+            return match self.disk.link(temp, self.target) {
+                Ok(()) => {
+                    self.discard(temp);
+                    Ok(Ok(()))
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.discard(temp);
+                    Err(self.overtaken())
+                }
+                Err(_) => Ok(self.disk.rename(temp, self.target)),
+            };
+        };
+        // As ext4 does it before a rename over another file; an exchange begins to write nothing.
+        file.start_writeback();
+        // The file in place comes first: whoever watches the directory sees the new file's arrival last.
+        match self.disk.exchange(self.target, temp) {
+            Ok(()) => {}
+            // Somebody has removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.discard(temp);
+                return Err(self.overtaken());
+            }
+            Err(error) if is_no_exchange(&error) => {
+                return Ok(self.disk.rename(temp, self.target));
+            }
+            Err(error) => return Ok(Err(error)),
+        }
+        let unknown = |source| PublishError::Unknown { path: self.target.to_owned(), source };
+        let came = match self.disk.stat(temp) {
+            // The exchange itself changes the ctime.
+            Ok(stat) if FileStat { ctime_ns: expected.ctime_ns, ..stat } == expected => None,
+            // Who tidies up has removed it, and leaves new files alone.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            other => Some(other.map_err(unknown)?.identity),
+        };
+        let Some(mut held) = came else {
+            self.discard(temp);
+            return Ok(Ok(()));
+        };
+        // What came is put back, unless others have replaced the file once more: then theirs stays.
+        let mut in_place = new.identity;
+        loop {
+            self.disk.exchange(self.target, temp).map_err(unknown)?;
+            let came = self.disk.stat(temp).map_err(unknown)?.identity;
+            if came == in_place {
+                break;
+            }
+            (in_place, held) = (held, came);
+        }
+        self.discard(temp);
+        Err(self.overtaken())
+    }
+
     /// Gives the new file the old one's name, in one step.
     fn rename(&self, temp: &Path) -> io::Result<()> {
         if self.terms.promise == Promise::Readers {
@@ -444,13 +519,8 @@ impl Attempt<'_> {
                     self.discard(temp);
                     return Ok(());
                 }
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::Unsupported
-                            | io::ErrorKind::InvalidInput
-                            | io::ErrorKind::NotFound
-                    ) => {}
+                Err(error) if is_no_exchange(&error) || error.kind() == io::ErrorKind::NotFound => {
+                }
                 // It may have happened: a rename would put the old file back.
                 Err(error) => return Err(error),
             }
@@ -464,6 +534,11 @@ impl Attempt<'_> {
             Ok(()) | Err(_) => {}
         }
     }
+}
+
+/// Returns whether two files cannot exchange their names on this file system.
+fn is_no_exchange(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput)
 }
 
 /// Returns the name of a temporary file for `target`: hidden, so that nothing takes it for a database.
