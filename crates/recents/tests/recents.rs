@@ -192,7 +192,7 @@ fn the_next_writer_removes_what_one_that_was_killed_left_of_the_journal_before()
     // Killed after it was in place: the old one names a document that was forgotten.
     let before = std::fs::read(&journal).unwrap();
     let one = recents.list().unwrap().iter().next().unwrap().uri.clone();
-    recents.forget(&[one.clone()]).unwrap();
+    recents.forget(std::slice::from_ref(&one)).unwrap();
     std::fs::write(&old, before).unwrap();
     writer::write(&mut recents).unwrap();
     assert!(!old.exists());

@@ -316,7 +316,10 @@ fn add_ours(disk: &dyn Disk) {
         text.extend_from_slice(b"ours\n");
         match publish_private(disk, path(), &text, expected) {
             Err(PublishError::Overtaken { .. }) => {}
-            other => return drop(other.unwrap()),
+            other => {
+                other.unwrap();
+                return;
+            }
         }
     }
     panic!("it was replaced eight times by one who replaces it once");

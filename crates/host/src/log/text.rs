@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use jiff::{Timestamp, Zoned};
 use report::figure::{Quantity, duration};
+use report::paragraph::wrap;
 use report::quoting::quoted;
 use report::table::{Align, TableCell, TextTable, cut};
 use report::text::{Charset, visible};
@@ -58,9 +59,9 @@ fn row(entry: &LogEntry, now: &Zoned) -> Vec<TableCell> {
     cells
 }
 
-/// Returns why commands were not run, each reason once, the latest last: text of others, to be escaped.
+/// Returns a paragraph that says why commands were not run, each reason once, the latest last; nothing if all were.
 #[must_use]
-pub fn reasons(entries: &[&LogEntry]) -> Vec<String> {
+pub fn reasons(entries: &[&LogEntry], width: usize) -> String {
     let mut reasons: Vec<String> = Vec::new();
     for entry in entries.iter().rev() {
         let reason = match &entry.outcome {
@@ -70,12 +71,15 @@ pub fn reasons(entries: &[&LogEntry]) -> Vec<String> {
             }
             CommandOutcome::Began(_) | CommandOutcome::Ended(..) => continue,
         };
+        let reason = wrap(&reason, width, "- ");
         if !reasons.contains(&reason) {
             reasons.push(reason);
         }
     }
-    reasons.reverse();
-    reasons
+    if !reasons.is_empty() {
+        reasons.push("\nNot run:\n".to_owned());
+    }
+    reasons.into_iter().rev().collect()
 }
 
 /// Returns in a few words what became of a command.
@@ -157,12 +161,10 @@ mod tests {
         assert!(lines[2].ends_with("  refused                  git push"), "{shown}");
         assert_eq!(lines[5], "(no room for took, processor and memory)");
         assert!(lines.iter().all(|line| report::text::columns(line) <= 80), "{shown}");
-        assert_eq!(
-            reasons(&entries),
-            [
-                "refused to org.libreoffice.LibreOffice: line 3 of the policy forbids it",
-                "not started for org.libreoffice.LibreOffice: no such file",
-            ]
-        );
+        let expected = "\nNot run:\n\
+            - refused to org.libreoffice.LibreOffice: line 3 of the policy forbids it\n\
+            - not started for org.libreoffice.LibreOffice: no such file\n";
+        assert_eq!(reasons(&entries, 80), expected);
+        assert_eq!(reasons(&entries[..1], 80), "");
     }
 }

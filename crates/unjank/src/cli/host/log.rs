@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use host::log::json::CommandLogRecord;
 use host::log::{self, LogContents, LogEntry};
-use report::paragraph::{counted, wrap};
+use report::paragraph::counted;
 use serde::Serialize;
 use sys::clock::{Clock, SystemClock};
 
@@ -95,13 +95,7 @@ impl Log {
         writeln!(out, "{commands}, {not_well} of them not with 0{part}.\n")?;
         let table = log::text::table(shown, &now);
         write!(out, "{}", table.render(screen::width(), screen::paint()))?;
-        let reasons = log::text::reasons(shown);
-        if !reasons.is_empty() {
-            writeln!(out, "\nNot run:")?;
-        }
-        for why in reasons {
-            write!(out, "{}", wrap(&why, screen::width(), "- "))?;
-        }
+        write!(out, "{}", log::text::reasons(shown, screen::width()))?;
         Ok(Verdict::Yes)
     }
 }
