@@ -237,6 +237,21 @@ fn a_file_that_cannot_be_opened_costs_only_itself() {
 }
 
 #[test]
+fn a_file_that_is_far_too_long_is_named_and_not_loaded_and_the_recorder_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = append_hang(&mut open(dir.path(), DEFAULT_LIMIT));
+    let file = fs::File::options().write(true).open(&files(dir.path())[0]).unwrap();
+    file.set_len(512 << 20).unwrap();
+    let stored = read(&*store::disk::real(), dir.path()).unwrap();
+    assert_eq!((stored.hangs.len(), stored.unreadable_files), (0, 1));
+    let why = stored.unreadable.unwrap();
+    assert!(why.starts_with("00000001.hangs: ") && why.contains("too large"), "{why}");
+    let second = append_hang(&mut open(dir.path(), DEFAULT_LIMIT));
+    assert!(second > first, "its numbers are not given again");
+    assert_eq!(numbers(dir.path()), [second]);
+}
+
+#[test]
 fn a_second_recorder_is_told_of_the_first() {
     let root = tempfile::tempdir().unwrap();
     let disk = store::disk::real();

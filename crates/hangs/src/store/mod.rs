@@ -25,6 +25,8 @@ pub use read::{StoredHistory, read};
 pub const DEFAULT_LIMIT: u64 = 64 << 20;
 /// A file of records is full at this many bytes, or at a sixteenth of the limit.
 const SEGMENT: u64 = 4 << 20;
+/// A longer file is none of ours: a full one, and what was written with the record that filled it.
+const MAX_SEGMENT: u64 = 64 << 20;
 /// The least that a file of records holds.
 const SMALLEST_SEGMENT: u64 = 16 << 10;
 /// A full file holds fewer hangs than this: a hang takes 38 bytes or more, and its frame some.
@@ -140,9 +142,10 @@ fn open_segment(disk: &dyn Disk, path: &Path) -> Result<(Journal, Replay), Journ
     Journal::open(disk, path)
 }
 
-/// Reads a file of records.
+/// Reads a file of records, unless it is too long to be one.
 fn read_segment(disk: &dyn Disk, path: &Path) -> Result<Replay, JournalError> {
     refuse_link(disk, path)?;
+    refuse_length(disk, path)?;
     Journal::read(disk, path)
 }
 
@@ -152,6 +155,18 @@ fn refuse_link(disk: &dyn Disk, path: &Path) -> Result<(), JournalError> {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
             Err(JournalError::NotOpened { path: path.to_owned(), source })
         }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a file that would take much memory, and that no recorder has written.
+fn refuse_length(disk: &dyn Disk, path: &Path) -> Result<(), JournalError> {
+    match disk.stat(path) {
+        Ok(about) if about.len > MAX_SEGMENT => {
+            let source = io::ErrorKind::FileTooLarge.into();
+            Err(JournalError::NotOpened { path: path.to_owned(), source })
+        }
+        // Who opens it says why it cannot be.
         _ => Ok(()),
     }
 }
@@ -256,7 +271,9 @@ impl HangStore {
             let before = read_segment(&*self.disk, path).map_or(1, |replay| next_number(&replay));
             self.next_hang = self.next_hang.max(before);
         }
-        match open_segment(&*self.disk, path) {
+        let opened =
+            refuse_length(&*self.disk, path).and_then(|()| open_segment(&*self.disk, path));
+        match opened {
             Ok((journal, replay)) => {
                 self.next_hang = self.next_hang.max(next_number(&replay));
                 let is_full = journal.used_bytes() >= self.segment_len();
