@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use report::paragraph::without_error_numbers;
+use report::paragraph::{counted, without_error_numbers};
 use store::disk::Disk;
 use store::journal::JournalError;
 use store::publish::is_link;
@@ -53,7 +53,10 @@ impl StoredHistory {
             parts.push(format!("about {} bytes are damaged", self.damaged_bytes));
         }
         if self.unknown_records > 0 {
-            parts.push(format!("{} records are of a later version", self.unknown_records));
+            let are = if self.unknown_records == 1 { "is" } else { "are" };
+            let records =
+                counted(usize::try_from(self.unknown_records).unwrap_or(usize::MAX), "record");
+            parts.push(format!("{records} {are} of a later version"));
         }
         if self.unreadable_files > 0 {
             let example = self.unreadable.as_deref().unwrap_or_default();
