@@ -42,7 +42,7 @@ fn no_name_of_a_program_is_obeyed_by_a_terminal_that_a_viewer_prints_it_on() {
     let text = "\u{1b}[31m\u{202e}\n\u{9b}2J".to_owned();
     (hostile.program, hostile.unit) = (text.clone(), text.clone());
     for frame in &mut hostile.frames {
-        (frame.function, frame.module) = (text.clone(), text.clone());
+        (frame.function, frame.module) = (text.clone(), text.as_str().into());
     }
     for call in &mut hostile.calls {
         call.call.clone_from(&text);

@@ -3,6 +3,8 @@
 //! Every length is bounded, so that a record from a damaged or hostile file costs little memory, and every byte has to be
 //! accounted for: a record with bytes behind its end is not read.
 
+use std::sync::Arc;
+
 use trace::report::account::TimeParts;
 
 use crate::model::{
@@ -303,10 +305,10 @@ fn read_hang(reader: &mut RecordReader<'_>, version: u8) -> Option<Hang> {
             },
         })
     })?;
-    let modules = reader.list(MAX_FRAMES, RecordReader::text)?;
+    let modules: Vec<Arc<str>> = reader.list(MAX_FRAMES, |reader| Some(reader.text()?.into()))?;
     let frames = reader.list(MAX_FRAMES, |reader| {
         let function = reader.text()?;
-        let module = modules.get(usize::try_from(reader.number()?).ok()?)?.clone();
+        let module = Arc::clone(modules.get(usize::try_from(reader.number()?).ok()?)?);
         Some(HangFrame { function, module })
     })?;
     let blamed = match reader.small()? {

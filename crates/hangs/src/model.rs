@@ -1,6 +1,8 @@
 //! What is recorded: a hang with its account, and how long programs were watched.
 
-use serde::Serialize;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
 use trace::report::account::TimeParts;
 use trace::syscall::SyscallClass;
 
@@ -241,8 +243,13 @@ impl CallShare {
 pub struct HangFrame {
     /// The function.
     pub function: String,
-    /// The file that contains it.
-    pub module: String,
+    /// The file that contains it. Few files stand for many frames of a hang, which share their names.
+    #[serde(serialize_with = "write_shared")]
+    pub module: Arc<str>,
+}
+
+fn write_shared<S: Serializer>(text: &Arc<str>, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(text)
 }
 
 /// What a record does not contain.

@@ -8,6 +8,7 @@ mod bodies;
 mod replay;
 
 use std::fs;
+use std::sync::Arc;
 
 use replay::{corpus, replay};
 use unjank_hangs::codec::{HangRecordError, MAX_FRAMES, MAX_TEXT, decode, encode};
@@ -22,7 +23,7 @@ pub(crate) fn hang(number: u64) -> Hang {
     (parts.call_ns, parts.processor_ns, parts.unknown_ns) = (2_000_000_000, 300_000_000, 1);
     let frame = |function: &str, module: &str| HangFrame {
         function: function.to_owned(),
-        module: module.to_owned(),
+        module: module.into(),
     };
     Hang {
         number,
@@ -164,10 +165,25 @@ fn records_of_earlier_versions_are_read() {
 }
 
 #[test]
+fn the_frames_of_a_record_share_the_names_of_their_files() {
+    let mut deep = hang(1);
+    let module: Arc<str> = "m".repeat(MAX_TEXT).into();
+    let frame = |_| HangFrame { function: String::new(), module: Arc::clone(&module) };
+    deep.frames = (0..64).map(frame).collect();
+    let Ok(HangRecord::Hang(read)) = decode(&encode(&HangRecord::Hang(Box::new(deep)))) else {
+        panic!("it cannot be read");
+    };
+    let first = &read.frames[0].module;
+    assert_eq!((read.frames.len(), first), (64, &module));
+    assert!(read.frames.iter().all(|frame| Arc::ptr_eq(&frame.module, first)));
+}
+
+#[test]
 fn what_is_longer_than_the_bounds_is_cut_and_can_be_read() {
     let mut long = hang(1);
     long.program = "ä".repeat(MAX_TEXT);
-    let frame = |at: usize| HangFrame { function: format!("f{at}"), module: format!("m{at}") };
+    let frame =
+        |at: usize| HangFrame { function: format!("f{at}"), module: format!("m{at}").into() };
     long.frames = (0..1000).map(frame).collect();
     long.blamed = Some(999);
     let Ok(HangRecord::Hang(read)) = decode(&encode(&HangRecord::Hang(Box::new(long)))) else {

@@ -127,7 +127,7 @@ impl FleetPlan {
                 ["load", "update", "get", "draw", "sync"][random.usize(0..5)],
                 skewed(random, 400)
             );
-            HangFrame { function, module }
+            HangFrame { function, module: module.into() }
         };
         let stacks = PROGRAMS.iter().map(|program| {
             let count = 1500;

@@ -406,7 +406,7 @@ impl HangDescriber {
 }
 
 fn stored_frame(frame: Frame) -> HangFrame {
-    HangFrame { function: frame.text(), module: frame.module }
+    HangFrame { function: frame.text(), module: frame.module.into() }
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ fn hostile(cause: HangCause, kind: ObjectKind) -> Hang {
         function: text.clone(),
         waited_ns: SECOND,
     };
-    let frame = crate::model::HangFrame { function: text.clone(), module: text.clone() };
+    let frame = crate::model::HangFrame { function: text.clone(), module: text.as_str().into() };
     Hang {
         number: 7,
         started_ns: 3600 * SECOND,
