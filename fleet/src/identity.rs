@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use hangs::model::{Hang, HangFrame};
 use sha2::{Digest, Sha256};
 use store::disk::Disk;
+use store::publish::is_link;
 
 /// Keeps our hash of a machine apart from those that other programs make of it.
 const PURPOSE: &[u8] = b"unjank hangs export 1";
+/// The longest salt of a store, in bytes; ours have 16.
+const MAX_SALT: u64 = 4096;
 /// The longest name of a machine.
 const MAX_NAME: usize = 64;
 
@@ -89,7 +92,7 @@ impl RecordSource {
         };
         // The salt of the store is its own.
         let path = dir.join("salt");
-        let salt = match disk.read(&path) {
+        let salt = match read_salt(disk, &path) {
             Ok(salt) => salt,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             // Without it all hangs would get other identifiers, and stand twice.
@@ -122,6 +125,17 @@ fn checked_name(name: &str) -> Result<&str, IdentityError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let is_name = (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain);
     if is_name && !name.starts_with('.') { Ok(name) } else { Err(IdentityError::BadName) }
+}
+
+/// Reads the salt of a store. What a link in its place points to is none, for the recorder, too.
+fn read_salt(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+    if is_link(disk, path)? {
+        return Err(io::Error::other("it is a symbolic link"));
+    }
+    if disk.stat(path)?.len > MAX_SALT {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    disk.read(path)
 }
 
 fn read_machine_id(disk: &dyn Disk) -> Result<Vec<u8>, IdentityError> {

@@ -38,6 +38,9 @@ use crate::tables::{self, HashedStack, WatchedDay};
 /// How long a second export of the same user waits for the first.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The most bytes of text of one export in a file: those of a column are counted in 31 bits.
+const MOST_TEXT: usize = i32::MAX as usize;
+
 /// Stands before the checksum in the description of a file: the pages of Parquet have none that is written.
 const CHECKSUM: &str = "unjank-export:";
 
@@ -80,6 +83,12 @@ pub enum LakeError {
         path: PathBuf,
         /// Why.
         source: PublishError,
+    },
+    /// The file stays as it is; those before it in the order stacks, facts, watched, hangs may be new.
+    #[error("the rows for {path:?} have more than 2 GiB of text")]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
     },
     /// A fault of ours; nothing was changed.
     #[error("cannot make rows")]
@@ -130,7 +139,9 @@ impl Table {
             Table::Hangs => {
                 let (ids, lengths) = (number("id")?, time("length_us")?);
                 let goes_on = column("goes_on")?.as_boolean_opt()?;
-                let rank = |at| lengths.value(at).saturating_mul(2) + i64::from(!goes_on.value(at));
+                let rank = |at| {
+                    lengths.value(at).saturating_mul(2).saturating_add((!goes_on.value(at)).into())
+                };
                 all.map(|at| (ids.value(at), rank(at))).collect()
             }
             Table::Stacks => {
@@ -273,6 +284,20 @@ impl Lake<'_> {
         Ok(count)
     }
 
+    /// Refuses rows with more text than a column holds.
+    fn check_text(
+        &self,
+        table: Table,
+        day: Option<&str>,
+        lengths: impl Iterator<Item = usize>,
+    ) -> Result<(), LakeError> {
+        let total = lengths.fold(0, usize::saturating_add);
+        if total > MOST_TEXT {
+            return Err(LakeError::TooLarge { path: self.path(table, day) });
+        }
+        Ok(())
+    }
+
     /// Refuses to follow a link of another user below the directory: it would choose where files of ours come to be.
     fn check_links(&self, path: &Path) -> Result<(), LakeError> {
         let own = [rustix::process::geteuid().as_raw(), 0];
@@ -325,16 +350,17 @@ pub fn day_of(unix_ns: u64) -> String {
 
 /// Adds up for how long programs were watched on each day.
 fn watched_by_day(stored: &StoredHistory) -> BTreeMap<String, Vec<WatchedDay>> {
-    let mut days: BTreeMap<String, BTreeMap<&str, WatchedDay>> = BTreeMap::new();
+    // A record may have a program without a name, which is not the recorder itself.
+    let mut days: BTreeMap<String, BTreeMap<Option<&str>, WatchedDay>> = BTreeMap::new();
     for period in &stored.periods {
         let day = days.entry(day_of(period.from_ns)).or_default();
-        let total = day.entry("").or_default();
+        let total = day.entry(None).or_default();
         total.recorder_ns = total.recorder_ns.saturating_add(period.recorder_ns);
         total.watched_ns = total.watched_ns.saturating_add(period.watched_ns);
         total.lost = total.lost.saturating_add(period.lost.into());
         for program in &period.programs {
-            let row = day.entry(&program.program).or_default();
-            row.program.clone_from(&program.program);
+            let row = day.entry(Some(&program.program)).or_default();
+            row.program = Some(program.program.clone());
             row.watched_ns = row.watched_ns.saturating_add(program.watched_ns);
             for (own, other) in row.steps.iter_mut().zip(program.steps.0) {
                 *own = own.saturating_add(other);
@@ -379,6 +405,9 @@ pub fn export(
         hangs.entry(day_of(hang.started_ns)).or_default().push(hang);
     }
     let stacks: Vec<HashedStack<'_>> = stacks.into_values().collect();
+    let frames = stacks.iter().flat_map(|(_, _, frames)| *frames);
+    let lengths = frames.map(|frame| frame.function.len() + frame.module.len());
+    lake.check_text(Table::Stacks, None, lengths)?;
     lake.put(Table::Stacks, None, tables::stack_rows(&stacks)?)?;
     let mut facts_by_day: BTreeMap<String, Vec<Fact>> = BTreeMap::new();
     for fact in facts {
@@ -388,9 +417,13 @@ pub fn export(
         lake.put(Table::Facts, Some(&day), tables::fact_rows(source, &facts)?)?;
     }
     for (day, watched) in watched_by_day(stored) {
+        let lengths = watched.iter().map(|row| row.program.as_ref().map_or(0, String::len));
+        lake.check_text(Table::Watched, Some(&day), lengths)?;
         lake.put(Table::Watched, Some(&day), tables::watched_rows(source, &watched)?)?;
     }
     for (day, mut hangs) in hangs {
+        let lengths = hangs.iter().map(|hang| tables::text_bytes(hang));
+        lake.check_text(Table::Hangs, Some(&day), lengths)?;
         // Rows that are alike lie beside each other.
         hangs.sort_by_key(|hang| (&hang.program, hang.started_ns));
         outcome.new_hangs +=
@@ -398,4 +431,30 @@ pub fn export(
     }
     outcome.files = lake.files;
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_text_than_a_column_holds_is_refused_by_the_name_of_the_file() {
+        let (disk, dir) = (store::disk::real(), Path::new("/lake"));
+        let lake = Lake { disk: &*disk, dir, stem: "a".to_owned(), files: 0 };
+        lake.check_text(Table::Stacks, None, [MOST_TEXT].into_iter()).unwrap();
+        let more = lake.check_text(Table::Stacks, None, [MOST_TEXT, 1].into_iter());
+        let said = more.unwrap_err().to_string();
+        assert!(said.contains("/lake/stacks/a.parquet") && said.contains("2 GiB"), "{said}");
+    }
+
+    #[test]
+    fn a_hang_of_a_file_that_never_ends_has_a_rank() {
+        let columns: Vec<(&str, arrow_array::ArrayRef)> = vec![
+            ("id", Arc::new(arrow_array::UInt64Array::from(vec![1]))),
+            ("length_us", Arc::new(arrow_array::Int64Array::from(vec![i64::MAX]))),
+            ("goes_on", Arc::new(BooleanArray::from(vec![false]))),
+        ];
+        let rows = RecordBatch::try_from_iter(columns).unwrap();
+        assert_eq!(Table::Hangs.keys(&rows), Some(vec![(1, i64::MAX)]));
+    }
 }

@@ -8,3 +8,4 @@ pub mod otlp;
 pub mod perfetto;
 pub mod pprof;
 pub mod tables;
+pub mod viewer;

@@ -3,13 +3,17 @@
 //! The messages are those of `perfetto/trace`. Times are nanoseconds since 1970 (`BUILTIN_CLOCK_REALTIME`), so that traces of
 //! several machines can be joined.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use hangs::model::Hang;
 use prost::Message;
 use report::text::{Charset, visible};
 
 use crate::tables::{PART_NAMES, part_times};
+use crate::viewer::{ViewerFileError, check_length};
+
+/// The last moment of a trace: its readers take times as numbers with a sign.
+const LAST_NS: u64 = i64::MAX as u64;
 
 /// `BUILTIN_CLOCK_REALTIME`.
 const REALTIME: u32 = 1;
@@ -67,7 +71,25 @@ struct TrackEvent {
 }
 
 #[derive(Clone, PartialEq, Message)]
+struct ClockReading {
+    #[prost(uint32, optional, tag = "1")]
+    clock: Option<u32>,
+    #[prost(uint64, optional, tag = "2")]
+    timestamp: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ClockSnapshot {
+    #[prost(message, repeated, tag = "1")]
+    clocks: Vec<ClockReading>,
+    #[prost(uint32, optional, tag = "2")]
+    primary: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct TracePacket {
+    #[prost(message, optional, tag = "6")]
+    clocks: Option<ClockSnapshot>,
     #[prost(uint64, optional, tag = "8")]
     timestamp: Option<u64>,
     #[prost(uint32, optional, tag = "10")]
@@ -92,6 +114,11 @@ fn packet() -> TracePacket {
     TracePacket { sequence: Some(SEQUENCE), ..TracePacket::default() }
 }
 
+/// Returns the bytes of a packet in a trace, which is one packet after the other.
+fn encoded(packet: TracePacket) -> Vec<u8> {
+    Trace { packets: vec![packet] }.encode_to_vec()
+}
+
 /// Writes text of others so that no viewer obeys it.
 fn shown(text: &str) -> String {
     visible(text, Charset::Unicode).into_owned()
@@ -103,6 +130,19 @@ fn text(name: &str, text: &str) -> DebugAnnotation {
 
 fn number(name: &str, number: u64) -> DebugAnnotation {
     DebugAnnotation { name: Some(name.to_owned()), number: Some(number), text: None }
+}
+
+/// Gives each annotation a name of its own: of several with one name a reader keeps only one.
+fn name_apart(all: &mut [DebugAnnotation]) {
+    let mut taken = HashSet::new();
+    for annotation in all {
+        let name = annotation.name.take().filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| "(no name)".to_owned());
+        let numbered = (2_u64..).map(|number| format!("{name} ({number})"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !taken.contains(name));
+        taken.extend(free.clone());
+        annotation.name = free;
+    }
 }
 
 fn annotations(hang: &Hang) -> Vec<DebugAnnotation> {
@@ -129,20 +169,39 @@ fn annotations(hang: &Hang) -> Vec<DebugAnnotation> {
         // A line for each frame.
         all.push(DebugAnnotation { text: Some(stack.join("\n")), ..text("stack", "") });
     }
+    name_apart(&mut all);
     all
 }
 
-/// Returns a trace of hangs; ui.perfetto.dev and `trace_processor` open it.
+/// Returns a trace of hangs for ui.perfetto.dev and `trace_processor`.
 ///
 /// Hangs of one process never overlap; of one that the records say otherwise of, the later one begins where the earlier ended.
-#[must_use]
-pub fn trace<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
-    let mut processes: BTreeMap<(u32, &str), Vec<&Hang>> = BTreeMap::new();
+///
+/// # Errors
+///
+/// [`ViewerFileError::TooLong`]: it would have more than `most` bytes, which are not made; [`MOST_BYTES`] are what readers take.
+///
+/// [`MOST_BYTES`]: crate::viewer::MOST_BYTES
+pub fn trace<'a>(
+    hangs: impl IntoIterator<Item = &'a Hang>,
+    most: usize,
+) -> Result<Vec<u8>, ViewerFileError> {
+    // Process IDs are used again.
+    let mut processes: BTreeMap<(u32, u64, &str), Vec<&Hang>> = BTreeMap::new();
+    let mut first_ns = LAST_NS;
     for hang in hangs {
-        processes.entry((hang.process, &*hang.program)).or_default().push(hang);
+        let process = (hang.process, hang.process_began_ns, &*hang.program);
+        processes.entry(process).or_default().push(hang);
+        first_ns = first_ns.min(hang.started_ns);
     }
-    let mut packets = Vec::new();
-    for (uuid, ((process, program), mut hangs)) in (1_u64..).zip(processes) {
+    // The times of the trace are those of this clock: there is nothing to convert them to.
+    let reading = ClockReading { clock: Some(REALTIME), timestamp: Some(first_ns) };
+    let clocks = ClockSnapshot { clocks: vec![reading], primary: Some(REALTIME) };
+    // The first packet says that nothing before it is needed.
+    let flags = Some(STATE_CLEARED);
+    let first = TracePacket { clocks: Some(clocks), flags, ..packet() };
+    let mut bytes = encoded(first);
+    for (uuid, ((process, _, program), mut hangs)) in (1_u64..).zip(processes) {
         let described =
             ProcessDescriptor { pid: i32::try_from(process).ok(), name: Some(shown(program)) };
         let track = TrackDescriptor {
@@ -150,14 +209,12 @@ pub fn trace<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
             process: Some(described),
             ..TrackDescriptor::default()
         };
-        // The first packet says that nothing before it is needed.
-        let flags = packets.is_empty().then_some(STATE_CLEARED);
-        packets.push(TracePacket { track: Some(track), flags, ..packet() });
+        bytes.extend(encoded(TracePacket { track: Some(track), ..packet() }));
         hangs.sort_by_key(|hang| hang.started_ns);
         let mut free_ns = 0;
         for hang in hangs {
-            let begin_ns = hang.started_ns.max(free_ns);
-            let end_ns = hang.started_ns.saturating_add(hang.length_ns).max(begin_ns);
+            let begin_ns = hang.started_ns.max(free_ns).min(LAST_NS);
+            let end_ns = hang.ended_ns().min(LAST_NS).max(begin_ns);
             free_ns = end_ns;
             let function = hang.blamed_frame().map(|frame| format!(" in {}", frame.function));
             let name = format!("{}{}", hang.cause.words(), function.unwrap_or_default());
@@ -171,14 +228,17 @@ pub fn trace<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
             let end =
                 TrackEvent { kind: Some(SLICE_END), track: Some(uuid), ..TrackEvent::default() };
             for (at, event) in [(begin_ns, begin), (end_ns, end)] {
-                packets.push(TracePacket {
+                bytes.extend(encoded(TracePacket {
                     timestamp: Some(at),
                     clock: Some(REALTIME),
                     event: Some(event),
                     ..packet()
-                });
+                }));
+            }
+            if bytes.len() > most {
+                return Err(ViewerFileError::TooLong);
             }
         }
     }
-    Trace { packets }.encode_to_vec()
+    check_length(bytes, most)
 }

@@ -8,6 +8,8 @@ use hangs::model::Hang;
 use prost::Message;
 use report::text::{Charset, visible};
 
+use crate::viewer::{ViewerFileError, check_length};
+
 /// A number of the table of strings.
 type Text = i64;
 
@@ -168,8 +170,16 @@ impl Tables {
 ///
 /// Samples have the labels `program`, `cause` and, where it is known, `unit`. A hang whose stack is not known has its cause
 /// as its only function. No label or function is a path.
-#[must_use]
-pub fn profile<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
+///
+/// # Errors
+///
+/// [`ViewerFileError::TooLong`]: it has more than `most` bytes; [`MOST_BYTES`] are what readers take.
+///
+/// [`MOST_BYTES`]: crate::viewer::MOST_BYTES
+pub fn profile<'a>(
+    hangs: impl IntoIterator<Item = &'a Hang>,
+    most: usize,
+) -> Result<Vec<u8>, ViewerFileError> {
     let mut tables = Tables::default();
     tables.text("");
     let types =
@@ -201,8 +211,11 @@ pub fn profile<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
             *sum = sum.saturating_add(more);
         }
     }
+    // Readers add up all samples in a number with a sign.
+    let highest = i64::MAX.cast_unsigned() / (order.len().max(1) as u64);
     for key in order {
-        let values = samples.get(&key).copied().unwrap_or_default().map(signed).to_vec();
+        let sums = samples.get(&key).copied().unwrap_or_default();
+        let values = sums.iter().map(|sum| signed(*sum.min(&highest))).collect();
         let (locations, program, cause, unit) = key;
         let mut labels = vec![tables.label("program", &program), tables.label("cause", cause)];
         if !unit.is_empty() {
@@ -216,5 +229,5 @@ pub fn profile<'a>(hangs: impl IntoIterator<Item = &'a Hang>) -> Vec<u8> {
         tables.profile.time_ns = signed(first_ns);
         tables.profile.duration_ns = signed(last_ns - first_ns);
     }
-    tables.profile.encode_to_vec()
+    check_length(tables.profile.encode_to_vec(), most)
 }

@@ -130,6 +130,20 @@ impl Columns {
     }
 }
 
+/// Returns how many bytes of text the row of a hang has, about.
+#[must_use]
+pub fn text_bytes(hang: &Hang) -> usize {
+    let calls = hang.calls.iter().map(|call| {
+        let texts = call
+            .object
+            .as_ref()
+            .map_or(0, |object| object.name.len() + object.file_system.len() + object.device.len());
+        call.call.len() + texts
+    });
+    let blamed = hang.blamed_frame().map_or(0, |frame| frame.function.len() + frame.module.len());
+    hang.program.len() + hang.unit.len() + blamed + calls.sum::<usize>()
+}
+
 /// Returns a row for each hang.
 ///
 /// # Errors
@@ -138,8 +152,9 @@ impl Columns {
 pub fn hang_rows(source: &RecordSource, hangs: &[&Hang]) -> Result<RecordBatch, ArrowError> {
     let mut columns = Columns::of(hangs.len());
     let all = || hangs.iter().copied();
-    let first = || all().map(|hang| hang.calls.first());
-    let first_object = || all().map(Hang::object);
+    // The call that is named and its object are of one share, which need not be the first.
+    let longest = || all().map(Hang::longest_call);
+    let object = || all().map(Hang::object);
 
     let mut ids = UInt64Builder::new();
     all().for_each(|hang| ids.append_value(source.hang_id(hang)));
@@ -160,21 +175,20 @@ pub fn hang_rows(source: &RecordSource, hangs: &[&Hang]) -> Result<RecordBatch, 
     for (at, name) in PART_NAMES.into_iter().enumerate() {
         columns.times(&format!("{name}_us"), all().map(|hang| part_times(hang)[at]));
     }
-    columns.optional_texts("call", first().map(|call| call.map(|call| &*call.call)));
+    columns.optional_texts("call", longest().map(|call| call.map(|call| &*call.call)));
     let mut blocked = Int64Builder::new();
-    first().for_each(|call| blocked.append_option(call.map(|call| micros(call.blocked_ns))));
+    longest().for_each(|call| blocked.append_option(call.map(|call| micros(call.blocked_ns))));
     columns.push("blocked_us", DataType::Int64, true, Arc::new(blocked.finish()));
     let mut seen = UInt32Builder::new();
-    first().for_each(|call| seen.append_option(call.map(|call| call.seen)));
+    longest().for_each(|call| seen.append_option(call.map(|call| call.seen)));
     columns.push("seen", DataType::UInt32, true, Arc::new(seen.finish()));
-    let kinds = first_object().map(|object| object.map(|object| object.kind.word()));
+    let kinds = object().map(|object| object.map(|object| object.kind.word()));
     columns.optional_texts("object_kind", kinds);
-    columns.optional_texts("object", first_object().map(|object| object.map(|o| &*o.name)));
-    let systems = first_object().map(|object| object.map(|object| &*object.file_system));
+    columns.optional_texts("object", object().map(|object| object.map(|o| &*o.name)));
+    let systems = object().map(|object| object.map(|object| &*object.file_system));
     columns.optional_texts("file_system", systems);
-    columns.optional_texts("device", first_object().map(|object| object.map(|o| &*o.device)));
-    let more = all().map(|hang| hang.calls.get(1..).unwrap_or_default());
-    columns.push("more_calls", list_of(call_fields()), false, call_lists(more));
+    columns.optional_texts("device", object().map(|object| object.map(|o| &*o.device)));
+    columns.push("more_calls", list_of(call_fields()), false, call_lists(all().map(more_calls)));
     let mut stacks = UInt64Builder::new();
     all().for_each(|hang| stacks.append_option(hash_stack(&hang.frames, hang.blamed)));
     columns.push("stack", DataType::UInt64, true, Arc::new(stacks.finish()));
@@ -202,7 +216,14 @@ macro_rules! append {
     };
 }
 
-fn call_lists<'a>(lists: impl Iterator<Item = &'a [CallShare]>) -> ArrayRef {
+/// Returns the calls of a hang but the one that is named, the longest first.
+fn more_calls(hang: &Hang) -> impl Iterator<Item = &CallShare> {
+    let longest = hang.longest_call();
+    let is_other = move |call: &&CallShare| longest.is_none_or(|named| !std::ptr::eq(*call, named));
+    hang.calls.iter().filter(is_other)
+}
+
+fn call_lists<'a>(lists: impl Iterator<Item = impl Iterator<Item = &'a CallShare>>) -> ArrayRef {
     let mut builder = ListBuilder::new(StructBuilder::from_fields(call_fields(), 0));
     for calls in lists {
         for call in calls {
@@ -256,8 +277,8 @@ pub fn stack_rows(stacks: &[HashedStack<'_>]) -> Result<RecordBatch, ArrowError>
 /// For how long one program, or any, was watched on one day.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct WatchedDay {
-    /// The program; empty for the recorder itself and whatever it watched.
-    pub program: String,
+    /// The program; none for the recorder itself and whatever it watched.
+    pub program: Option<String>,
     /// For how long the recorder ran, in nanoseconds; 0 for one program.
     pub recorder_ns: u64,
     /// For how long it was watched, in nanoseconds; for one program those of several processes are added.
@@ -276,7 +297,9 @@ pub struct WatchedDay {
 pub fn watched_rows(source: &RecordSource, days: &[WatchedDay]) -> Result<RecordBatch, ArrowError> {
     let mut columns = Columns::of(days.len());
     columns.source(source);
-    columns.optional_texts("program", days.iter().map(|day| Some(&*day.program)));
+    let mut programs = StringBuilder::new();
+    days.iter().for_each(|day| programs.append_option(day.program.as_deref()));
+    columns.push("program", DataType::Utf8, true, Arc::new(programs.finish()));
     columns.times("recorder_us", days.iter().map(|day| day.recorder_ns));
     columns.times("watched_us", days.iter().map(|day| day.watched_ns));
     let item = Arc::new(Field::new("item", DataType::Int64, true));

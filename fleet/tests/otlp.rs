@@ -244,7 +244,13 @@ fn a_hang_that_goes_on_waits_for_its_end_and_one_whose_recorder_ended_does_not()
     young.goes_on = true;
     place.record(&[HangRecord::Hang(Box::new(old)), HangRecord::Hang(Box::new(young))]);
     let (url, records) = receive(vec![Answer::Take]);
-    stdout(&place.run(&["otlp", "--to", &url]));
+    let waits = "Not sent before its end: 1 hang.\n";
+    for arguments in [&["otlp", "--dry-run", "--to", &url][..], &["otlp", "--to", &url]] {
+        let output = place.run(arguments);
+        stdout(&output);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.ends_with(waits), "{said}");
+    }
     assert_eq!(counts(&records).len(), 1);
 }
 

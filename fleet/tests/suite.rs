@@ -6,6 +6,7 @@
 )]
 
 mod fixture;
+mod hostile;
 mod openmetrics;
 mod otlp;
 mod package;

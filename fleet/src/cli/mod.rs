@@ -18,7 +18,8 @@ use hangs::store::StoredHistory;
 use report::text::{Charset, visible};
 use store::disk::Disk;
 use sys::clock::{Clock, SystemClock};
-use unjank_export::identity::RecordSource;
+use unjank_export::identity::{IdentityError, RecordSource};
+use unjank_export::viewer::MOST_BYTES;
 use unjank_export::{perfetto, pprof};
 
 /// What `--help` begins with.
@@ -121,13 +122,17 @@ impl Session {
             None => state_directory("hangs", "set HOME, or use --store DIR")?,
         };
         let user = rustix::process::getuid().as_raw();
-        let source = RecordSource::find(&*disk, &dir, machine, user)
-            .map_err(|error| Failure::of(&error).hint("name the machine: --machine NAME"))?;
+        let source =
+            RecordSource::find(&*disk, &dir, machine, user).map_err(|error| match error {
+                IdentityError::NotRead { ref path, .. } if path.starts_with(&dir) => {
+                    Failure::of(&error).hint("run this as the user whose store it is")
+                }
+                _ => Failure::of(&error).hint("name the machine: --machine NAME"),
+            })?;
         Ok(Session { disk, clock: SystemClock::start(), dir, source, damage: RefCell::default() })
     }
 
-    /// Reads the store, and says on stderr what of it cannot be read.
-    fn stored(&self) -> Result<StoredHistory, Failure> {
+    fn read_store(&self) -> Result<StoredHistory, Failure> {
         if let Err(error) = self.disk.list(&self.dir) {
             let text =
                 format!("cannot read the store {:?}: {}", self.dir, report::error::chain(&error));
@@ -139,14 +144,31 @@ impl Session {
                 _ => failure,
             });
         }
-        let stored =
-            hangs::store::read(&*self.disk, &self.dir).map_err(|error| Failure::of(&error))?;
+        hangs::store::read(&*self.disk, &self.dir).map_err(|error| Failure::of(&error))
+    }
+
+    /// Reads the store, and says on stderr what of it cannot be read, once.
+    fn stored(&self) -> Result<StoredHistory, Failure> {
+        let stored = self.read_store()?;
         let damage = stored.damage();
         if let Some(damage) = damage.as_ref().filter(|_| *self.damage.borrow() != damage) {
-            say(damage);
+            say(&format!("{damage} The rest of {:?} is exported.", self.dir));
         }
         *self.damage.borrow_mut() = damage;
         Ok(stored)
+    }
+
+    /// Reads the store as [`Session::stored`] does, and refuses one of which nothing can be read: what is written of it would say
+    /// that there were no hangs.
+    fn stored_records(&self) -> Result<StoredHistory, Failure> {
+        let stored = self.read_store()?;
+        match stored.damage() {
+            Some(damage) if stored.hangs.is_empty() && stored.periods.is_empty() => {
+                let text = format!("nothing in the store {:?} can be read: {damage}", self.dir);
+                Err(Failure::new(text.trim_end_matches('.')).hint("nothing was written or sent"))
+            }
+            _ => self.stored(),
+        }
     }
 
     fn now_ns(&self) -> u64 {
@@ -176,10 +198,10 @@ impl Arguments {
             Command::Otlp(otlp) => otlp.run(&session()?),
             Command::Openmetrics(metrics) => metrics.run(&session()?),
             Command::Pprof(profile) => {
-                profile.run(&session()?, |hangs| pprof::profile(hangs.iter().copied()))
+                profile.run(&session()?, |hangs| pprof::profile(hangs.iter().copied(), MOST_BYTES))
             }
             Command::Perfetto(profile) => {
-                profile.run(&session()?, |hangs| perfetto::trace(hangs.iter().copied()))
+                profile.run(&session()?, |hangs| perfetto::trace(hangs.iter().copied(), MOST_BYTES))
             }
             // What packages ask for while they are built: it needs no store.
             Command::Generate(generate) => generate.run(Arguments::command()),

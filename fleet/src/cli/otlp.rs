@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use hangs::store::StoredHistory;
 use report::paragraph::counted;
 use report::text::{Charset, json_escaped};
 use rustix::event::{PollFd, Timespec, poll};
 use unjank_export::otlp::client::{OtlpClient, UrlError, logs_url};
 use unjank_export::otlp::events::request;
 use unjank_export::otlp::sent::{SentHangs, read_sent};
-use unjank_export::otlp::transfer::{BATCH, TransferError, TransferOutcome, pending, send_pending};
+use unjank_export::otlp::transfer::{
+    BATCH, TransferError, TransferOutcome, count_unfinished, pending, send_pending,
+};
 
 use super::{AS_FAR, Failure, Session, print, say, state_directory};
 
@@ -75,7 +78,8 @@ impl Otlp {
         let mut pause_length = FIRST_PAUSE;
         let mut is_told = false;
         loop {
-            let stored = session.stored()?;
+            // Who follows waits for what can be read.
+            let stored = if self.follow { session.stored()? } else { session.stored_records()? };
             let mut outcome = TransferOutcome::default();
             let done = send_pending(
                 &*session.disk,
@@ -88,7 +92,10 @@ impl Otlp {
             );
             tell(&outcome, url, stored.damage().is_some(), self.follow || done.is_err())?;
             match done {
-                Ok(()) if !self.follow => return Ok(()),
+                Ok(()) if !self.follow => {
+                    tell_unfinished(&stored, session.now_ns());
+                    return Ok(());
+                }
                 Ok(()) => {
                     (pause_length, is_told) = (FIRST_PAUSE, false);
                     pause(INTERVAL);
@@ -130,9 +137,17 @@ fn tell(outcome: &TransferOutcome, url: &str, is_damaged: bool, goes_on: bool) -
     Ok(())
 }
 
+/// Says how many hangs wait for their end.
+fn tell_unfinished(stored: &StoredHistory, now_ns: u64) {
+    match count_unfinished(stored, now_ns) {
+        0 => {}
+        count => say(&format!("Not sent before its end: {}.", counted(count, "hang"))),
+    }
+}
+
 /// Prints the requests in the JSON form of OTLP, one a line.
 fn show(session: &Session, url: &str) -> Result<(), Failure> {
-    let stored = session.stored()?;
+    let stored = session.stored_records()?;
     let stem = session.source.file_stem();
     let sent = read_sent(&*session.disk, &sent_directory()?, &stem, url)
         .map_err(|error| Failure::of(&error))?;
@@ -145,6 +160,7 @@ fn show(session: &Session, url: &str) -> Result<(), Failure> {
     let limit = if stored.damage().is_some() { AS_FAR } else { "" };
     let count = counted(waiting.len(), "hang");
     say(&format!("{count} would be sent to {url}{limit}; nothing was."));
+    tell_unfinished(&stored, session.now_ns());
     Ok(())
 }
 

@@ -1,13 +1,14 @@
 //! `pprof -o FILE` and `perfetto -o FILE`.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::Args;
 use hangs::model::Hang;
 use report::paragraph::counted;
+use unjank_export::viewer::ViewerFileError;
 
 use super::{AS_FAR, Failure, Session, print};
 
@@ -27,16 +28,23 @@ impl Profile {
     pub(super) fn run(
         self,
         session: &Session,
-        render: impl FnOnce(&[&Hang]) -> Vec<u8>,
+        render: impl FnOnce(&[&Hang]) -> Result<Vec<u8>, ViewerFileError>,
     ) -> Result<(), Failure> {
-        let stored = session.stored()?;
+        let stored = session.stored_records()?;
         let is_meant =
             |hang: &&Hang| self.program.as_ref().is_none_or(|name| hang.program == *name);
         let hangs: Vec<&Hang> = stored.hangs.values().filter(is_meant).collect();
-        let bytes = render(&hangs);
+        let bytes = render(&hangs).map_err(|error| {
+            let text = format!("cannot write {:?}: {error}", self.output);
+            Failure::new(text).hint("write fewer hangs: --program NAME")
+        })?;
         let failed = |error: std::io::Error| {
             let text = format!("cannot write {:?}: {}", self.output, report::error::chain(&error));
-            Failure::new(text)
+            let failure = Failure::new(text);
+            match error.kind() {
+                ErrorKind::AlreadyExists => failure.hint("no file is replaced: name a new one"),
+                _ => failure,
+            }
         };
         // Paths of this user's files are in it.
         let mut options = OpenOptions::new();

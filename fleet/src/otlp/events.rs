@@ -8,6 +8,7 @@ use opentelemetry_proto::tonic::common::v1::{
 };
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs, SeverityNumber};
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use report::text::{Charset, visible};
 
 use crate::identity::RecordSource;
 use crate::tables::{PART_NAMES, part_times};
@@ -19,6 +20,11 @@ const THRESHOLD_S: f64 = 0.1;
 
 fn text(text: impl Into<String>) -> Value {
     Value::StringValue(text.into())
+}
+
+/// A moment as the protocol has it: receivers take it for a number with a sign.
+fn moment(unix_ns: u64) -> u64 {
+    unix_ns.min(i64::MAX as u64)
 }
 
 fn number(number: u64) -> Value {
@@ -39,11 +45,16 @@ fn sentence(hang: &Hang) -> String {
     let place =
         hang.blamed_frame().map_or(String::new(), |frame| format!(", in {}", frame.function));
     let length = report::figure::duration(std::time::Duration::from_nanos(hang.length_ns));
-    format!("{} froze {length}: {}{place}", hang.program, hang.cause.words())
+    let sentence = format!("{} froze {length}: {}{place}", hang.program, hang.cause.words());
+    visible(&sentence, Charset::Unicode).into_owned()
 }
 
 fn stack_text(hang: &Hang) -> String {
-    let lines = hang.frames.iter().map(|frame| format!("{} ({})", frame.function, frame.module));
+    // A line is one frame, whatever its names are.
+    let lines = hang.frames.iter().map(|frame| {
+        let line = format!("{} ({})", frame.function, frame.module);
+        visible(&line, Charset::Unicode).into_owned()
+    });
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -119,9 +130,9 @@ fn attributes(source: &RecordSource, hang: &Hang) -> Vec<KeyValue> {
 fn record(source: &RecordSource, hang: &Hang) -> LogRecord {
     let name = if hang.length_ns < NO_RESPONSE_NS { "app.jank" } else { "device.anr" };
     LogRecord {
-        time_unix_nano: hang.started_ns,
+        time_unix_nano: moment(hang.started_ns),
         // The recorder sees a hang at its end.
-        observed_time_unix_nano: hang.ended_ns(),
+        observed_time_unix_nano: moment(hang.ended_ns()),
         severity_number: SeverityNumber::Warn.into(),
         severity_text: "WARN".to_owned(),
         body: Some(AnyValue { value: Some(text(sentence(hang))) }),

@@ -73,6 +73,12 @@ pub fn pending<'a>(
     all.filter(|hang| is_ready(hang, now_ns) && !is_sent(source.hang_id(hang))).collect()
 }
 
+/// Returns how many hangs are not told yet because they go on, as far as the store says.
+#[must_use]
+pub fn count_unfinished(stored: &StoredHistory, now_ns: u64) -> usize {
+    stored.hangs.values().filter(|hang| !is_ready(hang, now_ns)).count()
+}
+
 /// Sends what was not acknowledged yet, and adds to `outcome` what was.
 ///
 /// # Errors
