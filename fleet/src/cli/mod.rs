@@ -61,6 +61,10 @@ enum Command {
 /// Stands in a verdict over a store of which not everything could be read.
 const AS_FAR: &str = ", as far as the store can be read";
 
+/// What to do where a file of the store cannot be read.
+const UNREADABLE: &str =
+    "run this as the user whose store it is, or move that file out of the store";
+
 /// Why a command could not do its work: an object, a cause, and a hint where there is one. The exit status is 2.
 #[derive(Debug)]
 struct Failure {
@@ -114,6 +118,18 @@ fn state_directory(name: &str, hint: &str) -> Result<PathBuf, Failure> {
     Ok(state.ok_or_else(none)?.join("unjank").join(name))
 }
 
+/// Looks whether the directory of the store can be read.
+fn check_store(disk: &dyn Disk, dir: &Path) -> Result<(), Failure> {
+    let Err(error) = disk.list(dir) else { return Ok(()) };
+    let text = format!("cannot read the store {dir:?}: {}", report::error::chain(&error));
+    let failure = Failure::new(text);
+    Err(match error.kind() {
+        io::ErrorKind::NotFound => failure.hint("to switch the recorder on: unjank setup hangs"),
+        io::ErrorKind::PermissionDenied => failure.hint("run this as the user whose store it is"),
+        _ => failure.hint("name the directory of a store: --store DIR"),
+    })
+}
+
 impl Session {
     fn open(store: Option<&Path>, machine: Option<&str>) -> Result<Session, Failure> {
         let disk = store::disk::real();
@@ -121,11 +137,12 @@ impl Session {
             Some(dir) => dir.to_owned(),
             None => state_directory("hangs", "set HOME, or use --store DIR")?,
         };
+        check_store(&*disk, &dir)?;
         let user = rustix::process::getuid().as_raw();
         let source =
             RecordSource::find(&*disk, &dir, machine, user).map_err(|error| match error {
                 IdentityError::NotRead { ref path, .. } if path.starts_with(&dir) => {
-                    Failure::of(&error).hint("run this as the user whose store it is")
+                    Failure::of(&error).hint(UNREADABLE)
                 }
                 _ => Failure::of(&error).hint("name the machine: --machine NAME"),
             })?;
@@ -133,17 +150,7 @@ impl Session {
     }
 
     fn read_store(&self) -> Result<StoredHistory, Failure> {
-        if let Err(error) = self.disk.list(&self.dir) {
-            let text =
-                format!("cannot read the store {:?}: {}", self.dir, report::error::chain(&error));
-            let failure = Failure::new(text);
-            return Err(match error.kind() {
-                io::ErrorKind::NotFound => {
-                    failure.hint("to switch the recorder on: unjank setup hangs")
-                }
-                _ => failure,
-            });
-        }
+        check_store(&*self.disk, &self.dir)?;
         hangs::store::read(&*self.disk, &self.dir).map_err(|error| Failure::of(&error))
     }
 
@@ -164,8 +171,9 @@ impl Session {
         let stored = self.read_store()?;
         match stored.damage() {
             Some(damage) if stored.hangs.is_empty() && stored.periods.is_empty() => {
-                let text = format!("nothing in the store {:?} can be read: {damage}", self.dir);
-                Err(Failure::new(text.trim_end_matches('.')).hint("nothing was written or sent"))
+                let what = damage.trim_start_matches("Not read: ").trim_end_matches('.');
+                let text = format!("cannot read any record in the store {:?}: {what}", self.dir);
+                Err(Failure::new(text).hint(UNREADABLE))
             }
             _ => self.stored(),
         }
