@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use unjank_store::disk::Disk;
@@ -26,6 +27,24 @@ fn make() -> Vec<u8> {
     let mut bytes = disk.read(path).unwrap();
     bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1);
     bytes
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
+fn a_file_in_which_a_frame_begins_everywhere_is_read_without_reading_the_rest_for_each() {
+    let mut bytes = make();
+    let all = Replay::of(&bytes).unwrap();
+    let whole = bytes.len() + (4 << 20);
+    while bytes.len() < whole {
+        let rest = u32::try_from(whole.saturating_sub(bytes.len() + 48)).unwrap_or_default();
+        bytes.extend(b"UJF1");
+        bytes.extend(rest.to_le_bytes());
+    }
+    let begin = Instant::now();
+    assert_eq!(Replay::of(&bytes).unwrap().records, all.records);
+    // It took a minute.
+    let length = begin.elapsed();
+    assert!(length < Duration::from_secs(20), "{length:?}");
 }
 
 #[test]

@@ -11,6 +11,8 @@
 //!
 //! Integers are little-endian. A checksum is CRC-32C over everything of its header or frame but itself.
 
+use super::checksum::PartChecksums;
+
 /// Where each header slot starts: in different blocks of any device, so that a torn one leaves the other whole.
 pub(super) const SLOT_AT: [u64; 2] = [0, 4096];
 /// Where the frames start.
@@ -277,7 +279,8 @@ struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    fn decode(bytes: &'a [u8], at: usize) -> Option<Frame<'a>> {
+    fn decode(sums: &PartChecksums<'a>, at: usize) -> Option<Frame<'a>> {
+        let bytes = sums.bytes();
         let header = slice(bytes, at, FRAME_HEADER_LEN)?;
         if header[..4] != FRAME_MAGIC {
             return None;
@@ -287,7 +290,8 @@ impl<'a> Frame<'a> {
             return None;
         }
         let frame = slice(bytes, at, FRAME_HEADER_LEN + len)?;
-        (frame_crc(frame) == u32_at(header, 36)).then(|| Frame {
+        let crc = sums.append(crc32c::crc32c(&header[..36]), at + FRAME_HEADER_LEN, len)?;
+        (crc == u32_at(header, 36)).then(|| Frame {
             salt: u64_at(header, 8),
             epoch: u64_at(header, 16),
             sequence: u64_at(header, 24),
@@ -316,9 +320,10 @@ impl<'a> Frame<'a> {
 /// Finds the frames from `at` on. What lies between two of them, padding or damage, is skipped.
 fn frames(bytes: &[u8], at: u64) -> impl Iterator<Item = Frame<'_>> {
     let mut at = usize_of(at);
+    let sums = PartChecksums::of(bytes);
     std::iter::from_fn(move || {
         while at < bytes.len() {
-            if let Some(frame) = Frame::decode(bytes, at) {
+            if let Some(frame) = Frame::decode(&sums, at) {
                 at = usize_of(frame.end);
                 return Some(frame);
             }

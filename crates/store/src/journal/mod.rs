@@ -8,6 +8,7 @@
 //! epoch, into a file that is as long as it needs to be already: there is no metadata to write and no acknowledged
 //! block that a torn write could take along.
 
+mod checksum;
 mod format;
 pub mod shared;
 
