@@ -41,6 +41,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The most bytes of text of one export in a file: those of a column are counted in 31 bits.
 const MOST_TEXT: usize = i32::MAX as usize;
 
+/// The most bytes of memory that the rows of a file may take.
+const MOST_MEMORY: usize = 2 * MOST_TEXT;
+
 /// Stands before the checksum in the description of a file: the pages of Parquet have none that is written.
 const CHECKSUM: &str = "unjank-export:";
 
@@ -238,7 +241,9 @@ fn checksum(bytes: &[u8]) -> Option<(usize, String)> {
 }
 
 /// Reads the rows of a file that is as it was written. The reader of Parquet panics on some bytes, and takes others as they are.
-fn read_rows(disk: &dyn Disk, path: &Path) -> Result<Vec<RecordBatch>, ParquetError> {
+///
+/// What takes more than `most` bytes in memory is not read to its end: a small file can hold one value billions of times.
+fn read_rows(disk: &dyn Disk, path: &Path, most: usize) -> Result<Vec<RecordBatch>, ParquetError> {
     // Also where others put something else there meanwhile, or made it huge.
     let bytes = disk.read(path)?;
     let (at, hash) = checksum(&bytes).ok_or_else(damaged)?;
@@ -246,7 +251,16 @@ fn read_rows(disk: &dyn Disk, path: &Path) -> Result<Vec<RecordBatch>, ParquetEr
         return Err(damaged());
     }
     let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes))?.build()?;
-    reader.map(|rows| rows.map_err(ParquetError::from)).collect()
+    let (mut all, mut length) = (Vec::new(), 0_usize);
+    for rows in reader {
+        let rows = rows?;
+        length = length.saturating_add(rows.get_array_memory_size());
+        if length > most {
+            return Err(ParquetError::General("its rows take too much memory".to_owned()));
+        }
+        all.push(rows);
+    }
+    Ok(all)
 }
 
 /// A directory that takes the rows of one source.
@@ -328,7 +342,7 @@ impl Lake<'_> {
             }
             Ok(_) => {}
         }
-        let old = read_rows(self.disk, path)
+        let old = read_rows(self.disk, path, MOST_MEMORY)
             .map_err(|source| LakeError::NotRead { path: path.to_owned(), source })?;
         let same = |rows: &RecordBatch| rows.schema().fields() == new.schema().fields();
         if !old.iter().all(same) {
@@ -445,6 +459,21 @@ mod tests {
         let more = lake.check_text(Table::Stacks, None, [MOST_TEXT, 1].into_iter());
         let said = more.unwrap_err().to_string();
         assert!(said.contains("/lake/stacks/a.parquet") && said.contains("2 GiB"), "{said}");
+    }
+
+    #[test]
+    fn a_small_file_with_many_rows_is_not_read_to_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let (disk, path) = (store::disk::real(), dir.path().join("a.parquet"));
+        let texts = arrow_array::StringArray::from_iter_values(vec!["x".repeat(1000); 20_000]);
+        let columns: Vec<(&str, arrow_array::ArrayRef)> = vec![("program", Arc::new(texts))];
+        let image = pack_rows(&RecordBatch::try_from_iter(columns).unwrap()).unwrap();
+        assert!(image.len() < 10_000, "{}", image.len());
+        publish(&*disk, &path, &image).unwrap();
+        let count = |rows: Vec<RecordBatch>| rows.iter().map(RecordBatch::num_rows).sum::<usize>();
+        assert_eq!(read_rows(&*disk, &path, MOST_MEMORY).map(count).unwrap(), 20_000);
+        let said = read_rows(&*disk, &path, 10 << 20).unwrap_err().to_string();
+        assert!(said.contains("too much memory"), "{said}");
     }
 
     #[test]

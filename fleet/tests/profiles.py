@@ -50,7 +50,9 @@ def check_perfetto(file, count):
     trace = perfetto.Trace()
     trace.ParseFromString(pathlib.Path(file).read_bytes())
     tracks, open_slices, begun = {}, {}, 0
-    for packet in trace.packet:
+    # Without a snapshot that names it, the trace would be in the time since the start of the machine.
+    assert trace.packet[0].clock_snapshot.primary_trace_clock == 1, trace.packet[0]
+    for packet in trace.packet[1:]:
         assert packet.trusted_packet_sequence_id == 1
         if packet.HasField("track_descriptor"):
             tracks[packet.track_descriptor.uuid] = packet.track_descriptor.process.process_name
