@@ -252,6 +252,30 @@ fn a_file_that_is_far_too_long_is_named_and_not_loaded_and_the_recorder_goes_on(
 }
 
 #[test]
+fn damage_at_the_end_of_a_file_that_is_not_the_newest_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path(), 1 << 20);
+    while files(dir.path()).len() < 2 {
+        append_hang(&mut store);
+    }
+    append_hang(&mut store);
+    let stored = || read(&*store::disk::real(), dir.path()).unwrap();
+    let (all, mut paths) = (stored(), files(dir.path()));
+    assert_eq!(all.damage(), None);
+    paths.sort();
+    let whole = fs::read(&paths[0]).unwrap();
+    let end = whole.iter().rposition(|byte| *byte != 0).unwrap();
+    let mut flipped = whole.clone();
+    flipped[end - 30] ^= 0xff;
+    for damaged in [&flipped[..], &whole[..end - 30]] {
+        fs::write(&paths[0], damaged).unwrap();
+        let part = stored();
+        assert_eq!(part.hangs.len(), all.hangs.len() - 1);
+        assert!(part.damage().is_some_and(|said| said.contains("damaged")), "{part:?}");
+    }
+}
+
+#[test]
 fn a_second_recorder_is_told_of_the_first() {
     let root = tempfile::tempdir().unwrap();
     let disk = store::disk::real();

@@ -92,11 +92,12 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<StoredHistory, HangStoreError
     let mut history =
         StoredHistory { erased_before_ns: erased_before(disk, dir), ..StoredHistory::default() };
     let found = segments(disk, dir).map_err(HangStoreError::unusable(dir))?;
-    for (_, path) in found {
+    let newest = found.last().map(|(number, _)| *number);
+    for (number, path) in found {
         match read_segment(disk, &path) {
             Ok(replay) => {
-                // Of a file that was reset, which every one of ours is, torn bytes say nothing.
-                if replay.damage.is_some() {
+                // Torn bytes of the newest file may be a record that is being written. Nobody writes into an older one.
+                if replay.damage.is_some() || (replay.is_torn && Some(number) != newest) {
                     history.damaged_bytes += replay.damaged_bytes;
                 }
                 replay.into_all_records().iter().for_each(|bytes| history.add(bytes));
