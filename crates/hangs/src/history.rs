@@ -52,6 +52,9 @@ pub struct WatchCoverage {
     pub refused: u32,
     /// Hangs that were seen and could not be stored.
     pub lost: u64,
+    /// For how long the recorder itself did not run although it was there, each time for too short a time to be a gap, in
+    /// nanoseconds.
+    pub stalled_ns: u64,
 }
 
 /// Adds a share of what was counted of a program in a period to what was counted before.
@@ -142,6 +145,7 @@ impl WatchCoverage {
             coverage.over_limit = coverage.over_limit.max(period.over_limit);
             coverage.refused = coverage.refused.max(period.refused);
             coverage.lost += u64::from(period.lost);
+            coverage.stalled_ns += scaled(period.stalled_ns(), share);
             spans.push(TimeSpan { from_ns: period.from_ns, to_ns: period.to_ns });
         }
         spans.sort_by_key(|span| span.from_ns);
@@ -381,8 +385,21 @@ mod tests {
         let part = TimeSpan { from_ns: 30 * second, to_ns: 90 * second };
         let part = WatchCoverage::of(&periods, None, part, now);
         assert_eq!((part.recorder_ns, part.gaps.len()), (60 * second, 0));
+        assert_eq!(all.stalled_ns, 0);
         let none = TimeSpan { from_ns: 200 * second, to_ns: 300 * second };
         assert_eq!(WatchCoverage::of(&periods, None, none, now), WatchCoverage::default());
+    }
+
+    #[test]
+    fn a_short_time_in_which_the_recorder_did_not_run_is_told() {
+        let second = 1_000_000_000;
+        let mut stalled = period(0, 60);
+        stalled.recorder_ns = 57 * second;
+        let mut whole = period(60, 120);
+        // A clock that is set a little by little makes no stall.
+        whole.recorder_ns -= second / 10;
+        let coverage = WatchCoverage::of(&[stalled, whole], None, TimeSpan::ALL, 130 * second);
+        assert_eq!((coverage.stalled_ns, coverage.gaps.len()), (3 * second, 0), "{coverage:?}");
     }
 
     #[test]

@@ -111,6 +111,7 @@ struct CoverageDocument {
     programs_over_limit: u32,
     programs_refused: u32,
     hangs_lost: u64,
+    stalled_ns: u64,
 }
 
 impl CoverageDocument {
@@ -127,6 +128,7 @@ impl CoverageDocument {
             programs_over_limit: coverage.over_limit,
             programs_refused: coverage.refused,
             hangs_lost: coverage.lost,
+            stalled_ns: coverage.stalled_ns,
         }
     }
 }

@@ -8,6 +8,8 @@ use trace::syscall::SyscallClass;
 
 /// A hang is kept whole from this length on, in nanoseconds.
 pub const HANG_NS: u64 = 100_000_000;
+/// A longer time between two looks of the recorder is a gap: what happened in it is not known, in nanoseconds.
+pub(crate) const GAP_NS: u64 = 300_000_000;
 /// One frame of a screen with 60 Hz, in nanoseconds: a step that is longer is counted.
 pub const FRAME_NS: u64 = 16_666_667;
 /// The upper bounds of the classes of a [`StepHistogram`] in nanoseconds; the last class has none.
@@ -278,6 +280,12 @@ impl UnseenParts {
         self.0 & part.0 != 0
     }
 
+    /// Returns whether it may have been longer than what was seen of it.
+    #[must_use]
+    pub fn has_unseen_time(self) -> bool {
+        self.has(UnseenParts::GAP) || self.has(UnseenParts::START)
+    }
+
     /// Adds a part.
     pub fn add(&mut self, part: UnseenParts) {
         self.0 |= part.0;
@@ -499,6 +507,16 @@ pub struct WatchedPeriod {
     pub refused: u32,
     /// Hangs that were seen and could not be stored, or came faster than they could be described.
     pub lost: u32,
+}
+
+impl WatchedPeriod {
+    /// Returns for how long of it the recorder did not run, in nanoseconds. What the clock was set by in little steps counts for
+    /// nothing.
+    #[must_use]
+    pub fn stalled_ns(&self) -> u64 {
+        let length_ns = self.to_ns.saturating_sub(self.from_ns);
+        Some(length_ns.saturating_sub(self.recorder_ns)).filter(|ns| *ns >= GAP_NS).unwrap_or(0)
+    }
 }
 
 /// A record of the store.

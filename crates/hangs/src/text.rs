@@ -255,6 +255,13 @@ impl HangTextStyle<'_> {
         if gaps.len() > GAPS {
             lines.push(format!("Not watched: {} more gaps.", gaps.len() - GAPS));
         }
+        let stalled_ns = history.coverage.stalled_ns;
+        if stalled_ns > 0 {
+            lines.push(format!(
+                "The recorder itself did not run for {} of this time: it was stopped, or the machine was too busy. Hangs in it may be missing.",
+                time(stalled_ns)
+            ));
+        }
         let programs = |count| counted(usize::try_from(count).unwrap_or(0), "program");
         if over_limit > 0 {
             lines.push(format!(
@@ -380,6 +387,9 @@ impl HangTextStyle<'_> {
             match hang.uncertain_ns {
                 // Of one that went on a part is known.
                 _ if hang.goes_on => String::new(),
+                0 if hang.unseen.has_unseen_time() => {
+                    "; the length is that of the part that was seen".to_owned()
+                }
                 0 => "; the length is exact".to_owned(),
                 uncertain => format!("; the length may be wrong by {}", time(uncertain)),
             }

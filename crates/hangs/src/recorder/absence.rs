@@ -5,7 +5,7 @@ use trace::report::account::TimeParts;
 use trace::syscall::call_name;
 
 use super::cause::DescribedWait;
-use crate::model::{CallObject, CallShare, UnseenParts};
+use crate::model::{CallObject, CallShare, GAP_NS, UnseenParts};
 
 /// The most calls whose time is counted by themselves.
 const CALLS: usize = 64;
@@ -178,16 +178,32 @@ impl Absence {
         // A thread that was put on a processor several times has looked for events in between, unless it did nothing else.
         let own = if used.saturating_mul(2) >= gap { used } else { used / turns };
         let is_exact = is_exact && turns == 1;
-        let unknown = if is_exact { blocked } else { blocked / (turns + 1) };
+        // After a time in which nobody looked it is away since now, as far as is known.
+        let is_unseen = !is_exact && gap >= GAP_NS;
+        let unknown = match is_exact {
+            true => blocked,
+            false if is_unseen => 0,
+            false => blocked / (turns + 1),
+        };
+        let uncertain_ns = match turns {
+            _ if is_exact || is_unseen => 0,
+            1 => unknown,
+            // Between the looks it was back, or was away all the time and in several calls.
+            _ => gap.saturating_sub(own + unknown).max(unknown),
+        };
+        let mut unseen = UnseenParts::default();
+        if is_unseen {
+            unseen.add(UnseenParts::GAP);
+        }
         let mut absence = Absence {
             key,
             started_ns: now.at_ns.saturating_sub(own + unknown),
             ended_ns: now.at_ns,
-            uncertain_ns: if is_exact { 0 } else { unknown },
+            uncertain_ns,
             parts: TimeParts::default(),
             calls: Vec::new(),
             descriptions: Vec::new(),
-            unseen: UnseenParts::default(),
+            unseen,
             is_bounded: false,
             unsettled_ns: 0,
             longest_call_ns: 0,

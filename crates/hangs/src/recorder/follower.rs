@@ -10,7 +10,7 @@ use super::absence::{
 };
 use super::places::{PlaceEvidence, PlaceKind, WaitPlaces, is_event_wait, place_of};
 use crate::kernel::WaitPlace;
-use crate::model::{CallObject, StepHistogram, UnseenParts};
+use crate::model::{CallObject, GAP_NS, StepHistogram, UnseenParts};
 
 /// A wait at a place that is not classified is asked about after this time, in nanoseconds.
 const ASK_NS: u64 = 50_000_000;
@@ -18,8 +18,6 @@ const ASK_NS: u64 = 50_000_000;
 const DESCRIBE_NS: u64 = 20_000_000;
 /// The first description of a thread that is away is made after this time, in nanoseconds, also of a short call.
 const FIRST_DESCRIPTION_NS: u64 = 50_000_000;
-/// A longer time between two looks is a gap: what the thread did in it is not known, in nanoseconds.
-pub(crate) const GAP_NS: u64 = 300_000_000;
 /// The same for a thread at rest whose next run is announced.
 const ANNOUNCED_GAP_NS: u64 = 2_000_000_000;
 /// The most descriptions of one hang.
@@ -716,5 +714,43 @@ mod tests {
             assert_eq!(hang.parts.call_ns + hang.parts.processor_ns, hang.length_ns(), "{hang:?}");
             assert!(hang.unseen.has(UnseenParts::GAP), "{hang:?}");
         }
+    }
+
+    #[test]
+    fn a_hang_that_began_while_nobody_looked_says_so() {
+        // The thread was at rest when the recorder stopped for two seconds; announced or not.
+        for is_announced in [true, false] {
+            let mut follower = at_rest();
+            follower.classify(LOOP, idle());
+            if is_announced {
+                follower.left(1500 * MS);
+            }
+            follower.look(&look(3500, 4, 900, in_call("clock_nanosleep", DEEP)));
+            for at in (3510..4000).step_by(10) {
+                follower.look(&look(at, 4, 901, in_call("clock_nanosleep", DEEP)));
+            }
+            let back = follower.look(&look(4000, 4, 902, in_call("poll", LOOP)));
+            let LookOutcome::Returned(hang) = back else { panic!("it is back") };
+            assert!((490 * MS..=500 * MS).contains(&hang.length_ns()), "{hang:?}");
+            assert!(hang.unseen.has(UnseenParts::GAP), "{hang:?}");
+        }
+        // Of one that has been in one call since its announced beginning nothing is missing.
+        let mut follower = at_rest();
+        follower.classify(LOOP, idle());
+        follower.left(1500 * MS);
+        follower.look(&look(3500, 0, 2, in_call("clock_nanosleep", DEEP)));
+        let away = follower.absence().expect("it is away");
+        assert_eq!((away.length_ns(), away.uncertain_ns), (2000 * MS, 0), "{away:?}");
+        assert!(!away.unseen.has(UnseenParts::GAP), "{away:?}");
+    }
+
+    #[test]
+    fn an_absence_that_may_have_begun_after_the_last_look_is_uncertain_by_all_of_that() {
+        let mut follower = at_rest();
+        follower.classify(LOOP, idle());
+        // Many short calls since the last look, which was late: it may be away for 250 ms already.
+        follower.look(&look(1250, 2, 100, in_call("clock_nanosleep", DEEP)));
+        let away = follower.absence().expect("it is away");
+        assert!(away.started_ns - away.uncertain_ns <= 1000 * MS, "{away:?}");
     }
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use super::follower::GAP_NS;
 use super::{MOST_NAMES, nanoseconds, unix_ns};
 use crate::history::CLOSE_NS;
-use crate::model::{ProgramSteps, StepHistogram, WatchedPeriod};
+use crate::model::{GAP_NS, ProgramSteps, StepHistogram, WatchedPeriod};
 
 /// A program whose main loop was not found for so long is told.
 const SEARCHED: Duration = Duration::from_secs(10);

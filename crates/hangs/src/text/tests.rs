@@ -257,6 +257,10 @@ fn a_verdict_without_a_hang_says_what_was_not_seen() {
     // Nobody knows whether a recorder ran if its records cannot be read.
     let damaged = HangHistory { coverage: WatchCoverage::default(), ..damaged };
     assert!(!verdict(&damaged)[0].contains("did not run"), "{:?}", verdict(&damaged));
+    let mut stalled = an_hour(600);
+    stalled.coverage.stalled_ns = 3 * SECOND;
+    let lines = verdict(&stalled);
+    assert!(lines[1].starts_with("The recorder itself did not run for 3.00 s of"), "{lines:?}");
     let mut sampled = an_hour(600);
     sampled.coverage.interval_ns = SECOND / 20;
     sampled.coverage.sampled_ns = 3600 * SECOND;
