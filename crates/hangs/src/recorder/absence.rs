@@ -5,10 +5,14 @@ use trace::report::account::TimeParts;
 use trace::syscall::call_name;
 
 use super::cause::DescribedWait;
+use super::places::place_of;
+use crate::kernel::WaitPlace;
 use crate::model::{CallObject, CallShare, GAP_NS, UnseenParts};
 
 /// The most calls whose time is counted by themselves.
 const CALLS: usize = 64;
+/// The most places of waits that may be those of a loop in one absence.
+const OPEN_WAITS: usize = 8;
 
 /// What a thread does at a look.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -118,6 +122,8 @@ pub(crate) struct Absence {
     longest_call_ns: u64,
     pub(super) last: LookPoint,
     pub(super) current: Option<CurrentCall>,
+    /// The waits that may be those of a loop: their place, with when it was seen in one there first and last.
+    open_waits: Vec<(WaitPlace, u64, u64)>,
     /// What the thread was last seen to wait for, for time in which it is seen running.
     blocked_in: Option<WaitCategory>,
     /// When the last description was made.
@@ -209,6 +215,7 @@ impl Absence {
             longest_call_ns: 0,
             last: now,
             current: None,
+            open_waits: Vec::new(),
             blocked_in: None,
             described_ns: 0,
         };
@@ -230,6 +237,7 @@ impl Absence {
         self.ended_ns = self.ended_ns.max(at_ns);
         self.parts = TimeParts::default();
         self.calls.clear();
+        self.open_waits.clear();
         self.descriptions.clear();
         self.described_ns = 0;
         if let Some(current) = &mut self.current {
@@ -287,6 +295,15 @@ impl Absence {
             self.longest_call_ns = self.longest_call_ns.max(stayed);
         }
         self.count_running(&shares);
+        if let (false, Some(current)) = (is_classified, self.current) {
+            let (place, since_ns) = (place_of(&current.syscall), current.since_ns);
+            let has_room = self.open_waits.len() < OPEN_WAITS;
+            match self.open_waits.iter_mut().find(|(at, ..)| *at == place) {
+                Some((.., last_ns)) => *last_ns = look.at_ns,
+                None if has_room => self.open_waits.push((place, since_ns, look.at_ns)),
+                None => {}
+            }
+        }
         match &mut self.current {
             // It may wait for a processor, which the kernel counts when it has got one.
             _ if look.activity == Activity::Running => self.unsettled_ns += shares.rest_ns,
@@ -294,6 +311,12 @@ impl Absence {
             _ => self.count_blocked(shares.rest_ns),
         }
         (self.last, self.ended_ns) = (point, look.at_ns);
+    }
+
+    /// Returns when the thread was seen first and last in a wait at a place whose waits may be those of a loop.
+    pub(super) fn open_wait(&self, place: WaitPlace) -> Option<(u64, u64)> {
+        let mut waits = self.open_waits.iter();
+        waits.find(|(at, ..)| *at == place).map(|(_, first_ns, last_ns)| (*first_ns, *last_ns))
     }
 
     fn note_activity(&mut self, look: &ThreadLook) {

@@ -350,13 +350,15 @@ impl ThreadFollower {
             Phase::Away(absence) => {
                 let Some(current) = &absence.current else { return Wanted::Nothing };
                 let stayed = look.at_ns.saturating_sub(current.since_ns);
+                let away = look.at_ns.saturating_sub(absence.started_ns);
                 if is_event_wait(call.number) && !is_known {
-                    return if stayed >= ASK_NS { Wanted::Place(call) } else { Wanted::Nothing };
+                    // The waits of a dialog with an animation are all short.
+                    let is_due = stayed.max(away) >= ASK_NS;
+                    return if is_due { Wanted::Place(call) } else { Wanted::Nothing };
                 }
                 if current.description.is_some() || absence.descriptions.len() >= DESCRIPTIONS {
                     return Wanted::Nothing;
                 }
-                let away = look.at_ns.saturating_sub(absence.started_ns);
                 let since = look.at_ns.saturating_sub(absence.described_ns);
                 let is_due = stayed >= DESCRIBE_NS
                     || (away >= FIRST_DESCRIPTION_NS && since >= FIRST_DESCRIPTION_NS);
@@ -415,14 +417,32 @@ impl ThreadFollower {
             }
             (Phase::Away(absence), kind) => {
                 let current =
-                    absence.current.filter(|current| place_of(&current.syscall) == place)?;
+                    absence.current.filter(|current| place_of(&current.syscall) == place);
                 if kind == PlaceKind::Nested {
-                    absence.settle_pending();
+                    if current.is_some() {
+                        absence.settle_pending();
+                    }
                     return None;
                 }
-                // The wait was that of a loop: the absence ended where it began.
+                let (first_ns, last_ns) = match (absence.open_wait(place), current) {
+                    (Some(seen), _) => seen,
+                    (None, Some(current)) => (current.since_ns, current.since_ns),
+                    (None, None) => return None,
+                };
+                // The wait was that of a loop: the absence ended where the first one there began.
+                let Some(current) = current else {
+                    // Another step of that loop goes on since the last one there.
+                    let mut ended = absence.clone();
+                    ended.ended_ns = first_ns;
+                    ended.trim_parts();
+                    self.steps.add(ended.length_ns());
+                    absence.restart(self.next_key, last_ns);
+                    absence.uncertain_ns = absence.ended_ns.saturating_sub(last_ns);
+                    self.next_key += 1;
+                    return Some(ended);
+                };
                 let point = absence.last;
-                absence.ended_ns = current.since_ns;
+                absence.ended_ns = first_ns;
                 let next = Phase::waiting(point, current.since_ns, current.syscall);
                 match std::mem::replace(&mut self.phase, next) {
                     Phase::Away(absence) => {
@@ -752,5 +772,33 @@ mod tests {
         follower.look(&look(1250, 2, 100, in_call("clock_nanosleep", DEEP)));
         let away = follower.absence().expect("it is away");
         assert!(away.started_ns - away.uncertain_ns <= 1000 * MS, "{away:?}");
+    }
+
+    #[test]
+    fn a_dialog_whose_waits_are_all_short_is_no_hang() {
+        for answered_in_a_wait in [true, false] {
+            let mut follower = at_rest();
+            follower.classify(LOOP, idle());
+            let mut hangs = Vec::new();
+            // It draws sixty times a second; the answer takes 100 ms.
+            for (turn, at) in (1050..3000).step_by(10).enumerate() {
+                let turns = 2 + u64::try_from(turn).unwrap();
+                let is_waiting = (turn % 2 == 0) == answered_in_a_wait;
+                let activity = if is_waiting { in_call("poll", DEEP) } else { Activity::Running };
+                let seen = look(at, 1, turns, activity);
+                if let LookOutcome::Returned(absence) = follower.look(&seen) {
+                    hangs.push(absence);
+                }
+                if matches!(follower.wanted(&seen), Wanted::Place(_)) {
+                    follower.asked(DEEP);
+                }
+                if at == 1250 {
+                    hangs.extend(follower.classify(DEEP, idle()));
+                }
+            }
+            assert!(hangs.iter().all(|hang| hang.length_ns() < 100 * MS), "{hangs:?}");
+            let away = follower.absence().map_or(0, Absence::length_ns);
+            assert!(away < 50 * MS, "{follower:?}");
+        }
     }
 }

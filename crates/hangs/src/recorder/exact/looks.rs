@@ -104,11 +104,12 @@ impl ExactRecorder<'_> {
         let is_described = absence.described.iter().any(|made| made.from_ns == off_ns)
             || absence.stops.last() == Some(&off_ns)
             || absence.described.len() >= DESCRIPTIONS;
+        let began_ns = absence.began_ns();
         if let Some((place, account)) = state.wait
             && !program.places.contains_key(&place)
         {
-            // It may be that of a loop, such as a dialog's.
-            if now_ns.saturating_sub(account.at_ns) >= ASK_NS
+            // It may be that of a loop, such as a dialog's. If that has an animation, each of its waits is short.
+            if now_ns.saturating_sub(account.at_ns.min(began_ns)) >= ASK_NS
                 && let Some(call) = self.event_wait(process)
                 && (call.sp, call.ip) == place
                 && self.ask(process, call)
