@@ -5,8 +5,7 @@ use trace::report::account::TimeParts;
 use trace::syscall::call_name;
 
 use super::cause::DescribedWait;
-use super::places::place_of;
-use crate::kernel::WaitPlace;
+use super::places::is_same_wait;
 use crate::model::{CallObject, CallShare, GAP_NS, UnseenParts};
 
 /// The most calls whose time is counted by themselves.
@@ -122,8 +121,8 @@ pub(crate) struct Absence {
     longest_call_ns: u64,
     pub(super) last: LookPoint,
     pub(super) current: Option<CurrentCall>,
-    /// The waits that may be those of a loop: their place, with when it was seen in one there first and last.
-    open_waits: Vec<(WaitPlace, u64, u64)>,
+    /// The waits that may be those of a loop, with when the thread was seen first and last in each.
+    open_waits: Vec<(BlockedSyscall, u64, u64)>,
     /// What the thread was last seen to wait for, for time in which it is seen running.
     blocked_in: Option<WaitCategory>,
     /// When the last description was made.
@@ -296,11 +295,11 @@ impl Absence {
         }
         self.count_running(&shares);
         if let (false, Some(current)) = (is_classified, self.current) {
-            let (place, since_ns) = (place_of(&current.syscall), current.since_ns);
+            let (call, since_ns) = (current.syscall, current.since_ns);
             let has_room = self.open_waits.len() < OPEN_WAITS;
-            match self.open_waits.iter_mut().find(|(at, ..)| *at == place) {
+            match self.open_waits.iter_mut().find(|(of, ..)| is_same_wait(of, &call)) {
                 Some((.., last_ns)) => *last_ns = look.at_ns,
-                None if has_room => self.open_waits.push((place, since_ns, look.at_ns)),
+                None if has_room => self.open_waits.push((call, since_ns, look.at_ns)),
                 None => {}
             }
         }
@@ -313,10 +312,13 @@ impl Absence {
         (self.last, self.ended_ns) = (point, look.at_ns);
     }
 
-    /// Returns when the thread was seen first and last in a wait at a place whose waits may be those of a loop.
-    pub(super) fn open_wait(&self, place: WaitPlace) -> Option<(u64, u64)> {
+    /// Returns when the thread was seen first and last in a wait of which it was not known what it is, and which is one that `is_meant`.
+    pub(super) fn open_wait(
+        &self,
+        is_meant: impl Fn(&BlockedSyscall) -> bool,
+    ) -> Option<(u64, u64)> {
         let mut waits = self.open_waits.iter();
-        waits.find(|(at, ..)| *at == place).map(|(_, first_ns, last_ns)| (*first_ns, *last_ns))
+        waits.find(|(of, ..)| is_meant(of)).map(|(_, first_ns, last_ns)| (*first_ns, *last_ns))
     }
 
     fn note_activity(&mut self, look: &ThreadLook) {

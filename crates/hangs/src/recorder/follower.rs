@@ -97,7 +97,7 @@ impl ThreadFollower {
         let Phase::Waiting { last, since_ns, call, has_left: false } = &mut self.phase else {
             return false;
         };
-        let is_unclassified = self.places.kind(place_of(call)).is_none();
+        let is_unclassified = self.places.kind(call).is_none();
         if last.counters.turns != counters.turns
             || (is_unclassified && at_ns.saturating_sub(*since_ns) >= ASK_NS)
         {
@@ -124,7 +124,7 @@ impl ThreadFollower {
     pub(crate) fn is_at_rest(&self) -> bool {
         match &self.phase {
             Phase::Waiting { call, has_left: false, .. } => matches!(
-                self.places.kind(place_of(call)),
+                self.places.kind(call),
                 Some(PlaceKind::Loop | PlaceKind::LoopByDepth)
             ),
             _ => false,
@@ -295,7 +295,7 @@ impl ThreadFollower {
                 let Some(call) = is_waiting else {
                     let classified = match look.activity {
                         Activity::InCall(call) if is_event_wait(call.number) => {
-                            self.places.kind(place_of(&call)) == Some(PlaceKind::Nested)
+                            self.places.kind(&call) == Some(PlaceKind::Nested)
                         }
                         _ => true,
                     };
@@ -340,7 +340,7 @@ impl ThreadFollower {
     /// Returns what should be read while the thread is where the last look found it.
     pub(crate) fn wanted(&self, look: &ThreadLook) -> Wanted {
         let Activity::InCall(call) = look.activity else { return Wanted::Nothing };
-        let is_known = self.places.kind(place_of(&call)).is_some();
+        let is_known = self.places.kind(&call).is_some();
         match &self.phase {
             Phase::Waiting { since_ns, .. }
                 if !is_known && look.at_ns.saturating_sub(*since_ns) >= ASK_NS =>
@@ -368,9 +368,9 @@ impl ThreadFollower {
         }
     }
 
-    /// Notes that the stack at a place is being read.
-    pub(crate) fn asked(&mut self, place: WaitPlace) {
-        self.places.asked(place);
+    /// Notes that the stack of a wait is being read.
+    pub(crate) fn asked(&mut self, call: &BlockedSyscall) {
+        self.places.asked(call);
     }
 
     /// Notes that a description with this number was made of the call in which the thread is.
@@ -396,10 +396,13 @@ impl ThreadFollower {
         evidence: PlaceEvidence,
     ) -> Option<Box<Absence>> {
         let kind = self.places.classify(place, evidence);
+        let is_meant = |call: &BlockedSyscall| {
+            place_of(call) == place && self.places.kind(call) == Some(kind)
+        };
         match (&mut self.phase, kind) {
             // It was taken for the main loop's wait. The thread is away in it; what came before nobody has seen.
             (Phase::Waiting { last, since_ns, call, has_left: false }, PlaceKind::Nested)
-                if place_of(call) == place =>
+                if is_meant(call) =>
             {
                 let (last, activity) = (*last, Activity::InCall(*call));
                 let begun = LookPoint { at_ns: *since_ns, ..last };
@@ -416,15 +419,14 @@ impl ThreadFollower {
                 None
             }
             (Phase::Away(absence), kind) => {
-                let current =
-                    absence.current.filter(|current| place_of(&current.syscall) == place);
+                let current = absence.current.filter(|current| is_meant(&current.syscall));
                 if kind == PlaceKind::Nested {
                     if current.is_some() {
                         absence.settle_pending();
                     }
                     return None;
                 }
-                let (first_ns, last_ns) = match (absence.open_wait(place), current) {
+                let (first_ns, last_ns) = match (absence.open_wait(is_meant), current) {
                     (Some(seen), _) => seen,
                     (None, Some(current)) => (current.since_ns, current.since_ns),
                     (None, None) => return None,
@@ -533,8 +535,8 @@ mod tests {
             for at in (1050..1300).step_by(10) {
                 let deep = look(at, 1, 2, in_call("poll", DEEP));
                 follower.look(&deep);
-                if matches!(follower.wanted(&deep), Wanted::Place(_)) {
-                    follower.asked(DEEP);
+                if let Wanted::Place(call) = follower.wanted(&deep) {
+                    follower.asked(&call);
                 }
             }
             assert!(follower.absence().unwrap().certain_ns() < 60 * MS, "it may be a loop");
@@ -558,8 +560,8 @@ mod tests {
         for at in (1200..1400).step_by(10) {
             let rests = look(at, 0, 2000, in_call("poll", deeper));
             follower.look(&rests);
-            if matches!(follower.wanted(&rests), Wanted::Place(_)) {
-                follower.asked(deeper);
+            if let Wanted::Place(call) = follower.wanted(&rests) {
+                follower.asked(&call);
                 assert!(follower.classify(deeper, by_depth).is_none());
             }
         }
@@ -568,8 +570,8 @@ mod tests {
         for at in (1400..1600).step_by(10) {
             let nested = look(at, 0, 2001, in_call("poll", DEEP));
             follower.look(&nested);
-            if matches!(follower.wanted(&nested), Wanted::Place(_)) {
-                follower.asked(DEEP);
+            if let Wanted::Place(call) = follower.wanted(&nested) {
+                follower.asked(&call);
                 follower.classify(DEEP, by_depth);
             }
         }
@@ -616,8 +618,8 @@ mod tests {
             follower.look(&look(1010, 1, 2, in_call("ppoll", shallower)));
             let waits = look(1070, 1, 2, in_call("ppoll", shallower));
             follower.look(&waits);
-            assert!(matches!(follower.wanted(&waits), Wanted::Place(_)));
-            follower.asked(shallower);
+            let Wanted::Place(call) = follower.wanted(&waits) else { panic!("{follower:?}") };
+            follower.asked(&call);
             assert!(follower.classify(shallower, nested).is_none());
             for at in (1080..1700).step_by(10) {
                 follower.look(&look(at, 1, 2, in_call("ppoll", shallower)));
@@ -789,8 +791,8 @@ mod tests {
                 if let LookOutcome::Returned(absence) = follower.look(&seen) {
                     hangs.push(absence);
                 }
-                if matches!(follower.wanted(&seen), Wanted::Place(_)) {
-                    follower.asked(DEEP);
+                if let Wanted::Place(call) = follower.wanted(&seen) {
+                    follower.asked(&call);
                 }
                 if at == 1250 {
                     hangs.extend(follower.classify(DEEP, idle()));
@@ -799,6 +801,43 @@ mod tests {
             assert!(hangs.iter().all(|hang| hang.length_ns() < 100 * MS), "{hangs:?}");
             let away = follower.absence().map_or(0, Absence::length_ns);
             assert!(away < 50 * MS, "{follower:?}");
+        }
+    }
+
+    #[test]
+    fn waits_of_different_functions_at_one_place_are_told_apart() {
+        let answers = PlaceEvidence { is_idle_loop: false, waits_for_answer: true, ..idle() };
+        let poll_of = |array: u64, count: u64| {
+            let Activity::InCall(call) = in_call("poll", DEEP) else { panic!("it is a call") };
+            Activity::InCall(BlockedSyscall { arguments: [array, count, 0, 0, 0, 0], ..call })
+        };
+        for is_dialog_first in [true, false] {
+            let mut follower = at_rest();
+            follower.classify(LOOP, idle());
+            let (dialog, answer) = ((poll_of(70, 3), idle()), (poll_of(80, 2), answers));
+            let order = if is_dialog_first { [dialog, answer] } else { [answer, dialog] };
+            let mut hangs = Vec::new();
+            for (turn, (activity, evidence)) in order.into_iter().enumerate() {
+                let (from, turns) = (1000 + 2000 * u64::try_from(turn).unwrap(), 10 * (turn + 1));
+                let turns = u64::try_from(turns).unwrap();
+                for at in (from + 50..from + 1000).step_by(10) {
+                    let seen = look(at, 1, turns, activity);
+                    follower.look(&seen);
+                    if let Wanted::Place(call) = follower.wanted(&seen) {
+                        follower.asked(&call);
+                        hangs.extend(follower.classify(DEEP, evidence));
+                    }
+                }
+                for at in (from + 1000..from + 2000).step_by(50) {
+                    let rests = look(at, 1, turns + 1, in_call("poll", LOOP));
+                    if let LookOutcome::Returned(hang) = follower.look(&rests) {
+                        hangs.push(hang);
+                    }
+                }
+            }
+            let hangs = hangs.iter().filter(|hang| hang.length_ns() >= 100 * MS);
+            let lengths = hangs.map(|hang| hang.length_ns() / MS).collect::<Vec<_>>();
+            assert!(matches!(*lengths, [900..1000]), "{lengths:?}, dialog first: {is_dialog_first}");
         }
     }
 }

@@ -9,10 +9,30 @@ use crate::kernel::WaitPlace;
 
 /// The most places of waits that are remembered.
 const PLACES: usize = 256;
+/// The most waits at one place that are told from each other.
+const WAITS_AT_PLACE: usize = 8;
 
 /// Returns where a call is made.
 pub(super) fn place_of(call: &BlockedSyscall) -> WaitPlace {
     (call.sp, call.ip)
+}
+
+/// What a wait waits for: the call, where its descriptors stand, and how many there are.
+///
+/// Different functions can make waits at one place. PyGObject calls those of GLib through libffi, which aligns the stack: the waits of
+/// `g_main_loop_run` and of `g_spawn_sync` have the same stack pointer.
+type WaitSubject = (u32, [u64; 2]);
+
+fn subject_of(call: &BlockedSyscall) -> WaitSubject {
+    let [first, second, ..] = call.arguments;
+    // The second one is how many operations are submitted.
+    let second = if call_name(call.number) == Some("io_uring_enter") { 0 } else { second };
+    (call.number, [first, second])
+}
+
+/// Returns whether two waits are made at one place, and wait for the same.
+pub(super) fn is_same_wait(one: &BlockedSyscall, other: &BlockedSyscall) -> bool {
+    place_of(one) == place_of(other) && subject_of(one) == subject_of(other)
 }
 
 /// Returns whether a call waits for events.
@@ -63,7 +83,9 @@ impl PlaceEvidence {
 /// The places at which one thread waits for events.
 #[derive(Debug, Default)]
 pub(super) struct WaitPlaces {
-    kinds: HashMap<WaitPlace, PlaceKind>,
+    ///
+    /// A wait without a subject stands for all of its place.
+    kinds: HashMap<WaitPlace, Vec<(Option<WaitSubject>, PlaceKind)>>,
     /// The stack pointer of the shallowest wait that was seen, of a process that has started threads since then. Stacks grow downwards.
     shallowest: u64,
     /// Whether the process has other threads.
@@ -74,9 +96,20 @@ pub(super) struct WaitPlaces {
 }
 
 impl WaitPlaces {
-    /// Returns what the waits at a place are, if that is known or asked.
-    pub(super) fn kind(&self, place: WaitPlace) -> Option<PlaceKind> {
-        self.kinds.get(&place).copied()
+    /// Returns what a wait is, if that is known or asked.
+    pub(super) fn kind(&self, call: &BlockedSyscall) -> Option<PlaceKind> {
+        let waits = self.kinds.get(&place_of(call))?;
+        let subject = subject_of(call);
+        let known = waits.iter().find(|(of, _)| of.is_none_or(|of| of == subject));
+        let asked = || waits.iter().find(|(_, kind)| *kind == PlaceKind::Asked);
+        let first = || waits.first().filter(|_| waits.len() >= WAITS_AT_PLACE);
+        known.or_else(asked).or_else(first).map(|(_, kind)| *kind)
+    }
+
+    /// Returns what the first wait at a place was that is known.
+    fn first_kind(&self, place: WaitPlace) -> Option<PlaceKind> {
+        let mut kinds = self.kinds.get(&place)?.iter().map(|(_, kind)| *kind);
+        kinds.find(|kind| *kind != PlaceKind::Asked)
     }
 
     /// Returns whether a place is known at which the main loop waits.
@@ -105,7 +138,9 @@ impl WaitPlaces {
         if !is_event_wait(call.number) {
             return false;
         }
-        let is_main = match self.kind(place_of(&call)) {
+        // Until it is known, a wait is what others at its place are.
+        let kind = self.kind(&call).filter(|kind| *kind != PlaceKind::Asked);
+        let is_main = match kind.or_else(|| self.first_kind(place_of(&call))) {
             Some(PlaceKind::Loop) => true,
             Some(PlaceKind::Nested) => false,
             Some(PlaceKind::LoopByDepth | PlaceKind::Asked) | None => call.sp >= self.shallowest,
@@ -117,15 +152,16 @@ impl WaitPlaces {
         is_main
     }
 
-    /// Notes that the stack at a place is being read.
-    pub(super) fn asked(&mut self, place: WaitPlace) {
+    /// Notes that the stack of a wait is being read.
+    pub(super) fn asked(&mut self, call: &BlockedSyscall) {
         if self.kinds.len() >= PLACES {
             self.kinds.clear();
         }
-        self.kinds.insert(place, PlaceKind::Asked);
+        let waits = self.kinds.entry(place_of(call)).or_default();
+        waits.push((Some(subject_of(call)), PlaceKind::Asked));
     }
 
-    /// Classifies a place by what is known of the stack.
+    /// Classifies the wait at a place that was asked about by what is known of the stack.
     pub(super) fn classify(&mut self, place: WaitPlace, evidence: PlaceEvidence) -> PlaceKind {
         let is_loop = evidence.is_loop(place, self.shallowest);
         let kind = match is_loop {
@@ -133,7 +169,11 @@ impl WaitPlaces {
             true => PlaceKind::LoopByDepth,
             false => PlaceKind::Nested,
         };
-        self.kinds.insert(place, kind);
+        let waits = self.kinds.entry(place).or_default();
+        match waits.iter_mut().find(|(_, kind)| *kind == PlaceKind::Asked) {
+            Some((_, of)) => *of = kind,
+            None => waits.push((None, kind)),
+        }
         self.has_loop |= is_loop;
         kind
     }

@@ -360,7 +360,7 @@ impl<'a> SamplingRecorder<'a> {
                 let displays = interactive::display_descriptors(process);
                 let has_display = polled.iter().any(|descriptor| displays.contains(descriptor));
                 let place = (call.sp, call.ip);
-                program.follower.asked(place);
+                program.follower.asked(&call);
                 let call = call.number;
                 self.link.send(DescribeWork::Place { process, call, place, has_display, copy });
             }
