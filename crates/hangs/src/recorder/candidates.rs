@@ -39,7 +39,7 @@ impl Candidates {
         if now_ns < self.finder.due_ns() {
             return Vec::new();
         }
-        // One that ends before it is told was not watched, either. Those that were refused as they ended are gone now.
+        // One that ends before it is told was not watched, either.
         let (waiting, postponed) = (self.waiting.len(), self.postponed.len());
         self.waiting.extend(self.postponed.drain(..));
         let change = self.finder.search(now_ns, &processor_ns);
@@ -50,6 +50,7 @@ impl Candidates {
                 gone.push(identity.process);
             }
         }
+        self.forget_ended();
         self.most.0 = self.most.0.max(waiting);
         self.most.1 = self.most.1.max(self.refused.len() + postponed);
         self.waiting.extend(change.found);
@@ -69,6 +70,12 @@ impl Candidates {
         self.refused.insert(process);
     }
 
+    /// Forgets those that were refused and have ended: the kernel refuses looks at a process that is about to end, too, and each end
+    /// is not noticed at the next search.
+    fn forget_ended(&mut self) {
+        self.refused.retain(|process| process::identity(*process).is_some());
+    }
+
     /// Puts a program off that could not be marked now.
     pub(super) fn postpone(&mut self, process: u32) {
         self.postponed.extend(process::identity(process));
@@ -76,8 +83,7 @@ impl Candidates {
 
     /// Returns how many programs are not watched, for a period in which so many hangs were lost.
     pub(super) fn unwatched(&mut self, lost: u32) -> UnwatchedCounts {
-        // The kernel refuses looks at a process that is about to end, too.
-        self.refused.retain(|process| process::identity(*process).is_some());
+        self.forget_ended();
         let (waiting, refused) = std::mem::take(&mut self.most);
         UnwatchedCounts {
             over_limit: self.waiting.len().max(waiting),
@@ -119,5 +125,20 @@ mod tests {
         candidates.waiting.clear();
         let told = candidates.unwatched(0);
         assert_eq!((told.over_limit, told.refused), (0, 0), "that was told");
+    }
+
+    #[test]
+    fn a_program_that_was_refused_as_it_ended_was_watched() {
+        let user = rustix::process::geteuid().as_raw();
+        let mut candidates = Candidates::new(InteractiveFinder::new(user, Vec::new()));
+        let second = |at: u64| at * 1_000_000_000;
+        candidates.search_at(second(100));
+        candidates.unwatched(0);
+        let mut ends = std::process::Command::new("/bin/true").spawn().unwrap();
+        candidates.refuse(ends.id());
+        ends.wait().unwrap();
+        // So soon nobody looks who has ended.
+        candidates.search_at(second(101));
+        assert_eq!(candidates.unwatched(0).refused, 0);
     }
 }
