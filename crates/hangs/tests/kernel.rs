@@ -256,6 +256,23 @@ fn a_dialog_with_a_loop_of_its_own_is_no_hang_once_its_wait_is_classified() {
 }
 
 #[test]
+fn a_dialog_whose_waits_are_all_short_is_no_hang() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    program.mark_now();
+    let since_ns = program.ordered_ns;
+    program.order(b'a');
+    // Hangs are stored in their order.
+    program.order(b's');
+    program.ended_hang(&root);
+    let hangs = hangs_since(&root, &program, since_ns);
+    let of_dialog = hangs.iter().filter(|hang| blamed(hang) != "sleep_on_purpose");
+    let lengths: Vec<u64> = of_dialog.map(|hang| hang.length_ns / 1_000_000).collect();
+    // On a busy machine the first looks at it may be late.
+    assert!(lengths.iter().all(|ms| *ms < 500), "{lengths:?}");
+}
+
+#[test]
 fn a_program_that_computes_is_told_from_one_that_waits() {
     let root = tempfile::tempdir().unwrap();
     let Some((_recorder, mut program)) = start(&root, "poll") else { return };

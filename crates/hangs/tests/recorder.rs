@@ -340,6 +340,26 @@ fn a_hang_in_which_the_program_is_killed_is_kept() {
 }
 
 #[test]
+fn a_dialog_whose_waits_are_all_short_is_no_hang() {
+    let root = tempfile::tempdir().unwrap();
+    let _recorder = TestRecorder::start(&root);
+    let mut program = Interactive::start(&root);
+    program.be_noticed(&root);
+    program.mark_now();
+    let since_ns = program.ordered_ns;
+    program.order(b'a');
+    // Hangs are stored in their order.
+    program.order(b's');
+    program.ended_hang(&root);
+    let of_it = |hang: &Hang| hang.process == program.child.id() && middle_ns(hang) > since_ns;
+    let hangs: Vec<Hang> = stored(&root).hangs.into_values().filter(of_it).collect();
+    let of_dialog = hangs.iter().filter(|hang| blamed(hang) != "sleep_on_purpose");
+    let lengths: Vec<u64> = of_dialog.map(|hang| hang.length_ns / 1_000_000).collect();
+    // On a busy machine the first looks at it may be late.
+    assert!(lengths.iter().all(|ms| *ms < 500), "{lengths:?}");
+}
+
+#[test]
 fn a_program_at_rest_has_no_hang() {
     let root = tempfile::tempdir().unwrap();
     let recorder = TestRecorder::start(&root);

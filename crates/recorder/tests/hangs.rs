@@ -260,6 +260,27 @@ fn a_hang_in_which_the_service_is_killed_is_told_once_or_counted_as_lost() {
 }
 
 #[test]
+fn a_hang_that_has_just_begun_when_the_service_is_killed_is_told_from_then_on() {
+    let Some(mut stage) = Stage::set() else { return };
+    let mut recorder = recorder(&stage, ANN);
+    assert_eq!(recorder.line().as_deref(), Some("source Exact"));
+    let mut program = Interactive::start(&stage, ANN);
+    be_noticed(&stage, ANN, &mut program);
+    program.wait_until_at_rest();
+    let since_ns = program.begin(b's');
+    stage.service.kill().unwrap();
+    stage.service.wait().unwrap();
+    assert_eq!(recorder.line().as_deref(), Some("source Lost"));
+    program.finished();
+    wait_until("the hang is told", || {
+        let hangs = hangs_since(&stage, ANN, program.process(), since_ns);
+        let of_it = |hang: &&Hang| hang.cause == HangCause::Sleep && !hang.goes_on;
+        hangs.iter().find(of_it).is_some_and(|hang| hang.unseen.has_unseen_time())
+    });
+    assert_eq!(recorder.end(), ["ended"]);
+}
+
+#[test]
 fn a_user_who_is_refused_is_told_why_and_has_the_recorder_that_samples() {
     let Some(stage) = Stage::set() else { return };
     let (user, group) = (format!("--reuid={ANN}"), format!("--regid={ANN}"));

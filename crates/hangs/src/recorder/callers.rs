@@ -25,12 +25,14 @@ fn is_whole(frames: &[Frame]) -> bool {
 /// Returns what the stack of a wait says about its place.
 ///
 /// A loop whose callers are not all known may be one that waits for an answer, as `g_dbus_connection_call_sync` has: a stack
-/// that was cut shows no loop at rest.
-pub(super) fn evidence_of(call: &str, frames: &[Frame], has_display: bool) -> PlaceEvidence {
+/// that was cut shows no loop at rest. `display` says whether the connection to the display is among what is waited for, if that is
+/// known.
+pub(super) fn evidence_of(call: &str, frames: &[Frame], display: Option<bool>) -> PlaceEvidence {
     PlaceEvidence {
         is_idle_loop: is_whole(frames) && is_idle(call, frames),
         waits_for_answer: frames.iter().any(waits_for_answer),
-        has_display,
+        has_display: display == Some(true),
+        lacks_display: display == Some(false),
         same_call: None,
     }
 }
@@ -101,11 +103,12 @@ pub(super) mod tests {
         let glib = |name| frame_in("libglib-2.0.so.0", name);
         let gio = |name| frame_in("libgio-2.0.so.0", name);
         let mut frames = vec![frame_in("libc.so.6", "poll"), glib("g_main_loop_run")];
-        let of = |frames: &[Frame]| evidence_of("poll", frames, false);
+        let of = |frames: &[Frame]| evidence_of("poll", frames, None);
         let unknown = PlaceEvidence {
             is_idle_loop: false,
             waits_for_answer: false,
             has_display: false,
+            lacks_display: false,
             same_call: None,
         };
         assert_eq!(of(&frames), unknown, "it was cut here");

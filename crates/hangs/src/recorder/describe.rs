@@ -42,7 +42,7 @@ const OPEN_HANGS: usize = 512;
 #[derive(Debug)]
 pub(crate) enum DescribeWork {
     /// The stack of a wait, to classify it.
-    Place { process: u32, call: u32, place: WaitPlace, has_display: bool, copy: StackBytes },
+    Place { process: u32, call: u32, place: WaitPlace, display: Option<bool>, copy: StackBytes },
     /// The stack of a call that a hang waits in.
     Stack { key: u64, process: u32, number: u32, copy: StackBytes },
     /// A sample of a thread that runs.
@@ -217,13 +217,13 @@ impl HangDescriber {
 
     fn handle(&mut self, work: DescribeWork, told: &mut dyn FnMut(&Hang)) {
         match work {
-            DescribeWork::Place { process, call, place, has_display, copy } => {
+            DescribeWork::Place { process, call, place, display, copy } => {
                 let stack = self.unwind(process, &copy);
                 let frames = self.frames(process, stack.0);
                 let name = call_name(call).unwrap_or("?");
                 let evidence = PlaceEvidence {
                     same_call: self.callers.same_call(process, place, &frames),
-                    ..evidence_of(name, &frames, has_display)
+                    ..evidence_of(name, &frames, display)
                 };
                 // The other end is gone when the recorder ends.
                 let _ = self.answers.send(PlaceAnswer { process, place, evidence });

@@ -265,11 +265,17 @@ impl InteractiveFinder {
 }
 
 /// Returns the descriptors of a process that are connections to a display server, in this network namespace.
-pub(crate) fn display_descriptors(process: u32) -> BTreeSet<i32> {
+fn display_descriptors(process: u32) -> BTreeSet<i32> {
     let mut clients = display_clients();
     clients.extend(remote_display_clients());
     let sockets = sockets(process).into_iter();
     sockets.filter(|(_, inode)| clients.contains(inode)).map(|(descriptor, _)| descriptor).collect()
+}
+
+/// Returns whether the connection to the display is among descriptors of a process, if it is known which these are.
+pub(crate) fn is_display_among(process: u32, descriptors: Option<&[i32]>) -> Option<bool> {
+    let displays = display_descriptors(process);
+    Some(descriptors?.iter().any(|descriptor| displays.contains(descriptor)))
 }
 
 /// Returns the clients' ends of all connections to X servers by TCP, as behind `ssh -X`.

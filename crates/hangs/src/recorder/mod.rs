@@ -236,18 +236,21 @@ fn observe(
         ThreadSource::Service(service) => (None, Some(ServiceConnector::new(service))),
     };
     let mut programs = 0;
+    let mut known = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         reports = reports.or_else(|| connector.as_mut()?.connect());
         if let Some(reports) = reports.take() {
             let exact = ExactRecorder::new(clock, link, finder(), reports, programs);
             let end;
             (programs, end) = exact.run(stop)?;
-            if let (ExactEnd::Lost, Some(connector)) = (end, &mut connector) {
+            if let (ExactEnd::Lost(loops), Some(connector)) = (end, &mut connector) {
+                known = loops;
                 connector.lost();
             }
             continue;
         }
-        let sampling = SamplingRecorder::new(clock, link, finder(), programs);
+        let mut sampling = SamplingRecorder::new(clock, link, finder(), programs);
+        sampling.take_over(&std::mem::take(&mut known));
         let mut upgrade = || connector.as_mut()?.connect();
         (programs, reports) = sampling.run(stop, &mut upgrade)?;
     }

@@ -62,6 +62,8 @@ pub(crate) struct PlaceEvidence {
     pub(crate) waits_for_answer: bool,
     /// The connection to the display is among what is waited for.
     pub(crate) has_display: bool,
+    /// It is known that it is not.
+    pub(crate) lacks_display: bool,
     /// The place of an earlier wait that the same functions made: the C library makes the calls of a process that has threads
     /// from another place, deeper on the stack.
     pub(crate) same_call: Option<WaitPlace>,
@@ -74,10 +76,28 @@ impl PlaceEvidence {
         self.is_loop_anyway() || (!self.waits_for_answer && sp >= shallowest)
     }
 
+    /// Returns whether the waits at a place are inside of a step of a loop that waits for the display, of which `display_loop` is the
+    /// shallowest, and do not wait for it: whatever goes on there, nobody draws or answers meanwhile.
+    pub(crate) fn starves_display(self, (sp, _): WaitPlace, display_loop: u64) -> bool {
+        self.lacks_display && sp < display_loop
+    }
+
     /// Returns whether they are, however deep on the stack they are made.
     pub(crate) fn is_loop_anyway(self) -> bool {
         self.is_idle_loop || (!self.waits_for_answer && self.has_display)
     }
+}
+
+/// The main loop of a program that a recorder followed which has ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct KnownLoop {
+    pub(super) process: u32,
+    /// The places of its waits.
+    pub(super) places: Vec<WaitPlace>,
+    /// The stack pointer of the shallowest one that waits for the display.
+    pub(super) display_loop: u64,
+    /// Whether a hang that goes on is stored.
+    pub(super) is_hang_stored: bool,
 }
 
 /// The places at which one thread waits for events.
@@ -90,12 +110,24 @@ pub(super) struct WaitPlaces {
     shallowest: u64,
     /// Whether the process has other threads.
     has_others: bool,
+    /// The stack pointer of the shallowest loop that waits for the display.
+    display_loop: u64,
     has_loop: bool,
     /// The wait of the main loop in which the thread was seen last.
     main_wait: Option<BlockedSyscall>,
 }
 
 impl WaitPlaces {
+    /// Takes over what another recorder knew of the main loop.
+    pub(super) fn take_over(&mut self, known: &KnownLoop) {
+        for place in &known.places {
+            self.kinds.insert(*place, vec![(None, PlaceKind::Loop)]);
+            self.shallowest = self.shallowest.max(place.0);
+            self.has_loop = true;
+        }
+        self.display_loop = known.display_loop;
+    }
+
     /// Returns what a wait is, if that is known or asked.
     pub(super) fn kind(&self, call: &BlockedSyscall) -> Option<PlaceKind> {
         let waits = self.kinds.get(&place_of(call))?;
@@ -163,7 +195,11 @@ impl WaitPlaces {
 
     /// Classifies the wait at a place that was asked about by what is known of the stack.
     pub(super) fn classify(&mut self, place: WaitPlace, evidence: PlaceEvidence) -> PlaceKind {
-        let is_loop = evidence.is_loop(place, self.shallowest);
+        let is_loop = evidence.is_loop(place, self.shallowest)
+            && !evidence.starves_display(place, self.display_loop);
+        if is_loop && evidence.has_display {
+            self.display_loop = self.display_loop.max(place.0);
+        }
         let kind = match is_loop {
             true if evidence.is_loop_anyway() || evidence.same_call.is_some() => PlaceKind::Loop,
             true => PlaceKind::LoopByDepth,

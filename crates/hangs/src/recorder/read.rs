@@ -89,16 +89,17 @@ impl ThreadReader {
         Ok(if is_stopped { Activity::Stopped } else { activity })
     }
 
-    /// Copies the stack of a wait, and reads the descriptors that it waits for.
+    /// Copies the stack of a wait, and reads the descriptors that it waits for where they can be read.
     pub(crate) fn copy_wait(
         &mut self,
         process: u32,
         call: &BlockedSyscall,
-    ) -> Option<(StackBytes, Vec<i32>)> {
+    ) -> Option<(StackBytes, Option<Vec<i32>>)> {
         let copy = copy_stack(process, call.ip, call.sp)?;
         let polled = match call_name(call.number) {
             Some("poll" | "ppoll") => polled(process, call),
-            _ => Vec::new(),
+            Some("epoll_wait" | "epoll_pwait" | "epoll_pwait2") => registered(process, call),
+            _ => None,
         };
         self.is_still_in(process, call).then_some((copy, polled))
     }
@@ -190,16 +191,30 @@ fn copy_stack(process: u32, ip: u64, sp: u64) -> Option<StackBytes> {
     (!bytes.is_empty()).then_some(StackBytes { ip, sp, bytes })
 }
 
-/// Returns the descriptors that a `poll` waits for.
-fn polled(process: u32, call: &BlockedSyscall) -> Vec<i32> {
+/// Returns the descriptors that a `poll` waits for; none if they cannot all be read.
+fn polled(process: u32, call: &BlockedSyscall) -> Option<Vec<i32>> {
     let [array, count, ..] = call.arguments;
-    let count = usize::try_from(count).unwrap_or(0).min(POLLED);
+    let count = usize::try_from(count).ok().filter(|count| *count <= POLLED)?;
     let mut bytes = vec![0; 8 * count];
-    let read = sys::remote::read(process, array, &mut bytes).unwrap_or(0);
-    let entries = bytes[..read.min(bytes.len())].chunks_exact(8);
+    if count > 0 && sys::remote::read(process, array, &mut bytes).ok()? < bytes.len() {
+        return None;
+    }
+    let entries = bytes.chunks_exact(8);
     let descriptors =
         entries.filter_map(|entry| Some(i32::from_le_bytes(entry.get(..4)?.try_into().ok()?)));
-    descriptors.filter(|descriptor| *descriptor >= 0).collect()
+    Some(descriptors.filter(|descriptor| *descriptor >= 0).collect())
+}
+
+/// Returns the descriptors that are registered in the `epoll` that is waited for.
+fn registered(process: u32, call: &BlockedSyscall) -> Option<Vec<i32>> {
+    let info = fs::read_to_string(format!("/proc/{process}/fdinfo/{}", call.arguments[0])).ok()?;
+    Some(registered_in(&info))
+}
+
+/// Returns the descriptors in the file of an `epoll` in `/proc/PID/fdinfo`.
+fn registered_in(info: &str) -> Vec<i32> {
+    let targets = info.lines().filter_map(|line| line.strip_prefix("tfd:"));
+    targets.filter_map(|rest| rest.split_ascii_whitespace().next()?.parse().ok()).collect()
 }
 
 /// Describes the target of a call by names only.
@@ -240,4 +255,18 @@ pub(crate) fn pressure() -> Option<[u16; 3]> {
         whole.checked_mul(100)?.checked_add(part.get(..2)?.parse().ok()?)
     };
     Some([read("cpu")?, read("io")?, read("memory")?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_registered_in_an_epoll_is_read_from_its_file() {
+        let info = "pos:\t0\nflags:\t02\nmnt_id:\t15\nino:\t1057\n\
+                    tfd:        5 events:       19 data: 5  pos:0 ino:2f sdev:8\n\
+                    tfd:       12 events: 80000019 data: c  pos:0 ino:30 sdev:8\n";
+        assert_eq!(registered_in(info), [5, 12]);
+        assert!(registered_in("pos:\t0\n").is_empty());
+    }
 }

@@ -15,6 +15,7 @@ use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
 use super::follower::{LookOutcome, ThreadFollower, Wanted};
 use super::interactive::{self, InteractiveFinder};
 use super::period::{Moment, PeriodTotals, ProcessCount};
+use super::places::KnownLoop;
 use super::process;
 use super::read::{self, ThreadReader};
 use super::rest::RestWatch;
@@ -103,6 +104,17 @@ impl<'a> SamplingRecorder<'a> {
         }
     }
 
+    /// Follows programs whose main loops another recorder knew, without searching for them.
+    pub(super) fn take_over(&mut self, known: &[KnownLoop]) {
+        for known in known {
+            self.follow(known.process);
+            if let Some(program) = self.followed.get_mut(&known.process) {
+                program.follower.take_over(known);
+                program.late_ns = program.follower.has_loop().then_some(0);
+            }
+        }
+    }
+
     /// Records until `stop` is set or `upgrade`, which is asked at each look, returns reports of programs in the kernel; returns
     /// these, and how many programs were followed, those before included.
     pub(super) fn run(
@@ -149,7 +161,10 @@ impl<'a> SamplingRecorder<'a> {
             self.link.send(DescribeWork::Forget { process });
         }
         while let Some(process) = self.candidates.next(self.followed.len()) {
-            self.follow(process);
+            // It was taken over, or is there already.
+            if !self.followed.contains_key(&process) {
+                self.follow(process);
+            }
         }
     }
 
@@ -357,12 +372,11 @@ impl<'a> SamplingRecorder<'a> {
             Wanted::Place(call) => {
                 let Some((copy, polled)) = self.reader.copy_wait(process, &call) else { return };
                 self.link.count_copy();
-                let displays = interactive::display_descriptors(process);
-                let has_display = polled.iter().any(|descriptor| displays.contains(descriptor));
+                let display = interactive::is_display_among(process, polled.as_deref());
                 let place = (call.sp, call.ip);
                 program.follower.asked(&call);
                 let call = call.number;
-                self.link.send(DescribeWork::Place { process, call, place, has_display, copy });
+                self.link.send(DescribeWork::Place { process, call, place, display, copy });
             }
             Wanted::Description(call) => {
                 let Some(key) = program.follower.absence().map(|absence| absence.key) else {

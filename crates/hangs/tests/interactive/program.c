@@ -50,6 +50,15 @@ __attribute__((noinline)) void show_dialog(int display, double seconds) {
     poll(&wanted, 1, seconds * 1000);
 }
 
+/* The same with an animation: each of its waits is short. */
+__attribute__((noinline)) void show_animated_dialog(int display, double seconds) {
+    struct pollfd wanted = {.fd = display, .events = POLLIN};
+    for (double end = now() + seconds; now() < end;) {
+        poll(&wanted, 1, 12);
+        usleep(4000);
+    }
+}
+
 __attribute__((noinline)) void lock_file(const char *path) {
     int file = open(path, O_RDWR | O_CREAT, 0600);
     flock(file, LOCK_EX);
@@ -206,6 +215,7 @@ int main(int count, char **arguments) {
         case 'c': compute_things(0.4); break;
         case 'r': wait_for_reply(0.4); break;
         case 'd': show_dialog(display, 0.4); break;
+        case 'a': show_animated_dialog(display, 0.9); break;
         case 'l': lock_file(arguments[2]); break;
         case 'f': store_file(stored, 0.3); break;
         case 'm': touch_mapped_file(cold, 0.4); break;

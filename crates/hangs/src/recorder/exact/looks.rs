@@ -108,6 +108,8 @@ impl ExactRecorder<'_> {
         if let Some((place, account)) = state.wait
             && !program.places.contains_key(&place)
         {
+            let (of, first) = *absence.open_wait.get_or_insert((place, account));
+            let first = if of == place { first } else { account };
             // It may be that of a loop, such as a dialog's. If that has an animation, each of its waits is short.
             if now_ns.saturating_sub(account.at_ns.min(began_ns)) >= ASK_NS
                 && let Some(call) = self.event_wait(process)
@@ -115,7 +117,7 @@ impl ExactRecorder<'_> {
                 && self.ask(process, call)
                 && let Some(absence) = self.absence_mut(process)
             {
-                absence.asked = Some((place, account));
+                absence.asked = Some((place, first));
                 return;
             }
         }

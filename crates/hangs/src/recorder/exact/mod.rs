@@ -34,6 +34,7 @@ use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
 use super::interactive::{self, InteractiveFinder};
 use super::period::{Moment, PeriodTotals};
+use super::places::KnownLoop;
 use super::process;
 use super::read::{self, ThreadReader};
 use super::{
@@ -88,6 +89,8 @@ struct WatchedAbsence {
     unseen: UnseenParts,
     /// A wait inside of it at a place that is not classified yet, and the account when it began.
     asked: Option<(WaitPlace, AbsenceAccount)>,
+    /// The first wait that may be that of a loop, with what had been counted when it began.
+    open_wait: Option<(WaitPlace, AbsenceAccount)>,
     due_ns: u64,
     /// The length at which it is stored the next time.
     store_at_ns: u64,
@@ -118,6 +121,8 @@ struct MarkedProgram {
     process_began_ns: u64,
     places: HashMap<WaitPlace, PlaceState>,
     depth: ThreadedDepth,
+    /// The stack pointer of the shallowest loop that waits for the display.
+    display_loop: u64,
     away: Option<WatchedAbsence>,
     /// The absence that is known to have ended although the kernel may report it later.
     closed_ns: u64,
@@ -128,6 +133,16 @@ struct MarkedProgram {
 }
 
 impl MarkedProgram {
+    /// Returns the main loop, if it is known.
+    fn known_loop(&self, is_hang_stored: bool) -> Option<KnownLoop> {
+        let is_loop = |state: &PlaceState| *state == PlaceState::Classified(EventWaitKind::Loop);
+        let places = self.places.iter().filter(|(_, state)| is_loop(state));
+        let places: Vec<WaitPlace> = places.map(|(place, _)| *place).collect();
+        let (process, display_loop) = (self.process, self.display_loop);
+        let is_known = !places.is_empty();
+        is_known.then_some(KnownLoop { process, places, display_loop, is_hang_stored })
+    }
+
     /// Returns the key of the next absence.
     fn take_key(&mut self) -> u64 {
         self.next_key += 1;
@@ -168,12 +183,12 @@ pub(super) struct ExactRecorder<'a> {
 }
 
 /// How an exact recorder ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum ExactEnd {
     /// It was stopped.
     Stopped,
-    /// The session in the recorder service is over.
-    Lost,
+    /// The session in the recorder service is over, which knew these main loops.
+    Lost(Vec<KnownLoop>),
 }
 
 fn is_event_wait(number: u32) -> bool {
@@ -223,8 +238,8 @@ impl<'a> ExactRecorder<'a> {
         let mut sync = SyncPace(due_ns);
         while !stop.load(Ordering::Relaxed) {
             if self.reports.is_lost() {
-                self.lose_session();
-                return Ok((self.programs, ExactEnd::Lost));
+                let known = self.lose_session();
+                return Ok((self.programs, ExactEnd::Lost(known)));
             }
             let now_ns = sys::bpf::clock_ns();
             let now = Moment { now: self.clock.now(), at_ns: now_ns };
@@ -258,19 +273,25 @@ impl<'a> ExactRecorder<'a> {
         Ok((self.programs, ExactEnd::Stopped))
     }
 
-    /// The session in the service is over: what was not told is lost, which the records say.
-    fn lose_session(&mut self) {
+    /// The session in the service is over: what was not told is lost, which the records say. Returns the main loops that are known:
+    /// a hang that has begun is found by them, also one that was too short to be reported.
+    fn lose_session(&mut self) -> Vec<KnownLoop> {
         let mut lost = 0;
+        let mut known = Vec::new();
         for process in self.marked.keys().copied().collect::<Vec<_>>() {
             // One that was stored while it went on is there, as long as it was then.
             let is_stored = |absence: &WatchedAbsence| absence.store_at_ns > FIRST_STORED_NS;
-            lost += u32::from(self.absence_mut(process).is_some_and(|absence| !is_stored(absence)));
+            let absence = self.absence_mut(process);
+            lost += u32::from(absence.as_ref().is_some_and(|absence| !is_stored(absence)));
+            let is_hang_stored = absence.is_some_and(|absence| is_stored(absence));
+            known.extend(self.marked.get(&process).and_then(|of| of.known_loop(is_hang_stored)));
             self.drop_absence(process);
             self.link.send(DescribeWork::Forget { process });
         }
         self.marked.clear();
         self.link.counters.lost.fetch_add(lost, Ordering::Relaxed);
         self.end_period(Moment { now: self.clock.now(), at_ns: sys::bpf::clock_ns() });
+        known
     }
 
     /// Waits until a moment of the monotonic clock, or until there is a report.
@@ -332,6 +353,7 @@ impl<'a> ExactRecorder<'a> {
             process_began_ns: began.map_or(0, |(unix_ns, _)| unix_ns),
             places: HashMap::new(),
             depth: ThreadedDepth::begin(has_others(process)),
+            display_loop: 0,
             away: None,
             closed_ns: 0,
             blocks: (0, Vec::new()),
@@ -375,15 +397,14 @@ impl<'a> ExactRecorder<'a> {
         }
         let Some((copy, polled)) = self.reader.copy_wait(process, &call) else { return false };
         self.link.count_copy();
-        let displays = interactive::display_descriptors(process);
-        let has_display = polled.iter().any(|descriptor| displays.contains(descriptor));
+        let display = interactive::is_display_among(process, polled.as_deref());
         if program.places.len() >= PLACES {
             program.places.clear();
         }
         program.places.insert(place, PlaceState::Asked);
         self.asked += 1;
         let call = call.number;
-        self.link.send(DescribeWork::Place { process, call, place, has_display, copy });
+        self.link.send(DescribeWork::Place { process, call, place, display, copy });
         true
     }
 
@@ -397,7 +418,8 @@ impl<'a> ExactRecorder<'a> {
                 let others = || has_others(process);
                 let seen = state.shallowest;
                 let shallowest = program.depth.shallowest(place, seen, knows_loop, others);
-                match evidence.is_loop(place, shallowest) {
+                let starves = evidence.starves_display(place, program.display_loop);
+                match evidence.is_loop(place, shallowest) && !starves {
                     true => EventWaitKind::Loop,
                     false => EventWaitKind::Nested,
                 }
@@ -419,6 +441,9 @@ impl<'a> ExactRecorder<'a> {
                 }
             }
             if kind == EventWaitKind::Loop {
+                if evidence.has_display {
+                    program.display_loop = program.display_loop.max(place.0);
+                }
                 let rests = state.wait.is_some_and(|(waits_at, _)| waits_at == place);
                 program.counts.know_loop(sys::bpf::clock_ns(), rests);
             }
@@ -527,6 +552,7 @@ impl<'a> ExactRecorder<'a> {
             is_over: false,
             unseen: UnseenParts::default(),
             asked: None,
+            open_wait: None,
             due_ns: 0,
             store_at_ns: FIRST_STORED_NS,
             is_computing: false,
