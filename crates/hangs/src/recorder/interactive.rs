@@ -23,6 +23,9 @@ const YOUNG_NS: u64 = 30_000_000_000;
 const SLACK_NS: u64 = 25_000_000;
 /// How often all processes are looked through although no new connection was seen: for those in another network namespace.
 const SWEEP_NS: u64 = 10_000_000_000;
+/// How often processes are looked through that are known for longer than this, in nanoseconds: a program connects to its display in
+/// the first minute or never.
+const SWEEP_OLD_NS: u64 = 60_000_000_000;
 /// Sweeps take at most a fiftieth of a processor. Time in which they wait for one does not count: on a busy machine programs
 /// that start would not be found for minutes.
 const SWEEP_SHARE: u64 = 50;
@@ -80,6 +83,8 @@ pub(crate) struct InteractiveFinder {
     /// The last looks through the processes that are new, and through all.
     scan_of_new: ProcessScan,
     sweep: ProcessScan,
+    /// When the last look through all processes was that had the old ones, too.
+    swept_old_ns: u64,
     own_namespace: Option<Vec<u8>>,
     /// How often a process in another network namespace was asked for a display.
     asked: HashMap<ProcessIdentity, u32>,
@@ -100,6 +105,7 @@ impl InteractiveFinder {
             ends_ns: 0,
             scan_of_new: ProcessScan::default(),
             sweep: ProcessScan::default(),
+            swept_old_ns: 0,
             own_namespace: link(Path::new("/proc/self/ns/net")),
             asked: HashMap::new(),
         }
@@ -197,13 +203,26 @@ impl InteractiveFinder {
         found
     }
 
-    /// Looks through the processes of the user.
+    /// Looks through the processes of the user: the new ones, and now and then, or if somebody has connected, all.
     fn sweep(&mut self, at_ns: u64) -> Vec<ProcessIdentity> {
-        let remote = remote_display_clients();
         let mut found = Vec::new();
         let mut asked = HashMap::new();
         let processes = self.processes(at_ns);
-        for process in processes.keys().copied() {
+        let has_old = self.sweep.at_ns == 0
+            || !self.wanted.is_empty()
+            || at_ns.saturating_sub(self.swept_old_ns) >= SWEEP_OLD_NS - SLACK_NS;
+        if has_old {
+            self.swept_old_ns = at_ns;
+        }
+        let is_meant = |seen_ns: u64| has_old || at_ns.saturating_sub(seen_ns) < SWEEP_OLD_NS;
+        let meant: Vec<u32> = processes
+            .iter()
+            .filter(|(_, seen_ns)| is_meant(**seen_ns))
+            .map(|(process, _)| *process)
+            .collect();
+        // The kernel looks through a large table for these.
+        let remote = if meant.is_empty() { BTreeSet::new() } else { remote_display_clients() };
+        for process in meant {
             let Some(identity) = self.candidate(process) else { continue };
             if self.is_named(process)
                 || self.holds_connection(process, &remote)
@@ -428,6 +447,33 @@ mod tests {
         assert!(
             finder.search(1003 * SECOND, &spend).gone.iter().any(|gone| gone.process == child.id())
         );
+    }
+
+    #[test]
+    fn an_old_process_is_looked_at_once_a_minute() {
+        const SECOND: u64 = 1_000_000_000;
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("named-late");
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        let mut finder = InteractiveFinder::new(user, Vec::new());
+        let mut found_at = Vec::new();
+        for at in (10..=140).step_by(10) {
+            if at == 80 {
+                finder.named.push("named-late".to_owned());
+            }
+            // A program of another test that connects has all looked at.
+            finder.wanted.clear();
+            let found = finder.sweep(at * SECOND);
+            finder.sweep = ProcessScan { at_ns: at * SECOND, cost_ns: 0 };
+            if found.iter().any(|found| found.process == child.id()) {
+                found_at.push(at);
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found_at, [130]);
     }
 
     #[test]
