@@ -258,7 +258,7 @@ impl HangTextStyle<'_> {
         let stalled_ns = history.coverage.stalled_ns;
         if stalled_ns > 0 {
             lines.push(format!(
-                "The recorder itself did not run for {} of this time: it was stopped, or the machine was too busy. Hangs in it may be missing.",
+                "The recorder itself did not run for {} of this time: it was stopped, the machine was too busy, or the clock was set. Hangs in it may be missing.",
                 time(stalled_ns)
             ));
         }

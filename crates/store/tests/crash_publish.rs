@@ -1,6 +1,7 @@
 //! Every crash state and every failing call of publish and of group commit, and planted faults that are caught.
 #![expect(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use unjank_store::commit::Commit;
@@ -299,13 +300,17 @@ fn what_a_dead_writer_left_is_removed_after_any_crash_and_nothing_else() {
     .unwrap();
 }
 
-/// A disk on which no two files can exchange their names.
+/// A disk on which no two files can exchange their names, and what it says to it.
 #[derive(Debug)]
-struct NoExchange(SimDisk);
+struct NoExchange(SimDisk, io::ErrorKind);
 
 impl Disk for NoExchange {
     unjank_store::pass_on!(this, path => this.0;
         read stat read_link list create_dir create open open_log rename remove remove_abandoned sync_dir token);
+
+    fn exchange(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Err(self.1.into())
+    }
 }
 
 /// Adds a line to the file as it is, and begins again where another program has replaced it meanwhile.
@@ -357,10 +362,25 @@ fn who_replaces_a_file_at_any_point_of_ours_loses_nothing() {
 #[test]
 fn one_who_is_replaced_between_the_look_and_the_rename_is_noticed_by_the_explorer() {
     for seeded in [|| SimDisk::new().with_file(path(), OLD), || SimDisk::new().with_dir("/home")] {
-        let ours = |disk: &SimDisk, (): &()| add_ours(&NoExchange(disk.clone()));
+        let ours = |disk: &SimDisk, (): &()| {
+            add_ours(&NoExchange(disk.clone(), io::ErrorKind::Unsupported))
+        };
         let theirs = |disk: &SimDisk, (): &()| add_theirs(disk);
         let check = |disk: &SimDisk, (): &(), (): &(), (): &()| check_theirs(disk);
         let complaint = interleave(|| (seeded(), ()), ours, theirs, check).unwrap_err();
         assert!(complaint.contains("ours"), "{complaint}");
+    }
+}
+
+#[test]
+fn where_files_cannot_exchange_their_names_one_is_renamed_over_the_other() {
+    use io::ErrorKind::{CrossesDevices, InvalidInput, PermissionDenied, Unsupported};
+    for kind in [CrossesDevices, InvalidInput, PermissionDenied, Unsupported] {
+        let disk = NoExchange(SimDisk::new().with_file(path(), OLD), kind);
+        add_ours(&disk);
+        assert_eq!(disk.read(path()).unwrap(), [OLD, b"ours\n"].concat(), "{kind}");
+        assert_eq!(disk.list(path().parent().unwrap()).unwrap().len(), 1, "{kind}");
+        publish_cache(&disk, path(), NEW).unwrap();
+        assert_eq!(disk.read(path()).unwrap(), NEW, "{kind}");
     }
 }

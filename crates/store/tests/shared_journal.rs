@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use unjank_store::disk::{self, Disk};
 use unjank_store::journal::shared::{Appender, Flaw, JournalReader, News, Owner, salvage};
@@ -145,6 +146,22 @@ fn what_is_appended_beside_an_owner_is_there_once_also_where_there_was_no_journa
         let orders = orders.unwrap_or_else(|complaint| panic!("{complaint}"));
         assert!(orders > 1000, "{orders}");
     }
+}
+
+#[test]
+fn a_journal_in_which_a_frame_begins_everywhere_is_read_without_reading_the_rest_for_each() {
+    let mut bytes = seeded().read(log()).unwrap();
+    let whole = bytes.len() + (4 << 20);
+    while bytes.len() < whole {
+        let rest = u32::try_from(whole.saturating_sub(bytes.len() + 28)).unwrap_or_default();
+        bytes.extend(b"UJS1");
+        bytes.extend(rest.to_le_bytes());
+    }
+    let begin = Instant::now();
+    assert_eq!(salvage(&bytes), [b"first"]);
+    // It took a minute.
+    let length = begin.elapsed();
+    assert!(length < Duration::from_secs(20), "{length:?}");
 }
 
 /// A disk on which files have one name each.

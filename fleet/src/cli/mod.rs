@@ -157,12 +157,16 @@ impl Session {
     /// Reads the store, and says on stderr what of it cannot be read, once.
     fn stored(&self) -> Result<StoredHistory, Failure> {
         let stored = self.read_store()?;
+        self.tell_damage(&stored);
+        Ok(stored)
+    }
+
+    fn tell_damage(&self, stored: &StoredHistory) {
         let damage = stored.damage();
         if let Some(damage) = damage.as_ref().filter(|_| *self.damage.borrow() != damage) {
             say(&format!("{damage} The rest of {:?} is exported.", self.dir));
         }
         *self.damage.borrow_mut() = damage;
-        Ok(stored)
     }
 
     /// Reads the store as [`Session::stored`] does, and refuses one of which nothing can be read: what is written of it would say
@@ -175,7 +179,10 @@ impl Session {
                 let text = format!("cannot read any record in the store {:?}: {what}", self.dir);
                 Err(Failure::new(text).hint(UNREADABLE))
             }
-            _ => self.stored(),
+            _ => {
+                self.tell_damage(&stored);
+                Ok(stored)
+            }
         }
     }
 

@@ -103,8 +103,7 @@ pub(super) struct KnownLoop {
 /// The places at which one thread waits for events.
 #[derive(Debug, Default)]
 pub(super) struct WaitPlaces {
-    ///
-    /// A wait without a subject stands for all of its place.
+    /// What the waits at each place are. One without a subject stands for all of its place.
     kinds: HashMap<WaitPlace, Vec<(Option<WaitSubject>, PlaceKind)>>,
     /// The stack pointer of the shallowest wait that was seen, of a process that has started threads since then. Stacks grow downwards.
     shallowest: u64,

@@ -1,13 +1,14 @@
 //! Checksums of parts of a file.
 //!
 //! A hostile file begins a frame at every eighth byte, each of which says that it takes the rest of the file. To read the rest
-//! for each takes hours; what many long parts have in common is read once here.
+//! for each takes a time that grows with the square of the length, a minute for 4 MiB; what many long parts have in common
+//! is read once here.
 
 use std::cell::{Cell, OnceCell};
 
 /// The checksum of what is before it is noted for each block of this length.
 const BLOCK: usize = 4096;
-/// So often the bytes are read for parts as they are; what was not made to cost much needs it once.
+/// How many times as many bytes as there are may be read for parts as they are; a file that writers left needs one.
 const PLAIN_READS: usize = 4;
 /// The bits of the length of a part.
 const LENGTH_BITS: usize = 32;
@@ -19,7 +20,7 @@ type Shifts = [[u32; 32]; LENGTH_BITS];
 #[derive(Debug)]
 pub(super) struct PartChecksums<'a> {
     bytes: &'a [u8],
-    /// How many bytes are still read as they are.
+    /// How many bytes may still be read as they are.
     left: Cell<usize>,
     /// The checksums of the first blocks: of none, of one, and so on.
     blocks: OnceCell<Vec<u32>>,

@@ -536,9 +536,10 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns whether two files cannot exchange their names on this file system.
+/// Returns whether two files cannot exchange their names on this file system, or where system calls are filtered.
 fn is_no_exchange(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput)
+    use io::ErrorKind::{CrossesDevices, InvalidInput, PermissionDenied, Unsupported};
+    matches!(error.kind(), Unsupported | InvalidInput | PermissionDenied | CrossesDevices)
 }
 
 /// Returns the name of a temporary file for `target`: hidden, so that nothing takes it for a database.

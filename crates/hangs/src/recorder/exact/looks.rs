@@ -7,9 +7,10 @@ use sys::perf::ThreadSampler;
 use trace::backend::blocked::BlockedSyscall;
 use trace::syscall::{SyscallClass, call_name};
 
+use super::ExactRecorder;
 use super::account::{BlockDescription, BlockKey, SeenWait};
 use super::faults::FaultFiles;
-use super::{ExactRecorder, WatchedAbsence};
+use super::program::WatchedAbsence;
 use crate::kernel::{AbsenceAccount, MarkedThread, ThreadBlock, WaitPlace};
 use crate::model::{CallObject, UnseenParts};
 use crate::recorder::absence::Activity;

@@ -8,6 +8,7 @@ mod depth;
 mod faults;
 mod looks;
 mod operations;
+mod program;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -16,19 +17,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use sys::clock::Clock;
-use sys::perf::ThreadSampler;
 use trace::backend::blocked::BlockedSyscall;
 use trace::syscall::{EVENT_WAITS, call_name};
 
-use self::account::{
-    AbsenceTime, BlockDescription, SeenWait, WaitFact, add_missing, divide, merge, part_of,
-    uncertain_ns,
-};
+use self::account::{AbsenceTime, WaitFact, add_missing, divide, merge, part_of, uncertain_ns};
 use self::chain::ChainFollower;
 use self::counts::ProgramCounts;
 use self::depth::ThreadedDepth;
-use self::faults::FaultFiles;
 use self::operations::{AwaitedOperation, OperationFollower, is_ring_wait};
+use self::program::{MarkedProgram, PlaceState, WatchedAbsence};
 use super::absence::Activity;
 use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
@@ -42,7 +39,7 @@ use super::{
 };
 use crate::kernel::{
     AbsenceAccount, EventWaitKind, MarkedAs, MarkedThread, ReportStream, ThreadBlock, ThreadEvent,
-    ThreadMarker, WaitPlace,
+    ThreadMarker,
 };
 use crate::model::{HANG_NS, Hang, HangCause, UnseenParts};
 
@@ -58,102 +55,6 @@ const BLOCKS: usize = 4096;
 const LATEST: usize = 64;
 /// The most places of waits of one process that are remembered.
 const PLACES: usize = 256;
-
-/// What is known of the waits at a place.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum PlaceState {
-    /// The stack is being read.
-    Asked,
-    /// It is classified.
-    Classified(EventWaitKind),
-}
-
-/// An absence that was reported and goes on.
-#[derive(Debug)]
-struct WatchedAbsence {
-    key: u64,
-    started_ns: u64,
-    described: Vec<BlockDescription>,
-    /// When the last description was made.
-    described_at_ns: u64,
-    /// Beginnings of waits in which the thread was seen stopped or frozen.
-    stops: Vec<u64>,
-    sampler: Option<ThreadSampler>,
-    samples: u32,
-    /// Page faults that were sampled.
-    faults: u32,
-    /// The files behind its page faults, where the kernel tells the addresses.
-    fault_files: Option<FaultFiles>,
-    /// Whether it has ended.
-    is_over: bool,
-    unseen: UnseenParts,
-    /// A wait inside of it at a place that is not classified yet, and the account when it began.
-    asked: Option<(WaitPlace, AbsenceAccount)>,
-    /// The first wait that may be that of a loop, with what had been counted when it began.
-    open_wait: Option<(WaitPlace, AbsenceAccount)>,
-    due_ns: u64,
-    /// The length at which it is stored the next time.
-    store_at_ns: u64,
-    is_computing: bool,
-    /// Sees each return of the main loop's wait, since a moment.
-    turns: Option<(ThreadSampler, WaitPlace, u64)>,
-    /// Returns that were seen and not handled yet.
-    seen_turns: Vec<u64>,
-    /// The wait that it was last seen in.
-    seen_wait: Option<SeenWait>,
-    /// The last look of the main loop for events that took no time; the absence that is recorded began then.
-    turned_ns: Option<u64>,
-}
-
-impl WatchedAbsence {
-    /// Returns when the step began that goes on.
-    fn began_ns(&self) -> u64 {
-        self.turned_ns.unwrap_or(self.started_ns)
-    }
-}
-
-/// A program whose first thread is marked.
-#[derive(Debug)]
-struct MarkedProgram {
-    process: u32,
-    name: String,
-    /// When it began, in nanoseconds since 1970.
-    process_began_ns: u64,
-    places: HashMap<WaitPlace, PlaceState>,
-    depth: ThreadedDepth,
-    /// The stack pointer of the shallowest loop that waits for the display.
-    display_loop: u64,
-    away: Option<WatchedAbsence>,
-    /// The absence that is known to have ended although the kernel may report it later.
-    closed_ns: u64,
-    /// The waits of the absence that began at this moment.
-    blocks: (u64, Vec<ThreadBlock>),
-    next_key: u64,
-    counts: ProgramCounts,
-}
-
-impl MarkedProgram {
-    /// Returns the main loop, if it is known.
-    fn known_loop(&self, is_hang_stored: bool) -> Option<KnownLoop> {
-        let is_loop = |state: &PlaceState| *state == PlaceState::Classified(EventWaitKind::Loop);
-        let places = self.places.iter().filter(|(_, state)| is_loop(state));
-        let places: Vec<WaitPlace> = places.map(|(place, _)| *place).collect();
-        let (process, display_loop) = (self.process, self.display_loop);
-        let is_known = !places.is_empty();
-        is_known.then_some(KnownLoop { process, places, display_loop, is_hang_stored })
-    }
-
-    /// Returns the key of the next absence.
-    fn take_key(&mut self) -> u64 {
-        self.next_key += 1;
-        self.next_key
-    }
-
-    /// Returns the waits of an absence.
-    fn blocks_of(&self, started_ns: u64) -> &[ThreadBlock] {
-        if self.blocks.0 == started_ns { &self.blocks.1 } else { &[] }
-    }
-}
 
 /// Observes programs by the reports of programs in the kernel.
 pub(super) struct ExactRecorder<'a> {

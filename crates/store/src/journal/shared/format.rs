@@ -11,6 +11,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::super::checksum::PartChecksums;
 use super::super::format::{slice, u32_at, u64_at, usize_of};
 
 /// Where the frames start.
@@ -113,14 +114,15 @@ pub(super) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    fn decode(bytes: &'a [u8], at: usize) -> Option<Frame<'a>> {
+    fn decode(sums: &PartChecksums<'a>, at: usize) -> Option<Frame<'a>> {
+        let bytes = sums.bytes();
         let header = slice(bytes, at, FRAME_HEADER_LEN)?;
         if header[..4] != FRAME_MAGIC {
             return None;
         }
         let len = usize::try_from(u32_at(header, 4)).ok().filter(|len| *len <= MAX_RECORD)?;
         let record = slice(bytes, at + FRAME_HEADER_LEN, len)?;
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..CRC_AT]), record);
+        let crc = sums.append(crc32c::crc32c(&header[..CRC_AT]), at + FRAME_HEADER_LEN, len)?;
         (crc == u32_at(header, CRC_AT)).then(|| Frame {
             salt: u64_at(header, 8),
             id: u64_at(header, 16),
@@ -188,9 +190,10 @@ fn is_half_frame(bytes: &[u8], salt: u64) -> bool {
 /// Finds the frames of a file: those with `salt` if there is one. What lies between two of them is skipped.
 pub(super) fn frames(bytes: &[u8], salt: Option<u64>) -> impl Iterator<Item = Frame<'_>> {
     let mut at = 0;
+    let sums = PartChecksums::of(bytes);
     std::iter::from_fn(move || {
         while at < bytes.len() {
-            match Frame::decode(bytes, at).filter(|frame| salt.is_none_or(|s| s == frame.salt)) {
+            match Frame::decode(&sums, at).filter(|frame| salt.is_none_or(|s| s == frame.salt)) {
                 Some(frame) => {
                     at = frame.end;
                     return Some(frame);

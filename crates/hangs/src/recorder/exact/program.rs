@@ -1,0 +1,109 @@
+//! A program whose first thread the kernel reports, and the absence that goes on in it.
+
+use std::collections::HashMap;
+
+use sys::perf::ThreadSampler;
+
+use super::super::places::KnownLoop;
+use super::account::{BlockDescription, SeenWait};
+use super::counts::ProgramCounts;
+use super::depth::ThreadedDepth;
+use super::faults::FaultFiles;
+use crate::kernel::{AbsenceAccount, EventWaitKind, ThreadBlock, WaitPlace};
+use crate::model::UnseenParts;
+
+/// What is known of the waits at a place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum PlaceState {
+    /// The stack is being read.
+    Asked,
+    /// It is classified.
+    Classified(EventWaitKind),
+}
+
+/// An absence that was reported and goes on.
+#[derive(Debug)]
+pub(super) struct WatchedAbsence {
+    pub(super) key: u64,
+    pub(super) started_ns: u64,
+    pub(super) described: Vec<BlockDescription>,
+    /// When the last description was made.
+    pub(super) described_at_ns: u64,
+    /// Beginnings of waits in which the thread was seen stopped or frozen.
+    pub(super) stops: Vec<u64>,
+    pub(super) sampler: Option<ThreadSampler>,
+    pub(super) samples: u32,
+    /// Page faults that were sampled.
+    pub(super) faults: u32,
+    /// The files behind its page faults, where the kernel tells the addresses.
+    pub(super) fault_files: Option<FaultFiles>,
+    /// Whether it has ended.
+    pub(super) is_over: bool,
+    pub(super) unseen: UnseenParts,
+    /// A wait inside of it at a place that is not classified yet, and the account when it began.
+    pub(super) asked: Option<(WaitPlace, AbsenceAccount)>,
+    /// The first wait that may be that of a loop, with what had been counted when it began.
+    pub(super) open_wait: Option<(WaitPlace, AbsenceAccount)>,
+    pub(super) due_ns: u64,
+    /// The length at which it is stored the next time.
+    pub(super) store_at_ns: u64,
+    pub(super) is_computing: bool,
+    /// Sees each return of the main loop's wait, since a moment.
+    pub(super) turns: Option<(ThreadSampler, WaitPlace, u64)>,
+    /// Returns that were seen and not handled yet.
+    pub(super) seen_turns: Vec<u64>,
+    /// The wait that it was last seen in.
+    pub(super) seen_wait: Option<SeenWait>,
+    /// The last look of the main loop for events that took no time; the absence that is recorded began then.
+    pub(super) turned_ns: Option<u64>,
+}
+
+impl WatchedAbsence {
+    /// Returns when the step began that goes on.
+    pub(super) fn began_ns(&self) -> u64 {
+        self.turned_ns.unwrap_or(self.started_ns)
+    }
+}
+
+/// A program whose first thread is marked.
+#[derive(Debug)]
+pub(super) struct MarkedProgram {
+    pub(super) process: u32,
+    pub(super) name: String,
+    /// When it began, in nanoseconds since 1970.
+    pub(super) process_began_ns: u64,
+    pub(super) places: HashMap<WaitPlace, PlaceState>,
+    pub(super) depth: ThreadedDepth,
+    /// The stack pointer of the shallowest loop that waits for the display.
+    pub(super) display_loop: u64,
+    pub(super) away: Option<WatchedAbsence>,
+    /// The absence that is known to have ended although the kernel may report it later.
+    pub(super) closed_ns: u64,
+    /// The waits of the absence that began at this moment.
+    pub(super) blocks: (u64, Vec<ThreadBlock>),
+    pub(super) next_key: u64,
+    pub(super) counts: ProgramCounts,
+}
+
+impl MarkedProgram {
+    /// Returns the main loop, if it is known.
+    pub(super) fn known_loop(&self, is_hang_stored: bool) -> Option<KnownLoop> {
+        let is_loop = |state: &PlaceState| *state == PlaceState::Classified(EventWaitKind::Loop);
+        let places = self.places.iter().filter(|(_, state)| is_loop(state));
+        let places: Vec<WaitPlace> = places.map(|(place, _)| *place).collect();
+        let (process, display_loop) = (self.process, self.display_loop);
+        let is_known = !places.is_empty();
+        is_known.then_some(KnownLoop { process, places, display_loop, is_hang_stored })
+    }
+
+    /// Returns the key of the next absence.
+    pub(super) fn take_key(&mut self) -> u64 {
+        self.next_key += 1;
+        self.next_key
+    }
+
+    /// Returns the waits of an absence.
+    pub(super) fn blocks_of(&self, started_ns: u64) -> &[ThreadBlock] {
+        if self.blocks.0 == started_ns { &self.blocks.1 } else { &[] }
+    }
+}
