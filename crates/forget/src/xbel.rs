@@ -11,6 +11,8 @@ use recents::xbel::{BookmarkChange, XbelDocument};
 use recents::{RecentTime, RecentsFiles, Uri};
 
 const NAME: &str = "recently-used.xbel";
+/// What every list begins with.
+const ELEMENT: &[u8] = b"<xbel";
 
 /// Returns the lists: the shared one first, then copies of it, then those of programs.
 pub(super) fn files(places: &RecentsFiles) -> Vec<PathBuf> {
@@ -52,6 +54,15 @@ pub(super) fn remove(
         let Some(bytes) = survey.read(files::read(&file)) else { continue };
         let Ok(document) = XbelDocument::parse(bytes.clone()) else { continue };
         let is_chosen = |uri: &Uri| chosen.contains(&DocumentName::of_uri(uri));
+        let is_copy = file != places.xbel && file.parent() == places.xbel.parent();
+        let home = std::os::unix::ffi::OsStrExt::as_bytes(places.home.as_os_str());
+        let mut entries = document.bookmarks().iter().filter_map(|bookmark| bookmark.entry());
+        let names_one = entries.any(|entry| is_chosen(&entry.uri))
+            || !Search::new(chosen, &BTreeSet::new(), home).found(&bytes).is_empty();
+        // What has such a name and is no list is somebody's file, or the lock of KDE's programs.
+        if !names_one || (is_copy && !is_list(&bytes)) {
+            continue;
+        }
         let edited = document.edit(
             |bookmark| match bookmark.entry() {
                 Some(entry) if is_chosen(&entry.uri) => BookmarkChange::Remove,
@@ -61,16 +72,19 @@ pub(super) fn remove(
         );
         let is_changed = edited.is_some();
         let image = edited.map_or(bytes, String::into_bytes);
-        let home = std::os::unix::ffi::OsStrExt::as_bytes(places.home.as_os_str());
         // A copy that nobody reads and that cannot be cleaned goes as a whole: the list itself has what could be saved.
         let staying = staying(&image, chosen);
-        let is_copy = file != places.xbel && file.parent() == places.xbel.parent();
         if is_copy && !Search::new(chosen, &staying, home).found(&image).is_empty() {
             survey.read(files::remove(disk, &file));
         } else if is_changed {
             survey.read(files::replace(disk, &file, &image));
         }
     }
+}
+
+/// Returns whether bytes are a list, or the beginning of one.
+fn is_list(bytes: &[u8]) -> bool {
+    bytes.windows(ELEMENT.len()).any(|part| part == ELEMENT)
 }
 
 /// Returns the documents that a list has besides those that are forgotten.

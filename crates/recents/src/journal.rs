@@ -8,7 +8,7 @@ use std::time::Duration;
 use store::disk::Disk;
 use store::journal::JournalError;
 use store::journal::shared::{Appender, Flaw, JournalReader, News, Owner, salvage};
-use store::publish::{PublishError, wipe};
+use store::publish::{PublishError, remove_all_stale, wipe};
 
 use super::alarm::{WriterNotifier, WriterProgram};
 use super::damage::{self, Aside, JournalDamage};
@@ -28,6 +28,8 @@ const SMALL: u64 = 1 << 16;
 const MANY: usize = 64;
 /// How long somebody else who replaces the journal is waited for; it takes a few milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The age at which the temporary file of a killed writer is removed.
+const STALE: Duration = Duration::from_secs(60);
 
 /// Why an operation on the journal failed.
 #[derive(Debug, thiserror::Error)]
@@ -611,8 +613,25 @@ impl Recents {
         self.replace(|_| {})
     }
 
+    /// Removes the temporary files of programs that were killed a minute ago or earlier: they name documents. One that
+    /// cannot be removed is tried again the next time.
+    pub(crate) fn remove_unfinished(&mut self) {
+        let before_ns = self.stale_before_ns();
+        for journal in [durable_journal(&self.places), self.journal_path()] {
+            if let Some(dir) = journal.parent() {
+                let _ = remove_all_stale(&*self.disk, dir, before_ns);
+            }
+        }
+    }
+
+    /// Returns the moment before which temporary files are those of killed writers, in nanoseconds since 1970.
+    pub(crate) fn stale_before_ns(&self) -> i128 {
+        i128::from(self.now().before(STALE).0) * 1000
+    }
+
     /// Removes damaged journals that were put aside: they name what is forgotten.
     fn remove_evidence(&mut self) -> Result<(), RecentsError> {
+        self.remove_unfinished();
         let path = self.journal_path();
         let mut journals = vec![durable_journal(&self.places)];
         if path != journals[0] {

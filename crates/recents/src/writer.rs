@@ -73,6 +73,7 @@ pub fn write(recents: &mut Recents) -> Result<RoundOutcome, WriterError> {
         .and_then(|()| recents.disk().own(&path, PATIENCE))
         .and_then(|lock| lock.ok_or_else(|| io::ErrorKind::ResourceBusy.into()));
     let _lock = lock.map_err(|source| WriterError::NotLocked { path, source })?;
+    recents.remove_unfinished();
     // What is kept of a damaged journal is as it was found.
     recents.repair()?;
     settle(recents);

@@ -203,6 +203,34 @@ fn the_next_writer_removes_what_one_that_was_killed_left_of_the_journal_before()
 }
 
 #[test]
+fn what_killed_writers_left_unfinished_goes_with_the_next_round_and_with_what_is_forgotten() {
+    for forgets in [false, true] {
+        let home = Home::new();
+        let mut recents = home.recents();
+        recents.add(&home.addition("f")).unwrap();
+        let unfinished = |name: &str| format!("state/.{name}.unjank-0123456789abcdef");
+        for name in ["journal", "projection", "journal.extent", "young"] {
+            home.write(&unfinished(name), b"a document");
+        }
+        let path = |name: &str| home.dir.path().join(unfinished(name));
+        for name in ["journal", "projection", "journal.extent"] {
+            let file = std::fs::File::options().write(true).open(path(name)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        }
+        match forgets {
+            true => {
+                drop(recents.forget(&[Uri::of_path(Path::new("/srv/other")).unwrap()]).unwrap())
+            }
+            false => drop(writer::write(&mut recents).unwrap()),
+        }
+        for name in ["journal", "projection", "journal.extent"] {
+            assert!(!path(name).exists(), "{name}, {forgets}");
+        }
+        assert!(path("young").exists(), "its writer may live");
+    }
+}
+
+#[test]
 fn a_journal_that_is_long_is_made_short_and_says_the_same() {
     let home = Home::new();
     let mut recents = home.recents();

@@ -313,6 +313,38 @@ fn what_is_left_somewhere_is_said() {
 }
 
 #[test]
+fn what_is_beside_the_list_and_is_none_and_what_names_no_document_stays_as_it_is() {
+    let home = Home::make();
+    let [secret, _] = fill(&home);
+    let damaged = format!("<xbel><bookmark href=\"file:///srv/{OPEN}");
+    let beside: [(&str, &[u8]); 5] = [
+        // Somebody's, and one that names the document: the search afterwards finds it.
+        (".txt", b"notes of mine"),
+        (".notes", text(&secret).as_bytes()),
+        ("~1", b"abc"),
+        (".bak", b""),
+        (".mine", damaged.as_bytes()),
+    ];
+    for (ending, bytes) in beside {
+        home.write(&format!(".local/share/recently-used.xbel{ending}"), bytes);
+    }
+    // The lock of a program of KDE's that lives: its number, its name and the machine's.
+    let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let mut holder = Command::new("sleep").arg("600").spawn().unwrap();
+    let lock = format!("{}\nsleep\n{machine}", holder.id());
+    let lock_file = home.write(".local/share/recently-used.xbel.lock", &lock);
+    let done = forget(&home, &[text(&secret)]);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert!(said(&done).contains("recently-used.xbel.notes (1)"), "{}", said(&done));
+    assert_eq!(fs::read_to_string(&lock_file).unwrap(), lock);
+    for (ending, bytes) in beside {
+        let file = home.at(&format!(".local/share/recently-used.xbel{ending}"));
+        assert_eq!(fs::read(&file).unwrap(), bytes, "{ending}");
+    }
+}
+
+#[test]
 fn hostile_stores_are_troubles_of_their_own() {
     let home = Home::make();
     let [secret, _] = fill(&home);

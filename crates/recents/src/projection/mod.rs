@@ -39,9 +39,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How often other programs may write the file during a merge before the merge fails.
 const ATTEMPTS: usize = 20;
 
-/// The age at which the temporary file of a killed writer is removed.
-const STALE: Duration = Duration::from_secs(60);
-
 /// Why the files do not contain the list.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -153,9 +150,9 @@ pub fn project(recents: &mut Recents) -> Result<Projected, ProjectionError> {
         // This comes before the lock, which creates the directory.
         let dir = places.xbel.parent().unwrap_or(Path::new("/"));
         let had_dir = recents.disk().stat(dir).is_ok();
-        let before = recents.now().before(STALE);
+        let before_ns = recents.stale_before_ns();
         // The temporary files of killed writers contain documents. A file that cannot be removed now is tried again the next time.
-        let _ = remove_stale(recents.disk(), &places.xbel, i128::from(before.0) * 1000);
+        let _ = remove_stale(recents.disk(), &places.xbel, before_ns);
         let mut attempts = 1;
         loop {
             match (Attempt { recents, places: &places, had_dir }).run(&mut projected) {

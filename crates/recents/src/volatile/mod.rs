@@ -22,9 +22,6 @@ use super::{JournalRecord, Recents, RecentsError, RecentsFiles};
 /// How long another process that moves the lists is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a dead process left is removed when it is so old.
-const STALE: Duration = Duration::from_secs(60);
-
 /// Why the lists are not where they are to be. They can be read and written where they are; nothing is lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -169,8 +166,7 @@ pub fn settle(recents: &mut Recents) -> Result<(), VolatileError> {
 /// its lock. What cannot be removed now is tried again with the next round.
 pub(super) fn remove_leftovers(recents: &Recents) {
     let [list, _] = stores(recents);
-    let before = i128::from(recents.now().before(STALE).0) * 1000;
-    let _ = ::store::publish::remove_stale(recents.disk(), &list.copy(), before);
+    let _ = ::store::publish::remove_stale(recents.disk(), &list.copy(), recents.stale_before_ns());
     let _ = remove_stale_lock(recents.places(), recents.clock());
 }
 
