@@ -273,6 +273,8 @@ impl UnseenParts {
     pub const WAITS: UnseenParts = UnseenParts(1 << 5);
     /// What came before its first wait, which was taken for that of the main loop.
     pub const START: UnseenParts = UnseenParts(1 << 6);
+    /// Whether it is one step or several: it ended before the looks for events in it were known.
+    pub const LOOKS: UnseenParts = UnseenParts(1 << 7);
 
     /// Returns whether a part is missing.
     #[must_use]
@@ -284,6 +286,12 @@ impl UnseenParts {
     #[must_use]
     pub fn has_unseen_time(self) -> bool {
         self.has(UnseenParts::GAP) || self.has(UnseenParts::START)
+    }
+
+    /// Returns whether it may be several steps.
+    #[must_use]
+    pub fn may_be_several(self) -> bool {
+        self.has(UnseenParts::STEPS) || self.has(UnseenParts::LOOKS)
     }
 
     /// Adds a part.
@@ -310,6 +318,10 @@ impl UnseenParts {
             (
                 UnseenParts::STEPS,
                 "It may be several steps, each shorter, with looks for events in between that took no time: kernel.perf_event_paranoid is above 2, and allows no breakpoint at the wait of the main loop.",
+            ),
+            (
+                UnseenParts::LOOKS,
+                "It may be several steps, each shorter: it ended before it was known what its looks for events were.",
             ),
             (
                 UnseenParts::WAITS,

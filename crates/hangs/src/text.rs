@@ -13,7 +13,7 @@ use report::text::spelled;
 
 use crate::compare::{HangRate, RateComparison, RateDifference};
 use crate::history::{HangGroup, HangGrouping, HangHistory, TimeSpan, WatchCoverage, group};
-use crate::model::{CallObject, Hang, HangCause, HangChain, HangHop, ObjectKind, UnseenParts};
+use crate::model::{CallObject, Hang, HangCause, HangChain, HangHop, ObjectKind};
 use crate::remedy::{HangRemedy, remedy};
 use crate::store::{EraseOutcome, StoredHistory};
 
@@ -159,7 +159,7 @@ impl HangTextStyle<'_> {
             true => format!("{length} or longer"),
             false => length,
         };
-        let verb = if hang.unseen.has(UnseenParts::STEPS) { "was busy" } else { "froze" };
+        let verb = if hang.unseen.may_be_several() { "was busy" } else { "froze" };
         format!(
             "{} {verb} {} at {}: {}",
             self.paint.set(Tone::Strong, program),

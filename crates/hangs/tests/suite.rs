@@ -11,6 +11,7 @@ extern crate unjank_hangs as hangs;
 mod clock;
 mod fuzz_hangs;
 mod kernel;
+mod loops;
 mod recorder;
 mod store_crash;
 mod store_real;

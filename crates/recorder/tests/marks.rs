@@ -52,8 +52,8 @@ pub(crate) fn marks() {
             "mark" => say(outcome(&marker.mark(process(), MarkedAs::Unknown))),
             "unmark" => say(outcome(&marker.unmark(process()))),
             "classify" => {
-                let place = (number(2), number(3));
-                say(outcome(&marker.classify(process(), place, EventWaitKind::Loop)));
+                let wait = [number(2), number(3), number(4)].into();
+                say(outcome(&marker.classify(process(), wait, EventWaitKind::Loop)));
             }
             "state" => match marker.state(process()).unwrap() {
                 None => say("none"),
@@ -61,14 +61,14 @@ pub(crate) fn marks() {
                     say(format!("gone {is_gone} {} {away_since_ns:?}", steps.total()));
                 }
             },
-            // What has come until the state is asked for; places that are asked about are those of main loops.
+            // What has come until the state is asked for; waits that are asked about are those of main loops.
             "take" => {
                 let mut events = Vec::new();
                 let _ = marker.state(process());
                 reports.take(|bytes| events.extend(ThreadEvent::read(bytes))).unwrap();
                 for (thread, event) in events {
-                    if let ThreadEvent::Asks { place } = event {
-                        marker.classify(thread, place, EventWaitKind::Loop).unwrap();
+                    if let ThreadEvent::Asks { wait } = event {
+                        marker.classify(thread, wait, EventWaitKind::Loop).unwrap();
                     }
                     say(format!("event {thread} {event:?}"));
                 }
@@ -148,7 +148,7 @@ fn only_processes_that_the_user_could_trace_are_marked() {
     ] {
         assert_eq!(ann.ask(&mark(other)), "PermissionDenied", "{other}");
         assert_eq!(ann.ask(&format!("state {other}")), "none");
-        assert_eq!(ann.ask(&format!("classify {other} 1 1")), "NotFound");
+        assert_eq!(ann.ask(&format!("classify {other} 1 1 1")), "NotFound");
         assert_eq!(ann.ask(&format!("unmark {other}")), "done");
     }
     for nobody in [0, u32::MAX] {
@@ -187,14 +187,14 @@ fn of_a_thread_that_is_not_the_owners_the_programs_tell_nothing_although_it_is_m
                 events.iter().any(|event| is_it(event) || matches!(event, ThreadEvent::Gone { .. }))
             });
         };
-        // A place is asked about while the thread rests.
+        // A wait is asked about while the thread rests.
         program.order(b'b');
-        until_told(&mut events, "a place to be asked about", |event| {
+        until_told(&mut events, "a wait to be asked about", |event| {
             matches!(event, ThreadEvent::Asks { .. })
         });
         for event in &events {
-            if let ThreadEvent::Asks { place } = event {
-                marker.classify(process, *place, EventWaitKind::Loop).unwrap();
+            if let ThreadEvent::Asks { wait } = event {
+                marker.classify(process, *wait, EventWaitKind::Loop).unwrap();
             }
         }
         for _ in 0..3 {
@@ -333,7 +333,7 @@ fn a_user_has_two_sessions_for_hangs_and_others_have_theirs() {
     assert_eq!(bob.ask(&format!("mark {}", of_bob.process())), "done");
     // Of the places of one process the last ones are kept.
     for place in 0..200 {
-        assert_eq!(ann.ask(&format!("classify {} {place} 1", own.process())), "done");
+        assert_eq!(ann.ask(&format!("classify {} {place} 1 1", own.process())), "done");
     }
     assert_eq!(ann.ask(&format!("unmark {}", own.process())), "done");
     assert_eq!(ann.ask(&format!("state {}", own.process())), "none");
@@ -359,9 +359,9 @@ pub(crate) fn hostile_marks() {
     let own: u32 = crate::stage::detail().parse().unwrap();
     let requests = || {
         [
-            HangRequest::Mark { process: own, wait: Some((u64::MAX, u64::MAX)) },
+            HangRequest::Mark { process: own, wait: Some([u64::MAX; 3]) },
             HangRequest::Unmark { process: own },
-            HangRequest::Classify { process: own, place: (1, 1), is_loop: true },
+            HangRequest::Classify { process: own, wait: [1, 1, 1], is_loop: true },
             HangRequest::State { process: own },
             HangRequest::Lost,
         ]

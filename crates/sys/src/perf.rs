@@ -25,10 +25,10 @@ const STACK: u32 = 8192;
 /// Bytes of the stack in each sample of a page fault.
 const FAULT_STACK: u32 = 2048;
 
-/// The registers of x86-64 that are sampled, by their bits: `bx`, `bp`, `sp`, `ip`, `r12` to `r15`.
-const REGISTERS: u64 = 1 << 1 | 1 << 6 | 1 << 7 | 1 << 8 | 0xf << 20;
+/// The registers of x86-64 that are sampled, by their bits: `bx`, `si`, `di`, `bp`, `sp`, `ip`, `r12` to `r15`.
+const REGISTERS: u64 = 1 << 1 | 0x1f << 4 | 0xf << 20;
 /// How many those are.
-const REGISTER_COUNT: usize = 8;
+const REGISTER_COUNT: usize = 10;
 
 /// The software events of `linux/perf_event.h`.
 mod event {
@@ -70,6 +70,8 @@ pub struct ThreadSample<'a> {
     pub bp: u64,
     /// `rbx`, `r12`, `r13`, `r14` and `r15`.
     pub kept: [u64; 5],
+    /// `rdi` and `rsi`: behind a system call its first two arguments.
+    pub arguments: [u64; 2],
     /// The stack, from the stack pointer on.
     pub stack: &'a [u8],
 }
@@ -220,11 +222,29 @@ impl ThreadSampler {
     ///
     /// As [`ThreadSampler::open`]; `ENOSPC` if no breakpoint is free.
     pub fn at_instruction(thread: u32, address: u64) -> io::Result<ThreadSampler> {
+        ThreadSampler::of_breakpoint(thread, address, 8, BREAKPOINT_PAGES)
+    }
+
+    /// As [`ThreadSampler::at_instruction`], with a copy of the stack: there is room for some 30 samples.
+    ///
+    /// # Errors
+    ///
+    /// As [`ThreadSampler::at_instruction`].
+    pub fn at_instruction_with_stack(thread: u32, address: u64) -> io::Result<ThreadSampler> {
+        ThreadSampler::of_breakpoint(thread, address, STACK, DATA_PAGES)
+    }
+
+    fn of_breakpoint(
+        thread: u32,
+        address: u64,
+        stack: u32,
+        pages: usize,
+    ) -> io::Result<ThreadSampler> {
         if !cfg!(target_arch = "x86_64") {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let breakpoint = open(thread, SampledEvent::Execution(address), 1, 8)?;
-        let ring = EventRing::map(&breakpoint, BREAKPOINT_PAGES)?;
+        let breakpoint = open(thread, SampledEvent::Execution(address), 1, stack)?;
+        let ring = EventRing::map(&breakpoint, pages)?;
         Ok(ThreadSampler { events: [Some(breakpoint), None], ring, has_lost: false })
     }
 
@@ -296,7 +316,7 @@ fn parse(mut record: &[u8]) -> Option<ThreadSample<'_>> {
     for register in &mut registers {
         *register = long(&mut record)?;
     }
-    let [bx, bp, sp, ip, r12, r13, r14, r15] = registers;
+    let [bx, si, di, bp, sp, ip, r12, r13, r14, r15] = registers;
     let size = usize::try_from(long(&mut record)?).ok()?;
     let mut stack = record.get(..size)?;
     if size > 0 {
@@ -305,7 +325,8 @@ fn parse(mut record: &[u8]) -> Option<ThreadSample<'_>> {
         stack = stack.get(..used)?;
     }
     let fault = (address != 0).then_some(address);
-    Some(ThreadSample { at_ns, fault, ip, sp, bp, kept: [bx, r12, r13, r14, r15], stack })
+    let kept = [bx, r12, r13, r14, r15];
+    Some(ThreadSample { at_ns, fault, ip, sp, bp, kept, arguments: [di, si], stack })
 }
 
 #[cfg(test)]
@@ -322,12 +343,13 @@ mod tests {
     #[test]
     fn a_sample_is_read_and_a_torn_one_is_none() {
         let mut words = vec![7_u64, 1000, 0, 2];
-        words.extend([1, 2, 3, 4, 12, 13, 14, 15]);
+        words.extend([1, 6, 5, 2, 3, 4, 12, 13, 14, 15]);
         words.extend([16, 0x11, 0x22, 8]);
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let sample = parse(&bytes).expect("a sample");
         assert_eq!((sample.at_ns, sample.fault, sample.ip, sample.sp), (1000, None, 4, 3));
         assert_eq!((sample.bp, sample.kept), (2, [1, 12, 13, 14, 15]));
+        assert_eq!(sample.arguments, [5, 6]);
         assert_eq!(sample.stack, 0x11_u64.to_ne_bytes());
         for length in 0..bytes.len() {
             assert!(parse(&bytes[..length]).is_none(), "{length}");

@@ -1,5 +1,8 @@
 //! What the programs in the kernel report, and what they keep of each marked thread.
 
+use trace::backend::blocked::BlockedSyscall;
+use trace::syscall::call_name;
+
 use crate::model::StepHistogram;
 
 use super::layout::{place, record, thread};
@@ -7,7 +10,47 @@ use super::layout::{place, record, thread};
 /// Where a wait is made: the stack pointer, and the instruction.
 pub type WaitPlace = (u64, u64);
 
-/// What the waits at a place are.
+/// A wait for events, as it is told from others.
+///
+/// Different functions can make waits at one place. `PyGObject` calls those of GLib through libffi, which aligns the stack: the waits of
+/// `g_main_loop_run` and of `g_spawn_sync` have the same stack pointer.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct EventWait {
+    /// Where it is made.
+    pub place: WaitPlace,
+    /// What it waits for: where its descriptors stand, and how many there are. Equal for equal waits.
+    pub subject: u64,
+}
+
+/// The second argument of a wait is in the subject so many bits to the left of the first one: it is a small number, or an address of
+/// which the lower bits tell enough.
+pub(super) const SECOND_SHIFT: u32 = 48;
+
+impl EventWait {
+    /// Returns the wait that a call is.
+    #[must_use]
+    pub fn of(call: &BlockedSyscall) -> EventWait {
+        let [first, second, ..] = call.arguments;
+        // The second one is how many operations are submitted.
+        let second = if call_name(call.number) == Some("io_uring_enter") { 0 } else { second };
+        let subject = first.wrapping_add(second << SECOND_SHIFT);
+        EventWait { place: (call.sp, call.ip), subject }
+    }
+}
+
+impl From<[u64; 3]> for EventWait {
+    fn from([sp, ip, subject]: [u64; 3]) -> EventWait {
+        EventWait { place: (sp, ip), subject }
+    }
+}
+
+impl From<EventWait> for [u64; 3] {
+    fn from(EventWait { place: (sp, ip), subject }: EventWait) -> [u64; 3] {
+        [sp, ip, subject]
+    }
+}
+
+/// What a wait for events is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EventWaitKind {
     /// The main loop waits for something to do.
@@ -30,8 +73,8 @@ impl EventWaitKind {
 pub enum MarkedAs {
     /// It is not known.
     Unknown,
-    /// A wait for events at this place, which counts as that of its main loop until the place is classified.
-    Waiting(WaitPlace),
+    /// A wait for events, which counts as that of its main loop until it is classified.
+    Waiting(EventWait),
 }
 
 /// What is known of the time of an absence at a moment.
@@ -89,10 +132,11 @@ pub enum ThreadEvent {
         /// What its time went to; the moment is its end.
         account: AbsenceAccount,
     },
-    /// It has waited at a place that is not classified for 50 ms, or 5 ms while no place is, and still does.
+    /// It is in a wait that is not classified for 50 ms, or for 2 ms while none is or where another one at the same place is that of the
+    /// main loop.
     Asks {
-        /// The place.
-        place: WaitPlace,
+        /// The wait.
+        wait: EventWait,
     },
     /// It has waited in an absence.
     Waited {
@@ -117,8 +161,10 @@ pub struct MarkedThread {
     pub account: AbsenceAccount,
     /// Since when it is off the processors, and whether it could run.
     pub off_since_ns: Option<(u64, bool)>,
-    /// The wait for events that goes on: its place, and the account when it began.
-    pub wait: Option<(WaitPlace, AbsenceAccount)>,
+    /// The wait for events that goes on, and the account when it began.
+    pub wait: Option<(EventWait, AbsenceAccount)>,
+    /// Whether that counts as the wait of its main loop.
+    pub is_waiting: bool,
     /// The stack pointer of the shallowest wait that was seen.
     pub shallowest: u64,
     /// When it was first seen in a wait that is known to be that of its main loop, of the monotonic clock in nanoseconds.
@@ -158,7 +204,10 @@ impl ThreadEvent {
         let event = match i32::try_from(long(record::KIND)?).ok()? {
             record::LATE => ThreadEvent::Late { started_ns },
             record::ENDED => ThreadEvent::Ended { started_ns, account },
-            record::ASKS => ThreadEvent::Asks { place },
+            record::ASKS => {
+                let subject = long(record::ARGUMENTS)?;
+                ThreadEvent::Asks { wait: EventWait { place, subject } }
+            }
             record::GONE => {
                 ThreadEvent::Gone { absence: (started_ns != 0).then_some((started_ns, account)) }
             }
@@ -216,6 +265,7 @@ impl MarkedThread {
             dropped,
         };
         let place = (long(thread::WAIT_SP)?, long(thread::WAIT_IP)?);
+        let event_wait = EventWait { place, subject: long(thread::WAIT_SUBJECT)? };
         let known = long(thread::KNOWN)?;
         Some(MarkedThread {
             away_since_ns: is_away.then_some(long(thread::START)?),
@@ -227,7 +277,8 @@ impl MarkedThread {
                 dropped,
             },
             off_since_ns: (off != 0).then_some((off, long(thread::OFF_STATE)? == 0)),
-            wait: (wait_ns != 0).then_some((place, wait)),
+            wait: (wait_ns != 0).then_some((event_wait, wait)),
+            is_waiting: phase == thread::WAITING,
             shallowest: long(thread::SHALLOWEST)?,
             main_place: (long(thread::LOOP_SP)?, long(thread::LOOP_IP)?),
             ready_before_ns: long(thread::START_READY)?,
@@ -248,11 +299,12 @@ pub(super) fn first_state(marked: MarkedAs, now_ns: u64) -> Vec<u8> {
         }
     };
     put(thread::ARMED, 1);
-    if let MarkedAs::Waiting((sp, ip)) = marked {
+    if let MarkedAs::Waiting(EventWait { place: (sp, ip), subject }) = marked {
         put(thread::PHASE, thread::WAITING.unsigned_abs().into());
         put(thread::WAIT, now_ns);
         put(thread::WAIT_SP, sp);
         put(thread::WAIT_IP, ip);
+        put(thread::WAIT_SUBJECT, subject);
         put(thread::LOOP_SP, sp);
         put(thread::LOOP_IP, ip);
         put(thread::SHALLOWEST, sp);
@@ -298,10 +350,11 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_marked_in_a_wait_is_in_it() {
-        let marked = MarkedThread::read(&first_state(MarkedAs::Waiting((9000, 1)), 5)).unwrap();
+        let wait = EventWait { place: (9000, 1), subject: 7 };
+        let marked = MarkedThread::read(&first_state(MarkedAs::Waiting(wait), 5)).unwrap();
         assert_eq!((marked.away_since_ns, marked.shallowest), (None, 9000));
         assert_eq!(marked.known_since_ns, None, "the place may be another one");
-        assert_eq!(marked.wait.map(|(place, _)| place), Some((9000, 1)));
+        assert_eq!(marked.wait.map(|(wait, _)| wait), Some(wait));
         let unknown = first_state(MarkedAs::Unknown, 5);
         assert_eq!(MarkedThread::read(&unknown), Some(MarkedThread::default()));
         assert_eq!(MarkedThread::read(&unknown[..100]), None);

@@ -24,7 +24,8 @@ pub(super) mod thread {
     pub(crate) const ARMED: i16 = 72;
     /// 1 once the absence that goes on was reported.
     pub(crate) const REPORTED: i16 = 80;
-    /// 1 while it is in a wait at a place that is not classified and counts as the main loop's until then.
+    /// Not 0 while it is in a wait that is not classified and counts as the main loop's until then: 1, or 2 at a place at which another
+    /// wait is that of the main loop.
     pub(crate) const ASKS: i16 = 88;
     /// When the absence began.
     pub(crate) const START: i16 = 96;
@@ -70,8 +71,10 @@ pub(super) mod thread {
     pub(crate) const OFF_IP: i16 = OFF_SP + 8;
     /// See `OFF_CALL`: six arguments.
     pub(crate) const OFF_ARGUMENTS: i16 = OFF_IP + 8;
+    /// What the wait for events is for, as [`EventWait::subject`](super::super::EventWait::subject) says.
+    pub(crate) const WAIT_SUBJECT: i16 = OFF_ARGUMENTS + 48;
     /// Bytes of all.
-    pub(crate) const SIZE: i16 = OFF_ARGUMENTS + 48;
+    pub(crate) const SIZE: i16 = WAIT_SUBJECT + 8;
 
     /// Nothing is known of what it does.
     pub(crate) const UNKNOWN: i32 = 0;
@@ -87,14 +90,18 @@ pub(super) mod thread {
 pub(super) const CLASSES: i16 = 10;
 const _: () = assert!(STEP_BOUNDS_NS.len() + 1 == 10);
 
-/// The key of a place at which a thread waits: the thread in eight bytes, the stack pointer, the instruction.
+/// The key of a wait of a thread: the thread in eight bytes, the stack pointer, the instruction, what is waited for.
 pub(super) mod place {
     /// Bytes of all.
-    pub(crate) const SIZE: i16 = 24;
+    pub(crate) const SIZE: i16 = 32;
+    /// In place of what is waited for: whatever nothing is known of at this place.
+    pub(crate) const ANYTHING: u64 = u64::MAX;
     /// The main loop waits there.
     pub(crate) const LOOP: i32 = 1;
     /// Something is waited for there inside of a step.
     pub(crate) const NESTED: i32 = 2;
+    /// Of [`ANYTHING`]: the main loop waits there, and nothing else is asked about.
+    pub(crate) const LOOP_ALWAYS: i32 = 3;
 }
 
 /// A record in the ring: words of eight bytes.

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use sys::bpf::{AttachedPrograms, BpfProgram, Map, SharedMap};
 
-use super::event::{EventWaitKind, MarkedAs, MarkedThread, WaitPlace, first_state};
+use super::event::{EventWait, EventWaitKind, MarkedAs, MarkedThread, WaitPlace, first_state};
 use super::layout::{place, shared, thread};
 
 /// Marks the threads that programs in the kernel follow.
@@ -21,19 +21,20 @@ pub trait ThreadMarker: std::fmt::Debug + Send {
     /// `OutOfMemory` if the kernel has none at hand, which may pass, else as `bpf(2)`; it is not marked by this then.
     fn mark(&mut self, process: u32, marked: MarkedAs) -> io::Result<()>;
 
-    /// Ends a mark, and forgets the places of the process.
+    /// Ends a mark, and forgets the waits of the process.
     ///
     /// # Errors
     ///
     /// As `bpf(2)`; the mark may be there still.
     fn unmark(&mut self, process: u32) -> io::Result<()>;
 
-    /// Says what the waits of a marked process at a place are.
+    /// Says what a wait of a marked process is. Others at its place count as it until they are classified, and as the main loop's if
+    /// one of them is that.
     ///
     /// # Errors
     ///
-    /// As `bpf(2)`, `NotFound` for a process that is not marked; the place is not classified then.
-    fn classify(&mut self, process: u32, place: WaitPlace, kind: EventWaitKind) -> io::Result<()>;
+    /// As `bpf(2)`, `NotFound` for a process that is not marked; the wait is not classified then.
+    fn classify(&mut self, process: u32, wait: EventWait, kind: EventWaitKind) -> io::Result<()>;
 
     /// Returns what is kept of a marked process; `None` if it is not marked.
     ///
@@ -65,8 +66,8 @@ pub struct LocalMarker {
     prepare: BpfProgram,
     maps: MarkerMaps,
     user: u32,
-    /// The places of each process that are classified.
-    classified: std::collections::HashMap<u32, Vec<WaitPlace>>,
+    /// The waits of each process that are classified.
+    classified: std::collections::HashMap<u32, Vec<(EventWait, EventWaitKind)>>,
 }
 
 /// The maps that the commands change.
@@ -79,16 +80,35 @@ pub(super) struct MarkerMaps {
     pub(super) prepared: Map,
 }
 
-/// The most places of one process that are classified; the oldest is forgotten for another one.
-const PLACES_OF_PROCESS: usize = 64;
+/// The most waits of one process that are classified; the oldest is forgotten for another one.
+const WAITS_OF_PROCESS: usize = 64;
+/// So many waits at one place are told from each other, if one of them is that of the main loop.
+const WAITS_AT_PLACE: usize = 8;
 
 /// So often a timer that found no memory is prepared again.
 const ATTEMPTS: usize = 16;
 
-fn place_key(process: u32, (sp, ip): WaitPlace) -> Vec<u8> {
-    let key = [u64::from(process), sp, ip];
+fn wait_key(process: u32, EventWait { place: (sp, ip), subject }: EventWait) -> Vec<u8> {
+    let key = [u64::from(process), sp, ip, subject];
     debug_assert_eq!(8 * key.len(), usize::from(place::SIZE.unsigned_abs()));
     key.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// Stands for the waits at its place of which nothing is known.
+fn anything_at(wait: EventWait) -> EventWait {
+    EventWait { subject: place::ANYTHING, ..wait }
+}
+
+/// Returns what the waits at a place are of which nothing is known; none if nothing is known of any.
+fn kind_of_others(waits: &[(EventWait, EventWaitKind)], place: WaitPlace) -> Option<i32> {
+    let at_place = waits.iter().filter(|(wait, _)| wait.place == place);
+    let count = at_place.clone().count();
+    let has_loop = at_place.clone().any(|(_, kind)| *kind == EventWaitKind::Loop);
+    match has_loop {
+        true if count >= WAITS_AT_PLACE => Some(place::LOOP_ALWAYS),
+        true => Some(place::LOOP),
+        false => (count > 0).then_some(place::NESTED),
+    }
 }
 
 impl LocalMarker {
@@ -159,26 +179,35 @@ impl ThreadMarker for LocalMarker {
 
     fn unmark(&mut self, process: u32) -> io::Result<()> {
         let removed = self.maps.threads.remove(&process.to_ne_bytes());
-        for place in self.classified.remove(&process).unwrap_or_default() {
-            self.maps.places.remove(&place_key(process, place))?;
+        for (wait, _) in self.classified.remove(&process).unwrap_or_default() {
+            self.maps.places.remove(&wait_key(process, wait))?;
+            self.maps.places.remove(&wait_key(process, anything_at(wait)))?;
         }
         removed
     }
 
-    fn classify(&mut self, process: u32, place: WaitPlace, kind: EventWaitKind) -> io::Result<()> {
+    fn classify(&mut self, process: u32, wait: EventWait, kind: EventWaitKind) -> io::Result<()> {
         if self.maps.threads.get(&process.to_ne_bytes())?.is_none() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        self.maps.places.set(&place_key(process, place), &kind.number().to_ne_bytes())?;
-        let places = self.classified.entry(process).or_default();
-        if !places.contains(&place) {
-            places.push(place);
+        self.maps.places.set(&wait_key(process, wait), &kind.number().to_ne_bytes())?;
+        let waits = self.classified.entry(process).or_default();
+        match waits.iter_mut().find(|(of, _)| *of == wait) {
+            Some((_, known)) => *known = kind,
+            None => waits.push((wait, kind)),
         }
-        if places.len() > PLACES_OF_PROCESS {
-            let oldest = places.remove(0);
-            self.maps.places.remove(&place_key(process, oldest))?;
+        let oldest = (waits.len() > WAITS_OF_PROCESS).then(|| waits.remove(0).0);
+        for of in [Some(wait), oldest].into_iter().flatten() {
+            let key = wait_key(process, anything_at(of));
+            match kind_of_others(waits, of.place) {
+                Some(number) => self.maps.places.set(&key, &number.to_ne_bytes())?,
+                None => self.maps.places.remove(&key)?,
+            }
         }
-        Ok(())
+        match oldest {
+            Some(oldest) => self.maps.places.remove(&wait_key(process, oldest)),
+            None => Ok(()),
+        }
     }
 
     fn state(&mut self, process: u32) -> io::Result<Option<MarkedThread>> {

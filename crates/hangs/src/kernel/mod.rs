@@ -18,7 +18,8 @@ use sys::bpf::{
 use trace::syscall::{EVENT_WAITS, call_number};
 
 pub use self::event::{
-    AbsenceAccount, EventWaitKind, MarkedAs, MarkedThread, ThreadBlock, ThreadEvent, WaitPlace,
+    AbsenceAccount, EventWait, EventWaitKind, MarkedAs, MarkedThread, ThreadBlock, ThreadEvent,
+    WaitPlace,
 };
 use self::layout::{place, shared, thread};
 use self::marker::MarkerMaps;
@@ -35,7 +36,7 @@ pub const RING_BYTES: u32 = 256 << 10;
 const THREADS: u32 = 1024;
 /// The most threads that are marked where the programs are at work for another user.
 const THREADS_OF_USER: u32 = 512;
-/// The most places of waits that are classified.
+/// The most waits that are classified.
 const PLACES: u32 = 16_384;
 
 /// The programs at work, for the threads of one user.
@@ -91,6 +92,7 @@ impl HangPrograms {
             ring: ring.map().into(),
             ring_bytes: RING_BYTES,
             event_waits: EVENT_WAITS.map(number_of),
+            ring_enter: number_of("io_uring_enter"),
             restart: number_of("restart_syscall"),
             owner,
         };

@@ -20,12 +20,15 @@ use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
 /// An absence is reported after this time, in nanoseconds.
 const LATE_NS: i32 = 30_000_000;
-/// A wait at a place that is not classified is asked about after this time, in nanoseconds.
+/// A wait that is not classified is asked about after this time, in nanoseconds.
 const ASK_NS: i32 = 50_000_000;
-/// The same before any place is classified, in nanoseconds: nothing is recorded of the thread until then.
-const FIRST_ASK_NS: i32 = 5_000_000;
+/// The same before any is classified, in nanoseconds, because nothing is recorded of the thread until then, and of another wait at a
+/// place of the main loop, because it counts as rest until then.
+const SOON_ASK_NS: i32 = 2_000_000;
 /// A timer that is early by less than this is on time, in nanoseconds.
 const SLACK_NS: i32 = 1_000_000;
+/// The second argument of a wait is added to the first one's address by so many bits to the left: it is small, or an address.
+const SECOND_SHIFT: i32 = super::event::SECOND_SHIFT.cast_signed();
 /// Waits of a thread that is away are reported when together they have taken so long, in nanoseconds: shorter ones by one of
 /// them, which stands for the others.
 const SHORTEST_NS: i32 = 1_000_000;
@@ -68,12 +71,14 @@ mod frame {
     pub(super) const STATE: i16 = -16;
     /// The thread that gets the processor.
     pub(super) const NEXT: i16 = -24;
-    /// A key of the places: the thread.
+    /// A key of the waits: the thread.
     pub(super) const PLACE: i16 = PLACE_SP - 8;
     /// See `PLACE`: the stack pointer.
     pub(super) const PLACE_SP: i16 = PLACE_IP - 8;
     /// See `PLACE`: the instruction.
-    pub(super) const PLACE_IP: i16 = NEXT - 8;
+    pub(super) const PLACE_IP: i16 = PLACE_SUBJECT - 8;
+    /// See `PLACE`: what is waited for.
+    pub(super) const PLACE_SUBJECT: i16 = NEXT - 8;
     /// The record.
     pub(super) const RECORD: i16 = PLACE - super::record::SIZE;
     /// The moment and whether the thread was preempted, while an earlier moment is made up for.
@@ -95,6 +100,8 @@ pub(super) struct HangPlan {
     pub(super) ring_bytes: u32,
     /// The numbers of the calls in which event loops wait.
     pub(super) event_waits: [i32; EVENT_WAITS.len()],
+    /// The number of the one whose second argument changes from wait to wait.
+    pub(super) ring_enter: i32,
     /// The number of `restart_syscall`, by which such a wait goes on after a stop.
     pub(super) restart: i32,
     /// Who may be told of a thread; nobody is asked if the reader has the rights to see all.
@@ -185,8 +192,20 @@ impl HangPlan {
         p.jump(out).place(first).store(Size::Long, R6, thread::MEMORY, R1).place(same);
     }
 
-    /// Leaves in `R0` what the place is of the last wait for events, or 0.
+    /// Leaves in `R0` what the last wait for events is, or 0.
+    fn find_wait(&self, p: &mut Assembler) {
+        p.load(Size::Long, R1, R6, thread::WAIT_SUBJECT);
+        p.store(Size::Long, R10, frame::PLACE_SUBJECT, R1);
+        self.find_key(p);
+    }
+
+    /// Leaves in `R0` what the waits at its place are of which nothing is known, or 0.
     fn find_place(&self, p: &mut Assembler) {
+        p.store(Size::Long, R10, frame::PLACE_SUBJECT, -1);
+        self.find_key(p);
+    }
+
+    fn find_key(&self, p: &mut Assembler) {
         p.load(Size::Word, R1, R10, frame::KEY).store(Size::Long, R10, frame::PLACE, R1);
         for (from, to) in [(thread::WAIT_SP, frame::PLACE_SP), (thread::WAIT_IP, frame::PLACE_IP)] {
             p.load(Size::Long, R1, R6, from).store(Size::Long, R10, to, R1);
@@ -198,6 +217,13 @@ impl HangPlan {
     /// Notes the wait with the registers in `R9`, and what the absence's time went to until then.
     fn note_wait(&self, p: &mut Assembler) {
         p.store(Size::Long, R6, thread::WAIT, R7);
+        let [first, second, ..] = registers::ARGUMENTS;
+        let without_second = p.label();
+        p.load(Size::Long, R1, R9, first).load(Size::Long, R2, R9, registers::CALL);
+        p.jump_if(R2, JumpCondition::Equal, self.ring_enter, without_second);
+        p.load(Size::Long, R2, R9, second).calculate(Operation::Left, R2, SECOND_SHIFT);
+        p.calculate(Operation::Add, R1, R2).place(without_second);
+        p.store(Size::Long, R6, thread::WAIT_SUBJECT, R1);
         for (from, to) in [(registers::SP, thread::WAIT_SP), (registers::IP, thread::WAIT_IP)] {
             p.load(Size::Long, R1, R9, from).store(Size::Long, R6, to, R1);
         }
@@ -371,7 +397,7 @@ impl HangPlan {
         p.jump_if(R1, JumpCondition::Differ, self.restart, off);
         // Of the calls that are restarted only those at a known place are waits for events, or where the last one was.
         self.note_wait(p);
-        self.find_place(p);
+        self.find_wait(p);
         let known = p.label();
         let other = p.label();
         p.jump_if(R0, JumpCondition::Differ, 0, known);
@@ -382,13 +408,19 @@ impl HangPlan {
         }
         p.jump(is_loop).place(other).store(Size::Long, R6, thread::WAIT, 0).jump(off);
 
-        let asks = p.label();
+        let (asks, decided) = (p.label(), p.label());
         p.place(is_wait);
         self.note_wait(p);
+        self.find_wait(p);
+        p.jump_if(R0, JumpCondition::Differ, 0, known);
+        // Until it is classified it is what others at its place are.
         self.find_place(p);
-        p.jump_if(R0, JumpCondition::Equal, 0, asks).place(known).load(Size::Word, R1, R0, 0);
+        p.jump_if(R0, JumpCondition::Equal, 0, asks).load(Size::Word, R1, R0, 0);
+        p.jump_if(R1, JumpCondition::Differ, place::LOOP, decided);
+        p.store(Size::Long, R6, thread::ASKS, 2).jump(is_loop);
+        p.place(known).load(Size::Word, R1, R0, 0).place(decided);
         p.store(Size::Long, R6, thread::ASKS, 0);
-        p.jump_if(R1, JumpCondition::Equal, place::LOOP, is_loop).jump(nested).place(asks);
+        p.jump_if(R1, JumpCondition::Differ, place::NESTED, is_loop).jump(nested).place(asks);
         // Until it is classified, the shallowest wait counts as that of the main loop.
         // While a program starts, all waits are asked about: the shallowest one may be made before the main loop.
         let (not_shallow, asked) = (p.label(), p.label());
@@ -428,12 +460,50 @@ impl HangPlan {
         p.store(Size::Long, R6, thread::PHASE, thread::WAITING);
         p.load(Size::Long, R1, R6, thread::ASKS).jump_if(R1, JumpCondition::Equal, 0, done);
         Self::note_turn(p);
+        // It may turn out to be no rest.
+        self.note_call(p);
         let later = p.label();
-        p.load(Size::Long, R1, R6, thread::KNOWN).jump_if(R1, JumpCondition::Differ, 0, later);
-        self.arm(p, FIRST_ASK_NS, done);
+        Self::load_ask_ns(p);
+        p.jump_if(R2, JumpCondition::Equal, ASK_NS, later);
+        self.arm(p, SOON_ASK_NS, done);
         p.jump(done).place(later);
         self.arm(p, ASK_NS, done);
         p.place(done);
+    }
+
+    /// Puts into `R2` after which time the wait of the thread is asked about.
+    fn load_ask_ns(p: &mut Assembler) {
+        let (soon, done) = (p.label(), p.label());
+        p.set(R2, SOON_ASK_NS).load(Size::Long, R1, R6, thread::KNOWN);
+        p.jump_if(R1, JumpCondition::Equal, 0, soon).load(Size::Long, R1, R6, thread::ASKS);
+        p.jump_if(R1, JumpCondition::Equal, 2, soon).set(R2, ASK_NS).jump(done).place(soon);
+        p.place(done);
+    }
+
+    /// The wait of the thread in `R8` was taken for the main loop's, and is one inside of a step: that has begun with it, as far as is
+    /// known. Goes to `out` where no main loop is known.
+    fn write_was_away(&self, p: &mut Assembler, out: Label) {
+        let known = p.label();
+        p.load(Size::Long, R1, R6, thread::KNOWN).jump_if(R1, JumpCondition::Differ, 0, known);
+        p.store(Size::Long, R6, thread::WAIT, 0);
+        p.store(Size::Long, R6, thread::PHASE, thread::UNKNOWN).jump(out).place(known);
+        p.load(Size::Long, R1, R6, thread::WAIT).store(Size::Long, R6, thread::START, R1);
+        p.store(Size::Long, R6, thread::OFF, R1);
+        p.store(Size::Long, R6, thread::OFF_STATE, INTERRUPTIBLE);
+        for (start, since) in
+            [(thread::START_READY, thread::WAIT_READY), (thread::START_FAULTS, thread::WAIT_FAULTS)]
+        {
+            p.load(Size::Long, R1, R6, start).load(Size::Long, R2, R6, since);
+            p.calculate(Operation::Add, R1, R2).store(Size::Long, R6, start, R1);
+        }
+        for word in [thread::OFF_TOTAL, thread::OWED, thread::DROPPED, thread::REPORTED] {
+            p.store(Size::Long, R6, word, 0);
+        }
+        p.store(Size::Long, R6, thread::PHASE, thread::AWAY);
+        Self::note_turn(p);
+        let armed = p.label();
+        self.arm(p, SLACK_NS, armed);
+        p.place(armed);
     }
 
     /// Notes that the main loop is known from now on, unless it was before.
@@ -450,21 +520,20 @@ impl HangPlan {
         p.store(Size::Long, R6, thread::LEFT, 0).store(Size::Long, R6, thread::ARRIVED, R7);
         self.check_memory(p, out);
         p.load(Size::Long, R1, R6, thread::WAIT).jump_if(R1, JumpCondition::Equal, 0, away);
-        self.find_place(p);
-        p.store(Size::Long, R6, thread::WAIT, 0);
+        self.find_wait(p);
         p.jump_if(R0, JumpCondition::Equal, 0, not_known).load(Size::Word, R1, R0, 0);
         p.jump_if(R1, JumpCondition::Equal, place::LOOP, at_loop);
         p.load(Size::Long, R1, R6, thread::PHASE);
         p.jump_if(R1, JumpCondition::Differ, thread::WAITING, away);
-        // It was taken for the main loop's wait: nothing is known of when its step began.
-        p.store(Size::Long, R6, thread::PHASE, thread::UNKNOWN).jump(out);
-        p.place(not_known).load(Size::Long, R1, R6, thread::PHASE);
+        self.write_was_away(p, out);
+        p.jump(away).place(not_known).load(Size::Long, R1, R6, thread::PHASE);
         p.jump_if(R1, JumpCondition::Differ, thread::WAITING, away).jump(leaves).place(at_loop);
         self.note_known(p);
         p.place(leaves);
         self.write_begin(p);
         self.arm(p, LATE_NS, out);
-        p.jump(out).place(away).load(Size::Long, R1, R6, thread::PHASE);
+        p.jump(out).place(away).store(Size::Long, R6, thread::WAIT, 0);
+        p.load(Size::Long, R1, R6, thread::PHASE);
         p.jump_if(R1, JumpCondition::Differ, thread::AWAY, out);
         p.load(Size::Long, R1, R6, thread::OFF).jump_if(R1, JumpCondition::Equal, 0, out);
         p.store(Size::Long, R6, thread::OFF, 0);
@@ -557,15 +626,18 @@ impl HangPlan {
         p.jump(out).place(wait);
         p.load(Size::Long, R1, R6, thread::ASKS).jump_if(R1, JumpCondition::Equal, 0, out);
         p.load(Size::Long, R1, R6, thread::WAIT).jump_if(R1, JumpCondition::Equal, 0, out);
-        let asks_later = p.label();
-        p.set(R2, ASK_NS).load(Size::Long, R3, R6, thread::KNOWN);
-        p.jump_if(R3, JumpCondition::Differ, 0, asks_later).set(R2, FIRST_ASK_NS);
-        p.place(asks_later).set(R3, R7).calculate(Operation::Subtract, R3, R1);
+        Self::load_ask_ns(p);
+        p.load(Size::Long, R1, R6, thread::WAIT);
+        p.set(R3, R7).calculate(Operation::Subtract, R3, R1);
         p.calculate(Operation::Subtract, R2, R3);
         p.jump_if(R2, JumpCondition::SignedBelow, SLACK_NS, due).jump(again).place(due);
         p.store(Size::Long, R6, thread::ASKS, 0);
         self.write_record(p, record::ASKS);
-        for (from, to) in [(thread::WAIT_SP, record::SP), (thread::WAIT_IP, record::IP)] {
+        for (from, to) in [
+            (thread::WAIT_SP, record::SP),
+            (thread::WAIT_IP, record::IP),
+            (thread::WAIT_SUBJECT, record::ARGUMENTS),
+        ] {
             p.load(Size::Long, R1, R6, from);
             p.store(Size::Long, R10, frame::RECORD + to, R1);
         }

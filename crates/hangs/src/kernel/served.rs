@@ -13,7 +13,7 @@ use trace::backend::bpf::served::{RecorderConnection, ServedError, ServedHangSes
 use wakeups::WakeupHistory;
 use wakeups::kernel::{WakeupTracer, read_wait};
 
-use super::event::{EventWaitKind, MarkedAs, MarkedThread, WaitPlace};
+use super::event::{EventWait, EventWaitKind, MarkedAs, MarkedThread};
 use super::marker::ThreadMarker;
 
 /// Where reports come from.
@@ -213,7 +213,7 @@ impl ThreadMarker for ServedMarker {
     fn mark(&mut self, process: u32, marked: MarkedAs) -> io::Result<()> {
         let wait = match marked {
             MarkedAs::Unknown => None,
-            MarkedAs::Waiting(place) => Some(place),
+            MarkedAs::Waiting(wait) => Some(wait.into()),
         };
         locked(&self.session).mark(process, wait).map_err(told)
     }
@@ -222,8 +222,8 @@ impl ThreadMarker for ServedMarker {
         locked(&self.session).unmark(process)
     }
 
-    fn classify(&mut self, process: u32, place: WaitPlace, kind: EventWaitKind) -> io::Result<()> {
-        locked(&self.session).classify(process, place, kind == EventWaitKind::Loop)
+    fn classify(&mut self, process: u32, wait: EventWait, kind: EventWaitKind) -> io::Result<()> {
+        locked(&self.session).classify(process, wait.into(), kind == EventWaitKind::Loop)
     }
 
     fn state(&mut self, process: u32) -> io::Result<Option<MarkedThread>> {

@@ -5,7 +5,7 @@ use trace::report::account::TimeParts;
 use trace::syscall::call_name;
 
 use super::cause::DescribedWait;
-use super::places::is_same_wait;
+use crate::kernel::EventWait;
 use crate::model::{CallObject, CallShare, GAP_NS, UnseenParts};
 
 /// The most calls whose time is counted by themselves.
@@ -297,7 +297,11 @@ impl Absence {
         if let (false, Some(current)) = (is_classified, self.current) {
             let (call, since_ns) = (current.syscall, current.since_ns);
             let has_room = self.open_waits.len() < OPEN_WAITS;
-            match self.open_waits.iter_mut().find(|(of, ..)| is_same_wait(of, &call)) {
+            match self
+                .open_waits
+                .iter_mut()
+                .find(|(of, ..)| EventWait::of(of) == EventWait::of(&call))
+            {
                 Some((.., last_ns)) => *last_ns = look.at_ns,
                 None if has_room => self.open_waits.push((call, since_ns, look.at_ns)),
                 None => {}

@@ -211,9 +211,14 @@ impl ThreadFollower {
         ThreadLook { activity: Activity::InCall(call), ..look }
     }
 
-    /// Returns the place of the main loop's wait at which the thread was seen last.
-    pub(crate) fn main_place(&self) -> Option<WaitPlace> {
-        self.places.main_wait().as_ref().map(place_of)
+    /// Returns the main loop's wait in which the thread was seen last.
+    pub(crate) fn main_wait(&self) -> Option<BlockedSyscall> {
+        self.places.main_wait()
+    }
+
+    /// Returns what a wait is, if that is known or asked.
+    pub(crate) fn wait_kind(&self, call: &BlockedSyscall) -> Option<PlaceKind> {
+        self.places.kind(call)
     }
 
     /// Takes into account that the main loop looked for events at these moments, in order, and did not wait long;
@@ -356,10 +361,11 @@ impl ThreadFollower {
         let Activity::InCall(call) = look.activity else { return Wanted::Nothing };
         let is_known = self.places.kind(&call).is_some();
         match &self.phase {
-            Phase::Waiting { since_ns, .. }
-                if !is_known && look.at_ns.saturating_sub(*since_ns) >= ASK_NS =>
-            {
-                Wanted::Place(call)
+            Phase::Waiting { since_ns, .. } if !is_known => {
+                // In a program with an animation no wait is long.
+                let is_animated = !self.has_loop() && self.has_returned;
+                let is_due = is_animated || look.at_ns.saturating_sub(*since_ns) >= ASK_NS;
+                if is_due { Wanted::Place(call) } else { Wanted::Nothing }
             }
             Phase::Away(absence) => {
                 let Some(current) = &absence.current else { return Wanted::Nothing };

@@ -21,6 +21,7 @@ mod read;
 mod rest;
 mod sampling;
 mod service;
+mod turns;
 
 use std::io;
 use std::path::{Path, PathBuf};

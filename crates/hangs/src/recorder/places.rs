@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use trace::backend::peek::blocked::BlockedSyscall;
 use trace::syscall::{EVENT_WAITS, call_name};
 
-use crate::kernel::WaitPlace;
+use crate::kernel::{EventWait, WaitPlace};
 
 /// The most places of waits that are remembered.
 const PLACES: usize = 256;
@@ -17,22 +17,8 @@ pub(super) fn place_of(call: &BlockedSyscall) -> WaitPlace {
     (call.sp, call.ip)
 }
 
-/// What a wait waits for: the call, where its descriptors stand, and how many there are.
-///
-/// Different functions can make waits at one place. PyGObject calls those of GLib through libffi, which aligns the stack: the waits of
-/// `g_main_loop_run` and of `g_spawn_sync` have the same stack pointer.
-type WaitSubject = (u32, [u64; 2]);
-
-fn subject_of(call: &BlockedSyscall) -> WaitSubject {
-    let [first, second, ..] = call.arguments;
-    // The second one is how many operations are submitted.
-    let second = if call_name(call.number) == Some("io_uring_enter") { 0 } else { second };
-    (call.number, [first, second])
-}
-
-/// Returns whether two waits are made at one place, and wait for the same.
-pub(super) fn is_same_wait(one: &BlockedSyscall, other: &BlockedSyscall) -> bool {
-    place_of(one) == place_of(other) && subject_of(one) == subject_of(other)
+fn subject_of(call: &BlockedSyscall) -> u64 {
+    EventWait::of(call).subject
 }
 
 /// Returns whether a call waits for events.
@@ -92,8 +78,7 @@ impl PlaceEvidence {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct KnownLoop {
     pub(super) process: u32,
-    /// The places of its waits.
-    pub(super) places: Vec<WaitPlace>,
+    pub(super) waits: Vec<EventWait>,
     /// The stack pointer of the shallowest one that waits for the display.
     pub(super) display_loop: u64,
     /// Whether a hang that goes on is stored.
@@ -104,7 +89,7 @@ pub(super) struct KnownLoop {
 #[derive(Debug, Default)]
 pub(super) struct WaitPlaces {
     /// What the waits at each place are. One without a subject stands for all of its place.
-    kinds: HashMap<WaitPlace, Vec<(Option<WaitSubject>, PlaceKind)>>,
+    kinds: HashMap<WaitPlace, Vec<(Option<u64>, PlaceKind)>>,
     /// The stack pointer of the shallowest wait that was seen, of a process that has started threads since then. Stacks grow downwards.
     shallowest: u64,
     /// Whether the process has other threads.
@@ -119,8 +104,9 @@ pub(super) struct WaitPlaces {
 impl WaitPlaces {
     /// Takes over what another recorder knew of the main loop.
     pub(super) fn take_over(&mut self, known: &KnownLoop) {
-        for place in &known.places {
-            self.kinds.insert(*place, vec![(None, PlaceKind::Loop)]);
+        for EventWait { place, subject } in &known.waits {
+            let waits = self.kinds.entry(*place).or_default();
+            waits.push((Some(*subject), PlaceKind::Loop));
             self.shallowest = self.shallowest.max(place.0);
             self.has_loop = true;
         }

@@ -96,11 +96,7 @@ impl ThreadReader {
         call: &BlockedSyscall,
     ) -> Option<(StackBytes, Option<Vec<i32>>)> {
         let copy = copy_stack(process, call.ip, call.sp)?;
-        let polled = match call_name(call.number) {
-            Some("poll" | "ppoll") => polled(process, call),
-            Some("epoll_wait" | "epoll_pwait" | "epoll_pwait2") => registered(process, call),
-            _ => None,
-        };
+        let polled = waited_for(process, call);
         self.is_still_in(process, call).then_some((copy, polled))
     }
 
@@ -189,6 +185,15 @@ fn copy_stack(process: u32, ip: u64, sp: u64) -> Option<StackBytes> {
     bytes.truncate(read);
     bytes.shrink_to_fit();
     (!bytes.is_empty()).then_some(StackBytes { ip, sp, bytes })
+}
+
+/// Returns the descriptors that a wait is for, where they can be read.
+pub(crate) fn waited_for(process: u32, call: &BlockedSyscall) -> Option<Vec<i32>> {
+    match call_name(call.number)? {
+        "poll" | "ppoll" => polled(process, call),
+        "epoll_wait" | "epoll_pwait" | "epoll_pwait2" => registered(process, call),
+        _ => None,
+    }
 }
 
 /// Returns the descriptors that a `poll` waits for; none if they cannot all be read.

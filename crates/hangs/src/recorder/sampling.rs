@@ -8,10 +8,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use sys::clock::Clock;
 use sys::perf::ThreadSampler;
+use trace::backend::blocked::BlockedSyscall;
 
 use super::absence::{Absence, Activity, CallTime, ThreadLook};
 use super::candidates::Candidates;
-use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
+use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink, StackBytes};
 use super::follower::{LookOutcome, ThreadFollower, Wanted};
 use super::interactive::{self, InteractiveFinder};
 use super::period::{Moment, PeriodTotals, ProcessCount};
@@ -19,12 +20,12 @@ use super::places::KnownLoop;
 use super::process;
 use super::read::{self, ThreadReader};
 use super::rest::RestWatch;
+use super::turns::TurnWatch;
 use super::{
     AWAY, CHECK, FIRST_STORED_NS, KEYS, KernelReports, MOST_ANNOUNCED, PERIOD_NS, REST,
     SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SyncPace, nanoseconds, next_look_ns, next_tick,
     time_until, unix_ns,
 };
-use crate::kernel::WaitPlace;
 use crate::model::{HANG_NS, Hang, UnseenParts};
 
 /// A program that is followed.
@@ -44,7 +45,7 @@ struct FollowedProgram {
     sampler: Option<ThreadSampler>,
     samples: u32,
     /// Sees each return of the main loop's wait.
-    turns: Option<(ThreadSampler, WaitPlace)>,
+    turns: Option<TurnWatch>,
     due_ns: u64,
     /// The length at which a hang that goes on is stored the next time.
     store_at_ns: u64,
@@ -371,12 +372,8 @@ impl<'a> SamplingRecorder<'a> {
             Wanted::Nothing => {}
             Wanted::Place(call) => {
                 let Some((copy, polled)) = self.reader.copy_wait(process, &call) else { return };
-                self.link.count_copy();
-                let display = interactive::is_display_among(process, polled.as_deref());
-                let place = (call.sp, call.ip);
                 program.follower.asked(&call);
-                let call = call.number;
-                self.link.send(DescribeWork::Place { process, call, place, display, copy });
+                self.send_place(process, &call, (copy, polled));
             }
             Wanted::Description(call) => {
                 let Some(key) = program.follower.absence().map(|absence| absence.key) else {
@@ -392,6 +389,19 @@ impl<'a> SamplingRecorder<'a> {
         }
     }
 
+    /// Has a wait classified by its stack and its descriptors.
+    fn send_place(
+        &self,
+        process: u32,
+        call: &BlockedSyscall,
+        (copy, polled): (StackBytes, Option<Vec<i32>>),
+    ) {
+        self.link.count_copy();
+        let display = interactive::is_display_among(process, polled.as_deref());
+        let (place, call) = ((call.sp, call.ip), call.number);
+        self.link.send(DescribeWork::Place { process, call, place, display, copy });
+    }
+
     /// Puts a breakpoint at the wait of the main loop once a thread is away: looks for events that take no time are not
     /// seen otherwise, and many short steps would be one long one.
     fn watch_turns(&mut self, process: u32, at_ns: u64) {
@@ -401,9 +411,9 @@ impl<'a> SamplingRecorder<'a> {
         if program.turns.is_some() || !self.may_break || away_ns < SAMPLE_AFTER_NS {
             return;
         }
-        let Some(place) = program.follower.main_place() else { return };
-        match ThreadSampler::at_instruction(process, place.1) {
-            Ok(sampler) => program.turns = Some((sampler, place)),
+        let Some(main) = program.follower.main_wait() else { return };
+        match TurnWatch::begin(process, main, at_ns) {
+            Ok(watch) => program.turns = Some(watch),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.may_break = false,
             // Others use all breakpoints of the processor.
             Err(_) => {}
@@ -413,14 +423,16 @@ impl<'a> SamplingRecorder<'a> {
     /// Takes the returns of the main loop's wait into account that a breakpoint has seen.
     fn take_turns(&mut self, process: u32) {
         let Some(program) = self.followed.get_mut(&process) else { return };
-        let Some((sampler, place)) = &mut program.turns else { return };
-        let mut moments = Vec::new();
-        sampler.take(|sample| {
-            // Other waits return to the same instruction from deeper on the stack.
-            if sample.sp == place.0 {
-                moments.push(sample.at_ns);
-            }
-        });
+        let FollowedProgram { turns: Some(watch), follower, .. } = program else { return };
+        let Some(absence) = follower.absence() else { return };
+        let asked = watch.take(absence.started_ns, |call| follower.wait_kind(call));
+        let moments = watch.until(u64::MAX);
+        if let Some((call, copy)) = asked.filter(|_| self.link.has_room()) {
+            follower.asked(&call);
+            let polled = read::waited_for(process, &call);
+            self.send_place(process, &call, (copy, polled));
+        }
+        let Some(program) = self.followed.get_mut(&process) else { return };
         let Some(absence) = program.follower.turned(&moments) else { return };
         if let Some(program) = self.followed.get(&process) {
             self.finish(program, &absence, false);
@@ -514,8 +526,13 @@ impl<'a> SamplingRecorder<'a> {
         let known = parts.named().iter().fold(0_u64, |sum, (_, part)| sum.saturating_add(*part));
         parts.unknown_ns += absence.length_ns().saturating_sub(known);
         let mut unseen = absence.unseen;
-        if program.turns.is_none() && absence.may_be_several() {
-            unseen.add(UnseenParts::STEPS);
+        let ended_ns = absence.started_ns.saturating_add(absence.length_ns());
+        match &program.turns {
+            Some(watch) if watch.may_be_several(absence.started_ns, ended_ns) => {
+                unseen.add(UnseenParts::LOOKS);
+            }
+            None if absence.may_be_several() => unseen.add(UnseenParts::STEPS),
+            _ => {}
         }
         let calls = absence.calls.iter().map(CallTime::share).collect();
         if absence.calls.iter().any(|call| {

@@ -1,7 +1,7 @@
 //! Tests of what people read about hangs.
 
 use super::*;
-use crate::model::{CallShare, ProgramSteps};
+use crate::model::{CallShare, ProgramSteps, UnseenParts};
 use report::text::Charset;
 
 const SECOND: u64 = 1_000_000_000;

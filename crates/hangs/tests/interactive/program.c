@@ -59,6 +59,33 @@ __attribute__((noinline)) void show_animated_dialog(int display, double seconds)
     }
 }
 
+/* A handler with much to do that looks for events every few milliseconds, as one with a bar of progress does. */
+__attribute__((noinline)) void look_for_events(struct pollfd *wanted) {
+    poll(wanted, 1, 0);
+}
+__attribute__((noinline)) void serve_while_busy(int display, double seconds) {
+    static struct pollfd wanted = {.events = POLLIN};
+    wanted.fd = display;
+    for (double end = now() + seconds; now() < end; look_for_events(&wanted)) compute_things(0.004);
+}
+/* The same with looks at something else: nobody is served. */
+__attribute__((noinline)) void look_elsewhere(int silent, double seconds) {
+    static struct pollfd wanted = {.events = POLLIN};
+    wanted.fd = silent;
+    for (double end = now() + seconds; now() < end; look_for_events(&wanted)) compute_things(0.004);
+}
+
+/* Two waits from one depth of the stack: that of a dialog, and one for an answer. */
+static struct pollfd shown = {.events = POLLIN}, answer = {.events = POLLIN};
+__attribute__((noinline)) void show_panel(int display, double seconds) {
+    shown.fd = display;
+    poll(&shown, 1, seconds * 1000);
+}
+__attribute__((noinline)) void wait_for_answer_sync(int silent, double seconds) {
+    answer.fd = silent;
+    poll(&answer, 1, seconds * 1000);
+}
+
 __attribute__((noinline)) void lock_file(const char *path) {
     int file = open(path, O_RDWR | O_CREAT, 0600);
     flock(file, LOCK_EX);
@@ -200,6 +227,8 @@ int main(int count, char **arguments) {
     char cold[4096];
     snprintf(cold, sizeof cold, "%s.cold", arguments[2]);
     FILE *log = fopen(path, "w");
+    int silent[2];
+    if (pipe(silent)) return 4;
     /* "never": it has no main loop, and a short wait now and then. */
     while (count > 3 && !strcmp(arguments[3], "never")) {
         poll(NULL, 0, 1);
@@ -215,6 +244,10 @@ int main(int count, char **arguments) {
         case 'c': compute_things(0.4); break;
         case 'r': wait_for_reply(0.4); break;
         case 'd': show_dialog(display, 0.4); break;
+        case 'p': show_panel(display, 0.4); break;
+        case 'q': wait_for_answer_sync(silent[0], 0.4); break;
+        case 'v': serve_while_busy(display, 0.9); break;
+        case 'e': look_elsewhere(silent[0], 0.9); break;
         case 'a': show_animated_dialog(display, 0.9); break;
         case 'l': lock_file(arguments[2]); break;
         case 'f': store_file(stored, 0.3); break;

@@ -23,21 +23,21 @@ pub enum HangRequest {
     Mark {
         /// The process.
         process: u32,
-        /// The stack pointer and the instruction of the wait for events that it is in, if it is in one.
-        wait: Option<(u64, u64)>,
+        /// The stack pointer, the instruction and the subject of the wait for events that it is in, if it is in one.
+        wait: Option<[u64; 3]>,
     },
     /// Ends a mark.
     Unmark {
         /// The process.
         process: u32,
     },
-    /// Says what the waits of a marked process at a place are.
+    /// Says what a wait of a marked process is.
     Classify {
         /// The process.
         process: u32,
-        /// The stack pointer and the instruction of the wait.
-        place: (u64, u64),
-        /// Whether its main loop waits there.
+        /// The stack pointer, the instruction and the subject of the wait.
+        wait: [u64; 3],
+        /// Whether it is that of its main loop.
         is_loop: bool,
     },
     /// What is kept of a marked process. Reports that were made before come before the answer.
@@ -74,19 +74,21 @@ pub enum HangReply {
     },
 }
 
+fn longs(fields: Fields, longs: [u64; 3]) -> Fields {
+    longs.into_iter().fold(fields, Fields::long)
+}
+
 impl HangRequest {
     pub(super) fn fields(self) -> Fields {
         match self {
             HangRequest::Open => Fields::new(FIRST),
             HangRequest::Mark { process, wait } => {
-                let (sp, ip) = wait.unwrap_or_default();
-                let fields = Fields::new(FIRST + 1).word(process);
-                fields.byte(wait.is_some().into()).long(sp).long(ip)
+                let fields = Fields::new(FIRST + 1).word(process).byte(wait.is_some().into());
+                longs(fields, wait.unwrap_or_default())
             }
             HangRequest::Unmark { process } => Fields::new(FIRST + 2).word(process),
-            HangRequest::Classify { process, place: (sp, ip), is_loop } => {
-                let fields = Fields::new(FIRST + 3).word(process);
-                fields.long(sp).long(ip).byte(is_loop.into())
+            HangRequest::Classify { process, wait, is_loop } => {
+                longs(Fields::new(FIRST + 3).word(process), wait).byte(is_loop.into())
             }
             HangRequest::State { process } => Fields::new(FIRST + 4).word(process),
             HangRequest::Lost => Fields::new(FIRST + 5),
@@ -100,13 +102,13 @@ impl HangRequest {
             0 => HangRequest::Open,
             1 => {
                 let (process, is_waiting) = (reader.word()?, reader.flag()?);
-                let place = (reader.long()?, reader.long()?);
-                HangRequest::Mark { process, wait: is_waiting.then_some(place) }
+                let wait = [reader.long()?, reader.long()?, reader.long()?];
+                HangRequest::Mark { process, wait: is_waiting.then_some(wait) }
             }
             2 => HangRequest::Unmark { process: reader.word()? },
             3 => HangRequest::Classify {
                 process: reader.word()?,
-                place: (reader.long()?, reader.long()?),
+                wait: [reader.long()?, reader.long()?, reader.long()?],
                 is_loop: reader.flag()?,
             },
             4 => HangRequest::State { process: reader.word()? },

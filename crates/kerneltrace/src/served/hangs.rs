@@ -35,13 +35,13 @@ impl ServedHangSession {
         }
     }
 
-    /// Marks the first thread of a process, which is in a wait for events with this stack pointer and instruction, if any.
+    /// Marks the first thread of a process, which is in a wait for events with this stack pointer, instruction and subject, if any.
     ///
     /// # Errors
     ///
     /// `PermissionDenied`: the caller may not trace it. `NotFound`: it has ended. `AlreadyExists`: it is marked. Else the
     /// session was ended, or as `bpf(2)`.
-    pub fn mark(&mut self, process: u32, wait: Option<(u64, u64)>) -> io::Result<()> {
+    pub fn mark(&mut self, process: u32, wait: Option<[u64; 3]>) -> io::Result<()> {
         self.done(HangRequest::Mark { process, wait })
     }
 
@@ -54,13 +54,13 @@ impl ServedHangSession {
         self.done(HangRequest::Unmark { process })
     }
 
-    /// Says whether the main loop of a marked process waits at a place.
+    /// Says whether a wait of a marked process is that of its main loop.
     ///
     /// # Errors
     ///
     /// `NotFound` for a process that is not marked. Else the session was ended, or as `bpf(2)`.
-    pub fn classify(&mut self, process: u32, place: (u64, u64), is_loop: bool) -> io::Result<()> {
-        self.done(HangRequest::Classify { process, place, is_loop })
+    pub fn classify(&mut self, process: u32, wait: [u64; 3], is_loop: bool) -> io::Result<()> {
+        self.done(HangRequest::Classify { process, wait, is_loop })
     }
 
     /// Returns what the programs keep of a marked process; none if it is not marked. What they reported before has come.

@@ -77,10 +77,12 @@ impl Connection<'_> {
                 Some(session) => answer(session.programs.marker.unmark(process)),
                 None => no_session(),
             },
-            HangRequest::Classify { process, place, is_loop } => {
+            HangRequest::Classify { process, wait, is_loop } => {
                 let kind = if is_loop { EventWaitKind::Loop } else { EventWaitKind::Nested };
                 match self.hangs() {
-                    Some(session) => answer(session.programs.marker.classify(process, place, kind)),
+                    Some(session) => {
+                        answer(session.programs.marker.classify(process, wait.into(), kind))
+                    }
                     None => no_session(),
                 }
             }
@@ -202,7 +204,7 @@ impl Connection<'_> {
         self.began(what, None::<io::Error>)
     }
 
-    fn mark(&mut self, process: u32, wait: Option<(u64, u64)>) -> Reply {
+    fn mark(&mut self, process: u32, wait: Option<[u64; 3]>) -> Reply {
         if self.hangs().is_none() {
             return no_session();
         }
@@ -213,7 +215,7 @@ impl Connection<'_> {
             return reply;
         }
         let Some(session) = self.hangs() else { return no_session() };
-        let marked = wait.map_or(MarkedAs::Unknown, MarkedAs::Waiting);
+        let marked = wait.map_or(MarkedAs::Unknown, |wait| MarkedAs::Waiting(wait.into()));
         let marked = session.programs.marker.mark(process, marked);
         // A process that had begun to end before it was marked may never be seen again, and its number becomes another one's.
         if marked.is_ok() && (is_ending(process) || pidfd::has_ended(&held).unwrap_or(true)) {

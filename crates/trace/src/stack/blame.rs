@@ -299,8 +299,10 @@ pub fn is_idle(call: &str, frames: &[Frame]) -> bool {
     let mut until_user = above.take_while(|frame| {
         matches!(role(frame), FrameRole::Runtime(_) | FrameRole::Libc) || is_loop(frame)
     });
-    // Whoever registers descriptors for as long as it runs has a loop, whatever that is called.
-    let is_registered = call.starts_with("epoll_") && !frames.is_empty();
+    // Whoever registers descriptors for as long as it runs has a loop, whatever that is called. Inside of a step of a known loop it is
+    // the user's own wait.
+    let is_in_loop = || frames.iter().any(is_loop);
+    let is_registered = call.starts_with("epoll_") && !frames.is_empty() && !is_in_loop();
     (is_registered || until_user.any(is_loop)) && !frames.iter().any(waits_for_answer)
 }
 
@@ -513,6 +515,8 @@ mod tests {
             ("app", "wait_for_server"),
             ("libglib-2.0.so.0.7400.6", "g_main_loop_run"),
         ]);
-        assert!(!is_idle("poll", &own), "the program's own wait inside of a handler is a stall");
+        for call in ["poll", "epoll_wait"] {
+            assert!(!is_idle(call, &own), "{call}: its own wait inside of a handler is a stall");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! Once there are threads the C library makes the calls in which one can be cancelled from another place, deeper on the stack: by the
 //! depth of waits from before, the wait of a loop that nothing else is known of would be one inside of a step.
 
-use crate::kernel::WaitPlace;
+use crate::kernel::{EventWait, WaitPlace};
 
 /// The depth of the waits that were asked about since then.
 #[derive(Debug)]
@@ -12,8 +12,8 @@ pub(super) struct ThreadedDepth {
     had_others: bool,
     /// The shallowest of them; none as long as the depth that the programs in the kernel have seen is the right one.
     shallowest: Option<u64>,
-    /// The places that are those of a loop by their depth.
-    loops: Vec<WaitPlace>,
+    /// The waits that are those of a loop by their depth.
+    loops: Vec<EventWait>,
 }
 
 impl ThreadedDepth {
@@ -39,14 +39,14 @@ impl ThreadedDepth {
         before
     }
 
-    /// Notes that a place is that of a loop by its depth; returns those that are none, since they are deeper.
-    pub(super) fn add_loop(&mut self, place: WaitPlace) -> Vec<WaitPlace> {
+    /// Notes that a wait is that of a loop by its depth; returns those that are none, since they are deeper.
+    pub(super) fn add_loop(&mut self, wait: EventWait) -> Vec<EventWait> {
         if self.shallowest.is_none() {
             return Vec::new();
         }
         let (deeper, mut loops): (Vec<_>, Vec<_>) =
-            self.loops.iter().partition(|(sp, _)| *sp < place.0);
-        loops.push(place);
+            self.loops.iter().partition(|of| of.place.0 < wait.place.0);
+        loops.push(wait);
         self.loops = loops;
         deeper
     }
@@ -64,9 +64,10 @@ mod tests {
         assert_eq!(depth.shallowest(deeper, seen, true, || true), seen, "its callers tell it");
         // A wait inside of a step may come first: it counts until the loop's is seen.
         assert!(nested.0 >= depth.shallowest(nested, seen, false, || true));
-        assert!(depth.add_loop(nested).is_empty());
+        let of = |place| EventWait { place, subject: 1 };
+        assert!(depth.add_loop(of(nested)).is_empty());
         assert!(deeper.0 >= depth.shallowest(deeper, seen, true, || true));
-        assert_eq!(depth.add_loop(deeper), [nested]);
+        assert_eq!(depth.add_loop(of(deeper)), [of(nested)]);
         assert!(nested.0 < depth.shallowest(nested, seen, true, || true));
         let mut with_threads = ThreadedDepth::begin(true);
         assert_eq!(with_threads.shallowest(deeper, seen, false, || true), seen);

@@ -5,16 +5,21 @@ use std::time::Duration;
 
 use sys::perf::ThreadSampler;
 use trace::backend::blocked::BlockedSyscall;
-use trace::syscall::{SyscallClass, call_name};
+use trace::syscall::{SyscallClass, call_name, call_number};
 
 use super::ExactRecorder;
 use super::account::{BlockDescription, BlockKey, SeenWait};
 use super::faults::FaultFiles;
-use super::program::WatchedAbsence;
-use crate::kernel::{AbsenceAccount, MarkedThread, ThreadBlock, WaitPlace};
+use super::program::{MarkedProgram, WaitState, WatchedAbsence};
+use crate::kernel::{
+    AbsenceAccount, EventWait, EventWaitKind, MarkedThread, ThreadBlock, WaitPlace,
+};
 use crate::model::{CallObject, UnseenParts};
 use crate::recorder::absence::Activity;
 use crate::recorder::describe::{DescribeWork, StackBytes};
+use crate::recorder::places::PlaceKind;
+use crate::recorder::read;
+use crate::recorder::turns::TurnWatch;
 use crate::recorder::{
     AWAY, FIRST_STORED_NS, SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, nanoseconds,
 };
@@ -23,7 +28,7 @@ use crate::recorder::{
 const DESCRIBE_NS: u64 = 20_000_000;
 /// The first description of a thread that is away is made after this time, in nanoseconds, also of a short call.
 const FIRST_DESCRIPTION_NS: u64 = 50_000_000;
-/// A wait at a place that is not classified is asked about after this time, in nanoseconds.
+/// A wait that is not classified is asked about after this time, in nanoseconds.
 const ASK_NS: u64 = 50_000_000;
 /// A wait that has lasted for so long is looked at less often, in nanoseconds.
 const SETTLED_NS: u64 = 2_000_000_000;
@@ -50,7 +55,7 @@ impl ExactRecorder<'_> {
 
     pub(super) fn look_at(&mut self, process: u32) {
         let asked_ns = sys::bpf::clock_ns();
-        let state = self.marker.state(process);
+        let state = self.thread_state(process);
         let now_ns = sys::bpf::clock_ns();
         // The waits that have ended until then are in the ring by now.
         self.take_reports();
@@ -106,19 +111,19 @@ impl ExactRecorder<'_> {
             || absence.stops.last() == Some(&off_ns)
             || absence.described.len() >= DESCRIPTIONS;
         let began_ns = absence.began_ns();
-        if let Some((place, account)) = state.wait
-            && !program.places.contains_key(&place)
+        if let Some((wait, account)) = state.wait
+            && !program.waits.contains_key(&wait)
         {
-            let (of, first) = *absence.open_wait.get_or_insert((place, account));
-            let first = if of == place { first } else { account };
+            let (of, first) = *absence.open_wait.get_or_insert((wait, account));
+            let first = if of.place == wait.place { first } else { account };
             // It may be that of a loop, such as a dialog's. If that has an animation, each of its waits is short.
             if now_ns.saturating_sub(account.at_ns.min(began_ns)) >= ASK_NS
                 && let Some(call) = self.event_wait(process)
-                && (call.sp, call.ip) == place
+                && EventWait::of(&call) == wait
                 && self.ask(process, call)
                 && let Some(absence) = self.absence_mut(process)
             {
-                absence.asked = Some((place, first));
+                absence.asked = Some((wait, first));
                 return;
             }
         }
@@ -224,14 +229,19 @@ impl ExactRecorder<'_> {
 
     /// Puts a breakpoint at the wait of the main loop of a thread that is away: looks for events that take no time are not seen
     /// otherwise, and many short steps would be one long one.
-    fn watch_turns(&mut self, process: u32, place: WaitPlace, now_ns: u64) {
+    fn watch_turns(&mut self, process: u32, (sp, ip): WaitPlace, now_ns: u64) {
         let may_break = self.may_break;
-        let Some(absence) = self.absence_mut(process) else { return };
-        if absence.turns.is_some() || !may_break || place.1 == 0 {
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let number = program.calls.iter().find(|(of, _)| *of == ip).map(|(_, number)| *number);
+        let Some(absence) = &mut program.away else { return };
+        if absence.turns.is_some() || !may_break || ip == 0 {
             return;
         }
-        match ThreadSampler::at_instruction(process, place.1) {
-            Ok(sampler) => absence.turns = Some((sampler, place, now_ns)),
+        // Until it was asked about it is not known which call the wait is.
+        let number = number.or_else(|| call_number("poll")).unwrap_or_default();
+        let main = BlockedSyscall { number, arguments: [0; 6], sp, ip };
+        match TurnWatch::begin(process, main, now_ns) {
+            Ok(watch) => absence.turns = Some(watch),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.may_break = false,
             // Others use all breakpoints of the processor.
             Err(_) => {}
@@ -240,19 +250,24 @@ impl ExactRecorder<'_> {
 
     /// Takes the returns of the main loop's wait that a breakpoint has seen until a moment; later ones stay for the next time.
     pub(super) fn turns_until(&mut self, process: u32, until_ns: u64) -> Vec<u64> {
-        let Some(absence) = self.absence_mut(process) else { return Vec::new() };
+        let Some(MarkedProgram { away: Some(absence), waits, .. }) = self.marked.get_mut(&process)
+        else {
+            return Vec::new();
+        };
         let from_ns = absence.began_ns();
-        let seen = &mut absence.seen_turns;
-        if let Some((sampler, place, _)) = &mut absence.turns {
-            sampler.take(|sample| {
-                // Other waits return to the same instruction from deeper on the stack.
-                if sample.sp == place.0 && sample.at_ns > from_ns {
-                    seen.push(sample.at_ns);
-                }
-            });
+        let Some(watch) = &mut absence.turns else { return Vec::new() };
+        let kind_of = |call: &BlockedSyscall| match waits.get(&EventWait::of(call))? {
+            WaitState::Asked => Some(PlaceKind::Asked),
+            WaitState::Classified(EventWaitKind::Loop) => Some(PlaceKind::Loop),
+            WaitState::Classified(EventWaitKind::Nested) => Some(PlaceKind::Nested),
+        };
+        let asked = watch.take(from_ns, kind_of);
+        let moments = watch.until(until_ns);
+        if let Some((call, copy)) = asked.filter(|(call, _)| self.may_ask(process, call)) {
+            let polled = read::waited_for(process, &call);
+            self.ask_with(process, &call, (copy, polled));
         }
-        let count = seen.partition_point(|at_ns| *at_ns < until_ns);
-        seen.drain(..count).collect()
+        moments
     }
 
     /// Ends the absence at the first of these moments, and begins one at the last. The account and the waits are those of a

@@ -25,10 +25,10 @@ use self::chain::ChainFollower;
 use self::counts::ProgramCounts;
 use self::depth::ThreadedDepth;
 use self::operations::{AwaitedOperation, OperationFollower, is_ring_wait};
-use self::program::{MarkedProgram, PlaceState, WatchedAbsence};
+use self::program::{MarkedProgram, WaitState, WatchedAbsence};
 use super::absence::Activity;
 use super::candidates::Candidates;
-use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
+use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink, StackBytes};
 use super::interactive::{self, InteractiveFinder};
 use super::period::{Moment, PeriodTotals};
 use super::places::KnownLoop;
@@ -38,8 +38,8 @@ use super::{
     FIRST_STORED_NS, KEYS, KernelReports, PERIOD_NS, SyncPace, next_look_ns, time_until, unix_ns,
 };
 use crate::kernel::{
-    AbsenceAccount, EventWaitKind, MarkedAs, MarkedThread, ReportStream, ThreadBlock, ThreadEvent,
-    ThreadMarker,
+    AbsenceAccount, EventWait, EventWaitKind, MarkedAs, MarkedThread, ReportStream, ThreadBlock,
+    ThreadEvent, ThreadMarker,
 };
 use crate::model::{HANG_NS, Hang, HangCause, UnseenParts};
 
@@ -53,8 +53,8 @@ const ANSWER_NS: u64 = 20_000_000;
 const BLOCKS: usize = 4096;
 /// So many waits back it is looked whether one of them was for an operation of `io_uring`.
 const LATEST: usize = 64;
-/// The most places of waits of one process that are remembered.
-const PLACES: usize = 256;
+/// The most waits of one process that are remembered.
+const WAITS: usize = 256;
 
 /// Observes programs by the reports of programs in the kernel.
 pub(super) struct ExactRecorder<'a> {
@@ -223,7 +223,7 @@ impl<'a> ExactRecorder<'a> {
         self.programs += 1;
         self.reader.open(process);
         let wait = self.event_wait(process);
-        let marked = wait.map_or(MarkedAs::Unknown, |call| MarkedAs::Waiting((call.sp, call.ip)));
+        let marked = wait.map_or(MarkedAs::Unknown, |call| MarkedAs::Waiting(EventWait::of(&call)));
         let mut result = self.marker.mark(process, marked);
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
             // The mark of another process that had its number.
@@ -252,7 +252,8 @@ impl<'a> ExactRecorder<'a> {
             process,
             name: process::name_beside(process, followed),
             process_began_ns: began.map_or(0, |(unix_ns, _)| unix_ns),
-            places: HashMap::new(),
+            waits: HashMap::new(),
+            calls: Vec::new(),
             depth: ThreadedDepth::begin(has_others(process)),
             display_loop: 0,
             away: None,
@@ -265,6 +266,27 @@ impl<'a> ExactRecorder<'a> {
         if let Some(call) = wait {
             self.ask(process, call);
         }
+    }
+
+    /// Returns what is kept of a marked process; `None` if it is not marked.
+    ///
+    /// A wait that counted as rest until its stack was read counts as an absence from then on. The programs in the kernel find out when
+    /// it is over.
+    fn thread_state(&mut self, process: u32) -> io::Result<Option<MarkedThread>> {
+        let mut state = self.marker.state(process)?;
+        let program = self.marked.get(&process);
+        if let Some(state) = &mut state
+            && state.is_waiting
+            && state.known_since_ns.is_some()
+            && let Some((wait, AbsenceAccount { at_ns, ready_ns, .. })) = state.wait
+            && program.is_some_and(|program| program.is_nested(wait))
+        {
+            state.away_since_ns = Some(at_ns);
+            state.off_since_ns = Some((at_ns, false));
+            state.ready_before_ns += ready_ns;
+            state.account = AbsenceAccount::default();
+        }
+        Ok(state)
     }
 
     /// Returns the wait for events that the first thread of a process is in.
@@ -289,22 +311,44 @@ impl<'a> ExactRecorder<'a> {
         }
     }
 
-    /// Has the place of a wait classified by its stack; returns whether it was read.
+    /// Has a wait classified by its stack; returns whether it was read.
     fn ask(&mut self, process: u32, call: BlockedSyscall) -> bool {
-        let place = (call.sp, call.ip);
+        self.may_ask(process, &call)
+            && match self.reader.copy_wait(process, &call) {
+                Some(copied) => self.ask_with(process, &call, copied),
+                None => false,
+            }
+    }
+
+    /// Returns whether a wait is to be classified. Of those at one place it is one after the other.
+    fn may_ask(&self, process: u32, call: &BlockedSyscall) -> bool {
+        let wait = EventWait::of(call);
+        let is_new = |program: &MarkedProgram| {
+            !program.waits.contains_key(&wait) && program.asked_at(wait.place).is_none()
+        };
+        self.marked.get(&process).is_some_and(is_new) && self.link.has_room()
+    }
+
+    /// Has a wait classified by its stack and its descriptors; returns whether it will be.
+    fn ask_with(
+        &mut self,
+        process: u32,
+        call: &BlockedSyscall,
+        (copy, polled): (StackBytes, Option<Vec<i32>>),
+    ) -> bool {
         let Some(program) = self.marked.get_mut(&process) else { return false };
-        if program.places.contains_key(&place) || !self.link.has_room() {
-            return false;
-        }
-        let Some((copy, polled)) = self.reader.copy_wait(process, &call) else { return false };
         self.link.count_copy();
         let display = interactive::is_display_among(process, polled.as_deref());
-        if program.places.len() >= PLACES {
-            program.places.clear();
+        if program.waits.len() >= WAITS {
+            program.waits.clear();
+            program.calls.clear();
         }
-        program.places.insert(place, PlaceState::Asked);
+        program.waits.insert(EventWait::of(call), WaitState::Asked);
+        if !program.calls.contains(&(call.ip, call.number)) {
+            program.calls.push((call.ip, call.number));
+        }
         self.asked += 1;
-        let call = call.number;
+        let (call, place) = (call.number, (call.sp, call.ip));
         self.link.send(DescribeWork::Place { process, call, place, display, copy });
         true
     }
@@ -312,8 +356,9 @@ impl<'a> ExactRecorder<'a> {
     fn take_answers(&mut self) {
         while let Ok(PlaceAnswer { process, place, evidence }) = self.link.answers.try_recv() {
             self.asked = self.asked.saturating_sub(1);
-            let state = self.marker.state(process).ok().flatten();
+            let state = self.thread_state(process).ok().flatten();
             let Some(program) = self.marked.get_mut(&process) else { continue };
+            let Some(wait) = program.asked_at(place) else { continue };
             let mut kind = |state: &MarkedThread| {
                 let knows_loop = program.counts.is_watched();
                 let others = || has_others(process);
@@ -327,34 +372,41 @@ impl<'a> ExactRecorder<'a> {
             };
             let Some((state, kind)) = state
                 .map(|state| (state, kind(&state)))
-                .filter(|(_, kind)| self.marker.classify(process, place, *kind).is_ok())
+                .filter(|(_, kind)| self.marker.classify(process, wait, *kind).is_ok())
             else {
                 // It is asked about once more.
-                program.places.remove(&place);
+                program.waits.remove(&wait);
                 continue;
             };
-            program.places.insert(place, PlaceState::Classified(kind));
+            program.waits.insert(wait, WaitState::Classified(kind));
             if kind == EventWaitKind::Loop && !evidence.is_loop_anyway() {
-                for deeper in program.depth.add_loop(place) {
+                for deeper in program.depth.add_loop(wait) {
                     // If it fails, what waits there is no hang, as before.
                     let _ = self.marker.classify(process, deeper, EventWaitKind::Nested);
-                    program.places.insert(deeper, PlaceState::Classified(EventWaitKind::Nested));
+                    program.waits.insert(deeper, WaitState::Classified(EventWaitKind::Nested));
                 }
             }
             if kind == EventWaitKind::Loop {
                 if evidence.has_display {
                     program.display_loop = program.display_loop.max(place.0);
                 }
-                let rests = state.wait.is_some_and(|(waits_at, _)| waits_at == place);
+                let rests = state.wait.is_some_and(|(waits_for, _)| waits_for == wait);
                 program.counts.know_loop(sys::bpf::clock_ns(), rests);
             }
             let asked = program.away.as_mut().and_then(|absence| absence.asked.take());
-            if let Some((of, account)) = asked.filter(|(of, _)| *of == place)
+            if let Some((_, account)) = asked.filter(|(of, _)| *of == wait)
                 && kind == EventWaitKind::Loop
             {
                 // The wait was that of a loop: the absence ended where it began.
-                debug_assert_eq!(of, place);
                 self.ended(process, &account, false);
+            }
+            if let Ok(Some(state)) = self.thread_state(process)
+                && let Some(started_ns) = state.away_since_ns.filter(|_| state.is_waiting)
+            {
+                self.begin_absence(process, started_ns);
+                if let Some(absence) = self.absence_mut(process) {
+                    absence.unseen.add(UnseenParts::START);
+                }
             }
         }
     }
@@ -397,12 +449,12 @@ impl<'a> ExactRecorder<'a> {
                     self.ended(process, &account, false);
                 }
             }
-            ThreadEvent::Asks { place } => {
-                if let Some(PlaceState::Classified(kind)) = program.places.get(&place) {
+            ThreadEvent::Asks { wait } => {
+                if let Some(WaitState::Classified(kind)) = program.waits.get(&wait) {
                     // It was asked before the answer, or the kernel has forgotten that for others. If it fails it asks again.
-                    let _ = self.marker.classify(process, place, *kind);
+                    let _ = self.marker.classify(process, wait, *kind);
                 } else if let Some(call) = self.event_wait(process)
-                    && (call.sp, call.ip) == place
+                    && EventWait::of(&call) == wait
                 {
                     self.ask(process, call);
                 }
@@ -458,7 +510,6 @@ impl<'a> ExactRecorder<'a> {
             store_at_ns: FIRST_STORED_NS,
             is_computing: false,
             turns: None,
-            seen_turns: Vec::new(),
             seen_wait: None,
             turned_ns: None,
         });
@@ -532,11 +583,17 @@ impl<'a> ExactRecorder<'a> {
         let length_ns = account.at_ns.saturating_sub(started_ns);
         let longest_ns = longest.map_or(0, |block| block.to_ns.saturating_sub(block.from_ns));
         // Before the breakpoint was there the main loop may have looked for events without waiting.
-        let unseen_to_ns = absence.turns.as_ref().map_or(account.at_ns, |(_, _, at_ns)| *at_ns);
+        let unseen_to_ns = absence.turns.as_ref().map_or(account.at_ns, |watch| watch.since_ns);
         let uncertain_ns =
             uncertain_ns(&blocks, [started_ns, account.at_ns], unseen_to_ns.min(account.at_ns));
-        if absence.turns.is_none() && !self.may_break && longest_ns.saturating_mul(2) < length_ns {
-            unseen.add(UnseenParts::STEPS);
+        match &absence.turns {
+            Some(watch) if watch.may_be_several(started_ns, account.at_ns) => {
+                unseen.add(UnseenParts::LOOKS);
+            }
+            None if !self.may_break && longest_ns.saturating_mul(2) < length_ns => {
+                unseen.add(UnseenParts::STEPS);
+            }
+            _ => {}
         }
         if has_unknown_object {
             unseen.add(UnseenParts::OBJECTS);
@@ -606,7 +663,7 @@ impl<'a> ExactRecorder<'a> {
 
     /// Stops following a process; `goes_on` says that it has not ended.
     fn unfollow(&mut self, process: u32, goes_on: bool) {
-        let state = self.marker.state(process).ok().flatten();
+        let state = self.thread_state(process).ok().flatten();
         if let Some(state) = state {
             let now_ns = sys::bpf::clock_ns();
             // Before the main loop is known nobody knows whether it was away from it.

@@ -5,16 +5,17 @@ use std::collections::HashMap;
 use sys::perf::ThreadSampler;
 
 use super::super::places::KnownLoop;
+use super::super::turns::TurnWatch;
 use super::account::{BlockDescription, SeenWait};
 use super::counts::ProgramCounts;
 use super::depth::ThreadedDepth;
 use super::faults::FaultFiles;
-use crate::kernel::{AbsenceAccount, EventWaitKind, ThreadBlock, WaitPlace};
+use crate::kernel::{AbsenceAccount, EventWait, EventWaitKind, ThreadBlock, WaitPlace};
 use crate::model::UnseenParts;
 
-/// What is known of the waits at a place.
+/// What is known of a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum PlaceState {
+pub(super) enum WaitState {
     /// The stack is being read.
     Asked,
     /// It is classified.
@@ -40,18 +41,16 @@ pub(super) struct WatchedAbsence {
     /// Whether it has ended.
     pub(super) is_over: bool,
     pub(super) unseen: UnseenParts,
-    /// A wait inside of it at a place that is not classified yet, and the account when it began.
-    pub(super) asked: Option<(WaitPlace, AbsenceAccount)>,
+    /// A wait inside of it that is not classified yet, and the account when it began.
+    pub(super) asked: Option<(EventWait, AbsenceAccount)>,
     /// The first wait that may be that of a loop, with what had been counted when it began.
-    pub(super) open_wait: Option<(WaitPlace, AbsenceAccount)>,
+    pub(super) open_wait: Option<(EventWait, AbsenceAccount)>,
     pub(super) due_ns: u64,
     /// The length at which it is stored the next time.
     pub(super) store_at_ns: u64,
     pub(super) is_computing: bool,
-    /// Sees each return of the main loop's wait, since a moment.
-    pub(super) turns: Option<(ThreadSampler, WaitPlace, u64)>,
-    /// Returns that were seen and not handled yet.
-    pub(super) seen_turns: Vec<u64>,
+    /// Sees its looks for events.
+    pub(super) turns: Option<TurnWatch>,
     /// The wait that it was last seen in.
     pub(super) seen_wait: Option<SeenWait>,
     /// The last look of the main loop for events that took no time; the absence that is recorded began then.
@@ -72,7 +71,9 @@ pub(super) struct MarkedProgram {
     pub(super) name: String,
     /// When it began, in nanoseconds since 1970.
     pub(super) process_began_ns: u64,
-    pub(super) places: HashMap<WaitPlace, PlaceState>,
+    pub(super) waits: HashMap<EventWait, WaitState>,
+    /// Which calls make the waits that were asked about, by the instruction.
+    pub(super) calls: Vec<(u64, u32)>,
     pub(super) depth: ThreadedDepth,
     /// The stack pointer of the shallowest loop that waits for the display.
     pub(super) display_loop: u64,
@@ -88,12 +89,24 @@ pub(super) struct MarkedProgram {
 impl MarkedProgram {
     /// Returns the main loop, if it is known.
     pub(super) fn known_loop(&self, is_hang_stored: bool) -> Option<KnownLoop> {
-        let is_loop = |state: &PlaceState| *state == PlaceState::Classified(EventWaitKind::Loop);
-        let places = self.places.iter().filter(|(_, state)| is_loop(state));
-        let places: Vec<WaitPlace> = places.map(|(place, _)| *place).collect();
+        let is_loop = |state: &WaitState| *state == WaitState::Classified(EventWaitKind::Loop);
+        let waits = self.waits.iter().filter(|(_, state)| is_loop(state));
+        let waits: Vec<EventWait> = waits.map(|(wait, _)| *wait).collect();
         let (process, display_loop) = (self.process, self.display_loop);
-        let is_known = !places.is_empty();
-        is_known.then_some(KnownLoop { process, places, display_loop, is_hang_stored })
+        let is_known = !waits.is_empty();
+        is_known.then_some(KnownLoop { process, waits, display_loop, is_hang_stored })
+    }
+
+    /// Returns the wait at a place whose stack is being read.
+    pub(super) fn asked_at(&self, place: WaitPlace) -> Option<EventWait> {
+        let is_asked =
+            |wait: &EventWait, state: &WaitState| wait.place == place && *state == WaitState::Asked;
+        self.waits.iter().find(|(wait, state)| is_asked(wait, state)).map(|(wait, _)| *wait)
+    }
+
+    /// Returns whether a wait is known to be one inside of a step.
+    pub(super) fn is_nested(&self, wait: EventWait) -> bool {
+        self.waits.get(&wait) == Some(&WaitState::Classified(EventWaitKind::Nested))
     }
 
     /// Returns the key of the next absence.

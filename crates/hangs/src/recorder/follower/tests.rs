@@ -1,6 +1,7 @@
 //! Tests of the follower: looks are given to it, and nothing is read.
 
 use super::*;
+use crate::kernel::EventWait;
 use trace::syscall::call_number;
 
 const MS: u64 = 1_000_000;
@@ -334,6 +335,18 @@ fn a_dialog_whose_waits_are_all_short_is_no_hang() {
 }
 
 #[test]
+fn the_main_loop_of_a_program_with_an_animation_is_asked_about() {
+    let mut follower = ThreadFollower::new(0);
+    // Each look finds another wait.
+    let asked = (1000..1300).step_by(50).position(|at| {
+        let seen = look(at, at / 50, at / 50, in_call("poll", LOOP));
+        follower.look(&seen);
+        matches!(follower.wanted(&seen), Wanted::Place(_))
+    });
+    assert!(asked.is_some(), "{follower:?}");
+}
+
+#[test]
 fn waits_of_different_functions_at_one_place_are_told_apart() {
     let answers = PlaceEvidence { is_idle_loop: false, waits_for_answer: true, ..idle() };
     let poll_of = |array: u64, count: u64| {
@@ -398,7 +411,7 @@ fn a_loop_inside_of_a_step_that_does_not_wait_for_the_display_is_a_hang() {
 fn a_hang_in_which_another_recorder_was_cut_off_is_told_as_far_as_it_is_seen() {
     let known = |is_hang_stored: bool| KnownLoop {
         process: 7,
-        places: vec![LOOP],
+        waits: vec![EventWait { place: LOOP, subject: 3 }],
         display_loop: LOOP.0,
         is_hang_stored,
     };

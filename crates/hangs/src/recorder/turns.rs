@@ -1,0 +1,125 @@
+//! Sees by a breakpoint of the processor when a thread that is away looks for events.
+//!
+//! Looks that take no time are not seen otherwise, and many short steps would be one long one. A handler that takes long may look
+//! for events itself, as one with a bar of progress does: such a look is made from deeper on the stack, and ends a step, too, if it is that
+//! of a loop.
+
+use std::io;
+
+use sys::perf::{ThreadSample, ThreadSampler};
+use trace::backend::peek::blocked::BlockedSyscall;
+
+use super::describe::StackBytes;
+use super::places::PlaceKind;
+
+/// The most looks that are kept until it is known what they are.
+const OPEN: usize = 4096;
+/// A stack of fewer bytes was not copied.
+const COPIED: usize = 64;
+
+/// The looks for events of a thread that is away.
+#[derive(Debug)]
+pub(super) struct TurnWatch {
+    process: u32,
+    /// The main loop's wait.
+    main: BlockedSyscall,
+    sampler: ThreadSampler,
+    /// Whether the stack of each look is copied.
+    copies: bool,
+    /// Since when looks are seen, of the monotonic clock in nanoseconds.
+    pub(super) since_ns: u64,
+    /// Looks of loops that were not handled yet.
+    turns: Vec<u64>,
+    /// Looks of which it is not known what they are.
+    open: Vec<(BlockedSyscall, u64)>,
+}
+
+impl TurnWatch {
+    /// Begins to watch a process whose main loop makes this wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`ThreadSampler::at_instruction`].
+    pub(super) fn begin(process: u32, main: BlockedSyscall, at_ns: u64) -> io::Result<TurnWatch> {
+        let sampler = ThreadSampler::at_instruction(process, main.ip)?;
+        let (turns, open) = (Vec::new(), Vec::new());
+        Ok(TurnWatch { process, main, sampler, copies: false, since_ns: at_ns, turns, open })
+    }
+
+    /// Returns whether the time between two moments may be several steps, each shorter than half of it: it is not known whether looks
+    /// that were seen are those of a loop.
+    pub(super) fn may_be_several(&self, from_ns: u64, to_ns: u64) -> bool {
+        let looks = self.open.iter().map(|(_, at_ns)| (*at_ns).clamp(from_ns, to_ns));
+        let (_, longest) = looks.chain([to_ns]).fold((from_ns, 0), |(last, longest), at_ns| {
+            (at_ns, longest.max(at_ns.saturating_sub(last)))
+        });
+        longest.saturating_mul(2) < to_ns.saturating_sub(from_ns)
+    }
+
+    /// Takes the looks that were made after a moment. Returns one with its stack, if it is not known what it is.
+    pub(super) fn take(
+        &mut self,
+        after_ns: u64,
+        kind_of: impl Fn(&BlockedSyscall) -> Option<PlaceKind>,
+    ) -> Option<(BlockedSyscall, StackBytes)> {
+        let before = std::mem::take(&mut self.open);
+        let (main, turns, open) = (self.main, &mut self.turns, &mut self.open);
+        let (mut asked, mut is_unknown) = (None, false);
+        let mut handle = |call: BlockedSyscall, at_ns: u64, stack: &[u8]| {
+            match kind_of(&call) {
+                Some(PlaceKind::Loop | PlaceKind::LoopByDepth) => turns.push(at_ns),
+                Some(PlaceKind::Nested) => {}
+                // What nothing is known of is what others at its place are.
+                None if call.sp == main.sp => turns.push(at_ns),
+                kind => {
+                    is_unknown |= kind.is_none();
+                    if kind.is_none() && asked.is_none() && stack.len() >= COPIED {
+                        let copy = StackBytes { ip: call.ip, sp: call.sp, bytes: stack.to_vec() };
+                        asked = Some((call, copy));
+                    }
+                    if open.len() < OPEN {
+                        open.push((call, at_ns));
+                    }
+                }
+            }
+        };
+        let is_after = |at_ns: u64| at_ns > after_ns;
+        for (call, at_ns) in before {
+            if is_after(at_ns) {
+                handle(call, at_ns, &[]);
+            }
+        }
+        self.sampler.take(|sample: &ThreadSample<'_>| {
+            if is_after(sample.at_ns) {
+                let [first, second] = sample.arguments;
+                let arguments = [first, second, 0, 0, 0, 0];
+                let call = BlockedSyscall { arguments, sp: sample.sp, ip: main.ip, ..main };
+                handle(call, sample.at_ns, sample.stack);
+            }
+        });
+        let wants_copies = is_unknown && asked.is_none();
+        if wants_copies != self.copies {
+            self.set_copies(wants_copies);
+        }
+        asked
+    }
+
+    /// Returns the looks of loops until a moment, in their order; later ones stay for the next time.
+    pub(super) fn until(&mut self, until_ns: u64) -> Vec<u64> {
+        self.turns.sort_unstable();
+        let count = self.turns.partition_point(|at_ns| *at_ns < until_ns);
+        self.turns.drain(..count).collect()
+    }
+
+    /// Has the stack of each look copied from now on, or not any more. If that cannot be had nothing changes.
+    fn set_copies(&mut self, copies: bool) {
+        let (thread, address) = (self.process, self.main.ip);
+        let sampler = match copies {
+            true => ThreadSampler::at_instruction_with_stack(thread, address),
+            false => ThreadSampler::at_instruction(thread, address),
+        };
+        if let Ok(sampler) = sampler {
+            (self.sampler, self.copies) = (sampler, copies);
+        }
+    }
+}
