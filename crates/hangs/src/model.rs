@@ -273,7 +273,8 @@ impl UnseenParts {
     pub const WAITS: UnseenParts = UnseenParts(1 << 5);
     /// What came before its first wait, which was taken for that of the main loop.
     pub const START: UnseenParts = UnseenParts(1 << 6);
-    /// Whether it is one step or several: it ended before the looks for events in it were known.
+    /// Whether it is one step or several: the looks for events in it were not known in time, or not seen because others use the
+    /// breakpoints of the processor.
     pub const LOOKS: UnseenParts = UnseenParts(1 << 7);
 
     /// Returns whether a part is missing.
@@ -321,7 +322,7 @@ impl UnseenParts {
             ),
             (
                 UnseenParts::LOOKS,
-                "It may be several steps, each shorter: it ended before it was known what its looks for events were.",
+                "It may be several steps, each shorter: what its looks for events were was not known in time, or no breakpoint of the processor was free.",
             ),
             (
                 UnseenParts::WAITS,

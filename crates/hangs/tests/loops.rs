@@ -1,10 +1,13 @@
 //! Waits and looks for events of loops inside of a step, and what is none.
 
+use std::time::{Duration, Instant};
+
 use tempfile::TempDir;
 use unjank_hangs::model::{Hang, HangCause};
+use unjank_hangs::recorder::ThreadSource;
 
-use super::kernel::{hangs_since, start};
-use super::recorder::{Interactive, TestRecorder, blamed, until};
+use super::kernel::{hangs_since, reports, start};
+use super::recorder::{Interactive, TestRecorder, blamed, stored, until};
 
 /// Starts a program and a recorder that samples, and waits until the recorder follows the program.
 fn start_sampling(root: &TempDir) -> (TestRecorder, Interactive) {
@@ -12,6 +15,11 @@ fn start_sampling(root: &TempDir) -> (TestRecorder, Interactive) {
     let mut program = Interactive::start(root);
     program.be_noticed(root);
     (recorder, program)
+}
+
+/// Returns whether a program waited much for a processor: others kept them busy, perhaps from the recorder, too.
+fn is_disturbed(hang: &Hang) -> bool {
+    hang.parts.ready_ns.saturating_mul(4) > hang.length_ns
 }
 
 /// Gives orders one after the other, and then one to sleep; returns the hangs of all of them.
@@ -25,10 +33,8 @@ fn hangs_of_orders(root: &TempDir, program: &mut Interactive, orders: &[u8]) -> 
     // Hangs are stored in their order.
     program.wait_until_at_rest();
     program.order(b's');
-    until("the last hang", || {
-        let hangs = hangs_since(root, program, since_ns);
-        hangs.iter().any(|hang| blamed(hang) == "sleep_on_purpose").then_some(hangs)
-    })
+    program.ended_hang(root);
+    hangs_since(root, program, since_ns)
 }
 
 #[test]
@@ -51,31 +57,31 @@ fn a_dialog_with_a_loop_of_its_own_is_no_hang_once_its_wait_is_classified() {
 fn a_dialog_whose_waits_are_all_short_is_no_hang() {
     let root = tempfile::tempdir().unwrap();
     let Some((_recorder, mut program)) = start(&root, "poll") else { return };
-    program.mark_now();
-    let since_ns = program.ordered_ns;
-    program.order(b'a');
-    // Hangs are stored in their order.
-    program.order(b's');
-    program.ended_hang(&root);
-    let hangs = hangs_since(&root, &program, since_ns);
+    let hangs = hangs_of_orders(&root, &mut program, b"a");
     let of_dialog = hangs.iter().filter(|hang| blamed(hang) != "sleep_on_purpose");
     let lengths: Vec<u64> = of_dialog.map(|hang| hang.length_ns / 1_000_000).collect();
     // On a busy machine the first looks at it may be late.
-    assert!(lengths.iter().all(|ms| *ms < 500), "{lengths:?}");
+    let is_busy = hangs.iter().any(is_disturbed);
+    assert!(is_busy || lengths.iter().all(|ms| *ms < 500), "{lengths:?}");
 }
 
 /// Has a program make two waits from one depth of the stack: that of a dialog, and one for an answer.
 fn check_waits_at_one_place(orders: &[u8]) {
     let root = tempfile::tempdir().unwrap();
-    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    let Some((recorder, mut program)) = start(&root, "poll") else { return };
     let hangs = hangs_of_orders(&root, &mut program, orders);
-    let of = |function: &str| hangs.iter().filter(|hang| blamed(hang) == function).count();
     let asked = orders.iter().filter(|order| **order == b'q').count();
-    assert_eq!(of("wait_for_answer_sync"), asked, "{orders:?}: {hangs:#?}");
-    // Until the first one was looked at, a dialog is a step that goes on.
-    let dialogs = hangs.iter().filter(|hang| blamed(hang) == "show_panel");
-    let lengths: Vec<u64> = dialogs.map(|hang| hang.length_ns / 1_000_000).collect();
-    assert!(lengths.iter().all(|ms| *ms < 300), "{orders:?}: {lengths:?}");
+    recorder.end();
+    // On a busy machine the first one may end before its stack was read, and is counted. So may the first dialog, which is a step that
+    // goes on until then.
+    let lost: u32 = stored(&root).periods.iter().map(|period| period.lost).sum();
+    let lost = usize::try_from(lost).unwrap();
+    let told = hangs
+        .iter()
+        .filter(|hang| hang.cause == HangCause::OtherProgram && hang.length_ns > 300_000_000);
+    let told = told.count();
+    assert!(lost < asked, "{lost}");
+    assert!((asked..=asked + 1).contains(&(told + lost)), "{orders:?}, {lost} lost: {hangs:#?}");
     for hang in hangs.iter().filter(|hang| blamed(hang) == "wait_for_answer_sync") {
         assert_eq!(hang.cause, HangCause::OtherProgram, "{hang:?}");
         assert!((300..1000).contains(&(hang.length_ns / 1_000_000)), "{hang:?}");
@@ -98,13 +104,20 @@ fn check_handlers(root: &TempDir, program: &mut Interactive) {
         // Looks that take no time are not seen here.
         return;
     }
-    let hangs = hangs_of_orders(root, program, b"vev");
-    let long = |hang: &&Hang| hang.length_ns > 700_000_000;
-    assert_eq!(hangs.iter().filter(long).count(), 1, "{hangs:#?}");
-    // The first looks are read within a tenth of a second; on a busy machine a step takes longer.
-    let others = hangs.iter().filter(|hang| !long(hang) && blamed(hang) != "sleep_on_purpose");
-    let lengths: Vec<u64> = others.map(|hang| hang.length_ns / 1_000_000).collect();
-    assert!(lengths.len() <= 2, "{lengths:?}");
+    let is_long = |hang: &&Hang| hang.length_ns > 700_000_000;
+    let is_in = |hang: &Hang, name: &str| hang.frames.iter().any(|frame| frame.function == name);
+    let hangs = hangs_of_orders(root, program, b"vve");
+    let long: Vec<&Hang> = hangs.iter().filter(is_long).collect();
+    if hangs.iter().any(is_disturbed) {
+        // On a busy machine the looks are read late.
+        return;
+    }
+    // What its looks are is read the first time; if that takes long it is not said that it froze.
+    let (served, other): (Vec<&Hang>, Vec<&Hang>) =
+        long.iter().partition(|hang| is_in(hang, "serve_while_busy"));
+    assert!(served.len() <= 1, "{served:#?}");
+    assert!(served.iter().all(|hang| hang.unseen.may_be_several()), "{served:#?}");
+    assert_eq!(other.len(), 1, "{hangs:#?}");
 }
 
 #[test]
@@ -119,4 +132,37 @@ fn by_sampling_a_handler_that_serves_events_itself_is_no_hang_either() {
     let root = tempfile::tempdir().unwrap();
     let (_recorder, mut program) = start_sampling(&root);
     check_handlers(&root, &mut program);
+}
+
+/// Has a program whose main loop waits for a condition rest, wait for an answer, and sleep.
+fn check_loop_of_a_condition(root: &TempDir, program: &mut Interactive) {
+    let hangs = hangs_of_orders(root, program, b"bqb");
+    let rests = hangs.iter().filter(|hang| hang.cause == HangCause::Lock);
+    assert_eq!(rests.count(), 0, "{hangs:#?}");
+    let told = |cause: HangCause| hangs.iter().any(|hang| hang.cause == cause);
+    let is_busy = hangs.iter().any(is_disturbed);
+    assert!(is_busy || (told(HangCause::OtherProgram) && told(HangCause::Sleep)), "{hangs:#?}");
+}
+
+#[test]
+fn a_main_loop_that_waits_for_a_condition_is_found() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(reports) = reports() else { return };
+    let _recorder = TestRecorder::start_with(&root, ThreadSource::Kernel(Box::new(reports)));
+    let mut program = Interactive::start_with(&root, "futex");
+    // It is found at rest, where nothing but a look every half a second tells.
+    let begun = Instant::now();
+    let is_over = || (begun.elapsed() > Duration::from_secs(2)).then_some(());
+    until("the recorder to have looked a few times", is_over);
+    program.be_noticed(&root);
+    check_loop_of_a_condition(&root, &mut program);
+}
+
+#[test]
+fn by_sampling_a_main_loop_that_waits_for_a_condition_is_found_too() {
+    let root = tempfile::tempdir().unwrap();
+    let _recorder = TestRecorder::start(&root);
+    let mut program = Interactive::start_with(&root, "futex");
+    program.be_noticed(&root);
+    check_loop_of_a_condition(&root, &mut program);
 }

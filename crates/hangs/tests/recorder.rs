@@ -180,7 +180,7 @@ impl Interactive {
         let path = format!("/proc/{}/wchan", self.child.id());
         until("the program to wait", || {
             let function = fs::read_to_string(&path).unwrap();
-            ["poll", "select"].iter().any(|name| function.contains(name)).then_some(())
+            ["poll", "select", "futex"].iter().any(|name| function.contains(name)).then_some(())
         });
     }
 

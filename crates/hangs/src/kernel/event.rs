@@ -22,6 +22,8 @@ pub struct EventWait {
     pub subject: u64,
 }
 
+/// So many waits at one place are told from each other, if one of them is that of the main loop.
+pub(crate) const WAITS_AT_PLACE: usize = 8;
 /// The second argument of a wait is in the subject so many bits to the left of the first one: it is a small number, or an address of
 /// which the lower bits tell enough.
 pub(super) const SECOND_SHIFT: u32 = 48;
@@ -31,8 +33,13 @@ impl EventWait {
     #[must_use]
     pub fn of(call: &BlockedSyscall) -> EventWait {
         let [first, second, ..] = call.arguments;
-        // The second one is how many operations are submitted.
-        let second = if call_name(call.number) == Some("io_uring_enter") { 0 } else { second };
+        let (first, second) = match call_name(call.number) {
+            // The second one is how many operations are submitted.
+            Some("io_uring_enter") => (first, 0),
+            // A condition variable has two places.
+            Some("futex") => (0, 0),
+            _ => (first, second),
+        };
         let subject = first.wrapping_add(second << SECOND_SHIFT);
         EventWait { place: (call.sp, call.ip), subject }
     }

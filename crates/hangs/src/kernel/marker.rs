@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt;
 
 use sys::bpf::{AttachedPrograms, BpfProgram, Map, SharedMap};
 
-use super::event::{EventWait, EventWaitKind, MarkedAs, MarkedThread, WaitPlace, first_state};
+use super::event::{
+    EventWait, EventWaitKind, MarkedAs, MarkedThread, WAITS_AT_PLACE, WaitPlace, first_state,
+};
 use super::layout::{place, shared, thread};
 
 /// Marks the threads that programs in the kernel follow.
@@ -82,8 +84,6 @@ pub(super) struct MarkerMaps {
 
 /// The most waits of one process that are classified; the oldest is forgotten for another one.
 const WAITS_OF_PROCESS: usize = 64;
-/// So many waits at one place are told from each other, if one of them is that of the main loop.
-const WAITS_AT_PLACE: usize = 8;
 
 /// So often a timer that found no memory is prepared again.
 const ATTEMPTS: usize = 16;

@@ -17,6 +17,7 @@ use sys::bpf::{
 };
 use trace::syscall::{EVENT_WAITS, call_number};
 
+pub(crate) use self::event::WAITS_AT_PLACE;
 pub use self::event::{
     AbsenceAccount, EventWait, EventWaitKind, MarkedAs, MarkedThread, ThreadBlock, ThreadEvent,
     WaitPlace,
@@ -94,6 +95,7 @@ impl HangPrograms {
             event_waits: EVENT_WAITS.map(number_of),
             ring_enter: number_of("io_uring_enter"),
             restart: number_of("restart_syscall"),
+            lock_wait: number_of("futex"),
             owner,
         };
         let mut programs = AttachedPrograms::default();

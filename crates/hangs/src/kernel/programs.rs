@@ -104,6 +104,8 @@ pub(super) struct HangPlan {
     pub(super) ring_enter: i32,
     /// The number of `restart_syscall`, by which such a wait goes on after a stop.
     pub(super) restart: i32,
+    /// The number of the one by which locks are waited for, and in which some main loops wait.
+    pub(super) lock_wait: i32,
     /// Who may be told of a thread; nobody is asked if the reader has the rights to see all.
     pub(super) owner: Option<OwnerPlan>,
 }
@@ -219,10 +221,17 @@ impl HangPlan {
         p.store(Size::Long, R6, thread::WAIT, R7);
         let [first, second, ..] = registers::ARGUMENTS;
         let without_second = p.label();
-        p.load(Size::Long, R1, R9, first).load(Size::Long, R2, R9, registers::CALL);
+        let of_lock = p.label();
+        p.load(Size::Long, R2, R9, registers::CALL).set(R1, 0);
+        p.jump_if(R2, JumpCondition::Equal, self.lock_wait, of_lock).load(
+            Size::Long,
+            R1,
+            R9,
+            first,
+        );
         p.jump_if(R2, JumpCondition::Equal, self.ring_enter, without_second);
         p.load(Size::Long, R2, R9, second).calculate(Operation::Left, R2, SECOND_SHIFT);
-        p.calculate(Operation::Add, R1, R2).place(without_second);
+        p.calculate(Operation::Add, R1, R2).place(without_second).place(of_lock);
         p.store(Size::Long, R6, thread::WAIT_SUBJECT, R1);
         for (from, to) in [(registers::SP, thread::WAIT_SP), (registers::IP, thread::WAIT_IP)] {
             p.load(Size::Long, R1, R9, from).store(Size::Long, R6, to, R1);
@@ -394,8 +403,10 @@ impl HangPlan {
         for number in self.event_waits {
             p.jump_if(R1, JumpCondition::Equal, number, is_wait);
         }
-        p.jump_if(R1, JumpCondition::Differ, self.restart, off);
-        // Of the calls that are restarted only those at a known place are waits for events, or where the last one was.
+        let of_known = p.label();
+        p.jump_if(R1, JumpCondition::Equal, self.lock_wait, of_known);
+        p.jump_if(R1, JumpCondition::Differ, self.restart, off).place(of_known);
+        // Of locks and of calls that are restarted only those at a known place are waits for events, or where the last one was.
         self.note_wait(p);
         self.find_wait(p);
         let known = p.label();

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use trace::stack::blame::{FrameRole, is_idle, role, waits_for_answer};
+use trace::stack::blame::{FrameRole, is_idle, is_in_step, role, waits_for_answer};
 use trace::stack::names::Frame;
 
 use super::places::PlaceEvidence;
 use crate::kernel::WaitPlace;
 
 /// How the names of the functions begin in which threads start.
-const STARTS: [&str; 4] = ["_start", "__libc_start", "main", "clone"];
+const STARTS: [&str; 3] = ["_start", "__libc_start", "clone"];
+/// The names of those that they call, in C and in Go.
+const MAINS: [&str; 2] = ["main", "main.main"];
 /// So many functions may be around the one of `STARTS`: a runtime's own.
 const AROUND_START: usize = 4;
 /// The most places of one process whose callers are remembered.
@@ -19,7 +21,10 @@ const PLACES: usize = 64;
 /// Returns whether a stack reaches the start of its thread.
 fn is_whole(frames: &[Frame]) -> bool {
     let mut outermost = frames.iter().rev().take(AROUND_START);
-    outermost.any(|frame| STARTS.iter().any(|beginning| frame.name.starts_with(beginning)))
+    outermost.any(|frame| {
+        MAINS.contains(&&*frame.name)
+            || STARTS.iter().any(|beginning| frame.name.starts_with(beginning))
+    })
 }
 
 /// Returns what the stack of a wait says about its place.
@@ -31,6 +36,8 @@ pub(super) fn evidence_of(call: &str, frames: &[Frame], display: Option<bool>) -
     PlaceEvidence {
         is_idle_loop: is_whole(frames) && is_idle(call, frames),
         waits_for_answer: frames.iter().any(waits_for_answer),
+        // A lock may be waited for anywhere.
+        is_in_step: call == "futex" || is_in_step(frames),
         has_display: display == Some(true),
         lacks_display: display == Some(false),
         same_call: None,
@@ -107,6 +114,7 @@ pub(super) mod tests {
         let unknown = PlaceEvidence {
             is_idle_loop: false,
             waits_for_answer: false,
+            is_in_step: false,
             has_display: false,
             lacks_display: false,
             same_call: None,
@@ -114,6 +122,10 @@ pub(super) mod tests {
         assert_eq!(of(&frames), unknown, "it was cut here");
         frames.push(gio("g_dbus_connection_send_message_with_reply_sync"));
         assert_eq!(of(&frames), PlaceEvidence { waits_for_answer: true, ..unknown }, "or here");
+        for cut in ["main::{lambda()#1}::operator()", "maintain_cache", "mainloop"] {
+            let ends_there = [&frames[..2], &[frame_in("notes", cut)]].concat();
+            assert!(!of(&ends_there).is_idle_loop, "{cut}");
+        }
         let start = [frame_in("notes", "main"), frame_in("libc.so.6", "__libc_start_main")];
         let whole = [&frames[..2], &start].concat();
         assert_eq!(of(&whole), PlaceEvidence { is_idle_loop: true, ..unknown });

@@ -8,9 +8,12 @@ use trace::syscall::call_name;
 use super::absence::{
     Absence, Activity, CallDescription, LookPoint, LookShares, ThreadLook, divide,
 };
-use super::places::{KnownLoop, PlaceEvidence, PlaceKind, WaitPlaces, is_event_wait, place_of};
+use super::places::{
+    KnownLoop, PlaceEvidence, PlaceKind, WaitPlaces, is_event_wait, is_lock_wait, place_of,
+};
+use super::turns::{longest_step, steps};
 use crate::kernel::WaitPlace;
-use crate::model::{CallObject, GAP_NS, StepHistogram, UnseenParts};
+use crate::model::{CallObject, GAP_NS, HANG_NS, StepHistogram, UnseenParts};
 
 /// A wait at a place that is not classified is asked about after this time, in nanoseconds.
 const ASK_NS: u64 = 50_000_000;
@@ -216,28 +219,49 @@ impl ThreadFollower {
         self.places.main_wait()
     }
 
+    /// Returns whether something is known of the waits at a place.
+    pub(crate) fn knows_place(&self, place: WaitPlace) -> bool {
+        self.places.first_kind(place).is_some()
+    }
+
     /// Returns what a wait is, if that is known or asked.
     pub(crate) fn wait_kind(&self, call: &BlockedSyscall) -> Option<PlaceKind> {
         self.places.kind(call)
     }
 
-    /// Takes into account that the main loop looked for events at these moments, in order, and did not wait long;
-    /// returns the longest absence that this ends.
-    pub(crate) fn turned(&mut self, moments: &[u64]) -> Option<Box<Absence>> {
-        let Phase::Away(absence) = &mut self.phase else { return None };
-        let (first, last) = (*moments.first()?, *moments.last()?);
-        if first < absence.started_ns {
-            return None;
+    /// Takes into account that the main loop looked for events at these moments, in order, and did not wait long; returns the longest
+    /// absence that this ends, and the others that are hangs.
+    pub(crate) fn turned(&mut self, moments: &[u64]) -> Vec<Absence> {
+        let Phase::Away(absence) = &mut self.phase else { return Vec::new() };
+        let (Some(first), Some(last)) = (moments.first(), moments.last()) else {
+            return Vec::new();
+        };
+        if *first < absence.started_ns {
+            return Vec::new();
         }
-        moments.windows(2).for_each(|pair| self.steps.add(pair[1].saturating_sub(pair[0])));
         absence.settle_pending();
-        let mut ended = absence.clone();
-        ended.ended_ns = first;
-        ended.trim_parts();
-        self.steps.add(ended.length_ns());
-        absence.restart(self.next_key, last);
+        let mut ended = Vec::new();
+        let longest = longest_step(absence.started_ns, moments);
+        for step in steps(absence.started_ns, moments) {
+            let mut part = (**absence).clone();
+            (part.started_ns, part.ended_ns) = step;
+            if step.0 != absence.started_ns {
+                part.uncertain_ns = 0;
+            }
+            part.trim_parts();
+            self.steps.add(part.length_ns());
+            if longest != Some(step) {
+                if part.length_ns() < HANG_NS {
+                    continue;
+                }
+                part.key = self.next_key;
+                self.next_key += 1;
+            }
+            ended.push(part);
+        }
+        absence.restart(self.next_key, *last);
         self.next_key += 1;
-        Some(ended)
+        ended
     }
 
     /// Notes whether the process has other threads.
@@ -360,6 +384,9 @@ impl ThreadFollower {
     pub(crate) fn wanted(&self, look: &ThreadLook) -> Wanted {
         let Activity::InCall(call) = look.activity else { return Wanted::Nothing };
         let is_known = self.places.kind(&call).is_some();
+        if is_lock_wait(call.number) && !is_known && !self.has_loop() {
+            return Wanted::Place(call);
+        }
         match &self.phase {
             Phase::Waiting { since_ns, .. } if !is_known => {
                 // In a program with an animation no wait is long.

@@ -5,12 +5,10 @@ use std::collections::HashMap;
 use trace::backend::peek::blocked::BlockedSyscall;
 use trace::syscall::{EVENT_WAITS, call_name};
 
-use crate::kernel::{EventWait, WaitPlace};
+use crate::kernel::{EventWait, WAITS_AT_PLACE, WaitPlace};
 
 /// The most places of waits that are remembered.
 const PLACES: usize = 256;
-/// The most waits at one place that are told from each other.
-const WAITS_AT_PLACE: usize = 8;
 
 /// Returns where a call is made.
 pub(super) fn place_of(call: &BlockedSyscall) -> WaitPlace {
@@ -24,6 +22,11 @@ fn subject_of(call: &BlockedSyscall) -> u64 {
 /// Returns whether a call waits for events.
 pub(super) fn is_event_wait(number: u32) -> bool {
     call_name(number).is_some_and(|name| EVENT_WAITS.contains(&name))
+}
+
+/// Returns whether a call waits for a lock. Some main loops wait in it, as that of Tk, whose events come by another thread.
+pub(super) fn is_lock_wait(number: u32) -> bool {
+    call_name(number) == Some("futex")
 }
 
 /// What a wait at a place is.
@@ -46,6 +49,8 @@ pub(crate) struct PlaceEvidence {
     pub(crate) is_idle_loop: bool,
     /// A caller is known to wait for an answer.
     pub(crate) waits_for_answer: bool,
+    /// A function of the program makes it inside of a step of a known loop: how deep on the stack says nothing.
+    pub(crate) is_in_step: bool,
     /// The connection to the display is among what is waited for.
     pub(crate) has_display: bool,
     /// It is known that it is not.
@@ -59,13 +64,13 @@ impl PlaceEvidence {
     /// Returns whether the waits at a place are those of a loop, if none was seen at a shallower place than this one.
     pub(crate) fn is_loop(self, place: WaitPlace, shallowest: u64) -> bool {
         let (sp, _) = self.same_call.unwrap_or(place);
-        self.is_loop_anyway() || (!self.waits_for_answer && sp >= shallowest)
+        self.is_loop_anyway() || (!self.waits_for_answer && !self.is_in_step && sp >= shallowest)
     }
 
-    /// Returns whether the waits at a place are inside of a step of a loop that waits for the display, of which `display_loop` is the
-    /// shallowest, and do not wait for it: whatever goes on there, nobody draws or answers meanwhile.
+    /// Returns whether the waits at a place are made beside or inside of a step of a loop that waits for the display, of which
+    /// `display_loop` is the shallowest, and do not wait for it: whatever goes on there, nobody draws or answers meanwhile.
     pub(crate) fn starves_display(self, (sp, _): WaitPlace, display_loop: u64) -> bool {
-        self.lacks_display && sp < display_loop
+        self.lacks_display && sp <= display_loop
     }
 
     /// Returns whether they are, however deep on the stack they are made.
@@ -124,7 +129,7 @@ impl WaitPlaces {
     }
 
     /// Returns what the first wait at a place was that is known.
-    fn first_kind(&self, place: WaitPlace) -> Option<PlaceKind> {
+    pub(super) fn first_kind(&self, place: WaitPlace) -> Option<PlaceKind> {
         let mut kinds = self.kinds.get(&place)?.iter().map(|(_, kind)| *kind);
         kinds.find(|kind| *kind != PlaceKind::Asked)
     }
@@ -152,11 +157,11 @@ impl WaitPlaces {
 
     /// Notes a call in which the thread was seen; returns whether it is the main loop's wait, or may be.
     pub(super) fn is_main_wait(&mut self, call: BlockedSyscall) -> bool {
-        if !is_event_wait(call.number) {
-            return false;
-        }
         // Until it is known, a wait is what others at its place are.
         let kind = self.kind(&call).filter(|kind| *kind != PlaceKind::Asked);
+        if !is_event_wait(call.number) && kind != Some(PlaceKind::Loop) {
+            return false;
+        }
         let is_main = match kind.or_else(|| self.first_kind(place_of(&call))) {
             Some(PlaceKind::Loop) => true,
             Some(PlaceKind::Nested) => false,

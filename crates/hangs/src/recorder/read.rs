@@ -26,6 +26,8 @@ const MOST_OPEN: usize = 200;
 const STACK_BYTES: usize = 192 << 10;
 /// The most descriptors of a wait that are read.
 const POLLED: usize = 256;
+/// A set of `select` has room for so many.
+const SELECTED: usize = 1024;
 /// After this many targets the cache of them is cleared.
 const TARGETS: usize = 1000;
 
@@ -191,8 +193,30 @@ fn copy_stack(process: u32, ip: u64, sp: u64) -> Option<StackBytes> {
 pub(crate) fn waited_for(process: u32, call: &BlockedSyscall) -> Option<Vec<i32>> {
     match call_name(call.number)? {
         "poll" | "ppoll" => polled(process, call),
+        "select" | "pselect6" => selected(process, call),
         "epoll_wait" | "epoll_pwait" | "epoll_pwait2" => registered(process, call),
         _ => None,
+    }
+}
+
+/// Returns the descriptors that a call was for which has returned, where they can be read; `copy` is the stack at that moment.
+pub(crate) fn looked_for(
+    process: u32,
+    call: &BlockedSyscall,
+    copy: &StackBytes,
+) -> Option<Vec<i32>> {
+    match call_name(call.number)? {
+        "poll" | "ppoll" => {
+            let [array, count, ..] = call.arguments;
+            let count = usize::try_from(count).ok().filter(|count| *count <= POLLED)?;
+            // An array on the stack is another one by now.
+            let at = array.checked_sub(copy.sp).and_then(|at| usize::try_from(at).ok());
+            let copied = at.and_then(|at| copy.bytes.get(at..at.checked_add(8 * count)?));
+            copied.map(descriptors_of).or_else(|| polled(process, call))
+        }
+        // The kernel leaves only those in a set of `select` for which there is something.
+        "select" | "pselect6" => None,
+        _ => waited_for(process, call),
     }
 }
 
@@ -204,10 +228,32 @@ fn polled(process: u32, call: &BlockedSyscall) -> Option<Vec<i32>> {
     if count > 0 && sys::remote::read(process, array, &mut bytes).ok()? < bytes.len() {
         return None;
     }
+    Some(descriptors_of(&bytes))
+}
+
+/// Returns the descriptors in an array of `struct pollfd`.
+fn descriptors_of(bytes: &[u8]) -> Vec<i32> {
     let entries = bytes.chunks_exact(8);
     let descriptors =
         entries.filter_map(|entry| Some(i32::from_le_bytes(entry.get(..4)?.try_into().ok()?)));
-    Some(descriptors.filter(|descriptor| *descriptor >= 0).collect())
+    descriptors.filter(|descriptor| *descriptor >= 0).collect()
+}
+
+/// Returns the descriptors that a `select` waits for to be readable; none if they cannot all be read.
+fn selected(process: u32, call: &BlockedSyscall) -> Option<Vec<i32>> {
+    let [count, set, ..] = call.arguments;
+    let count = usize::try_from(count).ok().filter(|count| *count <= SELECTED)?;
+    let mut bytes = vec![0; count.div_ceil(64) * 8];
+    if set != 0 && count > 0 && sys::remote::read(process, set, &mut bytes).ok()? < bytes.len() {
+        return None;
+    }
+    Some(members_of(&bytes, count))
+}
+
+/// Returns the descriptors in a set of `select(2)`, below a number.
+fn members_of(set: &[u8], below: usize) -> Vec<i32> {
+    let is_member = |at: &usize| set.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
+    (0..below).filter(is_member).filter_map(|at| i32::try_from(at).ok()).collect()
 }
 
 /// Returns the descriptors that are registered in the `epoll` that is waited for.
@@ -265,6 +311,13 @@ pub(crate) fn pressure() -> Option<[u16; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_members_of_a_set_of_select_are_read() {
+        assert_eq!(members_of(&[0b1000_0001, 0, 2, 0, 0, 0, 0, 0x80], 64), [0, 7, 17, 63]);
+        assert_eq!(members_of(&[0xff; 8], 3), [0, 1, 2], "others are not looked at");
+        assert!(members_of(&[], 0).is_empty());
+    }
 
     #[test]
     fn what_is_registered_in_an_epoll_is_read_from_its_file() {

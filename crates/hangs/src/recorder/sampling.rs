@@ -425,17 +425,22 @@ impl<'a> SamplingRecorder<'a> {
         let Some(program) = self.followed.get_mut(&process) else { return };
         let FollowedProgram { turns: Some(watch), follower, .. } = program else { return };
         let Some(absence) = follower.absence() else { return };
-        let asked = watch.take(absence.started_ns, |call| follower.wait_kind(call));
+        let tells_apart = follower.knows_place(watch.main_place());
+        let kind_of = |call: &BlockedSyscall| follower.wait_kind(call);
+        let asked = watch.take(absence.started_ns, tells_apart, kind_of);
         let moments = watch.until(u64::MAX);
         if let Some((call, copy)) = asked.filter(|_| self.link.has_room()) {
             follower.asked(&call);
-            let polled = read::waited_for(process, &call);
+            let polled = read::looked_for(process, &call, &copy);
             self.send_place(process, &call, (copy, polled));
         }
         let Some(program) = self.followed.get_mut(&process) else { return };
-        let Some(absence) = program.follower.turned(&moments) else { return };
+        let ended = program.follower.turned(&moments);
+        if ended.is_empty() {
+            return;
+        }
         if let Some(program) = self.followed.get(&process) {
-            self.finish(program, &absence, false);
+            ended.iter().for_each(|absence| self.finish(program, absence, false));
         }
         if let Some(program) = self.followed.get_mut(&process) {
             program.sampler = None;
@@ -531,7 +536,10 @@ impl<'a> SamplingRecorder<'a> {
             Some(watch) if watch.may_be_several(absence.started_ns, ended_ns) => {
                 unseen.add(UnseenParts::LOOKS);
             }
-            None if absence.may_be_several() => unseen.add(UnseenParts::STEPS),
+            None if absence.may_be_several() => {
+                // Others may use all breakpoints of a processor.
+                unseen.add(if self.may_break { UnseenParts::LOOKS } else { UnseenParts::STEPS });
+            }
             _ => {}
         }
         let calls = absence.calls.iter().map(CallTime::share).collect();

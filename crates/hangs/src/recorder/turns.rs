@@ -11,11 +11,23 @@ use trace::backend::peek::blocked::BlockedSyscall;
 
 use super::describe::StackBytes;
 use super::places::PlaceKind;
+use crate::kernel::WaitPlace;
 
 /// The most looks that are kept until it is known what they are.
 const OPEN: usize = 4096;
 /// A stack of fewer bytes was not copied.
 const COPIED: usize = 64;
+
+/// Returns the steps that looks for events at these moments, in order, ended.
+pub(super) fn steps(began_ns: u64, moments: &[u64]) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let begins = std::iter::once(began_ns).chain(moments.iter().copied());
+    begins.zip(moments.iter().copied())
+}
+
+/// Returns the longest of them: what is known of the time up to the last look is told of that one.
+pub(super) fn longest_step(began_ns: u64, moments: &[u64]) -> Option<(u64, u64)> {
+    steps(began_ns, moments).max_by_key(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns))
+}
 
 /// The looks for events of a thread that is away.
 #[derive(Debug)]
@@ -23,7 +35,10 @@ pub(super) struct TurnWatch {
     process: u32,
     /// The main loop's wait.
     main: BlockedSyscall,
-    sampler: ThreadSampler,
+    /// None while there is no breakpoint for it.
+    sampler: Option<ThreadSampler>,
+    /// Whether there was none at some time.
+    has_missed: bool,
     /// Whether the stack of each look is copied.
     copies: bool,
     /// Since when looks are seen, of the monotonic clock in nanoseconds.
@@ -35,51 +50,56 @@ pub(super) struct TurnWatch {
 }
 
 impl TurnWatch {
+    /// Returns where the main loop waits.
+    pub(super) fn main_place(&self) -> WaitPlace {
+        (self.main.sp, self.main.ip)
+    }
+
     /// Begins to watch a process whose main loop makes this wait.
     ///
     /// # Errors
     ///
     /// As [`ThreadSampler::at_instruction`].
     pub(super) fn begin(process: u32, main: BlockedSyscall, at_ns: u64) -> io::Result<TurnWatch> {
-        let sampler = ThreadSampler::at_instruction(process, main.ip)?;
+        let sampler = Some(ThreadSampler::at_instruction(process, main.ip)?);
         let (turns, open) = (Vec::new(), Vec::new());
-        Ok(TurnWatch { process, main, sampler, copies: false, since_ns: at_ns, turns, open })
+        let (copies, has_missed) = (false, false);
+        Ok(TurnWatch { process, main, sampler, has_missed, copies, since_ns: at_ns, turns, open })
     }
 
-    /// Returns whether the time between two moments may be several steps, each shorter than half of it: it is not known whether looks
-    /// that were seen are those of a loop.
+    /// Returns whether the time between two moments may be several steps, each shorter than half of it: looks were not seen, or it is not
+    /// known whether those that were seen are those of a loop.
     pub(super) fn may_be_several(&self, from_ns: u64, to_ns: u64) -> bool {
         let looks = self.open.iter().map(|(_, at_ns)| (*at_ns).clamp(from_ns, to_ns));
         let (_, longest) = looks.chain([to_ns]).fold((from_ns, 0), |(last, longest), at_ns| {
             (at_ns, longest.max(at_ns.saturating_sub(last)))
         });
-        longest.saturating_mul(2) < to_ns.saturating_sub(from_ns)
+        self.has_missed || longest.saturating_mul(2) < to_ns.saturating_sub(from_ns)
     }
 
-    /// Takes the looks that were made after a moment. Returns one with its stack, if it is not known what it is.
+    /// Takes the looks that were made after a moment. Returns one with its stack, if it is not known what it is. At the main loop's place
+    /// that is asked only if `tells_apart`: some wait there is known.
     pub(super) fn take(
         &mut self,
         after_ns: u64,
+        tells_apart: bool,
         kind_of: impl Fn(&BlockedSyscall) -> Option<PlaceKind>,
     ) -> Option<(BlockedSyscall, StackBytes)> {
         let before = std::mem::take(&mut self.open);
         let (main, turns, open) = (self.main, &mut self.turns, &mut self.open);
         let (mut asked, mut is_unknown) = (None, false);
-        let mut handle = |call: BlockedSyscall, at_ns: u64, stack: &[u8]| {
-            match kind_of(&call) {
-                Some(PlaceKind::Loop | PlaceKind::LoopByDepth) => turns.push(at_ns),
-                Some(PlaceKind::Nested) => {}
-                // What nothing is known of is what others at its place are.
-                None if call.sp == main.sp => turns.push(at_ns),
-                kind => {
-                    is_unknown |= kind.is_none();
-                    if kind.is_none() && asked.is_none() && stack.len() >= COPIED {
-                        let copy = StackBytes { ip: call.ip, sp: call.sp, bytes: stack.to_vec() };
-                        asked = Some((call, copy));
-                    }
-                    if open.len() < OPEN {
-                        open.push((call, at_ns));
-                    }
+        let mut handle = |call: BlockedSyscall, at_ns: u64, stack: &[u8]| match kind_of(&call) {
+            Some(PlaceKind::Loop | PlaceKind::LoopByDepth) => turns.push(at_ns),
+            Some(PlaceKind::Nested) => {}
+            None if call.sp == main.sp && !tells_apart => turns.push(at_ns),
+            kind => {
+                is_unknown |= kind.is_none();
+                if kind.is_none() && asked.is_none() && stack.len() >= COPIED {
+                    let copy = StackBytes { ip: call.ip, sp: call.sp, bytes: stack.to_vec() };
+                    asked = Some((call, copy));
+                }
+                if open.len() < OPEN {
+                    open.push((call, at_ns));
                 }
             }
         };
@@ -89,16 +109,19 @@ impl TurnWatch {
                 handle(call, at_ns, &[]);
             }
         }
-        self.sampler.take(|sample: &ThreadSample<'_>| {
+        let mut handle_sample = |sample: &ThreadSample<'_>| {
             if is_after(sample.at_ns) {
                 let [first, second] = sample.arguments;
                 let arguments = [first, second, 0, 0, 0, 0];
                 let call = BlockedSyscall { arguments, sp: sample.sp, ip: main.ip, ..main };
                 handle(call, sample.at_ns, sample.stack);
             }
-        });
+        };
+        if let Some(sampler) = &mut self.sampler {
+            sampler.take(&mut handle_sample);
+        }
         let wants_copies = is_unknown && asked.is_none();
-        if wants_copies != self.copies {
+        if wants_copies != self.copies || self.sampler.is_none() {
             self.set_copies(wants_copies);
         }
         asked
@@ -111,15 +134,16 @@ impl TurnWatch {
         self.turns.drain(..count).collect()
     }
 
-    /// Has the stack of each look copied from now on, or not any more. If that cannot be had nothing changes.
+    /// Has the stack of each look copied from now on, or not any more. A processor has few breakpoints: one is given back before another one
+    /// is asked for.
     fn set_copies(&mut self, copies: bool) {
         let (thread, address) = (self.process, self.main.ip);
+        self.sampler = None;
         let sampler = match copies {
             true => ThreadSampler::at_instruction_with_stack(thread, address),
             false => ThreadSampler::at_instruction(thread, address),
         };
-        if let Ok(sampler) = sampler {
-            (self.sampler, self.copies) = (sampler, copies);
-        }
+        (self.sampler, self.copies) = (sampler.ok(), copies);
+        self.has_missed |= self.sampler.is_none();
     }
 }

@@ -181,9 +181,39 @@ __attribute__((noinline)) void read_through_ring(const char *path, double second
     close(ring);
 }
 
+/* As Tk's main loop: another thread waits for the display, and the first one for a condition. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int is_waiting, is_ready;
+static void *tell_of_events(void *display) {
+    for (;;) {
+        pthread_mutex_lock(&mutex);
+        while (!is_waiting) pthread_cond_wait(&changed, &mutex);
+        pthread_mutex_unlock(&mutex);
+        struct pollfd wanted = {.fd = *(int *)display, .events = POLLIN};
+        poll(&wanted, 1, -1);
+        pthread_mutex_lock(&mutex);
+        is_waiting = 0;
+        is_ready = 1;
+        pthread_cond_broadcast(&changed);
+        pthread_mutex_unlock(&mutex);
+    }
+    return NULL;
+}
+__attribute__((noinline)) void Tcl_WaitForEvent(void) {
+    pthread_mutex_lock(&mutex);
+    is_waiting = 1;
+    pthread_cond_broadcast(&changed);
+    while (!is_ready) pthread_cond_wait(&changed, &mutex);
+    is_ready = 0;
+    pthread_mutex_unlock(&mutex);
+}
+
 static void wait_for_events(int display, const char *how) {
     static int epoll = -1;
-    if (!strcmp(how, "select")) {
+    if (!strcmp(how, "futex")) {
+        Tcl_WaitForEvent();
+    } else if (!strcmp(how, "select")) {
         fd_set wanted;
         FD_ZERO(&wanted);
         FD_SET(display, &wanted);
@@ -227,6 +257,8 @@ int main(int count, char **arguments) {
     char cold[4096];
     snprintf(cold, sizeof cold, "%s.cold", arguments[2]);
     FILE *log = fopen(path, "w");
+    pthread_t events;
+    if (count > 3 && !strcmp(arguments[3], "futex")) pthread_create(&events, NULL, tell_of_events, &display);
     int silent[2];
     if (pipe(silent)) return 4;
     /* "never": it has no main loop, and a short wait now and then. */

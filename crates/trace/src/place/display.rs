@@ -17,7 +17,8 @@ pub fn is_display_path(path: &[u8]) -> bool {
     let path = path.strip_prefix(b"@").unwrap_or(path);
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let directory = path.strip_suffix(name).unwrap_or_default();
-    directory.ends_with(b"/.X11-unix/") && name.starts_with(b"X") || name.starts_with(b"wayland-")
+    directory.ends_with(b"/.X11-unix/") && name.starts_with(b"X")
+        || [&b"wayland-"[..], b"gamescope-"].iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// Returns whether a peer, in the words of [`super::socket`], is the display server of a process.

@@ -41,7 +41,7 @@ const LIBC: [&str; 17] = [
 ];
 
 /// Runtime libraries. KDE's frameworks are not among them, because their functions are informative.
-const RUNTIMES: [(&str, &[&str]); 20] = [
+const RUNTIMES: [(&str, &[&str]); 22] = [
     ("C++", &["libstdc++", "libgcc_s", "libc++", "libunwind"]),
     ("Qt", &["libQt4", "libQt5", "libQt6", "libQtCore", "libQtGui"]),
     ("GLib", &["libglib-2", "libgobject-2", "libgio-2", "libgmodule-2", "libgthread-2"]),
@@ -51,6 +51,8 @@ const RUNTIMES: [(&str, &[&str]); 20] = [
     ("systemd", &["libsystemd", "libudev"]),
     ("X11", &["libxcb", "libX11", "libXext", "libXi.", "libICE", "libSM."]),
     ("Wayland", &["libwayland-"]),
+    ("Tcl", &["libtcl", "libtk"]),
+    ("FLTK", &["libfltk"]),
     ("libuv", &["libuv.", "libev.", "libevent"]),
     ("Python", &["libpython", "python2", "python3", "python"]),
     ("Perl", &["libperl", "perl"]),
@@ -84,7 +86,7 @@ const INSIDE: [(&str, &str); 8] = [
 ];
 
 /// Functions that wait for the next thing to happen. A wait for an answer is not one of them.
-const LOOPS: [&str; 38] = [
+const LOOPS: [&str; 42] = [
     "g_main_context_poll",
     "g_main_context_iterate",
     "g_main_context_iteration",
@@ -123,6 +125,10 @@ const LOOPS: [&str; 38] = [
     "mio::poll::Poll::poll",
     "calloop::EventLoop::dispatch",
     "pa_mainloop_poll",
+    "Tcl_WaitForEvent",
+    "Tcl_DoOneEvent",
+    "Fl::wait",
+    "Fl::run",
 ];
 
 /// Functions that wait until a reply arrives: a wait inside of them is a stall, not idle.
@@ -278,6 +284,16 @@ pub fn asks(frames: &[Frame]) -> bool {
     inner.any(waits_for_answer)
 }
 
+/// Returns whether a function of the user, or of a script, makes the call inside of a step of a known loop.
+#[must_use]
+pub fn is_in_step(frames: &[Frame]) -> bool {
+    let is_loop = |frame: &Frame| LOOPS.contains(&&*frame.name);
+    let is_own = |frame: &Frame| role(frame) == FrameRole::User && !is_loop(frame);
+    let is_handler = |frame: &Frame| is_own(frame) || family_of_evaluator(frame).is_some();
+    let handler = frames.iter().position(is_handler);
+    handler.is_some_and(|at| frames[at..].iter().any(is_loop))
+}
+
 /// Returns whether a call named `call` with this stack is an event loop that waits for something to do.
 #[must_use]
 pub fn is_idle(call: &str, frames: &[Frame]) -> bool {
@@ -294,10 +310,11 @@ pub fn is_idle(call: &str, frames: &[Frame]) -> bool {
     }) {
         return true;
     }
-    // Between the call and the loop there are only runtime libraries: the user's own wait is a stall.
+    // Between the call and the loop there are only runtime libraries: the user's own wait, or that of a script, is a stall.
     let above = frames.iter().skip_while(|frame| role(frame) == FrameRole::Libc);
     let mut until_user = above.take_while(|frame| {
-        matches!(role(frame), FrameRole::Runtime(_) | FrameRole::Libc) || is_loop(frame)
+        let is_runtime = matches!(role(frame), FrameRole::Runtime(_) | FrameRole::Libc);
+        (is_runtime && family_of_evaluator(frame).is_none()) || is_loop(frame)
     });
     // Whoever registers descriptors for as long as it runs has a loop, whatever that is called. Inside of a step of a known loop it is
     // the user's own wait.
@@ -515,6 +532,16 @@ mod tests {
             ("app", "wait_for_server"),
             ("libglib-2.0.so.0.7400.6", "g_main_loop_run"),
         ]);
+        assert!(is_in_step(&own) && !is_in_step(&resting));
+        let script = frames(&[
+            ("libc.so.6", "poll"),
+            ("python3.11", "_PyEval_EvalFrameDefault"),
+            ("libtcl8.6.so", "Tcl_DoOneEvent"),
+            ("python3.11", "_PyEval_EvalFrameDefault"),
+            ("python3.11", "main"),
+        ]);
+        assert!(!is_idle("poll", &script) && is_in_step(&script), "so is that of a script");
+        assert!(is_idle("futex", &script[2..]) && !is_in_step(&script[2..]));
         for call in ["poll", "epoll_wait"] {
             assert!(!is_idle(call, &own), "{call}: its own wait inside of a handler is a stall");
         }

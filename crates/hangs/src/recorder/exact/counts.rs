@@ -48,6 +48,11 @@ impl ProgramCounts {
         }
     }
 
+    /// Returns for how long it has been followed, in nanoseconds.
+    pub(super) fn followed_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.followed_ns)
+    }
+
     /// Returns whether it is watched: before its main loop is known no hang is recorded.
     pub(super) fn is_watched(&self) -> bool {
         self.late_ns.is_some()

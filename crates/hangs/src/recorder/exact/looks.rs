@@ -10,16 +10,13 @@ use trace::syscall::{SyscallClass, call_name, call_number};
 use super::ExactRecorder;
 use super::account::{BlockDescription, BlockKey, SeenWait};
 use super::faults::FaultFiles;
-use super::program::{MarkedProgram, WaitState, WatchedAbsence};
-use crate::kernel::{
-    AbsenceAccount, EventWait, EventWaitKind, MarkedThread, ThreadBlock, WaitPlace,
-};
-use crate::model::{CallObject, UnseenParts};
+use super::program::{MarkedProgram, WaitState, WatchedAbsence, known_kind};
+use crate::kernel::{AbsenceAccount, EventWait, MarkedThread, ThreadBlock, WaitPlace};
+use crate::model::{CallObject, HANG_NS, UnseenParts};
 use crate::recorder::absence::Activity;
 use crate::recorder::describe::{DescribeWork, StackBytes};
-use crate::recorder::places::PlaceKind;
 use crate::recorder::read;
-use crate::recorder::turns::TurnWatch;
+use crate::recorder::turns::{TurnWatch, longest_step, steps};
 use crate::recorder::{
     AWAY, FIRST_STORED_NS, SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, nanoseconds,
 };
@@ -120,7 +117,7 @@ impl ExactRecorder<'_> {
             if now_ns.saturating_sub(account.at_ns.min(began_ns)) >= ASK_NS
                 && let Some(call) = self.event_wait(process)
                 && EventWait::of(&call) == wait
-                && self.ask(process, call)
+                && self.ask(process, call, false)
                 && let Some(absence) = self.absence_mut(process)
             {
                 absence.asked = Some((wait, first));
@@ -256,22 +253,21 @@ impl ExactRecorder<'_> {
         };
         let from_ns = absence.began_ns();
         let Some(watch) = &mut absence.turns else { return Vec::new() };
-        let kind_of = |call: &BlockedSyscall| match waits.get(&EventWait::of(call))? {
-            WaitState::Asked => Some(PlaceKind::Asked),
-            WaitState::Classified(EventWaitKind::Loop) => Some(PlaceKind::Loop),
-            WaitState::Classified(EventWaitKind::Nested) => Some(PlaceKind::Nested),
-        };
-        let asked = watch.take(from_ns, kind_of);
+        let kind_of = |call: &BlockedSyscall| known_kind(waits, EventWait::of(call));
+        let main_place = watch.main_place();
+        let tells_apart = waits.iter().any(|(wait, state)| {
+            wait.place == main_place && matches!(state, WaitState::Classified(_))
+        });
+        let asked = watch.take(from_ns, tells_apart, kind_of);
         let moments = watch.until(until_ns);
         if let Some((call, copy)) = asked.filter(|(call, _)| self.may_ask(process, call)) {
-            let polled = read::waited_for(process, &call);
-            self.ask_with(process, &call, (copy, polled));
+            let polled = read::looked_for(process, &call, &copy);
+            self.ask_with(process, &call, false, (copy, polled));
         }
         moments
     }
 
-    /// Ends the absence at the first of these moments, and begins one at the last. The account and the waits are those of a
-    /// later moment.
+    /// Ends an absence at each of these moments, and begins one at the last. The account and the waits are those of a later moment.
     pub(super) fn split(
         &mut self,
         process: u32,
@@ -279,20 +275,28 @@ impl ExactRecorder<'_> {
         account: &AbsenceAccount,
         blocks: &[ThreadBlock],
     ) {
-        let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return };
-        let (first_ns, last_ns) = (*first, *last);
-        let Some(program) = self.marked.get_mut(&process) else { return };
-        let Some(absence) = &program.away else { return };
-        for pair in moments.windows(2) {
-            program.counts.turned.add(pair[1].saturating_sub(pair[0]));
+        let Some(absence) = self.absence_mut(process) else { return };
+        let (began_ns, turned_ns, own_key) = (absence.began_ns(), absence.turned_ns, absence.key);
+        let Some(longest) = longest_step(began_ns, moments) else { return };
+        for (from_ns, to_ns) in steps(began_ns, moments) {
+            let Some(program) = self.marked.get_mut(&process) else { return };
+            let length_ns = to_ns.saturating_sub(from_ns);
+            program.counts.turned.add(length_ns);
+            let is_longest = (from_ns, to_ns) == longest;
+            if is_longest || length_ns >= HANG_NS {
+                let key = if is_longest { own_key } else { program.take_key() };
+                let Some(absence) = &mut program.away else { return };
+                absence.key = key;
+                absence.turned_ns = if from_ns == began_ns { turned_ns } else { Some(from_ns) };
+                self.finish(process, account, blocks, to_ns, false);
+            }
         }
-        program.counts.turned.add(first_ns.saturating_sub(absence.began_ns()));
-        self.finish(process, account, blocks, first_ns, false);
+        let last_ns = moments.last().copied();
         let Some(program) = self.marked.get_mut(&process) else { return };
         let key = program.take_key();
         let Some(absence) = &mut program.away else { return };
         absence.key = key;
-        absence.turned_ns = Some(last_ns);
+        absence.turned_ns = last_ns;
         absence.described.clear();
         absence.stops.clear();
         (absence.described_at_ns, absence.samples, absence.faults) = (0, 0, 0);
@@ -311,7 +315,8 @@ impl ExactRecorder<'_> {
     }
 
     /// Samples the functions of a thread that is away for long, also those in which it waits for pages. At `turns`
-    /// its main loop looked for events: what was after them belongs to the next absence.
+    /// its main loop looked for events: what was after them belongs to the next absence, and of what was before that of the longest step is
+    /// told.
     pub(super) fn sample(&mut self, process: u32, now_ns: u64, turns: &[u64]) {
         let (link, may_sample, reader) = (self.link, &mut self.may_sample, &mut self.reader);
         let Some(program) = self.marked.get_mut(&process) else { return };
@@ -336,17 +341,15 @@ impl ExactRecorder<'_> {
         }
         let WatchedAbsence { key, sampler, samples, faults, described, turned_ns, .. } = absence;
         let Some(sampler) = sampler else { return };
-        let from_ns = turned_ns.unwrap_or(0);
-        let (first_ns, last_ns) = match (turns.first(), turns.last()) {
-            (Some(first), Some(last)) => (*first, *last),
-            _ => (u64::MAX, u64::MAX),
-        };
+        let began_ns = turned_ns.unwrap_or(0);
+        let told = longest_step(began_ns, turns).unwrap_or((began_ns, u64::MAX));
+        let last_ns = turns.last().copied().unwrap_or(u64::MAX);
         sampler.take(|sample| {
-            let is_between = sample.at_ns > first_ns && sample.at_ns < last_ns;
-            if sample.at_ns < from_ns || is_between || !link.has_room() {
+            let is_later = sample.at_ns >= last_ns;
+            let is_told = (told.0..=told.1).contains(&sample.at_ns);
+            if !(is_told || is_later) || !link.has_room() {
                 return;
             }
-            let is_later = sample.at_ns >= last_ns;
             if sample.fault.is_some() {
                 if *faults < FAULTS && described.len() < DESCRIPTIONS && !is_later {
                     *faults += 1;

@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, poll};
 use sys::clock::Clock;
 use trace::backend::blocked::BlockedSyscall;
-use trace::syscall::{EVENT_WAITS, call_name};
 
 use self::account::{AbsenceTime, WaitFact, add_missing, divide, merge, part_of, uncertain_ns};
 use self::chain::ChainFollower;
@@ -31,7 +30,7 @@ use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink, StackBytes};
 use super::interactive::{self, InteractiveFinder};
 use super::period::{Moment, PeriodTotals};
-use super::places::KnownLoop;
+use super::places::{KnownLoop, is_event_wait, is_lock_wait};
 use super::process;
 use super::read::{self, ThreadReader};
 use super::{
@@ -53,6 +52,12 @@ const ANSWER_NS: u64 = 20_000_000;
 const BLOCKS: usize = 4096;
 /// So many waits back it is looked whether one of them was for an operation of `io_uring`.
 const LATEST: usize = 64;
+/// So often it is looked soon whether a main loop waits for a lock.
+const LOOP_LOOKS: u32 = 10;
+/// After which time each, in nanoseconds.
+const LOOP_LOOK_NS: u64 = 500_000_000;
+/// The same of later looks.
+const LATER_LOOP_LOOK_NS: u64 = 10_000_000_000;
 /// The most waits of one process that are remembered.
 const WAITS: usize = 256;
 
@@ -90,10 +95,6 @@ pub(super) enum ExactEnd {
     Stopped,
     /// The session in the recorder service is over, which knew these main loops.
     Lost(Vec<KnownLoop>),
-}
-
-fn is_event_wait(number: u32) -> bool {
-    call_name(number).is_some_and(|name| EVENT_WAITS.contains(&name))
 }
 
 /// Returns whether a process has other threads than its first one.
@@ -150,6 +151,7 @@ impl<'a> ExactRecorder<'a> {
             }
             self.take_reports();
             self.search();
+            self.look_for_loops(now_ns);
             self.take_answers();
             self.look(now_ns);
             if self.period.length_ns() >= PERIOD_NS {
@@ -218,6 +220,29 @@ impl<'a> ExactRecorder<'a> {
         }
     }
 
+    /// Looks at programs whose main loop is not known: it may be one that waits for a lock, which the programs in the kernel do not ask
+    /// about.
+    fn look_for_loops(&mut self, now_ns: u64) {
+        let is_due = |program: &&mut MarkedProgram| {
+            let (soon, later) = (program.loop_looks.min(LOOP_LOOKS), program.loop_looks);
+            let later = later.saturating_sub(LOOP_LOOKS);
+            let due_ns = LOOP_LOOK_NS * u64::from(soon + 1) + LATER_LOOP_LOOK_NS * u64::from(later);
+            !program.counts.is_watched() && program.counts.followed_ns(now_ns) >= due_ns
+        };
+        let mut due = Vec::new();
+        for program in self.marked.values_mut().filter(is_due) {
+            program.loop_looks += 1;
+            due.push(program.process);
+        }
+        for process in due {
+            if let Some(Activity::InCall(call)) = self.activity(process)
+                && is_lock_wait(call.number)
+            {
+                self.ask(process, call, false);
+            }
+        }
+    }
+
     /// Marks the first thread of a process.
     fn follow(&mut self, process: u32) {
         self.programs += 1;
@@ -254,6 +279,7 @@ impl<'a> ExactRecorder<'a> {
             process_began_ns: began.map_or(0, |(unix_ns, _)| unix_ns),
             waits: HashMap::new(),
             calls: Vec::new(),
+            loop_looks: 0,
             depth: ThreadedDepth::begin(has_others(process)),
             display_loop: 0,
             away: None,
@@ -264,7 +290,7 @@ impl<'a> ExactRecorder<'a> {
         };
         self.marked.insert(process, program);
         if let Some(call) = wait {
-            self.ask(process, call);
+            self.ask(process, call, true);
         }
     }
 
@@ -311,11 +337,11 @@ impl<'a> ExactRecorder<'a> {
         }
     }
 
-    /// Has a wait classified by its stack; returns whether it was read.
-    fn ask(&mut self, process: u32, call: BlockedSyscall) -> bool {
+    /// Has a wait classified by its stack; returns whether it was read. `rests` says that the thread counts as at rest in it.
+    fn ask(&mut self, process: u32, call: BlockedSyscall, rests: bool) -> bool {
         self.may_ask(process, &call)
             && match self.reader.copy_wait(process, &call) {
-                Some(copied) => self.ask_with(process, &call, copied),
+                Some(copied) => self.ask_with(process, &call, rests, copied),
                 None => false,
             }
     }
@@ -334,6 +360,7 @@ impl<'a> ExactRecorder<'a> {
         &mut self,
         process: u32,
         call: &BlockedSyscall,
+        rests: bool,
         (copy, polled): (StackBytes, Option<Vec<i32>>),
     ) -> bool {
         let Some(program) = self.marked.get_mut(&process) else { return false };
@@ -343,7 +370,8 @@ impl<'a> ExactRecorder<'a> {
             program.waits.clear();
             program.calls.clear();
         }
-        program.waits.insert(EventWait::of(call), WaitState::Asked);
+        let rests_since_ns = rests.then(sys::bpf::clock_ns);
+        program.waits.insert(EventWait::of(call), WaitState::Asked { rests_since_ns });
         if !program.calls.contains(&(call.ip, call.number)) {
             program.calls.push((call.ip, call.number));
         }
@@ -378,7 +406,8 @@ impl<'a> ExactRecorder<'a> {
                 program.waits.remove(&wait);
                 continue;
             };
-            program.waits.insert(wait, WaitState::Classified(kind));
+            let before = program.waits.insert(wait, WaitState::Classified(kind));
+            let knows_loop = program.counts.is_watched();
             if kind == EventWaitKind::Loop && !evidence.is_loop_anyway() {
                 for deeper in program.depth.add_loop(wait) {
                     // If it fails, what waits there is no hang, as before.
@@ -400,14 +429,27 @@ impl<'a> ExactRecorder<'a> {
                 // The wait was that of a loop: the absence ended where it began.
                 self.ended(process, &account, false);
             }
-            if let Ok(Some(state)) = self.thread_state(process)
-                && let Some(started_ns) = state.away_since_ns.filter(|_| state.is_waiting)
+            if kind == EventWaitKind::Nested
+                && let Some(WaitState::Asked { rests_since_ns: Some(rests_since_ns) }) = before
+                && knows_loop
             {
-                self.begin_absence(process, started_ns);
-                if let Some(absence) = self.absence_mut(process) {
-                    absence.unseen.add(UnseenParts::START);
-                }
+                self.was_away(process, rests_since_ns);
             }
+        }
+    }
+
+    /// The wait that has counted as rest since a moment is one inside of a step, and was not known to be until now.
+    fn was_away(&mut self, process: u32, rests_since_ns: u64) {
+        let state = self.thread_state(process).ok().flatten();
+        let away = state.filter(|state| state.is_waiting).and_then(|state| state.away_since_ns);
+        if let Some(started_ns) = away {
+            self.begin_absence(process, started_ns);
+            if let Some(absence) = self.absence_mut(process) {
+                absence.unseen.add(UnseenParts::START);
+            }
+        } else if sys::bpf::clock_ns().saturating_sub(rests_since_ns) >= HANG_NS {
+            // It is over: nobody knows since when.
+            self.link.counters.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -456,7 +498,7 @@ impl<'a> ExactRecorder<'a> {
                 } else if let Some(call) = self.event_wait(process)
                     && EventWait::of(&call) == wait
                 {
-                    self.ask(process, call);
+                    self.ask(process, call, true);
                 }
             }
             ThreadEvent::Gone { absence } => {
@@ -590,8 +632,9 @@ impl<'a> ExactRecorder<'a> {
             Some(watch) if watch.may_be_several(started_ns, account.at_ns) => {
                 unseen.add(UnseenParts::LOOKS);
             }
-            None if !self.may_break && longest_ns.saturating_mul(2) < length_ns => {
-                unseen.add(UnseenParts::STEPS);
+            None if longest_ns.saturating_mul(2) < length_ns => {
+                // Others may use all breakpoints of a processor.
+                unseen.add(if self.may_break { UnseenParts::LOOKS } else { UnseenParts::STEPS });
             }
             _ => {}
         }

@@ -4,20 +4,25 @@ use std::collections::HashMap;
 
 use sys::perf::ThreadSampler;
 
-use super::super::places::KnownLoop;
+use super::super::places::{KnownLoop, PlaceKind};
 use super::super::turns::TurnWatch;
 use super::account::{BlockDescription, SeenWait};
 use super::counts::ProgramCounts;
 use super::depth::ThreadedDepth;
 use super::faults::FaultFiles;
-use crate::kernel::{AbsenceAccount, EventWait, EventWaitKind, ThreadBlock, WaitPlace};
+use crate::kernel::{
+    AbsenceAccount, EventWait, EventWaitKind, ThreadBlock, WAITS_AT_PLACE, WaitPlace,
+};
 use crate::model::UnseenParts;
 
 /// What is known of a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum WaitState {
     /// The stack is being read.
-    Asked,
+    Asked {
+        /// Since when, of the monotonic clock in nanoseconds, if the thread counted as at rest in it.
+        rests_since_ns: Option<u64>,
+    },
     /// It is classified.
     Classified(EventWaitKind),
 }
@@ -74,6 +79,8 @@ pub(super) struct MarkedProgram {
     pub(super) waits: HashMap<EventWait, WaitState>,
     /// Which calls make the waits that were asked about, by the instruction.
     pub(super) calls: Vec<(u64, u32)>,
+    /// How often it was looked whether its main loop is one that waits for a lock.
+    pub(super) loop_looks: u32,
     pub(super) depth: ThreadedDepth,
     /// The stack pointer of the shallowest loop that waits for the display.
     pub(super) display_loop: u64,
@@ -84,6 +91,29 @@ pub(super) struct MarkedProgram {
     pub(super) blocks: (u64, Vec<ThreadBlock>),
     pub(super) next_key: u64,
     pub(super) counts: ProgramCounts,
+}
+
+/// Returns what a wait is, if that is known or asked: of many at one place that of the main loop, if it is made there, too.
+pub(super) fn known_kind(
+    waits: &HashMap<EventWait, WaitState>,
+    wait: EventWait,
+) -> Option<PlaceKind> {
+    let kind_of = |state: &WaitState| match state {
+        WaitState::Asked { .. } => PlaceKind::Asked,
+        WaitState::Classified(EventWaitKind::Loop) => PlaceKind::Loop,
+        WaitState::Classified(EventWaitKind::Nested) => PlaceKind::Nested,
+    };
+    let others = || {
+        let at_place = waits.iter().filter(|(of, _)| of.place == wait.place);
+        let kinds: Vec<PlaceKind> = at_place.map(|(_, state)| kind_of(state)).collect();
+        let is_asked = kinds.contains(&PlaceKind::Asked);
+        let is_loop = kinds.len() >= WAITS_AT_PLACE && kinds.contains(&PlaceKind::Loop);
+        match is_loop {
+            true => Some(PlaceKind::Loop),
+            false => is_asked.then_some(PlaceKind::Asked),
+        }
+    };
+    waits.get(&wait).map(kind_of).or_else(others)
 }
 
 impl MarkedProgram {
@@ -99,8 +129,9 @@ impl MarkedProgram {
 
     /// Returns the wait at a place whose stack is being read.
     pub(super) fn asked_at(&self, place: WaitPlace) -> Option<EventWait> {
-        let is_asked =
-            |wait: &EventWait, state: &WaitState| wait.place == place && *state == WaitState::Asked;
+        let is_asked = |wait: &EventWait, state: &WaitState| {
+            wait.place == place && matches!(state, WaitState::Asked { .. })
+        };
         self.waits.iter().find(|(wait, state)| is_asked(wait, state)).map(|(wait, _)| *wait)
     }
 
