@@ -61,8 +61,7 @@ fn a_dialog_whose_waits_are_all_short_is_no_hang() {
     let of_dialog = hangs.iter().filter(|hang| blamed(hang) != "sleep_on_purpose");
     let lengths: Vec<u64> = of_dialog.map(|hang| hang.length_ns / 1_000_000).collect();
     // On a busy machine the first looks at it may be late.
-    let is_busy = hangs.iter().any(is_disturbed);
-    assert!(is_busy || lengths.iter().all(|ms| *ms < 500), "{lengths:?}");
+    assert!(lengths.iter().all(|ms| *ms < 500), "{lengths:?}");
 }
 
 /// Has a program make two waits from one depth of the stack: that of a dialog, and one for an answer.

@@ -24,8 +24,8 @@ pub struct EventWait {
 
 /// So many waits at one place are told from each other, if one of them is that of the main loop.
 pub(crate) const WAITS_AT_PLACE: usize = 8;
-/// The second argument of a wait is in the subject so many bits to the left of the first one: it is a small number, or an address of
-/// which the lower bits tell enough.
+/// The second argument of a wait is shifted to the left by so many bits and added to the first one: a number is small, and the lower
+/// bits of an address tell enough.
 pub(super) const SECOND_SHIFT: u32 = 48;
 
 impl EventWait {

@@ -10,6 +10,7 @@ mod marker;
 mod offsets;
 mod programs;
 mod served;
+mod timer;
 
 use sys::bpf::owner::{OwnerFields, OwnerPlan, SessionOwner};
 use sys::bpf::{

@@ -1,4 +1,4 @@
-//! The programs: one for switches, one that prepares the timer of a thread, with the function that the timer calls.
+//! The programs: one for switches, one that prepares the timer of a thread, whose function is in `timer`.
 //!
 //! A wait for events is seen when the thread leaves its processor in it, and its end when the thread gets one again.
 //! Registers by convention: `R6` what is kept of the thread, `R7` the time, `R8` the thread, `R9` the registers with which it
@@ -19,15 +19,15 @@ use crate::model::{FRAME_NS, HANG_NS, STEP_BOUNDS_NS};
 use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
 /// An absence is reported after this time, in nanoseconds.
-const LATE_NS: i32 = 30_000_000;
+pub(super) const LATE_NS: i32 = 30_000_000;
 /// A wait that is not classified is asked about after this time, in nanoseconds.
-const ASK_NS: i32 = 50_000_000;
+pub(super) const ASK_NS: i32 = 50_000_000;
 /// The same before any is classified, in nanoseconds, because nothing is recorded of the thread until then, and of another wait at a
 /// place of the main loop, because it counts as rest until then.
-const SOON_ASK_NS: i32 = 2_000_000;
+pub(super) const SOON_ASK_NS: i32 = 2_000_000;
 /// A timer that is early by less than this is on time, in nanoseconds.
-const SLACK_NS: i32 = 1_000_000;
-/// The second argument of a wait is added to the first one's address by so many bits to the left: it is small, or an address.
+pub(super) const SLACK_NS: i32 = 1_000_000;
+/// See [`EventWait::of`](super::EventWait::of).
 const SECOND_SHIFT: i32 = super::event::SECOND_SHIFT.cast_signed();
 /// Waits of a thread that is away are reported when together they have taken so long, in nanoseconds: shorter ones by one of
 /// them, which stands for the others.
@@ -64,27 +64,27 @@ mod registers {
 }
 
 /// Words on the stack of a program, by their offset from the frame.
-mod frame {
+pub(super) mod frame {
     /// The number of the thread, in four bytes.
-    pub(super) const KEY: i16 = -8;
+    pub(in super::super) const KEY: i16 = -8;
     /// The state in which the thread leaves its processor: 0 if it could run.
-    pub(super) const STATE: i16 = -16;
+    pub(in super::super) const STATE: i16 = -16;
     /// The thread that gets the processor.
-    pub(super) const NEXT: i16 = -24;
+    pub(in super::super) const NEXT: i16 = -24;
     /// A key of the waits: the thread.
-    pub(super) const PLACE: i16 = PLACE_SP - 8;
+    pub(in super::super) const PLACE: i16 = PLACE_SP - 8;
     /// See `PLACE`: the stack pointer.
-    pub(super) const PLACE_SP: i16 = PLACE_IP - 8;
+    pub(in super::super) const PLACE_SP: i16 = PLACE_IP - 8;
     /// See `PLACE`: the instruction.
-    pub(super) const PLACE_IP: i16 = PLACE_SUBJECT - 8;
+    pub(in super::super) const PLACE_IP: i16 = PLACE_SUBJECT - 8;
     /// See `PLACE`: what is waited for.
-    pub(super) const PLACE_SUBJECT: i16 = NEXT - 8;
+    pub(in super::super) const PLACE_SUBJECT: i16 = NEXT - 8;
     /// The record.
-    pub(super) const RECORD: i16 = PLACE - super::record::SIZE;
+    pub(in super::super) const RECORD: i16 = PLACE - super::record::SIZE;
     /// The moment and whether the thread was preempted, while an earlier moment is made up for.
-    pub(super) const NOW: i16 = RECORD - 8;
+    pub(in super::super) const NOW: i16 = RECORD - 8;
     /// See `NOW`.
-    pub(super) const PREEMPTED: i16 = NOW - 8;
+    pub(in super::super) const PREEMPTED: i16 = NOW - 8;
 }
 
 /// What the programs are written for.
@@ -482,15 +482,6 @@ impl HangPlan {
         p.place(done);
     }
 
-    /// Puts into `R2` after which time the wait of the thread is asked about.
-    fn load_ask_ns(p: &mut Assembler) {
-        let (soon, done) = (p.label(), p.label());
-        p.set(R2, SOON_ASK_NS).load(Size::Long, R1, R6, thread::KNOWN);
-        p.jump_if(R1, JumpCondition::Equal, 0, soon).load(Size::Long, R1, R6, thread::ASKS);
-        p.jump_if(R1, JumpCondition::Equal, 2, soon).set(R2, ASK_NS).jump(done).place(soon);
-        p.place(done);
-    }
-
     /// The wait of the thread in `R8` was taken for the main loop's, and is one inside of a step: that has begun with it, as far as is
     /// known. Goes to `out` where no main loop is known.
     fn write_was_away(&self, p: &mut Assembler, out: Label) {
@@ -595,72 +586,8 @@ impl HangPlan {
         p.store(Size::Long, R6, thread::DROPPED, R1);
     }
 
-    /// Has the timer's function called after `after_ns`, unless the timer runs already. Goes to `done` or on.
-    fn arm(&self, p: &mut Assembler, after_ns: i32, done: Label) {
-        p.load(Size::Long, R1, R6, thread::ARMED).jump_if(R1, JumpCondition::Differ, 0, done);
-        p.store(Size::Long, R6, thread::ARMED, 1);
-        p.set(R1, R6).add(R1, i32::from(thread::TIMER));
-        p.set(R2, after_ns).set(R3, 0);
-        Self::start_timer(p);
-    }
-
-    /// Starts the timer with the helper's arguments. One that does not start is started the next time.
-    fn start_timer(p: &mut Assembler) {
-        let started = p.label();
-        p.call(Helper::TimerStart).jump_if(R0, JumpCondition::Equal, 0, started);
-        p.store(Size::Long, R6, thread::ARMED, 0).place(started);
-    }
-
-    /// Writes the timer's function: `(map, thread, what is kept of it)`.
-    fn write_timer(&self, p: &mut Assembler, function: Label) {
-        let (out, asks, again) = (p.label(), p.label(), p.label());
-        p.place(function).set(R6, R3).load(Size::Word, R1, R2, 0);
-        p.store(Size::Word, R10, frame::KEY, R1).store(Size::Long, R6, thread::ARMED, 0);
-        // Whoever finds the timer at rest starts it; whoever found it running has stored what is read here.
-        p.set(R1, 1).add_shared(R6, thread::TURNS, R1).call(Helper::Clock).set(R7, R0);
-        p.load(Size::Long, R1, R6, thread::PHASE);
-        p.jump_if(R1, JumpCondition::Equal, thread::WAITING, asks);
-        p.jump_if(R1, JumpCondition::Differ, thread::AWAY, out);
-        p.load(Size::Long, R1, R6, thread::REPORTED).jump_if(R1, JumpCondition::Differ, 0, out);
-        p.load(Size::Long, R1, R6, thread::KNOWN).jump_if(R1, JumpCondition::Equal, 0, out);
-        p.load(Size::Long, R1, R6, thread::START).set(R2, LATE_NS).set(R3, R7);
-        p.calculate(Operation::Subtract, R3, R1).calculate(Operation::Subtract, R2, R3);
-        p.jump_if(R2, JumpCondition::SignedBelow, SLACK_NS, asks);
-        p.jump(again).place(asks);
-        // Both ways come here; what is to be reported follows from the phase.
-        let (wait, due) = (p.label(), p.label());
-        p.load(Size::Long, R1, R6, thread::PHASE);
-        p.jump_if(R1, JumpCondition::Equal, thread::WAITING, wait);
-        p.store(Size::Long, R6, thread::REPORTED, 1);
-        self.write_record(p, record::LATE);
-        self.send(p);
-        p.jump(out).place(wait);
-        p.load(Size::Long, R1, R6, thread::ASKS).jump_if(R1, JumpCondition::Equal, 0, out);
-        p.load(Size::Long, R1, R6, thread::WAIT).jump_if(R1, JumpCondition::Equal, 0, out);
-        Self::load_ask_ns(p);
-        p.load(Size::Long, R1, R6, thread::WAIT);
-        p.set(R3, R7).calculate(Operation::Subtract, R3, R1);
-        p.calculate(Operation::Subtract, R2, R3);
-        p.jump_if(R2, JumpCondition::SignedBelow, SLACK_NS, due).jump(again).place(due);
-        p.store(Size::Long, R6, thread::ASKS, 0);
-        self.write_record(p, record::ASKS);
-        for (from, to) in [
-            (thread::WAIT_SP, record::SP),
-            (thread::WAIT_IP, record::IP),
-            (thread::WAIT_SUBJECT, record::ARGUMENTS),
-        ] {
-            p.load(Size::Long, R1, R6, from);
-            p.store(Size::Long, R10, frame::RECORD + to, R1);
-        }
-        self.send(p);
-        p.jump(out).place(again).store(Size::Long, R6, thread::ARMED, 1);
-        p.set(R1, R6).add(R1, i32::from(thread::TIMER)).set(R3, 0);
-        Self::start_timer(p);
-        p.place(out).leave();
-    }
-
     /// Begins a record of the thread whose number is in the frame.
-    fn write_record(&self, p: &mut Assembler, kind: i32) {
+    pub(super) fn write_record(&self, p: &mut Assembler, kind: i32) {
         for word in (0..record::SIZE).step_by(8) {
             p.store(Size::Long, R10, frame::RECORD + word, 0);
         }
@@ -687,7 +614,7 @@ impl HangPlan {
     }
 
     /// Sends the record and wakes the reader, or counts it as lost.
-    fn send(&self, p: &mut Assembler) {
+    pub(super) fn send(&self, p: &mut Assembler) {
         let sent = p.label();
         self.output(p, WAKING);
         p.jump_if(R0, JumpCondition::Equal, 0, sent);

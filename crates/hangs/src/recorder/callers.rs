@@ -36,8 +36,7 @@ pub(super) fn evidence_of(call: &str, frames: &[Frame], display: Option<bool>) -
     PlaceEvidence {
         is_idle_loop: is_whole(frames) && is_idle(call, frames),
         waits_for_answer: frames.iter().any(waits_for_answer),
-        // A lock may be waited for anywhere.
-        is_in_step: call == "futex" || is_in_step(frames),
+        never_by_depth: call == "futex" || is_in_step(frames),
         has_display: display == Some(true),
         lacks_display: display == Some(false),
         same_call: None,
@@ -114,7 +113,7 @@ pub(super) mod tests {
         let unknown = PlaceEvidence {
             is_idle_loop: false,
             waits_for_answer: false,
-            is_in_step: false,
+            never_by_depth: false,
             has_display: false,
             lacks_display: false,
             same_call: None,

@@ -23,6 +23,8 @@ const DESCRIBE_NS: u64 = 20_000_000;
 const FIRST_DESCRIPTION_NS: u64 = 50_000_000;
 /// The same for a thread at rest whose next run is announced.
 const ANNOUNCED_GAP_NS: u64 = 2_000_000_000;
+/// The most waits for locks whose stacks are read to find a main loop.
+const LOCK_ASKS: u32 = 32;
 /// The most descriptions of one hang.
 const DESCRIPTIONS: usize = 16;
 
@@ -78,6 +80,8 @@ pub(crate) struct ThreadFollower {
     has_returned: bool,
     /// Whether a hang may go on of which nothing is stored: another recorder knew the main loop, and was cut off.
     may_be_away: bool,
+    /// How often the stack of a wait for a lock was read, to find a main loop that waits for one.
+    lock_asks: u32,
     /// Steps since they were last taken.
     pub(crate) steps: StepHistogram,
     /// The time in which it was followed since that was last taken.
@@ -93,6 +97,7 @@ impl ThreadFollower {
             next_key: first_key,
             has_returned: false,
             may_be_away: false,
+            lock_asks: 0,
             steps: StepHistogram::default(),
             watched_ns: 0,
         }
@@ -243,17 +248,19 @@ impl ThreadFollower {
         let mut ended = Vec::new();
         let longest = longest_step(absence.started_ns, moments);
         for step in steps(absence.started_ns, moments) {
+            let length_ns = step.1.saturating_sub(step.0);
+            self.steps.add(length_ns);
+            let is_longest = longest == Some(step);
+            if !is_longest && length_ns < HANG_NS {
+                continue;
+            }
             let mut part = (**absence).clone();
             (part.started_ns, part.ended_ns) = step;
             if step.0 != absence.started_ns {
                 part.uncertain_ns = 0;
             }
             part.trim_parts();
-            self.steps.add(part.length_ns());
-            if longest != Some(step) {
-                if part.length_ns() < HANG_NS {
-                    continue;
-                }
+            if !is_longest {
                 part.key = self.next_key;
                 self.next_key += 1;
             }
@@ -384,7 +391,8 @@ impl ThreadFollower {
     pub(crate) fn wanted(&self, look: &ThreadLook) -> Wanted {
         let Activity::InCall(call) = look.activity else { return Wanted::Nothing };
         let is_known = self.places.kind(&call).is_some();
-        if is_lock_wait(call.number) && !is_known && !self.has_loop() {
+        if is_lock_wait(call.number) && !is_known && !self.has_loop() && self.lock_asks < LOCK_ASKS
+        {
             return Wanted::Place(call);
         }
         match &self.phase {
@@ -417,6 +425,7 @@ impl ThreadFollower {
 
     /// Notes that the stack of a wait is being read.
     pub(crate) fn asked(&mut self, call: &BlockedSyscall) {
+        self.lock_asks += u32::from(is_lock_wait(call.number));
         self.places.asked(call);
     }
 

@@ -42,6 +42,17 @@ pub(crate) enum PlaceKind {
     Asked,
 }
 
+/// Returns what a wait is of which nothing is known, by the others at its place: of many the main loop's if one of them is; none if it is
+/// to be asked about.
+pub(super) fn kind_among(kinds: impl Iterator<Item = PlaceKind>) -> Option<PlaceKind> {
+    let kinds: Vec<PlaceKind> = kinds.collect();
+    let is_loop = |kind: &&PlaceKind| matches!(kind, PlaceKind::Loop | PlaceKind::LoopByDepth);
+    if kinds.len() >= WAITS_AT_PLACE {
+        return Some(kinds.iter().find(is_loop).copied().unwrap_or(PlaceKind::Nested));
+    }
+    kinds.contains(&PlaceKind::Asked).then_some(PlaceKind::Asked)
+}
+
 /// What the loop around a wait says about it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct PlaceEvidence {
@@ -49,8 +60,9 @@ pub(crate) struct PlaceEvidence {
     pub(crate) is_idle_loop: bool,
     /// A caller is known to wait for an answer.
     pub(crate) waits_for_answer: bool,
-    /// A function of the program makes it inside of a step of a known loop: how deep on the stack says nothing.
-    pub(crate) is_in_step: bool,
+    /// How deep on the stack it is made says nothing: a function of the program makes it inside of a step of a known loop, or it is a wait
+    /// for a lock.
+    pub(crate) never_by_depth: bool,
     /// The connection to the display is among what is waited for.
     pub(crate) has_display: bool,
     /// It is known that it is not.
@@ -64,7 +76,8 @@ impl PlaceEvidence {
     /// Returns whether the waits at a place are those of a loop, if none was seen at a shallower place than this one.
     pub(crate) fn is_loop(self, place: WaitPlace, shallowest: u64) -> bool {
         let (sp, _) = self.same_call.unwrap_or(place);
-        self.is_loop_anyway() || (!self.waits_for_answer && !self.is_in_step && sp >= shallowest)
+        self.is_loop_anyway()
+            || (!self.waits_for_answer && !self.never_by_depth && sp >= shallowest)
     }
 
     /// Returns whether the waits at a place are made beside or inside of a step of a loop that waits for the display, of which
@@ -123,9 +136,8 @@ impl WaitPlaces {
         let waits = self.kinds.get(&place_of(call))?;
         let subject = subject_of(call);
         let known = waits.iter().find(|(of, _)| of.is_none_or(|of| of == subject));
-        let asked = || waits.iter().find(|(_, kind)| *kind == PlaceKind::Asked);
-        let first = || waits.first().filter(|_| waits.len() >= WAITS_AT_PLACE);
-        known.or_else(asked).or_else(first).map(|(_, kind)| *kind)
+        let others = || kind_among(waits.iter().map(|(_, kind)| *kind));
+        known.map(|(_, kind)| *kind).or_else(others)
     }
 
     /// Returns what the first wait at a place was that is known.
@@ -202,5 +214,22 @@ impl WaitPlaces {
         }
         self.has_loop |= is_loop;
         kind
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_waits_at_one_place_the_loop_decides_what_others_are() {
+        use PlaceKind::{Asked, Loop, Nested};
+        let among = |kinds: &[PlaceKind]| kind_among(kinds.iter().copied());
+        assert_eq!(among(&[Nested, Loop]), None, "it is asked about");
+        assert_eq!(among(&[Nested, Asked]), Some(Asked), "one after the other");
+        let mut many = [Nested; WAITS_AT_PLACE];
+        assert_eq!(among(&many), Some(Nested));
+        many[3] = Loop;
+        assert_eq!(among(&many), Some(Loop), "whichever was seen first");
     }
 }

@@ -88,7 +88,17 @@ impl TurnWatch {
         let before = std::mem::take(&mut self.open);
         let (main, turns, open) = (self.main, &mut self.turns, &mut self.open);
         let (mut asked, mut is_unknown) = (None, false);
-        let mut handle = |call: BlockedSyscall, at_ns: u64, stack: &[u8]| match kind_of(&call) {
+        // Most looks are like the one before.
+        let mut last: Option<(BlockedSyscall, Option<PlaceKind>)> = None;
+        let mut kind_like = |call: &BlockedSyscall| match last {
+            Some((of, kind)) if of == *call => kind,
+            _ => {
+                let kind = kind_of(call);
+                last = Some((*call, kind));
+                kind
+            }
+        };
+        let mut handle = |call: BlockedSyscall, at_ns: u64, stack: &[u8]| match kind_like(&call) {
             Some(PlaceKind::Loop | PlaceKind::LoopByDepth) => turns.push(at_ns),
             Some(PlaceKind::Nested) => {}
             None if call.sp == main.sp && !tells_apart => turns.push(at_ns),
@@ -145,5 +155,17 @@ impl TurnWatch {
         };
         (self.sampler, self.copies) = (sampler.ok(), copies);
         self.has_missed |= self.sampler.is_none();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_divide_the_time_into_steps() {
+        assert_eq!(steps(10, &[30, 90, 100]).collect::<Vec<_>>(), [(10, 30), (30, 90), (90, 100)]);
+        assert_eq!(longest_step(10, &[30, 90, 100]), Some((30, 90)));
+        assert_eq!(longest_step(10, &[]), None);
     }
 }

@@ -318,8 +318,7 @@ pub fn is_idle(call: &str, frames: &[Frame]) -> bool {
     });
     // Whoever registers descriptors for as long as it runs has a loop, whatever that is called. Inside of a step of a known loop it is
     // the user's own wait.
-    let is_in_loop = || frames.iter().any(is_loop);
-    let is_registered = call.starts_with("epoll_") && !frames.is_empty() && !is_in_loop();
+    let is_registered = call.starts_with("epoll_") && !frames.is_empty() && !is_in_step(frames);
     (is_registered || until_user.any(is_loop)) && !frames.iter().any(waits_for_answer)
 }
 

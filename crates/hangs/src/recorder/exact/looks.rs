@@ -278,6 +278,9 @@ impl ExactRecorder<'_> {
         let Some(absence) = self.absence_mut(process) else { return };
         let (began_ns, turned_ns, own_key) = (absence.began_ns(), absence.turned_ns, absence.key);
         let Some(longest) = longest_step(began_ns, moments) else { return };
+        // Samples after the last moment were sent under it.
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let later_key = program.take_key();
         for (from_ns, to_ns) in steps(began_ns, moments) {
             let Some(program) = self.marked.get_mut(&process) else { return };
             let length_ns = to_ns.saturating_sub(from_ns);
@@ -291,12 +294,9 @@ impl ExactRecorder<'_> {
                 self.finish(process, account, blocks, to_ns, false);
             }
         }
-        let last_ns = moments.last().copied();
-        let Some(program) = self.marked.get_mut(&process) else { return };
-        let key = program.take_key();
-        let Some(absence) = &mut program.away else { return };
-        absence.key = key;
-        absence.turned_ns = last_ns;
+        let Some(absence) = self.absence_mut(process) else { return };
+        absence.key = later_key;
+        absence.turned_ns = moments.last().copied();
         absence.described.clear();
         absence.stops.clear();
         (absence.described_at_ns, absence.samples, absence.faults) = (0, 0, 0);

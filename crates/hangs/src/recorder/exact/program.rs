@@ -4,16 +4,14 @@ use std::collections::HashMap;
 
 use sys::perf::ThreadSampler;
 
-use super::super::places::{KnownLoop, PlaceKind};
-use super::super::turns::TurnWatch;
 use super::account::{BlockDescription, SeenWait};
 use super::counts::ProgramCounts;
 use super::depth::ThreadedDepth;
 use super::faults::FaultFiles;
-use crate::kernel::{
-    AbsenceAccount, EventWait, EventWaitKind, ThreadBlock, WAITS_AT_PLACE, WaitPlace,
-};
+use crate::kernel::{AbsenceAccount, EventWait, EventWaitKind, ThreadBlock, WaitPlace};
 use crate::model::UnseenParts;
+use crate::recorder::places::{KnownLoop, PlaceKind, kind_among};
+use crate::recorder::turns::TurnWatch;
 
 /// What is known of a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -93,7 +91,7 @@ pub(super) struct MarkedProgram {
     pub(super) counts: ProgramCounts,
 }
 
-/// Returns what a wait is, if that is known or asked: of many at one place that of the main loop, if it is made there, too.
+/// Returns what a wait is, if that is known or asked.
 pub(super) fn known_kind(
     waits: &HashMap<EventWait, WaitState>,
     wait: EventWait,
@@ -105,13 +103,7 @@ pub(super) fn known_kind(
     };
     let others = || {
         let at_place = waits.iter().filter(|(of, _)| of.place == wait.place);
-        let kinds: Vec<PlaceKind> = at_place.map(|(_, state)| kind_of(state)).collect();
-        let is_asked = kinds.contains(&PlaceKind::Asked);
-        let is_loop = kinds.len() >= WAITS_AT_PLACE && kinds.contains(&PlaceKind::Loop);
-        match is_loop {
-            true => Some(PlaceKind::Loop),
-            false => is_asked.then_some(PlaceKind::Asked),
-        }
+        kind_among(at_place.map(|(_, state)| kind_of(state)))
     };
     waits.get(&wait).map(kind_of).or_else(others)
 }

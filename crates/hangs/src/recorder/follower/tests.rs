@@ -29,7 +29,7 @@ fn idle() -> PlaceEvidence {
     PlaceEvidence {
         is_idle_loop: true,
         waits_for_answer: false,
-        is_in_step: false,
+        never_by_depth: false,
         has_display: false,
         lacks_display: false,
         same_call: None,
@@ -360,7 +360,7 @@ fn a_wait_of_the_program_inside_of_a_step_is_no_loop_however_shallow_it_is() {
     let above = (LOOP.0 + 64, LOOP.1);
     for (main, place, evidence) in [
         // As libuv's own wait, which is deep on the stack.
-        (idle(), above, PlaceEvidence { is_in_step: true, ..by_depth }),
+        (idle(), above, PlaceEvidence { never_by_depth: true, ..by_depth }),
         // As that of Xlib's clients, made by the same function.
         (display, LOOP, PlaceEvidence { lacks_display: true, ..by_depth }),
     ] {
