@@ -96,7 +96,6 @@ fn each_hang_is_recorded_once_with_its_exact_length_its_cause_and_its_function()
         (b'r', HangCause::OtherProgram, "wait_for_reply"),
     ];
     for (at, (order, cause, function)) in orders.into_iter().enumerate() {
-        program.wait_until_at_rest();
         program.order(order);
         let hang = program.ended_hang(&root);
         assert_eq!((hang.cause, &*blamed(&hang)), (cause, function), "{hang:?}");
@@ -132,7 +131,6 @@ fn main_loops_that_wait_with_select_and_epoll_are_followed() {
         let Some((_recorder, mut program)) = start(&root, wait) else { return };
         // A main loop that finds the next command at once may not be seen between two hangs.
         program.mark_now();
-        program.wait_until_at_rest();
         program.order(b's');
         let hang = program.ended_hang(&root);
         assert_eq!(&*blamed(&hang), "sleep_on_purpose", "{wait}: {hang:?}");
@@ -146,10 +144,8 @@ fn a_hang_that_goes_on_a_stop_and_a_file_are_told() {
     let Some((_recorder, mut program)) = start(&root, "poll") else { return };
     let hang = program.hang_of_lock(&root);
     assert!(hang.length_ns >= 900_000_000, "{hang:?}");
-    program.wait_until_at_rest();
     let hang = program.hang_of_stop(&root);
     assert!(hang.parts.stopped_ns >= 900_000_000, "{hang:?}");
-    program.wait_until_at_rest();
     program.order(b'f');
     let hang = program.ended_hang(&root);
     let stored_file = format!("{}.stored", program.lock.display());
@@ -179,7 +175,6 @@ fn the_file_behind_page_faults_is_told() {
     program.order(b'o');
     let may_sample = sys::perf::ThreadSampler::at_faults(program.child.id()).is_ok();
     let file = format!("{}.cold", program.lock.display());
-    program.wait_until_at_rest();
     program.order(b'm');
     let hang = program.ended_hang(&root);
     let (right_ns, unknown_ns) = waited_for(&hang, CallShare::PAGE_FAULT, &file);
@@ -199,7 +194,6 @@ fn the_file_of_operations_of_a_ring_is_told_and_the_ring_is_no_other_program() {
     let file = format!("{}.cold", program.lock.display());
     // The first time the programs are loaded while it waits.
     for attempt in 0..2 {
-        program.wait_until_at_rest();
         program.order(b'u');
         let hang = program.ended_hang(&root);
         assert_ne!(hang.cause, HangCause::OtherProgram, "{hang:?}");
@@ -220,7 +214,6 @@ fn a_hang_is_followed_to_the_program_that_another_one_waited_for() {
     let root = tempfile::tempdir().unwrap();
     let Some((_recorder, mut program)) = start(&root, "poll") else { return };
     let hang = until("a hang of which all wake-ups are told", || {
-        program.wait_until_at_rest();
         // The program reads from a pipe that `cat` writes to, which waits for `sleep`.
         program.order(b'w');
         let hang = program.ended_hang(&root);
@@ -402,7 +395,6 @@ fn a_wait_that_ends_while_the_recorder_looks_is_told_with_its_call() {
         })),
     );
     program.be_noticed(&root);
-    program.wait_until_at_rest();
     is_armed.store(true, Ordering::Relaxed);
     program.begin(b'l');
     program.begin(b'b');
@@ -610,12 +602,10 @@ fn a_program_that_executes_another_one_is_followed_anew() {
     program.accept_again();
     program.mark_now();
     until("the new program to be followed", || {
-        program.wait_until_at_rest();
         let begun_ns = program.ordered_ns;
         program.order(b's');
         program.last_hang(&root).filter(|hang| middle_ns(hang) > begun_ns)
     });
-    program.wait_until_at_rest();
     program.order(b'r');
     let hang = program.ended_hang(&root);
     assert_eq!(&*blamed(&hang), "wait_for_reply", "{hang:?}");

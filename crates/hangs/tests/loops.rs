@@ -27,11 +27,9 @@ fn hangs_of_orders(root: &TempDir, program: &mut Interactive, orders: &[u8]) -> 
     program.mark_now();
     let since_ns = program.ordered_ns;
     for order in orders {
-        program.wait_until_at_rest();
         program.order(*order);
     }
     // Hangs are stored in their order.
-    program.wait_until_at_rest();
     program.order(b's');
     program.ended_hang(root);
     hangs_since(root, program, since_ns)

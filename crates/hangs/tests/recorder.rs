@@ -163,13 +163,16 @@ impl Interactive {
         self.display = accept(&self.listener);
     }
 
-    /// Has the program do something, and waits until it is done.
+    /// Has the program do something once it is at rest, and waits until it is done.
+    ///
+    /// A program that finds the next command before it rests is away from its main loop for both, which is one hang.
     pub(crate) fn order(&mut self, command: u8) {
+        self.wait_until_at_rest();
         self.begin(command);
         self.finished();
     }
 
-    /// Has the program do something.
+    /// Has the program do something, whether it is at rest or not.
     pub(crate) fn begin(&mut self, command: u8) {
         self.mark_now();
         self.display.write_all(&[command]).unwrap();
@@ -202,6 +205,7 @@ impl Interactive {
             self.order(b's');
             seen
         });
+        self.wait_until_at_rest();
     }
 
     pub(crate) fn last_hang(&self, root: &TempDir) -> Option<Hang> {
@@ -229,6 +233,7 @@ impl Interactive {
     pub(crate) fn hang_of_lock(&mut self, root: &TempDir) -> Hang {
         let held = File::create(&self.lock).unwrap();
         held.lock().unwrap();
+        self.wait_until_at_rest();
         self.begin(b'l');
         self.wait_until_it_goes_on(root);
         drop(held);
@@ -242,6 +247,7 @@ impl Interactive {
     /// Stops the program until a hang that goes on is stored; returns it when it has ended.
     pub(crate) fn hang_of_stop(&mut self, root: &TempDir) -> Hang {
         let process = Pid::from_child(&self.child);
+        self.wait_until_at_rest();
         self.mark_now();
         kill_process(process, Signal::STOP).unwrap();
         self.wait_until_it_goes_on(root);
@@ -391,7 +397,6 @@ fn a_program_that_starts_its_first_thread_later_is_at_rest_in_the_same_loop() {
     let mut program = Interactive::start_with(&root, "behind");
     program.be_noticed(&root);
     // Long enough for its loop to be looked at.
-    program.wait_until_at_rest();
     std::thread::sleep(Duration::from_secs(1));
     program.order(b't');
     // Two hangs with a rest between them, and none that takes the rest for a part of it.

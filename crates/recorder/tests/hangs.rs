@@ -75,7 +75,6 @@ fn be_noticed(stage: &Stage, user: u32, program: &mut Interactive) {
 
 /// Has a program do something that is a hang, and returns what was recorded of it once it has ended.
 fn ended_hang(stage: &Stage, user: u32, program: &mut Interactive, command: u8) -> Hang {
-    program.wait_until_at_rest();
     let since_ns = program.order(command);
     let mut found = None;
     wait_until("the hang is stored", || {
@@ -189,7 +188,6 @@ fn a_recorder_goes_on_by_sampling_while_the_service_is_killed_and_comes_back() {
         // Sampling has to see its main loop itself.
         let since_ns = program.order(b's');
         wait_until("a hang is seen from outside", || {
-            program.wait_until_at_rest();
             program.order(b's');
             !hangs_since(&stage, ANN, program.process(), since_ns).is_empty()
         });
@@ -197,7 +195,6 @@ fn a_recorder_goes_on_by_sampling_while_the_service_is_killed_and_comes_back() {
         assert_eq!(recorder.line().as_deref(), Some("source Exact"));
         let since_ns = program.order(b'b');
         wait_until("a hang is recorded exactly again", || {
-            program.wait_until_at_rest();
             program.order(b's');
             let hangs = hangs_since(&stage, ANN, program.process(), since_ns);
             // Of a rest that is announced, begin and end of a sampled one may be certain, but never those of all.

@@ -17,8 +17,8 @@ use report::samples::Samples;
 /// Rounds, and how often each program runs in a round.
 const ROUNDS: [usize; 2] = [15, 1];
 const TIMES: [usize; 2] = [10, 2];
-/// How long the machine rests before each turn, in seconds: the recorder finds the programs at rest meanwhile. Programs are slower
-/// after a rest, whatever runs beside them.
+/// How long the machine rests before each turn, in seconds: the recorder finds the programs at rest meanwhile. It does before turns
+/// without one, too, so that nothing else differs between them.
 const SETTLING: [usize; 2] = [8, 3];
 /// The tree through which `find` goes: directories, and files in each.
 const TREE: [usize; 2] = [100, 50];

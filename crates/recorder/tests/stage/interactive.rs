@@ -56,14 +56,16 @@ impl Interactive {
         self.child.id()
     }
 
-    /// Has the program do something, and waits until it is done; returns when the command was given, in nanoseconds since 1970.
+    /// Has the program do something once it is at rest, and waits until it is done; returns when the command was given,
+    /// in nanoseconds since 1970.
     pub(crate) fn order(&mut self, command: u8) -> u64 {
+        self.wait_until_at_rest();
         let began_ns = self.begin(command);
         self.finished();
         began_ns
     }
 
-    /// Has the program do something; returns when, in nanoseconds since 1970.
+    /// Has the program do something, whether it is at rest or not; returns when, in nanoseconds since 1970.
     pub(crate) fn begin(&mut self, command: u8) -> u64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         self.display.write_all(&[command]).unwrap();

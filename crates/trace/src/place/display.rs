@@ -107,12 +107,14 @@ mod tests {
             "Xvfb (123) at @/tmp/.X11-unix/X7",
             "/tmp/.X11-unix/X0",
             "weston (9) at /run/user/1000/wayland-1",
+            "gamescope (9) at /run/user/1000/gamescope-0",
         ] {
             assert!(is_display(own, peer), "{peer}");
         }
         for peer in [
             "dbus-daemon (9) at /run/user/1000/bus",
             "wayland-proxy (9)",
+            "pipewire (9) at /run/user/1000/pipewire-0",
             "a (9) at /home/a/.X11-unix-notes",
             "a (9) at /tmp/.X11-unix/Y0",
             // No display by TCP is in our environment.

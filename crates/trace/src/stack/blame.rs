@@ -284,10 +284,14 @@ pub fn asks(frames: &[Frame]) -> bool {
     inner.any(waits_for_answer)
 }
 
+/// Returns whether a function is a known event loop.
+fn is_loop(frame: &Frame) -> bool {
+    LOOPS.contains(&&*frame.name)
+}
+
 /// Returns whether a function of the user, or of a script, makes the call inside of a step of a known loop.
 #[must_use]
 pub fn is_in_step(frames: &[Frame]) -> bool {
-    let is_loop = |frame: &Frame| LOOPS.contains(&&*frame.name);
     let is_own = |frame: &Frame| role(frame) == FrameRole::User && !is_loop(frame);
     let is_handler = |frame: &Frame| is_own(frame) || family_of_evaluator(frame).is_some();
     let handler = frames.iter().position(is_handler);
@@ -301,7 +305,6 @@ pub fn is_idle(call: &str, frames: &[Frame]) -> bool {
     if !EVENT_WAITS.contains(&call) && !["futex", "restart_syscall"].contains(&call) {
         return false;
     }
-    let is_loop = |frame: &Frame| LOOPS.contains(&&*frame.name);
     let is_order = |frame: &Frame| ORDERS.contains(&&*frame.name);
     if frames.iter().position(is_order).is_some_and(|at| {
         let is_between =
