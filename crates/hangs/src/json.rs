@@ -88,7 +88,7 @@ impl<'a> HangDocument<'a> {
             pressure_percent: hang
                 .pressure
                 .map(|shares| shares.map(|share| f64::from(share) / 100.0)),
-            unseen: hang.unseen.sentences(),
+            unseen: hang.unseen.sentences(!hang.frames.is_empty()),
             chain: hang.chain.as_ref(),
             command: remedy(hang).and_then(|remedy| remedy.advice().command),
         }

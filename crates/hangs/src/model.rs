@@ -261,7 +261,7 @@ pub struct UnseenParts(pub u8);
 impl UnseenParts {
     /// The functions that ran on a processor: the kernel allows no samples.
     pub const FUNCTIONS: UnseenParts = UnseenParts(1);
-    /// The stack: it was not read before the hang ended.
+    /// The stack, as it was not read before the hang ended; of a hang with frames, what is beyond them.
     pub const STACK: UnseenParts = UnseenParts(1 << 1);
     /// The files and peers of calls.
     pub const OBJECTS: UnseenParts = UnseenParts(1 << 2);
@@ -300,9 +300,9 @@ impl UnseenParts {
         self.0 |= part.0;
     }
 
-    /// Returns a sentence for each part that is missing.
+    /// Returns a sentence for each part that is missing of a hang with or without frames.
     #[must_use]
-    pub fn sentences(self) -> Vec<&'static str> {
+    pub fn sentences(self, has_frames: bool) -> Vec<&'static str> {
         let all = [
             (
                 UnseenParts::FUNCTIONS,
@@ -310,7 +310,11 @@ impl UnseenParts {
             ),
             (
                 UnseenParts::STACK,
-                "The callers are not known: the hang ended before they were read.",
+                if has_frames {
+                    "The outer callers are not known: the stack could not be followed further."
+                } else {
+                    "The callers are not known: the hang ended before they were read."
+                },
             ),
             (
                 UnseenParts::OBJECTS,

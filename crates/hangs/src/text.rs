@@ -472,7 +472,7 @@ impl HangTextStyle<'_> {
                 text.push_str("  Wake-ups were lost that may belong to it.\n");
             }
         }
-        for sentence in hang.unseen.sentences() {
+        for sentence in hang.unseen.sentences(!hang.frames.is_empty()) {
             let _ = write!(text, "\n{}", wrap(sentence, self.width, ""));
         }
         if let Some(advice) = remedy(hang).map(HangRemedy::advice) {

@@ -20,7 +20,8 @@ use unjank_hangs::recorder::{KernelReports, ThreadSource, record};
 use wakeups::kernel::WakeupTracer;
 
 use super::recorder::{
-    Interactive, TestRecorder, blamed, middle_ns, options, store_of, stored, until,
+    Interactive, TestRecorder, blamed, check_frame_pointers, middle_ns, options, store_of, stored,
+    until,
 };
 
 /// Loads the programs; none where this user may not.
@@ -122,6 +123,14 @@ fn each_hang_is_recorded_once_with_its_exact_length_its_cause_and_its_function()
         periods.iter().flat_map(|period| &period.programs).map(|of| of.steps.total()).sum();
     assert!(steps >= 8, "each step over a frame is counted: {periods:?}");
     assert!(periods.iter().all(|period| period.interval_ns == 0 && period.lost == 0));
+}
+
+#[test]
+fn the_function_of_a_program_with_frame_pointers_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(reports) = reports() else { return };
+    let _recorder = TestRecorder::start_with(&root, ThreadSource::Kernel(Box::new(reports)));
+    check_frame_pointers(&root);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sys::clock::{Clock, SystemClock};
 use tempfile::TempDir;
 use trace::stack::names::SymbolSources;
-use unjank_hangs::model::{Hang, HangCause};
+use unjank_hangs::model::{Hang, HangCause, UnseenParts};
 use unjank_hangs::recorder::{
     RecorderError, RecorderOptions, RecorderSummary, ThreadSource, record,
 };
@@ -146,9 +146,14 @@ impl Interactive {
     /// Starts the program; its main loop waits with `poll`, `select` or `epoll`, `behind` an epoll descriptor that
     /// it polls, or `never`: it has none.
     pub(crate) fn start_with(root: &TempDir, wait: &str) -> Interactive {
+        Interactive::start_built(root, wait, &["-g", "-O1"])
+    }
+
+    /// Starts the program, compiled with these arguments.
+    pub(crate) fn start_built(root: &TempDir, wait: &str, arguments: &[&str]) -> Interactive {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interactive/program.c");
         let program = root.path().join(NAME);
-        let built = Command::new("cc").args(["-g", "-O1", "-o"]).arg(&program).arg(source).status();
+        let built = Command::new("cc").args(arguments).arg("-o").arg(&program).arg(source).status();
         assert!(built.unwrap().success(), "the program cannot be compiled");
         let socket = root.path().join("wayland-7");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -310,6 +315,29 @@ fn each_way_to_hang_is_recorded_with_its_cause_and_its_function() {
     assert!(periods.iter().any(|period| {
         period.programs.iter().any(|steps| steps.program == NAME && steps.watched_ns > 0)
     }));
+}
+
+/// Has programs with frame pointers wait, which `/proc/PID/syscall` does not tell.
+pub(crate) fn check_frame_pointers(root: &TempDir) {
+    let optimised = ["-g", "-O2", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"];
+    for arguments in [&optimised[..], &["-g", "-O0"]] {
+        let mut program = Interactive::start_built(root, "poll", arguments);
+        program.be_noticed(root);
+        program.order(b's');
+        let hang = program.ended_hang(root);
+        assert_eq!(&*blamed(&hang), "sleep_on_purpose", "{arguments:?} {hang:?}");
+        assert!(hang.frames.iter().any(|frame| frame.function == "main"), "{hang:?}");
+        assert!(!hang.unseen.has(UnseenParts::STACK), "{hang:?}");
+        drop(program);
+        fs::remove_file(root.path().join("wayland-7")).unwrap();
+    }
+}
+
+#[test]
+fn by_sampling_the_function_of_a_program_with_frame_pointers_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let _recorder = TestRecorder::start(&root);
+    check_frame_pointers(&root);
 }
 
 #[test]

@@ -15,8 +15,8 @@ use std::time::SystemTime;
 
 use unjank_trace::recorder::TraceRecorder;
 use unjank_trace::recording::{Backend, StackEnd};
-use unjank_trace::stack::Unwinder;
 use unjank_trace::stack::names::{Frame, NameCertainty, Names, SIGNAL, SymbolSources};
+use unjank_trace::stack::{KnownRegisters, Unwinder};
 
 use waiting::gdb::{Gdb, Seen, Stop};
 use waiting::{build, victim};
@@ -27,6 +27,8 @@ struct Compared {
     stops: usize,
     frames: usize,
     whole: usize,
+    /// How many stacks are followed to their end by two registers, as of a blocked thread.
+    whole_by_two: usize,
     named: usize,
     faults: Vec<String>,
 }
@@ -88,6 +90,13 @@ fn check(
     }
     if stack.end == StackEnd::Whole && outer.len() < stop.frames.len() {
         compared.faults.push(format!("fewer frames than gdb: {}, {:x?}", shown(), stop.frames));
+    }
+    let two = KnownRegisters::new(stop.registers.ip(), stop.registers.sp());
+    unwinder.capture(stop.process, &two, &mut recorder);
+    let by_two = recorder.recording().stacks.last().unwrap();
+    compared.whole_by_two += usize::from(by_two.end == StackEnd::Whole);
+    if !stack.frames.starts_with(&by_two.frames) {
+        compared.faults.push(format!("by two registers {by_two:x?}, by all {stack:x?}"));
     }
     for (at, (frame, seen)) in outer.iter().zip(&stop.frames).enumerate() {
         let same_page = (frame.address.address ^ seen.pc) & 0xfff == 0;
@@ -196,8 +205,8 @@ fn no_frame_and_no_name_differs_from_gdb_s_on_stripped_programs() {
     all.extend(other.join().unwrap());
     for (program, compared) in &all {
         eprintln!(
-            "{program}: {} stops, {} whole, {} frames, {} named",
-            compared.stops, compared.whole, compared.frames, compared.named
+            "{program}: {} stops, {} whole, {} by two registers, {} frames, {} named",
+            compared.stops, compared.whole, compared.whole_by_two, compared.frames, compared.named
         );
     }
     let faults = all.iter().flat_map(|(program, compared)| {
@@ -271,7 +280,18 @@ fn stripped_stacks_of_every_shape_are_followed_and_named_right() {
     if !has_gdb() {
         return;
     }
-    let builds: [(&str, &[&str], i32); 7] = [
+    let distribution = [
+        "-O2",
+        "-fno-omit-frame-pointer",
+        "-mno-omit-leaf-frame-pointer",
+        "-fstack-clash-protection",
+        "-fcf-protection",
+        "-rdynamic",
+        "-pthread",
+    ];
+    let builds: [(&str, &[&str], i32); 9] = [
+        ("shapes.c", &distribution, 0),
+        ("shapes.rs", &["-O", "-Cprefer-dynamic=no", "-Cforce-frame-pointers=yes"], 0),
         ("shapes.c", &["-O0", "-rdynamic", "-pthread"], 0),
         ("shapes.c", &["-O2", "-fomit-frame-pointer", "-rdynamic", "-pthread"], 0),
         ("shapes.c", &["-O2", "-fno-omit-frame-pointer", "-rdynamic", "-pthread"], 0),
@@ -303,9 +323,9 @@ fn stripped_stacks_of_every_shape_are_followed_and_named_right() {
                 caught += usize::from(wrong(address, &planted, &truth).is_some());
             }
         }
-        let Compared { stops, whole, frames, named, faults } = compared;
+        let Compared { stops, whole, whole_by_two, frames, named, faults } = compared;
         eprintln!(
-            "{source} {arguments:?}: {stops} stops, {whole} whole, {frames} frames, {named} named"
+            "{source} {arguments:?}: {stops} stops, {whole} whole, {whole_by_two} by two registers, {frames} frames, {named} named"
         );
         assert!(
             faults.is_empty(),
@@ -314,6 +334,8 @@ fn stripped_stacks_of_every_shape_are_followed_and_named_right() {
             &faults[..faults.len().min(5)]
         );
         assert!(stops >= 4 && whole >= stops - stops / 4, "{source} {arguments:?}");
+        // What takes room on the stack while it runs has a frame that only its pointer tells.
+        assert!(whole_by_two >= whole / 2, "{source} {arguments:?}: {whole_by_two}");
     }
     assert!(caught > 50, "names by the nearest symbol must be caught: {caught}");
 }

@@ -44,16 +44,63 @@ fn a_blocked_thread_is_followed_to_its_start_without_frame_pointers() {
     assert_eq!((stack.frames.len(), stack.end), (8, StackEnd::Whole), "{stack:x?}");
 }
 
+/// How the programs of distributions with frame pointers are built, and programs without optimisation.
+const WITH_FRAME_POINTERS: &[&[&str]] = &[
+    &["-O0"],
+    &["-O1", "-fno-omit-frame-pointer", "-fstack-clash-protection"],
+    &["-O2", "-fno-omit-frame-pointer", "-fno-stack-clash-protection", "-fstack-protector-strong"],
+    &[
+        "-O2",
+        "-fno-omit-frame-pointer",
+        "-mno-omit-leaf-frame-pointer",
+        "-fstack-clash-protection",
+        "-fcf-protection",
+    ],
+    &["-Os", "-fno-omit-frame-pointer", "-fno-plt"],
+];
+
 #[test]
-fn a_stack_that_needs_the_frame_pointer_says_so_and_ends() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = build(dir.path(), "chain.c", &["-O0", "-fno-omit-frame-pointer", "-s"]);
-    let (waiting, registers) = Waiting::start(&mut Command::new(program), READ);
-    let mut unwinder = Unwinder::new();
-    let mut recorder = recorder();
-    unwinder.capture(waiting.id(), &registers, &mut recorder);
-    assert!(unwinder.lacked_a_register());
-    assert_eq!(recorder.recording().stacks[0].end, StackEnd::Lost);
+fn a_blocked_thread_is_followed_to_its_start_with_frame_pointers() {
+    for (number, arguments) in WITH_FRAME_POINTERS.iter().enumerate() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = build(dir.path(), "frame_pointers.c", arguments);
+        let shapes: [(&str, &[&str]); 10] = [
+            ("none", &["none", "main"]),
+            ("small", &["small", "main"]),
+            ("called_back", &["small", "calls_back", "called_back", "main"]),
+            ("of_128", &["of_128", "main"]),
+            ("large", &["large", "main"]),
+            ("of_pages", &["of_pages", "main"]),
+            ("of_many_pages", &["of_many_pages", "main"]),
+            ("keeps", &["keeps", "main"]),
+            ("names_it", &["of_nine", "pushes", "names_it", "main"]),
+            ("over_others", &["leaves", "over_others", "main"]),
+        ];
+        for (shape, expected) in shapes {
+            let (waiting, registers) = Waiting::start(Command::new(&program).arg(shape), READ);
+            let mut recorder = recorder();
+            let stack = stack_of(waiting.id(), &registers, &mut recorder);
+            let frames = frames_of(waiting.id(), &stack, &mut recorder);
+            let outer: Vec<Frame> = frames.into_iter().filter(|frame| !frame.is_inlined).collect();
+            let names = names(&outer);
+            assert!(names[1..].starts_with(expected), "{number} {shape}: {names:?}");
+            assert_eq!(stack.end, StackEnd::Whole, "{number} {shape}: {names:?}");
+        }
+    }
+}
+
+#[test]
+fn a_frame_that_only_its_pointer_tells_ends_the_stack_and_is_told() {
+    for arguments in WITH_FRAME_POINTERS {
+        let dir = tempfile::tempdir().unwrap();
+        let program = build(dir.path(), "frame_pointers.c", arguments);
+        let (waiting, registers) = Waiting::start(Command::new(&program).arg("takes_room"), READ);
+        let mut unwinder = Unwinder::new();
+        let mut recorder = recorder();
+        unwinder.capture(waiting.id(), &registers, &mut recorder);
+        assert!(unwinder.lacked_a_register(), "{arguments:?}");
+        assert_eq!(recorder.recording().stacks[0].end, StackEnd::Lost, "{arguments:?}");
+    }
 }
 
 #[test]

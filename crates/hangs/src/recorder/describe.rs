@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use trace::call::StackId;
 use trace::recorder::TraceRecorder;
-use trace::recording::Backend;
+use trace::recording::{Backend, StackEnd};
 use trace::stack::blame::{asks, blame};
 use trace::stack::names::{Frame, Names, SymbolSources};
 use trace::stack::{KnownRegisters, Unwinder};
@@ -129,6 +129,14 @@ enum CollectedStack {
     Named(usize),
 }
 
+/// The functions of a stack.
+#[derive(Clone, Debug, Default)]
+struct NamedStack {
+    frames: Vec<Frame>,
+    /// Whether it was followed to the first function of the thread.
+    is_whole: bool,
+}
+
 /// The stacks of one absence.
 #[derive(Debug, Default)]
 struct CollectedStacks {
@@ -138,7 +146,7 @@ struct CollectedStacks {
     described: HashMap<u32, CollectedStack>,
     sampled: HashMap<CollectedStack, u64>,
     /// Stacks with the names of their functions, which are there when the caches are not any more.
-    named: Vec<Vec<Frame>>,
+    named: Vec<NamedStack>,
 }
 
 impl CollectedStacks {
@@ -153,9 +161,9 @@ impl CollectedStacks {
     }
 
     /// Puts a stack with its names in the place of one of all absences.
-    fn name(&mut self, id: u32, frames: Vec<Frame>) {
+    fn name(&mut self, id: u32, stack: NamedStack) {
         let (shared, named) = (CollectedStack::Shared(id), CollectedStack::Named(self.named.len()));
-        self.named.push(frames);
+        self.named.push(stack);
         for stack in self.described.values_mut().filter(|stack| **stack == shared) {
             *stack = named;
         }
@@ -219,7 +227,7 @@ impl HangDescriber {
         match work {
             DescribeWork::Place { process, call, place, display, copy } => {
                 let stack = self.unwind(process, &copy);
-                let frames = self.frames(process, stack.0);
+                let NamedStack { frames, .. } = self.named(process, stack.0);
                 let name = call_name(call).unwrap_or("?");
                 let evidence = PlaceEvidence {
                     same_call: self.callers.same_call(process, place, &frames),
@@ -276,17 +284,18 @@ impl HangDescriber {
         unwinder.offline(process, &registers, &copy.bytes, recorder)
     }
 
-    fn frames(&mut self, process: u32, stack: u32) -> Vec<Frame> {
+    fn named(&mut self, process: u32, stack: u32) -> NamedStack {
         let recording = self.recorder.recording();
         let index = usize::try_from(stack).unwrap_or(usize::MAX);
-        let Some(stack) = recording.stacks.get(index) else { return Vec::new() };
-        self.names.frames(recording, process, stack)
+        let Some(stack) = recording.stacks.get(index) else { return NamedStack::default() };
+        let frames = self.names.frames(recording, process, stack);
+        NamedStack { frames, is_whole: stack.end == StackEnd::Whole }
     }
 
     /// Returns the functions of a stack of an absence.
-    fn frames_of(&mut self, key: u64, process: u32, stack: CollectedStack) -> Vec<Frame> {
+    fn named_of(&mut self, key: u64, process: u32, stack: CollectedStack) -> NamedStack {
         match stack {
-            CollectedStack::Shared(id) => self.frames(process, id),
+            CollectedStack::Shared(id) => self.named(process, id),
             CollectedStack::Named(at) => {
                 let named = self.open.get(&key).and_then(|stacks| stacks.named.get(at));
                 named.cloned().unwrap_or_default()
@@ -310,8 +319,8 @@ impl HangDescriber {
         let mut open = std::mem::take(&mut self.open);
         for stacks in open.values_mut() {
             for id in stacks.shared() {
-                let frames = self.frames(stacks.process, id);
-                stacks.name(id, frames);
+                let named = self.named(stacks.process, id);
+                stacks.name(id, named);
             }
         }
         self.open = open;
@@ -348,15 +357,15 @@ impl HangDescriber {
         let known = stacks.number;
         if weights.is_empty() {
             for (stack, weight) in stacks.sampled.clone() {
-                let innermost = self.frames_of(key, hang.process, stack);
+                let innermost = self.named_of(key, hang.process, stack).frames;
                 if innermost.first().is_some_and(|f| is_in_call_of(&f.name, cause, &hang.calls)) {
                     weights.insert(stack, weight);
                 }
             }
         }
         let most = weights.into_iter().max_by_key(|(stack, weight)| (*weight, *stack));
-        let frames = most.map(|(stack, _)| self.frames_of(key, hang.process, stack));
-        let frames = frames.unwrap_or_default();
+        let named = most.map(|(stack, _)| self.named_of(key, hang.process, stack));
+        let NamedStack { frames, is_whole } = named.unwrap_or_default();
         let asks = asks(&frames);
         hang.blamed = blame(&frames, None)
             .filter(|at| *at < MAX_FRAMES)
@@ -364,8 +373,10 @@ impl HangDescriber {
         hang.frames = frames.into_iter().take(MAX_FRAMES).map(stored_frame).collect();
         hang.cause = with_stack(cause, asks);
         // A program that was stopped has no part in it.
-        let is_missing = hang.frames.is_empty() && hang.cause != HangCause::Stopped;
-        if is_missing && !hang.unseen.has(UnseenParts::FUNCTIONS) {
+        let is_missing = hang.frames.is_empty()
+            && hang.cause != HangCause::Stopped
+            && !hang.unseen.has(UnseenParts::FUNCTIONS);
+        if is_missing || !hang.frames.is_empty() && !is_whole {
             hang.unseen.add(UnseenParts::STACK);
         }
         hang.number = known.unwrap_or_else(|| self.store.take_number());

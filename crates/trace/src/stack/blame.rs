@@ -3,7 +3,7 @@
 use regex_lite::Regex;
 
 use super::interpreters;
-use super::names::{Frame, NameCertainty};
+use super::names::{Frame, NameCertainty, SourceLine};
 use crate::syscall::EVENT_WAITS;
 
 /// The role of a frame in a stall.
@@ -41,7 +41,7 @@ const LIBC: [&str; 17] = [
 ];
 
 /// Runtime libraries. KDE's frameworks are not among them, because their functions are informative.
-const RUNTIMES: [(&str, &[&str]); 22] = [
+const RUNTIMES: [(&str, &[&str]); 23] = [
     ("C++", &["libstdc++", "libgcc_s", "libc++", "libunwind"]),
     ("Qt", &["libQt4", "libQt5", "libQt6", "libQtCore", "libQtGui"]),
     ("GLib", &["libglib-2", "libgobject-2", "libgio-2", "libgmodule-2", "libgthread-2"]),
@@ -62,9 +62,16 @@ const RUNTIMES: [(&str, &[&str]); 22] = [
     ("Java", &["libjvm", "libjava.", "libnio", "java"]),
     ("TLS", &["libssl", "libcrypto", "libgnutls", "libnettle"]),
     ("compression", &["libz.", "liblzma", "libzstd", "libbz2", "liblz4"]),
+    (FOREIGN, &["libffi."]),
     ("ELF", &["libelf", "libdw"]),
     ("allocator", &["libjemalloc", "libtcmalloc", "libmimalloc"]),
 ];
+
+/// What calls functions of any library for a script.
+const FOREIGN: &str = "libffi";
+
+/// Where the C library's own functions are that compilers put into others: with `_FORTIFY_SOURCE` those that check lengths.
+const HEADERS_OF_LIBC: [&str; 2] = ["/usr/include/bits/", "/usr/include/x86_64-linux-gnu/bits/"];
 
 /// Programs that run programs; their names stand alone, so that `perlbug` is not `perl`.
 fn is_named(file: &str, beginning: &str) -> bool {
@@ -160,7 +167,12 @@ pub fn role(frame: &Frame) -> FrameRole {
     if file.is_empty() {
         return FrameRole::Unknown;
     }
-    if LIBC.iter().any(|beginning| file.starts_with(beginning)) {
+    let is_of_header = |line: &SourceLine| {
+        frame.is_inlined && HEADERS_OF_LIBC.iter().any(|header| line.file.starts_with(header))
+    };
+    if LIBC.iter().any(|beginning| file.starts_with(beginning))
+        || frame.line.as_ref().is_some_and(is_of_header)
+    {
         return FrameRole::Libc;
     }
     let family = RUNTIMES
@@ -183,7 +195,7 @@ pub fn role(frame: &Frame) -> FrameRole {
 ///
 /// A stack of runtime libraries alone has its first frame above the C library blamed, one of the C library alone its
 /// innermost; an empty stack none. A program that an interpreter runs is not that which runs the interpreter: without its
-/// functions, that of the interpreter which it called is blamed, never the loop that runs its code.
+/// functions, that which it called is blamed, of another library or of the interpreter, never the loop that runs its code.
 #[must_use]
 pub fn blame(frames: &[Frame], wanted: Option<&Regex>) -> Option<usize> {
     let first = |is: &dyn Fn(FrameRole) -> bool| frames.iter().position(|frame| is(role(frame)));
@@ -199,10 +211,15 @@ pub fn blame(frames: &[Frame], wanted: Option<&Regex>) -> Option<usize> {
     };
     let mut of_user = (0..frames.len()).filter(|at| role(&frames[*at]) == FrameRole::User);
     let own = of_user.find(is_before).filter(|at| !is_start(&frames[*at]));
+    // The script called it by its name; what is between is of no interest.
+    let is_foreign = |frame: &Frame| role(frame) == FrameRole::Runtime(FOREIGN);
+    let foreign =
+        evaluator.and_then(|end| frames[..end].iter().position(is_foreign)?.checked_sub(1));
     let builtin =
         evaluator.and_then(|at| builtin_of(family_of_evaluator(&frames[at])?, &frames[..at]));
     matching
         .or(own)
+        .or(foreign)
         .or(builtin)
         .or_else(|| first(&|role| matches!(role, FrameRole::Runtime(_))))
         .or_else(|| (!frames.is_empty()).then_some(0))
@@ -389,6 +406,43 @@ mod tests {
         assert_eq!(blame(&stack, None), Some(8));
         let scheduler = frames(&[("saver", "runtime.futex.abi0"), ("saver", "runtime.futexsleep")]);
         assert_eq!(blame(&scheduler, None), Some(0), "nothing of the program is there");
+    }
+
+    #[test]
+    fn what_checks_lengths_for_the_c_library_is_not_to_blame() {
+        let mut stack = frames(&[("libc.so.6", "poll"), ("notes", "poll"), ("notes", "step")]);
+        let header = "/usr/include/x86_64-linux-gnu/bits/poll2.h".to_owned();
+        stack[1].line = Some(SourceLine { file: header, line: 39 });
+        assert_eq!(blame(&stack, None), Some(1), "a function of the program with that name");
+        stack[1].is_inlined = true;
+        assert_eq!(blame(&stack, None), Some(2));
+    }
+
+    #[test]
+    fn what_a_script_calls_in_another_library_is_blamed_by_its_name() {
+        let stack = frames(&[
+            ("libc.so.6", "poll"),
+            ("libglib-2.0.so.0", "g_main_context_iteration"),
+            ("libgio-2.0.so.0", "g_subprocess_wait"),
+            ("libffi.so.8.1.4", "fn@0x7ac0"),
+            ("libffi.so.8.1.4", "fn@0x7420"),
+            ("_gi.cpython-312-x86_64-linux-gnu.so", "fn@0x2f510"),
+            ("python3.12", "_PyEval_EvalFrameDefault"),
+            ("python3.12", "_start"),
+        ]);
+        assert_eq!(blamed(stack.clone()), ("g_subprocess_wait".to_owned(), None));
+        // What the library does by others of its own is for it to say.
+        let mut own = stack.clone();
+        own.insert(2, frames(&[("libnotes.so.1", "notes_load")]).remove(0));
+        assert_eq!(blamed(own).0, "notes_load");
+        // A callback of the script: what it calls itself is to blame, not who called it.
+        let mut callback = frames(&[
+            ("libc.so.6", "fsync"),
+            ("python3.12", "os_fsync"),
+            ("python3.12", "_PyEval_EvalFrameDefault"),
+        ]);
+        callback.extend(stack.into_iter().skip(3));
+        assert_eq!(blamed(callback).0, "os.fsync");
     }
 
     /// The frame to blame, as it is shown.

@@ -6,6 +6,7 @@
 
 pub mod blame;
 mod cfi;
+mod frame_pointer;
 pub(crate) mod image;
 pub(crate) mod interpreters;
 pub mod maps;
@@ -21,6 +22,8 @@ use std::path::Path;
 
 use gimli::UnwindContext;
 
+use self::cfi::FramePointerSetup;
+use self::frame_pointer::ProcessMemory;
 use self::image::Image;
 use self::maps::Mapping;
 use self::memory::{RemoteStack, Scratch, StackCopy};
@@ -37,6 +40,9 @@ pub const FRAMES: usize = 512;
 /// The most processes whose mappings are remembered at a time.
 const PROCESSES: usize = 4096;
 
+/// How many callers are looked at before a frame is believed that no call names.
+const CHECKED_CALLERS: usize = 4;
+
 /// The most rules that are remembered: some 20 MB.
 const RULES: usize = 1 << 17;
 
@@ -51,11 +57,102 @@ pub struct Unwinder {
     mapped: Option<(u32, Mapping)>,
 }
 
+/// How far a frame may be above the stack pointer, in the function that begins here by its file's numbering.
+#[derive(Clone, Debug)]
+struct FrameSizes {
+    start: u64,
+    sizes: Vec<u64>,
+}
+
+/// A place on a stack whose frame pointer is looked for.
+struct Lookout<'walk, Stack> {
+    process: u32,
+    registers: KnownRegisters,
+    /// Where the rule is.
+    lookup: u64,
+    stack: &'walk mut Stack,
+    space: &'walk mut AddressSpace,
+    tables: &'walk mut Tables,
+    recorder: &'walk mut TraceRecorder,
+}
+
+impl<Stack: MemoryReader> Lookout<'_, Stack> {
+    /// Returns the frame pointer of code in an image, if its rule needs it and it can be found.
+    fn frame_pointer(&mut self, image: ImageId, bias: u64) -> Option<u64> {
+        let address = self.lookup.wrapping_sub(bias);
+        if !self.tables.rule(image, address)?.is_by_frame_pointer() {
+            return None;
+        }
+        let FrameSizes { start, sizes } = match self.tables.frames.get(&(image, address)) {
+            Some(known) => known.clone(),
+            None => {
+                let setup = self.tables.frame_pointer_setup(image, address)?;
+                let sizes = frame_pointer::frame_sizes(&setup, bias, self)?;
+                let found = FrameSizes { start: setup.start, sizes };
+                if self.tables.frames.len() >= RULES {
+                    self.tables.frames.clear();
+                }
+                self.tables.frames.insert((image, address), found.clone());
+                found
+            }
+        };
+        let (ip, sp) = (self.registers.ip(), self.registers.sp());
+        frame_pointer::find(start.wrapping_add(bias), ip, sp, &sizes, self)
+    }
+
+    /// Returns the registers of the caller of code at `lookup`.
+    fn caller(
+        &mut self,
+        registers: &KnownRegisters,
+        lookup: u64,
+    ) -> Result<KnownRegisters, UnwindStop> {
+        let Lookout { stack, space, tables, recorder, .. } = self;
+        let code = space.code(lookup, &mut tables.images, recorder);
+        let rule = code.and_then(|code| tables.rule(code.image?, lookup.wrapping_sub(code.bias)));
+        rule.ok_or(UnwindStop::Nowhere)?.step(registers, *stack)
+    }
+}
+
+impl<Stack: MemoryReader> ProcessMemory for Lookout<'_, Stack> {
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
+        sys::remote::read(self.process, address, bytes).is_ok_and(|read| read == bytes.len())
+    }
+
+    fn word(&mut self, address: u64) -> Option<u64> {
+        self.stack.word(address)
+    }
+
+    fn is_code(&mut self, address: u64) -> bool {
+        self.space.is_code(address)
+    }
+
+    fn leads_to_callers(&mut self, frame: u64) -> bool {
+        let (mut registers, mut lookup) = (self.registers.bp(frame), self.lookup);
+        for _ in 0..CHECKED_CALLERS {
+            registers = match self.caller(&registers, lookup) {
+                Ok(caller) => caller,
+                Err(stop) => return stop == UnwindStop::First,
+            };
+            // Some starts of threads have a caller at 0.
+            if registers.ip() == 0 {
+                return true;
+            }
+            if !frame_pointer::is_behind_call(registers.ip(), self) {
+                return false;
+            }
+            lookup = registers.ip().wrapping_sub(1);
+        }
+        true
+    }
+}
+
 /// What is known of files, whichever process maps them.
 #[derive(Debug, Default)]
 struct Tables {
     images: Images,
     rules: HashMap<(ImageId, u64), Option<Rule>>,
+    /// How far above the stack pointer a frame may be, by address of code: what [`frame_pointer`] found.
+    frames: HashMap<(ImageId, u64), FrameSizes>,
     context: UnwindContext<usize>,
 }
 
@@ -235,6 +332,15 @@ fn walk(
             break StackEnd::Cut;
         }
         frames.push(CodeAddress { module: code.module, address: ip.wrapping_sub(code.bias) });
+        if !registers.knows_bp()
+            && let Some(image) = code.image
+        {
+            let (stack, space) = (&mut *stack, &mut *space);
+            let (tables, recorder) = (&mut *tables, &mut *recorder);
+            let mut place = Lookout { process, registers, lookup, stack, space, tables, recorder };
+            let found = place.frame_pointer(image, code.bias);
+            registers = found.map_or(registers, |frame| registers.bp(frame));
+        }
         let rule = match code.image {
             Some(image) => tables.rule(image, lookup.wrapping_sub(code.bias)),
             None => None,
@@ -271,7 +377,7 @@ impl Tables {
         if self.rules.len() >= RULES && !self.rules.contains_key(&(image, address)) {
             self.rules.clear();
         }
-        let Tables { images, rules, context } = self;
+        let Tables { images, rules, context, .. } = self;
         rules
             .entry((image, address))
             .or_insert_with(|| {
@@ -279,5 +385,12 @@ impl Tables {
                 tables.iter().find_map(|table| table.rule(address, context))
             })
             .as_ref()
+    }
+
+    /// Returns how the function at `address` in an image makes its frame.
+    fn frame_pointer_setup(&mut self, image: ImageId, address: u64) -> Option<FramePointerSetup> {
+        let Tables { images, context, .. } = self;
+        let tables = &images.get(image)?.tables;
+        tables.iter().find_map(|table| table.frame_pointer_setup(address, context))
     }
 }

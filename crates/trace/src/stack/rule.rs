@@ -20,7 +20,7 @@ const STEPS: u32 = 256;
 
 /// The registers of a thread, as far as they are known.
 ///
-/// The instruction and the stack pointer always are. `/proc/PID/syscall` tells no more, the kernel's own programs tell the
+/// The instruction and the stack pointer always are; the frame pointer may be found by them (`frame_pointer`). `/proc/PID/syscall` tells no more, the kernel's own programs tell the
 /// frame pointer too, and ptrace tells all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownRegisters {
@@ -92,6 +92,11 @@ impl KnownRegisters {
         Ok(KnownRegisters::new(address, frame.wrapping_add(16)).bp(pointer))
     }
 
+    /// Returns whether the frame pointer is known.
+    pub(super) fn knows_bp(&self) -> bool {
+        self.get(FP).is_some()
+    }
+
     fn get(&self, register: u16) -> Option<u64> {
         let register = usize::from(register);
         (register < REGISTERS && self.known & (1 << register) != 0).then(|| self.values[register])
@@ -161,6 +166,11 @@ pub(super) enum UnwindStop {
 }
 
 impl Rule {
+    /// Returns whether the frame pointer alone tells where the caller's frame is.
+    pub(super) fn is_by_frame_pointer(&self) -> bool {
+        self.cfa == Cfa::Register(FP, 16)
+    }
+
     /// Applies the rule to `registers`.
     pub(super) fn step(
         &self,
