@@ -18,10 +18,12 @@ pub fn elf(bytes: &[u8]) {
     let addresses: Vec<u64> = likely.chain([0x1000, 0x1010, 0x1020, u64::MAX]).collect();
     let stack: Vec<u8> = addresses.iter().flat_map(|word| word.to_le_bytes()).collect();
     for ip in &addresses {
-        let registers = KnownRegisters::new(*ip, 0x7000).bp(0x7010).kept([1, 2, 3, 4, 5]);
-        let found = follow(bytes.to_vec(), &registers, &stack);
-        // Each step goes up the stack, so that it ends; signals alone may go elsewhere.
-        assert!(found.len() <= 512);
+        let two = KnownRegisters::new(*ip, 0x7000);
+        for registers in [two, two.bp(0x7010).kept([1, 2, 3, 4, 5])] {
+            let found = follow(bytes.to_vec(), &registers, &stack);
+            // Each step goes up the stack, so that it ends; signals alone may go elsewhere.
+            assert!(found.len() <= 512);
+        }
     }
     let Ok(mut file) = tempfile::NamedTempFile::new() else { return };
     if file.write_all(bytes).is_err() {

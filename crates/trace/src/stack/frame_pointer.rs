@@ -17,7 +17,10 @@ const CALL: usize = 8;
 /// The most words that a function pushes for a call: arguments that do not fit into registers.
 const PUSHED: u64 = 16;
 
-/// The memory of the process.
+/// The largest frame that is looked for.
+const LARGEST: u64 = 1 << 20;
+
+/// The memory of a process.
 pub(super) trait ProcessMemory {
     /// Fills `bytes` from `address` on; whether all of it could be read.
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool;
@@ -49,8 +52,8 @@ pub(super) fn frame_sizes(
     let mut sizes: Vec<u64> = Vec::new();
     for reserved in reserved(code) {
         for kept in [setup.kept_bytes, 0] {
-            let size = kept + reserved;
-            if size.is_multiple_of(8) && !sizes.contains(&size) {
+            let size = reserved.saturating_add(kept);
+            if size.is_multiple_of(8) && size <= LARGEST && !sizes.contains(&size) {
                 sizes.push(size);
             }
         }

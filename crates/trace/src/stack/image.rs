@@ -149,7 +149,8 @@ impl Image {
 }
 
 impl Segment {
-    fn holds(&self, address: u64) -> bool {
+    /// Returns whether an address is in the part of it that is in the file.
+    pub(super) fn holds(&self, address: u64) -> bool {
         address >= self.address && address - self.address < self.len
     }
 }

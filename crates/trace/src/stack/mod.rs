@@ -263,19 +263,65 @@ pub fn module(path: &Path) -> Option<Module> {
 /// `stack` holds the bytes from the stack pointer on. It ends at the first address without a rule in the file.
 #[must_use]
 pub fn follow(file: Vec<u8>, registers: &KnownRegisters, stack: &[u8]) -> Vec<u64> {
-    let Ok(image) = Image::of_bytes(file) else { return Vec::new() };
-    let mut copied = StackCopy { start: registers.sp(), bytes: stack };
+    let Ok(image) = Image::of_bytes(file.clone()) else { return Vec::new() };
+    let stack = StackCopy { start: registers.sp(), bytes: stack };
+    let mut memory = FileAndStack { file: &file, segments: &image.segments, stack };
     let mut context = UnwindContext::new();
     let mut registers = *registers;
     let mut addresses = vec![registers.ip()];
     while addresses.len() < FRAMES {
         let lookup = registers.ip().wrapping_sub(u64::from(addresses.len() > 1));
         let rule = image.tables.iter().find_map(|table| table.rule(lookup, &mut context));
-        let Some(Ok(caller)) = rule.map(|rule| rule.step(&registers, &mut copied)) else { break };
+        let Some(rule) = rule else { break };
+        if rule.is_by_frame_pointer() && !registers.knows_bp() {
+            let setups = |table: &cfi::Table| table.frame_pointer_setup(lookup, &mut context);
+            let Some(setup) = image.tables.iter().find_map(setups) else { break };
+            let sizes = frame_pointer::frame_sizes(&setup, 0, &mut memory).unwrap_or_default();
+            let (ip, sp) = (registers.ip(), registers.sp());
+            let found = frame_pointer::find(setup.start, ip, sp, &sizes, &mut memory);
+            registers = found.map_or(registers, |frame| registers.bp(frame));
+        }
+        let Ok(caller) = rule.step(&registers, &mut memory.stack) else { break };
         registers = caller;
         addresses.push(registers.ip());
     }
     addresses
+}
+
+/// The code of a file that no process has, and a copy of a stack.
+struct FileAndStack<'bytes> {
+    file: &'bytes [u8],
+    segments: &'bytes [image::Segment],
+    stack: StackCopy<'bytes>,
+}
+
+impl FileAndStack<'_> {
+    fn code(&self, address: u64, len: usize) -> Option<&[u8]> {
+        let holds = |segment: &&image::Segment| segment.is_code && segment.holds(address);
+        let segment = self.segments.iter().find(holds)?;
+        let offset = segment.offset.checked_add(address - segment.address)?;
+        let start = usize::try_from(offset).ok()?;
+        self.file.get(start..start.checked_add(len)?)
+    }
+}
+
+impl ProcessMemory for FileAndStack<'_> {
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
+        let code = self.code(address, bytes.len());
+        code.map(|code| bytes.copy_from_slice(code)).is_some()
+    }
+
+    fn word(&mut self, address: u64) -> Option<u64> {
+        self.stack.word(address)
+    }
+
+    fn is_code(&mut self, address: u64) -> bool {
+        self.code(address, 1).is_some()
+    }
+
+    fn leads_to_callers(&mut self, _frame: u64) -> bool {
+        false
+    }
 }
 
 /// Returns the mappings of `process`, read now if they are not known.
