@@ -205,6 +205,12 @@ impl CallShare {
         format!("io_uring {}", operation.to_ascii_lowercase())
     }
 
+    /// Returns whether it was an operation of `io_uring`.
+    #[must_use]
+    pub fn is_of_ring(&self) -> bool {
+        self.call.starts_with("io_uring ")
+    }
+
     /// Returns whether it was no call, but waits for pages.
     #[must_use]
     pub fn is_page_fault(&self) -> bool {

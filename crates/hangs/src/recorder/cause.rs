@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use trace::report::account::TimeParts;
+use trace::stack::blame::{FrameRole, role};
+use trace::stack::names::Frame;
 
 use crate::codec::MAX_CALLS;
 use crate::model::{CallShare, HangCause};
@@ -50,11 +52,24 @@ fn is_anywhere(cause: HangCause) -> bool {
     matches!(cause, HangCause::ProcessorQueue | HangCause::Stopped | HangCause::Unknown)
 }
 
-/// Returns whether a sample whose innermost function is `name` was taken in a call of this cause: many short waits are not described,
-/// and the processor works for their calls, too.
-pub(crate) fn is_in_call_of(name: &str, cause: HangCause, calls: &[CallShare]) -> bool {
-    let name = name.trim_start_matches('_').trim_start_matches("libc_");
-    calls.iter().any(|share| share.call == name && share.cause() == cause)
+/// Returns whether a sample was taken in a call of this cause: many short waits are not described, and the processor works for their
+/// calls, too. The C library may make a call by further functions of its own.
+pub(crate) fn is_in_call_of(frames: &[Frame], cause: HangCause, calls: &[CallShare]) -> bool {
+    let of_libc = frames.iter().take_while(|frame| role(frame) == FrameRole::Libc).count();
+    // Of a program that is linked with it, the first one.
+    frames.iter().take(of_libc.max(1)).any(|frame| {
+        let name = frame.name.trim_start_matches('_').trim_start_matches("libc_");
+        let is_it = |share: &CallShare| match share.is_of_ring() {
+            true => name == "syscall" || name.starts_with("io_uring_"),
+            false => without_width(&share.call) == without_width(name),
+        };
+        calls.iter().any(|share| is_it(share) && share.cause() == cause)
+    })
+}
+
+/// Returns the name of a call without the width of its offsets: `pread` and `pread64` are one function, of which either name is told.
+fn without_width(name: &str) -> &str {
+    name.trim_end_matches("64")
 }
 
 /// Returns the calls with those of the same name and object together, the longest first.
@@ -120,7 +135,6 @@ pub(crate) fn with_stack(cause: HangCause, asks: bool) -> HangCause {
 #[cfg(test)]
 pub(super) mod tests {
     use trace::stack::blame::asks;
-    use trace::stack::names::Frame;
 
     use super::super::callers::tests::frame_in;
     use super::*;
@@ -175,12 +189,36 @@ pub(super) mod tests {
     fn a_sample_is_of_a_cause_if_it_was_taken_in_a_call_of_it() {
         let file = Some(ObjectKind::File);
         let calls = [share("fsync", 90, file), share("read", 20, file)];
+        let is_in = |functions: &[(&str, &str)]| {
+            let frames: Vec<Frame> =
+                functions.iter().map(|(module, name)| frame_in(module, name)).collect();
+            is_in_call_of(&frames, HangCause::Sync, &calls)
+        };
         for name in ["fsync", "__fsync", "__libc_fsync"] {
-            assert!(is_in_call_of(name, HangCause::Sync, &calls), "{name}");
+            assert!(is_in(&[("libc.so.6", name)]), "{name}");
+            assert!(is_in(&[("static-program", name)]), "{name}");
         }
-        assert!(!is_in_call_of("read", HangCause::Sync, &calls));
-        assert!(!is_in_call_of("compute", HangCause::Sync, &calls));
-        assert!(!is_in_call_of("", HangCause::Sync, &calls));
+        // As glibc 2.41 makes a call that threads may be cancelled in.
+        let cancelled = ["__syscall_cancel_arch", "__syscall_cancel", "fsync"];
+        assert!(is_in(&cancelled.map(|name| ("libc.so.6", name))));
+        assert!(!is_in(&[("notes", "compute"), ("libc.so.6", "fsync")]));
+        assert!(!is_in(&[("libc.so.6", "read")]));
+        assert!(!is_in(&[("libc.so.6", "")]));
+        assert!(!is_in(&[]));
+    }
+
+    #[test]
+    fn a_call_is_known_by_each_of_its_names() {
+        let file = Some(ObjectKind::File);
+        let read = [share("pread64", 90, file)];
+        let of_ring = [share("io_uring read", 90, file)];
+        let is_in = |name, calls: &[CallShare]| {
+            is_in_call_of(&[frame_in("libc.so.6", name)], HangCause::FileData, calls)
+        };
+        assert!(is_in("pread", &read) && is_in("pread64", &read) && is_in("__libc_pread64", &read));
+        assert!(!is_in("read", &read) && !is_in("syscall", &read));
+        assert!(is_in("syscall", &of_ring) && is_in("io_uring_submit_and_wait", &of_ring));
+        assert!(!is_in("read", &of_ring));
     }
 
     #[test]

@@ -357,8 +357,8 @@ impl HangDescriber {
         let known = stacks.number;
         if weights.is_empty() {
             for (stack, weight) in stacks.sampled.clone() {
-                let innermost = self.named_of(key, hang.process, stack).frames;
-                if innermost.first().is_some_and(|f| is_in_call_of(&f.name, cause, &hang.calls)) {
+                let NamedStack { frames, .. } = self.named_of(key, hang.process, stack);
+                if is_in_call_of(&frames, cause, &hang.calls) {
                     weights.insert(stack, weight);
                 }
             }

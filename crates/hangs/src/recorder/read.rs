@@ -102,7 +102,9 @@ impl ThreadReader {
         self.is_still_in(process, call).then_some((copy, polled))
     }
 
-    /// Copies the stack of a call, and reads what it works on; the number is that of the description.
+    /// Copies the stack of a call, and reads what it works on unless it ends meanwhile; the number is that of the description.
+    ///
+    /// `None` if it ends before its stack is copied.
     pub(crate) fn describe(
         &mut self,
         process: u32,
@@ -113,10 +115,12 @@ impl ThreadReader {
             return None;
         }
         let copy = copy_stack(process, call.ip, call.sp)?;
-        let object = self.object_of(process, call);
         if !self.is_still_in(process, call) {
             return None;
         }
+        // This takes longer, and waits of a program that reads here and there in a file are short.
+        let object = self.object_of(process, call);
+        let object = object.filter(|_| self.is_still_in(process, call));
         let number = self.take_number();
         Some((number, copy, object))
     }

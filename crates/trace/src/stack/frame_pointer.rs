@@ -154,29 +154,23 @@ pub(super) fn find(
     sizes: &[u64],
     memory: &mut impl ProcessMemory,
 ) -> Option<u64> {
-    let mut places = Vec::new();
-    for size in sizes {
-        places.extend(place(start, sp.checked_add(*size), memory));
-    }
+    let mut places = places_at(start, sp, sizes.iter().copied(), memory);
     if places.is_empty()
         && let Some(pushed) = pushed_for_call(ip, memory)
     {
-        for size in sizes {
-            let distance = size.checked_add(pushed);
-            places.extend(place(start, distance.and_then(|d| sp.checked_add(d)), memory));
-        }
+        let sizes = sizes.iter().map(|size| size.saturating_add(pushed));
+        places = places_at(start, sp, sizes, memory);
     }
     if let Some(best) = places.iter().map(|(_, certainty)| *certainty).max() {
         return only(places.iter().filter(|(_, certainty)| *certainty == best));
     }
     // It may have pushed what it takes back later.
-    for size in sizes {
-        for words in 1..=PUSHED {
-            let distance = size.checked_add(words * 8);
-            let found = place(start, distance.and_then(|d| sp.checked_add(d)), memory);
-            places.extend(found.filter(|(_, certainty)| *certainty == Certainty::CallsIt));
-        }
-    }
+    let with_pushed = |size: &u64| {
+        let size = *size;
+        (1..=PUSHED).map(move |words| size.saturating_add(words * 8))
+    };
+    let mut places = places_at(start, sp, sizes.iter().flat_map(with_pushed), memory);
+    places.retain(|(_, certainty)| *certainty == Certainty::CallsIt);
     places.sort_unstable();
     places.dedup();
     only(places.iter())
@@ -191,13 +185,15 @@ fn pushed_for_call(ip: u64, memory: &mut impl ProcessMemory) -> Option<u64> {
     Some(u64::from(bytes))
 }
 
-fn place(
+/// Returns where the frame may be at these distances from the stack pointer.
+fn places_at(
     start: u64,
-    frame: Option<u64>,
+    sp: u64,
+    distances: impl Iterator<Item = u64>,
     memory: &mut impl ProcessMemory,
-) -> Option<(u64, Certainty)> {
-    let frame = frame?;
-    Some((frame, certainty(start, frame, memory)?))
+) -> Vec<(u64, Certainty)> {
+    let frames = distances.filter_map(|distance| sp.checked_add(distance));
+    frames.filter_map(|frame| Some((frame, certainty(start, frame, memory)?))).collect()
 }
 
 fn only<'place>(mut places: impl Iterator<Item = &'place (u64, Certainty)>) -> Option<u64> {

@@ -196,7 +196,7 @@ impl ExactRecorder<'_> {
         if !is_of_file
             || block.could_run
             || !is_recent
-            || absence.described.iter().any(|made| made.key == key)
+            || absence.described.iter().any(|made| made.key == key && made.object.is_some())
             || absence.described.len() >= DESCRIPTIONS / 2
         {
             return;
