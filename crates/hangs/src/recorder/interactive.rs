@@ -183,10 +183,8 @@ impl InteractiveFinder {
         young.sort_unstable_by(|one, other| other.cmp(one));
         self.seen = processes;
         let mut found = Vec::new();
+        // Not the first one alone: a child that its program has just made holds the same connection for a moment.
         for (_, process) in young {
-            if self.wanted.is_empty() {
-                break;
-            }
             let Some(identity) = self.candidate(process) else { continue };
             if self.holds_connection(process, &BTreeSet::new()) {
                 self.known.insert(identity);
@@ -445,6 +443,32 @@ mod tests {
         assert!(
             finder.search(1003 * SECOND, &spend).gone.iter().any(|gone| gone.process == child.id())
         );
+    }
+
+    #[test]
+    fn a_program_is_found_beside_a_younger_child_that_holds_its_connection() {
+        const SECOND: u64 = 1_000_000_000;
+        let user = rustix::process::geteuid().as_raw();
+        let mut finder = InteractiveFinder::new(user, Vec::new());
+        let spent = std::cell::Cell::new(0);
+        let spend = || spent.replace(spent.get() + 100 * SECOND);
+        finder.search(1000 * SECOND, &spend);
+        let dir = tempfile::tempdir().unwrap();
+        let mut program = client(dir.path());
+        let of = rustix::process::Pid::from_child(&program);
+        let handle = rustix::process::pidfd_open(of, rustix::process::PidfdFlags::empty()).unwrap();
+        let flags = rustix::process::PidfdGetfdFlags::empty();
+        let connection = rustix::process::pidfd_getfd(handle, 0, flags).unwrap();
+        let mut child =
+            std::process::Command::new("/bin/sleep").arg("600").stdin(connection).spawn().unwrap();
+        let change = finder.search(1001 * SECOND, &spend);
+        for process in [&mut program, &mut child] {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+        for process in [&program, &child] {
+            assert!(change.found.iter().any(|found| found.process == process.id()), "{change:?}");
+        }
     }
 
     #[test]
