@@ -420,15 +420,21 @@ mod tests {
         std::process::Command::new("/bin/sleep").arg("600").stdin(connection).spawn().unwrap()
     }
 
-    #[test]
-    fn a_program_that_connects_is_found_at_once_although_a_look_through_all_is_not_due() {
-        const SECOND: u64 = 1_000_000_000;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A finder whose first look through all processes, at 1000 s, took so long that there is none for an hour; and its clock.
+    fn between_looks_through_all() -> (InteractiveFinder, impl Fn() -> u64) {
         let user = rustix::process::geteuid().as_raw();
         let mut finder = InteractiveFinder::new(user, Vec::new());
-        // The first look through all processes took so long that there is none for an hour.
         let spent = std::cell::Cell::new(0);
-        let spend = || spent.replace(spent.get() + 100 * SECOND);
+        let spend = move || spent.replace(spent.get() + 100 * SECOND);
         finder.search(1000 * SECOND, &spend);
+        (finder, spend)
+    }
+
+    #[test]
+    fn a_program_that_connects_is_found_at_once_although_a_look_through_all_is_not_due() {
+        let (mut finder, spend) = between_looks_through_all();
         let dir = tempfile::tempdir().unwrap();
         let mut child = client(dir.path());
         // Another process had its number, and it is not due to look which have ended.
@@ -447,12 +453,7 @@ mod tests {
 
     #[test]
     fn a_program_is_found_beside_a_younger_child_that_holds_its_connection() {
-        const SECOND: u64 = 1_000_000_000;
-        let user = rustix::process::geteuid().as_raw();
-        let mut finder = InteractiveFinder::new(user, Vec::new());
-        let spent = std::cell::Cell::new(0);
-        let spend = || spent.replace(spent.get() + 100 * SECOND);
-        finder.search(1000 * SECOND, &spend);
+        let (mut finder, spend) = between_looks_through_all();
         let dir = tempfile::tempdir().unwrap();
         let mut program = client(dir.path());
         let of = rustix::process::Pid::from_child(&program);
@@ -473,7 +474,6 @@ mod tests {
 
     #[test]
     fn an_old_process_is_looked_at_once_a_minute() {
-        const SECOND: u64 = 1_000_000_000;
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("named-late");
         fs::copy("/bin/sleep", &program).unwrap();

@@ -7,7 +7,9 @@ use gimli::{
     EndianSlice, LittleEndian, RegisterRule, UnwindContext, UnwindSection,
 };
 
-use super::rule::{Cfa, Expression, REGISTERS, RETURN_ADDRESS, Rule, SavedRegister};
+use super::rule::{
+    Cfa, Expression, FramePointerSetup, REGISTERS, RETURN_ADDRESS, Rule, SavedRegister,
+};
 
 /// The most functions that a table may have.
 const FUNCTIONS: usize = 4 << 20;
@@ -24,19 +26,6 @@ pub(crate) struct Function {
     pub(crate) range: Range<u64>,
     /// Whether a signal's handler returns to it: what is above it was interrupted and did not call.
     pub(crate) is_signal_frame: bool,
-}
-
-/// How a function makes its frame, which its frame pointer tells from then on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FramePointerSetup {
-    /// Where the function begins.
-    pub(super) start: u64,
-    /// The first instruction behind the one that sets the frame pointer.
-    pub(super) set_at: u64,
-    /// Behind the last instruction that can belong to it: the address that was asked for.
-    pub(super) until: u64,
-    /// How many bytes of registers are kept for the caller below the frame pointer.
-    pub(super) kept_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,25 +120,6 @@ impl Table {
     }
 }
 
-impl Table {
-    /// Returns how the function that holds `address` makes the frame that its frame pointer tells there.
-    ///
-    /// `None` if its rule there is not the usual one, or a part of it begins with the frame made elsewhere.
-    pub(super) fn frame_pointer_setup(
-        &self,
-        address: u64,
-        context: &mut UnwindContext<usize>,
-    ) -> Option<FramePointerSetup> {
-        let at = self.entry(address)?;
-        match self.kind {
-            CfaRuleKind::Eh => setup(&self.eh(), &self.bases, EhFrameOffset(at), address, context),
-            CfaRuleKind::Debug => {
-                setup(&self.debug(), &self.bases, DebugFrameOffset(at), address, context)
-            }
-        }
-    }
-}
-
 /// Decodes the search table of an `.eh_frame_hdr` in the form that all linkers write; none for another form.
 fn indexed(address: u64, index: &[u8], eh_frame: u64) -> Option<Vec<(u64, usize)>> {
     let word = |bytes: &[u8]| Some(i32::from_le_bytes(bytes.try_into().ok()?));
@@ -220,47 +190,6 @@ where
     Some(Function { range, is_signal_frame: fde.is_signal_trampoline() })
 }
 
-fn setup<'table, S>(
-    section: &S,
-    bases: &BaseAddresses,
-    at: S::Offset,
-    address: u64,
-    context: &mut UnwindContext<usize>,
-) -> Option<FramePointerSetup>
-where
-    S: UnwindSection<Bytes<'table>>,
-{
-    let fde = fde(section, bases, at, address)?;
-    let mut rows = fde.rows(section, bases, context).ok()?;
-    let mut set_at = None;
-    loop {
-        let row = rows.next_row().ok()??;
-        let usual = CfaRule::RegisterAndOffset { register: gimli::X86_64::RBP, offset: 16 };
-        let is_usual = *row.cfa() == usual
-            && row.register(RETURN_ADDRESS) == Some(RegisterRule::Offset(-8))
-            && row.register(gimli::X86_64::RBP) == Some(RegisterRule::Offset(-16));
-        if is_usual && set_at.is_none() {
-            set_at = Some(row.start_address());
-        }
-        if !row.contains(address) {
-            continue;
-        }
-        let set_at = set_at.filter(|_| is_usual)?;
-        let lowest = row.registers().filter_map(|(_, how)| match how {
-            RegisterRule::Offset(offset) => Some(offset.saturating_neg()),
-            _ => None,
-        });
-        let kept_bytes = u64::try_from(lowest.max()?.checked_sub(16)?).ok()?;
-        let start = fde.initial_address();
-        return (set_at > start).then_some(FramePointerSetup {
-            start,
-            set_at,
-            until: address,
-            kept_bytes,
-        });
-    }
-}
-
 fn rule<'table, S>(
     section: &S,
     bases: &BaseAddresses,
@@ -273,8 +202,13 @@ where
 {
     let fde = fde(section, bases, at, address)?;
     let mut rows = fde.rows(section, bases, context).ok()?;
+    let usual = CfaRule::RegisterAndOffset { register: gimli::X86_64::RBP, offset: 16 };
+    let mut set_at = None;
     let row = loop {
         let row = rows.next_row().ok()??;
+        if *row.cfa() == usual && set_at.is_none() {
+            set_at = Some(row.start_address());
+        }
         if row.contains(address) {
             break row;
         }
@@ -308,5 +242,29 @@ where
     if fde.cie().return_address_register() != RETURN_ADDRESS {
         return None;
     }
-    Some(Rule { cfa, saved, is_signal_frame: fde.is_signal_trampoline() })
+    let start = fde.initial_address();
+    let setup = set_at.filter(|set_at| *set_at > start).and_then(|set_at| {
+        let kept_bytes = kept_below_frame_pointer(&saved)?;
+        (*row.cfa() == usual).then_some(FramePointerSetup {
+            start,
+            set_at,
+            until: address,
+            kept_bytes,
+        })
+    });
+    let is_signal_frame = fde.is_signal_trampoline();
+    Some(Rule { cfa, saved, setup: setup.map(Box::new), is_signal_frame })
+}
+
+/// Returns how many bytes are used to keep registers below the frame pointer of a function; `None` if its frame is not the usual one.
+fn kept_below_frame_pointer(saved: &[(u16, SavedRegister)]) -> Option<u64> {
+    let is_kept_at = |register: u16, offset| saved.contains(&(register, SavedRegister::At(offset)));
+    if !is_kept_at(RETURN_ADDRESS.0, -8) || !is_kept_at(gimli::X86_64::RBP.0, -16) {
+        return None;
+    }
+    let depths = saved.iter().filter_map(|(_, how)| match how {
+        SavedRegister::At(offset) => Some(offset.saturating_neg()),
+        _ => None,
+    });
+    u64::try_from(depths.max()?.checked_sub(16)?).ok()
 }

@@ -6,7 +6,7 @@
 //! frame; and behind the frame stands an address that a call instruction leads back to, which calls this very function, or
 //! names none and was called itself. What agrees with more than one place, or with none, is not known.
 
-use super::cfi::FramePointerSetup;
+use super::rule::FramePointerSetup;
 
 /// How many bytes of a function are read for what makes its frame.
 const BEGINNING: usize = 192;

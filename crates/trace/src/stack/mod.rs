@@ -22,7 +22,6 @@ use std::path::Path;
 
 use gimli::UnwindContext;
 
-use self::cfi::FramePointerSetup;
 use self::frame_pointer::ProcessMemory;
 use self::image::Image;
 use self::maps::Mapping;
@@ -57,13 +56,6 @@ pub struct Unwinder {
     mapped: Option<(u32, Mapping)>,
 }
 
-/// How far a frame may be above the stack pointer, in the function that begins here by its file's numbering.
-#[derive(Clone, Debug)]
-struct FrameSizes {
-    start: u64,
-    sizes: Vec<u64>,
-}
-
 /// A place on a stack whose frame pointer is looked for.
 struct Lookout<'walk, Stack> {
     process: u32,
@@ -80,24 +72,20 @@ impl<Stack: MemoryReader> Lookout<'_, Stack> {
     /// Returns the frame pointer of code in an image, if its rule needs it and it can be found.
     fn frame_pointer(&mut self, image: ImageId, bias: u64) -> Option<u64> {
         let address = self.lookup.wrapping_sub(bias);
-        if !self.tables.rule(image, address)?.is_by_frame_pointer() {
-            return None;
-        }
-        let FrameSizes { start, sizes } = match self.tables.frames.get(&(image, address)) {
+        let setup = self.tables.rule(image, address)?.setup.as_deref()?.clone();
+        let sizes = match self.tables.frames.get(&(image, address)) {
             Some(known) => known.clone(),
             None => {
-                let setup = self.tables.frame_pointer_setup(image, address)?;
                 let sizes = frame_pointer::frame_sizes(&setup, bias, self)?;
-                let found = FrameSizes { start: setup.start, sizes };
                 if self.tables.frames.len() >= RULES {
                     self.tables.frames.clear();
                 }
-                self.tables.frames.insert((image, address), found.clone());
-                found
+                self.tables.frames.insert((image, address), sizes.clone());
+                sizes
             }
         };
         let (ip, sp) = (self.registers.ip(), self.registers.sp());
-        frame_pointer::find(start.wrapping_add(bias), ip, sp, &sizes, self)
+        frame_pointer::find(setup.start.wrapping_add(bias), ip, sp, &sizes, self)
     }
 
     /// Returns the registers of the caller of code at `lookup`.
@@ -151,8 +139,8 @@ impl<Stack: MemoryReader> ProcessMemory for Lookout<'_, Stack> {
 struct Tables {
     images: Images,
     rules: HashMap<(ImageId, u64), Option<Rule>>,
-    /// How far above the stack pointer a frame may be, by address of code: what [`frame_pointer`] found.
-    frames: HashMap<(ImageId, u64), FrameSizes>,
+    /// How far above the stack pointer a frame may be, by address of code: see [`frame_pointer::frame_sizes`].
+    frames: HashMap<(ImageId, u64), Vec<u64>>,
     context: UnwindContext<usize>,
 }
 
@@ -273,10 +261,10 @@ pub fn follow(file: Vec<u8>, registers: &KnownRegisters, stack: &[u8]) -> Vec<u6
         let lookup = registers.ip().wrapping_sub(u64::from(addresses.len() > 1));
         let rule = image.tables.iter().find_map(|table| table.rule(lookup, &mut context));
         let Some(rule) = rule else { break };
-        if rule.is_by_frame_pointer() && !registers.knows_bp() {
-            let setups = |table: &cfi::Table| table.frame_pointer_setup(lookup, &mut context);
-            let Some(setup) = image.tables.iter().find_map(setups) else { break };
-            let sizes = frame_pointer::frame_sizes(&setup, 0, &mut memory).unwrap_or_default();
+        if let Some(setup) = &rule.setup
+            && !registers.knows_bp()
+        {
+            let sizes = frame_pointer::frame_sizes(setup, 0, &mut memory).unwrap_or_default();
             let (ip, sp) = (registers.ip(), registers.sp());
             let found = frame_pointer::find(setup.start, ip, sp, &sizes, &mut memory);
             registers = found.map_or(registers, |frame| registers.bp(frame));
@@ -431,12 +419,5 @@ impl Tables {
                 tables.iter().find_map(|table| table.rule(address, context))
             })
             .as_ref()
-    }
-
-    /// Returns how the function at `address` in an image makes its frame.
-    fn frame_pointer_setup(&mut self, image: ImageId, address: u64) -> Option<FramePointerSetup> {
-        let Tables { images, context, .. } = self;
-        let tables = &images.get(image)?.tables;
-        tables.iter().find_map(|table| table.frame_pointer_setup(address, context))
     }
 }

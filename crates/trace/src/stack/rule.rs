@@ -149,7 +149,22 @@ pub(super) enum SavedRegister {
 pub(super) struct Rule {
     pub(super) cfa: Cfa,
     pub(super) saved: Vec<(u16, SavedRegister)>,
+    /// How the function made the frame that its frame pointer tells here, if that is how the caller is found.
+    pub(super) setup: Option<Box<FramePointerSetup>>,
     pub(super) is_signal_frame: bool,
+}
+
+/// How a function makes its frame, which its frame pointer tells from then on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FramePointerSetup {
+    /// Where the function begins.
+    pub(super) start: u64,
+    /// The first instruction behind the one that sets the frame pointer.
+    pub(super) set_at: u64,
+    /// Behind the last instruction that can belong to it: the address that the rule is for.
+    pub(super) until: u64,
+    /// How many bytes of registers are kept for the caller below the frame pointer.
+    pub(super) kept_bytes: u64,
 }
 
 /// Why there is no caller.
@@ -166,11 +181,6 @@ pub(super) enum UnwindStop {
 }
 
 impl Rule {
-    /// Returns whether the frame pointer alone tells where the caller's frame is.
-    pub(super) fn is_by_frame_pointer(&self) -> bool {
-        self.cfa == Cfa::Register(FP, 16)
-    }
-
     /// Applies the rule to `registers`.
     pub(super) fn step(
         &self,
@@ -280,7 +290,7 @@ mod tests {
     }
 
     fn rule(cfa: Cfa, saved: Vec<(u16, SavedRegister)>) -> Rule {
-        Rule { cfa, saved, is_signal_frame: false }
+        Rule { cfa, saved, setup: None, is_signal_frame: false }
     }
 
     #[test]
