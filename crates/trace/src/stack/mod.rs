@@ -56,8 +56,8 @@ pub struct Unwinder {
     mapped: Option<(u32, Mapping)>,
 }
 
-/// A place on a stack whose frame pointer is looked for.
-struct Lookout<'walk, Stack> {
+/// A search for the frame of a function whose frame pointer is not known.
+struct FrameSearch<'walk, Stack> {
     process: u32,
     registers: KnownRegisters,
     /// Where the rule is.
@@ -68,7 +68,7 @@ struct Lookout<'walk, Stack> {
     recorder: &'walk mut TraceRecorder,
 }
 
-impl<Stack: MemoryReader> Lookout<'_, Stack> {
+impl<Stack: MemoryReader> FrameSearch<'_, Stack> {
     /// Returns the frame pointer of code in an image, if its rule needs it and it can be found.
     fn frame_pointer(&mut self, image: ImageId, bias: u64) -> Option<u64> {
         let address = self.lookup.wrapping_sub(bias);
@@ -94,14 +94,14 @@ impl<Stack: MemoryReader> Lookout<'_, Stack> {
         registers: &KnownRegisters,
         lookup: u64,
     ) -> Result<KnownRegisters, UnwindStop> {
-        let Lookout { stack, space, tables, recorder, .. } = self;
+        let FrameSearch { stack, space, tables, recorder, .. } = self;
         let code = space.code(lookup, &mut tables.images, recorder);
         let rule = code.and_then(|code| tables.rule(code.image?, lookup.wrapping_sub(code.bias)));
         rule.ok_or(UnwindStop::Nowhere)?.step(registers, *stack)
     }
 }
 
-impl<Stack: MemoryReader> ProcessMemory for Lookout<'_, Stack> {
+impl<Stack: MemoryReader> ProcessMemory for FrameSearch<'_, Stack> {
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
         sys::remote::read(self.process, address, bytes).is_ok_and(|read| read == bytes.len())
     }
@@ -371,8 +371,9 @@ fn walk(
         {
             let (stack, space) = (&mut *stack, &mut *space);
             let (tables, recorder) = (&mut *tables, &mut *recorder);
-            let mut place = Lookout { process, registers, lookup, stack, space, tables, recorder };
-            let found = place.frame_pointer(image, code.bias);
+            let mut search =
+                FrameSearch { process, registers, lookup, stack, space, tables, recorder };
+            let found = search.frame_pointer(image, code.bias);
             registers = found.map_or(registers, |frame| registers.bp(frame));
         }
         let rule = match code.image {
