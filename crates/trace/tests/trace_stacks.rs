@@ -64,7 +64,7 @@ fn a_blocked_thread_is_followed_to_its_start_with_frame_pointers() {
     for (number, arguments) in WITH_FRAME_POINTERS.iter().enumerate() {
         let dir = tempfile::tempdir().unwrap();
         let program = build(dir.path(), "frame_pointers.c", arguments);
-        let shapes: [(&str, &[&str]); 10] = [
+        let shapes: [(&str, &[&str]); 13] = [
             ("none", &["none", "main"]),
             ("small", &["small", "main"]),
             ("called_back", &["small", "calls_back", "called_back", "main"]),
@@ -75,6 +75,9 @@ fn a_blocked_thread_is_followed_to_its_start_with_frame_pointers() {
             ("keeps", &["keeps", "main"]),
             ("names_it", &["of_nine", "pushes", "names_it", "main"]),
             ("over_others", &["leaves", "over_others", "main"]),
+            ("many_large", &["large", "left_by_many", "many_large", "main"]),
+            ("many_of_pages", &["of_pages", "left_by_many", "many_of_pages", "main"]),
+            ("many_pushes", &["of_nine", "pushes", "left_by_many", "many_pushes", "main"]),
         ];
         for (shape, expected) in shapes {
             let (waiting, registers) = Waiting::start(Command::new(&program).arg(shape), READ);
@@ -94,12 +97,29 @@ fn a_frame_that_only_its_pointer_tells_ends_the_stack_and_is_told() {
     for arguments in WITH_FRAME_POINTERS {
         let dir = tempfile::tempdir().unwrap();
         let program = build(dir.path(), "frame_pointers.c", arguments);
-        let (waiting, registers) = Waiting::start(Command::new(&program).arg("takes_room"), READ);
-        let mut unwinder = Unwinder::new();
-        let mut recorder = recorder();
-        unwinder.capture(waiting.id(), &registers, &mut recorder);
-        assert!(unwinder.lacked_a_register(), "{arguments:?}");
-        assert_eq!(recorder.recording().stacks[0].end, StackEnd::Lost, "{arguments:?}");
+        // Whatever earlier calls of the same function left on the stack.
+        for (shape, step) in [
+            ("takes_room", "0"),
+            ("aligned", "0"),
+            ("many_takes_room", "16"),
+            ("many_takes_room", "32"),
+            ("many_takes_room", "80"),
+            ("many_aligned", "16"),
+            ("many_aligned", "32"),
+        ] {
+            let mut command = Command::new(&program);
+            let (waiting, registers) = Waiting::start(command.args([shape, step]), READ);
+            let mut unwinder = Unwinder::new();
+            let mut recorder = recorder();
+            unwinder.capture(waiting.id(), &registers, &mut recorder);
+            assert!(unwinder.lacked_a_register(), "{arguments:?} {shape} {step}");
+            let stack = &recorder.recording().stacks[0];
+            assert_eq!(
+                (stack.frames.len(), stack.end),
+                (2, StackEnd::Lost),
+                "{arguments:?} {shape} {step}"
+            );
+        }
     }
 }
 

@@ -242,29 +242,14 @@ where
     if fde.cie().return_address_register() != RETURN_ADDRESS {
         return None;
     }
-    let start = fde.initial_address();
-    let setup = set_at.filter(|set_at| *set_at > start).and_then(|set_at| {
-        let kept_bytes = kept_below_frame_pointer(&saved)?;
-        (*row.cfa() == usual).then_some(FramePointerSetup {
-            start,
-            set_at,
-            until: address,
-            kept_bytes,
-        })
-    });
+    let is_kept_at = |register: u16, offset| saved.contains(&(register, SavedRegister::At(offset)));
+    let is_usual = *row.cfa() == usual
+        && is_kept_at(RETURN_ADDRESS.0, -8)
+        && is_kept_at(gimli::X86_64::RBP.0, -16);
+    // A part that was moved elsewhere begins with the frame made.
+    let set_at = set_at.filter(|set_at| is_usual && *set_at > fde.initial_address());
+    let end = fde.initial_address().checked_add(fde.len());
+    let setup = set_at.zip(end).map(|(set_at, end)| FramePointerSetup { set_at, end, at: address });
     let is_signal_frame = fde.is_signal_trampoline();
     Some(Rule { cfa, saved, setup: setup.map(Box::new), is_signal_frame })
-}
-
-/// Returns how many bytes are used to keep registers below the frame pointer of a function; `None` if its frame is not the usual one.
-fn kept_below_frame_pointer(saved: &[(u16, SavedRegister)]) -> Option<u64> {
-    let is_kept_at = |register: u16, offset| saved.contains(&(register, SavedRegister::At(offset)));
-    if !is_kept_at(RETURN_ADDRESS.0, -8) || !is_kept_at(gimli::X86_64::RBP.0, -16) {
-        return None;
-    }
-    let depths = saved.iter().filter_map(|(_, how)| match how {
-        SavedRegister::At(offset) => Some(offset.saturating_neg()),
-        _ => None,
-    });
-    u64::try_from(depths.max()?.checked_sub(16)?).ok()
 }

@@ -142,6 +142,20 @@ impl Image {
         })
     }
 
+    /// Returns the code at an address of the file, which is in `file`.
+    pub(crate) fn code<'file>(
+        &self,
+        file: &'file [u8],
+        address: u64,
+        len: usize,
+    ) -> Option<&'file [u8]> {
+        let holds = |segment: &&Segment| segment.is_code && segment.holds(address);
+        let segment = self.segments.iter().find(holds)?;
+        let offset = segment.offset.checked_add(address - segment.address)?;
+        let start = usize::try_from(offset).ok()?;
+        file.get(start..start.checked_add(len)?)
+    }
+
     /// Returns the addresses of the function that holds `address`, as the unwind tables have it.
     pub(crate) fn function(&self, address: u64) -> Option<super::cfi::Function> {
         self.tables.iter().find_map(|table| table.function(address))
@@ -149,8 +163,7 @@ impl Image {
 }
 
 impl Segment {
-    /// Returns whether an address is in the part of it that is in the file.
-    pub(super) fn holds(&self, address: u64) -> bool {
+    fn holds(&self, address: u64) -> bool {
         address >= self.address && address - self.address < self.len
     }
 }

@@ -22,7 +22,6 @@ use std::path::Path;
 
 use gimli::UnwindContext;
 
-use self::frame_pointer::ProcessMemory;
 use self::image::Image;
 use self::maps::Mapping;
 use self::memory::{RemoteStack, Scratch, StackCopy};
@@ -39,8 +38,8 @@ pub const FRAMES: usize = 512;
 /// The most processes whose mappings are remembered at a time.
 const PROCESSES: usize = 4096;
 
-/// How many callers are looked at before a frame is believed that no call names.
-const CHECKED_CALLERS: usize = 4;
+/// The most functions of one stack whose instructions are read to find their frames.
+const FUNCTIONS: u32 = 4;
 
 /// The most rules that are remembered: some 20 MB.
 const RULES: usize = 1 << 17;
@@ -56,91 +55,14 @@ pub struct Unwinder {
     mapped: Option<(u32, Mapping)>,
 }
 
-/// A search for the frame of a function whose frame pointer is not known.
-struct FrameSearch<'walk, Stack> {
-    process: u32,
-    registers: KnownRegisters,
-    /// Where the rule is.
-    lookup: u64,
-    stack: &'walk mut Stack,
-    space: &'walk mut AddressSpace,
-    tables: &'walk mut Tables,
-    recorder: &'walk mut TraceRecorder,
-}
-
-impl<Stack: MemoryReader> FrameSearch<'_, Stack> {
-    /// Returns the frame pointer of code in an image, if its rule needs it and it can be found.
-    fn frame_pointer(&mut self, image: ImageId, bias: u64) -> Option<u64> {
-        let address = self.lookup.wrapping_sub(bias);
-        let setup = self.tables.rule(image, address)?.setup.as_deref()?.clone();
-        let sizes = match self.tables.frames.get(&(image, address)) {
-            Some(known) => known.clone(),
-            None => {
-                let sizes = frame_pointer::frame_sizes(&setup, bias, self)?;
-                if self.tables.frames.len() >= RULES {
-                    self.tables.frames.clear();
-                }
-                self.tables.frames.insert((image, address), sizes.clone());
-                sizes
-            }
-        };
-        let (ip, sp) = (self.registers.ip(), self.registers.sp());
-        frame_pointer::find(setup.start.wrapping_add(bias), ip, sp, &sizes, self)
-    }
-
-    /// Returns the registers of the caller of code at `lookup`.
-    fn caller(
-        &mut self,
-        registers: &KnownRegisters,
-        lookup: u64,
-    ) -> Result<KnownRegisters, UnwindStop> {
-        let FrameSearch { stack, space, tables, recorder, .. } = self;
-        let code = space.code(lookup, &mut tables.images, recorder);
-        let rule = code.and_then(|code| tables.rule(code.image?, lookup.wrapping_sub(code.bias)));
-        rule.ok_or(UnwindStop::Nowhere)?.step(registers, *stack)
-    }
-}
-
-impl<Stack: MemoryReader> ProcessMemory for FrameSearch<'_, Stack> {
-    fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
-        sys::remote::read(self.process, address, bytes).is_ok_and(|read| read == bytes.len())
-    }
-
-    fn word(&mut self, address: u64) -> Option<u64> {
-        self.stack.word(address)
-    }
-
-    fn is_code(&mut self, address: u64) -> bool {
-        self.space.is_code(address)
-    }
-
-    fn leads_to_callers(&mut self, frame: u64) -> bool {
-        let (mut registers, mut lookup) = (self.registers.bp(frame), self.lookup);
-        for _ in 0..CHECKED_CALLERS {
-            registers = match self.caller(&registers, lookup) {
-                Ok(caller) => caller,
-                Err(stop) => return stop == UnwindStop::First,
-            };
-            // Some starts of threads have a caller at 0.
-            if registers.ip() == 0 {
-                return true;
-            }
-            if !frame_pointer::is_behind_call(registers.ip(), self) {
-                return false;
-            }
-            lookup = registers.ip().wrapping_sub(1);
-        }
-        true
-    }
-}
-
 /// What is known of files, whichever process maps them.
 #[derive(Debug, Default)]
 struct Tables {
     images: Images,
     rules: HashMap<(ImageId, u64), Option<Rule>>,
-    /// How far above the stack pointer a frame may be, by address of code: see [`frame_pointer::frame_sizes`].
-    frames: HashMap<(ImageId, u64), Vec<u64>>,
+    /// How far above the stack pointer the frame pointer is, by address of code; `None` where the code does not say. A process may
+    /// change its own code, and no other one's.
+    frames: HashMap<(u32, ImageId, u64), Option<u64>>,
     context: UnwindContext<usize>,
 }
 
@@ -234,6 +156,7 @@ impl Unwinder {
     /// Forgets the mappings of `process`, which runs another program now or has ended.
     pub fn forget(&mut self, process: u32) {
         self.spaces.remove(&process);
+        self.tables.frames.retain(|(of, ..), _| *of != process);
         self.mapped = None;
     }
 }
@@ -252,8 +175,7 @@ pub fn module(path: &Path) -> Option<Module> {
 #[must_use]
 pub fn follow(file: Vec<u8>, registers: &KnownRegisters, stack: &[u8]) -> Vec<u64> {
     let Ok(image) = Image::of_bytes(file.clone()) else { return Vec::new() };
-    let stack = StackCopy { start: registers.sp(), bytes: stack };
-    let mut memory = FileAndStack { file: &file, segments: &image.segments, stack };
+    let mut stack = StackCopy { start: registers.sp(), bytes: stack };
     let mut context = UnwindContext::new();
     let mut registers = *registers;
     let mut addresses = vec![registers.ip()];
@@ -263,53 +185,23 @@ pub fn follow(file: Vec<u8>, registers: &KnownRegisters, stack: &[u8]) -> Vec<u6
         let Some(rule) = rule else { break };
         if let Some(setup) = &rule.setup
             && !registers.knows_bp()
+            && let Some(code) = image.code(&file, setup.set_at, setup.code_len())
+            && let Some(distance) = frame_pointer::distance(setup, code)
         {
-            let sizes = frame_pointer::frame_sizes(setup, 0, &mut memory).unwrap_or_default();
-            let (ip, sp) = (registers.ip(), registers.sp());
-            let found = frame_pointer::find(setup.start, ip, sp, &sizes, &mut memory);
-            registers = found.map_or(registers, |frame| registers.bp(frame));
+            registers = registers.bp(registers.sp().wrapping_add(distance));
         }
-        let Ok(caller) = rule.step(&registers, &mut memory.stack) else { break };
+        let Ok(caller) = rule.step(&registers, &mut stack) else { break };
         registers = caller;
         addresses.push(registers.ip());
     }
     addresses
 }
 
-/// The code of a file that no process has, and a copy of a stack.
-struct FileAndStack<'bytes> {
-    file: &'bytes [u8],
-    segments: &'bytes [image::Segment],
-    stack: StackCopy<'bytes>,
-}
-
-impl FileAndStack<'_> {
-    fn code(&self, address: u64, len: usize) -> Option<&[u8]> {
-        let holds = |segment: &&image::Segment| segment.is_code && segment.holds(address);
-        let segment = self.segments.iter().find(holds)?;
-        let offset = segment.offset.checked_add(address - segment.address)?;
-        let start = usize::try_from(offset).ok()?;
-        self.file.get(start..start.checked_add(len)?)
-    }
-}
-
-impl ProcessMemory for FileAndStack<'_> {
-    fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
-        let code = self.code(address, bytes.len());
-        code.map(|code| bytes.copy_from_slice(code)).is_some()
-    }
-
-    fn word(&mut self, address: u64) -> Option<u64> {
-        self.stack.word(address)
-    }
-
-    fn is_code(&mut self, address: u64) -> bool {
-        self.code(address, 1).is_some()
-    }
-
-    fn leads_to_callers(&mut self, _frame: u64) -> bool {
-        false
-    }
+/// Copies memory of a process; `None` if not all of it can be read.
+fn remote_bytes(process: u32, address: u64, len: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let read = sys::remote::read(process, address, &mut bytes).ok()?;
+    (read == len).then_some(bytes)
 }
 
 /// Returns the mappings of `process`, read now if they are not known.
@@ -338,6 +230,8 @@ fn walk(
     let mut lacked_a_register = false;
     let space = space(spaces, process);
     let mut may_read_again = true;
+    // From the first frame whose pointer is known on the stack tells the others, but for functions that do not keep it.
+    let mut unread = FUNCTIONS;
     let mut registers = *registers;
     let mut frames = Vec::new();
     // The first address was not called from: the instruction itself counts, not the one before it.
@@ -369,12 +263,14 @@ fn walk(
         if !registers.knows_bp()
             && let Some(image) = code.image
         {
-            let (stack, space) = (&mut *stack, &mut *space);
-            let (tables, recorder) = (&mut *tables, &mut *recorder);
-            let mut search =
-                FrameSearch { process, registers, lookup, stack, space, tables, recorder };
-            let found = search.frame_pointer(image, code.bias);
-            registers = found.map_or(registers, |frame| registers.bp(frame));
+            let mut code_at = |address: u64, len: usize| {
+                unread = unread.checked_sub(1)?;
+                remote_bytes(process, address.wrapping_add(code.bias), len)
+            };
+            let address = lookup.wrapping_sub(code.bias);
+            let distance = tables.frame_distance((process, image, address), &mut code_at);
+            let frame = distance.and_then(|distance| registers.sp().checked_add(distance));
+            registers = frame.map_or(registers, |frame| registers.bp(frame));
         }
         let rule = match code.image {
             Some(image) => tables.rule(image, lookup.wrapping_sub(code.bias)),
@@ -420,5 +316,26 @@ impl Tables {
                 tables.iter().find_map(|table| table.rule(address, context))
             })
             .as_ref()
+    }
+
+    /// Returns how far above the stack pointer the frame pointer of the code at an address in an image of a process is, if the caller is found by it
+    /// and the code says so.
+    fn frame_distance(
+        &mut self,
+        place: (u32, ImageId, u64),
+        code_at: &mut dyn FnMut(u64, usize) -> Option<Vec<u8>>,
+    ) -> Option<u64> {
+        let (_, image, address) = place;
+        let setup = self.rule(image, address)?.setup.as_deref()?.clone();
+        if let Some(known) = self.frames.get(&place) {
+            return *known;
+        }
+        let code = code_at(setup.set_at, setup.code_len())?;
+        let distance = frame_pointer::distance(&setup, &code);
+        if self.frames.len() >= RULES {
+            self.frames.clear();
+        }
+        self.frames.insert(place, distance);
+        distance
     }
 }

@@ -149,22 +149,20 @@ pub(super) enum SavedRegister {
 pub(super) struct Rule {
     pub(super) cfa: Cfa,
     pub(super) saved: Vec<(u16, SavedRegister)>,
-    /// How the function made the frame that its frame pointer tells here, if that is how the caller is found.
+    /// Where the function made the frame that its frame pointer tells here, if that is how the caller is found.
     pub(super) setup: Option<Box<FramePointerSetup>>,
     pub(super) is_signal_frame: bool,
 }
 
-/// How a function makes its frame, which its frame pointer tells from then on.
+/// Where a function makes the frame that its frame pointer tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FramePointerSetup {
-    /// Where the function begins.
-    pub(super) start: u64,
     /// The first instruction behind the one that sets the frame pointer.
     pub(super) set_at: u64,
-    /// Behind the last instruction that can belong to it: the address that the rule is for.
-    pub(super) until: u64,
-    /// How many bytes of registers are kept for the caller below the frame pointer.
-    pub(super) kept_bytes: u64,
+    /// Behind the function's last instruction.
+    pub(super) end: u64,
+    /// The address that the rule is for: in the instruction that the function is at.
+    pub(super) at: u64,
 }
 
 /// Why there is no caller.

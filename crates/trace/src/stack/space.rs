@@ -146,13 +146,6 @@ impl AddressSpace {
         self.mappings.is_empty()
     }
 
-    /// Returns whether there is code at `address`.
-    pub(super) fn is_code(&self, address: u64) -> bool {
-        let behind = self.mappings.partition_point(|(mapping, _)| mapping.start <= address);
-        let below = behind.checked_sub(1).and_then(|at| self.mappings.get(at));
-        below.is_some_and(|(mapping, _)| address < mapping.end)
-    }
-
     /// Returns what the code at `address` belongs to; none where there is no code.
     pub(super) fn code(
         &mut self,

@@ -1,4 +1,4 @@
-/* Waits for a byte in a function whose frame has the shape that is asked for: frame_pointers SHAPE. */
+/* Waits for a byte in a function whose frame has the shape that is asked for: frame_pointers SHAPE [STEP]. */
 #include <alloca.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,9 @@
 static volatile int sink;
 
 static int waits = 1;
+
+/* By how many bytes the depths of calls differ that are left on the stack. */
+static int step = 16;
 
 /* Says that it is ready, and waits; nothing of it is on the stack of who calls it with a frame of its own. */
 static inline __attribute__((always_inline)) int wait_for_byte(void *room)
@@ -78,9 +81,10 @@ KEEP int names_it(int n)
 
 KEEP int takes_room(int n)
 {
-    char *room = alloca((size_t)n * 200);
-    memset(room, 1, (size_t)n * 200);
-    return wait_for_byte(room) + room[n];
+    size_t size = waits ? (size_t)n * 300 : 16;
+    char *room = alloca(size);
+    __asm__ volatile("" : : "r"(room) : "memory");
+    return wait_for_byte(room) + n;
 }
 
 /* What it was called by before is left on the stack, where it has room that nobody writes to. */
@@ -113,6 +117,41 @@ KEEP int over_others(int n)
     __asm__ volatile("" ::: "memory");
     return got + 1;
 }
+
+KEEP int aligned(int n)
+{
+    _Alignas(64) char room[64];
+    return wait_for_byte(room) + n;
+}
+
+/* Calls a function from many depths, which it leaves on the stack, and then to wait. */
+KEEP static int from_deeper(int (*function)(int), int bytes)
+{
+    volatile char room[bytes];
+    room[0] = 1;
+    int got = function(2) + room[0];
+    __asm__ volatile("" ::: "memory");
+    return got + 1;
+}
+
+KEEP static int left_by_many(int (*function)(int), int n)
+{
+    waits = 0;
+    for (int bytes = 8; bytes < 3000; bytes += step)
+        sink += from_deeper(function, bytes);
+    waits = 1;
+    int got = function(n);
+    __asm__ volatile("" ::: "memory");
+    return got + 1;
+}
+
+#define OVER_MANY(name) \
+    KEEP int many_##name(int n) { return left_by_many(name, n) + sink; }
+OVER_MANY(takes_room)
+OVER_MANY(aligned)
+OVER_MANY(pushes)
+OVER_MANY(large)
+OVER_MANY(of_pages)
 
 /* Calls a function by a pointer, and has something else in the register of the frame pointer. */
 int calls_back(int n, int (*function)(int));
@@ -152,12 +191,20 @@ static struct {
     { "keeps", keeps },
     { "names_it", names_it },
     { "takes_room", takes_room },
+    { "aligned", aligned },
     { "over_others", over_others },
     { "called_back", called_back },
+    { "many_takes_room", many_takes_room },
+    { "many_aligned", many_aligned },
+    { "many_pushes", many_pushes },
+    { "many_large", many_large },
+    { "many_of_pages", many_of_pages },
 };
 
 int main(int argc, char **argv)
 {
+    if (argc > 2)
+        step = atoi(argv[2]);
     for (size_t at = 0; at < sizeof shapes / sizeof *shapes; at++)
         if (argc > 1 && strcmp(argv[1], shapes[at].name) == 0) {
             int got = shapes[at].function(argc);
