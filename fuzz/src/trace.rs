@@ -2,9 +2,9 @@
 
 use report::paint::Paint;
 use report::provenance::Provenance;
+use trace::export;
 use trace::report::view::{BrowserList, ReportView};
 use trace::report::{ReportOptions, TraceReport, build, data, page, text};
-use trace::{export, import};
 
 /// Reads `bytes` as a report, or as a page with one in it.
 pub fn report(bytes: &[u8]) {
@@ -15,7 +15,7 @@ pub fn report(bytes: &[u8]) {
 
 /// Reads `bytes` as a log of strace.
 pub fn log(bytes: &[u8]) {
-    let Ok(log) = import::strace(bytes, 0) else { return };
+    let Ok(log) = strace::read(bytes, 0) else { return };
     let report =
         build(&log.recording, &log.names, Provenance::default(), &ReportOptions::default());
     show(&report);

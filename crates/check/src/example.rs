@@ -1,7 +1,6 @@
 //! Two reports for tests: a launcher that syncs two files on its main thread, and the same one without its longest sync.
 
 use report::provenance::Provenance;
-use trace::import;
 use trace::report::{ReportOptions, TraceReport, build, data};
 
 /// Returns the report of a launcher that syncs two files, one of them with a hostile name, and has a child and a worker.
@@ -33,7 +32,7 @@ pub(crate) fn traced(lines: &[(&str, &[&str])]) -> TraceReport {
     log.push_str(
         "10 1795271109.000000 exit_group(0) = ?\n10 1795271109.000100 +++ exited with 0 +++\n",
     );
-    let log = import::strace(log.as_bytes(), 100_000).unwrap();
+    let log = strace::read(log.as_bytes(), 100_000).unwrap();
     let options = ReportOptions { home: Some(b"/home/ana".to_vec()), ..ReportOptions::default() };
     build(&log.recording, &log.names, provenance(), &options)
 }

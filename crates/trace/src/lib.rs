@@ -10,7 +10,6 @@
 pub mod backend;
 pub mod call;
 pub mod export;
-pub mod import;
 pub mod kernel_work;
 pub mod mark;
 pub mod place;

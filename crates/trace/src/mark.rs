@@ -14,7 +14,7 @@ pub const DIRECTORY: &str = "/unjank-mark/";
 pub(crate) const BEGINNING: u64 = kerneltrace::programs::MARK_BEGINNING;
 
 /// How the look-up of a mark fails: `ENOENT`.
-pub(crate) const NOT_FOUND: i32 = 2;
+pub const NOT_FOUND: i32 = 2;
 
 /// The longest name of a mark.
 const LONGEST: usize = 64;

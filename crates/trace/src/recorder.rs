@@ -165,14 +165,14 @@ impl TraceRecorder {
     }
 
     /// Records the end of a thread.
-    pub(crate) fn thread_ended(&mut self, id: u32, at_ns: u64) {
+    pub fn thread_ended(&mut self, id: u32, at_ns: u64) {
         if let Some(thread) = self.recording.threads.get_mut(&id) {
             thread.end_ns = Some(at_ns);
         }
     }
 
     /// Records the end of a process.
-    pub(crate) fn process_ended(&mut self, id: u32, exit: Option<Exit>, at_ns: u64) {
+    pub fn process_ended(&mut self, id: u32, exit: Option<Exit>, at_ns: u64) {
         if let Some(process) = self.recording.processes.get_mut(&id) {
             process.end_ns = Some(at_ns);
             process.exit = exit;
@@ -218,7 +218,7 @@ impl TraceRecorder {
     }
 
     /// Adds a moment that the program named.
-    pub(crate) fn mark(&mut self, name: &str, process: u32, at_ns: u64) {
+    pub fn mark(&mut self, name: &str, process: u32, at_ns: u64) {
         if self.recording.marks.len() < MARKS {
             self.recording.marks.push(RecordedMark { name: name.to_owned(), process, at_ns });
         } else {

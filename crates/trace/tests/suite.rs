@@ -14,7 +14,6 @@ mod waiting;
 mod replay;
 
 mod fuzz_kernel;
-mod fuzz_trace;
 mod trace_backends;
 mod trace_bpf;
 mod trace_chains;

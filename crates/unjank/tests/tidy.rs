@@ -36,6 +36,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("unjank-trace", 2),
     ("unjank-capture", 2),
     ("unjank-slowdisk", 2),
+    ("unjank-strace", 3),
     ("unjank-check", 3),
     ("unjank-forget", 3),
     ("unjank-hangs", 3),

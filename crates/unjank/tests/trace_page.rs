@@ -14,7 +14,6 @@ use std::time::SystemTime;
 use check::compare;
 use report::provenance::Provenance;
 use serde_json::json;
-use trace::import;
 use trace::report::{ReportOptions, TraceReport, build, page};
 
 use browser::Browser;
@@ -40,7 +39,7 @@ fn log() -> String {
 }
 
 fn report(log: &str) -> TraceReport {
-    let log = import::strace(log.as_bytes(), 100_000).unwrap();
+    let log = strace::read(log.as_bytes(), 100_000).unwrap();
     let provenance =
         Provenance::of_this_machine("unjank trace import x".to_owned(), SystemTime::UNIX_EPOCH);
     let options = ReportOptions { home: Some(b"/home/ana".to_vec()), ..ReportOptions::default() };

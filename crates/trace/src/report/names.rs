@@ -115,6 +115,6 @@ impl Names for Unnamed {
 }
 
 /// Returns what stands behind the last slash of a path.
-pub(crate) fn last_component(path: &[u8]) -> &[u8] {
+pub fn last_component(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }

@@ -596,37 +596,6 @@ fn known_patterns_are_named_with_what_helps() {
 }
 
 #[test]
-fn other_patterns_are_told_apart_by_what_is_waited_for() {
-    let of = |calls: &str| -> Vec<String> {
-        let log = crate::import::strace(calls.as_bytes(), 100_000).unwrap();
-        let report = build(&log.recording, &log.names, provenance(), &ReportOptions::default());
-        report.advice.into_iter().map(|found| found.pattern).collect()
-    };
-    let dns = "1 1.0 connect(3, {sa_family=AF_INET, sin_port=htons(53), sin_addr=inet_addr(\"9.9.9.9\")}, 16) = 0 <0.000010>\n\
-               1 1.1 recvfrom(3, \"\", 1024, 0, NULL, NULL) = 40 <5.000000>\n";
-    assert_eq!(of(dns), ["blocking-name-resolution"]);
-    let peer = dns.replace("htons(53)", "htons(631)");
-    assert_eq!(of(&peer), ["wait-for-peer"]);
-    let sync = |path: &str| format!("1 1.0 fdatasync(3<{path}>) = 0 <0.050000>\n");
-    assert_eq!(of(&sync("/home/a/.config/kate.lock")), ["sync-of-lock-file"]);
-    assert_eq!(of(&sync("/home/a/.cache/x/y")), ["sync-of-what-can-be-made-again"]);
-    assert_eq!(of(&sync("/home/a/letter.odt")), ["sync-on-main-thread"]);
-    let many = |line: &str, times: usize| line.repeat(times);
-    assert_eq!(
-        of(&many("1 1.0 read(3</x/y>, \"a\", 1) = 1 <0.000005>\n", 1500)),
-        ["tiny-transfers"]
-    );
-    assert_eq!(
-        of(&many("1 1.0 newfstatat(AT_FDCWD, \"/x\", {}, 0) = 0 <0.000005>\n", 2500)),
-        ["attribute-storm"]
-    );
-    assert_eq!(
-        of(&many("1 1.0 read(3</x/y>, \"a\", 1) = 1 <0.000005>\n", 100)),
-        Vec::<String>::new()
-    );
-}
-
-#[test]
 fn the_main_thread_is_that_of_the_command_or_of_what_it_waited_for() {
     let second = 1_000_000_000;
     let make = |waits_ns: u64, has_window: bool| {

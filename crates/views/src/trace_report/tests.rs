@@ -5,7 +5,6 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
-use trace::import;
 use trace::report::schema::TraceReport;
 use trace::report::{self, ReportOptions};
 
@@ -28,7 +27,7 @@ const LOG: &str = r#"10 1795271282.000000 execve("/usr/bin/kate", ["kate", "a b"
 "#;
 
 fn sample() -> TraceReport {
-    let log = import::strace(LOG.as_bytes(), 100_000).unwrap();
+    let log = strace::read(LOG.as_bytes(), 100_000).unwrap();
     report::build(
         &log.recording,
         &log.names,

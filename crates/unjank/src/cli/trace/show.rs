@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use check::compare;
 use clap::Args;
-use trace::import;
 use trace::report::{self, data, text};
 use views::{ReportBrowser, Screen};
 
@@ -124,7 +123,7 @@ impl Import {
         let log = log.map_err(|error| cannot().because(error))?;
         let opened = self.output.open()?;
         let threshold = u64::try_from(self.threshold.as_nanos()).unwrap_or(u64::MAX);
-        let log = import::strace(&log, threshold).map_err(|error| {
+        let log = strace::read(&log, threshold).map_err(|error| {
             cannot().because(error).hint("write a log with: strace -f -T -tt -k -o LOG CMD")
         })?;
         opened.write(&report::build(

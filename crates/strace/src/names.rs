@@ -4,13 +4,13 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use super::line::StackFrame;
-use crate::call::{StackId, TracedCall};
-use crate::recording::{CodeAddress, Recording};
-use crate::report::names::{Confidence, Frame, Frames, Names, last_component};
-use crate::report::spelling::spell;
-use crate::stack::blame::{self, FrameRole};
-use crate::stack::names::{self, NameCertainty};
-use crate::syscall;
+use sys::syscall;
+use trace::call::{StackId, TracedCall};
+use trace::recording::{CodeAddress, Recording};
+use trace::report::names::{Confidence, Frame, Frames, Names, last_component};
+use trace::report::spelling::spell;
+use trace::stack::blame::{self, FrameRole};
+use trace::stack::names::{self, NameCertainty};
 
 /// Names from a log.
 #[derive(Debug, Default)]

@@ -1,13 +1,13 @@
 //! Logs as strace writes them, with every trap that they have.
 
 use super::*;
-use crate::report::schema::{TraceMethod, TraceReport};
-use crate::report::tests::provenance;
-use crate::report::{ReportOptions, build};
+use report::provenance::Provenance;
+use trace::report::schema::{TraceMethod, TraceReport};
+use trace::report::{ReportOptions, build};
 
 fn report(log: &str) -> TraceReport {
-    let log = strace(log.as_bytes(), 100_000).unwrap();
-    build(&log.recording, &log.names, provenance(), &ReportOptions::default())
+    let log = read(log.as_bytes(), 100_000).unwrap();
+    build(&log.recording, &log.names, Provenance::default(), &ReportOptions::default())
 }
 
 const LOG: &str = r#"10 1795271282.000000 execve("/usr/bin/kate", ["kate", "a b"], 0x7ffc /* 20 vars */) = 0 <0.000500>
@@ -93,6 +93,38 @@ fn a_log_without_times_still_counts() {
 fn what_is_no_log_is_said_to_be_none() {
     for wrong in [&b""[..], b"hello\nworld\n", b"\x7fELF\x02\x01\x01\0\0", b" > /x(y+0x1) [0x1]\n"]
     {
-        assert!(matches!(strace(wrong, 0), Err(ImportError::NoCalls)));
+        assert!(matches!(read(wrong, 0), Err(LogError::NoCalls)));
     }
+}
+
+#[test]
+fn other_patterns_are_told_apart_by_what_is_waited_for() {
+    let of = |calls: &str| -> Vec<String> {
+        let log = read(calls.as_bytes(), 100_000).unwrap();
+        let report =
+            build(&log.recording, &log.names, Provenance::default(), &ReportOptions::default());
+        report.advice.into_iter().map(|found| found.pattern).collect()
+    };
+    let dns = "1 1.0 connect(3, {sa_family=AF_INET, sin_port=htons(53), sin_addr=inet_addr(\"9.9.9.9\")}, 16) = 0 <0.000010>\n\
+               1 1.1 recvfrom(3, \"\", 1024, 0, NULL, NULL) = 40 <5.000000>\n";
+    assert_eq!(of(dns), ["blocking-name-resolution"]);
+    let peer = dns.replace("htons(53)", "htons(631)");
+    assert_eq!(of(&peer), ["wait-for-peer"]);
+    let sync = |path: &str| format!("1 1.0 fdatasync(3<{path}>) = 0 <0.050000>\n");
+    assert_eq!(of(&sync("/home/a/.config/kate.lock")), ["sync-of-lock-file"]);
+    assert_eq!(of(&sync("/home/a/.cache/x/y")), ["sync-of-what-can-be-made-again"]);
+    assert_eq!(of(&sync("/home/a/letter.odt")), ["sync-on-main-thread"]);
+    let many = |line: &str, times: usize| line.repeat(times);
+    assert_eq!(
+        of(&many("1 1.0 read(3</x/y>, \"a\", 1) = 1 <0.000005>\n", 1500)),
+        ["tiny-transfers"]
+    );
+    assert_eq!(
+        of(&many("1 1.0 newfstatat(AT_FDCWD, \"/x\", {}, 0) = 0 <0.000005>\n", 2500)),
+        ["attribute-storm"]
+    );
+    assert_eq!(
+        of(&many("1 1.0 read(3</x/y>, \"a\", 1) = 1 <0.000005>\n", 100)),
+        Vec::<String>::new()
+    );
 }

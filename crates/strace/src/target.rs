@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::line::{find, split, string, unescape};
-use crate::recording::Target;
+use trace::recording::Target;
 
 /// The known targets of descriptors, by process and number.
 #[derive(Debug, Default)]

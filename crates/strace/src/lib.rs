@@ -1,4 +1,6 @@
 //! Logs of strace (`-f -T -ttt -k -y`, or fewer of these) as recordings, so that an old log opens in our report.
+//!
+//! Begin with [`read`]. README.md has an example.
 
 mod line;
 mod names;
@@ -11,11 +13,11 @@ pub use self::names::LogNames;
 
 use self::line::{CallResult, Line, LineContent, LineTime};
 use self::target::{Descriptors, leading_number};
-use crate::call::{CallEnd, StackId, TracedCall};
-use crate::mark::{self, NOT_FOUND};
-use crate::recorder::TraceRecorder;
-use crate::recording::{Backend, CodeAddress, Exit, Module, Recording, Stack, StackEnd, Target};
-use crate::syscall;
+use sys::syscall;
+use trace::call::{CallEnd, StackId, TracedCall};
+use trace::mark::{self, NOT_FOUND};
+use trace::recorder::TraceRecorder;
+use trace::recording::{Backend, CodeAddress, Exit, Module, Recording, Stack, StackEnd, Target};
 
 /// The longest stack that is kept, in frames.
 const FRAMES: usize = 512;
@@ -38,7 +40,7 @@ pub struct Log {
 /// Why a log cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ImportError {
+pub enum LogError {
     /// No line is a call.
     #[error("cannot find a system call in the log: not a log of strace")]
     NoCalls,
@@ -59,8 +61,8 @@ struct Open {
 ///
 /// # Errors
 ///
-/// [`ImportError::NoCalls`] if no line is a call.
-pub fn strace(log: &[u8], threshold_ns: u64) -> Result<Log, ImportError> {
+/// [`LogError::NoCalls`] if no line is a call.
+pub fn read(log: &[u8], threshold_ns: u64) -> Result<Log, LogError> {
     let mut reader = Reader::new(log, threshold_ns);
     for line in log.split(|byte| *byte == b'\n') {
         match line::parse(line) {
@@ -363,7 +365,7 @@ impl Reader {
                 let at = if name == "execve" { 0 } else { 1 };
                 let program = words.get(at).and_then(|word| line::string(word)).unwrap_or_default();
                 let command = words.get(at + 1).map(|word| target::words(word)).unwrap_or_default();
-                let base = crate::report::names::last_component(&program).to_vec();
+                let base = trace::report::names::last_component(&program).to_vec();
                 self.recorder.thread(call.thread, call.process, call.start_ns).name =
                     base.get(..15).unwrap_or(&base).to_vec();
                 if self.recorder.recording().command.is_empty() {
@@ -404,7 +406,7 @@ impl Reader {
         }
     }
 
-    fn finish(mut self) -> Result<Log, ImportError> {
+    fn finish(mut self) -> Result<Log, LogError> {
         self.flush();
         let mut rest: Vec<Open> = self.open.drain().map(|(_, open)| open).collect();
         rest.extend(self.interrupted.drain().map(|(_, open)| open));
@@ -415,7 +417,7 @@ impl Reader {
             self.add(open, CallEnd::Running);
         }
         if self.calls == 0 {
-            return Err(ImportError::NoCalls);
+            return Err(LogError::NoCalls);
         }
         let mut note = |text: String| self.recorder.recording().notes.push(text);
         note(
@@ -505,9 +507,14 @@ fn signal_number(name: &[u8]) -> i32 {
 }
 
 /// Returns the stack by its index.
-pub(super) fn stack_of(recording: &Recording, id: StackId) -> Option<&Stack> {
+fn stack_of(recording: &Recording, id: StackId) -> Option<&Stack> {
     recording.stacks.get(usize::try_from(id.0).ok()?)
 }
 
 #[cfg(test)]
 mod tests;
+
+/// The example of README.md, tested with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
