@@ -67,8 +67,12 @@ pub mod thread {
     pub const TURN: i16 = 248;
     /// Of a `select`: which of the first 64 descriptors are to be read, and which written; the kernel writes its answer over them.
     pub const SETS: i16 = 256;
+    /// How long the short calls since the last report of one were blocked.
+    pub const SHORT_BLOCKED: i16 = 272;
+    /// How many of them were blocked.
+    pub const SHORT_COUNT: i16 = 280;
     /// Bytes of all.
-    pub const SIZE: u32 = 272;
+    pub const SIZE: u32 = 288;
 
     /// It is in no watched call.
     pub const OUTSIDE: i32 = 0;
@@ -120,8 +124,12 @@ pub mod record {
     pub const QUEUED: i16 = 48;
     /// What it returned; of an exit the status as of `wait(2)`.
     pub const RESULT: i16 = 56;
-    /// Six arguments, the descriptor that a `poll` waited for or -1, and a word of nothing; of an exit the thread's `SEEN`.
+    /// Six arguments, and the descriptor that a `poll` waited for or -1; of an exit the thread's `SEEN`.
     pub const ARGUMENTS: i16 = 64;
+    /// Of a short call that stands for others: how long they were blocked together, in 32 bits.
+    pub const SHORT_BLOCKED: i16 = 120;
+    /// Of a short call that stands for others: how many they are, in 32 bits; 0 of a call that is reported for itself.
+    pub const SHORT_COUNT: i16 = 124;
     /// Bytes of a fork's record.
     pub const FORK_SIZE: i32 = 64;
     /// Bytes of a turn's record.

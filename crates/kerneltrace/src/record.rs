@@ -116,6 +116,8 @@ pub struct CallRecord<'a> {
     pub result: i64,
     /// Its arguments.
     pub arguments: [u64; 6],
+    /// What it stands for, if it was short.
+    pub short: Option<ShortCalls>,
     /// What a `poll` waited for: its only descriptor, or the first that was ready.
     pub polled: Option<i32>,
     /// Of a `select`: which of the first 64 descriptors were to be read, and which written.
@@ -134,6 +136,15 @@ pub struct CallRecord<'a> {
     pub file: Option<FileRecord<'a>>,
     /// A copy of the stack, from the stack pointer on.
     pub stack: &'a [u8],
+}
+
+/// Short calls of a main thread, of which one is reported.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ShortCalls {
+    /// How long they were blocked together, in nanoseconds.
+    pub blocked_ns: u64,
+    /// How many were blocked.
+    pub count: u32,
 }
 
 /// A file as the kernel has it.
@@ -286,6 +297,10 @@ fn call(bytes: &[u8]) -> Option<CallRecord<'_>> {
         queued_ns: long(bytes, at(record::QUEUED))?,
         result: long(bytes, at(record::RESULT))?.cast_signed(),
         arguments,
+        short: word(bytes, at(record::SHORT_COUNT)).filter(|count| *count > 0).and_then(|count| {
+            let blocked_ns = word(bytes, at(record::SHORT_BLOCKED)).map(u64::from)?;
+            Some(ShortCalls { blocked_ns, count })
+        }),
         polled: word(bytes, at(record::ARGUMENTS) + 48)
             .map(u32::cast_signed)
             .filter(|descriptor| *descriptor >= 0),

@@ -13,7 +13,7 @@ use super::recording::{
     Thread, Total,
 };
 use super::syscall::call_name;
-use super::timeline::ThreadCounters;
+use super::timeline::{ShortCallSample, ThreadCounters};
 
 /// The most slow calls that are kept.
 const SLOW_CALLS: usize = 200_000;
@@ -278,6 +278,12 @@ impl TraceRecorder {
         }
     }
 
+    /// Records a sample of a main thread's short calls, which are counted elsewhere.
+    pub fn waited_shortly(&mut self, sample: ShortCallSample) {
+        let timeline = self.recording.timelines.entry(sample.call.thread).or_default();
+        timeline.waited_shortly(sample);
+    }
+
     /// Records the counters with which a main thread ended.
     pub(crate) fn ended_with(&mut self, thread: u32, counters: ThreadCounters) {
         self.ends.insert(thread, counters);
@@ -337,6 +343,7 @@ impl TraceRecorder {
             timeline.turns = std::mem::take(&mut known.turns);
             timeline.ring_turns = std::mem::take(&mut known.ring_turns);
             timeline.stops = std::mem::take(&mut known.stops);
+            timeline.short_calls = std::mem::take(&mut known.short_calls);
             *known = timeline;
             known.fault_count = known.fault_count.max(known.faults.len() as u64);
             if let Some(end) = self.ends.get(&thread).filter(|end| end.at_ns > known.last.at_ns) {

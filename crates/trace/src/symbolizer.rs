@@ -16,6 +16,7 @@ use super::stack::interpreters;
 use super::stack::names::{self, NameCertainty, SymbolSources};
 use super::stack::packages;
 use super::syscall;
+use super::timeline::ShortCallSample;
 use report::advice::Advice;
 
 /// The most modules without symbols for which the package with the symbols is looked up.
@@ -53,6 +54,10 @@ impl Symbolizer {
             let faults = timeline.faults.iter().map(|fault| fault.stack);
             for stack in timeline.samples.iter().map(|(_, stack)| *stack).chain(faults) {
                 users.entry(stack).or_insert((*process, u32::MAX));
+            }
+            for ShortCallSample { call, .. } in &timeline.short_calls {
+                let stack = call.stack.into_iter();
+                stack.for_each(|stack| _ = users.entry(stack).or_insert((*process, call.number)));
             }
         }
         let mut names = names::Names::new(sources);

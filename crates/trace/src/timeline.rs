@@ -1,6 +1,6 @@
 //! What main threads did with their time: on a processor, ready for one, waiting for a page, stopped, or in a call.
 
-use super::call::{StackId, TargetId};
+use super::call::{StackId, TargetId, TracedCall};
 
 /// The most slices of a timeline; more are put together in pairs.
 const SLICES: usize = 50_000;
@@ -81,6 +81,18 @@ pub struct MajorFault {
     pub target: Option<TargetId>,
 }
 
+/// A call that was too short to be recorded for itself, and stands for others like it: the kernel tells one each time that they
+/// were blocked for a millisecond together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShortCallSample {
+    /// The call.
+    pub call: TracedCall,
+    /// How long the calls since the sample before were blocked, in nanoseconds.
+    pub blocked_ns: u64,
+    /// How many of them were blocked.
+    pub count: u32,
+}
+
 /// What one main thread did with its time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadTimeline {
@@ -100,6 +112,8 @@ pub struct ThreadTimeline {
     pub ring_turns: Vec<u64>,
     /// When it was stopped by a signal, from and to, where the backend is told.
     pub stops: Vec<(u64, u64)>,
+    /// Samples of calls that were blocked and too short to be recorded, where the kernel tells them.
+    pub short_calls: Vec<ShortCallSample>,
     /// The counters at the end of the last slice.
     pub last: ThreadCounters,
 }
@@ -126,6 +140,18 @@ impl ThreadTimeline {
             self.slices = pairs.collect();
         }
         self.slices.push(slice);
+    }
+
+    /// Takes back time on a processor of the latest slices, in which the thread was taken to run and turned out to have waited.
+    pub fn take_back(&mut self, mut processor_ns: u64) {
+        for slice in self.slices.iter_mut().rev() {
+            let taken = processor_ns.min(slice.processor_ns);
+            slice.processor_ns -= taken;
+            processor_ns -= taken;
+            if processor_ns == 0 {
+                break;
+            }
+        }
     }
 
     /// Adds the time up to the thread's end, at which it ran and had these counters.
@@ -164,6 +190,18 @@ impl ThreadTimeline {
         }
     }
 
+    /// Adds a sample of short calls.
+    pub fn waited_shortly(&mut self, sample: ShortCallSample) {
+        if self.short_calls.len() < SAMPLES {
+            self.short_calls.push(sample);
+        }
+    }
+
+    /// Returns the stacks of samples of short calls.
+    pub(crate) fn short_stacks(&self) -> impl Iterator<Item = StackId> {
+        self.short_calls.iter().filter_map(|sample| sample.call.stack)
+    }
+
     /// Adds a turn of the event loop.
     pub fn turned(&mut self, at_ns: u64) {
         add_turn(&mut self.turns, at_ns);
@@ -186,6 +224,27 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn what_is_taken_back_is_that_of_the_latest_slices_and_no_more_than_there_is() {
+        let mut timeline = ThreadTimeline::default();
+        for (at, processor_ns) in [(0, 5), (10, 3), (20, 0)] {
+            timeline.push(TimeSlice {
+                start_ns: at,
+                length_ns: 10,
+                processor_ns,
+                ..TimeSlice::default()
+            });
+        }
+        let processor = |timeline: &ThreadTimeline| {
+            let slices = timeline.slices.iter();
+            slices.map(|slice| slice.processor_ns).collect::<Vec<u64>>()
+        };
+        timeline.take_back(4);
+        assert_eq!(processor(&timeline), [4, 0, 0]);
+        timeline.take_back(9);
+        assert_eq!(processor(&timeline), [0, 0, 0]);
+    }
 
     #[test]
     fn slices_of_one_kind_are_one_and_sums_stay() {

@@ -103,6 +103,41 @@ fn who_has_the_kernel_work_is_named_where_that_may_be_sampled() {
 }
 
 #[test]
+fn waits_that_are_each_too_short_to_be_recorded_are_a_stall_in_their_call() {
+    let planted = Planted::new();
+    // The partner answers at once, or computes for so many microseconds, and so does whoever asked it.
+    for work in ["0", "30"] {
+        planted.each(&["short", work], [Backend::Bpf], |context, report| {
+            is_told(context, report, "blocked in calls");
+            let account = account(report);
+            let parts = account.parts;
+            // By its own account it was blocked for 200 ms, and for 64 waits more at most.
+            assert!((190 * MS..225 * MS).contains(&parts.call_ns), "{context}: {parts:?}");
+            assert!(parts.unknown_ns < account.wall_ns / 16, "{context}: {parts:?}");
+            // On a busy machine an answer takes longer, and the call is recorded for itself.
+            let slow = report.slow.iter().filter(|slow| report.call_name(slow.call) == "read");
+            let recorded: u64 = slow.map(|slow| slow.wall_ns).sum();
+            if recorded * 2 > parts.call_ns {
+                eprintln!("SKIPPED: {} ms of reads were long on this machine", recorded / MS);
+                return;
+            }
+            let row = account.short_calls.first();
+            let row = row.unwrap_or_else(|| panic!("{context}: no short calls"));
+            let name = report.short_calls_name(row);
+            assert!(name.contains("short calls: read of "), "{context}: {name}");
+            assert!(name.ends_with(" by ask_partner"), "{context}: {name}");
+            assert!(row.count > 100, "{context}: {row:?}");
+            let block = account.longest().unwrap();
+            assert_eq!(
+                block.short_calls.first().map(|row| row.frame),
+                Some(row.frame),
+                "{context}"
+            );
+        });
+    }
+}
+
+#[test]
 fn the_same_work_in_an_event_loop_that_goes_round_is_no_stall() {
     // Sampling alone does not see calls that do not wait.
     let backends = [Backend::Bpf, Backend::Seccomp, Backend::Ptrace];
@@ -127,6 +162,14 @@ fn waits_for_a_lock_and_for_a_thread_are_stalls_with_their_callers() {
             is_told(context, report, function);
             let parts = account(report).parts;
             assert!(parts.lock_ns > 200 * MS, "{context}: {parts:?}");
+            // Calls for locks are not recorded, and followed to who held it all the same, where the kernel's wake-ups are seen.
+            if report.watch.backend == "bpf" {
+                let chains = report.chains.iter();
+                let chains: Vec<_> =
+                    chains.map(|chain| (chain.hops.len(), &*chain.end, chain.has_losses)).collect();
+                let is_lost = chains.iter().any(|(_, _, has_losses)| *has_losses);
+                assert!(is_lost || chains == [(2, "timer", false)], "{context}: {chains:?}");
+            }
         });
     }
 }

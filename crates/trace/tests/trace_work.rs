@@ -177,6 +177,30 @@ fn a_wait_for_an_operation_of_a_ring_is_told_with_its_name_its_file_and_the_func
     }
 }
 
+#[test]
+fn waits_for_many_short_operations_are_told_with_the_file_and_the_function() {
+    let planted = Planted::new("ring.c");
+    let data = planted.file("data", BYTES);
+    let words = [planted.program(), "pages", data.to_str().unwrap()];
+    let Some(report) = recorded(&words, Backend::Bpf) else { return };
+    let context = format!("{} {:?}", report.verdict, report.notes());
+    is_whole(&context, &report);
+    let account = account(&report);
+    let waits = report.slow.iter().filter(|slow| report.call_name(slow.call) == "io_uring_enter");
+    let recorded_ns: u64 = waits.map(|slow| slow.wall_ns).sum();
+    if recorded_ns * 2 > account.parts.ring_ns {
+        cannot("the operations took long on this machine");
+        return;
+    }
+    assert!(account.parts.ring_ns > 20 * MS, "{context}: {:?}", account.parts);
+    let ring = report.short_calls_of("waiting for io_uring", &account.parts, &account.short_calls);
+    let name = ring.map(|row| report.short_calls_name(row)).unwrap_or_default();
+    let wanted = format!("io_uring_enter of {} by read_page", data.display());
+    assert!(name.ends_with(&wanted), "{context}: {name} {:?}", account.short_calls);
+    let screen = text::render(&report, 120, report::paint::Paint::Off);
+    assert!(screen.contains("short calls of io_uring_enter by read_page"), "{screen}");
+}
+
 /// What is told is in each form of the report.
 fn is_in_all_forms(report: &TraceReport, operation: &str) {
     let shown = text::render(report, 100, report::paint::Paint::Off);

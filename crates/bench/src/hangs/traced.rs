@@ -101,6 +101,7 @@ fn hang(
                 && slow.how != TraceMethod::Idle
                 && is_inside(slow.at_ns, slow.wall_ns)
         }),
+        block,
         report,
     );
     let hops = report
@@ -173,32 +174,52 @@ struct CallSums {
 }
 
 impl CallSums {
-    fn of<'a>(calls: impl Iterator<Item = &'a Slow>, report: &TraceReport) -> CallSums {
+    fn of<'a>(
+        calls: impl Iterator<Item = &'a Slow>,
+        block: &TimeBlock,
+        report: &TraceReport,
+    ) -> CallSums {
         let mut sums = CallSums::default();
         for slow in calls {
             let operation = slow.operation.and_then(|at| report.operations.get(at as usize));
             let target = operation.map_or(slow.target, |operation| operation.target);
-            let target = target.and_then(|at| report.targets.get(at as usize));
-            let Some(kind) = report.calls.get(slow.call as usize) else { continue };
-            let is_file = target.is_some_and(|target| target.kind == TargetKind::File);
-            let cause = match kind.class {
-                SyscallClass::Sync => "sync",
-                _ if is_file => "file-data",
-                _ if kind.name.starts_with("futex") => "lock",
-                _ if kind.name.starts_with("wait") => "child",
-                _ => "other-program",
-            };
             let stack = slow.stack.and_then(|at| report.stacks.get(at as usize));
-            let blamed = stack.and_then(|stack| stack.frames.get(stack.blamed? as usize));
-            let blamed = blamed.and_then(|frame| report.frames.get(*frame as usize));
-            let add = |sums: &mut BTreeMap<String, u64>, name: &str| {
-                *sums.entry(name.to_owned()).or_default() += slow.wall_ns;
-            };
-            add(&mut sums.causes, cause);
-            add(&mut sums.functions, blamed.map_or("", |frame| &frame.name));
-            add(&mut sums.objects, target.map_or("", |target| &target.name));
+            let blamed = stack.and_then(|stack| stack.frames.get(stack.blamed? as usize).copied());
+            sums.add(report, (slow.call, target, blamed), slow.wall_ns);
+        }
+        for row in &block.short_calls {
+            sums.add(report, (row.call, row.target, row.frame), row.wall_ns);
         }
         sums
+    }
+
+    /// Adds waits in a call for an object, which a function made; all are indexes into the report.
+    fn add(
+        &mut self,
+        report: &TraceReport,
+        (call, target, frame): (u32, Option<u32>, Option<u32>),
+        wall_ns: u64,
+    ) {
+        let target = target.and_then(|at| report.targets.get(at as usize));
+        let Some(call) = report.calls.get(call as usize) else { return };
+        let is = |kind: TargetKind| target.is_some_and(|target| target.kind == kind);
+        let cause = match call.class {
+            SyscallClass::Sync => "sync",
+            _ if is(TargetKind::File) => "file-data",
+            // Qt waits with one for the thread that receives its answers.
+            _ if is(TargetKind::Socket) => "other-program",
+            _ if call.name.starts_with("futex") => "lock",
+            _ if call.name.starts_with("wait") => "child",
+            _ => "other-program",
+        };
+        let frame = frame.and_then(|frame| report.frames.get(frame as usize));
+        for (sums, name) in [
+            (&mut self.causes, cause),
+            (&mut self.functions, frame.map_or("", |frame| &frame.name)),
+            (&mut self.objects, target.map_or("", |target| &target.name)),
+        ] {
+            *sums.entry(name.to_owned()).or_default() += wall_ns;
+        }
     }
 }
 

@@ -19,6 +19,9 @@ pub(super) enum Source {
 /// Turns of an event loop are reported at most this often, in nanoseconds.
 const TURN_NS: i32 = 1_000_000;
 
+/// One of a main thread's short calls is reported each time that they were blocked so long together, in nanoseconds.
+const SHORT_NS: i32 = 1_000_000;
+
 /// `BPF_NOEXIST`.
 const IF_NEW: i32 = 1;
 
@@ -55,20 +58,49 @@ impl ProgramPlan {
         p.place(added);
         self.write_error(p);
 
-        let (slow, fast, done) = (p.label(), p.label(), p.label());
+        let (slow, fast, turn, done) = (p.label(), p.label(), p.label(), p.label());
+        p.store(Size::Long, R10, frame::SHORT, 0);
         p.load(Size::Long, R1, R10, frame::WALL).set_long(R2, self.threshold_ns);
         p.jump_if(R1, JumpCondition::AtLeast, R2, slow);
         self.write_is_kept(p, source, slow, fast);
+        p.place(fast);
+        match self.threads {
+            WatchedThreads::First => _ = p.jump(turn),
+            WatchedThreads::All => self.write_short(p, turn),
+        }
         p.place(slow);
         self.write_call_record(p, source);
-        match self.threads {
-            // A watch is told of every wait for events: they end the time in which a thread is busy.
-            WatchedThreads::First => p.load(Size::Long, R9, R10, frame::STATE),
-            WatchedThreads::All => p.jump(done),
-        };
-        p.place(fast);
+        p.load(Size::Long, R9, R10, frame::STATE);
+        // A watch is told of every wait for events: they end the time in which a thread is busy. Else a slow one says so itself.
+        if self.threads == WatchedThreads::All {
+            p.load(Size::Long, R1, R10, frame::SHORT).jump_if(R1, JumpCondition::Equal, 0, done);
+        }
+        p.place(turn);
         self.write_turn(p, done);
         p.place(done);
+    }
+
+    /// Adds the short call of the main thread in `R9` to those that were blocked; goes to `out` unless it is to be reported for them.
+    ///
+    /// Calls are reported one by one if they are slow. A thread may wait as long in many that are not: of these one is reported
+    /// each time that they were blocked for [`SHORT_NS`] together, so that what is reported often is what was waited for most.
+    fn write_short(&self, p: &mut Assembler, out: Label) {
+        p.load(Size::Word, R1, R9, thread::THREAD).load(Size::Word, R2, R9, thread::PROCESS);
+        p.jump_if(R1, JumpCondition::Differ, R2, out);
+        p.load(Size::Long, R1, R10, frame::WALL).load(Size::Long, R2, R10, frame::CPU);
+        p.calculate(Operation::Subtract, R1, R2).load(Size::Long, R2, R10, frame::QUEUED);
+        p.calculate(Operation::Subtract, R1, R2).jump_if(R1, JumpCondition::Equal, 0, out);
+        p.load(Size::Long, R2, R9, thread::SHORT_BLOCKED).add(R1, R2);
+        p.load(Size::Long, R2, R9, thread::SHORT_COUNT).add(R2, 1);
+        p.store(Size::Long, R9, thread::SHORT_BLOCKED, R1);
+        p.store(Size::Long, R9, thread::SHORT_COUNT, R2);
+        p.jump_if(R1, JumpCondition::Below, SHORT_NS, out);
+        let fits = p.label();
+        p.set_long(R3, u64::from(u32::MAX)).jump_if(R1, JumpCondition::AtMost, R3, fits);
+        p.set(R1, R3).place(fits);
+        p.store(Size::Word, R10, frame::SHORT, R1).store(Size::Word, R10, frame::SHORT + 4, R2);
+        p.store(Size::Long, R9, thread::SHORT_BLOCKED, 0);
+        p.store(Size::Long, R9, thread::SHORT_COUNT, 0);
     }
 
     /// Goes to `fast` unless the call of the thread in `R9` is reported however short it is: goes to `kept`, or on.

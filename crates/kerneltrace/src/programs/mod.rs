@@ -145,6 +145,8 @@ mod frame {
     pub(super) const WATCH: i16 = -80;
     /// What is kept of the thread, when its register is needed for something else.
     pub(super) const STATE: i16 = -88;
+    /// For how long short calls were blocked that the reported one stands for, and after it how many they are: as in the record.
+    pub(super) const SHORT: i16 = -96;
 }
 
 /// The place of a path's descriptor among 64 KiB of address space is never a 32-bit code segment.

@@ -74,6 +74,26 @@ pub struct TimeBlock {
     /// How much time on a processor those samples stand for.
     #[serde(default)]
     pub frame_ns: u64,
+    /// What it waited for in calls that were each too short to be recorded, the longest waits first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub short_calls: Vec<ShortCallRow>,
+}
+
+/// Calls that were each too short to be recorded, and together were not. All is known from samples.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct ShortCallRow {
+    /// The call: an index into the report's calls.
+    pub call: u32,
+    /// What they worked on: an index into the report's targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<u32>,
+    /// The function to blame: an index into the report's frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<u32>,
+    /// How many there were.
+    pub count: u64,
+    /// How long they were blocked together, in nanoseconds.
+    pub wall_ns: u64,
 }
 
 /// Samples of one function on a processor.
@@ -150,6 +170,9 @@ pub struct TimeAccount {
     /// What a shortage of memory cost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemoryRow>,
+    /// Its waits in calls that were each too short to be recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub short_calls: Vec<ShortCallRow>,
     /// What could not be seen, with what would allow it.
     pub unseen: Vec<String>,
 }

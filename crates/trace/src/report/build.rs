@@ -13,7 +13,7 @@ use super::schema::{
 use super::spelling::{command_line, harmless, spell};
 use super::stalls::stalls;
 use super::symbolized::{SymbolizedRecording, add, index, item, kind_of};
-use super::{advice, arguments, followed, ring_waits, timing, verdict};
+use super::{advice, arguments, followed, ring_waits, short_calls, timing, verdict};
 use crate::call::{CallEnd, StackId, TargetId, TracedCall};
 use crate::mark::RecordedMark;
 use crate::recording::{self, Exit, Recording, StackEnd, Total};
@@ -53,13 +53,19 @@ pub fn build(
     let calls = call_kinds(&builder);
     let call_index: HashMap<u32, u32> =
         calls.iter().enumerate().map(|(at, kind)| (kind.number, index(at))).collect();
-    let threads = threads(&builder, options.frame_ns);
+    let mut threads = threads(&builder, options.frame_ns);
     let thread_index: HashMap<u32, u32> =
         threads.iter().enumerate().map(|(at, thread)| (thread.id, index(at))).collect();
 
     let kept = kept(&recording.slow, options.slow_calls);
     let mut paths = paths::paths(&builder, &call_index);
-    let (targets, target_index) = targets(&builder, &call_index, &paths, &kept, options.targets);
+    let named: Vec<u32> = paths
+        .iter()
+        .flat_map(|path| path.targets.iter().map(|share| share.index))
+        .chain(short_calls::targets(&threads))
+        .collect();
+    let (targets, target_index) = targets(&builder, &call_index, named, &kept, options.targets);
+    short_calls::renumber(&mut threads, &call_index, &target_index);
     let operations = ring_waits::operations(&builder, &target_index);
     let mut stack_index: HashMap<StackId, u32> = HashMap::new();
     let mut stacks = Vec::new();
@@ -232,7 +238,8 @@ fn call_kinds(builder: &SymbolizedRecording<'_>) -> Vec<CallKind> {
         totals.entry(*number).or_default().merge(total);
     }
     // A backend may keep a call whose sums it did not tell.
-    for call in &recording.slow {
+    let short = recording.timelines.values().flat_map(|timeline| &timeline.short_calls);
+    for call in recording.slow.iter().chain(short.map(|sample| &sample.call)) {
         totals.entry(call.number).or_default();
     }
     let mut errors: BTreeMap<u32, Vec<ErrnoCount>> = BTreeMap::new();
@@ -386,7 +393,7 @@ fn main_thread(threads: &[Thread], recording: &Recording) -> Option<u32> {
 fn targets(
     builder: &SymbolizedRecording<'_>,
     call_index: &HashMap<u32, u32>,
-    paths: &[super::schema::CodePath],
+    named: Vec<u32>,
     kept: &[usize],
     most: usize,
 ) -> (Vec<Target>, HashMap<TargetId, u32>) {
@@ -419,8 +426,8 @@ fn targets(
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse((time(at), all[*at].count)));
     let mut wanted = vec![false; all.len()];
-    let named = paths.iter().flat_map(|path| &path.targets).map(|share| share.index);
-    let named = named.chain(ring_waits::targets(builder).into_iter().map(|target| target.0));
+    let named =
+        named.into_iter().chain(ring_waits::targets(builder).into_iter().map(|target| target.0));
     let named = named.chain(kept.iter().filter_map(|at| Some(recording.slow[*at].target?.0)));
     let named: Vec<usize> = named.filter_map(|at| usize::try_from(at).ok()).collect();
     for at in order.iter().take(most).chain(&named) {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use super::account::ShortCallRow;
 use super::schema::{SCHEMA, TraceReport};
 use super::spelling::harmless;
 
@@ -177,7 +178,12 @@ fn consistent(report: &TraceReport) -> Result<(), ReadError> {
     all(
         "account",
         report.threads.iter().filter_map(|thread| thread.account.as_ref()).all(|account| {
+            let short = |row: &ShortCallRow| {
+                inside(row.call, calls) && maybe(row.target, targets) && maybe(row.frame, frames)
+            };
+            let of_blocks = account.blocks.iter().flat_map(|block| &block.short_calls);
             account.blocks.iter().all(|block| maybe(block.frame, frames))
+                && account.short_calls.iter().chain(of_blocks).all(short)
                 && account.functions.iter().all(|share| inside(share.frame, frames))
                 && account.pages.iter().all(|share| maybe(share.frame, frames))
                 && account.memory.iter().all(|row| maybe(row.frame, frames))

@@ -1,6 +1,6 @@
 //! Makes rows of the chains of a recording: names, and a sentence a hop.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use wakeups::{ChainEnd, ChainHop, ChainWakeup, ProgramFacts, WakeupSource, systemd_unit};
 
@@ -63,16 +63,35 @@ fn wakeup_row(wakeup: &ChainWakeup, at_ns: u64) -> WakeupRow {
 fn of_stalls<'a>(builder: &SymbolizedRecording<'a>) -> Vec<&'a RecordedChain> {
     let recording = builder.recording;
     let calls = builder.slow().filter(|(_, how)| *how != TraceMethod::Idle);
-    let stalls: BTreeSet<(u32, u64)> =
-        calls.map(|(call, _)| (call.thread, call.start_ns)).collect();
-    let mut chains: Vec<&RecordedChain> = recording
-        .chains
-        .iter()
-        .filter(|chain| stalls.contains(&(chain.thread, chain.start_ns)))
-        .collect();
+    let mut stalls: BTreeMap<(u32, u32), Vec<(u64, u64)>> = BTreeMap::new();
+    for (call, _) in calls {
+        let of_kind = stalls.entry((call.thread, call.number)).or_default();
+        of_kind.push((call.start_ns, call.start_ns.saturating_add(call.wall_ns)));
+    }
+    stalls.values_mut().for_each(|spans| spans.sort_unstable());
+    let is_stall = |chain: &RecordedChain| {
+        let spans = stalls.get(&(chain.thread, chain.number));
+        spans.is_some_and(|spans| is_one_of(chain, spans))
+    };
+    let mut chains: Vec<&RecordedChain> =
+        recording.chains.iter().filter(|chain| is_stall(chain)).collect();
     chains.sort_by_key(|chain| (std::cmp::Reverse(chain.wall_ns), chain.start_ns, chain.thread));
     chains.truncate(CHAINS);
     chains
+}
+
+/// Returns whether a chain is that of one of these calls, which are in the order of time and do not overlap. A call that was sampled
+/// begins and ends some milliseconds beside the wait that the kernel told.
+fn is_one_of(chain: &RecordedChain, calls: &[(u64, u64)]) -> bool {
+    let (from, to) = (chain.start_ns, chain.start_ns.saturating_add(chain.wall_ns));
+    let first = calls.partition_point(|(_, end)| *end <= from);
+    let overlapping = calls.iter().skip(first).take_while(|(start, _)| *start < to);
+    let common = |(start, end): &(u64, u64)| (*end).min(to).saturating_sub((*start).max(from));
+    let is_it = |call: &(u64, u64)| {
+        let longer = chain.wall_ns.max(call.1.saturating_sub(call.0));
+        call.0 == from || common(call).saturating_mul(2) >= longer
+    };
+    overlapping.into_iter().any(is_it)
 }
 
 fn row(chain: &RecordedChain, recording: &Recording) -> StallChain {
@@ -338,5 +357,31 @@ mod tests {
         }
         assert_eq!((row.end.as_str(), row.hops[2].started_ns), ("disk", Some(1_100_000_000)));
         assert_eq!((row.hops[0].from_ns, row.hops[0].to_ns), (1_000_000_000, 3_000_000_000));
+    }
+
+    #[test]
+    fn a_chain_is_that_of_the_call_that_was_made_then() {
+        let chain = |start_ns, wall_ns| RecordedChain {
+            thread: 10,
+            start_ns,
+            wall_ns,
+            number: 202,
+            chain: WakeupChain {
+                hops: Vec::new(),
+                end: ChainEnd::Timer,
+                end_ns: 0,
+                has_losses: false,
+            },
+            wakeups: Vec::new(),
+            functions: Vec::new(),
+            programs: Vec::new(),
+        };
+        let calls = [(100, 200), (300, 900)];
+        let is_one = |start_ns, wall_ns| super::is_one_of(&chain(start_ns, wall_ns), &calls);
+        // To the nanosecond, as the kernel tells a call, and beside it, as sampling does.
+        assert!(is_one(100, 100) && is_one(300, 10) && is_one(310, 580) && is_one(290, 600));
+        assert!(!is_one(0, 90) && !is_one(210, 80) && !is_one(900, 100));
+        // A part of a call, or a call in a part of it, is another wait.
+        assert!(!is_one(400, 100) && !is_one(50, 2000));
     }
 }

@@ -14,6 +14,7 @@ pub mod page;
 mod paths;
 mod ring_waits;
 pub mod schema;
+mod short_calls;
 pub mod spelling;
 mod stalls;
 mod symbolized;

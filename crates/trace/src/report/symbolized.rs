@@ -9,7 +9,7 @@ use super::stalls::StallClassifier;
 use crate::call::{StackId, TracedCall};
 use crate::kernel_work::{ExplainedWait, RingWaitKind, ThreadMemory};
 use crate::recording::{self, Recording, StackEnd};
-use crate::timeline::{ThreadTimeline, TimeSlice};
+use crate::timeline::{ShortCallSample, TimeSlice};
 
 /// The most stacks of one timeline that get names.
 const TIMELINE_STACKS: usize = 400;
@@ -38,6 +38,8 @@ pub(super) struct SymbolizedRecording<'a> {
     frame_index: HashMap<Frame, u32>,
     pub(super) stacks: HashMap<StackId, SymbolizedStack>,
     pub(super) how: Vec<TraceMethod>,
+    /// How the samples of short calls count, of all timelines one after the other.
+    short: Vec<TraceMethod>,
 }
 
 impl<'a> SymbolizedRecording<'a> {
@@ -45,6 +47,9 @@ impl<'a> SymbolizedRecording<'a> {
     pub(super) fn new(recording: &'a Recording, names: &dyn Names) -> SymbolizedRecording<'a> {
         let numbers = recording.totals.keys().map(|(_, number)| *number);
         let numbers = numbers.chain(recording.slow.iter().map(|call| call.number));
+        // Totals of a thread that the kernel had no room for may be missing.
+        let short = recording.timelines.values().flat_map(|timeline| &timeline.short_calls);
+        let numbers = numbers.chain(short.map(|sample| sample.call.number));
         let mut symbolized = SymbolizedRecording {
             recording,
             call_names: numbers
@@ -54,6 +59,7 @@ impl<'a> SymbolizedRecording<'a> {
             frame_index: HashMap::new(),
             stacks: HashMap::new(),
             how: Vec::new(),
+            short: Vec::new(),
         };
         let owners = recording.targets.iter().filter_map(|target| match target {
             recording::Target::Lock { owner_stack, .. } => *owner_stack,
@@ -63,7 +69,10 @@ impl<'a> SymbolizedRecording<'a> {
             symbolized.name(id, names);
         }
         for timeline in recording.timelines.values() {
-            for id in frequent_stacks(timeline) {
+            let samples = timeline.samples.iter().map(|(_, stack)| *stack);
+            let on_processor = samples.chain(timeline.faults.iter().map(|fault| fault.stack));
+            let of_short_calls = frequent_stacks(timeline.short_stacks());
+            for id in frequent_stacks(on_processor).into_iter().chain(of_short_calls) {
                 symbolized.name(id, names);
             }
         }
@@ -88,7 +97,18 @@ impl<'a> SymbolizedRecording<'a> {
             .iter()
             .map(|call| judge.how(call, name(call.number), idle(call)))
             .collect();
+        let short = recording.timelines.values().flat_map(|timeline| &timeline.short_calls);
+        symbolized.short = short
+            .map(|ShortCallSample { call, .. }| judge.how(call, name(call.number), idle(call)))
+            .collect();
         symbolized
+    }
+
+    /// Returns how the samples of a thread's short calls count.
+    pub(super) fn short_of(&self, thread: u32) -> &[TraceMethod] {
+        let before = self.recording.timelines.range(..thread);
+        let from: usize = before.map(|(_, timeline)| timeline.short_calls.len()).sum();
+        self.short.get(from..).unwrap_or_default()
     }
 
     fn name(&mut self, id: StackId, names: &dyn Names) {
@@ -161,6 +181,13 @@ impl<'a> SymbolizedRecording<'a> {
         self.ring_wait(call).is_some_and(|wait| wait.kind == RingWaitKind::ForOperation)
     }
 
+    /// Returns whether a call waited for a lock, and not for an answer that another thread receives.
+    pub(super) fn waits_for_lock(&self, call: &TracedCall) -> bool {
+        let target = || item(&self.recording.targets, call.target?.0);
+        self.call_name(call.number).starts_with("futex")
+            && !matches!(target(), Some(recording::Target::Socket { .. }))
+    }
+
     /// Returns how long the thread of a call was stopped in it; `None` if nothing is known of that.
     pub(super) fn stopped_ns(&self, call: &TracedCall) -> Option<u64> {
         let timeline = self.recording.timelines.get(&call.thread)?;
@@ -206,13 +233,10 @@ impl<'a> SymbolizedRecording<'a> {
     }
 }
 
-/// Returns the most frequent stacks of a timeline; naming all of them would take longer than the run.
-fn frequent_stacks(timeline: &ThreadTimeline) -> Vec<StackId> {
+/// Returns the most frequent of these stacks; naming all of them would take longer than the run.
+fn frequent_stacks(all: impl Iterator<Item = StackId>) -> Vec<StackId> {
     let mut counts: BTreeMap<StackId, u64> = BTreeMap::new();
-    let faults = timeline.faults.iter().map(|fault| fault.stack);
-    for stack in timeline.samples.iter().map(|(_, stack)| *stack).chain(faults) {
-        *counts.entry(stack).or_default() += 1;
-    }
+    all.for_each(|stack| *counts.entry(stack).or_default() += 1);
     let mut stacks: Vec<(StackId, u64)> = counts.into_iter().collect();
     stacks.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     stacks.truncate(TIMELINE_STACKS);

@@ -12,7 +12,7 @@ use crate::recording::{
     Backend, CodeAddress, Exit, Module, RecordedMount, Recording, Stack, StackEnd, Target,
 };
 use crate::syscall;
-use crate::timeline::{MajorFault, ThreadTimeline, TimeSlice};
+use crate::timeline::{MajorFault, ShortCallSample, ThreadTimeline, TimeSlice};
 use report::paint::Paint;
 use report::provenance::Provenance;
 
@@ -322,6 +322,75 @@ fn page_faults_beside_a_sampled_wait_are_counted_and_no_time_twice() {
     let parts = divided(CallEnd::Returned(0));
     assert_eq!(parts.idle_ns + parts.call_ns, 90 * ms, "{parts:?}");
     assert_eq!(parts.fault_ns, 0, "{parts:?}");
+}
+
+#[test]
+fn samples_of_short_calls_stand_for_their_time_as_what_they_are() {
+    let ms = 1_000_000;
+    let words = vec![b"short".to_vec()];
+    let mut recorder = TraceRecorder::new(Backend::Bpf, words, SystemTime::UNIX_EPOCH);
+    recorder.process(10);
+    recorder.thread(10, 10, 0);
+    let path = b"/home/ana/cold".to_vec();
+    let file = recorder.target(Target::File { path, mount: None });
+    let module = Module { path: b"/bin/short".to_vec(), build_id: None, reached_by: None };
+    let module = Some(recorder.module(module));
+    let mut stack = |addresses: &[u64]| {
+        let frame = |address: &u64| CodeAddress { module, address: *address };
+        let frames = addresses.iter().map(frame).collect();
+        Some(recorder.stack(Stack { frames, end: StackEnd::Whole }))
+    };
+    let (sync, idle) = (stack(&[1, 3, 4]), stack(&[5, 6, 4]));
+    // Ten milliseconds of each: what is waited for an event is no stall.
+    for (at, (name, stack, target)) in
+        [("fdatasync", sync, file), ("futex", sync, None), ("ppoll", idle, None)]
+            .into_iter()
+            .cycle()
+            .take(30)
+            .enumerate()
+    {
+        let call = TracedCall {
+            process: 10,
+            thread: 10,
+            number: syscall::call_number(name).unwrap(),
+            arguments: [0; 6],
+            outcome: CallEnd::Returned(0),
+            start_ns: (at as u64 + 1) * ms,
+            wall_ns: 60_000,
+            cpu_ns: Some(10_000),
+            queued_ns: Some(0),
+            stack,
+            target,
+        };
+        recorder.waited_shortly(ShortCallSample { call, blocked_ns: ms, count: 20 });
+    }
+    let slice = TimeSlice { length_ns: 40 * ms, processor_ns: 8 * ms, ..TimeSlice::default() };
+    recorder.recording().timelines.entry(10).or_default().push(slice);
+    let recording = recorder.finish(40 * ms);
+    let report = build(&recording, &Example, provenance(), &ReportOptions::default());
+    let account = report.threads[0].account.as_ref().unwrap();
+    let parts = account.parts;
+    assert_eq!(
+        [parts.call_ns, parts.lock_ns, parts.idle_ns, parts.processor_ns, parts.unknown_ns],
+        [10 * ms, 10 * ms, 10 * ms, 8 * ms, 2 * ms]
+    );
+    let names: Vec<String> =
+        account.short_calls.iter().map(|row| report.short_calls_name(row)).collect();
+    let by = "by KConfig::sync()";
+    assert!(
+        names.contains(&format!("200 short calls: fdatasync of /home/ana/cold {by}")),
+        "{names:?}"
+    );
+    assert!(names.contains(&format!("200 short calls: futex {by}")), "{names:?}");
+    assert_eq!(names.len(), 2);
+    assert_eq!(account.blocks[0].short_calls, account.short_calls);
+    // As a file it is the same, and a row that leads nowhere is refused.
+    let written = data::to_json(&report).unwrap();
+    assert_eq!(data::read(written.as_bytes()).unwrap(), report);
+    let mut broken = report;
+    broken.threads[0].account.as_mut().unwrap().short_calls[0].call = 99;
+    let written = data::to_json(&broken).unwrap();
+    assert!(data::read(written.as_bytes()).is_err());
 }
 
 /// A thread that ran, was ready and waited for pages by turns, with calls and work for memory among them.

@@ -55,9 +55,15 @@ pub(crate) fn account_rows(report: &TraceReport, account: &TimeAccount) -> Vec<[
     parts.retain(|(name, ns)| *ns > 0 || *name == "not explained");
     parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     let frame = |at: u32| report.frames.get(usize::try_from(at).ok()?).map(|f| f.name.clone());
+    let short = |part: &str| {
+        let row = report.short_calls_of(part, &account.parts, &account.short_calls)?;
+        let by = row.frame.and_then(frame).map_or_else(String::new, |by| format!(" by {by}"));
+        Some(format!("short calls of {}{by}", report.call_name(row.call)))
+    };
     let mostly = |name: &str| match name {
         "on a processor" => account.functions.first().and_then(|share| frame(share.frame)),
         "waiting for pages from a disk" => account.file_of_most_pages().map(str::to_owned),
+        "blocked in calls" | "waiting for locks" => short(name),
         "waiting for io_uring" => {
             let waits = report.slow.iter().filter(|slow| Some(slow.thread) == report.main_thread);
             let waits = waits.filter(|slow| slow.how == TraceMethod::Stall);
@@ -70,9 +76,10 @@ pub(crate) fn account_rows(report: &TraceReport, account: &TimeAccount) -> Vec<[
                 let sum = sums.entry((&operation.name, operation.target)).or_default();
                 *sum = sum.saturating_add(wait.wall_ns);
             }
-            let ((name, target), sum) = sums.into_iter().max_by_key(|(_, sum)| *sum)?;
-            let is_most = sum.saturating_mul(2) >= account.parts.ring_ns;
-            is_most.then(|| report.operation_title(name, target))
+            let longest = sums.into_iter().max_by_key(|(_, sum)| *sum);
+            let most = longest.filter(|(_, sum)| sum.saturating_mul(2) >= account.parts.ring_ns);
+            most.map(|((name, target), _)| report.operation_title(name, target))
+                .or_else(|| short(name))
         }
         "reclaiming memory" => {
             let of_reclaim = account.memory.iter().filter(|row| row.work != "swap-in");

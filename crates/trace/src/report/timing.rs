@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::account::{MemoryRow, PageShare, ProcessorShare, TimeAccount, TimeBlock, TimeParts};
 use super::schema::TraceMethod;
+use super::short_calls::{self, ShortCalls};
 use super::spelling::spell;
 use super::symbolized::{SymbolizedRecording, item};
 use crate::call::{CallEnd, StackId, TracedCall};
@@ -15,6 +16,18 @@ use kernelwork::{MemoryTimeline, MemoryWork};
 
 /// The most blocks, functions and files of an account.
 const ROWS: usize = 10;
+/// The most rows of a block's short calls.
+const ROWS_OF_BLOCK: usize = 3;
+
+/// What was recorded of a thread.
+struct ThreadRecord<'a> {
+    sums: &'a SliceSums<'a>,
+    memory: &'a MemoryTimeline,
+    stops: &'a [(u64, u64)],
+    /// In the order of time.
+    calls: &'a [(&'a TracedCall, TraceMethod)],
+    short: &'a ShortCalls<'a>,
+}
 
 /// Sums of a timeline up to each slice, for the sums of any time.
 struct SliceSums<'a> {
@@ -59,13 +72,6 @@ impl<'a> SliceSums<'a> {
     }
 }
 
-/// Returns whether a call waited for a lock, and not for an answer that another thread receives.
-fn is_lock(builder: &SymbolizedRecording<'_>, call: &TracedCall) -> bool {
-    let target = || item(&builder.recording.targets, call.target?.0);
-    builder.call_name(call.number).starts_with("futex")
-        && !matches!(target(), Some(Target::Socket { .. }))
-}
-
 fn end_of(call: &TracedCall) -> u64 {
     call.start_ns.saturating_add(call.wall_ns)
 }
@@ -87,8 +93,13 @@ pub(super) fn account(
     let none = MemoryTimeline::default();
     let memory = recording.kernel.memory.get(&thread.id);
     let shortage = memory.map_or(&none, |memory| &memory.timeline);
-    let parts_of =
-        |from: u64, to: u64| parts(builder, (&sums, shortage), &timeline.stops, calls, from, to);
+    let short = short_calls::of_thread(builder, thread.id, timeline);
+    let stops = &timeline.stops;
+    let recorded = ThreadRecord { sums: &sums, memory: shortage, stops, calls, short: &short };
+    let parts_of = |from: u64, to: u64| parts(builder, &recorded, from, to);
+    let short_in = |from: u64, to: u64, most: usize| {
+        short_calls::rows(builder, short_calls::between(&short, from, to), most)
+    };
     let mut account = TimeAccount {
         wall_ns: end_ns - start_ns,
         parts: parts_of(start_ns, end_ns),
@@ -141,6 +152,7 @@ pub(super) fn account(
             frame_ns: function
                 .map_or(0, |(_, count)| count.saturating_mul(timeline.sample_ns))
                 .min(parts.processor_ns),
+            short_calls: short_in(from, to, ROWS_OF_BLOCK),
         });
         account.blocks.sort_by_key(|block| (std::cmp::Reverse(block.wall_ns), block.at_ns));
         account.blocks.truncate(ROWS);
@@ -161,6 +173,7 @@ pub(super) fn account(
         })
         .collect();
     account.pages = pages(builder, timeline);
+    account.short_calls = short_in(start_ns, end_ns, ROWS);
     account.memory = memory.map_or_else(Vec::new, |memory| memory_rows(builder, memory));
     Some(account)
 }
@@ -168,12 +181,11 @@ pub(super) fn account(
 /// Divides the time from one moment to another.
 fn parts(
     builder: &SymbolizedRecording<'_>,
-    (sums, memory): (&SliceSums<'_>, &MemoryTimeline),
-    stops: &[(u64, u64)],
-    calls: &[(&TracedCall, TraceMethod)],
+    recorded: &ThreadRecord<'_>,
     from_ns: u64,
     to_ns: u64,
 ) -> TimeParts {
+    let ThreadRecord { sums, memory, stops, calls, short } = recorded;
     let [processor_ns, ready_ns, fault_ns, stopped_ns, tracer_ns] = sums.between(from_ns, to_ns);
     let mut parts = TimeParts {
         processor_ns,
@@ -189,11 +201,11 @@ fn parts(
         parts.tracer_ns = parts.tracer_ns.saturating_sub(to.saturating_sub(from));
     }
     // What the kernel did for memory in the thread is that, wherever the thread was.
-    let short = memory.between(from_ns, to_ns);
-    parts.reclaim_ns = short.reclaim_processor_ns.saturating_add(short.reclaim_blocked_ns);
-    parts.swap_ns = short.swap_processor_ns.saturating_add(short.swap_blocked_ns);
-    parts.processor_ns = parts.processor_ns.saturating_sub(short.processor_ns());
-    let mut short_outside_ns = short.blocked_ns();
+    let shortage = memory.between(from_ns, to_ns);
+    parts.reclaim_ns = shortage.reclaim_processor_ns.saturating_add(shortage.reclaim_blocked_ns);
+    parts.swap_ns = shortage.swap_processor_ns.saturating_add(shortage.swap_blocked_ns);
+    parts.processor_ns = parts.processor_ns.saturating_sub(shortage.processor_ns());
+    let mut shortage_outside_ns = shortage.blocked_ns();
     let mut counted_ns = from_ns;
     // Calls do not overlap, but for those that were sampled, whose ends are not exact.
     let first = calls.partition_point(|(call, _)| end_of(call) <= from_ns);
@@ -212,7 +224,7 @@ fn parts(
         let ran = own(call.cpu_ns).unwrap_or(ran).min(ran.max(length / 64));
         let ready = own(call.queued_ns).map_or(ready, |queued| queued.min(ready));
         let short_ns = memory.between(from, to).blocked_ns();
-        short_outside_ns = short_outside_ns.saturating_sub(short_ns);
+        shortage_outside_ns = shortage_outside_ns.saturating_sub(short_ns);
         let blocked = length.saturating_sub(ran + ready + stopped + tracer + short_ns);
         // A wait for a page in a call is the call's.
         parts.fault_ns = parts.fault_ns.saturating_sub(fault);
@@ -220,13 +232,14 @@ fn parts(
             TraceMethod::Idle => &mut parts.idle_ns,
             TraceMethod::Child => &mut parts.child_ns,
             TraceMethod::Stall if builder.waits_for_ring(call) => &mut parts.ring_ns,
-            TraceMethod::Stall if is_lock(builder, call) => &mut parts.lock_ns,
+            TraceMethod::Stall if builder.waits_for_lock(call) => &mut parts.lock_ns,
             TraceMethod::Stall => &mut parts.call_ns,
         };
         *part += blocked;
     }
     // A thread that is blocked outside of calls is taken for one that waits for a page.
-    parts.fault_ns = parts.fault_ns.saturating_sub(short_outside_ns);
+    parts.fault_ns = parts.fault_ns.saturating_sub(shortage_outside_ns);
+    short_calls::add(builder, short_calls::between(short, from_ns, to_ns), &mut parts);
     settle(&mut parts, to_ns.saturating_sub(from_ns));
     parts
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::account::{TimeAccount, TimeBlock};
-use super::schema::{CodePath, Slow, Thread, TraceMethod, TraceReport};
+use super::account::{ShortCallRow, TimeAccount, TimeBlock, TimeParts};
+use super::schema::{CodePath, Slow, TargetKind, Thread, TraceMethod, TraceReport};
 use super::spelling::tilde;
 use report::figure::{Quantity, frame_count};
 use report::grade::feeling;
@@ -109,6 +109,42 @@ impl TraceReport {
     }
 }
 
+impl TraceReport {
+    /// Returns the short calls to which at least half of a part of a time went, by the part's name.
+    #[must_use]
+    pub fn short_calls_of<'a>(
+        &self,
+        part: &str,
+        parts: &TimeParts,
+        rows: &'a [ShortCallRow],
+    ) -> Option<&'a ShortCallRow> {
+        let (_, ns) = parts.named().into_iter().find(|(name, _)| *name == part)?;
+        let is_socket = |row: &ShortCallRow| {
+            let target = row.target.and_then(|at| item(&self.targets, at));
+            target.is_some_and(|target| target.kind == TargetKind::Socket)
+        };
+        let part_of = |row: &ShortCallRow| match self.call_name(row.call) {
+            "io_uring_enter" => "waiting for io_uring",
+            name if name.starts_with("futex") && !is_socket(row) => "waiting for locks",
+            _ => "blocked in calls",
+        };
+        let row = rows.iter().find(|row| part_of(row) == part)?;
+        (row.wall_ns.saturating_mul(2) >= ns).then_some(row)
+    }
+
+    /// Writes what short calls were: `1312 short calls: pread64 of ~/x by read_all`.
+    #[must_use]
+    pub fn short_calls_name(&self, row: &ShortCallRow) -> String {
+        let count = usize::try_from(row.count).unwrap_or(usize::MAX);
+        let target = row.target.and_then(|at| self.target_name(at));
+        let frame = row.frame.and_then(|at| item(&self.frames, at));
+        let target = target.map_or_else(String::new, |target| format!(" of {target}"));
+        let frame = frame.map_or_else(String::new, |frame| format!(" by {}", frame.name));
+        let call = self.call_name(row.call);
+        format!("{}: {call}{target}{frame}", counted(count, "short call"))
+    }
+}
+
 fn item<T>(all: &[T], at: u32) -> Option<&T> {
     all.get(usize::try_from(at).ok()?)
 }
@@ -141,6 +177,9 @@ pub fn block_text(report: &TraceReport, block: &TimeBlock) -> String {
             && block.frame_ns.saturating_mul(3) >= ns
         {
             text.push_str(&format!(" (mostly in {})", frame.name));
+        }
+        if let Some(row) = report.short_calls_of(name, &block.parts, &block.short_calls) {
+            text.push_str(&format!(" (mostly {})", report.short_calls_name(row)));
         }
         text
     });

@@ -134,6 +134,18 @@ __attribute__((noinline)) void read_by_ring(int file, unsigned flags)
     check(result(), BYTES);
 }
 
+/* A page that is in memory, by a worker of the ring: each wait is short. */
+__attribute__((noinline)) void read_page(int file)
+{
+    struct io_uring_sqe *read = entry(IORING_OP_READ, file);
+    read->addr = (uintptr_t)buffer;
+    read->len = 4096;
+    read->flags = IOSQE_ASYNC;
+    submit();
+    enter(1, 1);
+    check(result(), 4096);
+}
+
 __attribute__((noinline)) void read_by_poller(int file)
 {
     add_read(0, IOSQE_FIXED_FILE);
@@ -254,6 +266,11 @@ int main(int count, char **words)
         set_up(0);
         for (int i = 0; i < 3; i++)
             read_by_ring(cold(name), *how == 'w' ? IOSQE_ASYNC : 0);
+    } else if (!strcmp(how, "pages")) {
+        int file = opened(name, O_RDONLY);
+        set_up(0);
+        for (int i = 0; i < 10000; i++)
+            read_page(file);
     } else if (!strcmp(how, "registered")) {
         int file = cold(name);
         set_up(0);

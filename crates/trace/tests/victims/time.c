@@ -98,6 +98,28 @@ static __attribute__((noinline)) void ask_kernel(double seconds)
     close(zeros);
 }
 
+static int asked[2], answered[2];
+static double work;
+
+static void *answerer(void *unused)
+{
+    char byte;
+    while (read(asked[0], &byte, 1) == 1) {
+        spin(work);
+        if (write(answered[1], &byte, 1) != 1)
+            exit(3);
+    }
+    return unused;
+}
+
+/* Is blocked for some microseconds, until a thread has answered. */
+__attribute__((noinline)) void ask_partner(void)
+{
+    char byte = '.';
+    if (write(asked[1], &byte, 1) != 1 || read(answered[0], &byte, 1) != 1)
+        exit(3);
+}
+
 /* Waits for something to do, as the main loop of this name does. */
 static __attribute__((noinline)) void g_main_loop_run(int end)
 {
@@ -151,6 +173,16 @@ int main(int count, char **words)
     } else if (!strcmp(how, "join")) {
         pthread_create(&thread, NULL, sleeper, NULL);
         join_worker(thread);
+    } else if (!strcmp(how, "short")) {
+        if (pipe2(asked, O_CLOEXEC) < 0 || pipe2(answered, O_CLOEXEC) < 0)
+            return 3;
+        work = atof(words[2]) / 1e6;
+        pthread_create(&thread, NULL, answerer, NULL);
+        for (double end = blocked() + 0.2; blocked() < end;)
+            for (int i = 0; i < 64; i++) {
+                ask_partner();
+                spin(work);
+            }
     } else if (!strcmp(how, "pages")) {
         /* Who looks ten times a second sees the program before it does something, and all that it did before it ends. */
         poll(NULL, 0, 200);

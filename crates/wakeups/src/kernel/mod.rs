@@ -17,6 +17,7 @@ pub use self::decode::read as read_wait;
 use self::layout::{processor, shared, thread};
 use self::offsets::SchedulerOffsets;
 use self::programs::WakeupPlan;
+use super::event::ThreadWait;
 use super::history::WakeupHistory;
 
 /// Bytes of the ring: room for twelve thousand waits.
@@ -143,10 +144,15 @@ impl WakeupTracer {
 
     /// Adds the waits that have ended since the last call to a history; returns how many there were.
     pub fn take(&mut self, history: &mut WakeupHistory) -> usize {
+        self.take_each(|wait| history.add(wait))
+    }
+
+    /// Gives each wait that was recorded to `each`; returns how many records there were.
+    pub fn take_each(&mut self, mut each: impl FnMut(ThreadWait)) -> usize {
         self.ring.take(usize::MAX, |bytes| {
             // The kernel's programs write nothing else; what is not understood is as good as nothing.
             if let Some(wait) = decode::read(bytes) {
-                history.add(wait);
+                each(wait);
             }
         })
     }

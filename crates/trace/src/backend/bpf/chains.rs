@@ -6,12 +6,13 @@ use std::thread::JoinHandle;
 use report::error::chain as causes;
 use sys::bpf::LoadError;
 use wakeups::kernel::WakeupTracer;
-use wakeups::{KernelFunctions, KnownPrograms, WakeupHistory};
+use wakeups::{KernelFunctions, KnownPrograms, ThreadWait, WakeupHistory};
 
 use super::record::CallRecord;
 use crate::place::bus_names;
 use crate::recording::{RecordedChain, Recording};
 use crate::syscall::{EVENT_WAITS, call_name};
+use crate::syscall_set::Set;
 
 /// Shorter waits of main threads are not followed, in nanoseconds.
 const SHORTEST_NS: u64 = 5_000_000;
@@ -43,6 +44,19 @@ impl MainWait {
             from_ns: call.start_ns,
             began_ns,
             wall_ns: call.wall_ns,
+        })
+    }
+
+    /// Returns the wait of a main thread in a call that is not recorded, if it is to be followed.
+    fn of_other(wait: &ThreadWait, recorded: &Set, began_ns: u64) -> Option<MainWait> {
+        let wall_ns = wait.to_ns.saturating_sub(wait.from_ns);
+        let number = wait.call.filter(|call| !recorded.contains(*call))?;
+        (wait.who.thread == wait.process && wall_ns >= SHORTEST_NS).then_some(MainWait {
+            thread: wait.process,
+            number,
+            from_ns: wait.from_ns,
+            began_ns,
+            wall_ns,
         })
     }
 }
@@ -88,8 +102,8 @@ pub(super) struct ChainRecorder {
     tracer: Option<WakeupTracer>,
     history: WakeupHistory,
     lost: u64,
-    /// Chains of waits for events, and of others.
-    chains: [Vec<RecordedChain>; 2],
+    /// Chains of waits for events, of other calls that are recorded, and of calls that are not.
+    chains: [Vec<RecordedChain>; 3],
     programs: KnownPrograms,
     note: Option<String>,
 }
@@ -105,22 +119,35 @@ impl ChainRecorder {
             tracer,
             history: WakeupHistory::new(HISTORY),
             lost: 0,
-            chains: [Vec::new(), Vec::new()],
+            chains: [const { Vec::new() }; 3],
             programs: KnownPrograms::default(),
             note,
         }
     }
 
-    /// Takes what was recorded, and follows waits that have ended.
-    pub(super) fn follow(&mut self, waits: &mut Vec<MainWait>) {
+    /// Takes what was recorded, and follows waits that have ended: those in `waits`, and of the processes of which `is_recorded`
+    /// says so those in calls that are not in the set `recorded`, such as for locks.
+    pub(super) fn follow(
+        &mut self,
+        waits: &mut Vec<MainWait>,
+        recorded: &Set,
+        began_ns: u64,
+        is_recorded: impl Fn(u32) -> bool,
+    ) {
         let Some(tracer) = &mut self.tracer else { return waits.clear() };
-        tracer.take(&mut self.history);
-        if !waits.is_empty() {
+        let mut others = Vec::new();
+        tracer.take_each(|wait| {
+            others.extend(MainWait::of_other(&wait, recorded, began_ns));
+            self.history.add(wait);
+        });
+        others.retain(|wait| is_recorded(wait.thread));
+        if !waits.is_empty() || !others.is_empty() {
             let lost = tracer.lost().unwrap_or(self.lost);
             self.history.count_lost(lost.saturating_sub(self.lost));
             self.lost = lost;
         }
-        for wait in waits.drain(..) {
+        let all = waits.drain(..).map(|wait| (wait, true));
+        for (wait, is_call) in all.chain(others.into_iter().map(|wait| (wait, false))) {
             let to_ns = wait.from_ns.saturating_add(wait.wall_ns);
             let Some(thread) = self.history.identity(wait.thread, to_ns) else { continue };
             let chain = self.history.walk(thread, wait.from_ns, to_ns);
@@ -128,7 +155,11 @@ impl ChainRecorder {
                 continue;
             }
             let is_event_wait = call_name(wait.number).is_some_and(|n| EVENT_WAITS.contains(&n));
-            let chains = &mut self.chains[usize::from(!is_event_wait)];
+            let chains = match (is_call, is_event_wait) {
+                (true, true) => &mut self.chains[0],
+                (true, false) => &mut self.chains[1],
+                (false, _) => &mut self.chains[2],
+            };
             if chains.len() >= CHAINS && chains.iter().all(|kept| kept.wall_ns >= wait.wall_ns) {
                 continue;
             }

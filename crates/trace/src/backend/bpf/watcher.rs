@@ -14,7 +14,7 @@ use super::super::timing::TimeAccountant;
 use super::super::{BackendChoice, RecordingLimit, Stacks, TraceOptions, procfs};
 use super::chains::{ChainLoader, ChainRecorder, MainWait};
 use super::kernel_session::KernelSession;
-use super::record::{BpfRecord, CallRecord, ThreadTotals};
+use super::record::{BpfRecord, CallRecord, ShortCalls, ThreadTotals};
 use super::session::ThreadState;
 use super::work::{WorkContext, WorkLoader, WorkRecorder};
 use crate::call::{CallEnd, StackId, TracedCall};
@@ -24,7 +24,7 @@ use crate::recorder::TraceRecorder;
 use crate::recording::{Backend, Exit, Recording};
 use crate::stack::{KnownRegisters, Unwinder};
 use crate::syscall::{call_name, runs_program};
-use crate::timeline::ThreadCounters;
+use crate::timeline::{ShortCallSample, ThreadCounters};
 
 /// The longest time between two reads of the ring without a wake-up.
 const REST: Duration = Duration::from_millis(20);
@@ -266,7 +266,10 @@ impl<'a> Watcher<'a> {
                 }
             }
         })?;
-        self.chains.follow(&mut self.model.waits);
+        let Watcher { chains, model, options, began_ns, .. } = self;
+        let ProcessModel { waits, alive, .. } = model;
+        let is_recorded = |process: u32| alive.contains_key(&process);
+        chains.follow(waits, &options.calls, *began_ns, is_recorded);
         if self.ended.len() > ENDED {
             self.read_totals_of_ended()?;
         }
@@ -498,13 +501,13 @@ impl ProcessModel {
         }
         self.waits.extend(MainWait::of(call, began_ns));
         let is_slow = self.recorder.is_kept(call.number, call.wall_ns);
-        if !is_slow && self.stacks != Stacks::All {
+        if !is_slow && call.short.is_none() && self.stacks != Stacks::All {
             return;
         }
         let stack = self.stack(call);
         let target = super::target::recorded(call, &mut self.places, &mut self.recorder);
         self.recorder.thread(call.thread, call.process, 0);
-        self.recorder.keep(TracedCall {
+        let traced = TracedCall {
             process: call.process,
             thread: call.thread,
             number: call.number,
@@ -516,7 +519,13 @@ impl ProcessModel {
             queued_ns: Some(call.queued_ns),
             stack,
             target,
-        });
+        };
+        match call.short {
+            Some(ShortCalls { blocked_ns, count }) => {
+                self.recorder.waited_shortly(ShortCallSample { call: traced, blocked_ns, count });
+            }
+            None => self.recorder.keep(traced),
+        }
     }
 
     fn stack(&mut self, call: &CallRecord<'_>) -> Option<StackId> {

@@ -200,7 +200,6 @@ impl SampledThread {
 
     /// Samples the thread; returns whether it goes on.
     pub(super) fn sample(&mut self, tools: &mut SamplingTools) -> bool {
-        let Some(counters) = self.files.counters() else { return false };
         let activity = match self.files.activity() {
             Ok(Some(ThreadActivity::InCall(call))) => {
                 ThreadActivity::InCall(self.restarted.named(call))
@@ -219,6 +218,8 @@ impl SampledThread {
             }
             Err(_) => return false,
         };
+        // Afterwards: of a thread that is blocked they are exact then.
+        let Some(counters) = self.files.counters() else { return false };
         let now = tools.now();
         if now >= self.look_ns {
             let has_window = has_display(self.process);
@@ -263,6 +264,8 @@ impl SampledThread {
             rest -= borrowed;
             owed += borrowed;
         } else {
+            // Those of a blocked thread are exact: who ran and waited by turns had not run as long as was borrowed for it.
+            self.timeline.take_back(owed);
             owed = 0;
         }
         self.ahead_ns = owed;
