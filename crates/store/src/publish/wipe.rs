@@ -7,8 +7,8 @@ use rustix::io::Errno;
 
 use crate::disk::{Disk, DiskFile};
 
-/// How much is overwritten at a time.
-static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+/// How many bytes are overwritten at a time.
+const AT_ONCE: u64 = 1 << 16;
 
 /// Overwrites a file with zeros, durably, and removes it. File systems that copy on write, and flash devices, may keep the
 /// old blocks until they are used again.
@@ -50,10 +50,12 @@ pub fn is_link(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
 /// Overwrites every byte of an open file with zeros, durably.
 pub(crate) fn overwrite(file: &mut dyn DiskFile) -> io::Result<()> {
     let len = file.stat()?.len;
+    // A constant would be in each program that wipes.
+    let zeros = vec![0; usize::try_from(len.min(AT_ONCE)).unwrap_or(0)];
     let mut at = 0;
     while at < len {
-        let count = usize::try_from(len - at).unwrap_or(usize::MAX).min(ZEROS.len());
-        file.write_at(at, &ZEROS[..count])?;
+        let count = usize::try_from(len - at).unwrap_or(usize::MAX).min(zeros.len());
+        file.write_at(at, &zeros[..count])?;
         at += count as u64;
     }
     file.sync()
