@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use super::account::{TimeBlock, TimeParts};
 use super::names::{Confidence, Frame, Frames, Names};
 use super::schema::{TargetKind, TraceMethod, TraceReport};
-use super::{ReportOptions, build, data, text};
+use super::{ReportOptions, build, data, page, text};
 use crate::call::{CallEnd, StackId, TracedCall};
 use crate::recorder::TraceRecorder;
 use crate::recording::{
@@ -384,6 +384,16 @@ fn samples_of_short_calls_stand_for_their_time_as_what_they_are() {
     assert!(names.contains(&format!("200 short calls: futex {by}")), "{names:?}");
     assert_eq!(names.len(), 2);
     assert_eq!(account.blocks[0].short_calls, account.short_calls);
+    // Both are shown, on the terminal those of half a frame and more.
+    let screen = text::render(&report, 100, Paint::Off);
+    let (heading, rows) =
+        screen.split_once("Where it waited in calls too short to be recorded\n").unwrap();
+    assert!(!heading.contains("short calls of ppoll"), "{screen}");
+    let row = rows.lines().find(|row| row.starts_with("fdatasync by")).unwrap();
+    let row: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(row.join(" "), "fdatasync by KConfig::sync() 10.0 ms 0.6 200", "{screen}");
+    let html = page::render(&report).unwrap();
+    assert!(html.contains("fdatasync of /home/ana/cold by KConfig::sync()"), "{html}");
     // As a file it is the same, and a row that leads nowhere is refused.
     let written = data::to_json(&report).unwrap();
     assert_eq!(data::read(written.as_bytes()).unwrap(), report);

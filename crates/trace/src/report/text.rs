@@ -29,6 +29,7 @@ pub fn render(report: &TraceReport, width: usize, paint: Paint) -> String {
     };
     part("What the main thread's time went to", time_parts(report, width, paint));
     part("Where it waited", paths(report, width, paint));
+    part("Where it waited in calls too short to be recorded", short_calls(report, width, paint));
     part("What it waited for", chains(report, width, paint));
     part("Operations of io_uring", operations(report, width, paint));
     part("What to do", advice(report, width, paint));
@@ -57,8 +58,7 @@ pub(crate) fn account_rows(report: &TraceReport, account: &TimeAccount) -> Vec<[
     let frame = |at: u32| report.frames.get(usize::try_from(at).ok()?).map(|f| f.name.clone());
     let short = |part: &str| {
         let row = report.short_calls_of(part, &account.parts, &account.short_calls)?;
-        let by = row.frame.and_then(frame).map_or_else(String::new, |by| format!(" by {by}"));
-        Some(format!("short calls of {}{by}", report.call_name(row.call)))
+        Some(format!("short calls of {}", report.short_calls_title(row)))
     };
     let mostly = |name: &str| match name {
         "on a processor" => account.functions.first().and_then(|share| frame(share.frame)),
@@ -143,6 +143,31 @@ fn paths(report: &TraceReport, width: usize, paint: Paint) -> String {
     let mut text = table.render(width, paint);
     text.push_str(&more(stalls().count(), "code path", paint));
     text
+}
+
+/// Writes what the main thread's short calls were blocked in, as far as it is half a frame or more.
+fn short_calls(report: &TraceReport, width: usize, paint: Paint) -> String {
+    let account = report.main().and_then(|main| main.account.as_ref());
+    let rows = account.map_or(&[][..], |account| &account.short_calls);
+    let mut table = TextTable::new(&[
+        ("code path", Align::Text),
+        ("blocked", Align::Point),
+        ("frames", Align::Point),
+        ("count", Align::Point),
+    ]);
+    let mut long = rows.iter().filter(|row| row.wall_ns >= report.frame_ns / 2).peekable();
+    if long.peek().is_none() {
+        return String::new();
+    }
+    for row in long {
+        table.row(vec![
+            report.short_calls_title(row).into(),
+            TableCell::toned(tone(report, row.wall_ns), time(row.wall_ns)),
+            frames_of(row.wall_ns, report).into(),
+            row.count.to_string().into(),
+        ]);
+    }
+    table.render(width, paint)
 }
 
 /// Says how many rows are not shown.

@@ -132,16 +132,32 @@ impl TraceReport {
         (row.wall_ns.saturating_mul(2) >= ns).then_some(row)
     }
 
-    /// Writes what short calls were: `1312 short calls: pread64 of ~/x by read_all`.
+    /// Writes what short calls were without what they worked on: `pread64 by read_all`.
+    #[must_use]
+    pub fn short_calls_title(&self, row: &ShortCallRow) -> String {
+        let call = self.call_name(row.call);
+        let frame = row.frame.and_then(|at| item(&self.frames, at));
+        frame.map_or_else(|| call.to_owned(), |frame| format!("{call} by {}", frame.name))
+    }
+
+    /// Writes what short calls were: `pread64 of ~/x by read_all`.
+    #[must_use]
+    pub fn short_calls_path(&self, row: &ShortCallRow) -> String {
+        let mut name = self.call_name(row.call).to_owned();
+        if let Some(target) = row.target.and_then(|at| self.target_name(at)) {
+            name.push_str(&format!(" of {target}"));
+        }
+        if let Some(frame) = row.frame.and_then(|at| item(&self.frames, at)) {
+            name.push_str(&format!(" by {}", frame.name));
+        }
+        name
+    }
+
+    /// Writes how many short calls there were, and what they were: `1312 short calls: pread64 of ~/x by read_all`.
     #[must_use]
     pub fn short_calls_name(&self, row: &ShortCallRow) -> String {
         let count = usize::try_from(row.count).unwrap_or(usize::MAX);
-        let target = row.target.and_then(|at| self.target_name(at));
-        let frame = row.frame.and_then(|at| item(&self.frames, at));
-        let target = target.map_or_else(String::new, |target| format!(" of {target}"));
-        let frame = frame.map_or_else(String::new, |frame| format!(" by {}", frame.name));
-        let call = self.call_name(row.call);
-        format!("{}: {call}{target}{frame}", counted(count, "short call"))
+        format!("{}: {}", counted(count, "short call"), self.short_calls_path(row))
     }
 }
 

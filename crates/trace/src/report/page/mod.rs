@@ -74,6 +74,13 @@ pub fn render(report: &TraceReport) -> serde_json::Result<String> {
     page.heading("Code paths");
     page.paragraph("Slow calls by the function to blame. The stacks of each are folded below it.");
     page.markup(&tables::paths(report));
+    let short_calls = tables::short_calls(report);
+    if !short_calls.is_empty() {
+        page.paragraph(
+            "Calls of the main thread that were each too short to be recorded, from samples:",
+        );
+        page.markup(&short_calls);
+    }
     page.heading("Calls");
     page.markup(&tables::calls(report));
     if !report.targets.is_empty() {

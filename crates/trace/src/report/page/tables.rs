@@ -352,6 +352,23 @@ pub(super) fn targets(report: &TraceReport) -> String {
     table(&headings, rows) + &left_out(all, ROWS.min(report.targets.len()), "files and peers")
 }
 
+/// Writes what the main thread's short calls were blocked in; nothing if there were none.
+pub(super) fn short_calls(report: &TraceReport) -> String {
+    let account = report.main().and_then(|main| main.account.as_ref());
+    let rows = account.map_or(&[][..], |account| &account.short_calls);
+    let Some(most) = rows.iter().map(|row| row.wall_ns).max() else { return String::new() };
+    let headings = [("calls", "text what"), ("blocked", ""), ("frames", ""), ("count", "")];
+    let rows = rows.iter().map(|row| {
+        vec![
+            words(escape(&report.short_calls_path(row))),
+            share(row.wall_ns, most, class_of(class_at(report, row.call))),
+            figure(row.wall_ns, &frames_of(row.wall_ns, report)),
+            count(row.count),
+        ]
+    });
+    table(&headings, rows)
+}
+
 /// Operations of `io_uring` by kind and file.
 pub(super) fn operation_sums(report: &TraceReport) -> String {
     let headings = [
