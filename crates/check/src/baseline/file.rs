@@ -76,7 +76,7 @@ pub struct BaselineHeader {
     /// And so much longer.
     #[serde(with = "time_text")]
     pub plus: u64,
-    /// The most time of the main thread that was not explained.
+    /// The most time of the main thread that was not explained, or in calls too short to be recorded.
     #[serde(with = "time_text")]
     pub unexplained: u64,
 }

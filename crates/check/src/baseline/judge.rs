@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use trace::report::TraceReport;
+use trace::report::account::TimeAccount;
 use trace::report::verdict::time;
 use trace::syscall_set::Set;
 
@@ -253,11 +254,26 @@ pub(super) fn blind_spots(report: &TraceReport) -> Vec<String> {
     spots
 }
 
-/// Returns how much time of the main thread is not explained; all of it if nothing accounted for it.
+/// Returns how much time of the main thread no wait of a line explains: what is not explained at all, and what was in calls that were
+/// each too short to be recorded. All of it if nothing accounted for it.
 pub(super) fn unexplained_ns(report: &TraceReport) -> u64 {
     let Some(main) = report.main() else { return report.length_ns };
     let life = || main.end_ns.unwrap_or(report.length_ns).saturating_sub(main.start_ns);
-    main.account.as_ref().map_or_else(life, |account| account.parts.unknown_ns)
+    let of_account =
+        |account: &TimeAccount| account.parts.unknown_ns.saturating_add(account.short_calls_ns);
+    main.account.as_ref().map_or_else(life, of_account)
+}
+
+/// Says how much of that was in calls too short to be recorded, and which these were mostly.
+fn short_calls(report: &TraceReport) -> String {
+    let account = report.main().and_then(|main| main.account.as_ref());
+    let Some(account) = account.filter(|account| account.short_calls_ns > 0) else {
+        return String::new();
+    };
+    let most = account.short_calls.first();
+    let most =
+        most.map_or_else(String::new, |row| format!(", mostly {}", report.short_calls_path(row)));
+    format!(" ({} of it in calls too short to be recorded{most})", time(account.short_calls_ns))
 }
 
 /// Returns the name of the program whose main thread is judged.
@@ -296,8 +312,9 @@ fn not_judged(
         (unexplained_ns(report), baseline.rules().allowed_ns(header.unexplained));
     if unknown_ns > most_ns {
         spots.push(format!(
-            "not explained: {} of the main thread's time, {} allowed",
+            "not explained: {} of the main thread's time{}, {} allowed",
             time(unknown_ns),
+            short_calls(report),
             time(most_ns)
         ));
     }

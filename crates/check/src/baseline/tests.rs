@@ -3,6 +3,7 @@
 use super::*;
 use crate::example::traced;
 use trace::report::TraceReport;
+use trace::report::account::TimeAccount;
 
 const SAVE: (&str, &[&str]) =
     ("100.100000 fsync(3</home/ana/.config/editor/session>) = 0 <0.012000>", &["save", "main"]);
@@ -161,6 +162,17 @@ fn what_could_not_be_seen_is_no_all_clear() {
     change("calls", |report| report.watch.calls = "sync".to_owned());
     change("threshold", |report| report.watch.threshold_ns = 1_000_000);
     change("not explained", |report| report.threads[0].end_ns = Some(60_000_000_000));
+    // All of it is explained, and by calls of which none is in a line.
+    change(
+        "not explained: 1.00 min of the main thread's time (1.00 min of it in calls too",
+        |report| {
+            report.threads[0].account = Some(TimeAccount {
+                wall_ns: 60_000_000_000,
+                short_calls_ns: 60_000_000_000,
+                ..TimeAccount::default()
+            });
+        },
+    );
     change("phase idle", |report| report.slow.retain(|slow| slow.wall_ns < 1_000_000_000));
     change("phase extra", |report| {
         let mark = |name: &str| trace::report::schema::MarkRow {

@@ -173,6 +173,9 @@ pub struct TimeAccount {
     /// Its waits in calls that were each too short to be recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub short_calls: Vec<ShortCallRow>,
+    /// How long it was blocked in all of those, in nanoseconds; a part of the parts above.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub short_calls_ns: u64,
     /// What could not be seen, with what would allow it.
     pub unseen: Vec<String>,
 }

@@ -58,6 +58,12 @@ pub(super) fn add(
     }
 }
 
+/// Returns how long the waits took that are no rest.
+pub(super) fn blocked_ns(samples: &ShortCalls<'_>) -> u64 {
+    let stalls = samples.iter().filter(|(_, how)| *how == TraceMethod::Stall);
+    stalls.fold(0, |sum, (sample, _)| sum.saturating_add(sample.blocked_ns))
+}
+
 /// Sums the waits that are no rest by call, object and the function to blame, the most time first. Calls and objects have the
 /// numbers of the recording until [`renumber`] is called.
 pub(super) fn rows(

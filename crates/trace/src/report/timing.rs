@@ -174,6 +174,7 @@ pub(super) fn account(
         .collect();
     account.pages = pages(builder, timeline);
     account.short_calls = short_in(start_ns, end_ns, ROWS);
+    account.short_calls_ns = short_calls::blocked_ns(&short);
     account.memory = memory.map_or_else(Vec::new, |memory| memory_rows(builder, memory));
     Some(account)
 }
