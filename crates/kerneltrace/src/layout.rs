@@ -71,8 +71,10 @@ pub mod thread {
     pub const SHORT_BLOCKED: i16 = 272;
     /// How many of them were blocked.
     pub const SHORT_COUNT: i16 = 280;
+    /// Up to which `SHORT_BLOCKED` goes before one is reported; 0 before the first was blocked.
+    pub const SHORT_LIMIT: i16 = 288;
     /// Bytes of all.
-    pub const SIZE: u32 = 288;
+    pub const SIZE: u32 = 296;
 
     /// It is in no watched call.
     pub const OUTSIDE: i32 = 0;
@@ -126,10 +128,11 @@ pub mod record {
     pub const RESULT: i16 = 56;
     /// Six arguments, and the descriptor that a `poll` waited for or -1; of an exit the thread's `SEEN`.
     pub const ARGUMENTS: i16 = 64;
-    /// Of a short call that stands for others: how long they were blocked together, in 32 bits.
-    pub const SHORT_BLOCKED: i16 = 120;
-    /// Of a short call that stands for others: how many they are, in 32 bits; 0 of a call that is reported for itself.
-    pub const SHORT_COUNT: i16 = 124;
+    /// Of a short call that stands for others: how long they were blocked together, in the lower [`SHORT_BITS`] bits, and above how
+    /// many they are; 0 of a call that is reported for itself.
+    pub const SHORT: i16 = 120;
+    /// Enough for 18 minutes.
+    pub const SHORT_BITS: i32 = 40;
     /// Bytes of a fork's record.
     pub const FORK_SIZE: i32 = 64;
     /// Bytes of a turn's record.

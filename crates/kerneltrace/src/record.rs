@@ -297,9 +297,9 @@ fn call(bytes: &[u8]) -> Option<CallRecord<'_>> {
         queued_ns: long(bytes, at(record::QUEUED))?,
         result: long(bytes, at(record::RESULT))?.cast_signed(),
         arguments,
-        short: word(bytes, at(record::SHORT_COUNT)).filter(|count| *count > 0).and_then(|count| {
-            let blocked_ns = word(bytes, at(record::SHORT_BLOCKED)).map(u64::from)?;
-            Some(ShortCalls { blocked_ns, count })
+        short: long(bytes, at(record::SHORT)).filter(|short| *short > 0).map(|short| ShortCalls {
+            blocked_ns: short & ((1 << record::SHORT_BITS) - 1),
+            count: u32::try_from(short >> record::SHORT_BITS).unwrap_or(u32::MAX),
         }),
         polled: word(bytes, at(record::ARGUMENTS) + 48)
             .map(u32::cast_signed)

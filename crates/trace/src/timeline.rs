@@ -143,14 +143,24 @@ impl ThreadTimeline {
     }
 
     /// Takes back time on a processor of the latest slices, in which the thread was taken to run and turned out to have waited.
-    pub fn take_back(&mut self, mut processor_ns: u64) {
+    pub fn take_back(&mut self, processor_ns: u64) {
+        self.correct(processor_ns, |_, _| {});
+    }
+
+    /// Turns time on a processor of the latest slices, in which the thread was taken to run, into time in which it had none.
+    pub fn turn_into_ready(&mut self, processor_ns: u64) {
+        self.correct(processor_ns, |slice, ns| slice.ready_ns += ns);
+    }
+
+    fn correct(&mut self, mut processor_ns: u64, put: impl Fn(&mut TimeSlice, u64)) {
         for slice in self.slices.iter_mut().rev() {
-            let taken = processor_ns.min(slice.processor_ns);
-            slice.processor_ns -= taken;
-            processor_ns -= taken;
             if processor_ns == 0 {
                 break;
             }
+            let taken = processor_ns.min(slice.processor_ns);
+            slice.processor_ns -= taken;
+            put(slice, taken);
+            processor_ns -= taken;
         }
     }
 
@@ -158,8 +168,14 @@ impl ThreadTimeline {
     pub fn end(&mut self, end: ThreadCounters) {
         let last = self.last;
         let length_ns = end.at_ns.saturating_sub(last.at_ns);
+        // More than it had run may have been borrowed for it.
+        let owed = last.processor_ns.saturating_sub(end.processor_ns);
+        let queued = end.ready_ns.saturating_sub(last.ready_ns);
+        let misjudged = owed.min(queued);
+        self.turn_into_ready(misjudged);
+        self.take_back(owed - misjudged);
         let used = end.processor_ns.saturating_sub(last.processor_ns).min(length_ns);
-        let ready_ns = end.ready_ns.saturating_sub(last.ready_ns).min(length_ns - used);
+        let ready_ns = (queued - misjudged).min(length_ns - used);
         let rest = length_ns - used - ready_ns;
         // The counters of a running thread are as old as the last tick.
         let faults = end.faults.saturating_sub(last.faults);
@@ -240,10 +256,24 @@ mod tests {
             let slices = timeline.slices.iter();
             slices.map(|slice| slice.processor_ns).collect::<Vec<u64>>()
         };
-        timeline.take_back(4);
+        timeline.take_back(1);
+        assert_eq!(processor(&timeline), [5, 2, 0]);
+        timeline.turn_into_ready(3);
         assert_eq!(processor(&timeline), [4, 0, 0]);
+        let ready: Vec<u64> = timeline.slices.iter().map(|slice| slice.ready_ns).collect();
+        assert_eq!(ready, [1, 2, 0]);
         timeline.take_back(9);
         assert_eq!(processor(&timeline), [0, 0, 0]);
+        // At its end it had run for 3 of the 9 that were counted, and could run for 4.
+        timeline.slices[1].processor_ns = 9;
+        timeline.last = ThreadCounters { at_ns: 30, processor_ns: 9, ready_ns: 0, faults: 0 };
+        timeline.end(ThreadCounters { at_ns: 40, processor_ns: 3, ready_ns: 4, faults: 0 });
+        let sums = timeline
+            .slices
+            .iter()
+            .fold((0, 0), |(ran, ready), slice| (ran + slice.processor_ns, ready + slice.ready_ns));
+        // What is behind the last slice ran up to the end.
+        assert_eq!(sums, (3 + 10, 3 + 4));
     }
 
     #[test]

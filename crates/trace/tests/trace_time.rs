@@ -138,6 +138,47 @@ fn waits_that_are_each_too_short_to_be_recorded_are_a_stall_in_their_call() {
 }
 
 #[test]
+fn short_waits_on_many_objects_are_those_of_one_function_and_not_of_one_object() {
+    let planted = Planted::new();
+    planted.each(&["reads", "20000"], [Backend::Bpf], |context, report| {
+        let account = account(report);
+        let rows = account.short_calls.iter().filter(|row| report.call_name(row.call) == "read");
+        let rows: Vec<_> = rows.collect();
+        let slow = report.slow.iter().filter(|slow| report.call_name(slow.call) == "read");
+        let recorded: u64 = slow.map(|slow| slow.wall_ns).sum();
+        if recorded * 2 > account.parts.call_ns {
+            eprintln!("SKIPPED: {} ms of reads were long on this machine", recorded / MS);
+            return;
+        }
+        let [row] = rows[..] else { panic!("{context}: {rows:?}") };
+        assert!(row.count > 5_000 && row.more_targets > 20, "{context}: {row:?}");
+        let name = report.short_calls_name(row);
+        assert!(name.contains(&format!(" and {} more by ask_partner", row.more_targets)), "{name}");
+    });
+}
+
+#[test]
+fn who_runs_and_waits_by_turns_beside_others_is_told_as_the_kernel_counts() {
+    let planted = Planted::new();
+    let file = planted.dir.path().join("counted");
+    // A tracer that stops the thread has time of its own in these.
+    planted.each(
+        &["shared", file.to_str().unwrap()],
+        [Backend::Bpf, Backend::Peek],
+        |context, report| {
+            let counted = std::fs::read_to_string(&file).unwrap();
+            let mut counted = counted.split_whitespace().map(|word| word.parse::<u64>().unwrap());
+            let (ran, ready) = (counted.next().unwrap(), counted.next().unwrap());
+            let parts = account(report).parts;
+            let is_near = |told: u64, counted: u64| told.abs_diff(counted) < 25 * MS;
+            assert!(ready > 100 * MS, "{context}: {ready}");
+            assert!(is_near(parts.processor_ns, ran), "{context}: {ran} {parts:?}");
+            assert!(is_near(parts.ready_ns, ready), "{context}: {ready} {parts:?}");
+        },
+    );
+}
+
+#[test]
 fn the_same_work_in_an_event_loop_that_goes_round_is_no_stall() {
     // Sampling alone does not see calls that do not wait.
     let backends = [Backend::Bpf, Backend::Seccomp, Backend::Ptrace];

@@ -19,8 +19,12 @@ pub(super) enum Source {
 /// Turns of an event loop are reported at most this often, in nanoseconds.
 const TURN_NS: i32 = 1_000_000;
 
-/// One of a main thread's short calls is reported each time that they were blocked so long together, in nanoseconds.
-const SHORT_NS: i32 = 1_000_000;
+/// One of a main thread's short calls is reported each time that they were blocked so long together at least, in nanoseconds.
+const SHORT_LEAST: i32 = 500_000;
+/// The bits of a random number that are added: a millisecond in the mean.
+const SHORT_MASK: i32 = (1 << 20) - 1;
+/// The most calls that one stands for, as far as the record can say.
+const MOST_SHORT: i32 = (1 << 24) - 1;
 
 /// `BPF_NOEXIST`.
 const IF_NEW: i32 = 1;
@@ -83,7 +87,7 @@ impl ProgramPlan {
     /// Adds the short call of the main thread in `R9` to those that were blocked; goes to `out` unless it is to be reported for them.
     ///
     /// Calls are reported one by one if they are slow. A thread may wait as long in many that are not: of these one is reported
-    /// each time that they were blocked for [`SHORT_NS`] together, so that what is reported often is what was waited for most.
+    /// each time that they were blocked for about a millisecond together, so that what is reported often is what was waited for most.
     fn write_short(&self, p: &mut Assembler, out: Label) {
         p.load(Size::Word, R1, R9, thread::THREAD).load(Size::Word, R2, R9, thread::PROCESS);
         p.jump_if(R1, JumpCondition::Differ, R2, out);
@@ -94,13 +98,36 @@ impl ProgramPlan {
         p.load(Size::Long, R2, R9, thread::SHORT_COUNT).add(R2, 1);
         p.store(Size::Long, R9, thread::SHORT_BLOCKED, R1);
         p.store(Size::Long, R9, thread::SHORT_COUNT, R2);
-        p.jump_if(R1, JumpCondition::Below, SHORT_NS, out);
-        let fits = p.label();
-        p.set_long(R3, u64::from(u32::MAX)).jump_if(R1, JumpCondition::AtMost, R3, fits);
+        let (drawn, reached, fits, counted) = (p.label(), p.label(), p.label(), p.label());
+        p.load(Size::Long, R3, R9, thread::SHORT_LIMIT).jump_if(
+            R3,
+            JumpCondition::Differ,
+            0,
+            drawn,
+        );
+        self.write_draw_limit(p);
+        p.load(Size::Long, R3, R9, thread::SHORT_LIMIT).place(drawn);
+        p.load(Size::Long, R1, R9, thread::SHORT_BLOCKED);
+        p.jump_if(R1, JumpCondition::AtLeast, R3, reached).jump(out).place(reached);
+        self.write_draw_limit(p);
+        p.load(Size::Long, R1, R9, thread::SHORT_BLOCKED);
+        p.set_long(R3, (1 << record::SHORT_BITS) - 1).jump_if(R1, JumpCondition::AtMost, R3, fits);
         p.set(R1, R3).place(fits);
-        p.store(Size::Word, R10, frame::SHORT, R1).store(Size::Word, R10, frame::SHORT + 4, R2);
+        p.load(Size::Long, R2, R9, thread::SHORT_COUNT);
+        p.jump_if(R2, JumpCondition::AtMost, MOST_SHORT, counted)
+            .set(R2, MOST_SHORT)
+            .place(counted);
+        p.calculate(Operation::Left, R2, record::SHORT_BITS).calculate(Operation::Or, R1, R2);
+        p.store(Size::Long, R10, frame::SHORT, R1);
         p.store(Size::Long, R9, thread::SHORT_BLOCKED, 0);
         p.store(Size::Long, R9, thread::SHORT_COUNT, 0);
+    }
+
+    /// Draws the time up to the next report of the thread in `R9`: at a fixed one, calls that come in a fixed order would be reported
+    /// by their places in it. Spoils `R0` to `R5`.
+    fn write_draw_limit(&self, p: &mut Assembler) {
+        p.call(Helper::Random).calculate(Operation::And, R0, SHORT_MASK).add(R0, SHORT_LEAST);
+        p.store(Size::Long, R9, thread::SHORT_LIMIT, R0);
     }
 
     /// Goes to `fast` unless the call of the thread in `R9` is reported however short it is: goes to `kept`, or on.

@@ -145,7 +145,7 @@ mod frame {
     pub(super) const WATCH: i16 = -80;
     /// What is kept of the thread, when its register is needed for something else.
     pub(super) const STATE: i16 = -88;
-    /// For how long short calls were blocked that the reported one stands for, and after it how many they are: as in the record.
+    /// For how long short calls were blocked that the reported one stands for, and how many they are: as in the record.
     pub(super) const SHORT: i16 = -96;
 }
 

@@ -55,7 +55,7 @@ impl ProgramPlan {
         p.store(Size::Word, R7, record::NAMES_OF, record::OF_NOTHING);
         p.store(Size::Long, R7, record::ARGUMENTS + 48, -1);
         p.load(Size::Long, R1, R10, frame::SHORT);
-        p.store(Size::Long, R7, record::SHORT_BLOCKED, R1);
+        p.store(Size::Long, R7, record::SHORT, R1);
         let (kept, send) = (p.label(), p.label());
         p.set(R8, 0);
         if source == Source::Registers {

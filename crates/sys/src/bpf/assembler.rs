@@ -111,6 +111,8 @@ pub enum Helper {
     MapDelete = 3,
     /// `bpf_ktime_get_ns()`: `CLOCK_MONOTONIC`.
     Clock = 5,
+    /// `bpf_get_prandom_u32()`.
+    Random = 7,
     /// `bpf_get_current_pid_tgid()`: process in the upper half, thread in the lower.
     CurrentNumbers = 14,
     /// `bpf_probe_read_user(to, size, from)`.

@@ -84,15 +84,18 @@ pub struct TimeBlock {
 pub struct ShortCallRow {
     /// The call: an index into the report's calls.
     pub call: u32,
-    /// What they worked on: an index into the report's targets.
+    /// What they worked on most: an index into the report's targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<u32>,
+    /// On how many other objects samples were seen.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub more_targets: u32,
     /// The function to blame: an index into the report's frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<u32>,
-    /// How many there were.
+    /// About how many there were.
     pub count: u64,
-    /// How long they were blocked together, in nanoseconds.
+    /// About how long they were blocked together, in nanoseconds.
     pub wall_ns: u64,
 }
 
@@ -140,6 +143,11 @@ pub struct MemoryRow {
     /// The function that most of the time went to: an index into the report's frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<u32>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]

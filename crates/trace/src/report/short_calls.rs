@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::account::{ShortCallRow, TimeAccount, TimeParts};
 use super::schema::{Thread, TraceMethod};
-use super::symbolized::SymbolizedRecording;
+use super::symbolized::{SymbolizedRecording, index};
 use crate::call::TargetId;
 use crate::recording::Recording;
 use crate::syscall::call_name;
@@ -64,39 +64,53 @@ pub(super) fn blocked_ns(samples: &ShortCalls<'_>) -> u64 {
     stalls.fold(0, |sum, (sample, _)| sum.saturating_add(sample.blocked_ns))
 }
 
-/// Sums the waits that are no rest by call, object and the function to blame, the most time first. Calls and objects have the
-/// numbers of the recording until [`renumber`] is called.
+/// Calls of one function.
+#[derive(Default)]
+struct CallGroup {
+    count: u64,
+    wall_ns: u64,
+    targets: HashMap<u32, u64>,
+}
+
+/// Sums the waits that are no rest by call and the function to blame, the most time first. Calls and objects have the numbers of the
+/// recording until [`renumber`] is called.
 pub(super) fn rows(
     builder: &SymbolizedRecording<'_>,
     samples: &ShortCalls<'_>,
     most: usize,
 ) -> Vec<ShortCallRow> {
-    type Key = (u32, Option<u32>, Option<u32>);
-    let mut sums: HashMap<Key, (u64, u64)> = HashMap::new();
+    let mut groups: HashMap<(u32, Option<u32>), CallGroup> = HashMap::new();
     let in_ring = of_operations(builder.recording);
     for (ShortCallSample { call, blocked_ns, count }, how) in samples {
         if *how != TraceMethod::Stall {
             continue;
         }
         let frame = call.stack.and_then(|stack| builder.blamed(stack));
+        let group = groups.entry((call.number, frame)).or_default();
+        group.count = group.count.saturating_add(u64::from(*count));
+        group.wall_ns = group.wall_ns.saturating_add(*blocked_ns);
         let of_ring = in_ring.filter(|_| builder.call_name(call.number) == RING_WAIT);
-        let key = (call.number, of_ring.or(call.target).map(|target| target.0), frame);
-        let (all, ns) = sums.entry(key).or_default();
-        (*all, *ns) = (all.saturating_add(u64::from(*count)), ns.saturating_add(*blocked_ns));
+        if let Some(target) = of_ring.or(call.target) {
+            *group.targets.entry(target.0).or_default() += blocked_ns;
+        }
     }
-    let row = |((call, target, frame), (count, wall_ns))| ShortCallRow {
-        call,
-        target,
-        frame,
-        count,
-        wall_ns,
+    let row = |((call, frame), group): ((u32, Option<u32>), CallGroup)| {
+        let target =
+            group.targets.iter().max_by_key(|(target, ns)| (**ns, std::cmp::Reverse(**target)));
+        ShortCallRow {
+            call,
+            target: target.map(|(target, _)| *target),
+            more_targets: index(group.targets.len().saturating_sub(1)),
+            frame,
+            count: group.count,
+            wall_ns: group.wall_ns,
+        }
     };
-    let mut rows: Vec<ShortCallRow> = sums.into_iter().map(row).collect();
+    let mut rows: Vec<ShortCallRow> = groups.into_iter().map(row).collect();
     // There are few to choose, which takes less code than the library's sort.
     let mut chosen = Vec::new();
     while chosen.len() < most {
-        let key =
-            |at: &usize| rows.get(*at).map(|row| (row.wall_ns, row.call, row.target, row.frame));
+        let key = |at: &usize| rows.get(*at).map(|row| (row.wall_ns, row.call, row.frame));
         let Some(at) = (0..rows.len()).max_by_key(key) else { break };
         chosen.push(rows.swap_remove(at));
     }

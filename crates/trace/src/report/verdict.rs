@@ -146,6 +146,9 @@ impl TraceReport {
         let mut name = self.call_name(row.call).to_owned();
         if let Some(target) = row.target.and_then(|at| self.target_name(at)) {
             name.push_str(&format!(" of {target}"));
+            if row.more_targets > 0 {
+                name.push_str(&format!(" and {} more", row.more_targets));
+            }
         }
         if let Some(frame) = row.frame.and_then(|at| item(&self.frames, at)) {
             name.push_str(&format!(" by {}", frame.name));
@@ -153,11 +156,11 @@ impl TraceReport {
         name
     }
 
-    /// Writes how many short calls there were, and what they were: `1312 short calls: pread64 of ~/x by read_all`.
+    /// Writes how many short calls there were, and what they were: `about 1312 short calls: pread64 of ~/x by read_all`.
     #[must_use]
     pub fn short_calls_name(&self, row: &ShortCallRow) -> String {
         let count = usize::try_from(row.count).unwrap_or(usize::MAX);
-        format!("{}: {}", counted(count, "short call"), self.short_calls_path(row))
+        format!("about {}: {}", counted(count, "short call"), self.short_calls_path(row))
     }
 }
 

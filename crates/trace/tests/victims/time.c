@@ -206,6 +206,41 @@ int main(int count, char **words)
             kill(neighbours[i], SIGKILL);
             waitpid(neighbours[i], NULL, 0);
         }
+    } else if (!strcmp(how, "shared")) {
+        /* Runs and waits by turns, beside a neighbour on one processor, and writes what the kernel counted. */
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        sched_setaffinity(0, sizeof one, &one);
+        pid_t neighbour = fork();
+        if (neighbour == 0)
+            for (;;)
+                sum++;
+        for (double end = now(CLOCK_MONOTONIC) + 0.8; now(CLOCK_MONOTONIC) < end;) {
+            spin(0.003);
+            usleep(3000);
+        }
+        kill(neighbour, SIGKILL);
+        waitpid(neighbour, NULL, 0);
+        char counts[100];
+        int from = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+        int to = open(words[2], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        long length = read(from, counts, sizeof counts);
+        if (length <= 0 || write(to, counts, length) != length)
+            return 3;
+    } else if (!strcmp(how, "reads")) {
+        /* A byte of each of so many pipes, each written by a thread when it is asked for. */
+        int count = atoi(words[2]);
+        if (pipe2(asked, O_CLOEXEC) < 0)
+            return 3;
+        pthread_create(&thread, NULL, answerer, NULL);
+        for (int i = 0; i < count; i++) {
+            if (pipe2(answered, O_CLOEXEC) < 0)
+                return 3;
+            ask_partner();
+            close(answered[0]);
+            close(answered[1]);
+        }
     } else if (!strcmp(how, "stopped")) {
         pid_t parent = getpid();
         volatile int *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

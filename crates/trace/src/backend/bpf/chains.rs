@@ -206,6 +206,12 @@ impl ChainRecorder {
             chain.functions =
                 chain.chain.hops.iter().map(|hop| name(hop).map(str::to_owned)).collect();
         }
+        // Who was stopped or frozen in a call did not wait for what ended it.
+        let is_stopped = |chain: &RecordedChain| {
+            let function = chain.functions.first().and_then(Option::as_deref);
+            matches!(function, Some("do_signal_stop" | "do_freezer_trap"))
+        };
+        chains.retain(|chain| !is_stopped(chain));
         recording.chains = chains;
     }
 }

@@ -267,8 +267,10 @@ impl<'a> Watcher<'a> {
             }
         })?;
         let Watcher { chains, model, options, began_ns, .. } = self;
-        let ProcessModel { waits, alive, .. } = model;
-        let is_recorded = |process: u32| alive.contains_key(&process);
+        let ProcessModel { waits, recorder, .. } = model;
+        // Also one that has ended meanwhile.
+        let processes = &recorder.recording().processes;
+        let is_recorded = |process: u32| processes.contains_key(&process);
         chains.follow(waits, &options.calls, *began_ns, is_recorded);
         if self.ended.len() > ENDED {
             self.read_totals_of_ended()?;

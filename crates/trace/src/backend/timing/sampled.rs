@@ -242,21 +242,22 @@ impl SampledThread {
         if length == 0 || runs && self.activity == activity && length < OPEN_NS {
             return;
         }
-        let mut owed = self.ahead_ns;
-        let mut since = |now: u64, before: u64| {
-            let counted = now.saturating_sub(before);
-            let paid = owed.min(counted);
-            owed -= paid;
-            counted - paid
-        };
-        let used = since(counters.cpu_ns, self.counters.cpu_ns).min(length);
-        let ready = since(counters.queued_ns, self.counters.queued_ns).min(length - used);
+        let ran = counters.cpu_ns.saturating_sub(self.counters.cpu_ns);
+        let queued = counters.queued_ns.saturating_sub(self.counters.queued_ns);
+        let paid = self.ahead_ns.min(ran);
+        let mut owed = self.ahead_ns - paid;
+        // The kernel says of a thread that waits for a processor that it runs, and how long it waited when it has got one.
+        let misjudged = owed.min(queued);
+        owed -= misjudged;
+        let used = (ran - paid).min(length);
+        let ready = (queued - misjudged).min(length - used);
         let mut processor = used;
         let mut rest = length - used - ready;
         if runs && rest > TICK_NS && length < BEHIND_NS {
             // A thread that has no processor is told how long it waited when it gets one.
             return;
         }
+        self.timeline.turn_into_ready(misjudged);
         if runs {
             // The counters of a running thread are as old as the last tick.
             let borrowed = rest.min(TICK_NS);
