@@ -130,7 +130,7 @@ impl ProgramPlan {
         p.store(Size::Long, R9, thread::SHORT_LIMIT, R0);
     }
 
-    /// Goes to `fast` unless the call of the thread in `R9` is reported however short it is: goes to `kept`, or on.
+    /// Goes to `kept` if the call of the thread in `R9` is reported however short it is, else to `fast`.
     fn write_is_kept(&self, p: &mut Assembler, source: Source, kept: Label, fast: Label) {
         p.load(Size::Word, R1, R9, thread::NUMBER);
         for number in self.kept.into_iter().filter(|number| *number >= 0) {
@@ -154,7 +154,7 @@ impl ProgramPlan {
         p.set(R1, R10).add(R1, i32::from(frame::SMALL_VALUE)).set(R2, 8).call(Helper::ReadUser);
         p.jump_if(R0, JumpCondition::Differ, 0, fast);
         p.load(Size::Long, R1, R10, frame::SMALL_VALUE).set_long(R2, super::MARK_BEGINNING);
-        p.jump_if(R1, JumpCondition::Differ, R2, fast);
+        p.jump_if(R1, JumpCondition::Equal, R2, kept).jump(fast);
     }
 
     /// Reports that the main thread in `R9` looked for events, at most once in a millisecond.
