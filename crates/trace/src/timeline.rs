@@ -82,7 +82,7 @@ pub struct MajorFault {
 }
 
 /// A call that was too short to be recorded for itself, and stands for others like it: the kernel tells one each time that they
-/// were blocked for a millisecond together.
+/// were blocked for about a millisecond together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShortCallSample {
     /// The call.

@@ -1,5 +1,6 @@
 //! Waits in calls that were each too short to be recorded, of which samples stand for all.
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 
 use super::account::{ShortCallRow, TimeAccount, TimeParts};
@@ -80,7 +81,7 @@ pub(super) fn rows(
     most: usize,
 ) -> Vec<ShortCallRow> {
     let mut groups: HashMap<(u32, Option<u32>), CallGroup> = HashMap::new();
-    let in_ring = of_operations(builder.recording);
+    let in_ring = LazyCell::new(|| of_operations(builder.recording));
     for (ShortCallSample { call, blocked_ns, count }, how) in samples {
         if *how != TraceMethod::Stall {
             continue;
@@ -89,7 +90,8 @@ pub(super) fn rows(
         let group = groups.entry((call.number, frame)).or_default();
         group.count = group.count.saturating_add(u64::from(*count));
         group.wall_ns = group.wall_ns.saturating_add(*blocked_ns);
-        let of_ring = in_ring.filter(|_| builder.call_name(call.number) == RING_WAIT);
+        let is_ring = builder.call_name(call.number) == RING_WAIT;
+        let of_ring = if is_ring { *in_ring } else { None };
         if let Some(target) = of_ring.or(call.target) {
             *group.targets.entry(target.0).or_default() += blocked_ns;
         }

@@ -29,7 +29,10 @@ pub fn render(report: &TraceReport, width: usize, paint: Paint) -> String {
     };
     part("What the main thread's time went to", time_parts(report, width, paint));
     part("Where it waited", paths(report, width, paint));
-    part("Where it waited in calls too short to be recorded", short_calls(report, width, paint));
+    part(
+        "Where it waited in calls too short to be recorded, estimated",
+        short_calls(report, width, paint),
+    );
     part("What it waited for", chains(report, width, paint));
     part("Operations of io_uring", operations(report, width, paint));
     part("What to do", advice(report, width, paint));

@@ -48,7 +48,7 @@ impl MainWait {
     }
 
     /// Returns the wait of a main thread in a call that is not recorded, if it is to be followed.
-    fn of_other(wait: &ThreadWait, recorded: &Set, began_ns: u64) -> Option<MainWait> {
+    fn of_unrecorded(wait: &ThreadWait, recorded: &Set, began_ns: u64) -> Option<MainWait> {
         let wall_ns = wait.to_ns.saturating_sub(wait.from_ns);
         let number = wait.call.filter(|call| !recorded.contains(*call))?;
         (wait.who.thread == wait.process && wall_ns >= SHORTEST_NS).then_some(MainWait {
@@ -137,7 +137,7 @@ impl ChainRecorder {
         let Some(tracer) = &mut self.tracer else { return waits.clear() };
         let mut others = Vec::new();
         tracer.take_each(|wait| {
-            others.extend(MainWait::of_other(&wait, recorded, began_ns));
+            others.extend(MainWait::of_unrecorded(&wait, recorded, began_ns));
             self.history.add(wait);
         });
         others.retain(|wait| is_recorded(wait.thread));

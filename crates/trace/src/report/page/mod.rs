@@ -77,7 +77,7 @@ pub fn render(report: &TraceReport) -> serde_json::Result<String> {
     let short_calls = tables::short_calls(report);
     if !short_calls.is_empty() {
         page.paragraph(
-            "Calls of the main thread that were each too short to be recorded, from samples:",
+            "Calls of the main thread that were each too short to be recorded, estimated from samples:",
         );
         page.markup(&short_calls);
     }
