@@ -97,6 +97,7 @@ impl TraceRecorder {
                 marks: Vec::new(),
                 slow_dropped: 0,
                 lost: 0,
+                stolen_ns: 0,
                 timelines: std::collections::BTreeMap::new(),
                 chains: Vec::new(),
                 chain_bus_names: std::collections::BTreeMap::new(),
@@ -356,6 +357,7 @@ impl TraceRecorder {
             }
         }
         self.recording.unseen.extend(other.unseen);
+        self.recording.stolen_ns += other.stolen_ns;
     }
 
     /// Ends the recording, `length_ns` nanoseconds after it began.

@@ -268,6 +268,8 @@ pub struct Recording {
     pub slow_dropped: u64,
     /// Events that the backend lost.
     pub lost: u64,
+    /// How long the host of a virtual machine kept processors for itself meanwhile, that of all processors together.
+    pub stolen_ns: u64,
     /// What main threads did with their time, by thread.
     pub timelines: BTreeMap<u32, ThreadTimeline>,
     /// Long waits of main threads that were followed, in no order.

@@ -113,7 +113,9 @@ fn waits_that_are_each_too_short_to_be_recorded_are_a_stall_in_their_call() {
             let parts = account.parts;
             // By its own account it was blocked for 200 ms, and for 64 waits more at most.
             assert!((190 * MS..225 * MS).contains(&parts.call_ns), "{context}: {parts:?}");
-            assert!(parts.unknown_ns < account.wall_ns / 16, "{context}: {parts:?}");
+            // What the host of a virtual machine keeps for itself is in no counter.
+            let explained_ns = account.wall_ns - parts.unknown_ns + report.watch.stolen_ns;
+            assert!(explained_ns > account.wall_ns * 15 / 16, "{context}: {parts:?}");
             // On a busy machine an answer takes longer, and the call is recorded for itself.
             let slow = report.slow.iter().filter(|slow| report.call_name(slow.call) == "read");
             let recorded: u64 = slow.map(|slow| slow.wall_ns).sum();

@@ -167,6 +167,20 @@ fn parse_exiting(stat: &[u8]) -> bool {
         || flags.is_some_and(|flags| flags & PF_EXITING != 0)
 }
 
+/// Returns how long the host of this virtual machine has kept its processors for itself: the sum of them all, in ticks of (usually)
+/// 10 ms. A thread that runs on one has the time in none of its counters. Zero where the kernel does not say.
+pub(crate) fn stolen_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    parse_stolen(&text).unwrap_or(0).saturating_mul(1_000_000_000 / per_second)
+}
+
+/// Reads the eighth number of the first line, as in proc_stat(5).
+fn parse_stolen(text: &str) -> Option<u64> {
+    let numbers = text.lines().next()?.strip_prefix("cpu ")?;
+    numbers.split_ascii_whitespace().nth(7)?.parse().ok()
+}
+
 /// The scheduler's counters of a thread: `/proc/PID/task/TID/schedstat`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct CpuUsage {
@@ -211,6 +225,9 @@ mod tests {
 
     #[test]
     fn counters_and_kin_are_read() {
+        let stat = "cpu  4338053 901724 1677360 7682859 103927 0 22328 6618 0 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n";
+        assert_eq!(parse_stolen(stat), Some(6618));
+        assert_eq!(parse_stolen("cpu  1 2 3 4 5 6 7\n"), None, "before Linux 2.6.11");
         assert_eq!(parse_used(b"123 45 6\n"), Some(CpuUsage { cpu_ns: 123, queued_ns: 45 }));
         assert_eq!(parse_used(b"1x 2 3\n"), None);
         assert_eq!(parse_used(b""), None);

@@ -106,6 +106,9 @@ pub struct RecordingMethod {
     pub notes: Vec<String>,
     /// Events that were lost.
     pub lost: u64,
+    /// How long the host of a virtual machine kept processors for itself meanwhile, that of all processors together, in nanoseconds.
+    #[serde(default)]
+    pub stolen_ns: u64,
 }
 
 /// Sums over all calls.

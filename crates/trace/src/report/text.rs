@@ -419,6 +419,12 @@ impl TraceReport {
         if watch.lost > 0 {
             notes.push(format!("{} events were lost, so sums are too small", watch.lost));
         }
+        if watch.stolen_ns > 0 {
+            notes.push(format!(
+                "the host of this virtual machine kept its processors for itself for {}: a thread that ran on one then has as much time that is not explained",
+                time(watch.stolen_ns)
+            ));
+        }
         let mut how = format!("watched by {}: {} calls", watch.backend, watch.calls);
         if watch.threshold_ns > 0 {
             how.push_str(&format!(", slow from {} on", time(watch.threshold_ns)));

@@ -56,6 +56,8 @@ pub(super) struct SamplingTools {
     /// How many threads have a sampler of the processor.
     running: usize,
     unseen: BTreeSet<String>,
+    /// What the host of a virtual machine had kept for itself at the beginning.
+    stolen_ns: u64,
 }
 
 impl SamplingTools {
@@ -83,6 +85,7 @@ impl SamplingTools {
             },
             running: 0,
             unseen: Some(few).filter(|_| !wants_waits).into_iter().collect(),
+            stolen_ns: procfs::stolen_ns(),
         }
     }
 
@@ -107,6 +110,7 @@ impl SamplingTools {
             self.unseen
                 .insert(format!("the time of {left_out} processes, which ran beside many others"));
         }
+        self.recorder.recording().stolen_ns = procfs::stolen_ns().saturating_sub(self.stolen_ns);
         self.recorder.recording().unseen = self.unseen.into_iter().collect();
         self.recorder.finish(0)
     }
