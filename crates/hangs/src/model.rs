@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use trace::report::account::TimeParts;
-use trace::syscall::SyscallClass;
+use trace::syscall::{SyscallClass, call_name};
 
 /// A hang is kept whole from this length on, in nanoseconds.
 pub const HANG_NS: u64 = 100_000_000;
@@ -185,7 +185,8 @@ pub struct CallObject {
 /// A call that took a part of a hang, or the waits for pages of one file.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct CallShare {
-    /// The name of the call, [`CallShare::PAGE_FAULT`], or `io_uring` and the name of the operation that was waited for.
+    /// The name of the call, [`CallShare::PAGE_FAULT`], `io_uring` and the name of the operation that was waited for, or the name of a
+    /// call that waits for events and `without descriptors`, which is a sleep.
     pub call: String,
     /// For how long the thread was blocked in it, in nanoseconds.
     pub blocked_ns: u64,
@@ -198,6 +199,18 @@ pub struct CallShare {
 impl CallShare {
     /// What stands for the name of a call where a thread waited for a page of memory. No call has a name with a blank.
     pub const PAGE_FAULT: &str = "page fault";
+
+    const WITHOUT_DESCRIPTORS: &str = " without descriptors";
+
+    /// Returns the name of a call, or what stands for it where it is a sleep, as `select without descriptors`.
+    #[must_use]
+    pub fn of_call(number: u32, sleeps: bool) -> String {
+        let name = call_name(number).unwrap_or("?");
+        match sleeps {
+            true => format!("{name}{}", CallShare::WITHOUT_DESCRIPTORS),
+            false => name.to_owned(),
+        }
+    }
 
     /// Returns what stands for the name of a call in which a thread waited for an operation of `io_uring`, as `READ`.
     #[must_use]
@@ -229,6 +242,7 @@ impl CallShare {
         match (call, SyscallClass::of(call), kind) {
             ("futex", ..) => HangCause::Lock,
             ("nanosleep" | "clock_nanosleep" | "pause", ..) => HangCause::Sleep,
+            (name, ..) if name.ends_with(CallShare::WITHOUT_DESCRIPTORS) => HangCause::Sleep,
             ("wait4" | "waitid", ..) | (_, SyscallClass::Process, _) => HangCause::Child,
             ("flock" | "fcntl", ..) => HangCause::Lock,
             (_, SyscallClass::Sync, _) => HangCause::Sync,

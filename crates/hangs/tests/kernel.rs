@@ -92,8 +92,9 @@ fn each_hang_is_recorded_once_with_its_exact_length_its_cause_and_its_function()
     let (since_ns, first) = (program.ordered_ns, noted(&program).len());
     let orders = [
         (b's', HangCause::Sleep, "sleep_on_purpose"),
+        (b'n', HangCause::Sleep, "nap_in_select"),
         (b'r', HangCause::OtherProgram, "wait_for_reply"),
-        (b's', HangCause::Sleep, "sleep_on_purpose"),
+        (b'N', HangCause::Sleep, "nap_in_poll"),
         (b'r', HangCause::OtherProgram, "wait_for_reply"),
     ];
     for (at, (order, cause, function)) in orders.into_iter().enumerate() {

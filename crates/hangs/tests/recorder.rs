@@ -292,8 +292,9 @@ fn each_way_to_hang_is_recorded_with_its_cause_and_its_function() {
     program.be_noticed(&root);
     for (order, cause, function) in [
         (b's', HangCause::Sleep, "sleep_on_purpose"),
+        (b'n', HangCause::Sleep, "nap_in_select"),
         (b'r', HangCause::OtherProgram, "wait_for_reply"),
-        (b's', HangCause::Sleep, "sleep_on_purpose"),
+        (b'N', HangCause::Sleep, "nap_in_poll"),
     ] {
         program.order(order);
         let hang = program.ended_hang(&root);

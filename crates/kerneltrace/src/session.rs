@@ -18,7 +18,7 @@ use crate::layout::{self, CALLS, filter, record, shared, table, thread};
 use crate::programs::{KEPT, KernelStacks, ProgramPlan, SharedMaps, WakeupPolicy, WatchedThreads};
 use crate::record::{BpfRecord, ThreadTotals};
 use crate::totals::{Total, total};
-use sys::syscall::{EVENT_WAITS, call_number};
+use sys::syscall::{EVENT_WAITS, SLEEPS, call_number};
 use sys::syscall_set::{ArgumentRole, Set, roles};
 
 /// The settings of a session.
@@ -304,6 +304,7 @@ impl BpfSession {
             selects: ["select", "pselect6"].map(number_of),
             connect: number_of("connect"),
             event_waits: EVENT_WAITS.map(number_of),
+            sleeps: SLEEPS.map(|call| number_of(call.name)),
         })
     }
 

@@ -33,6 +33,36 @@ pub fn polls_at_once(number: u32, arguments: &[u64; 6]) -> bool {
     }
 }
 
+/// A call that sleeps if it is given no descriptor, and a time.
+#[derive(Clone, Copy, Debug)]
+pub struct SleepCall {
+    /// Its name.
+    pub name: &'static str,
+    /// Which argument, counted from 0, is the number of descriptors.
+    pub count: usize,
+    /// Which argument is the time.
+    pub time: usize,
+}
+
+/// The calls of [`EVENT_WAITS`] with which programs sleep: `select(0, NULL, NULL, NULL, &time)`.
+pub const SLEEPS: [SleepCall; 4] = [
+    SleepCall { name: "poll", count: 1, time: 2 },
+    SleepCall { name: "ppoll", count: 1, time: 2 },
+    SleepCall { name: "select", count: 0, time: 4 },
+    SleepCall { name: "pselect6", count: 0, time: 4 },
+];
+
+/// Returns whether a call is no wait for events but a sleep.
+#[must_use]
+pub fn sleeps(number: u32, arguments: &[u64; 6]) -> bool {
+    // An `int`, of which the upper half of the register says nothing.
+    let is_none = |argument: u64| argument & 0xffff_ffff == 0;
+    let name = call_name(number);
+    SLEEPS.iter().any(|call| {
+        Some(call.name) == name && is_none(arguments[call.count]) && arguments[call.time] != 0
+    })
+}
+
 /// Returns whether a call executes another program, after which the caller's memory and stack are gone.
 #[must_use]
 pub fn runs_program(number: u32) -> bool {

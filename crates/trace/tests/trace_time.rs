@@ -18,6 +18,7 @@ use unjank_trace::backend::TraceError;
 use unjank_trace::recording::Backend;
 use unjank_trace::report::TraceReport;
 use unjank_trace::report::account::TimeAccount;
+use unjank_trace::report::schema::TraceMethod;
 use unjank_trace::stack::names::SymbolSources;
 use unjank_trace::watch::{self, WatchEvent, WatchOptions, WatchTarget};
 
@@ -194,6 +195,20 @@ fn the_same_work_in_an_event_loop_that_goes_round_is_no_stall() {
         for block in account.blocks.iter().filter(|block| Some(*block) != start) {
             assert!(block.parts.processor_ns < 100 * MS, "{context}: {block:?}");
         }
+    });
+}
+
+#[test]
+fn a_wait_for_no_descriptor_is_a_sleep_and_no_look_for_events() {
+    let backends = [Backend::Bpf, Backend::Seccomp, Backend::Ptrace];
+    Planted::new().each(&["naps"], backends, |context, report| {
+        let account = account(report);
+        let block = account.longest().unwrap();
+        assert!(block.wall_ns > account.wall_ns * 3 / 4, "{context}: {block:?}");
+        let long = report.slow.iter().filter(|slow| slow.wall_ns > 150 * MS);
+        let stalls = long.filter(|slow| slow.how == TraceMethod::Stall);
+        let stalls: Vec<&str> = stalls.map(|slow| report.call_name(slow.call)).collect();
+        assert_eq!(stalls, ["pselect6", "ppoll"], "{context}");
     });
 }
 

@@ -16,7 +16,7 @@ use sys::bpf::owner::{OwnerFields, OwnerPlan, SessionOwner};
 use sys::bpf::{
     AttachError, AttachedPrograms, BpfProgram, LoadError, Map, MapKind, ProgramKind, Refused, Ring,
 };
-use trace::syscall::{EVENT_WAITS, call_number};
+use trace::syscall::{EVENT_WAITS, SLEEPS, call_number};
 
 pub(crate) use self::event::WAITS_AT_PLACE;
 pub use self::event::{
@@ -94,6 +94,7 @@ impl HangPrograms {
             ring: ring.map().into(),
             ring_bytes: RING_BYTES,
             event_waits: EVENT_WAITS.map(number_of),
+            sleeps: SLEEPS.map(|call| number_of(call.name)),
             ring_enter: number_of("io_uring_enter"),
             restart: number_of("restart_syscall"),
             lock_wait: number_of("futex"),

@@ -10,7 +10,7 @@ use sys::bpf::assembler::{
 use sys::bpf::owner::OwnerPlan;
 use sys::bpf::{Instruction, SharedMap};
 
-use trace::syscall::EVENT_WAITS;
+use trace::syscall::{EVENT_WAITS, SLEEPS};
 
 use super::layout::{place, record, shared, thread};
 use super::offsets::ThreadOffsets;
@@ -100,6 +100,8 @@ pub(super) struct HangPlan {
     pub(super) ring_bytes: u32,
     /// The numbers of the calls in which event loops wait.
     pub(super) event_waits: [i32; EVENT_WAITS.len()],
+    /// The numbers of those that may be sleeps, of [`SLEEPS`].
+    pub(super) sleeps: [i32; SLEEPS.len()],
     /// The number of the one whose second argument changes from wait to wait.
     pub(super) ring_enter: i32,
     /// The number of `restart_syscall`, by which such a wait goes on after a stop.
@@ -421,6 +423,14 @@ impl HangPlan {
 
         let (asks, decided) = (p.label(), p.label());
         p.place(is_wait);
+        for (number, call) in self.sleeps.into_iter().zip(SLEEPS) {
+            let waits = p.label();
+            p.jump_if(R1, JumpCondition::Differ, number, waits);
+            p.load(Size::Word, R2, R9, registers::ARGUMENTS[call.count]);
+            p.jump_if(R2, JumpCondition::Differ, 0, waits);
+            p.load(Size::Long, R2, R9, registers::ARGUMENTS[call.time]);
+            p.jump_if(R2, JumpCondition::Differ, 0, off).place(waits);
+        }
         self.note_wait(p);
         self.find_wait(p);
         p.jump_if(R0, JumpCondition::Differ, 0, known);

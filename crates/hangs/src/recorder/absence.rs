@@ -2,7 +2,7 @@
 
 use trace::backend::peek::blocked::{BlockedSyscall, SchedulerCounters};
 use trace::report::account::TimeParts;
-use trace::syscall::call_name;
+use trace::syscall::{call_name, sleeps};
 
 use super::cause::DescribedWait;
 use crate::kernel::EventWait;
@@ -43,6 +43,8 @@ pub(crate) struct CallTime {
     pub(crate) number: u32,
     /// The first argument, which of most calls is the descriptor.
     pub(super) first: u64,
+    /// Whether it waits for nothing but a time.
+    sleeps: bool,
     pub(crate) blocked_ns: u64,
     pub(crate) seen: u32,
     pub(crate) object: Option<CallObject>,
@@ -54,7 +56,7 @@ impl CallTime {
     /// Returns its share of the absence.
     pub(super) fn share(&self) -> CallShare {
         CallShare {
-            call: call_name(self.number).unwrap_or("?").to_owned(),
+            call: CallShare::of_call(self.number, self.sleeps),
             blocked_ns: self.blocked_ns,
             seen: self.seen,
             object: self.object.clone(),
@@ -354,6 +356,7 @@ impl Absence {
                     None if has_room => self.calls.push(CallTime {
                         number: syscall.number,
                         first,
+                        sleeps: sleeps(syscall.number, &syscall.arguments),
                         blocked_ns: 0,
                         seen: 1,
                         object: None,

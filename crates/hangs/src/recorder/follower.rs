@@ -344,7 +344,7 @@ impl ThreadFollower {
                 self.watched_ns += gap;
                 let Some(call) = is_waiting else {
                     let classified = match look.activity {
-                        Activity::InCall(call) if is_event_wait(call.number) => {
+                        Activity::InCall(call) if is_event_wait(&call) => {
                             self.places.kind(&call) == Some(PlaceKind::Nested)
                         }
                         _ => true,
@@ -406,7 +406,7 @@ impl ThreadFollower {
                 let Some(current) = &absence.current else { return Wanted::Nothing };
                 let stayed = look.at_ns.saturating_sub(current.since_ns);
                 let away = look.at_ns.saturating_sub(absence.started_ns);
-                if is_event_wait(call.number) && !is_known {
+                if is_event_wait(&call) && !is_known {
                     // The waits of a dialog with an animation are all short.
                     let is_due = stayed.max(away) >= ASK_NS;
                     return if is_due { Wanted::Place(call) } else { Wanted::Nothing };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use trace::backend::peek::blocked::BlockedSyscall;
-use trace::syscall::{EVENT_WAITS, call_name};
+use trace::syscall::{EVENT_WAITS, call_name, sleeps};
 
 use crate::kernel::{EventWait, WAITS_AT_PLACE, WaitPlace};
 
@@ -19,9 +19,10 @@ fn subject_of(call: &BlockedSyscall) -> u64 {
     EventWait::of(call).subject
 }
 
-/// Returns whether a call waits for events.
-pub(super) fn is_event_wait(number: u32) -> bool {
-    call_name(number).is_some_and(|name| EVENT_WAITS.contains(&name))
+/// Returns whether a call waits for events. With no descriptor it sleeps.
+pub(super) fn is_event_wait(call: &BlockedSyscall) -> bool {
+    call_name(call.number).is_some_and(|name| EVENT_WAITS.contains(&name))
+        && !sleeps(call.number, &call.arguments)
 }
 
 /// Returns whether a call waits for a lock. Some main loops wait in it, as that of Tk, whose events come by another thread.
@@ -171,7 +172,7 @@ impl WaitPlaces {
     pub(super) fn is_main_wait(&mut self, call: BlockedSyscall) -> bool {
         // Until it is known, a wait is what others at its place are.
         let kind = self.kind(&call).filter(|kind| *kind != PlaceKind::Asked);
-        if !is_event_wait(call.number) && kind != Some(PlaceKind::Loop) {
+        if !is_event_wait(&call) && kind != Some(PlaceKind::Loop) {
             return false;
         }
         let is_main = match kind.or_else(|| self.first_kind(place_of(&call))) {

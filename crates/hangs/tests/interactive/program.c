@@ -29,6 +29,16 @@ __attribute__((noinline)) void sleep_on_purpose(double seconds) {
     usleep(seconds * 1e6);
 }
 
+/* As `after` of Tcl and many scripts sleep: they wait for no descriptor. */
+__attribute__((noinline)) void nap_in_select(double seconds) {
+    struct timeval time = {.tv_usec = seconds * 1e6};
+    select(0, NULL, NULL, NULL, &time);
+}
+
+__attribute__((noinline)) void nap_in_poll(double seconds) {
+    poll(NULL, 0, seconds * 1e3);
+}
+
 __attribute__((noinline)) void compute_things(double seconds) {
     volatile double sum = 0;
     for (double end = now() + seconds; now() < end;)
@@ -263,7 +273,8 @@ int main(int count, char **arguments) {
     if (pipe(silent)) return 4;
     /* "never": it has no main loop, and a short wait now and then. */
     while (count > 3 && !strcmp(arguments[3], "never")) {
-        poll(NULL, 0, 1);
+        struct pollfd wanted = {.fd = silent[0], .events = POLLIN};
+        poll(&wanted, 1, 1);
         sleep_on_purpose(1.5);
     }
     for (;;) {
@@ -273,6 +284,8 @@ int main(int count, char **arguments) {
         if (read(display, &command, 1) != 1) return 0;
         switch (command) {
         case 's': sleep_on_purpose(0.4); break;
+        case 'n': nap_in_select(0.4); break;
+        case 'N': nap_in_poll(0.4); break;
         case 'c': compute_things(0.4); break;
         case 'r': wait_for_reply(0.4); break;
         case 'd': show_dialog(display, 0.4); break;

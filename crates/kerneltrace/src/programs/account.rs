@@ -4,6 +4,7 @@ use super::{Label, ProgramPlan, WatchedThreads, frame, registers};
 use crate::histogram::BUCKETS;
 use crate::layout::{CALLS, record, shared, table, thread, total};
 use sys::bpf::assembler::{Assembler, Helper, JumpCondition, Operation, Register, Size};
+use sys::syscall::SLEEPS;
 
 use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R9, R10};
 
@@ -80,7 +81,7 @@ impl ProgramPlan {
             p.load(Size::Long, R1, R10, frame::SHORT).jump_if(R1, JumpCondition::Equal, 0, done);
         }
         p.place(turn);
-        self.write_turn(p, done);
+        self.write_turn(p, source, done);
         p.place(done);
     }
 
@@ -158,7 +159,7 @@ impl ProgramPlan {
     }
 
     /// Reports that the main thread in `R9` looked for events, at most once in a millisecond.
-    fn write_turn(&self, p: &mut Assembler, done: Label) {
+    fn write_turn(&self, p: &mut Assembler, source: Source, done: Label) {
         let is_wait = p.label();
         p.load(Size::Word, R1, R9, thread::THREAD).load(Size::Word, R2, R9, thread::PROCESS);
         p.jump_if(R1, JumpCondition::Differ, R2, done);
@@ -167,6 +168,22 @@ impl ProgramPlan {
             p.jump_if(R1, JumpCondition::Equal, number, is_wait);
         }
         p.jump(done).place(is_wait);
+        // With no descriptor it sleeps.
+        for (number, call) in self.sleeps.into_iter().zip(SLEEPS) {
+            let (waits, argument) = (p.label(), |index: usize| match source {
+                Source::Registers => registers::ARGUMENTS[index],
+                Source::Kept => thread::ARGUMENTS + 8 * i16::try_from(index).unwrap_or(0),
+            });
+            p.jump_if(R1, JumpCondition::Differ, number, waits);
+            match source {
+                Source::Registers => p.load(Size::Long, R2, R6, 0),
+                Source::Kept => p.set(R2, R9),
+            };
+            p.load(Size::Word, R3, R2, argument(call.count));
+            p.jump_if(R3, JumpCondition::Differ, 0, waits);
+            p.load(Size::Long, R3, R2, argument(call.time));
+            p.jump_if(R3, JumpCondition::Differ, 0, done).place(waits);
+        }
         p.load(Size::Long, R1, R10, frame::NOW).load(Size::Long, R2, R9, thread::TURN).set(R3, R1);
         p.calculate(Operation::Subtract, R3, R2);
         p.jump_if(R3, JumpCondition::Below, TURN_NS, done);

@@ -16,7 +16,7 @@ use sys::bpf::assembler::{AssembleError, Assembler, Helper, JumpCondition, Label
 use sys::bpf::{Instruction, SharedMap};
 
 use crate::fields::KernelOffsets;
-use sys::syscall::EVENT_WAITS;
+use sys::syscall::{EVENT_WAITS, SLEEPS};
 
 use sys::bpf::owner::OwnerPlan;
 
@@ -117,6 +117,8 @@ pub struct ProgramPlan {
     pub connect: i32,
     /// The numbers of the calls in which event loops wait.
     pub event_waits: [i32; EVENT_WAITS.len()],
+    /// The numbers of those that may be sleeps, of [`SLEEPS`].
+    pub sleeps: [i32; SLEEPS.len()],
 }
 
 /// Words on the stack of a program, by their offset from the frame.

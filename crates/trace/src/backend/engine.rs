@@ -27,7 +27,7 @@ use crate::place::{self, ContextLookup, SyscallContext};
 use crate::recorder::TraceRecorder;
 use crate::recording::{Bias, Exit, Target};
 use crate::stack::Unwinder;
-use crate::syscall::{EVENT_WAITS, call_number};
+use crate::syscall::{EVENT_WAITS, call_number, sleeps};
 use crate::syscall_set;
 
 /// How often the loop checks for the end of the recording and revises the placement.
@@ -447,7 +447,9 @@ impl<'a> Engine<'a> {
         let bias = if self.placement.is_beside(tid) { beside } else { free };
         let wall_ns = end_ns.saturating_sub(call.start_ns).saturating_sub(bias.subtracted_ns);
         let is_slow = self.recorder.is_kept(call.number, wall_ns);
-        if !is_slow && tid == process && self.event_waits.contains(&call.number) {
+        let is_look =
+            self.event_waits.contains(&call.number) && !sleeps(call.number, &call.arguments);
+        if !is_slow && tid == process && is_look {
             self.recorder.turned(tid, call.number, end_ns);
         }
         if is_slow

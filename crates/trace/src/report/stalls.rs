@@ -6,7 +6,7 @@ use super::schema::{ThreadStalls, TraceMethod};
 use crate::call::TracedCall;
 use crate::kernel_work::RingWaitKind;
 use crate::recording::{Recording, Target};
-use crate::syscall::EVENT_WAITS;
+use crate::syscall::{EVENT_WAITS, sleeps};
 
 /// Calls that follow one another within this time are one stall, in nanoseconds.
 const GAP_NS: u64 = 1_000_000;
@@ -60,8 +60,10 @@ impl<'a> StallClassifier<'a> {
         let is_main = call.thread == call.process;
         let ring = self.recording.kernel.waits.get(&(call.thread, call.start_ns));
         let ring = ring.map(|wait| wait.kind);
+        let sleeps = sleeps(call.number, &call.arguments);
         match (name, target) {
             _ if is_idle == Some(true) => TraceMethod::Idle,
+            _ if sleeps && is_main => TraceMethod::Stall,
             _ if ring == Some(RingWaitKind::Loop) => TraceMethod::Idle,
             _ if ring == Some(RingWaitKind::ForOperation) && is_main => TraceMethod::Stall,
             // Without a stack there is no telling a stall from a loop; by far the most are loops.

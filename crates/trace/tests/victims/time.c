@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -128,17 +129,45 @@ static __attribute__((noinline)) void g_main_loop_run(int end)
     __asm__ volatile("");
 }
 
+/* Waits for events that never come. */
+static void look(int milliseconds)
+{
+    static int ends[2];
+    if (!ends[1] && pipe2(ends, O_CLOEXEC) < 0)
+        exit(3);
+    struct pollfd wanted = {.fd = ends[0], .events = POLLIN};
+    poll(&wanted, 1, milliseconds);
+}
+
+__attribute__((noinline)) void nap(int in_poll, long microseconds)
+{
+    struct timespec time = {.tv_nsec = microseconds * 1000};
+    if (in_poll)
+        ppoll(NULL, 0, &time, NULL);
+    else
+        pselect(0, NULL, NULL, NULL, &time, NULL);
+}
+
 int main(int count, char **words)
 {
     const char *how = count > 1 ? words[1] : "";
     pthread_t thread;
     if (!strcmp(how, "loop")) {
         spin(0.5);
+    } else if (!strcmp(how, "naps")) {
+        /* A wait for no descriptor is a sleep, and no look for events. Its end is not put off, so that few are long enough to be kept. */
+        prctl(PR_SET_TIMERSLACK, 1L, 0L, 0L, 0L);
+        for (int i = 0; i < 300; i++) {
+            spin(0.001);
+            nap(i % 2, 5);
+        }
+        nap(0, 200000);
+        nap(1, 200000);
     } else if (!strcmp(how, "turns")) {
         /* As much work, but the event loop gets to look for events. */
         for (int i = 0; i < 100; i++) {
             spin(0.005);
-            poll(NULL, 0, 0);
+            look(0);
         }
     } else if (!strcmp(how, "steps")) {
         /* An event loop that computes in one step, and syncs many times in the other. */
@@ -147,14 +176,14 @@ int main(int count, char **words)
             return 3;
         int file = open(words[2], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         for (int i = 0; i < 2; i++) {
-            poll(NULL, 0, 20);
+            look(20);
             spin(0.2);
-            poll(NULL, 0, 20);
+            look(20);
             for (double end = blocked() + 0.2; blocked() < end;)
                 if (pwrite(file, &byte, 1, 0) != 1 || fdatasync(file) < 0)
                     return 3;
         }
-        poll(NULL, 0, 20);
+        look(20);
     } else if (!strcmp(how, "polled")) {
         /* The array of descriptors holds something else as soon as the call has ended. */
         int ends[2];
@@ -185,9 +214,9 @@ int main(int count, char **words)
             }
     } else if (!strcmp(how, "pages")) {
         /* Who looks ten times a second sees the program before it does something, and all that it did before it ends. */
-        poll(NULL, 0, 200);
+        look(200);
         touch_pages(words[2]);
-        poll(NULL, 0, 100);
+        look(100);
     } else if (!strcmp(how, "starved")) {
         /* Many neighbours on one processor. */
         cpu_set_t one;

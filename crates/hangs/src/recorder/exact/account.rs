@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use trace::report::account::TimeParts;
-use trace::syscall::call_name;
+use trace::syscall::{call_name, sleeps};
 
 use super::operations::is_ring_wait;
 use crate::kernel::{AbsenceAccount, ThreadBlock};
@@ -143,7 +143,9 @@ pub(super) fn divide(
         if class != BlockClass::Stopped {
             let call = match (fact.operation, block.call) {
                 (Some(operation), _) => CallShare::of_operation(operation),
-                (None, Some(number)) => call_name(number).unwrap_or("?").to_owned(),
+                (None, Some(number)) => {
+                    CallShare::of_call(number, sleeps(number, &block.arguments))
+                }
                 (None, None) => CallShare::PAGE_FAULT.to_owned(),
             };
             let described = description.filter(|_| fact.operation.is_none());

@@ -287,7 +287,7 @@ impl<'a> ExactRecorder<'a> {
     /// Returns the wait for events that the first thread of a process is in.
     fn event_wait(&mut self, process: u32) -> Option<BlockedSyscall> {
         match self.activity(process)? {
-            Activity::InCall(call) if is_event_wait(call.number) => Some(call),
+            Activity::InCall(call) if is_event_wait(&call) => Some(call),
             _ => None,
         }
     }
