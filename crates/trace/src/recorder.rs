@@ -23,6 +23,8 @@ const MARKS: usize = 10_000;
 
 /// The most distinct targets that are kept.
 const TARGETS: usize = 100_000;
+/// Longer waits are seen by looks from outside. One that was not is not told: it may have been a rest.
+const LONGEST_UNSEEN_NS: u64 = 8_000_000;
 /// The most requests on buses that are kept.
 const REQUESTS: usize = 8192;
 
@@ -35,10 +37,44 @@ pub struct TraceRecorder {
     targets: HashMap<Target, u32>,
     /// The counters of main threads at their end.
     ends: HashMap<u32, ThreadCounters>,
+    /// Waits of main threads in calls that are recorded by looks from outside, by thread, in the order of time.
+    unrecorded: HashMap<u32, Vec<UnrecordedWait>>,
     /// The numbers of calls that are kept however short they are.
     kept: Vec<u32>,
     /// Is told of each process that is new.
     announcer: Option<ProcessAnnouncer>,
+}
+
+/// A wait in a call that is not recorded one by one, of which the kernel's wake-ups told when it began and ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnrecordedWait {
+    /// The number of the call.
+    pub(crate) number: u32,
+    /// When it began, in nanoseconds since the recording did.
+    pub(crate) from_ns: u64,
+    /// When the thread was woken.
+    pub(crate) to_ns: u64,
+    /// Whether a call that was sampled is this wait.
+    pub(crate) is_told: bool,
+}
+
+impl UnrecordedWait {
+    /// Finds the wait that a sampled call was, and gives the call its beginning and its end.
+    fn fit(call: &mut TracedCall, waits: &mut [UnrecordedWait]) {
+        if call.outcome != CallEnd::Unknown {
+            return;
+        }
+        let end_ns = call.start_ns.saturating_add(call.wall_ns);
+        let first = waits.partition_point(|wait| wait.to_ns <= call.start_ns);
+        let inside = waits[first..].iter_mut().take_while(|wait| wait.from_ns < end_ns);
+        let could_be = |wait: &&mut UnrecordedWait| wait.number == call.number && !wait.is_told;
+        let common = |wait: &&mut UnrecordedWait| {
+            wait.to_ns.min(end_ns).saturating_sub(wait.from_ns.max(call.start_ns))
+        };
+        let Some(wait) = inside.filter(could_be).max_by_key(common) else { return };
+        wait.is_told = true;
+        (call.start_ns, call.wall_ns) = (wait.from_ns, wait.to_ns.saturating_sub(wait.from_ns));
+    }
 }
 
 /// Tells a thread of each process that is new, and wakes it: a program may have ended before it would look by itself.
@@ -113,6 +149,7 @@ impl TraceRecorder {
             modules: HashMap::new(),
             targets: HashMap::new(),
             ends: HashMap::new(),
+            unrecorded: HashMap::new(),
             kept: Vec::new(),
             announcer: None,
         }
@@ -285,6 +322,39 @@ impl TraceRecorder {
         timeline.waited_shortly(sample);
     }
 
+    /// Records a wait of a main thread that is sampled, too, if it is long. Those of a thread come in the order of time.
+    pub(crate) fn waited_unrecorded(&mut self, thread: u32, wait: UnrecordedWait) {
+        self.unrecorded.entry(thread).or_default().push(wait);
+    }
+
+    /// Records the waits that were too short to be sampled.
+    fn add_unrecorded(&mut self, thread: u32, waits: Vec<UnrecordedWait>) {
+        for wait in waits {
+            let wall_ns = wait.to_ns.saturating_sub(wait.from_ns);
+            if wait.is_told || wall_ns > LONGEST_UNSEEN_NS {
+                continue;
+            }
+            let call = TracedCall {
+                process: thread,
+                thread,
+                number: wait.number,
+                arguments: [0; 6],
+                outcome: CallEnd::Unknown,
+                start_ns: wait.from_ns,
+                wall_ns,
+                cpu_ns: Some(0),
+                queued_ns: None,
+                stack: None,
+                target: None,
+            };
+            self.waited_shortly(ShortCallSample { call, blocked_ns: wall_ns, count: 1 });
+        }
+        if let Some(timeline) = self.recording.timelines.get_mut(&thread) {
+            let end_of = |sample: &ShortCallSample| sample.call.start_ns + sample.call.wall_ns;
+            timeline.short_calls.sort_by_key(end_of);
+        }
+    }
+
     /// Records the counters with which a main thread ended.
     pub(crate) fn ended_with(&mut self, thread: u32, counters: ThreadCounters) {
         self.ends.insert(thread, counters);
@@ -327,10 +397,17 @@ impl TraceRecorder {
             })
             .collect();
         let target_of = |at: TargetId| item(&targets, at.0).flatten();
+        let mut unrecorded = std::mem::take(&mut self.unrecorded);
         for mut call in other.slow {
             call.stack = call.stack.and_then(|at| item(&stacks, at.0));
             call.target = call.target.and_then(target_of);
+            if let Some(waits) = unrecorded.get_mut(&call.thread) {
+                UnrecordedWait::fit(&mut call, waits);
+            }
             self.call(call);
+        }
+        for (thread, waits) in unrecorded {
+            self.add_unrecorded(thread, waits);
         }
         for (thread, mut timeline) in other.timelines {
             let known = self.recording.timelines.entry(thread).or_default();

@@ -8,7 +8,8 @@ mod rows;
 mod sysprof;
 
 use super::report::TraceReport;
-use super::report::schema::{Slow, Stack};
+use super::report::account::ShortCallRow;
+use super::report::schema::{Slow, Stack, Thread};
 use crate::report::names::Frame;
 
 pub use self::firefox::render as firefox;
@@ -22,6 +23,26 @@ fn outermost_first<'a>(report: &'a TraceReport, slow: &Slow) -> impl Iterator<It
     let stack: Option<&Stack> = slow.stack.and_then(|at| report.stacks.get(at as usize));
     let frames = stack.into_iter().flat_map(|stack| stack.frames.iter().rev());
     frames.filter_map(|at| report.frames.get(*at as usize))
+}
+
+/// What stands for the name of a call where the calls were each too short to be recorded.
+const SHORT_CALLS: &str = "short calls";
+
+/// Returns which short calls main threads waited in; without a row the rest, of which the report says only how long they took.
+fn short_calls(report: &TraceReport) -> Vec<(&Thread, Option<&ShortCallRow>, u64)> {
+    let mut all = Vec::new();
+    for thread in &report.threads {
+        let Some(account) = &thread.account else { continue };
+        let mut rest_ns = account.short_calls_ns;
+        for row in &account.short_calls {
+            all.push((thread, Some(row), row.wall_ns));
+            rest_ns = rest_ns.saturating_sub(row.wall_ns);
+        }
+        if rest_ns > 0 {
+            all.push((thread, None, rest_ns));
+        }
+    }
+    all
 }
 
 /// Writes a frame with its module, as a line of a flame graph.

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use super::outermost_first;
 use super::protobuf::Message;
+use super::{SHORT_CALLS, outermost_first, short_calls};
 use crate::report::TraceReport;
 use crate::report::names::Frame;
 use crate::report::schema::{Slow, TraceMethod};
@@ -120,6 +120,28 @@ pub fn render(report: &TraceReport) -> Vec<u8> {
     }
     for slow in report.slow.iter().filter(|slow| slow.how == TraceMethod::Stall) {
         let sample = sample(report, slow, &mut tables);
+        tables.add(SAMPLE, sample);
+    }
+    for (thread, row, wall_ns) in short_calls(report) {
+        let mut stack = vec![tables.location(SHORT_CALLS, None, None)];
+        if let Some(row) = row {
+            stack.push(tables.location(report.call_name(row.call), None, None));
+            let frame = row.frame.and_then(|at| report.frames.get(at as usize));
+            stack.extend(frame.map(|frame| tables.frame(frame)));
+        }
+        let count = row.map_or(0, |row| row.count);
+        let mut sample = Message::default().packed(1, stack).packed(2, [count, wall_ns, 0, 0]);
+        let target = row.and_then(|row| report.target_name(row.target?));
+        let labels = [
+            ("program", Some(report.program(thread.process).to_owned())),
+            ("thread", Some(format!("{} {}", thread.name, thread.id))),
+            ("target", target.filter(|_| row.is_some_and(|row| row.more_targets == 0))),
+        ];
+        for (key, value) in labels {
+            if let Some(value) = value {
+                sample = sample.message(3, tables.label(key, &value));
+            }
+        }
         tables.add(SAMPLE, sample);
     }
     let mut comments = vec![report.verdict.clone()];

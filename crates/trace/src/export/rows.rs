@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-use super::{frame_text, outermost_first};
+use super::{SHORT_CALLS, frame_text, outermost_first, short_calls};
 use crate::report::TraceReport;
 use crate::report::schema::TraceMethod;
 
 /// Writes stalls as folded stacks, `program;thread;main;KConfig::sync;fdatasync 134000`, in microseconds, for flame graphs.
 ///
-/// Stalls without a stack stand directly below their thread.
+/// Stalls without a stack stand directly below their thread. Of calls that were each too short to be recorded only the function to
+/// blame is known; they end with `short calls`.
 #[must_use]
 pub fn folded(report: &TraceReport) -> String {
     let clean = |text: &str| text.replace([';', '\n'], ":");
@@ -25,6 +26,17 @@ pub fn folded(report: &TraceReport) -> String {
             words.push("without a processor or stopped".to_owned());
         }
         *sums.entry(words.join(";")).or_default() += slow.wall_ns / 1000;
+    }
+    for (thread, row, wall_ns) in short_calls(report) {
+        let mut words = vec![
+            clean(report.program(thread.process)),
+            clean(&format!("{} {}", thread.name, thread.id)),
+        ];
+        let frame = row.and_then(|row| report.frames.get(row.frame? as usize));
+        words.extend(frame.map(|frame| clean(&frame_text(frame))));
+        words.extend(row.map(|row| clean(report.call_name(row.call))));
+        words.push(SHORT_CALLS.to_owned());
+        *sums.entry(words.join(";")).or_default() += wall_ns / 1000;
     }
     sums.iter().filter(|(_, us)| **us > 0).map(|(stack, us)| format!("{stack} {us}\n")).collect()
 }

@@ -21,6 +21,8 @@ pub(super) struct StallClassifier<'a> {
     recording: &'a Recording,
     /// Threads in which an event loop was seen waiting.
     loops: HashSet<u32>,
+    /// Threads that were seen to rest in calls for locks, as the main threads of Tk, Go and Java's launcher do.
+    rest_in_locks: HashSet<u32>,
     /// Processes that started others which were watched too.
     parents: HashSet<u32>,
 }
@@ -40,6 +42,7 @@ impl<'a> StallClassifier<'a> {
         let mut judge = StallClassifier {
             recording,
             loops: HashSet::new(),
+            rest_in_locks: HashSet::new(),
             parents: recording.processes.values().filter_map(|process| process.parent).collect(),
         };
         judge.loops = recording
@@ -49,6 +52,9 @@ impl<'a> StallClassifier<'a> {
             .filter(|call| judge.how(call, name(call.number), is_idle(call)) == TraceMethod::Idle)
             .map(|call| call.thread)
             .collect();
+        let in_lock = recording.slow.iter().filter(|call| name(call.number).starts_with("futex"));
+        judge.rest_in_locks =
+            in_lock.filter(|call| is_idle(call) == Some(true)).map(|call| call.thread).collect();
         judge
     }
 
@@ -68,6 +74,12 @@ impl<'a> StallClassifier<'a> {
             _ if ring == Some(RingWaitKind::ForOperation) && is_main => TraceMethod::Stall,
             // Without a stack there is no telling a stall from a loop; by far the most are loops.
             _ if waits_for_events(name) && (is_idle.is_none() || !is_main) => TraceMethod::Idle,
+            // Of one without a stack nobody knows whether it was rest.
+            ("futex" | "futex_wait", _)
+                if call.stack.is_none() && self.rest_in_locks.contains(&call.thread) =>
+            {
+                TraceMethod::Idle
+            }
             // A worker that waits for work.
             ("futex" | "futex_wait" | "nanosleep" | "clock_nanosleep", None) if !is_main => {
                 TraceMethod::Idle

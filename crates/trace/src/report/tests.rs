@@ -395,6 +395,19 @@ fn samples_of_short_calls_stand_for_their_time_as_what_they_are() {
     assert_eq!(row.join(" "), "fdatasync by KConfig::sync() 10.0 ms 0.6 200", "{screen}");
     let html = page::render(&report).unwrap();
     assert!(html.contains("fdatasync of /home/ana/cold by KConfig::sync()"), "{html}");
+    // A flame graph has them, too, and what the rows leave out.
+    let mut cut = report.clone();
+    cut.threads[0].account.as_mut().unwrap().short_calls.pop();
+    let folded = crate::export::folded(&cut);
+    let row = "KConfig::sync() (libKF5ConfigCore.so.5);fdatasync;short calls 10000\n";
+    assert!(
+        folded.contains(row) || folded.contains(&row.replace("fdatasync", "futex")),
+        "{folded}"
+    );
+    assert!(folded.lines().any(|line| line.ends_with(" 10;short calls 10000")), "{folded}");
+    let profile = crate::export::pprof(&report);
+    let has = |text: &str| profile.windows(text.len()).any(|part| part == text.as_bytes());
+    assert!(has("short calls") && has("/home/ana/cold") && has("futex"));
     // As a file it is the same, and a row that leads nowhere is refused.
     let written = data::to_json(&report).unwrap();
     assert_eq!(data::read(written.as_bytes()).unwrap(), report);
@@ -575,7 +588,7 @@ fn the_screen_has_the_verdict_first_and_fits() {
     ~/.local/share/RecentDocuments/x.desktop by KRecentDocument::add(QUrl const&),
     134 ms. It was held up for 166 ms (10 frames) at one stretch: 132 ms blocked in
     calls, 18.0 ms on a processor, 16.2 ms not explained. Not explained: 68.6 ms of
-    its 1.26 s.
+    its 1.26 s; not seen: what a test does not see, and 1 more in the notes.
 
     What the main thread's time went to
     part                   wall      mostly

@@ -23,10 +23,24 @@ const ROWS_OF_BLOCK: usize = 3;
 struct ThreadRecord<'a> {
     sums: &'a SliceSums<'a>,
     memory: &'a MemoryTimeline,
+    /// The stops that were told, in the order of time.
     stops: &'a [(u64, u64)],
     /// In the order of time.
     calls: &'a [(&'a TracedCall, TraceMethod)],
     short: &'a ShortCalls<'a>,
+}
+
+impl ThreadRecord<'_> {
+    /// Returns what [`SliceSums::between`] does, with the stops that were told.
+    fn between(&self, from_ns: u64, to_ns: u64) -> [u64; 5] {
+        let [processor, ready, fault, stopped, tracer] = self.sums.between(from_ns, to_ns);
+        let common = |(from, to): &(u64, u64)| to.min(&to_ns).saturating_sub(*from.max(&from_ns));
+        let first = self.stops.partition_point(|(_, to)| *to <= from_ns);
+        let inside = self.stops[first..].iter().take_while(|(from, _)| *from < to_ns);
+        let told: u64 = inside.map(common).sum();
+        // A tracer that is told of a stop by a signal holds the thread meanwhile.
+        [processor, ready, fault, stopped.max(told), tracer.saturating_sub(told)]
+    }
 }
 
 /// Sums of a timeline up to each slice, for the sums of any time.
@@ -94,7 +108,7 @@ pub(super) fn account(
     let memory = recording.kernel.memory.get(&thread.id);
     let shortage = memory.map_or(&none, |memory| &memory.timeline);
     let short = short_calls::of_thread(builder, thread.id, timeline);
-    let stops = &timeline.stops;
+    let stops = &*apart(timeline.stops.clone());
     let recorded = ThreadRecord { sums: &sums, memory: shortage, stops, calls, short: &short };
     let parts_of = |from: u64, to: u64| parts(builder, &recorded, from, to);
     let short_in = |from: u64, to: u64, most: usize| {
@@ -186,8 +200,9 @@ fn parts(
     from_ns: u64,
     to_ns: u64,
 ) -> TimeParts {
-    let ThreadRecord { sums, memory, stops, calls, short } = recorded;
-    let [processor_ns, ready_ns, fault_ns, stopped_ns, tracer_ns] = sums.between(from_ns, to_ns);
+    let ThreadRecord { memory, calls, short, .. } = recorded;
+    let [processor_ns, ready_ns, fault_ns, stopped_ns, tracer_ns] =
+        recorded.between(from_ns, to_ns);
     let mut parts = TimeParts {
         processor_ns,
         ready_ns,
@@ -196,11 +211,6 @@ fn parts(
         tracer_ns,
         ..TimeParts::default()
     };
-    // A tracer that is told of a stop by a signal holds the thread meanwhile.
-    for (from, to) in stops.iter().map(|(from, to)| (*from.max(&from_ns), *to.min(&to_ns))) {
-        parts.stopped_ns = parts.stopped_ns.saturating_add(to.saturating_sub(from));
-        parts.tracer_ns = parts.tracer_ns.saturating_sub(to.saturating_sub(from));
-    }
     // What the kernel did for memory in the thread is that, wherever the thread was.
     let shortage = memory.between(from_ns, to_ns);
     parts.reclaim_ns = shortage.reclaim_processor_ns.saturating_add(shortage.reclaim_blocked_ns);
@@ -216,7 +226,7 @@ fn parts(
             continue;
         }
         counted_ns = to;
-        let [ran, ready, fault, stopped, tracer] = sums.between(from, to);
+        let [ran, ready, fault, stopped, tracer] = recorded.between(from, to);
         let length = to - from;
         // A wait that was sampled, not seen to return, has no counters of its own but zeros. What its slices count stays
         // theirs, or the time would be divided twice.
@@ -318,10 +328,16 @@ fn ring_turns(looks: &[u64], waits: &[(u64, RingWaitKind)]) -> Vec<u64> {
 /// Returns when the thread was stopped or frozen, in the order of time and apart from one another.
 fn stops(timeline: &ThreadTimeline) -> Vec<(u64, u64)> {
     let slices = timeline.slices.iter().filter(|slice| slice.stopped_ns > slice.length_ns / 2);
-    let mut all: Vec<(u64, u64)> = slices
-        .map(|slice| (slice.start_ns, slice.end_ns()))
-        .chain(timeline.stops.clone())
-        .collect();
+    apart(
+        slices
+            .map(|slice| (slice.start_ns, slice.end_ns()))
+            .chain(timeline.stops.clone())
+            .collect(),
+    )
+}
+
+/// Puts times in order, and those together that touch.
+fn apart(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     all.sort_unstable();
     let mut apart: Vec<(u64, u64)> = Vec::new();
     for (from, to) in all {

@@ -205,8 +205,8 @@ pub fn block_text(report: &TraceReport, block: &TimeBlock) -> String {
     written.collect::<Vec<String>>().join(", ")
 }
 
-/// Says how much of the main thread's time is not explained, and why.
-fn unexplained(main: &Thread) -> String {
+/// Says how much of the main thread's time is not explained, and if it is much, why.
+fn unexplained(report: &TraceReport, main: &Thread) -> String {
     let Some(account) = &main.account else {
         return " What it did between its calls was not recorded.".to_owned();
     };
@@ -215,6 +215,21 @@ fn unexplained(main: &Thread) -> String {
         time(account.parts.unknown_ns),
         time(account.wall_ns)
     );
+    let stolen_ns = report.watch.stolen_ns;
+    let stolen = (stolen_ns > 0).then(|| {
+        let time = time(stolen_ns);
+        format!("{time} for which the host of this virtual machine kept processors for itself")
+    });
+    let mut reasons = account.unseen.iter().chain(&stolen);
+    if let Some(first) = reasons.next()
+        && account.parts.unknown_ns > account.wall_ns / 20
+    {
+        text.push_str(&format!("; not seen: {first}"));
+        match reasons.count() {
+            0 => {}
+            more => text.push_str(&format!(", and {more} more in the notes")),
+        }
+    }
     text.push('.');
     text
 }
@@ -283,7 +298,7 @@ pub(super) fn verdict(report: &TraceReport) -> String {
             block_text(report, block)
         ));
     }
-    sentence.push_str(&unexplained(main));
+    sentence.push_str(&unexplained(report, main));
     if report.watch.lost > 0 || report.slow_left_out > 0 && report.slow.is_empty() {
         sentence.push_str(&format!(" {} events were lost.", report.watch.lost));
     }

@@ -57,6 +57,28 @@ static void *holder(void *unused)
     return NULL;
 }
 
+/* Holds the lock for 1.5 ms, as often as it is asked to. */
+static void *lender(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        pthread_barrier_wait(&held);
+        usleep(1500);
+        pthread_mutex_unlock(&lock);
+        /* Whoever waits for the lock gets it. */
+        usleep(500);
+    }
+    return NULL;
+}
+
+/* Writes seconds as nanoseconds into a file. */
+static int tell(const char *path, double seconds)
+{
+    FILE *file = fopen(path, "we");
+    return file && fprintf(file, "%.0f", seconds * 1e9) > 0 && fclose(file) == 0;
+}
+
 static void *sleeper(void *unused)
 {
     usleep(300000);
@@ -207,11 +229,14 @@ int main(int count, char **words)
             return 3;
         work = atof(words[2]) / 1e6;
         pthread_create(&thread, NULL, answerer, NULL);
-        for (double end = blocked() + 0.2; blocked() < end;)
+        double before = blocked();
+        while (blocked() < before + 0.2)
             for (int i = 0; i < 64; i++) {
                 ask_partner();
                 spin(work);
             }
+        if (!tell(words[3], blocked() - before))
+            return 3;
     } else if (!strcmp(how, "pages")) {
         /* Who looks ten times a second sees the program before it does something, and all that it did before it ends. */
         look(200);
@@ -257,6 +282,36 @@ int main(int count, char **words)
         long length = read(from, counts, sizeof counts);
         if (length <= 0 || write(to, counts, length) != length)
             return 3;
+    } else if (!strcmp(how, "locks")) {
+        /* Waits for a lock that is held for 1.5 ms each time, and writes how long it was blocked. */
+        pthread_barrier_init(&held, NULL, 2);
+        pthread_create(&thread, NULL, lender, NULL);
+        double before = blocked();
+        for (int i = 0; i < 100; i++) {
+            pthread_barrier_wait(&held);
+            take_lock();
+            pthread_mutex_unlock(&lock);
+        }
+        if (!tell(words[2], blocked() - before))
+            return 3;
+    } else if (!strcmp(how, "stops")) {
+        /* Is stopped for 15 ms now and then while it computes, and writes for how long in all. */
+        pid_t stopped = getpid();
+        pid_t stopper = fork();
+        if (stopper == 0) {
+            double sum = 0;
+            for (int i = 0; i < 20; i++) {
+                usleep(15000);
+                kill(stopped, SIGSTOP);
+                double from = now(CLOCK_MONOTONIC);
+                usleep(15000);
+                kill(stopped, SIGCONT);
+                sum += now(CLOCK_MONOTONIC) - from;
+            }
+            _exit(!tell(words[2], sum));
+        }
+        while (waitpid(stopper, NULL, WNOHANG) == 0)
+            spin(0.002);
     } else if (!strcmp(how, "reads")) {
         /* A byte of each of so many pipes, each written by a thread when it is asked for. */
         int count = atoi(words[2]);

@@ -1,6 +1,6 @@
 //! Follows long waits of main threads by the wake-ups of the machine, soon after they have ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::thread::JoinHandle;
 
 use report::error::chain as causes;
@@ -10,7 +10,8 @@ use wakeups::{KernelFunctions, KnownPrograms, ThreadWait, WakeupHistory};
 
 use super::record::CallRecord;
 use crate::place::bus_names;
-use crate::recording::{RecordedChain, Recording};
+use crate::recorder::{TraceRecorder, UnrecordedWait};
+use crate::recording::RecordedChain;
 use crate::syscall::{EVENT_WAITS, call_name};
 use crate::syscall_set::Set;
 
@@ -23,6 +24,24 @@ const CHAINS: usize = 256;
 
 /// The most wake-ups that are kept of a chain.
 const WAKEUPS: usize = 128;
+
+/// The most waits of main threads that are kept for the same functions of the kernel, and the most such lists of functions.
+const WAITS_OF_FUNCTIONS: usize = 32_768;
+const LISTS_OF_FUNCTIONS: usize = 256;
+
+/// A wait of a main thread, whatever it was for.
+#[derive(Clone, Copy, Debug)]
+struct AnyWait {
+    thread: u32,
+    call: Option<u32>,
+    from_ns: u64,
+    to_ns: u64,
+}
+
+/// Whether a thread that waits in this function of the kernel is stopped by a signal, or frozen.
+fn stops(function: Option<&str>) -> bool {
+    matches!(function, Some("do_signal_stop" | "do_freezer_trap"))
+}
 
 /// A long wait of a main thread.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +124,8 @@ pub(super) struct ChainRecorder {
     /// Chains of waits for events, of other calls that are recorded, and of calls that are not.
     chains: [Vec<RecordedChain>; 3],
     programs: KnownPrograms,
+    /// Waits of main threads, by the kernel's functions that they were in.
+    waits: HashMap<Vec<u64>, Vec<AnyWait>>,
     note: Option<String>,
 }
 
@@ -121,6 +142,7 @@ impl ChainRecorder {
             lost: 0,
             chains: [const { Vec::new() }; 3],
             programs: KnownPrograms::default(),
+            waits: HashMap::new(),
             note,
         }
     }
@@ -137,6 +159,9 @@ impl ChainRecorder {
         let Some(tracer) = &mut self.tracer else { return waits.clear() };
         let mut others = Vec::new();
         tracer.take_each(|wait| {
+            if wait.who.thread == wait.process && is_recorded(wait.process) {
+                keep_wait(&mut self.waits, &wait);
+            }
             others.extend(MainWait::of_unrecorded(&wait, recorded, began_ns));
             self.history.add(wait);
         });
@@ -183,17 +208,21 @@ impl ChainRecorder {
         }
     }
 
-    /// Ends, and puts the chains into the recording.
-    pub(super) fn finish(&mut self, recording: &mut Recording) {
+    /// Ends, and puts the chains into the recording, and the waits that none of the calls in the set `recorded` was.
+    pub(super) fn finish(&mut self, recorder: &mut TraceRecorder, recorded: &Set, began_ns: u64) {
         if let Some(tracer) = &mut self.tracer {
             tracer.detach();
         }
+        let recording = recorder.recording();
         recording.notes.extend(self.note.take());
         let mut chains: Vec<RecordedChain> =
             self.chains.iter_mut().flat_map(std::mem::take).collect();
         let hops = || chains.iter().flat_map(|chain| &chain.chain.hops);
-        let addresses: BTreeSet<u64> =
-            hops().flat_map(|hop| hop.functions.iter().copied()).collect();
+        let addresses: BTreeSet<u64> = hops()
+            .flat_map(|hop| &hop.functions)
+            .chain(self.waits.keys().flatten())
+            .copied()
+            .collect();
         let functions = KernelFunctions::read(&addresses);
         let buses: BTreeSet<u32> =
             hops().flat_map(|hop| &hop.through).map(|source| source.process).collect();
@@ -207,11 +236,58 @@ impl ChainRecorder {
                 chain.chain.hops.iter().map(|hop| name(hop).map(str::to_owned)).collect();
         }
         // Who was stopped or frozen in a call did not wait for what ended it.
-        let is_stopped = |chain: &RecordedChain| {
-            let function = chain.functions.first().and_then(Option::as_deref);
-            matches!(function, Some("do_signal_stop" | "do_freezer_trap"))
-        };
-        chains.retain(|chain| !is_stopped(chain));
+        chains.retain(|chain| !stops(chain.functions.first().and_then(Option::as_deref)));
         recording.chains = chains;
+        self.tell_waits(&functions, recorder, recorded, began_ns);
+    }
+
+    /// Records when main threads were stopped, and their waits in calls that are not recorded. Those for events are left to the
+    /// looks from outside: without callers nobody knows whether they were rest.
+    fn tell_waits(
+        &mut self,
+        functions: &KernelFunctions,
+        recorder: &mut TraceRecorder,
+        recorded: &Set,
+        began_ns: u64,
+    ) {
+        let mut others = Vec::new();
+        for (list, waits) in self.waits.drain() {
+            let is_stop = stops(functions.waited_in(&list));
+            for wait in waits {
+                let [from_ns, to_ns] =
+                    [wait.from_ns, wait.to_ns].map(|at| at.saturating_sub(began_ns));
+                let is_event_wait =
+                    |call: u32| call_name(call).is_some_and(|n| EVENT_WAITS.contains(&n));
+                match wait.call.filter(|call| !recorded.contains(*call) && !is_event_wait(*call)) {
+                    _ if is_stop => recorder.stopped(wait.thread, from_ns, to_ns),
+                    Some(number) => others.push((
+                        wait.thread,
+                        UnrecordedWait { number, from_ns, to_ns, is_told: false },
+                    )),
+                    None => {}
+                }
+            }
+        }
+        others.sort_by_key(|(_, wait)| wait.from_ns);
+        for (thread, wait) in others {
+            recorder.waited_unrecorded(thread, wait);
+        }
+    }
+}
+
+fn keep_wait(waits: &mut HashMap<Vec<u64>, Vec<AnyWait>>, wait: &ThreadWait) {
+    let kept = AnyWait {
+        thread: wait.who.thread,
+        call: wait.call,
+        from_ns: wait.from_ns,
+        to_ns: wait.to_ns,
+    };
+    let has_room = waits.len() < LISTS_OF_FUNCTIONS;
+    match waits.get_mut(&wait.functions) {
+        Some(same) if same.len() < WAITS_OF_FUNCTIONS => same.push(kept),
+        None if has_room => {
+            waits.insert(wait.functions.clone(), vec![kept]);
+        }
+        _ => {}
     }
 }

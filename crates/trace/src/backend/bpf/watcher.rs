@@ -319,7 +319,7 @@ impl<'a> Watcher<'a> {
             self.model.recorder.total(thread, number, &total);
         }
         self.work.finish(&mut self.model.work_context(self.began_ns));
-        self.chains.finish(self.model.recorder.recording());
+        self.chains.finish(&mut self.model.recorder, &self.options.calls, self.began_ns);
         let errors = self.session.errors()?;
         let faults = self.session.faults()?;
         let recording = self.model.recorder.recording();
