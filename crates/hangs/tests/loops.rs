@@ -141,6 +141,10 @@ fn check_loop_of_a_condition(root: &TempDir, program: &mut Interactive) {
     let are_naps_told = told(HangCause::Sleep) && is_in("nap_in_select") && is_in("nap_in_poll");
     let is_busy = hangs.iter().any(is_disturbed);
     assert!(is_busy || (told(HangCause::OtherProgram) && are_naps_told), "{hangs:#?}");
+    // A dialog that waits like the main loop is rest from when that is known.
+    let hangs = hangs_of_orders(root, program, b"DDD");
+    let is_dialog = |hang: &&Hang| hang.length_ns > 500_000_000 && !is_disturbed(hang);
+    assert_eq!(hangs.iter().filter(is_dialog).count(), 0, "{hangs:#?}");
 }
 
 #[test]

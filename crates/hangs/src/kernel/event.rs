@@ -43,6 +43,11 @@ impl EventWait {
         let subject = first.wrapping_add(second << SECOND_SHIFT);
         EventWait { place: (call.sp, call.ip), subject }
     }
+
+    /// Returns whether it is one for a lock: of the others something is known that is waited for.
+    pub(crate) fn is_of_lock(&self) -> bool {
+        self.subject == 0
+    }
 }
 
 impl From<[u64; 3]> for EventWait {

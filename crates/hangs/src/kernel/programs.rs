@@ -419,7 +419,10 @@ impl HangPlan {
             p.load(Size::Long, R1, R6, now).load(Size::Long, R2, R6, last);
             p.jump_if(R1, JumpCondition::Differ, R2, other);
         }
-        p.jump(is_loop).place(other).store(Size::Long, R6, thread::WAIT, 0).jump(off);
+        // One for a lock may be that of a dialog, where the main loop's is one, too: that is asked about by who reads.
+        p.jump(is_loop).place(other).load(Size::Long, R1, R9, registers::CALL);
+        p.jump_if(R1, JumpCondition::Equal, self.lock_wait, off);
+        p.store(Size::Long, R6, thread::WAIT, 0).jump(off);
 
         let (asks, decided) = (p.label(), p.label());
         p.place(is_wait);

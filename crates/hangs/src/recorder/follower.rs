@@ -318,6 +318,10 @@ impl ThreadFollower {
                 LookOutcome::Nothing
             }
             Phase::Away(absence) => {
+                let rests_in_lock = self.places.rests_in_lock();
+                let may_be_loop = |call: &BlockedSyscall| {
+                    is_event_wait(call) || rests_in_lock && is_lock_wait(call.number)
+                };
                 let from = absence.last;
                 let gap = look.at_ns.saturating_sub(from.at_ns);
                 let shares = divide(&from, &point);
@@ -344,7 +348,7 @@ impl ThreadFollower {
                 self.watched_ns += gap;
                 let Some(call) = is_waiting else {
                     let classified = match look.activity {
-                        Activity::InCall(call) if is_event_wait(&call) => {
+                        Activity::InCall(call) if may_be_loop(&call) => {
                             self.places.kind(&call) == Some(PlaceKind::Nested)
                         }
                         _ => true,
@@ -406,7 +410,8 @@ impl ThreadFollower {
                 let Some(current) = &absence.current else { return Wanted::Nothing };
                 let stayed = look.at_ns.saturating_sub(current.since_ns);
                 let away = look.at_ns.saturating_sub(absence.started_ns);
-                if is_event_wait(&call) && !is_known {
+                let is_lock = self.places.rests_in_lock() && is_lock_wait(call.number);
+                if (is_event_wait(&call) || is_lock) && !is_known {
                     // The waits of a dialog with an animation are all short.
                     let is_due = stayed.max(away) >= ASK_NS;
                     return if is_due { Wanted::Place(call) } else { Wanted::Nothing };

@@ -157,6 +157,11 @@ impl WaitPlaces {
         self.main_wait
     }
 
+    /// Returns whether the main loop waits for a lock, as that of Tk does.
+    pub(super) fn rests_in_lock(&self) -> bool {
+        self.main_wait.is_some_and(|call| is_lock_wait(call.number))
+    }
+
     /// Notes whether the process has other threads.
     ///
     /// Once it has, the C library makes the calls in which a thread can be cancelled from another place, deeper on the stack: how

@@ -219,6 +219,23 @@ __attribute__((noinline)) void Tcl_WaitForEvent(void) {
     pthread_mutex_unlock(&mutex);
 }
 
+static void *end_dialog(void *seconds) {
+    usleep(*(double *)seconds * 1e6);
+    pthread_mutex_lock(&mutex);
+    is_ready = 1;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&mutex);
+    return NULL;
+}
+
+/* As a dialog of Tk (`tkwait window`): the same wait, made inside of a step of the main loop. */
+__attribute__((noinline)) void show_dialog_of_condition(double seconds) {
+    pthread_t ends;
+    pthread_create(&ends, NULL, end_dialog, &seconds);
+    Tcl_WaitForEvent();
+    pthread_join(ends, NULL);
+}
+
 static void wait_for_events(int display, const char *how) {
     static int epoll = -1;
     if (!strcmp(how, "futex")) {
@@ -285,6 +302,7 @@ int main(int count, char **arguments) {
         switch (command) {
         case 's': sleep_on_purpose(0.4); break;
         case 'n': nap_in_select(0.4); break;
+        case 'D': show_dialog_of_condition(0.6); break;
         case 'N': nap_in_poll(0.4); break;
         case 'c': compute_things(0.4); break;
         case 'r': wait_for_reply(0.4); break;

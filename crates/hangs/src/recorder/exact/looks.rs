@@ -15,6 +15,7 @@ use crate::kernel::{AbsenceAccount, EventWait, MarkedThread, ThreadBlock, WaitPl
 use crate::model::{CallObject, HANG_NS, UnseenParts};
 use crate::recorder::absence::Activity;
 use crate::recorder::describe::{DescribeWork, StackBytes};
+use crate::recorder::places::{is_event_wait, is_lock_wait};
 use crate::recorder::read;
 use crate::recorder::turns::{TurnWatch, longest_step, steps};
 use crate::recorder::{
@@ -102,20 +103,23 @@ impl ExactRecorder<'_> {
     /// Reads the stack of a thread that is blocked, and what its call works on.
     fn look_at_blocked(&mut self, process: u32, state: &MarkedThread, off_ns: u64, now_ns: u64) {
         let Some(program) = self.marked.get_mut(&process) else { return };
+        let loop_is_lock = program.rests_in_lock();
         let Some(absence) = &mut program.away else { return };
         // It is asked about also when it is described already, which is done earlier.
         let is_described = absence.described.iter().any(|made| made.from_ns == off_ns)
             || absence.stops.last() == Some(&off_ns)
             || absence.described.len() >= DESCRIPTIONS;
         let began_ns = absence.began_ns();
-        if let Some((wait, account)) = state.wait
+        let is_of_loop = |wait: &EventWait| loop_is_lock || !wait.is_of_lock();
+        if let Some((wait, account)) = state.wait.filter(|(wait, _)| is_of_loop(wait))
             && !program.waits.contains_key(&wait)
         {
             let (of, first) = *absence.open_wait.get_or_insert((wait, account));
             let first = if of.place == wait.place { first } else { account };
             // It may be that of a loop, such as a dialog's. If that has an animation, each of its waits is short.
             if now_ns.saturating_sub(account.at_ns.min(began_ns)) >= ASK_NS
-                && let Some(call) = self.event_wait(process)
+                && let Some(Activity::InCall(call)) = self.activity(process)
+                && (is_event_wait(&call) || loop_is_lock && is_lock_wait(call.number))
                 && EventWait::of(&call) == wait
                 && self.ask(process, call, false)
                 && let Some(absence) = self.absence_mut(process)

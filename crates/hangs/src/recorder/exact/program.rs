@@ -127,6 +127,12 @@ impl MarkedProgram {
         self.waits.iter().find(|(wait, state)| is_asked(wait, state)).map(|(wait, _)| *wait)
     }
 
+    /// Returns whether its main loop waits for a lock, as that of Tk does.
+    pub(super) fn rests_in_lock(&self) -> bool {
+        let is_loop = |state: &WaitState| *state == WaitState::Classified(EventWaitKind::Loop);
+        self.waits.iter().any(|(wait, state)| wait.is_of_lock() && is_loop(state))
+    }
+
     /// Returns whether a wait is known to be one inside of a step.
     pub(super) fn is_nested(&self, wait: EventWait) -> bool {
         self.waits.get(&wait) == Some(&WaitState::Classified(EventWaitKind::Nested))
