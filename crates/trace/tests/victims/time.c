@@ -66,8 +66,8 @@ static void *lender(void *unused)
         pthread_barrier_wait(&held);
         usleep(1500);
         pthread_mutex_unlock(&lock);
-        /* Whoever waits for the lock gets it. */
-        usleep(500);
+        /* Until whoever waits for the lock has had it. */
+        pthread_barrier_wait(&held);
     }
     return NULL;
 }
@@ -291,6 +291,7 @@ int main(int count, char **words)
             pthread_barrier_wait(&held);
             take_lock();
             pthread_mutex_unlock(&lock);
+            pthread_barrier_wait(&held);
         }
         if (!tell(words[2], blocked() - before))
             return 3;
