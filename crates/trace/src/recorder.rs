@@ -24,7 +24,7 @@ const MARKS: usize = 10_000;
 /// The most distinct targets that are kept.
 const TARGETS: usize = 100_000;
 /// Longer waits are seen by looks from outside. One that was not is not told: it may have been a rest.
-const LONGEST_UNSEEN_NS: u64 = 8_000_000;
+const LONGEST_UNSEEN_NS: u64 = 20_000_000;
 /// The most requests on buses that are kept.
 const REQUESTS: usize = 8192;
 

@@ -81,11 +81,11 @@ fn is_near_to_counted(context: &str, told_ns: u64, file: &Path, report: &TraceRe
     let context = format!("{context}: {told_ns} of {counted_ns}, {:?}", account.parts);
     assert!(counted_ns > 100 * MS, "{context}");
     assert!(told_ns > counted_ns / 2 && told_ns < counted_ns * 3 / 2, "{context}");
-    // Neighbours, and the host of a virtual machine, come in between.
-    let others_ns = account.parts.ready_ns + report.watch.stolen_ns;
-    if others_ns < account.wall_ns / 4 {
-        assert!(told_ns.abs_diff(counted_ns) < counted_ns / 8, "{context}");
-        let is_explained = account.parts.unknown_ns < account.wall_ns / 16;
+    // Neighbours come in between, and the host of a virtual machine, whose share the program counts as its waits.
+    let stolen_ns = report.watch.stolen_ns;
+    if account.parts.ready_ns < account.wall_ns / 4 {
+        assert!(told_ns.abs_diff(counted_ns) < counted_ns / 8 + stolen_ns, "{context}");
+        let is_explained = account.parts.unknown_ns < account.wall_ns / 8 + stolen_ns;
         assert!(is_explained || report.watch.backend != "bpf", "{context}");
     }
 }
