@@ -17,13 +17,14 @@ const RING_WAIT: &str = "io_uring_enter";
 /// The samples of one thread between two moments, with how each counts.
 pub(super) type ShortCalls<'a> = [(&'a ShortCallSample, TraceMethod)];
 
-/// Returns the samples of a thread, in the order of time.
+/// Returns the samples of a thread, in the order of time; what nobody knows of stays "not explained".
 pub(super) fn of_thread<'a>(
     builder: &SymbolizedRecording<'_>,
     thread: u32,
     timeline: &'a ThreadTimeline,
 ) -> Vec<(&'a ShortCallSample, TraceMethod)> {
-    timeline.short_calls.iter().zip(builder.short_of(thread).iter().copied()).collect()
+    let known = timeline.short_calls.iter().zip(builder.short_of(thread));
+    known.filter_map(|(sample, how)| how.map(|how| (sample, how))).collect()
 }
 
 fn end_of(sample: &ShortCallSample) -> u64 {

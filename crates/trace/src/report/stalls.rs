@@ -58,6 +58,13 @@ impl<'a> StallClassifier<'a> {
         judge
     }
 
+    /// Returns whether nobody knows what a short wait was: one for a lock, without a stack, of a thread that rests in such waits.
+    pub(super) fn may_be_rest(&self, call: &TracedCall, name: &str) -> bool {
+        name.starts_with("futex")
+            && call.stack.is_none()
+            && self.rest_in_locks.contains(&call.thread)
+    }
+
     /// Classifies a slow call.
     pub(super) fn how(&self, call: &TracedCall, name: &str, is_idle: Option<bool>) -> TraceMethod {
         let target = call
@@ -74,12 +81,6 @@ impl<'a> StallClassifier<'a> {
             _ if ring == Some(RingWaitKind::ForOperation) && is_main => TraceMethod::Stall,
             // Without a stack there is no telling a stall from a loop; by far the most are loops.
             _ if waits_for_events(name) && (is_idle.is_none() || !is_main) => TraceMethod::Idle,
-            // Of one without a stack nobody knows whether it was rest.
-            ("futex" | "futex_wait", _)
-                if call.stack.is_none() && self.rest_in_locks.contains(&call.thread) =>
-            {
-                TraceMethod::Idle
-            }
             // A worker that waits for work.
             ("futex" | "futex_wait" | "nanosleep" | "clock_nanosleep", None) if !is_main => {
                 TraceMethod::Idle

@@ -38,8 +38,8 @@ pub(super) struct SymbolizedRecording<'a> {
     frame_index: HashMap<Frame, u32>,
     pub(super) stacks: HashMap<StackId, SymbolizedStack>,
     pub(super) how: Vec<TraceMethod>,
-    /// How the samples of short calls count, of all timelines one after the other.
-    short: Vec<TraceMethod>,
+    /// How the samples of short calls count, of all timelines one after the other; none of which nobody knows what they were.
+    short: Vec<Option<TraceMethod>>,
 }
 
 impl<'a> SymbolizedRecording<'a> {
@@ -99,13 +99,16 @@ impl<'a> SymbolizedRecording<'a> {
             .collect();
         let short = recording.timelines.values().flat_map(|timeline| &timeline.short_calls);
         symbolized.short = short
-            .map(|ShortCallSample { call, .. }| judge.how(call, name(call.number), idle(call)))
+            .map(|ShortCallSample { call, .. }| {
+                let name = name(call.number);
+                (!judge.may_be_rest(call, name)).then(|| judge.how(call, name, idle(call)))
+            })
             .collect();
         symbolized
     }
 
     /// Returns how the samples of a thread's short calls count.
-    pub(super) fn short_of(&self, thread: u32) -> &[TraceMethod] {
+    pub(super) fn short_of(&self, thread: u32) -> &[Option<TraceMethod>] {
         let before = self.recording.timelines.range(..thread);
         let from: usize = before.map(|(_, timeline)| timeline.short_calls.len()).sum();
         self.short.get(from..).unwrap_or_default()
