@@ -3,6 +3,7 @@
 use sys::bpf::btf::{self, BtfKind, KernelTypesError, Types};
 use sys::bpf::file_names::FileOffsets;
 use sys::bpf::owner::OwnerFields;
+use sys::bpf::processor_time::ProcessorTimeFields;
 
 /// Offsets in bytes in the kernel's structures, and the numbers of its tracepoints' types.
 #[derive(Clone, Copy, Debug)]
@@ -13,12 +14,8 @@ pub struct KernelOffsets {
     pub task_thread: i16,
     /// `task_struct`: the process's number.
     pub task_process: i16,
-    /// `task_struct`: time on CPUs, up to `task_exec_start`.
-    pub task_cpu: i16,
-    /// `task_struct`: the run queue's clock when `task_cpu` was right.
-    pub task_exec_start: i16,
-    /// `task_struct`: time that it waited for CPUs; none where the kernel does not count it.
-    pub task_delay: Option<i16>,
+    /// `task_struct`: its times.
+    pub task_times: ProcessorTimeFields,
     /// `task_struct`: how often it waited for a page.
     pub task_faults: Option<i16>,
     /// `task_struct`: the status that it ends with.
@@ -154,6 +151,7 @@ impl KernelOffsets {
     /// [`KernelTypesError`]: it cannot be watched by programs in it.
     pub fn read(bytes: &[u8]) -> Result<KernelOffsets, KernelTypesError> {
         let structures = STRUCTURES.iter().chain(&FileOffsets::STRUCTURES);
+        let structures = structures.chain(&ProcessorTimeFields::STRUCTURES);
         let structures = structures.map(|name| (BtfKind::Structure, *name));
         let tracepoints = TRACEPOINTS.iter().map(|name| (BtfKind::Typedef, *name));
         let wanted: Vec<(BtfKind, &str)> = structures.chain(tracepoints).collect();
@@ -175,9 +173,7 @@ impl KernelOffsets {
             },
             task_thread: field("task_struct", "pid")?,
             task_process: field("task_struct", "tgid")?,
-            task_cpu: field("task_struct", "se.sum_exec_runtime")?,
-            task_exec_start: field("task_struct", "se.exec_start")?,
-            task_delay: types.offset("task_struct", "sched_info.run_delay"),
+            task_times: ProcessorTimeFields::read(&types)?,
             task_faults: types.offset("task_struct", "maj_flt"),
             task_exit_code: field("task_struct", "exit_code")?,
             task_name: field("task_struct", "comm")?,

@@ -74,20 +74,17 @@ fn is_told(context: &str, report: &TraceReport, words: &str) {
     assert_eq!(sum, account.wall_ns, "{context}: the parts are the whole");
 }
 
-/// Compares a time with what the program counted for itself.
-fn is_near_to_counted(context: &str, told_ns: u64, file: &Path, report: &TraceReport) {
+/// Says that a time is near to what the program counted for itself, to within the given part of that, and that nearly all is explained.
+fn is_near_to_counted(context: &str, told_ns: u64, part: u64, file: &Path, report: &TraceReport) {
     let counted_ns: u64 = std::fs::read_to_string(file).unwrap().parse().unwrap();
     let account = account(report);
     let context = format!("{context}: {told_ns} of {counted_ns}, {:?}", account.parts);
     assert!(counted_ns > 100 * MS, "{context}");
-    assert!(told_ns > counted_ns / 2 && told_ns < counted_ns * 3 / 2, "{context}");
-    // Neighbours come in between, and the host of a virtual machine, whose share the program counts as its waits.
+    // What the host of a virtual machine keeps for itself, the program counts as its waits.
     let stolen_ns = report.watch.stolen_ns;
-    if account.parts.ready_ns < account.wall_ns / 4 {
-        assert!(told_ns.abs_diff(counted_ns) < counted_ns / 8 + stolen_ns, "{context}");
-        let is_explained = account.parts.unknown_ns < account.wall_ns / 8 + stolen_ns;
-        assert!(is_explained || report.watch.backend != "bpf", "{context}");
-    }
+    assert!(told_ns.abs_diff(counted_ns) < counted_ns / part + stolen_ns, "{context}");
+    let is_explained = account.parts.unknown_ns < account.wall_ns / 16 + stolen_ns;
+    assert!(is_explained || report.watch.backend != "bpf", "{context}");
 }
 
 fn function(report: &TraceReport) -> Option<&str> {
@@ -132,7 +129,7 @@ fn waits_that_are_each_too_short_to_be_recorded_are_a_stall_in_their_call() {
                 is_told(context, report, "blocked in calls");
                 let account = account(report);
                 let parts = account.parts;
-                is_near_to_counted(context, parts.call_ns, &file, report);
+                is_near_to_counted(context, parts.call_ns, 16, &file, report);
                 // On a busy machine an answer takes longer, and the call is recorded for itself.
                 let slow = report.slow.iter().filter(|slow| report.call_name(slow.call) == "read");
                 let recorded: u64 = slow.map(|slow| slow.wall_ns).sum();
@@ -226,9 +223,24 @@ fn short_waits_for_locks_and_short_stops_are_told_as_long_as_they_were() {
         planted.each(&[how, file.to_str().unwrap()], backends, |context, report| {
             let parts = account(report).parts;
             let told = if how == "locks" { parts.lock_ns } else { parts.stopped_ns };
-            is_near_to_counted(context, told, &file, report);
+            is_near_to_counted(context, told, 8, &file, report);
         });
     }
+}
+
+#[test]
+fn a_call_that_ends_on_another_processor_did_not_run_all_the_time() {
+    let planted = Planted::new();
+    let file = planted.dir.path().join("counted");
+    planted.each(&["moved", file.to_str().unwrap()], [Backend::Bpf], |context, report| {
+        let thread = report.main_thread.unwrap();
+        let reads = report.slow.iter().filter(|slow| slow.thread == thread);
+        let reads = reads.filter(|slow| report.call_name(slow.call) == "read");
+        let (wall_ns, ran_ns) = reads
+            .fold((0, 0), |(wall, ran), slow| (wall + slow.wall_ns, ran + slow.cpu_ns.unwrap()));
+        assert!(wall_ns > 100 * MS && ran_ns < wall_ns / 5, "{context}: {ran_ns} of {wall_ns}");
+        is_near_to_counted(context, account(report).parts.call_ns, 16, &file, report);
+    });
 }
 
 #[test]

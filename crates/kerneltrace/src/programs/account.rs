@@ -197,7 +197,7 @@ impl ProgramPlan {
         p.load(Size::Word, R1, R9, thread::NUMBER).store(Size::Word, R7, record::NUMBER, R1);
         p.load(Size::Long, R1, R10, frame::WALL).store(Size::Long, R7, record::WALL, R1);
         // As old as the last tick, but the same on each processor; the run queues' clocks differ by what was stolen of them.
-        p.call(Helper::CurrentTask).load(Size::Long, R1, R0, self.fields.task_cpu);
+        p.call(Helper::CurrentTask).load(Size::Long, R1, R0, self.fields.task_times.processor);
         p.store(Size::Long, R7, record::CPU, R1);
         p.load(Size::Long, R1, R10, frame::QUEUED).load(Size::Long, R2, R9, thread::DELAY);
         p.add(R1, R2).store(Size::Long, R7, record::QUEUED, R1);

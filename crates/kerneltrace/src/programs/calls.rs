@@ -62,7 +62,7 @@ impl ProgramPlan {
         p.place(plain);
         self.write_sent(p);
         self.write_sets(p);
-        self.read_times(p, R8);
+        self.fields.task_times.write_read(p, R8);
         p.store(Size::Long, R9, thread::CPU, R1).store(Size::Long, R9, thread::DELAY, R2);
         // The clock is read last here and first at the exit, so that what we do is not counted.
         p.call(Helper::Clock).store(Size::Long, R9, thread::START, R0);
@@ -155,7 +155,7 @@ impl ProgramPlan {
         p.jump_if(R1, JumpCondition::Equal, CODE_SEGMENT_32, out);
         self.unless_failed(p, out);
         p.store(Size::Word, R9, thread::NUMBER, R7).store(Size::Word, R9, thread::WAKER, 0);
-        self.read_times(p, R8);
+        self.fields.task_times.write_read(p, R8);
         p.store(Size::Long, R9, thread::CPU, R1).store(Size::Long, R9, thread::DELAY, R2);
         p.call(Helper::Clock).store(Size::Long, R9, thread::START, R0);
     }
@@ -196,7 +196,7 @@ impl ProgramPlan {
         let watched = p.label();
         p.load(Size::Word, R1, R9, thread::AWAITS).jump_if(R1, JumpCondition::Equal, 0, watched);
         p.store(Size::Word, R9, thread::STATE, thread::OUTSIDE).jump(out).place(watched);
-        self.read_times(p, R8);
+        self.fields.task_times.write_read(p, R8);
         p.store(Size::Long, R10, frame::END_CPU, R1).store(Size::Long, R10, frame::QUEUED, R2);
         p.load(Size::Long, R3, R6, 8).store(Size::Long, R10, frame::RESULT, R3);
 

@@ -111,8 +111,13 @@ impl ProgramPlan {
             p.load(Size::Long, R1, R8, self.fields.task_name + part);
             p.store(Size::Long, R7, record::EXIT_NAME + part, R1);
         }
-        p.load(Size::Long, R1, R8, self.fields.task_cpu).store(Size::Long, R7, record::CPU, R1);
-        if let Some(delay) = self.fields.task_delay {
+        p.load(Size::Long, R1, R8, self.fields.task_times.processor).store(
+            Size::Long,
+            R7,
+            record::CPU,
+            R1,
+        );
+        if let Some(delay) = self.fields.task_times.ready {
             p.load(Size::Long, R1, R8, delay).store(Size::Long, R7, record::QUEUED, R1);
         }
         p.store(Size::Word, R7, record::WAKER, 0);

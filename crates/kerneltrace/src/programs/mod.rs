@@ -259,21 +259,6 @@ impl ProgramPlan {
         program.call(Helper::MapUpdate);
     }
 
-    /// Puts the CPU time less the run queue's clock of the task in `task` into `R1`, and its waits for CPUs into `R2`.
-    ///
-    /// The CPU time is only brought up to date when the kernel looks at it, and the clock says when that was. The
-    /// difference at two moments, with the time between them added, is the time that the thread ran: no hook in the
-    /// scheduler is needed.
-    fn read_times(&self, program: &mut Assembler, task: Register) {
-        program.load(Size::Long, R1, task, self.fields.task_cpu);
-        program.load(Size::Long, R2, task, self.fields.task_exec_start);
-        program.calculate(sys::bpf::assembler::Operation::Subtract, R1, R2);
-        match self.fields.task_delay {
-            Some(delay) => program.load(Size::Long, R2, task, delay),
-            None => program.set(R2, 0),
-        };
-    }
-
     /// Jumps to `label` when the number in `number` is not that of a call that runs another program.
     fn unless_exec(&self, program: &mut Assembler, number: Register, label: Label) {
         let is_exec = program.label();

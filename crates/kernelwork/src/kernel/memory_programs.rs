@@ -41,14 +41,10 @@ impl WorkPlan {
         p.jump_if(R0, JumpCondition::Equal, 0, out);
     }
 
-    /// Leaves the thread's time on processors less the clock of its run queue in `R1`, and its time ready in `R2`.
+    /// Reads the times of the thread that runs, as `ProcessorTimeFields::write_read` has them. Spoils `R0` to `R5`.
     fn read_times(&self, p: &mut Assembler) {
-        p.call(Helper::CurrentTask).load(Size::Long, R1, R0, self.task.processor);
-        p.load(Size::Long, R2, R0, self.task.updated).calculate(Operation::Subtract, R1, R2);
-        match self.task.ready {
-            Some(ready) => p.load(Size::Long, R2, R0, ready),
-            None => p.set(R2, 0),
-        };
+        p.call(Helper::CurrentTask);
+        self.task.times.write_read(p, R0);
     }
 
     /// Writes the beginning of a work.

@@ -2,6 +2,7 @@
 
 use sys::bpf::btf::{self, BtfKind, KernelTypesError, Types};
 use sys::bpf::file_names::FileOffsets;
+use sys::bpf::processor_time::ProcessorTimeFields;
 
 use super::layout::room;
 
@@ -18,9 +19,7 @@ pub(super) struct WorkOffsets {
 /// `task_struct`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskOffsets {
-    pub(super) processor: i16,
-    pub(super) updated: i16,
-    pub(super) ready: Option<i16>,
+    pub(super) times: ProcessorTimeFields,
     /// How often it has forbidden itself to wait for a page: what looks at its memory then gets an error.
     pub(super) forbidden: i16,
 }
@@ -103,7 +102,8 @@ impl WorkOffsets {
     /// Reads them from a kernel's types.
     pub(super) fn read(bytes: &[u8]) -> Result<WorkOffsets, KernelTypesError> {
         let structures = STRUCTURES.into_iter().chain(FileOffsets::STRUCTURES);
-        let structures = structures.chain(PATHS.map(|(name, ..)| name));
+        let structures =
+            structures.chain(ProcessorTimeFields::STRUCTURES).chain(PATHS.map(|(name, ..)| name));
         let points = RING_POINTS.into_iter().chain(RECLAIM.iter().flat_map(|(_, a, b)| [*a, *b]));
         let wanted: Vec<(BtfKind, &str)> = structures
             .map(|name| (BtfKind::Structure, name))
@@ -114,9 +114,7 @@ impl WorkOffsets {
         let missing = KernelTypesError::Missing;
         Ok(WorkOffsets {
             task: TaskOffsets {
-                processor: task("se.sum_exec_runtime").ok_or(missing("se.sum_exec_runtime"))?,
-                updated: task("se.exec_start").ok_or(missing("se.exec_start"))?,
-                ready: task("sched_info.run_delay"),
+                times: ProcessorTimeFields::read(&types)?,
                 forbidden: task("pagefault_disabled").ok_or(missing("pagefault_disabled"))?,
             },
             rings: rings(&types),

@@ -14,6 +14,7 @@ mod kernel_names;
 mod load;
 mod map;
 pub mod owner;
+pub mod processor_time;
 mod program;
 pub mod record;
 mod ring;

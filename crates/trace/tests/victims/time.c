@@ -135,6 +135,27 @@ static void *answerer(void *unused)
     return unused;
 }
 
+/* Answers after 0.3 ms, and puts who asked on the next processor before that. */
+static void *mover(void *unused)
+{
+    cpu_set_t all;
+    sched_getaffinity(0, sizeof all, &all);
+    char byte;
+    for (int processor = 0; read(asked[0], &byte, 1) == 1;) {
+        usleep(300);
+        do
+            processor = (processor + 1) % CPU_SETSIZE;
+        while (!CPU_ISSET(processor, &all));
+        cpu_set_t next;
+        CPU_ZERO(&next);
+        CPU_SET(processor, &next);
+        sched_setaffinity(getpid(), sizeof next, &next);
+        if (write(answered[1], &byte, 1) != 1)
+            exit(3);
+    }
+    return unused;
+}
+
 /* Is blocked for some microseconds, until a thread has answered. */
 __attribute__((noinline)) void ask_partner(void)
 {
@@ -281,6 +302,16 @@ int main(int count, char **words)
         int to = open(words[2], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         long length = read(from, counts, sizeof counts);
         if (length <= 0 || write(to, counts, length) != length)
+            return 3;
+    } else if (!strcmp(how, "moved")) {
+        /* Whoever is asked puts it on another processor before each answer. Writes how long it was blocked. */
+        if (pipe2(asked, O_CLOEXEC) < 0 || pipe2(answered, O_CLOEXEC) < 0)
+            return 3;
+        pthread_create(&thread, NULL, mover, NULL);
+        double before = blocked();
+        for (int i = 0; i < 600; i++)
+            ask_partner();
+        if (!tell(words[2], blocked() - before))
             return 3;
     } else if (!strcmp(how, "locks")) {
         /* Waits for a lock that is held for 1.5 ms each time, and writes how long it was blocked. */
