@@ -90,8 +90,19 @@ impl Tables {
         self.location(&frame.name, frame.line.as_deref(), frame.object)
     }
 
-    fn label(&mut self, key: &str, value: &str) -> Message {
-        Message::default().number(1, self.string(key)).number(2, self.string(value))
+    /// Adds the labels that have a value to a sample.
+    fn labelled<'a>(
+        &mut self,
+        mut sample: Message,
+        labels: impl IntoIterator<Item = (&'a str, Option<String>)>,
+    ) -> Message {
+        for (key, value) in labels {
+            if let Some(value) = value {
+                let label = Message::default().number(1, self.string(key));
+                sample = sample.message(3, label.number(2, self.string(&value)));
+            }
+        }
+        sample
     }
 }
 
@@ -130,18 +141,14 @@ pub fn render(report: &TraceReport) -> Vec<u8> {
             stack.extend(frame.map(|frame| tables.frame(frame)));
         }
         let count = row.map_or(0, |row| row.count);
-        let mut sample = Message::default().packed(1, stack).packed(2, [count, wall_ns, 0, 0]);
+        let sample = Message::default().packed(1, stack).packed(2, [count, wall_ns, 0, 0]);
         let target = row.and_then(|row| report.target_name(row.target?));
         let labels = [
             ("program", Some(report.program(thread.process).to_owned())),
             ("thread", Some(format!("{} {}", thread.name, thread.id))),
             ("target", target.filter(|_| row.is_some_and(|row| row.more_targets == 0))),
         ];
-        for (key, value) in labels {
-            if let Some(value) = value {
-                sample = sample.message(3, tables.label(key, &value));
-            }
-        }
+        let sample = tables.labelled(sample, labels);
         tables.add(SAMPLE, sample);
     }
     let mut comments = vec![report.verdict.clone()];
@@ -168,7 +175,7 @@ fn sample(report: &TraceReport, slow: &Slow, tables: &mut Tables) -> Message {
     let frames: Vec<&Frame> = outermost_first(report, slow).collect();
     stack.extend(frames.iter().rev().map(|frame| tables.frame(frame)));
     let values = [1, slow.wall_ns, slow.cpu_ns.unwrap_or(0), slow.queued_ns.unwrap_or(0)];
-    let mut sample = Message::default().packed(1, stack).packed(2, values);
+    let sample = Message::default().packed(1, stack).packed(2, values);
     let thread = report.threads.get(slow.thread as usize);
     let target = slow.target.and_then(|at| report.target_name(at));
     let labels = [
@@ -177,10 +184,5 @@ fn sample(report: &TraceReport, slow: &Slow, tables: &mut Tables) -> Message {
         ("target", target),
         ("error", slow.error.clone()),
     ];
-    for (key, value) in labels {
-        if let Some(value) = value {
-            sample = sample.message(3, tables.label(key, &value));
-        }
-    }
-    sample
+    tables.labelled(sample, labels)
 }

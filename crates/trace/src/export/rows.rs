@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{SHORT_CALLS, frame_text, outermost_first, short_calls};
 use crate::report::TraceReport;
-use crate::report::schema::TraceMethod;
+use crate::report::schema::{Thread, TraceMethod};
 
 /// Writes stalls as folded stacks, `program;thread;main;KConfig::sync;fdatasync 134000`, in microseconds, for flame graphs.
 ///
@@ -13,13 +13,14 @@ use crate::report::schema::TraceMethod;
 #[must_use]
 pub fn folded(report: &TraceReport) -> String {
     let clean = |text: &str| text.replace([';', '\n'], ":");
+    let of_thread = |thread: &Thread| {
+        let name = format!("{} {}", thread.name, thread.id);
+        vec![clean(report.program(thread.process)), clean(&name)]
+    };
     let mut sums = std::collections::BTreeMap::<String, u64>::new();
     for slow in report.slow.iter().filter(|slow| slow.how == TraceMethod::Stall) {
         let Some(thread) = report.threads.get(slow.thread as usize) else { continue };
-        let mut words = vec![
-            clean(report.program(thread.process)),
-            clean(&format!("{} {}", thread.name, thread.id)),
-        ];
+        let mut words = of_thread(thread);
         words.extend(outermost_first(report, slow).map(|frame| clean(&frame_text(frame))));
         words.push(clean(report.call_name(slow.call)));
         if slow.is_mostly_elsewhere() {
@@ -28,10 +29,7 @@ pub fn folded(report: &TraceReport) -> String {
         *sums.entry(words.join(";")).or_default() += slow.wall_ns / 1000;
     }
     for (thread, row, wall_ns) in short_calls(report) {
-        let mut words = vec![
-            clean(report.program(thread.process)),
-            clean(&format!("{} {}", thread.name, thread.id)),
-        ];
+        let mut words = of_thread(thread);
         let frame = row.and_then(|row| report.frames.get(row.frame? as usize));
         words.extend(frame.map(|frame| clean(&frame_text(frame))));
         words.extend(row.map(|row| clean(report.call_name(row.call))));

@@ -21,7 +21,7 @@ pub(super) struct StallClassifier<'a> {
     recording: &'a Recording,
     /// Threads in which an event loop was seen waiting.
     loops: HashSet<u32>,
-    /// Threads that were seen to rest in calls for locks, as the main threads of Tk, Go and Java's launcher do.
+    /// Threads that were seen to rest in calls for locks, as the main thread of Tk does.
     rest_in_locks: HashSet<u32>,
     /// Processes that started others which were watched too.
     parents: HashSet<u32>,
@@ -58,7 +58,8 @@ impl<'a> StallClassifier<'a> {
         judge
     }
 
-    /// Returns whether nobody knows what a short wait was: one for a lock, without a stack, of a thread that rests in such waits.
+    /// Returns whether a wait may have been for a lock or rest, and nobody knows which: without a stack, of a thread that rests in
+    /// such waits.
     pub(super) fn may_be_rest(&self, call: &TracedCall, name: &str) -> bool {
         name.starts_with("futex")
             && call.stack.is_none()
@@ -165,7 +166,8 @@ fn close(sums: &mut ThreadStalls, stall: Option<(u64, u64)>, frame_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::CallEnd;
+    use crate::call::{CallEnd, StackId};
+    use crate::recording::Backend;
 
     fn call(start_ms: u64, wall_ms: u64) -> TracedCall {
         TracedCall {
@@ -181,6 +183,27 @@ mod tests {
             stack: None,
             target: None,
         }
+    }
+
+    #[test]
+    fn a_wait_for_a_lock_is_not_known_only_beside_rest_in_such_waits_and_a_slow_one_is_a_stall() {
+        let words = vec![b"wish".to_vec()];
+        let began = std::time::SystemTime::UNIX_EPOCH;
+        let mut recorder = crate::recorder::TraceRecorder::new(Backend::Bpf, words, began);
+        let rest = TracedCall { stack: Some(StackId(0)), ..call(0, 20) };
+        let other = TracedCall { thread: 2, process: 2, ..call(40, 6) };
+        recorder.call(rest.clone());
+        recorder.call(other.clone());
+        let recording = recorder.finish(50_000_000);
+        let idle = |call: &TracedCall| call.stack.map(|_| true);
+        let judge = StallClassifier::new(&recording, &|_| "futex", &idle);
+        let without = TracedCall { stack: None, ..rest.clone() };
+        assert!(judge.may_be_rest(&without, "futex"));
+        assert!(!judge.may_be_rest(&rest, "futex"), "its callers say what it was");
+        assert!(!judge.may_be_rest(&other, "futex"), "this thread was never seen to rest");
+        assert!(!judge.may_be_rest(&without, "read"));
+        // Nor does it end the time in which the thread is held up.
+        assert_eq!(judge.how(&without, "futex", None), TraceMethod::Stall);
     }
 
     #[test]

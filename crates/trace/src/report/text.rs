@@ -421,7 +421,7 @@ impl TraceReport {
         }
         if watch.stolen_ns > 0 {
             notes.push(format!(
-                "the host of this virtual machine kept its processors for itself for {}: a thread that ran on one then has as much time that is not explained",
+                "the host of this virtual machine kept processors for itself for {} in all: what a thread lost by that is not explained",
                 time(watch.stolen_ns)
             ));
         }

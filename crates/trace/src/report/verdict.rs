@@ -215,14 +215,16 @@ fn unexplained(report: &TraceReport, main: &Thread) -> String {
         time(account.parts.unknown_ns),
         time(account.wall_ns)
     );
+    let unknown_ns = account.parts.unknown_ns;
+    // Of all processors together: less than half of what is not explained is no reason for it.
     let stolen_ns = report.watch.stolen_ns;
-    let stolen = (stolen_ns > 0).then(|| {
+    let stolen = (stolen_ns > 0 && stolen_ns >= unknown_ns / 2).then(|| {
         let time = time(stolen_ns);
         format!("{time} for which the host of this virtual machine kept processors for itself")
     });
     let mut reasons = account.unseen.iter().chain(&stolen);
     if let Some(first) = reasons.next()
-        && account.parts.unknown_ns > account.wall_ns / 20
+        && unknown_ns > account.wall_ns / 20
     {
         text.push_str(&format!("; not seen: {first}"));
         match reasons.count() {

@@ -9,6 +9,7 @@ use wakeups::kernel::WakeupTracer;
 use wakeups::{KernelFunctions, KnownPrograms, ThreadWait, WakeupHistory};
 
 use super::record::CallRecord;
+use crate::backend::timing::wants_waits;
 use crate::place::bus_names;
 use crate::recorder::{TraceRecorder, UnrecordedWait};
 use crate::recording::RecordedChain;
@@ -250,6 +251,7 @@ impl ChainRecorder {
         recorded: &Set,
         began_ns: u64,
     ) {
+        let wants_waits = wants_waits(recorded);
         let mut others = Vec::new();
         for (list, waits) in self.waits.drain() {
             let is_stop = stops(functions.waited_in(&list));
@@ -258,7 +260,9 @@ impl ChainRecorder {
                     [wait.from_ns, wait.to_ns].map(|at| at.saturating_sub(began_ns));
                 let is_event_wait =
                     |call: u32| call_name(call).is_some_and(|n| EVENT_WAITS.contains(&n));
-                match wait.call.filter(|call| !recorded.contains(*call) && !is_event_wait(*call)) {
+                let is_told =
+                    |call: &u32| wants_waits && !recorded.contains(*call) && !is_event_wait(*call);
+                match wait.call.filter(is_told) {
                     _ if is_stop => recorder.stopped(wait.thread, from_ns, to_ns),
                     Some(number) => others.push((
                         wait.thread,

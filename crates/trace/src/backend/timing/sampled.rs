@@ -60,6 +60,12 @@ pub(super) struct SamplingTools {
     stolen_ns: u64,
 }
 
+/// Returns whether waits in calls outside of a set are told, too: whoever chose a few calls wants only these.
+pub(in crate::backend) fn wants_waits(calls: &Set) -> bool {
+    let is_wide = |name: &&str| call_number(name).is_none_or(|at| calls.contains(at));
+    ["read", "poll", "wait4"].iter().all(is_wide)
+}
+
 impl SamplingTools {
     pub(super) fn new(
         recorder: TraceRecorder,
@@ -67,8 +73,7 @@ impl SamplingTools {
         backend: Backend,
         began_ns: u64,
     ) -> SamplingTools {
-        let is_wide = |name: &&str| call_number(name).is_none_or(|at| options.calls.contains(at));
-        let wants_waits = ["read", "poll", "wait4"].iter().all(is_wide);
+        let wants_waits = wants_waits(&options.calls);
         let few = "waits in calls that --calls leaves out".to_owned();
         SamplingTools {
             recorder,
