@@ -23,8 +23,6 @@ const MARKS: usize = 10_000;
 
 /// The most distinct targets that are kept.
 const TARGETS: usize = 100_000;
-/// Longer waits are seen by looks from outside. One that was not is not told: it may have been a rest.
-const LONGEST_UNSEEN_NS: u64 = 20_000_000;
 /// The most requests on buses that are kept.
 const REQUESTS: usize = 8192;
 
@@ -327,13 +325,14 @@ impl TraceRecorder {
         self.unrecorded.entry(thread).or_default().push(wait);
     }
 
-    /// Records the waits that were too short to be sampled.
+    /// Records the waits that no look from outside fell into. One for a lock may have been rest, which is judged together with those
+    /// that were looked at: it is recorded as a short call is, however long it was.
     fn add_unrecorded(&mut self, thread: u32, waits: Vec<UnrecordedWait>) {
         for wait in waits {
-            let wall_ns = wait.to_ns.saturating_sub(wait.from_ns);
-            if wait.is_told || wall_ns > LONGEST_UNSEEN_NS {
+            if wait.is_told {
                 continue;
             }
+            let wall_ns = wait.to_ns.saturating_sub(wait.from_ns);
             let call = TracedCall {
                 process: thread,
                 thread,
@@ -347,7 +346,12 @@ impl TraceRecorder {
                 stack: None,
                 target: None,
             };
-            self.waited_shortly(ShortCallSample { call, blocked_ns: wall_ns, count: 1 });
+            match call_name(wait.number).is_some_and(|name| name.starts_with("futex")) {
+                true => {
+                    self.waited_shortly(ShortCallSample { call, blocked_ns: wall_ns, count: 1 });
+                }
+                false => self.call(call),
+            }
         }
         if let Some(timeline) = self.recording.timelines.get_mut(&thread) {
             let end_of = |sample: &ShortCallSample| sample.call.start_ns + sample.call.wall_ns;
