@@ -153,10 +153,11 @@ fn a_main_loop_that_waits_for_a_condition_is_found() {
     let Some(reports) = reports() else { return };
     let _recorder = TestRecorder::start_with(&root, ThreadSource::Kernel(Box::new(reports)));
     let mut program = Interactive::start_with(&root, "futex");
-    // It is found at rest, where nothing but a look every half a second tells.
-    let begun = Instant::now();
-    let is_over = || (begun.elapsed() > Duration::from_secs(2)).then_some(());
-    until("the recorder to have looked a few times", is_over);
+    // It is found at rest, where nothing but a look every half a second tells. Its first hang after that is told.
+    rest(Duration::from_secs(6));
+    program.order(b's');
+    let first = program.ended_hang(&root);
+    assert!(first.length_ns > 250_000_000, "{first:#?}");
     program.be_noticed(&root);
     check_loop_of_a_condition(&root, &mut program);
 }
@@ -168,4 +169,54 @@ fn by_sampling_a_main_loop_that_waits_for_a_condition_is_found_too() {
     let mut program = Interactive::start_with(&root, "futex");
     program.be_noticed(&root);
     check_loop_of_a_condition(&root, &mut program);
+}
+
+/// Lets time pass.
+fn rest(time: Duration) {
+    let begun = Instant::now();
+    until("some time to pass", || (begun.elapsed() > time).then_some(()));
+}
+
+/// Has a program whose main loop sleeps and looks for events compute, sleep long in its loop, and sleep elsewhere.
+fn check_loop_of_sleeps(root: &TempDir, program: &mut Interactive) {
+    until("the recorder to know the loop", || {
+        // Each look at it has to find the same sleep.
+        rest(Duration::from_secs(5));
+        program.order(b's');
+        rest(Duration::from_millis(500));
+        program.last_hang(root)
+    });
+    program.mark_now();
+    let since_ns = program.ordered_ns;
+    program.order(b'c');
+    program.order(b'z');
+    // What comes within the long sleep would be a part of its step.
+    rest(Duration::from_millis(600));
+    program.order(b's');
+    program.ended_hang(root);
+    let hangs = hangs_since(root, program, since_ns);
+    if hangs.iter().any(is_disturbed) {
+        return;
+    }
+    let causes: Vec<HangCause> = hangs.iter().map(|hang| hang.cause).collect();
+    assert_eq!(causes, [HangCause::Computing, HangCause::Sleep, HangCause::Sleep], "{hangs:#?}");
+    let is_long = |hang: &Hang| (350_000_000..600_000_000).contains(&hang.length_ns);
+    assert!(hangs.iter().all(is_long), "{hangs:#?}");
+}
+
+#[test]
+fn a_main_loop_that_sleeps_and_looks_for_events_is_found() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(reports) = reports() else { return };
+    let _recorder = TestRecorder::start_with(&root, ThreadSource::Kernel(Box::new(reports)));
+    let mut program = Interactive::start_with(&root, "sleep");
+    check_loop_of_sleeps(&root, &mut program);
+}
+
+#[test]
+fn by_sampling_a_main_loop_that_sleeps_and_looks_for_events_is_found_too() {
+    let root = tempfile::tempdir().unwrap();
+    let _recorder = TestRecorder::start(&root);
+    let mut program = Interactive::start_with(&root, "sleep");
+    check_loop_of_sleeps(&root, &mut program);
 }

@@ -128,6 +128,8 @@ pub(crate) struct Interactive {
     listener: UnixListener,
     display: UnixStream,
     pub(crate) lock: PathBuf,
+    /// Whether its main loop sleeps and looks for events.
+    sleeps: bool,
     /// When the last command was given, in nanoseconds since 1970.
     pub(crate) ordered_ns: u64,
 }
@@ -144,7 +146,7 @@ impl Interactive {
     }
 
     /// Starts the program; its main loop waits with `poll`, `select` or `epoll`, `behind` an epoll descriptor that
-    /// it polls, or `never`: it has none.
+    /// it polls, `futex`, a condition, or `sleep`: it sleeps and looks for events in turns; or `never`: it has none.
     pub(crate) fn start_with(root: &TempDir, wait: &str) -> Interactive {
         Interactive::start_built(root, wait, &["-g", "-O1"])
     }
@@ -160,7 +162,8 @@ impl Interactive {
         let lock = root.path().join("held");
         let child = Command::new(&program).arg(&socket).arg(&lock).arg(wait).spawn().unwrap();
         let display = accept(&listener);
-        Interactive { child, listener, display, lock, ordered_ns: 0 }
+        let sleeps = wait == "sleep";
+        Interactive { child, listener, display, lock, sleeps, ordered_ns: 0 }
     }
 
     /// Takes the connection of the program that the program executed.
@@ -188,7 +191,9 @@ impl Interactive {
         let path = format!("/proc/{}/wchan", self.child.id());
         until("the program to wait", || {
             let function = fs::read_to_string(&path).unwrap();
-            ["poll", "select", "futex"].iter().any(|name| function.contains(name)).then_some(())
+            let is_rest = |name: &&str| function.contains(*name);
+            let waits = ["poll", "select", "futex"].iter().any(is_rest);
+            (waits || self.sleeps && function.contains("nanosleep")).then_some(())
         });
     }
 

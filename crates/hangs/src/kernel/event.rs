@@ -1,11 +1,11 @@
 //! What the programs in the kernel report, and what they keep of each marked thread.
 
 use trace::backend::blocked::BlockedSyscall;
-use trace::syscall::call_name;
+use trace::syscall::{call_name, sleeps};
 
 use crate::model::StepHistogram;
 
-use super::layout::{place, record, thread};
+use super::layout::{place, record, subject, thread};
 
 /// Where a wait is made: the stack pointer, and the instruction.
 pub type WaitPlace = (u64, u64);
@@ -37,7 +37,8 @@ impl EventWait {
             // The second one is how many operations are submitted.
             Some("io_uring_enter") => (first, 0),
             // A condition variable has two places.
-            Some("futex") => (0, 0),
+            Some("futex") => (subject::LOCK, 0),
+            _ if is_sleep(call) => (subject::SLEEP, 0),
             _ => (first, second),
         };
         let subject = first.wrapping_add(second << SECOND_SHIFT);
@@ -46,7 +47,12 @@ impl EventWait {
 
     /// Returns whether it is one for a lock: of the others something is known that is waited for.
     pub(crate) fn is_of_lock(&self) -> bool {
-        self.subject == 0
+        self.subject == subject::LOCK
+    }
+
+    /// Returns whether it waits for nothing but a moment.
+    pub(crate) fn is_sleep(&self) -> bool {
+        self.subject == subject::SLEEP
     }
 }
 
@@ -60,6 +66,15 @@ impl From<EventWait> for [u64; 3] {
     fn from(EventWait { place: (sp, ip), subject }: EventWait) -> [u64; 3] {
         [sp, ip, subject]
     }
+}
+
+/// The calls that sleep, apart from waits for events without a descriptor.
+pub(super) const PLAIN_SLEEPS: [&str; 2] = ["nanosleep", "clock_nanosleep"];
+
+/// Returns whether a call waits for nothing but a moment.
+pub(crate) fn is_sleep(call: &BlockedSyscall) -> bool {
+    call_name(call.number).is_some_and(|name| PLAIN_SLEEPS.contains(&name))
+        || sleeps(call.number, &call.arguments)
 }
 
 /// What a wait for events is.

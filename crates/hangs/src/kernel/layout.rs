@@ -104,6 +104,14 @@ pub(super) mod place {
     pub(crate) const LOOP_ALWAYS: i32 = 3;
 }
 
+/// What is waited for, where that is not told by the call's arguments.
+pub(crate) mod subject {
+    /// A lock.
+    pub(crate) const LOCK: u64 = 0;
+    /// A moment; all bits but the lowest one.
+    pub(crate) const SLEEP: u64 = u64::MAX - 1;
+}
+
 /// A record in the ring: words of eight bytes.
 pub(super) mod record {
     /// One of the values below.

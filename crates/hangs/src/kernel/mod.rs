@@ -18,11 +18,13 @@ use sys::bpf::{
 };
 use trace::syscall::{EVENT_WAITS, SLEEPS, call_number};
 
-pub(crate) use self::event::WAITS_AT_PLACE;
+use self::event::PLAIN_SLEEPS;
 pub use self::event::{
     AbsenceAccount, EventWait, EventWaitKind, MarkedAs, MarkedThread, ThreadBlock, ThreadEvent,
     WaitPlace,
 };
+pub(crate) use self::event::{WAITS_AT_PLACE, is_sleep};
+pub(crate) use self::layout::subject;
 use self::layout::{place, shared, thread};
 use self::marker::MarkerMaps;
 pub use self::marker::{LocalMarker, ThreadMarker};
@@ -95,6 +97,7 @@ impl HangPrograms {
             ring_bytes: RING_BYTES,
             event_waits: EVENT_WAITS.map(number_of),
             sleeps: SLEEPS.map(|call| number_of(call.name)),
+            plain_sleeps: PLAIN_SLEEPS.map(number_of),
             ring_enter: number_of("io_uring_enter"),
             restart: number_of("restart_syscall"),
             lock_wait: number_of("futex"),

@@ -12,7 +12,8 @@ use sys::bpf::{Instruction, SharedMap};
 
 use trace::syscall::{EVENT_WAITS, SLEEPS};
 
-use super::layout::{place, record, shared, thread};
+use super::event::PLAIN_SLEEPS;
+use super::layout::{place, record, shared, subject, thread};
 use super::offsets::ThreadOffsets;
 use crate::model::{FRAME_NS, HANG_NS, STEP_BOUNDS_NS};
 
@@ -102,6 +103,8 @@ pub(super) struct HangPlan {
     pub(super) event_waits: [i32; EVENT_WAITS.len()],
     /// The numbers of those that may be sleeps, of [`SLEEPS`].
     pub(super) sleeps: [i32; SLEEPS.len()],
+    /// The numbers of those that are nothing else, of [`PLAIN_SLEEPS`].
+    pub(super) plain_sleeps: [i32; PLAIN_SLEEPS.len()],
     /// The number of the one whose second argument changes from wait to wait.
     pub(super) ring_enter: i32,
     /// The number of `restart_syscall`, by which such a wait goes on after a stop.
@@ -220,11 +223,10 @@ impl HangPlan {
 
     /// Notes the wait with the registers in `R9`, and what the absence's time went to until then.
     fn note_wait(&self, p: &mut Assembler) {
-        p.store(Size::Long, R6, thread::WAIT, R7);
         let [first, second, ..] = registers::ARGUMENTS;
         let without_second = p.label();
         let of_lock = p.label();
-        p.load(Size::Long, R2, R9, registers::CALL).set(R1, 0);
+        p.load(Size::Long, R2, R9, registers::CALL).set_long(R1, subject::LOCK);
         p.jump_if(R2, JumpCondition::Equal, self.lock_wait, of_lock).load(
             Size::Long,
             R1,
@@ -234,7 +236,12 @@ impl HangPlan {
         p.jump_if(R2, JumpCondition::Equal, self.ring_enter, without_second);
         p.load(Size::Long, R2, R9, second).calculate(Operation::Left, R2, SECOND_SHIFT);
         p.calculate(Operation::Add, R1, R2).place(without_second).place(of_lock);
-        p.store(Size::Long, R6, thread::WAIT_SUBJECT, R1);
+        self.note_wait_for(p);
+    }
+
+    /// The same of a wait for what is in `R1`.
+    fn note_wait_for(&self, p: &mut Assembler) {
+        p.store(Size::Long, R6, thread::WAIT_SUBJECT, R1).store(Size::Long, R6, thread::WAIT, R7);
         for (from, to) in [(registers::SP, thread::WAIT_SP), (registers::IP, thread::WAIT_IP)] {
             p.load(Size::Long, R1, R9, from).store(Size::Long, R6, to, R1);
         }
@@ -405,7 +412,10 @@ impl HangPlan {
         for number in self.event_waits {
             p.jump_if(R1, JumpCondition::Equal, number, is_wait);
         }
-        let of_known = p.label();
+        let (of_sleep, of_known) = (p.label(), p.label());
+        for number in self.plain_sleeps {
+            p.jump_if(R1, JumpCondition::Equal, number, of_sleep);
+        }
         p.jump_if(R1, JumpCondition::Equal, self.lock_wait, of_known);
         p.jump_if(R1, JumpCondition::Differ, self.restart, off).place(of_known);
         // Of locks and of calls that are restarted only those at a known place are waits for events, or where the last one was.
@@ -422,7 +432,14 @@ impl HangPlan {
         // One for a lock may be that of a dialog, where the main loop's is one, too: that is asked about by who reads.
         p.jump(is_loop).place(other).load(Size::Long, R1, R9, registers::CALL);
         p.jump_if(R1, JumpCondition::Equal, self.lock_wait, off);
-        p.store(Size::Long, R6, thread::WAIT, 0).jump(off);
+        let none = p.label();
+        p.place(none).store(Size::Long, R6, thread::WAIT, 0).jump(off);
+        // A program may sleep and look for events in turns. A long sleep turns out to be no rest.
+        p.place(of_sleep).set_long(R1, subject::SLEEP);
+        self.note_wait_for(p);
+        self.note_call(p);
+        self.find_wait(p);
+        p.jump_if(R0, JumpCondition::Equal, 0, none).jump(known);
 
         let (asks, decided) = (p.label(), p.label());
         p.place(is_wait);
@@ -432,7 +449,7 @@ impl HangPlan {
             p.load(Size::Word, R2, R9, registers::ARGUMENTS[call.count]);
             p.jump_if(R2, JumpCondition::Differ, 0, waits);
             p.load(Size::Long, R2, R9, registers::ARGUMENTS[call.time]);
-            p.jump_if(R2, JumpCondition::Differ, 0, off).place(waits);
+            p.jump_if(R2, JumpCondition::Differ, 0, of_sleep).place(waits);
         }
         self.note_wait(p);
         self.find_wait(p);
@@ -543,6 +560,14 @@ impl HangPlan {
         self.write_was_away(p, out);
         p.jump(away).place(not_known).load(Size::Long, R1, R6, thread::PHASE);
         p.jump_if(R1, JumpCondition::Differ, thread::WAITING, away).jump(leaves).place(at_loop);
+        // Nobody looks for events in a sleep: a long one is a part of a step.
+        let short = p.label();
+        p.load(Size::Long, R1, R6, thread::WAIT_SUBJECT).set_long(R2, subject::SLEEP);
+        p.jump_if(R1, JumpCondition::Differ, R2, short).load(Size::Long, R1, R6, thread::WAIT);
+        p.set(R2, R7).calculate(Operation::Subtract, R2, R1).set_long(R1, HANG_NS);
+        p.jump_if(R2, JumpCondition::Below, R1, short);
+        self.write_was_away(p, out);
+        p.jump(away).place(short);
         self.note_known(p);
         p.place(leaves);
         self.write_begin(p);

@@ -12,7 +12,7 @@ use super::places::{
     KnownLoop, PlaceEvidence, PlaceKind, WaitPlaces, is_event_wait, is_lock_wait, place_of,
 };
 use super::turns::{longest_step, steps};
-use crate::kernel::WaitPlace;
+use crate::kernel::{WaitPlace, is_sleep};
 use crate::model::{CallObject, GAP_NS, HANG_NS, StepHistogram, UnseenParts};
 
 /// A wait at a place that is not classified is asked about after this time, in nanoseconds.
@@ -80,6 +80,8 @@ pub(crate) struct ThreadFollower {
     has_returned: bool,
     /// Whether a hang may go on of which nothing is stored: another recorder knew the main loop, and was cut off.
     may_be_away: bool,
+    /// The sleep of a loop that sleeps and looks for events, if it is too long to be rest: how often the thread had been put on a processor.
+    long_sleep: Option<u64>,
     /// How often the stack of a wait for a lock was read, to find a main loop that waits for one.
     lock_asks: u32,
     /// Steps since they were last taken.
@@ -97,6 +99,7 @@ impl ThreadFollower {
             next_key: first_key,
             has_returned: false,
             may_be_away: false,
+            long_sleep: None,
             lock_asks: 0,
             steps: StepHistogram::default(),
             watched_ns: 0,
@@ -116,7 +119,9 @@ impl ThreadFollower {
             return false;
         };
         let is_unclassified = self.places.kind(call).is_none();
+        let is_long_sleep = is_sleep(call) && at_ns.saturating_sub(*since_ns) >= HANG_NS;
         if last.counters.turns != counters.turns
+            || is_long_sleep
             || (is_unclassified && at_ns.saturating_sub(*since_ns) >= ASK_NS)
         {
             return false;
@@ -141,7 +146,8 @@ impl ThreadFollower {
     /// Returns whether the thread was seen last in a wait that is known to be that of its main loop.
     pub(crate) fn is_at_rest(&self) -> bool {
         match &self.phase {
-            Phase::Waiting { call, has_left: false, .. } => {
+            // A sleep may turn out to be no rest.
+            Phase::Waiting { call, has_left: false, .. } if !is_sleep(call) => {
                 matches!(self.places.kind(call), Some(PlaceKind::Loop | PlaceKind::LoopByDepth))
             }
             _ => false,
@@ -279,6 +285,7 @@ impl ThreadFollower {
     /// Takes a look into account.
     pub(crate) fn look(&mut self, look: &ThreadLook) -> LookOutcome {
         let is_waiting = match look.activity {
+            Activity::InCall(call) if self.sleeps_long(&call, look) => None,
             Activity::InCall(call) => self.places.is_main_wait(call).then_some(call),
             _ => None,
         };
@@ -313,7 +320,11 @@ impl ThreadFollower {
                 }
                 let key = self.next_key;
                 self.next_key += 1;
-                let absence = Absence::begin(key, last, *has_left, point, look.activity);
+                let sleeps = self.long_sleep == Some(look.counters.turns);
+                let slept = LookPoint { at_ns: *since_ns, ..*last };
+                let begun = if sleeps { slept } else { *last };
+                let absence =
+                    Absence::begin(key, &begun, *has_left || sleeps, point, look.activity);
                 self.phase = Phase::Away(Box::new(absence));
                 LookOutcome::Nothing
             }
@@ -374,6 +385,28 @@ impl ThreadFollower {
                 }
             }
         }
+    }
+
+    /// Notes that the main loop sleeps here and looks for events in turns.
+    pub(crate) fn know_sleep(&mut self, call: &BlockedSyscall) {
+        self.places.know_sleep(call);
+    }
+
+    /// Returns whether the thread is in a sleep that is too long to be the rest of a loop: nobody looks for events meanwhile.
+    fn sleeps_long(&mut self, call: &BlockedSyscall, look: &ThreadLook) -> bool {
+        let turns = look.counters.turns;
+        let is_long = is_sleep(call)
+            && match &self.phase {
+                Phase::Waiting { last, since_ns, call: at, .. } => {
+                    place_of(at) == place_of(call)
+                        && last.counters.turns == turns
+                        && look.at_ns.saturating_sub(*since_ns) >= HANG_NS
+                }
+                Phase::Away(_) => self.long_sleep == Some(turns),
+                Phase::Unknown => false,
+            };
+        self.long_sleep = is_long.then_some(turns);
+        is_long
     }
 
     /// Begins an absence at the first moment at which the thread is known to have been away; what came before is not known.

@@ -21,6 +21,7 @@ mod read;
 mod rest;
 mod sampling;
 mod service;
+mod sleeping;
 mod turns;
 
 use std::io;

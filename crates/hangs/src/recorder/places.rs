@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use trace::backend::peek::blocked::BlockedSyscall;
 use trace::syscall::{EVENT_WAITS, call_name, sleeps};
 
-use crate::kernel::{EventWait, WAITS_AT_PLACE, WaitPlace};
+use crate::kernel::{EventWait, WAITS_AT_PLACE, WaitPlace, subject};
 
 /// The most places of waits that are remembered.
 const PLACES: usize = 256;
@@ -162,6 +162,21 @@ impl WaitPlaces {
         self.main_wait.is_some_and(|call| is_lock_wait(call.number))
     }
 
+    /// Notes that the main loop sleeps here and looks for events in turns, as long as no wait for events is known to be the main loop's.
+    pub(super) fn know_sleep(&mut self, call: &BlockedSyscall) {
+        self.kinds.insert(place_of(call), vec![(Some(subject_of(call)), PlaceKind::Loop)]);
+        self.has_loop = true;
+    }
+
+    /// Forgets places where the main loop sleeps: there is one that waits.
+    fn forget_sleeps(&mut self) {
+        for (subject, kind) in self.kinds.values_mut().flatten() {
+            if *subject == Some(subject::SLEEP) {
+                *kind = PlaceKind::Nested;
+            }
+        }
+    }
+
     /// Notes whether the process has other threads.
     ///
     /// Once it has, the C library makes the calls in which a thread can be cancelled from another place, deeper on the stack: how
@@ -219,6 +234,9 @@ impl WaitPlaces {
             None => waits.push((None, kind)),
         }
         self.has_loop |= is_loop;
+        if is_loop {
+            self.forget_sleeps();
+        }
         kind
     }
 }

@@ -20,6 +20,7 @@ use super::places::KnownLoop;
 use super::process;
 use super::read::{self, ThreadReader};
 use super::rest::RestWatch;
+use super::sleeping::SleepWatch;
 use super::turns::TurnWatch;
 use super::{
     AWAY, CHECK, FIRST_STORED_NS, KEYS, KernelReports, MOST_ANNOUNCED, PERIOD_NS, REST,
@@ -41,6 +42,8 @@ struct FollowedProgram {
     /// Where the stack of its first thread begins, once that was read.
     stack_start: Option<u64>,
     follower: ThreadFollower,
+    /// Finds a loop that sleeps and looks for events.
+    sleeps: SleepWatch,
     rest: RestWatch,
     sampler: Option<ThreadSampler>,
     samples: u32,
@@ -182,6 +185,7 @@ impl<'a> SamplingRecorder<'a> {
             late_ns: None,
             stack_start: None,
             follower: ThreadFollower::new(self.programs * KEYS),
+            sleeps: SleepWatch::default(),
             rest: RestWatch::default(),
             sampler: None,
             samples: 0,
@@ -356,6 +360,13 @@ impl<'a> SamplingRecorder<'a> {
         }
         self.watch_turns(process, at_ns);
         let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
+        if let Activity::InCall(call) = look.activity
+            && !program.follower.has_loop()
+            && program.sleeps.note(&call, at_ns, counters.turns)
+        {
+            program.follower.know_sleep(&call);
+            program.late_ns = Some(sys::bpf::clock_ns().saturating_sub(program.began_ns));
+        }
         let wanted = program.follower.wanted(&look);
         self.read_wanted(process, wanted);
         self.sample(process, at_ns, activity == Activity::Running);

@@ -236,9 +236,26 @@ __attribute__((noinline)) void show_dialog_of_condition(double seconds) {
     pthread_join(ends, NULL);
 }
 
+/* How long the next sleep of a loop is that sleeps and looks for events in turns, in seconds. */
+static double frame = 0.01;
+
+/* As games do, by SDL_PollEvent and SDL_Delay. */
+__attribute__((noinline)) void sleep_and_look(int display) {
+    volatile char deeper[64];
+    char command;
+    deeper[0] = 0;
+    while (recv(display, &command, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
+        double seconds = frame;
+        frame = 0.01;
+        usleep(seconds * 1e6);
+    }
+}
+
 static void wait_for_events(int display, const char *how) {
     static int epoll = -1;
-    if (!strcmp(how, "futex")) {
+    if (!strcmp(how, "sleep")) {
+        sleep_and_look(display);
+    } else if (!strcmp(how, "futex")) {
         Tcl_WaitForEvent();
     } else if (!strcmp(how, "select")) {
         fd_set wanted;
@@ -321,6 +338,7 @@ int main(int count, char **arguments) {
         case 'x': execv("/proc/self/exe", arguments); break;
         case 't': start_thread(); break;
         case 'b': sleep_on_purpose(0.02); break;
+        case 'z': frame = 0.4; break;
         }
         fprintf(log, "%c %.9f %.9f\n", command, began, now());
         fflush(log);

@@ -6,15 +6,15 @@ use trace::backend::blocked::BlockedSyscall;
 
 use super::program::{MarkedProgram, WaitState};
 use super::{ExactRecorder, has_others};
-use crate::kernel::{EventWait, EventWaitKind, MarkedThread};
+use crate::kernel::{EventWait, EventWaitKind, MarkedAs, MarkedThread};
 use crate::model::{HANG_NS, UnseenParts};
 use crate::recorder::absence::Activity;
 use crate::recorder::describe::{DescribeWork, PlaceAnswer, StackBytes};
 use crate::recorder::interactive;
 use crate::recorder::places::is_lock_wait;
 
-/// So often it is looked soon whether a main loop waits for a lock.
-const LOOP_LOOKS: u32 = 10;
+/// So often it is looked soon whether a main loop waits for a lock, or sleeps.
+const LOOP_LOOKS: u32 = 20;
 /// After which time each, in nanoseconds.
 const LOOP_LOOK_NS: u64 = 500_000_000;
 /// The same of later looks.
@@ -22,15 +22,27 @@ const LATER_LOOP_LOOK_NS: u64 = 10_000_000_000;
 /// The most waits of one process that are remembered.
 const WAITS: usize = 256;
 
+/// Returns in how many nanoseconds it is to be looked whether the main loop of a program waits for a lock, or sleeps; none if it is known.
+fn loop_look_in_ns(program: &MarkedProgram, now_ns: u64) -> Option<u64> {
+    let soon = program.loop_looks.min(LOOP_LOOKS);
+    let later = program.loop_looks.saturating_sub(LOOP_LOOKS);
+    let due_ns = LOOP_LOOK_NS * u64::from(soon + 1) + LATER_LOOP_LOOK_NS * u64::from(later);
+    let in_ns = due_ns.saturating_sub(program.counts.followed_ns(now_ns));
+    (!program.counts.is_watched()).then_some(in_ns)
+}
+
 impl ExactRecorder<'_> {
-    /// Looks at programs whose main loop is not known: it may be one that waits for a lock, which the programs in the kernel do not ask
-    /// about.
+    /// Returns when the next program is to be looked at whose main loop is not known.
+    pub(super) fn next_loop_look_ns(&self, now_ns: u64) -> Option<u64> {
+        let in_ns = self.marked.values().filter_map(|program| loop_look_in_ns(program, now_ns));
+        in_ns.min().map(|in_ns| now_ns.saturating_add(in_ns))
+    }
+
+    /// Looks at programs whose main loop is not known: it may be one that waits for a lock, or sleeps, which the programs in the kernel do
+    /// not ask about.
     pub(super) fn look_for_loops(&mut self, now_ns: u64) {
         let is_due = |program: &&mut MarkedProgram| {
-            let (soon, later) = (program.loop_looks.min(LOOP_LOOKS), program.loop_looks);
-            let later = later.saturating_sub(LOOP_LOOKS);
-            let due_ns = LOOP_LOOK_NS * u64::from(soon + 1) + LATER_LOOP_LOOK_NS * u64::from(later);
-            !program.counts.is_watched() && program.counts.followed_ns(now_ns) >= due_ns
+            loop_look_in_ns(program, now_ns).is_some_and(|in_ns| in_ns == 0)
         };
         let mut due = Vec::new();
         for program in self.marked.values_mut().filter(is_due) {
@@ -38,10 +50,40 @@ impl ExactRecorder<'_> {
             due.push(program.process);
         }
         for process in due {
-            if let Some(Activity::InCall(call)) = self.activity(process)
-                && is_lock_wait(call.number)
-            {
+            let Some(Activity::InCall(call)) = self.activity(process) else { continue };
+            if is_lock_wait(call.number) {
                 self.ask(process, call, false);
+            }
+            let turns = self.reader.counters(process).map_or(0, |counters| counters.turns);
+            let program = self.marked.get_mut(&process);
+            if program.is_some_and(|program| program.sleeps.note(&call, now_ns, turns)) {
+                self.know_sleep(process, &call);
+            }
+        }
+    }
+
+    /// Notes that the main loop of a process sleeps here and looks for events in turns, as long as no wait for events is known to be the
+    /// main loop's.
+    fn know_sleep(&mut self, process: u32, call: &BlockedSyscall) {
+        let wait = EventWait::of(call);
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        // If it fails, the next look tries again.
+        if self.marker.classify(process, wait, EventWaitKind::Loop).is_ok() {
+            program.waits.insert(wait, WaitState::Classified(EventWaitKind::Loop));
+            program.calls.push((call.ip, call.number));
+            program.counts.know_loop(sys::bpf::clock_ns(), false);
+        }
+    }
+
+    /// Forgets places where the main loop of a process sleeps: there is one that waits.
+    fn forget_sleeps(&mut self, process: u32) {
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        let of_loop = WaitState::Classified(EventWaitKind::Loop);
+        for (wait, state) in &mut program.waits {
+            if wait.is_sleep() && *state == of_loop {
+                *state = WaitState::Classified(EventWaitKind::Nested);
+                // If it fails, what sleeps there is no hang, as before.
+                let _ = self.marker.classify(process, *wait, EventWaitKind::Nested);
             }
         }
     }
@@ -128,9 +170,17 @@ impl ExactRecorder<'_> {
                 if evidence.has_display {
                     program.display_loop = program.display_loop.max(place.0);
                 }
-                let rests = state.wait.is_some_and(|(waits_for, _)| waits_for == wait);
+                let mut rests = state.wait.is_some_and(|(waits_for, _)| waits_for == wait);
+                if state.wait.is_none() && wait.is_of_lock() && !knows_loop {
+                    rests = self.mark_at_rest(process, wait);
+                }
+                let Some(program) = self.marked.get_mut(&process) else { continue };
                 program.counts.know_loop(sys::bpf::clock_ns(), rests);
             }
+            if kind == EventWaitKind::Loop {
+                self.forget_sleeps(process);
+            }
+            let Some(program) = self.marked.get_mut(&process) else { continue };
             let asked = program.away.as_mut().and_then(|absence| absence.asked.take());
             if let Some((_, account)) = asked.filter(|(of, _)| *of == wait)
                 && kind == EventWaitKind::Loop
@@ -145,6 +195,41 @@ impl ExactRecorder<'_> {
                 self.was_away(process, rests_since_ns);
             }
         }
+    }
+
+    /// Marks the first thread of a process anew as one at rest, if it is in this wait of its main loop for a lock: one that had begun
+    /// before the mark is not known to the programs in the kernel, and neither would be the step after it. Returns whether it is at rest.
+    fn mark_at_rest(&mut self, process: u32, wait: EventWait) -> bool {
+        if !self.is_in(process, wait) {
+            return false;
+        }
+        let mut rests = false;
+        for marked in [MarkedAs::Waiting(wait), MarkedAs::Unknown] {
+            let _ = self.marker.unmark(process);
+            if self.marker.mark(process, marked).is_err() {
+                self.follow_again(process);
+                return false;
+            }
+            rests = marked != MarkedAs::Unknown && self.is_in(process, wait);
+            // Otherwise it has left the wait before it was marked.
+            if rests {
+                break;
+            }
+        }
+        let waits = self.marked.get(&process).into_iter().flat_map(|program| &program.waits);
+        for (wait, state) in waits {
+            if let WaitState::Classified(kind) = state {
+                // If it fails, it asks again.
+                let _ = self.marker.classify(process, *wait, *kind);
+            }
+        }
+        rests
+    }
+
+    /// Returns whether the first thread of a process is in a wait for a lock.
+    fn is_in(&mut self, process: u32, wait: EventWait) -> bool {
+        matches!(self.activity(process), Some(Activity::InCall(call))
+            if is_lock_wait(call.number) && EventWait::of(&call) == wait)
     }
 
     /// The wait that has counted as rest since a moment is one inside of a step, and was not known to be until now.

@@ -34,6 +34,7 @@ use super::period::{Moment, PeriodTotals};
 use super::places::{KnownLoop, is_event_wait};
 use super::process;
 use super::read::{self, ThreadReader};
+use super::sleeping::SleepWatch;
 use super::{
     FIRST_STORED_NS, KEYS, KernelReports, PERIOD_NS, SyncPace, next_look_ns, time_until, unix_ns,
 };
@@ -157,7 +158,8 @@ impl<'a> ExactRecorder<'a> {
                 chains.set_active(next_ns.is_some());
             }
             self.follow_operations();
-            due_ns = next_look_ns(next_ns.into_iter().chain(answer_ns).min(), now_ns);
+            let looks = [next_ns, answer_ns, self.next_loop_look_ns(now_ns)];
+            due_ns = next_look_ns(looks.into_iter().flatten().min(), now_ns);
             self.wait_until(due_ns)?;
         }
         self.take_reports();
@@ -249,6 +251,7 @@ impl<'a> ExactRecorder<'a> {
             waits: HashMap::new(),
             calls: Vec::new(),
             loop_looks: 0,
+            sleeps: SleepWatch::default(),
             depth: ThreadedDepth::begin(has_others(process)),
             display_loop: 0,
             away: None,

@@ -11,6 +11,7 @@ use super::faults::FaultFiles;
 use crate::kernel::{AbsenceAccount, EventWait, EventWaitKind, ThreadBlock, WaitPlace};
 use crate::model::UnseenParts;
 use crate::recorder::places::{KnownLoop, PlaceKind, kind_among};
+use crate::recorder::sleeping::SleepWatch;
 use crate::recorder::turns::TurnWatch;
 
 /// What is known of a wait.
@@ -77,8 +78,10 @@ pub(super) struct MarkedProgram {
     pub(super) waits: HashMap<EventWait, WaitState>,
     /// Which calls make the waits that were asked about, by the instruction.
     pub(super) calls: Vec<(u64, u32)>,
-    /// How often it was looked whether its main loop is one that waits for a lock.
+    /// How often it was looked whether its main loop is one that waits for a lock, or sleeps.
     pub(super) loop_looks: u32,
+    /// Finds a loop that sleeps and looks for events.
+    pub(super) sleeps: SleepWatch,
     pub(super) depth: ThreadedDepth,
     /// The stack pointer of the shallowest loop that waits for the display.
     pub(super) display_loop: u64,
