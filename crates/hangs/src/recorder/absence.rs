@@ -5,6 +5,7 @@ use trace::report::account::TimeParts;
 use trace::syscall::{call_name, sleeps};
 
 use super::cause::DescribedWait;
+use super::sleeping::SleepWatch;
 use crate::kernel::EventWait;
 use crate::model::{CallObject, CallShare, GAP_NS, UnseenParts};
 
@@ -129,6 +130,10 @@ pub(crate) struct Absence {
     blocked_in: Option<WaitCategory>,
     /// When the last description was made.
     pub(super) described_ns: u64,
+    /// Finds out whether the loop sleeps at another place now, in a program whose main loop sleeps and looks for events.
+    pub(super) sleeps: SleepWatch,
+    /// The absence until the first look that found the thread in such a sleep.
+    pub(super) before_sleep: Option<Box<Absence>>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -219,6 +224,8 @@ impl Absence {
             open_waits: Vec::new(),
             blocked_in: None,
             described_ns: 0,
+            sleeps: SleepWatch::default(),
+            before_sleep: None,
         };
         let share = |part: u64| if used == 0 { 0 } else { scaled(part, own, used) };
         absence.parts.processor_ns = share(ran);
@@ -247,6 +254,7 @@ impl Absence {
         }
         self.is_bounded = true;
         (self.longest_call_ns, self.unsettled_ns) = (0, 0);
+        (self.sleeps, self.before_sleep) = (SleepWatch::default(), None);
     }
 
     /// Cuts what was counted beyond its length.

@@ -392,6 +392,31 @@ impl ThreadFollower {
         self.places.know_sleep(call);
     }
 
+    /// Takes into account in which sleep a look found a thread that is away, if its main loop sleeps and looks for events: that may be at
+    /// another place now. Returns the absence that this ends.
+    pub(crate) fn note_sleep(&mut self, look: &ThreadLook) -> Option<Box<Absence>> {
+        let Activity::InCall(call) = look.activity else { return None };
+        if !self.places.rests_in_sleep() {
+            return None;
+        }
+        let absence = self.absence_mut()?;
+        let is_loop = absence.sleeps.note(&call, look.at_ns, look.counters.turns);
+        if absence.sleeps.since_ns() == Some(look.at_ns) {
+            absence.before_sleep = None;
+            absence.before_sleep = Some(Box::new(absence.clone()));
+        }
+        if !is_loop {
+            return None;
+        }
+        let mut ended = absence.before_sleep.take()?;
+        ended.settle_pending();
+        self.places.know_sleep(&call);
+        let point = LookPoint { at_ns: look.at_ns, counters: look.counters };
+        self.phase = Phase::waiting(point, look.at_ns, call);
+        self.steps.add(ended.length_ns());
+        Some(ended)
+    }
+
     /// Returns whether the thread is in a sleep that is too long to be the rest of a loop: nobody looks for events meanwhile.
     fn sleeps_long(&mut self, call: &BlockedSyscall, look: &ThreadLook) -> bool {
         let turns = look.counters.turns;

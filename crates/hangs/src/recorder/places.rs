@@ -168,6 +168,12 @@ impl WaitPlaces {
         self.has_loop = true;
     }
 
+    /// Returns whether the main loop sleeps and looks for events in turns.
+    pub(super) fn rests_in_sleep(&self) -> bool {
+        let of_sleep = (Some(subject::SLEEP), PlaceKind::Loop);
+        self.kinds.values().flatten().any(|of| *of == of_sleep)
+    }
+
     /// Forgets places where the main loop sleeps: there is one that waits.
     fn forget_sleeps(&mut self) {
         for (subject, kind) in self.kinds.values_mut().flatten() {
@@ -198,7 +204,9 @@ impl WaitPlaces {
         let is_main = match kind.or_else(|| self.first_kind(place_of(&call))) {
             Some(PlaceKind::Loop) => true,
             Some(PlaceKind::Nested) => false,
-            Some(PlaceKind::LoopByDepth | PlaceKind::Asked) | None => call.sp >= self.shallowest,
+            Some(PlaceKind::LoopByDepth | PlaceKind::Asked) | None => {
+                call.sp >= self.shallowest && !self.rests_in_sleep()
+            }
         };
         self.shallowest = self.shallowest.max(call.sp);
         if is_main {
@@ -218,7 +226,9 @@ impl WaitPlaces {
 
     /// Classifies the wait at a place that was asked about by what is known of the stack.
     pub(super) fn classify(&mut self, place: WaitPlace, evidence: PlaceEvidence) -> PlaceKind {
-        let is_loop = evidence.is_loop(place, self.shallowest)
+        // Beside a loop that sleeps the depth of a wait says nothing.
+        let shallowest = if self.rests_in_sleep() { u64::MAX } else { self.shallowest };
+        let is_loop = evidence.is_loop(place, shallowest)
             && !evidence.starves_display(place, self.display_loop);
         if is_loop && evidence.has_display {
             self.display_loop = self.display_loop.max(place.0);
@@ -234,7 +244,7 @@ impl WaitPlaces {
             None => waits.push((None, kind)),
         }
         self.has_loop |= is_loop;
-        if is_loop {
+        if evidence.is_loop_anyway() && is_loop {
             self.forget_sleeps();
         }
         kind

@@ -367,6 +367,11 @@ impl<'a> SamplingRecorder<'a> {
             program.follower.know_sleep(&call);
             program.late_ns = Some(sys::bpf::clock_ns().saturating_sub(program.began_ns));
         }
+        if let Some(absence) = program.follower.note_sleep(&look) {
+            self.ended(process, &absence);
+            return ProcessLook::Ran;
+        }
+        let Some(program) = self.followed.get_mut(&process) else { return ProcessLook::Gone };
         let wanted = program.follower.wanted(&look);
         self.read_wanted(process, wanted);
         self.sample(process, at_ns, activity == Activity::Running);
@@ -501,7 +506,10 @@ impl<'a> SamplingRecorder<'a> {
     fn store_running(&mut self, process: u32) {
         let Some(program) = self.followed.get_mut(&process) else { return };
         let Some(absence) = program.follower.absence() else { return };
-        if absence.certain_ns() < program.store_at_ns || !program.follower.may_have_loop() {
+        if absence.certain_ns() < program.store_at_ns
+            || !program.follower.may_have_loop()
+            || absence.sleeps.may_be_loop()
+        {
             return;
         }
         program.store_at_ns = program.store_at_ns.saturating_mul(2);

@@ -13,12 +13,14 @@ const OTHER: u32 = 4;
 const LOOK_NS: u64 = 400_000_000;
 
 /// The sleeps in which the first thread of a program was found whose main loop is not known.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SleepWatch {
     /// The one that may be its loop's.
     sleep: Option<EventWait>,
     /// How many looks found one like it.
     looks: u32,
+    /// When the first one did, of the monotonic clock in nanoseconds.
+    since_ns: u64,
     /// When the last look was that found one, of the monotonic clock in nanoseconds.
     at_ns: u64,
     /// How often the thread had been put on a processor by then.
@@ -42,9 +44,19 @@ impl SleepWatch {
         };
         (self.at_ns, self.turns) = (at_ns, turns);
         if self.looks == 0 {
-            self.sleep = sleep;
+            (self.sleep, self.since_ns) = (sleep, at_ns);
         }
         is_same && self.looks >= LOOKS
+    }
+
+    /// Returns when the first look found the thread in a sleep that may be its loop's; none if there is none.
+    pub(super) fn since_ns(&self) -> Option<u64> {
+        self.sleep.map(|_| self.since_ns)
+    }
+
+    /// Returns whether looks found the thread in short sleeps at one place.
+    pub(super) fn may_be_loop(&self) -> bool {
+        self.looks > 0
     }
 }
 

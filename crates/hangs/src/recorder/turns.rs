@@ -11,7 +11,7 @@ use trace::backend::peek::blocked::BlockedSyscall;
 
 use super::describe::StackBytes;
 use super::places::PlaceKind;
-use crate::kernel::WaitPlace;
+use crate::kernel::{WaitPlace, is_sleep};
 
 /// The most looks that are kept until it is known what they are.
 const OPEN: usize = 4096;
@@ -102,6 +102,8 @@ impl TurnWatch {
             Some(PlaceKind::Loop | PlaceKind::LoopByDepth) => turns.push(at_ns),
             Some(PlaceKind::Nested) => {}
             None if call.sp == main.sp && !tells_apart => turns.push(at_ns),
+            // Other sleeps by the same function of the C library are none of the main loop's.
+            None if is_sleep(&main) => {}
             kind => {
                 is_unknown |= kind.is_none();
                 if kind.is_none() && asked.is_none() && stack.len() >= COPIED {

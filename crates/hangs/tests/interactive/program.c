@@ -239,6 +239,20 @@ __attribute__((noinline)) void show_dialog_of_condition(double seconds) {
 /* How long the next sleep of a loop is that sleeps and looks for events in turns, in seconds. */
 static double frame = 0.01;
 
+/* Whether that loop sleeps in another function now, as a game does that has left its menu. */
+static int is_moved;
+
+__attribute__((noinline)) void sleep_elsewhere(double seconds) {
+    volatile char deeper[256];
+    deeper[0] = 0;
+    usleep(seconds * 1e6);
+}
+
+/* Short sleeps by the same function of the C library as that loop's. */
+__attribute__((noinline)) void nap_often(double seconds) {
+    for (double end = now() + seconds; now() < end;) sleep_elsewhere(0.02);
+}
+
 /* As games do, by SDL_PollEvent and SDL_Delay. */
 __attribute__((noinline)) void sleep_and_look(int display) {
     volatile char deeper[64];
@@ -247,7 +261,10 @@ __attribute__((noinline)) void sleep_and_look(int display) {
     while (recv(display, &command, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
         double seconds = frame;
         frame = 0.01;
-        usleep(seconds * 1e6);
+        if (is_moved)
+            sleep_elsewhere(seconds);
+        else
+            usleep(seconds * 1e6);
     }
 }
 
@@ -339,6 +356,8 @@ int main(int count, char **arguments) {
         case 't': start_thread(); break;
         case 'b': sleep_on_purpose(0.02); break;
         case 'z': frame = 0.4; break;
+        case 'k': nap_often(0.6); break;
+        case 'g': is_moved = 1; break;
         }
         fprintf(log, "%c %.9f %.9f\n", command, began, now());
         fflush(log);

@@ -14,7 +14,7 @@ use crate::recorder::interactive;
 use crate::recorder::places::is_lock_wait;
 
 /// So often it is looked soon whether a main loop waits for a lock, or sleeps.
-const LOOP_LOOKS: u32 = 20;
+const LOOP_LOOKS: u32 = 120;
 /// After which time each, in nanoseconds.
 const LOOP_LOOK_NS: u64 = 500_000_000;
 /// The same of later looks.
@@ -64,7 +64,7 @@ impl ExactRecorder<'_> {
 
     /// Notes that the main loop of a process sleeps here and looks for events in turns, as long as no wait for events is known to be the
     /// main loop's.
-    fn know_sleep(&mut self, process: u32, call: &BlockedSyscall) {
+    pub(super) fn know_sleep(&mut self, process: u32, call: &BlockedSyscall) {
         let wait = EventWait::of(call);
         let Some(program) = self.marked.get_mut(&process) else { return };
         // If it fails, the next look tries again.
@@ -141,8 +141,11 @@ impl ExactRecorder<'_> {
             let mut kind = |state: &MarkedThread| {
                 let knows_loop = program.counts.is_watched();
                 let others = || has_others(process);
-                let seen = state.shallowest;
-                let shallowest = program.depth.shallowest(place, seen, knows_loop, others);
+                // Beside a loop that sleeps the depth of a wait says nothing.
+                let shallowest = match program.rests_in_sleep() {
+                    true => u64::MAX,
+                    false => program.depth.shallowest(place, state.shallowest, knows_loop, others),
+                };
                 let starves = evidence.starves_display(place, program.display_loop);
                 match evidence.is_loop(place, shallowest) && !starves {
                     true => EventWaitKind::Loop,
@@ -177,7 +180,7 @@ impl ExactRecorder<'_> {
                 let Some(program) = self.marked.get_mut(&process) else { continue };
                 program.counts.know_loop(sys::bpf::clock_ns(), rests);
             }
-            if kind == EventWaitKind::Loop {
+            if kind == EventWaitKind::Loop && evidence.is_loop_anyway() {
                 self.forget_sleeps(process);
             }
             let Some(program) = self.marked.get_mut(&process) else { continue };

@@ -88,6 +88,10 @@ impl ExactRecorder<'_> {
             self.look_at_blocked(process, &state, off_ns, now_ns);
             self.note_wait(process, off_ns, asked_ns);
         }
+        let turns = counters.map_or(0, |counters| counters.turns);
+        if self.look_for_sleep(process, &state, now_ns, turns) {
+            return;
+        }
         self.look_at_file(process, now_ns);
         self.watch_turns(process, state.main_place, now_ns);
         let moments = self.turns_until(process, asked_ns);
@@ -173,6 +177,43 @@ impl ExactRecorder<'_> {
         }
     }
 
+    /// Looks whether the loop of a program that sleeps and looks for events sleeps at another place now; returns whether it does, and ends
+    /// the absence then.
+    fn look_for_sleep(
+        &mut self,
+        process: u32,
+        state: &MarkedThread,
+        now_ns: u64,
+        turns: u64,
+    ) -> bool {
+        if !self.marked.get(&process).is_some_and(|program| program.rests_in_sleep()) {
+            return false;
+        }
+        let Some(Activity::InCall(call)) = self.activity(process) else { return false };
+        let Some(absence) = self.absence_mut(process) else { return false };
+        let is_loop = absence.sleeps.note(&call, now_ns, turns);
+        if absence.sleeps.since_ns() == Some(now_ns) {
+            let (account, _) = self.account_now(process, state, now_ns);
+            let Some(absence) = self.absence_mut(process) else { return false };
+            absence.before_sleep = Some(account);
+        }
+        if !is_loop {
+            return false;
+        }
+        let Some(absence) = self.absence_mut(process) else { return false };
+        let Some(account) = absence.before_sleep.take() else { return false };
+        absence.seen_wait = None;
+        let started_ns = absence.started_ns;
+        self.know_sleep(process, &call);
+        if let Some(program) = self.marked.get_mut(&process) {
+            // The programs in the kernel count one step until the next sleep.
+            program.counts.not_one.add(now_ns.saturating_sub(started_ns));
+            program.counts.turned.add(account.at_ns.saturating_sub(started_ns));
+        }
+        self.ended(process, &account, false);
+        true
+    }
+
     /// Notes the wait that a thread is in, with what it was described as.
     fn note_wait(&mut self, process: u32, from_ns: u64, until_ns: u64) {
         let Some(absence) = self.absence_mut(process) else { return };
@@ -233,6 +274,10 @@ impl ExactRecorder<'_> {
     fn watch_turns(&mut self, process: u32, (sp, ip): WaitPlace, now_ns: u64) {
         let may_break = self.may_break;
         let Some(program) = self.marked.get_mut(&process) else { return };
+        if program.rests_in_sleep() {
+            // Each of its sleeps is seen.
+            return;
+        }
         let number = program.calls.iter().find(|(of, _)| *of == ip).map(|(_, number)| *number);
         let Some(absence) = &mut program.away else { return };
         if absence.turns.is_some() || !may_break || ip == 0 {
@@ -410,8 +455,8 @@ impl ExactRecorder<'_> {
     /// Stores a hang that goes on, so that it is known even if this process is killed.
     fn store_running(&mut self, process: u32, state: &MarkedThread, now_ns: u64) {
         let Some(absence) = self.absence_mut(process) else { return };
-        let is_asked = absence.asked.is_some();
-        if is_asked || now_ns.saturating_sub(absence.began_ns()) < absence.store_at_ns {
+        let is_open = absence.asked.is_some() || absence.sleeps.may_be_loop();
+        if is_open || now_ns.saturating_sub(absence.began_ns()) < absence.store_at_ns {
             return;
         }
         absence.store_at_ns = absence.store_at_ns.saturating_mul(2);

@@ -410,6 +410,8 @@ impl<'a> ExactRecorder<'a> {
             turns: None,
             seen_wait: None,
             turned_ns: None,
+            sleeps: SleepWatch::default(),
+            before_sleep: None,
         });
     }
 
@@ -480,15 +482,20 @@ impl<'a> ExactRecorder<'a> {
         let mut unseen = absence.unseen;
         let length_ns = account.at_ns.saturating_sub(started_ns);
         let longest_ns = longest.map_or(0, |block| block.to_ns.saturating_sub(block.from_ns));
-        // Before the breakpoint was there the main loop may have looked for events without waiting.
-        let unseen_to_ns = absence.turns.as_ref().map_or(account.at_ns, |watch| watch.since_ns);
+        // Before the breakpoint was there the main loop may have looked for events without waiting. One that sleeps does not.
+        let sleeps = program.rests_in_sleep();
+        let unseen_to_ns = match &absence.turns {
+            Some(watch) => watch.since_ns,
+            None if sleeps => started_ns,
+            None => account.at_ns,
+        };
         let uncertain_ns =
             uncertain_ns(&blocks, [started_ns, account.at_ns], unseen_to_ns.min(account.at_ns));
         match &absence.turns {
             Some(watch) if watch.may_be_several(started_ns, account.at_ns) => {
                 unseen.add(UnseenParts::LOOKS);
             }
-            None if longest_ns.saturating_mul(2) < length_ns => {
+            None if longest_ns.saturating_mul(2) < length_ns && !sleeps => {
                 // Others may use all breakpoints of a processor.
                 unseen.add(if self.may_break { UnseenParts::LOOKS } else { UnseenParts::STEPS });
             }

@@ -59,6 +59,10 @@ pub(super) struct WatchedAbsence {
     pub(super) seen_wait: Option<SeenWait>,
     /// The last look of the main loop for events that took no time; the absence that is recorded began then.
     pub(super) turned_ns: Option<u64>,
+    /// Finds out whether the loop sleeps at another place now, in a program whose main loop sleeps and looks for events.
+    pub(super) sleeps: SleepWatch,
+    /// The account when the first look found the thread in such a sleep.
+    pub(super) before_sleep: Option<AbsenceAccount>,
 }
 
 impl WatchedAbsence {
@@ -134,6 +138,12 @@ impl MarkedProgram {
     pub(super) fn rests_in_lock(&self) -> bool {
         let is_loop = |state: &WaitState| *state == WaitState::Classified(EventWaitKind::Loop);
         self.waits.iter().any(|(wait, state)| wait.is_of_lock() && is_loop(state))
+    }
+
+    /// Returns whether its main loop sleeps and looks for events in turns.
+    pub(super) fn rests_in_sleep(&self) -> bool {
+        let is_loop = |state: &WaitState| *state == WaitState::Classified(EventWaitKind::Loop);
+        self.waits.iter().any(|(wait, state)| wait.is_sleep() && is_loop(state))
     }
 
     /// Returns whether a wait is known to be one inside of a step.
