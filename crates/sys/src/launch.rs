@@ -16,12 +16,14 @@ pub use self::apart::keep_apart;
 use self::apart::{ChildEnd, Way};
 
 /// The group and session of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessGroup {
+#[derive(Clone, Copy, Debug)]
+pub enum ProcessGroup<'a> {
     /// A session of its own, of which it is the leader.
     OwnSession,
     /// A process group of its own in our session.
     OwnGroup,
+    /// The same, in the foreground of this terminal before the program begins, unless that is closed. Other descriptors have to go along.
+    InFront(BorrowedFd<'a>),
 }
 
 /// What becomes of descriptors from 3 on that a program is not given.
@@ -61,7 +63,7 @@ pub struct Launch<'a> {
     /// The other ones, but for the standard ones, which are ours.
     pub others: OtherDescriptors,
     /// Its session.
-    pub place: ProcessGroup,
+    pub place: ProcessGroup<'a>,
     /// How many descriptors it may have (`RLIMIT_NOFILE`); ours if there is none.
     pub open_files: Option<Rlimit>,
 }
@@ -261,10 +263,15 @@ impl Plan<'_> {
             // SAFETY: takes nothing, and acts on the child alone.
             ProcessGroup::OwnSession => unsafe { libc::setsid() },
             // SAFETY: takes numbers, and acts on the child alone.
-            ProcessGroup::OwnGroup => unsafe { libc::setpgid(0, 0) },
+            ProcessGroup::OwnGroup | ProcessGroup::InFront(_) => unsafe { libc::setpgid(0, 0) },
         };
         if placed < 0 {
             return errno();
+        }
+        if let ProcessGroup::InFront(terminal) = wanted.place {
+            // All signals are blocked, also the one that stops who does this from the background.
+            // SAFETY: takes numbers; the descriptor is in the child's copy of the parent's table.
+            unsafe { libc::tcsetpgrp(terminal.as_raw_fd(), libc::getpid()) };
         }
         if let Some(directory) = wanted.directory {
             // SAFETY: takes a descriptor that the parent holds open, or that the child received.

@@ -102,8 +102,7 @@ impl<'a> Keeper<'a> {
             None => Vec::new(),
         };
         let group = Group::enter(&format!("command-{}", std::process::id()));
-        let place =
-            if terminal.is_some() { ProcessGroup::OwnGroup } else { ProcessGroup::OwnSession };
+        let place = terminal.as_ref().map_or(ProcessGroup::OwnSession, Terminal::place);
         let begin = |program: launch::LaunchedFile<'_>,
                      arguments: &[CString],
                      script: Option<(BorrowedFd<'_>, RawFd)>| {
@@ -133,9 +132,6 @@ impl<'a> Keeper<'a> {
                 return Ok(None);
             }
         };
-        if let Some(terminal) = &mut terminal {
-            terminal.hand_over(command.pid);
-        }
         sys::launch::close_given()?;
         let pidfd = command.pidfd.as_fd().try_clone_to_owned()?;
         KeeperReport::Began { pid: command.pid, pidfd }.send(&start.control)?;

@@ -12,12 +12,13 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, fcntl_setfl, fstat, major, minor, open};
 use rustix::io::{Errno, ioctl_fionread, read, write};
-use rustix::process::{Pid, Signal, getpgrp, ioctl_tiocsctty, kill_process_group};
+use rustix::process::{getpgrp, ioctl_tiocsctty};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcgetwinsize,
     tcsetattr, tcsetpgrp, tcsetwinsize,
 };
+use sys::launch::ProcessGroup;
 use sys::terminal::{edit_lines, remove_repeated_returns, same_modes};
 
 use super::requester::Requester;
@@ -141,21 +142,18 @@ impl Terminal {
         numbers.map(|number| Ok((sys::launch::above(held.as_fd(), least)?, *number))).collect()
     }
 
-    /// Puts the command into the foreground of its terminal.
-    pub(super) fn hand_over(&mut self, pid: u32) {
-        let Some(group) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
-        self.put_in_front(group);
-        // It may have been stopped for reading while it was in the background.
-        let _ = kill_process_group(group, Signal::CONT);
+    /// Returns where the command begins: in the foreground of its terminal. If its parent put it there, it could find itself in the background
+    /// first.
+    pub(super) fn place(&self) -> ProcessGroup<'_> {
+        ProcessGroup::InFront(self.commands().as_fd())
     }
 
-    fn put_in_front(&self, group: Pid) {
-        let terminal = match &self.kind {
+    /// Returns the command's end of its terminal.
+    fn commands(&self) -> &OwnedFd {
+        match &self.kind {
             DescriptorKind::Theirs(terminal) => terminal,
             DescriptorKind::Ours(pair) => pair.held.as_ref().unwrap_or(&pair.inner),
-        };
-        // It fails if the terminal is closed.
-        let _ = tcsetpgrp(terminal, group);
+        }
     }
 
     /// Returns whether no more output can come from it.
@@ -258,7 +256,8 @@ impl Terminal {
     /// Handles the end of the command: copies its last output, and restores the caller's terminal.
     pub(super) fn finish(&mut self) {
         // The keeper's group receives the hangup, so that daemons of the command continue.
-        self.put_in_front(getpgrp());
+        // It fails if the terminal is closed.
+        let _ = tcsetpgrp(self.commands(), getpgrp());
         let DescriptorKind::Ours(pair) = &mut self.kind else { return };
         pair.finished = true;
         pair.held = None;

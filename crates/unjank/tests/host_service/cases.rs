@@ -384,7 +384,18 @@ fn controlling_terminal(host: &mut Host) -> Found {
     check(has, format!("{said:?} {:?}", output.status))?;
     let front = said.lines().nth(1).unwrap_or_default();
     let mut ids = front.split_whitespace();
-    check(ids.next().is_some_and(|front| Some(front) == ids.next()), format!("{said:?}"))
+    check(ids.next().is_some_and(|front| Some(front) == ids.next()), format!("{said:?}"))?;
+    // One that looks at once is in the foreground, too.
+    for _ in 0..20 {
+        let mut command = host.bus.command("python3");
+        command.args(["-c", program, super::raw::SPAWN, "--host", "cat", "/proc/self/stat"]);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let fields: Vec<&str> = said.split_whitespace().collect();
+        // The process group, and that in the foreground of its terminal (proc_pid_stat(5)).
+        check(fields.len() > 8 && fields[4] == fields[7], format!("{said:?}"))?;
+    }
+    Ok(())
 }
 
 fn bytes(host: &mut Host) -> Found {
