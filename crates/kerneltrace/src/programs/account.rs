@@ -74,11 +74,12 @@ impl ProgramPlan {
             WatchedThreads::All => self.write_short(p, turn),
         }
         p.place(slow);
-        self.write_call_record(p, source);
+        self.write_call_record(p, source, done);
         p.load(Size::Long, R9, R10, frame::STATE);
         // A watch is told of every wait for events: they end the time in which a thread is busy. Else a slow one says so itself.
         if self.threads == WatchedThreads::All {
-            p.load(Size::Long, R1, R10, frame::SHORT).jump_if(R1, JumpCondition::Equal, 0, done);
+            // It is read from the record: the verifier knows what the frame holds, and would follow each case through all of the record.
+            p.load(Size::Long, R1, R7, record::SHORT).jump_if(R1, JumpCondition::Equal, 0, done);
         }
         p.place(turn);
         self.write_turn(p, source, done);

@@ -26,9 +26,9 @@ impl ProgramPlan {
         p.jump_if(R0, JumpCondition::Equal, 0, out).set(R7, R0);
     }
 
-    /// Reports the call of the thread in `R9`. Clobbers all registers but `R6`.
-    pub(super) fn write_call_record(&self, p: &mut Assembler, source: Source) {
-        let out = p.label();
+    /// Reports the call of the thread in `R9`, or goes to `out` where there is no room. Leaves the record in `R7`, and clobbers all other
+    /// registers but `R6`.
+    pub(super) fn write_call_record(&self, p: &mut Assembler, source: Source, out: Label) {
         self.find_scratch(p, out);
         p.store(Size::Word, R7, record::KIND, record::CALL);
         p.store(Size::Word, R7, record::FLAGS, 0);
@@ -64,7 +64,7 @@ impl ProgramPlan {
             self.unless_exec(p, R1, from_registers);
             self.write_kept_arguments(p);
             // After another program was started, the old one's memory is gone.
-            p.load(Size::Long, R1, R10, frame::RESULT).jump_if(R1, JumpCondition::Equal, 0, send);
+            p.load(Size::Long, R1, R7, record::RESULT).jump_if(R1, JumpCondition::Equal, 0, send);
             p.jump(kept).place(from_registers);
             p.load(Size::Long, R1, R6, 0);
             for (index, register) in (0_i16..).zip(registers::ARGUMENTS) {
@@ -87,7 +87,6 @@ impl ProgramPlan {
         }
         p.place(send).add(R8, i32::from(record::DATA));
         self.write_send(p, shared::LOST_CALLS);
-        p.place(out);
     }
 
     /// Copies the list of a `poll`, the sets of a `select` and the address of a `connect`: when user space looks, their memory holds something else.
