@@ -270,8 +270,9 @@ impl Plan<'_> {
         }
         if let ProcessGroup::InFront(terminal) = wanted.place {
             // All signals are blocked, also the one that stops who does this from the background.
+            let group = std::process::id().cast_signed();
             // SAFETY: takes numbers; the descriptor is in the child's copy of the parent's table.
-            unsafe { libc::tcsetpgrp(terminal.as_raw_fd(), libc::getpid()) };
+            unsafe { libc::tcsetpgrp(terminal.as_raw_fd(), group) };
         }
         if let Some(directory) = wanted.directory {
             // SAFETY: takes a descriptor that the parent holds open, or that the child received.
