@@ -82,7 +82,8 @@ pub(super) struct MarkerMaps {
     pub(super) prepared: Map,
 }
 
-/// The most waits of one process that are classified; the oldest is forgotten for another one.
+/// The most waits of one process that are classified; for another one the oldest is forgotten that is made inside of a step. One of the main
+/// loop may not be asked about again: those for locks and sleeps are none.
 const WAITS_OF_PROCESS: usize = 64;
 
 /// So often a timer that found no memory is prepared again.
@@ -109,6 +110,13 @@ fn kind_of_others(waits: &[(EventWait, EventWaitKind)], place: WaitPlace) -> Opt
         true => Some(place::LOOP),
         false => (count > 0).then_some(place::NESTED),
     }
+}
+
+/// Forgets one of too many waits, and returns it.
+fn forget_one(waits: &mut Vec<(EventWait, EventWaitKind)>) -> Option<EventWait> {
+    let of_step = |(_, kind): &(EventWait, EventWaitKind)| *kind == EventWaitKind::Nested;
+    (waits.len() > WAITS_OF_PROCESS)
+        .then(|| waits.remove(waits.iter().position(of_step).unwrap_or(0)).0)
 }
 
 impl LocalMarker {
@@ -196,16 +204,16 @@ impl ThreadMarker for LocalMarker {
             Some((_, known)) => *known = kind,
             None => waits.push((wait, kind)),
         }
-        let oldest = (waits.len() > WAITS_OF_PROCESS).then(|| waits.remove(0).0);
-        for of in [Some(wait), oldest].into_iter().flatten() {
+        let forgotten = forget_one(waits);
+        for of in [Some(wait), forgotten].into_iter().flatten() {
             let key = wait_key(process, anything_at(of));
             match kind_of_others(waits, of.place) {
                 Some(number) => self.maps.places.set(&key, &number.to_ne_bytes())?,
                 None => self.maps.places.remove(&key)?,
             }
         }
-        match oldest {
-            Some(oldest) => self.maps.places.remove(&wait_key(process, oldest)),
+        match forgotten {
+            Some(forgotten) => self.maps.places.remove(&wait_key(process, forgotten)),
             None => Ok(()),
         }
     }
@@ -224,5 +232,27 @@ impl ThreadMarker for LocalMarker {
 
     fn marked(&self) -> Option<SharedMap> {
         Some((&self.maps.threads).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_main_loop_is_not_forgotten_for_waits_inside_of_steps() {
+        use EventWaitKind::{Loop, Nested};
+        let wait = |sp: u64| EventWait { place: (sp, 1), subject: 2 };
+        let mut waits = vec![(wait(0), Loop)];
+        for sp in 1..200 {
+            waits.push((wait(sp), Nested));
+            let forgotten = forget_one(&mut waits);
+            assert!(waits.len() <= WAITS_OF_PROCESS && forgotten != Some(wait(0)), "{sp}");
+        }
+        assert_eq!(waits[0].0, wait(0));
+        // A program may have nothing but loops.
+        let mut loops: Vec<_> = (0..=64).map(|sp| (wait(sp), Loop)).collect();
+        assert_eq!(forget_one(&mut loops), Some(wait(0)));
+        assert_eq!(forget_one(&mut loops), None);
     }
 }

@@ -396,7 +396,7 @@ impl ThreadFollower {
     /// another place now. Returns the absence that this ends.
     pub(crate) fn note_sleep(&mut self, look: &ThreadLook) -> Option<Box<Absence>> {
         let Activity::InCall(call) = look.activity else { return None };
-        if !self.places.rests_in_sleep() {
+        if self.absence().is_none() || !self.places.rests_in_sleep() {
             return None;
         }
         let absence = self.absence_mut()?;

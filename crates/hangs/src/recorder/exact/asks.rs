@@ -118,7 +118,12 @@ impl ExactRecorder<'_> {
         self.link.count_copy();
         let display = interactive::is_display_among(process, polled.as_deref());
         if program.waits.len() >= WAITS {
-            program.waits.clear();
+            // Those of the main loop may not be asked about again.
+            let of_loop = WaitState::Classified(EventWaitKind::Loop);
+            program.waits.retain(|_, state| *state == of_loop);
+            if program.waits.len() >= WAITS {
+                program.waits.clear();
+            }
             program.calls.clear();
         }
         let rests_since_ns = rests.then(sys::bpf::clock_ns);
