@@ -109,10 +109,15 @@ mod tests {
         let (mut waits, mut refused) = (start(), start());
         let second = |at: u64| at * 1_000_000_000;
         candidates.search_at(second(100));
-        // Those of the user that have a display are found, too, and are none of this test.
-        candidates.waiting.retain(|waits_for| waits_for.process == waits.id());
         candidates.refuse(refused.id());
+        // Those of the user that have a display are found, too, at each search, and are none of this test.
+        let own = waits.id();
+        let forget_others = |candidates: &mut Candidates| {
+            candidates.waiting.retain(|waits_for| waits_for.process == own);
+        };
+        forget_others(&mut candidates);
         candidates.search_at(second(110));
+        forget_others(&mut candidates);
         for child in [&mut waits, &mut refused] {
             child.kill().unwrap();
             child.wait().unwrap();
