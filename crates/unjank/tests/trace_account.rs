@@ -64,7 +64,8 @@ fn every_user_is_told_of_a_loop_and_of_a_lock_and_the_limit_is_broken() {
             assert!(account[part].as_u64().unwrap() > 200_000_000, "{how}: {account}");
             let verdict = report["verdict"].as_str().unwrap();
             let is_named = verdict.contains(words) || account["unseen"][0].is_string();
-            assert!(is_named && verdict.contains("Not explained: "), "{how}: {verdict}");
+            let context = format!("{how}, ordinary {is_ordinary}: {verdict} {}", report["slow"]);
+            assert!(is_named && verdict.contains("Not explained: "), "{context}");
 
             let limit = ["check", "--max-main-block", "50ms", "--", program.to_str().unwrap(), how];
             let output = planted.trace(is_ordinary, &limit);
