@@ -243,14 +243,19 @@ impl Edit {
         new.get_mut(20..24)?.copy_from_slice(&offset(places.items_end)?.to_le_bytes());
         self.move_buckets(old, new.get_mut(HEADER_LEN + TABLE_HEAD_LEN..)?)?;
 
-        let move_item = |bytes: &[u8; ITEM_LEN]| {
-            let mut item = TableItem::decode(bytes);
-            moves.of_item(&mut item);
-            item.parent = indices.of(item.parent);
-            item.encode()
+        // They are changed in their copy: putting each together elsewhere first takes half as long again.
+        let move_items = |new: &mut Vec<u8>, items: &[[u8; ITEM_LEN]]| {
+            let at = new.len();
+            new.extend_from_slice(items.as_flattened());
+            for bytes in new.get_mut(at..).unwrap_or_default().as_chunks_mut().0 {
+                let mut item = TableItem::decode(bytes);
+                moves.of_item(&mut item);
+                item.parent = indices.of(item.parent);
+                *bytes = item.encode();
+            }
         };
         let added = self.added.iter().map(|added| added.item.encode());
-        indices.copy(&mut new, old.table.items, move_item, added)?;
+        indices.copy(&mut new, old.table.items, move_items, added)?;
         new.resize(places.stamp_at, 0);
 
         new.extend_from_slice(image.get(old.stamp_at..old.sums_at)?);
@@ -260,7 +265,9 @@ impl Edit {
             let sum = value.filter(|_| added.item.kind == VALUE);
             sum.map_or([0; 4], |value| stamp::value_sum(added.item.hash, value).to_ne_bytes())
         });
-        indices.copy(&mut new, sums, |sum| *sum, added)?;
+        let copy_sums =
+            |new: &mut Vec<u8>, sums: &[[u8; 4]]| new.extend_from_slice(sums.as_flattened());
+        indices.copy(&mut new, sums, copy_sums, added)?;
         new.extend_from_slice(&[0; 4]);
         new.extend_from_slice(SUMS_TYPE);
         new.resize(places.data_at, 0);
@@ -494,26 +501,23 @@ impl Indices {
         &self,
         new: &mut Vec<u8>,
         old: &[[u8; N]],
-        moved: impl Fn(&[u8; N]) -> [u8; N],
+        copy: impl Fn(&mut Vec<u8>, &[[u8; N]]),
         added: impl Iterator<Item = [u8; N]>,
     ) -> Option<()> {
         let at = new.len();
-        let n_new = (old.len() + self.added.len()).checked_sub(self.removed.len())?;
-        new.resize(at + n_new * N, 0);
-        let (copies, _) = new.get_mut(at..)?.as_chunks_mut::<N>();
         let stops = self.before.iter().map(|before| (*before, 0));
         let stops = stops.chain(self.removed.iter().map(|removed| (*removed, 1)));
-        let (mut from, mut to) = (0, 0);
-        for (stop, passed) in stops.chain([(u32::try_from(old.len()).ok()?, 0)]) {
-            let items = old.get(from..stop as usize)?;
-            let copies = copies.get_mut(to..)?.get_mut(..items.len())?;
-            for (copy, item) in copies.iter_mut().zip(items) {
-                *copy = moved(item);
+        let mut from = 0;
+        for (stop, passed) in stops {
+            copy(new, old.get(from..stop as usize)?);
+            // Where no item goes one comes.
+            if passed == 0 {
+                new.extend_from_slice(&[0; N]);
             }
             from = stop as usize + passed;
-            // Where no item goes one comes; behind the last stop nothing does.
-            to += items.len() + 1 - passed;
         }
+        copy(new, old.get(from..)?);
+        let (copies, _) = new.get_mut(at..)?.as_chunks_mut::<N>();
         for (index, item) in self.added.iter().zip(added) {
             *copies.get_mut(*index as usize)? = item;
         }
