@@ -63,7 +63,15 @@ fn every_user_is_told_of_a_loop_and_of_a_lock_and_the_limit_is_broken() {
             let account = &report["threads"][main]["account"];
             assert!(account[part].as_u64().unwrap() > 200_000_000, "{how}: {account}");
             let verdict = report["verdict"].as_str().unwrap();
-            let is_named = verdict.contains(words) || account["unseen"][0].is_string();
+            // On a busy machine most of the time is that without a processor, and the verdict says so.
+            let functions = account["functions"].as_array().into_iter().flatten();
+            let names = functions.filter_map(|share| {
+                let frame = usize::try_from(share["frame"].as_u64()?).ok()?;
+                report["frames"][frame]["name"].as_str()
+            });
+            let is_named = verdict.contains(words)
+                || names.into_iter().any(|name| name.contains(words))
+                || account["unseen"][0].is_string();
             let context = format!("{how}, ordinary {is_ordinary}: {verdict} {}", report["slow"]);
             assert!(is_named && verdict.contains("Not explained: "), "{context}");
 

@@ -276,7 +276,7 @@ fn sync_count(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
         let mut row =
             row(id, title, Quantity::Count, [[mine].into_iter().collect(), Samples::default()]);
         row.target = Some(FigureTarget::Within(0.0));
-        row.note = "calls of fsync and the like per addition, of all processes; ".to_owned();
+        row.note = "calls of fsync and the like per addition, by the program itself; ".to_owned();
         let counted = program.and_then(|program| {
             let home = lab.home(10)?;
             let mut command = home.command(program);

@@ -45,7 +45,8 @@ pub(super) fn written(mut command: Command) -> Result<f64, BenchError> {
     Ok(value.unwrap_or(0.0) - f64::from(u32::try_from(said.len()).unwrap_or(0)))
 }
 
-/// Runs a program under `unjank trace` and returns how many of its calls sync, those of what it starts too.
+/// Runs a program under `unjank trace` and returns how many of its calls sync. What it starts and does not wait for is left
+/// out: how far that gets until the program ends depends on who gets a processor.
 pub(super) fn syncs(lab: &Lab<'_>, command: &Command) -> Result<f64, BenchError> {
     lab.go_on()?;
     let mut traced = Command::new(&lab.program);
@@ -61,8 +62,13 @@ pub(super) fn syncs(lab: &Lab<'_>, command: &Command) -> Result<f64, BenchError>
 
 fn count(report: &str) -> Option<f64> {
     let report: serde_json::Value = serde_json::from_str(report).ok()?;
-    let calls = report.get("calls")?.as_array()?;
-    Some(calls.iter().filter_map(|call| call.get("count")?.as_f64()).sum())
+    let processes = report.get("processes")?.as_array()?;
+    let first = processes.iter().find(|process| process["parent"].is_null());
+    // Without any call there is nothing to tell of it.
+    let first = first.and_then(|process| process.get("id"));
+    let threads = report.get("threads")?.as_array()?;
+    let own = threads.iter().filter(|thread| thread.get("process") == first);
+    Some(own.filter_map(|thread| thread.get("count")?.as_f64()).sum())
 }
 
 #[cfg(test)]
@@ -71,9 +77,10 @@ mod tests {
 
     #[test]
     fn the_calls_of_a_report_are_counted() {
-        let report = r#"{"calls":[{"name":"fsync","count":2},{"name":"fdatasync","count":3}]}"#;
+        let report = r#"{"processes":[{"id":7},{"id":8,"parent":7}],"threads":[
+            {"process":7,"count":2},{"process":7,"count":3},{"process":8,"count":1}]}"#;
         assert_eq!(count(report), Some(5.0));
-        assert_eq!(count(r#"{"calls":[]}"#), Some(0.0));
+        assert_eq!(count(r#"{"processes":[],"threads":[]}"#), Some(0.0));
         assert_eq!(count("none"), None);
     }
 }

@@ -189,6 +189,37 @@ fn what_a_person_feels_is_told_from_what_merely_waits() {
 }
 
 #[test]
+fn a_stall_whose_callers_could_not_be_looked_up_is_said_to_be_one() {
+    let is_said = |report: &TraceReport| {
+        let account = report.main().unwrap().account.as_ref().unwrap();
+        account
+            .unseen
+            .iter()
+            .any(|unseen| unseen.starts_with("the functions that made 2 slow calls, 184 ms"))
+    };
+    assert!(!is_said(&report()));
+    // It makes another call, of 50 ms, as it ends, whose callers are not known either. What is left of a stack of a program
+    // that has ended is an address in no file.
+    let address = CodeAddress { module: None, address: 1 };
+    let lost = Stack { frames: vec![address], end: StackEnd::Lost };
+    for stack in [Some(lost), None] {
+        let mut recording = recording();
+        let id = StackId(u32::try_from(recording.stacks.len()).unwrap());
+        let longest = recording.slow.iter_mut().find(|call| call.wall_ns == 134_000_000).unwrap();
+        longest.stack = stack.is_some().then_some(id);
+        recording.stacks.extend(stack);
+        let options = ReportOptions::default();
+        let report = build(&recording, &Example, provenance(), &options);
+        assert!(is_said(&report), "{:?}", report.main().unwrap().account);
+        assert!(
+            report.verdict.contains("by a function that is not known, 134 ms"),
+            "{}",
+            report.verdict
+        );
+    }
+}
+
+#[test]
 fn sums_are_those_of_the_recording() {
     let report = report();
     let access = report.calls.iter().find(|kind| kind.name == "access").unwrap();
@@ -588,7 +619,7 @@ fn the_screen_has_the_verdict_first_and_fits() {
     ~/.local/share/RecentDocuments/x.desktop by KRecentDocument::add(QUrl const&),
     134 ms. It was held up for 166 ms (10 frames) at one stretch: 132 ms blocked in
     calls, 18.0 ms on a processor, 16.2 ms not explained. Not explained: 68.6 ms of
-    its 1.26 s; not seen: what a test does not see, and 1 more in the notes.
+    its 1.26 s; not seen: what a test does not see, and 2 more in the notes.
 
     What the main thread's time went to
     part                   wall      mostly
@@ -652,6 +683,8 @@ fn the_screen_has_the_verdict_first_and_fits() {
       · calls of the vDSO cannot be seen
       · not seen: what a test does not see
       · not seen: how long page faults took, apart from the other waits
+      · not seen: the functions that made 1 slow call, 50.0 ms: their callers could
+        not be read in time
     "##);
     let coloured = text::render(&report(), 80, Paint::On);
     assert!(!coloured.contains("\x1b[31m") && coloured.contains("\x1b[1m"));

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 
+use report::paragraph::counted;
+
 use super::account::{MemoryRow, PageShare, ProcessorShare, TimeAccount, TimeBlock, TimeParts};
 use super::schema::TraceMethod;
 use super::short_calls::{self, ShortCalls};
 use super::spelling::spell;
 use super::symbolized::{SymbolizedRecording, item};
+use super::verdict::time;
 use crate::call::{CallEnd, StackId, TracedCall};
 use crate::kernel_work::{MemoryShare, RingWaitKind, ThreadMemory};
-use crate::recording::{Backend, Target, Thread};
+use crate::recording::{Backend, Recording, Target, Thread};
 use crate::syscall::polls_at_once;
 use crate::timeline::{ThreadTimeline, TimeSlice};
 use kernelwork::{MemoryTimeline, MemoryWork};
@@ -176,6 +179,7 @@ pub(super) fn account(
     if account.page_faults > swapped + swapped / 16 && account.parts.fault_ns == 0 {
         account.unseen.push("how long page faults took, apart from the other waits".to_owned());
     }
+    account.unseen.extend(callers_not_known(recording, calls));
     let all = functions(builder, timeline.samples.iter().map(|(_, stack)| *stack));
     account.functions = all
         .into_iter()
@@ -253,6 +257,30 @@ fn parts(
     short_calls::add(builder, short_calls::between(short, from_ns, to_ns), &mut parts);
     settle(&mut parts, to_ns.saturating_sub(from_ns));
     parts
+}
+
+/// Says of how many stalls nobody knows which function made the call: the program ended before its mappings were read, or
+/// while it was in the call.
+fn callers_not_known(
+    recording: &Recording,
+    calls: &[(&TracedCall, TraceMethod)],
+) -> Option<String> {
+    // Then none were asked for.
+    if recording.stacks.is_empty() {
+        return None;
+    }
+    let is_known = |call: &TracedCall| {
+        let stack = call.stack.and_then(|id| recording.stacks.get(id.0 as usize));
+        stack.and_then(|stack| stack.frames.first()).is_some_and(|frame| frame.module.is_some())
+    };
+    let stalls = calls.iter().filter(|(call, how)| *how == TraceMethod::Stall && !is_known(call));
+    let lengths: Vec<u64> = stalls.map(|(call, _)| call.wall_ns).collect();
+    let ns = lengths.iter().copied().fold(0, u64::saturating_add);
+    (!lengths.is_empty()).then(|| {
+        let calls = counted(lengths.len(), "slow call");
+        let why = "their callers could not be read in time";
+        format!("the functions that made {calls}, {}: {why}", time(ns))
+    })
 }
 
 /// Makes the parts the whole of `length`: what is missing is not explained, and no sum is more.

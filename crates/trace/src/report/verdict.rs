@@ -332,8 +332,11 @@ fn worst(report: &TraceReport) -> Option<(String, u64, u64)> {
             what.push_str(&format!(" and {} more", targets.len() - 1));
         }
     }
-    if let Some(frame) = frame {
-        what.push_str(&format!(" by {frame}"));
+    match frame {
+        Some(frame) => what.push_str(&format!(" by {frame}")),
+        // Where no stacks were recorded the notes say why.
+        None if report.stacks.is_empty() => {}
+        None => what.push_str(" by a function that is not known"),
     }
     Some((what, count, wall_ns))
 }
