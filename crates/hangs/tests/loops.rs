@@ -17,17 +17,28 @@ fn start_sampling(root: &TempDir) -> (TestRecorder, Interactive) {
     (recorder, program)
 }
 
-/// Returns whether a program waited much for a processor: others kept them busy, perhaps from the recorder, too.
+/// Returns whether a program waited much for a processor: others kept them busy, perhaps from the recorder, too, which then
+/// says that it may have missed a rest between two steps, or some of the time.
 fn is_disturbed(hang: &Hang) -> bool {
-    hang.parts.ready_ns.saturating_mul(4) > hang.length_ns
+    let is_known = !hang.unseen.may_be_several() && !hang.unseen.has_unseen_time();
+    hang.parts.ready_ns.saturating_mul(4) > hang.length_ns || !is_known
 }
 
-/// Gives orders one after the other, and then one to sleep; returns the hangs of all of them.
-fn hangs_of_orders(root: &TempDir, program: &mut Interactive, orders: &[u8]) -> Vec<Hang> {
+/// No rest between two orders but that of a turn of the main loop.
+const AT_ONCE: Duration = Duration::ZERO;
+
+/// Gives orders one after the other, with a rest `between` them, and then one to sleep; returns the hangs of all of them.
+fn hangs_of_orders(
+    root: &TempDir,
+    program: &mut Interactive,
+    orders: &[u8],
+    between: Duration,
+) -> Vec<Hang> {
     program.mark_now();
     let since_ns = program.ordered_ns;
     for order in orders {
         program.order(*order);
+        rest(between);
     }
     // Hangs are stored in their order.
     program.order(b's');
@@ -55,7 +66,7 @@ fn a_dialog_with_a_loop_of_its_own_is_no_hang_once_its_wait_is_classified() {
 fn a_dialog_whose_waits_are_all_short_is_no_hang() {
     let root = tempfile::tempdir().unwrap();
     let Some((_recorder, mut program)) = start(&root, "poll") else { return };
-    let hangs = hangs_of_orders(&root, &mut program, b"a");
+    let hangs = hangs_of_orders(&root, &mut program, b"a", AT_ONCE);
     let of_dialog = hangs.iter().filter(|hang| blamed(hang) != "sleep_on_purpose");
     let lengths: Vec<u64> = of_dialog.map(|hang| hang.length_ns / 1_000_000).collect();
     // On a busy machine the first looks at it may be late.
@@ -66,7 +77,7 @@ fn a_dialog_whose_waits_are_all_short_is_no_hang() {
 fn check_waits_at_one_place(orders: &[u8]) {
     let root = tempfile::tempdir().unwrap();
     let Some((recorder, mut program)) = start(&root, "poll") else { return };
-    let hangs = hangs_of_orders(&root, &mut program, orders);
+    let hangs = hangs_of_orders(&root, &mut program, orders, AT_ONCE);
     let asked = orders.iter().filter(|order| **order == b'q').count();
     recorder.end();
     // On a busy machine the first one may end before its stack was read, and is counted. So may the first dialog, which is a step that
@@ -103,7 +114,7 @@ fn check_handlers(root: &TempDir, program: &mut Interactive) {
     }
     let is_long = |hang: &&Hang| hang.length_ns > 700_000_000;
     let is_in = |hang: &Hang, name: &str| hang.frames.iter().any(|frame| frame.function == name);
-    let hangs = hangs_of_orders(root, program, b"vve");
+    let hangs = hangs_of_orders(root, program, b"vve", AT_ONCE);
     let long: Vec<&Hang> = hangs.iter().filter(is_long).collect();
     if hangs.iter().any(is_disturbed) {
         // On a busy machine the looks are read late.
@@ -132,8 +143,8 @@ fn by_sampling_a_handler_that_serves_events_itself_is_no_hang_either() {
 }
 
 /// Has a program whose main loop waits for a condition rest, wait for an answer, and sleep.
-fn check_loop_of_a_condition(root: &TempDir, program: &mut Interactive) {
-    let hangs = hangs_of_orders(root, program, b"bqnN");
+fn check_loop_of_a_condition(root: &TempDir, program: &mut Interactive, between: Duration) {
+    let hangs = hangs_of_orders(root, program, b"bqnN", between);
     let rests = hangs.iter().filter(|hang| hang.cause == HangCause::Lock);
     assert_eq!(rests.count(), 0, "{hangs:#?}");
     let told = |cause: HangCause| hangs.iter().any(|hang| hang.cause == cause);
@@ -142,7 +153,7 @@ fn check_loop_of_a_condition(root: &TempDir, program: &mut Interactive) {
     let is_busy = hangs.iter().any(is_disturbed);
     assert!(is_busy || (told(HangCause::OtherProgram) && are_naps_told), "{hangs:#?}");
     // A dialog that waits like the main loop is rest from when that is known.
-    let hangs = hangs_of_orders(root, program, b"DDD");
+    let hangs = hangs_of_orders(root, program, b"DDD", between);
     let is_dialog = |hang: &&Hang| hang.length_ns > 500_000_000 && !is_disturbed(hang);
     assert_eq!(hangs.iter().filter(is_dialog).count(), 0, "{hangs:#?}");
 }
@@ -159,7 +170,7 @@ fn a_main_loop_that_waits_for_a_condition_is_found() {
     let first = program.ended_hang(&root);
     assert!(first.length_ns > 250_000_000, "{first:#?}");
     program.be_noticed(&root);
-    check_loop_of_a_condition(&root, &mut program);
+    check_loop_of_a_condition(&root, &mut program, AT_ONCE);
 }
 
 #[test]
@@ -167,8 +178,16 @@ fn by_sampling_a_main_loop_that_waits_for_a_condition_is_found_too() {
     let root = tempfile::tempdir().unwrap();
     let _recorder = TestRecorder::start(&root);
     let mut program = Interactive::start_with(&root, "futex");
-    program.be_noticed(&root);
-    check_loop_of_a_condition(&root, &mut program);
+    until("the recorder to know the main loop", || {
+        let known = program.last_hang(&root).filter(|hang| !hang.unseen.has_unseen_time());
+        // It is found at rest, by a look every half a second.
+        rest(Duration::from_secs(1));
+        program.order(b's');
+        known
+    });
+    program.wait_until_at_rest();
+    // A recorder that comes late has lost sight of the program, and sees it again at rest.
+    check_loop_of_a_condition(&root, &mut program, Duration::from_millis(700));
 }
 
 /// Lets time pass.

@@ -35,13 +35,22 @@ pub(crate) fn stored(root: &TempDir) -> StoredHistory {
 }
 
 /// Waits until `found` returns something.
-pub(crate) fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, found: impl FnMut() -> Option<T>) -> T {
+    until_or_say(what, String::new, found)
+}
+
+/// Waits until `found` returns something; says what is `known` if it does not.
+fn until_or_say<T>(
+    what: &str,
+    known: impl Fn() -> String,
+    mut found: impl FnMut() -> Option<T>,
+) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = found() {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(began.elapsed() < PATIENCE, "waited in vain for {what} {}", known());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -234,7 +243,8 @@ impl Interactive {
 
     /// Returns the hang of the last command once it has ended.
     pub(crate) fn ended_hang(&self, root: &TempDir) -> Hang {
-        until("the hang of the last command", || {
+        let known = || format!("{:#?}", self.last_hang(root));
+        until_or_say("the hang of the last command", known, || {
             self.hang_of_order(root).filter(|hang| !hang.goes_on)
         })
     }
