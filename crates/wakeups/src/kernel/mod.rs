@@ -144,12 +144,12 @@ impl WakeupTracer {
 
     /// Adds the waits that have ended since the last call to a history; returns how many there were.
     pub fn take(&mut self, history: &mut WakeupHistory) -> usize {
-        self.take_each(|wait| history.add(wait))
+        self.take_each(usize::MAX, |wait| history.add(wait))
     }
 
-    /// Gives each wait that was recorded to `each`; returns how many records there were.
-    pub fn take_each(&mut self, mut each: impl FnMut(ThreadWait)) -> usize {
-        self.ring.take(usize::MAX, |bytes| {
+    /// Gives each wait that was recorded to `each`, at most `most` of them; returns how many records there were.
+    pub fn take_each(&mut self, most: usize, mut each: impl FnMut(ThreadWait)) -> usize {
+        self.ring.take(most, |bytes| {
             // The kernel's programs write nothing else; what is not understood is as good as nothing.
             if let Some(wait) = decode::read(bytes) {
                 each(wait);

@@ -16,6 +16,8 @@ use crate::recording::RecordedChain;
 use crate::syscall::{EVENT_WAITS, call_name};
 use crate::syscall_set::Set;
 
+/// The most waits that are taken before other records are.
+const AT_ONCE: usize = 256;
 /// Shorter waits of main threads are not followed, in nanoseconds.
 const SHORTEST_NS: u64 = 5_000_000;
 /// The most waits of other threads that are kept.
@@ -127,6 +129,8 @@ pub(super) struct ChainRecorder {
     programs: KnownPrograms,
     /// Waits of main threads, by the kernel's functions that they were in.
     waits: HashMap<Vec<u64>, Vec<AnyWait>>,
+    /// Waits in calls that are not recorded, to be followed when all that was recorded is taken.
+    unfollowed: Vec<MainWait>,
     note: Option<String>,
 }
 
@@ -144,29 +148,38 @@ impl ChainRecorder {
             chains: [const { Vec::new() }; 3],
             programs: KnownPrograms::default(),
             waits: HashMap::new(),
+            unfollowed: Vec::new(),
             note,
         }
     }
 
-    /// Takes what was recorded, and follows waits that have ended: those in `waits`, and of the processes of which `is_recorded`
-    /// says so those in calls that are not in the set `recorded`, such as for locks.
+    /// Takes a part of what was recorded; returns whether there may be more, of which nobody has to wait for the whole: on a
+    /// busy machine all its threads wait and wake each other up. When there is no more, follows waits that have ended: those
+    /// in `waits`, and of the processes of which `is_recorded` says so those in calls that are not in the set `recorded`, such
+    /// as for locks.
     pub(super) fn follow(
         &mut self,
         waits: &mut Vec<MainWait>,
         recorded: &Set,
         began_ns: u64,
         is_recorded: impl Fn(u32) -> bool,
-    ) {
-        let Some(tracer) = &mut self.tracer else { return waits.clear() };
-        let mut others = Vec::new();
-        tracer.take_each(|wait| {
+    ) -> bool {
+        let Some(tracer) = &mut self.tracer else {
+            waits.clear();
+            return false;
+        };
+        let taken = tracer.take_each(AT_ONCE, |wait| {
             if wait.who.thread == wait.process && is_recorded(wait.process) {
                 keep_wait(&mut self.waits, &wait);
             }
-            others.extend(MainWait::of_unrecorded(&wait, recorded, began_ns));
+            self.unfollowed.extend(MainWait::of_unrecorded(&wait, recorded, began_ns));
             self.history.add(wait);
         });
-        others.retain(|wait| is_recorded(wait.thread));
+        self.unfollowed.retain(|wait| is_recorded(wait.thread));
+        if taken >= AT_ONCE {
+            return true;
+        }
+        let others = std::mem::take(&mut self.unfollowed);
         if !waits.is_empty() || !others.is_empty() {
             let lost = tracer.lost().unwrap_or(self.lost);
             self.history.count_lost(lost.saturating_sub(self.lost));
@@ -207,13 +220,18 @@ impl ChainRecorder {
                 chains.swap_remove(shortest);
             }
         }
+        false
     }
 
-    /// Ends, and puts the chains into the recording, and the waits that none of the calls in the set `recorded` was.
-    pub(super) fn finish(&mut self, recorder: &mut TraceRecorder, recorded: &Set, began_ns: u64) {
+    /// Records no more; what was recorded can still be taken.
+    pub(super) fn detach(&mut self) {
         if let Some(tracer) = &mut self.tracer {
             tracer.detach();
         }
+    }
+
+    /// Puts the chains into the recording, and the waits that none of the calls in the set `recorded` was.
+    pub(super) fn finish(&mut self, recorder: &mut TraceRecorder, recorded: &Set, began_ns: u64) {
         let recording = recorder.recording();
         recording.notes.extend(self.note.take());
         let mut chains: Vec<RecordedChain> =

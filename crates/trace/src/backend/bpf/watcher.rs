@@ -221,7 +221,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Reads the records in the ring.
+    /// Reads the records that are there; returns how many, or [`AT_ONCE`] if there may be more.
     fn take(&mut self) -> io::Result<usize> {
         // First: the callers of a program that has ended are not known any more.
         self.work.take(&mut self.model.work_context(self.began_ns));
@@ -271,11 +271,12 @@ impl<'a> Watcher<'a> {
         // Also one that has ended meanwhile.
         let processes = &recorder.recording().processes;
         let is_recorded = |process: u32| processes.contains_key(&process);
-        chains.follow(waits, &options.calls, *began_ns, is_recorded);
+        let has_more = chains.follow(waits, &options.calls, *began_ns, is_recorded);
         if self.ended.len() > ENDED {
             self.read_totals_of_ended()?;
         }
-        Ok(taken)
+        // The mappings of a program that has just begun are read in between.
+        Ok(if has_more { AT_ONCE } else { taken })
     }
 
     /// Takes the totals of ended threads out of the kernel, so that there is always room for new ones.
@@ -313,6 +314,7 @@ impl<'a> Watcher<'a> {
     pub(super) fn finish(mut self) -> io::Result<Recording> {
         self.keep_running_calls()?;
         self.session.detach()?;
+        self.chains.detach();
         while self.take()? > 0 {}
         let length_ns = u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX);
         for (thread, number, total) in self.session.totals()? {
