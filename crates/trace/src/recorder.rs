@@ -117,6 +117,7 @@ impl TraceRecorder {
                 backend,
                 notes: Vec::new(),
                 watched: String::new(),
+                leaves_out_stacks: false,
                 threshold_ns: 0,
                 began,
                 began_monotonic_ns: None,

@@ -240,6 +240,8 @@ pub struct Recording {
     pub notes: Vec<String>,
     /// The recorded calls, as the user chose them: `blocking`, `sync`, `all` or names.
     pub watched: String,
+    /// Whether the user asked for no stacks.
+    pub leaves_out_stacks: bool,
     /// The threshold of slow calls, in nanoseconds.
     pub threshold_ns: u64,
     /// The wall clock when it began.

@@ -9,8 +9,10 @@ use crate::waiting;
 use crate::waiting::recorded::some_of;
 
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -280,6 +282,60 @@ fn waits_for_a_lock_and_for_a_thread_are_stalls_with_their_callers() {
                 let is_lost = chains.iter().any(|(_, _, has_losses)| *has_losses);
                 assert!(is_lost || chains == [(2, "timer", false)], "{context}: {chains:?}");
             }
+        });
+    }
+}
+
+/// Pairs of threads that wake each other up all the time, as on a busy machine, until this is dropped.
+struct Flood {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Flood {
+    fn start(pairs: usize) -> Flood {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for _ in 0..pairs {
+            let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+            let flag = Arc::clone(&is_over);
+            threads.push(std::thread::spawn(move || {
+                while !flag.load(Ordering::Relaxed) {
+                    ours.write_all(&[1]).unwrap();
+                    ours.read_exact(&mut [0]).unwrap();
+                }
+            }));
+            // It ends with the other one, whose end is closed then.
+            threads.push(std::thread::spawn(move || {
+                while theirs.read_exact(&mut [0]).is_ok() && theirs.write_all(&[1]).is_ok() {}
+            }));
+        }
+        Flood { is_over, threads }
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+    }
+}
+
+#[test]
+fn a_lock_whose_function_no_look_saw_is_said_to_be_one_however_busy_the_machine_is() {
+    let planted = Planted::new();
+    let _flood = Flood::start(6);
+    for _ in 0..4 {
+        planted.each(&["mutex"], [Backend::Bpf], |context, report| {
+            let account = account(report);
+            assert!(account.parts.lock_ns > 200 * MS, "{context}: {:?}", account.parts);
+            let is_said = |unseen: &String| unseen.starts_with("the functions that made");
+            let is_named = report.verdict.contains("take_lock");
+            assert!(
+                is_named || account.unseen.iter().any(is_said),
+                "{context}: {:?}",
+                account.unseen
+            );
         });
     }
 }

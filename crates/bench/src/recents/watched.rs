@@ -60,11 +60,11 @@ pub(super) fn syncs(lab: &Lab<'_>, command: &Command) -> Result<f64, BenchError>
     count(&text).ok_or_else(|| cannot(&lab.program, "its report cannot be read"))
 }
 
+/// Returns how many calls a report has of the program itself.
 fn count(report: &str) -> Option<f64> {
     let report: serde_json::Value = serde_json::from_str(report).ok()?;
     let processes = report.get("processes")?.as_array()?;
     let first = processes.iter().find(|process| process["parent"].is_null());
-    // Without any call there is nothing to tell of it.
     let first = first.and_then(|process| process.get("id"));
     let threads = report.get("threads")?.as_array()?;
     let own = threads.iter().filter(|thread| thread.get("process") == first);
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_calls_of_a_report_are_counted() {
+    fn the_calls_of_the_first_process_of_a_report_are_counted() {
         let report = r#"{"processes":[{"id":7},{"id":8,"parent":7}],"threads":[
             {"process":7,"count":2},{"process":7,"count":3},{"process":8,"count":1}]}"#;
         assert_eq!(count(report), Some(5.0));

@@ -243,7 +243,7 @@ impl Edit {
         new.get_mut(20..24)?.copy_from_slice(&offset(places.items_end)?.to_le_bytes());
         self.move_buckets(old, new.get_mut(HEADER_LEN + TABLE_HEAD_LEN..)?)?;
 
-        // They are changed in their copy: putting each together elsewhere first takes half as long again.
+        // They are changed in their copy: to put each together elsewhere and append it is slower (docs/benchmarks.md).
         let move_items = |new: &mut Vec<u8>, items: &[[u8; ITEM_LEN]]| {
             let at = new.len();
             new.extend_from_slice(items.as_flattened());

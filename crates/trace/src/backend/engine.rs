@@ -120,6 +120,7 @@ impl<'a> Engine<'a> {
         let recording = recorder.recording();
         recording.bias = biases.beside;
         recording.watched = options.calls.to_string();
+        recording.leaves_out_stacks = options.stacks == Stacks::None;
         recording.threshold_ns = nanoseconds(options.threshold);
         recorder.keep_always(options.kept.clone());
         let clock = SystemClock::start();

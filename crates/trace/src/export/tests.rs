@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::report::chains::WakeupRow;
+use crate::report::example::report;
 use crate::report::schema::TraceMethod;
-use crate::report::tests::report;
 
 /// A field of a message: its number, and its value.
 enum Field<'a> {

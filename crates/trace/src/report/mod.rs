@@ -7,6 +7,8 @@ mod arguments;
 mod build;
 pub mod chains;
 pub mod data;
+#[cfg(test)]
+pub(crate) mod example;
 mod followed;
 pub mod names;
 pub mod operations;
@@ -19,7 +21,7 @@ pub mod spelling;
 mod stalls;
 mod symbolized;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 pub mod text;
 mod timing;
 pub mod verdict;

@@ -179,7 +179,7 @@ pub(super) fn account(
     if account.page_faults > swapped + swapped / 16 && account.parts.fault_ns == 0 {
         account.unseen.push("how long page faults took, apart from the other waits".to_owned());
     }
-    account.unseen.extend(callers_not_known(recording, calls));
+    account.unseen.extend(callers_not_known(recording, calls, &short, frame_ns));
     let all = functions(builder, timeline.samples.iter().map(|(_, stack)| *stack));
     account.functions = all
         .into_iter()
@@ -260,21 +260,25 @@ fn parts(
 }
 
 /// Says of how many stalls nobody knows which function made the call: the program ended before its mappings were read, or
-/// while it was in the call.
+/// while it was in the call, or no look from outside fell into a wait for a lock, which is told as a short call is.
 fn callers_not_known(
     recording: &Recording,
     calls: &[(&TracedCall, TraceMethod)],
+    short: &ShortCalls<'_>,
+    frame_ns: u64,
 ) -> Option<String> {
-    // Then none were asked for.
-    if recording.stacks.is_empty() {
+    if recording.leaves_out_stacks {
         return None;
     }
     let is_known = |call: &TracedCall| {
         let stack = call.stack.and_then(|id| recording.stacks.get(id.0 as usize));
         stack.and_then(|stack| stack.frames.first()).is_some_and(|frame| frame.module.is_some())
     };
-    let stalls = calls.iter().filter(|(call, how)| *how == TraceMethod::Stall && !is_known(call));
-    let lengths: Vec<u64> = stalls.map(|(call, _)| call.wall_ns).collect();
+    let locks = short.iter().map(|(sample, how)| (&sample.call, how));
+    let locks = locks.filter(|(call, _)| call.wall_ns > frame_ns);
+    let all = calls.iter().map(|(call, how)| (*call, how)).chain(locks);
+    let unknown = all.filter(|(call, how)| **how == TraceMethod::Stall && !is_known(call));
+    let lengths: Vec<u64> = unknown.map(|(call, _)| call.wall_ns).collect();
     let ns = lengths.iter().copied().fold(0, u64::saturating_add);
     (!lengths.is_empty()).then(|| {
         let calls = counted(lengths.len(), "slow call");

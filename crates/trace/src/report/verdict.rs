@@ -317,6 +317,13 @@ fn worst(report: &TraceReport) -> Option<(String, u64, u64)> {
         let stack = slow.stack.and_then(|at| item(&report.stacks, at));
         let frame = stack.and_then(|stack| item(&stack.frames, stack.blamed?));
         let frame = frame.and_then(|at| Some(&*item(&report.frames, *at)?.name));
+        // Where no stacks were recorded the notes say why. One that is known may have nothing to blame.
+        let innermost = stack.and_then(|stack| item(&report.frames, *stack.frames.first()?));
+        let is_known = innermost.is_some_and(|frame| frame.object.is_some());
+        let frame = frame.filter(|_| is_known).or(match is_known || report.stacks.is_empty() {
+            true => None,
+            false => Some("a function that is not known"),
+        });
         let (count, wall_ns, targets) = sums.entry((slow.call, frame)).or_default();
         (*count, *wall_ns) = (*count + 1, wall_ns.saturating_add(slow.wall_ns));
         targets.extend(
@@ -332,11 +339,8 @@ fn worst(report: &TraceReport) -> Option<(String, u64, u64)> {
             what.push_str(&format!(" and {} more", targets.len() - 1));
         }
     }
-    match frame {
-        Some(frame) => what.push_str(&format!(" by {frame}")),
-        // Where no stacks were recorded the notes say why.
-        None if report.stacks.is_empty() => {}
-        None => what.push_str(" by a function that is not known"),
+    if let Some(frame) = frame {
+        what.push_str(&format!(" by {frame}"));
     }
     Some((what, count, wall_ns))
 }

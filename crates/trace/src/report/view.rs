@@ -435,7 +435,7 @@ fn rows(report: &TraceReport, list: BrowserList) -> Vec<ViewRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::report;
+    use crate::report::example::report;
 
     fn names(view: &ReportView<'_>) -> Vec<String> {
         view.rows().iter().map(|row| row.cells[0].clone()).collect()

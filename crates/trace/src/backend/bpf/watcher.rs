@@ -113,6 +113,7 @@ impl<'a> Watcher<'a> {
         let time = TimeAccountant::start(&mut recorder, options, began_ns);
         let recording = recorder.recording();
         recording.watched = options.calls.to_string();
+        recording.leaves_out_stacks = options.stacks == Stacks::None;
         recording.threshold_ns = u64::try_from(options.threshold.as_nanos()).unwrap_or(u64::MAX);
         recording.notes.push(choice.reason.clone());
         recorder.keep_always(options.kept.clone());

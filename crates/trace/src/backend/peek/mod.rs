@@ -122,6 +122,7 @@ fn record(
     let threshold = threshold.max(u64::try_from(PERIOD.as_nanos()).unwrap_or(u64::MAX));
     let recording = recorder.recording();
     recording.watched = options.calls.to_string();
+    recording.leaves_out_stacks = options.stacks == Stacks::None;
     recording.threshold_ns = threshold;
     recording.notes.push(choice.reason.clone());
     let process = recorder.process(root);

@@ -2,7 +2,7 @@
 
 use super::render;
 use crate::report::data;
-use crate::report::tests::report;
+use crate::report::example::report;
 
 #[test]
 fn the_page_reads_in_the_order_in_which_it_is_needed() {
