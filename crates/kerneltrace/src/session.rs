@@ -19,12 +19,13 @@ use crate::programs::{KEPT, KernelStacks, ProgramPlan, SharedMaps, WakeupPolicy,
 use crate::record::{BpfRecord, ThreadTotals};
 use crate::totals::{Total, total};
 use sys::syscall::{EVENT_WAITS, SLEEPS, call_number};
-use sys::syscall_set::{ArgumentRole, Set, roles};
+use sys::syscall_set::{ArgumentRole, Set, roles, waits_in_memory};
 
 /// The settings of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct BpfSettings<'a> {
-    /// The calls that are counted.
+    /// The calls that are counted. With the usual waits among them, and all threads watched, main threads' waits for locks of 4 ms
+    /// and more are reported, too, which are not.
     pub calls: &'a Set,
     /// The threshold in nanoseconds from which calls are reported individually.
     pub threshold_ns: u64,
@@ -153,7 +154,8 @@ pub struct BpfSession {
 }
 
 /// Returns the table of calls: which are watched, and which arguments are paths and descriptors.
-fn call_table(calls: &Set) -> Vec<u8> {
+fn call_table(calls: &Set, threads: WatchedThreads) -> Vec<u8> {
+    let tells_locks = threads == WatchedThreads::All && calls.has_waits();
     let mut bytes = Vec::new();
     for number in 0..CALLS {
         let mut entry = [table::UNWATCHED, 0, 0, 0];
@@ -171,6 +173,8 @@ fn call_table(calls: &Set) -> Vec<u8> {
                 column(1, &[ArgumentRole::Path]),
                 if polled { table::POLLED } else { column(0, &descriptors) },
             ];
+        } else if tells_locks && waits_in_memory(number) {
+            entry = [table::LONG_ONES, 0, 0, 0];
         }
         bytes.extend(entry);
     }
@@ -256,7 +260,7 @@ impl BpfSession {
             _scratch: scratch,
         };
         let first = 0_u32.to_ne_bytes();
-        let table = call_table(settings.calls);
+        let table = call_table(settings.calls, settings.threads);
         session
             ._table
             .set(&first, &table)

@@ -199,6 +199,14 @@ impl Set {
         self.numbers.as_ref().is_none_or(|numbers| numbers.contains(&number))
     }
 
+    /// Returns whether the usual waits are in the set. Then waits in other calls are told, too: whoever chose a few calls wants only
+    /// these.
+    #[must_use]
+    pub fn has_waits(&self) -> bool {
+        let is_wide = |name: &&str| call_number(name).is_none_or(|at| self.contains(at));
+        ["read", "poll", "wait4"].iter().all(is_wide)
+    }
+
     /// Returns the numbers in the set, in order; of all calls, those with names.
     #[must_use]
     pub fn numbers(&self) -> Vec<u32> {
@@ -257,6 +265,12 @@ fn named(name: &str) -> Result<Option<BTreeSet<u32>>, SetError> {
     }
     let number = call_number(name).ok_or_else(|| SetError::Unknown(name.to_owned()))?;
     Ok(Some(BTreeSet::from([number])))
+}
+
+/// Returns whether a thread waits in this call for what another one does in memory, most often for a lock.
+#[must_use]
+pub fn waits_in_memory(number: u32) -> bool {
+    call_name(number).is_some_and(|name| LOCK.contains(&name))
 }
 
 /// Returns whether programs make this call very often, and it nearly always returns at once.

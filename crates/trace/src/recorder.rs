@@ -13,6 +13,7 @@ use super::recording::{
     Thread, Total,
 };
 use super::syscall::call_name;
+use super::syscall_set::waits_in_memory;
 use super::timeline::{ShortCallSample, ThreadCounters};
 
 /// The most slow calls that are kept.
@@ -62,7 +63,7 @@ impl UnrecordedWait {
         if call.outcome != CallEnd::Unknown {
             return;
         }
-        let end_ns = call.start_ns.saturating_add(call.wall_ns);
+        let end_ns = end_of(call);
         let first = waits.partition_point(|wait| wait.to_ns <= call.start_ns);
         let inside = waits[first..].iter_mut().take_while(|wait| wait.from_ns < end_ns);
         let could_be = |wait: &&mut UnrecordedWait| wait.number == call.number && !wait.is_told;
@@ -73,6 +74,49 @@ impl UnrecordedWait {
         wait.is_told = true;
         (call.start_ns, call.wall_ns) = (wait.from_ns, wait.to_ns.saturating_sub(wait.from_ns));
     }
+
+    /// Marks the waits that were in a call which the kernel's programs reported as told.
+    fn tell(call: &TracedCall, waits: &mut [UnrecordedWait]) {
+        let first = waits.partition_point(|wait| wait.to_ns <= call.start_ns);
+        let inside = waits[first..].iter_mut().take_while(|wait| wait.from_ns < end_of(call));
+        inside.filter(|wait| wait.number == call.number).for_each(|wait| wait.is_told = true);
+    }
+}
+
+/// The waits for locks that the kernel's programs reported: by thread their places among the slow calls, in the order of time.
+#[derive(Debug, Default)]
+struct ReportedLocks(HashMap<u32, Vec<usize>>);
+
+impl ReportedLocks {
+    fn of(slow: &[TracedCall]) -> ReportedLocks {
+        let mut locks = ReportedLocks::default();
+        let all = slow.iter().enumerate();
+        for (at, call) in all.filter(|(_, call)| waits_in_memory(call.number)) {
+            locks.0.entry(call.thread).or_default().push(at);
+        }
+        locks.0.values_mut().for_each(|places| {
+            places.sort_by_key(|at| slow.get(*at).map(|call| call.start_ns));
+        });
+        locks
+    }
+
+    /// Returns the place of the reported wait that a sampled one was.
+    fn find(&self, call: &TracedCall, slow: &[TracedCall]) -> Option<usize> {
+        let places = self.0.get(&call.thread).filter(|_| waits_in_memory(call.number))?;
+        let ended = |at: &usize| slow.get(*at).is_some_and(|lock| end_of(lock) <= call.start_ns);
+        let first = places.partition_point(ended);
+        let locks = places[first..].iter().filter_map(|at| Some((*at, slow.get(*at)?)));
+        let inside = locks.take_while(|(_, lock)| lock.start_ns < end_of(call));
+        let common = |lock: &TracedCall| {
+            end_of(lock).min(end_of(call)).saturating_sub(lock.start_ns.max(call.start_ns))
+        };
+        let same = inside.filter(|(_, lock)| lock.number == call.number);
+        same.max_by_key(|(_, lock)| common(lock)).map(|(at, _)| at)
+    }
+}
+
+fn end_of(call: &TracedCall) -> u64 {
+    call.start_ns.saturating_add(call.wall_ns)
 }
 
 /// Tells a thread of each process that is new, and wakes it: a program may have ended before it would look by itself.
@@ -403,9 +447,21 @@ impl TraceRecorder {
             .collect();
         let target_of = |at: TargetId| item(&targets, at.0).flatten();
         let mut unrecorded = std::mem::take(&mut self.unrecorded);
+        let reported = ReportedLocks::of(&self.recording.slow);
+        for at in reported.0.values().flatten() {
+            if let Some(call) = self.recording.slow.get(*at)
+                && let Some(waits) = unrecorded.get_mut(&call.thread)
+            {
+                UnrecordedWait::tell(call, waits);
+            }
+        }
         for mut call in other.slow {
             call.stack = call.stack.and_then(|at| item(&stacks, at.0));
             call.target = call.target.and_then(target_of);
+            if let Some(at) = reported.find(&call, &self.recording.slow) {
+                self.complete(at, &call);
+                continue;
+            }
             if let Some(waits) = unrecorded.get_mut(&call.thread) {
                 UnrecordedWait::fit(&mut call, waits);
             }
@@ -440,6 +496,22 @@ impl TraceRecorder {
         }
         self.recording.unseen.extend(other.unseen);
         self.recording.stolen_ns += other.stolen_ns;
+    }
+
+    /// Adds to a reported wait for a lock what a look from outside saw of it: only while it lasts can the lock's holder be read, and
+    /// the whole of a large stack.
+    fn complete(&mut self, at: usize, seen: &TracedCall) {
+        let recording = &mut self.recording;
+        let worth = |stack: &Option<StackId>| {
+            let frames = stack.and_then(|id| recording.stacks.get(usize::try_from(id.0).ok()?));
+            let frames = frames.map_or(&[][..], |stack| &stack.frames);
+            (frames.first().is_some_and(|frame| frame.module.is_some()), frames.len())
+        };
+        let Some(call) = recording.slow.get(at) else { return };
+        let stack = [seen.stack, call.stack].into_iter().max_by_key(worth).flatten();
+        let Some(call) = recording.slow.get_mut(at) else { return };
+        call.stack = stack;
+        call.target = seen.target.or(call.target);
     }
 
     /// Ends the recording, `length_ns` nanoseconds after it began.

@@ -283,6 +283,33 @@ fn threads_are_counted_apart() {
 }
 
 #[test]
+fn long_waits_of_main_threads_for_locks_have_callers_and_no_others_are_counted() {
+    let Some((_dir, victim)) = victim() else { return };
+    let locks = |held_ms: &str, calls: &str| {
+        let mut options = options(&[victim.to_str().unwrap(), "locks", held_ms], NEVER);
+        (options.calls, options.threshold) = (calls.parse().unwrap(), Duration::from_millis(1));
+        let stop = Arc::new(AtomicBool::new(false));
+        backend::run(&options, &stop).unwrap().recording
+    };
+    let recording = locks("200", "blocking");
+    assert_eq!(count(&recording, "futex"), 0, "{:?}", recording.totals);
+    let waits = slow(&recording, "futex");
+    assert!(waits.iter().all(|wait| wait.thread == wait.process), "{waits:?}");
+    let takes_lock = |wait: &&&TracedCall| names(&recording, wait).iter().any(|n| n == "take_lock");
+    let Some(wait) = waits.iter().find(takes_lock) else { panic!("{waits:?}") };
+    assert_eq!(wait.outcome, CallEnd::Returned(0));
+    assert!(wait.wall_ns > 100_000_000, "{wait:?}");
+    // Who asks for a few calls is told of these alone.
+    assert_eq!(slow(&locks("200", "sync"), "futex"), Vec::<&TracedCall>::new());
+    // Who asks for locks has them counted, of each thread.
+    let counted = locks("200", "blocking,futex");
+    assert!(count(&counted, "futex") >= 2, "{:?}", counted.totals);
+    let of_others =
+        slow(&counted, "futex").iter().filter(|wait| wait.thread != wait.process).count();
+    assert!(of_others >= 1);
+}
+
+#[test]
 fn programs_that_are_run_by_vfork_and_by_a_thread_are_seen() {
     let Some((_dir, victim)) = victim() else { return };
     let victim = victim.to_str().unwrap();

@@ -27,6 +27,9 @@ const SHORT_MASK: i32 = (1 << 20) - 1;
 /// The most calls that one stands for, as far as the record can say.
 const MOST_SHORT: i32 = (1 << 24) - 1;
 
+/// Of calls that are not counted, those are reported that took as long, in nanoseconds.
+const LONG_NS: u64 = 4_000_000;
+
 /// `BPF_NOEXIST`.
 const IF_NEW: i32 = 1;
 
@@ -43,6 +46,11 @@ impl ProgramPlan {
     pub(super) fn write_account(&self, p: &mut Assembler, source: Source) {
         p.store(Size::Long, R10, frame::STATE, R9);
         self.write_durations(p);
+        let (slow, fast, turn, done) = (p.label(), p.label(), p.label(), p.label());
+        p.store(Size::Long, R10, frame::SHORT, 0);
+        if self.threads == WatchedThreads::All {
+            self.write_long_ones(p, slow, done);
+        }
         let (found, added) = (p.label(), p.label());
         p.load(Size::Word, R1, R9, thread::THREAD).store(Size::Word, R10, frame::KEY, R1);
         p.load(Size::Word, R1, R9, thread::NUMBER).store(Size::Word, R10, frame::KEY_NUMBER, R1);
@@ -63,8 +71,6 @@ impl ProgramPlan {
         p.place(added);
         self.write_error(p);
 
-        let (slow, fast, turn, done) = (p.label(), p.label(), p.label(), p.label());
-        p.store(Size::Long, R10, frame::SHORT, 0);
         p.load(Size::Long, R1, R10, frame::WALL).set_long(R2, self.threshold_ns);
         p.jump_if(R1, JumpCondition::AtLeast, R2, slow);
         self.write_is_kept(p, source, slow, fast);
@@ -84,6 +90,23 @@ impl ProgramPlan {
         p.place(turn);
         self.write_turn(p, source, done);
         p.place(done);
+    }
+
+    /// The call of the thread in `R9` may be one that is not counted: then goes to `slow` if it was long, else to `done`.
+    fn write_long_ones(&self, p: &mut Assembler, slow: Label, done: Label) {
+        let counts = p.label();
+        p.load(Size::Word, R1, R9, thread::NUMBER);
+        p.calculate(Operation::And, R1, CALLS.cast_signed() - 1);
+        self.load_watch(p, R1);
+        p.jump_if(R1, JumpCondition::Differ, i32::from(table::LONG_ONES), counts);
+        p.load(Size::Long, R1, R10, frame::WALL);
+        p.set_long(R2, self.threshold_ns.max(LONG_NS)).jump_if(
+            R1,
+            JumpCondition::AtLeast,
+            R2,
+            slow,
+        );
+        p.jump(done).place(counts);
     }
 
     /// Adds the short call of the main thread in `R9` to those that were blocked; goes to `out` unless it is to be reported for them.

@@ -26,6 +26,13 @@ impl ProgramPlan {
         p.jump_if(R1, JumpCondition::Equal, i32::from(table::UNWATCHED), out);
         p.store(Size::Long, R10, frame::WATCH, R1);
         p.call(Helper::CurrentTask).set(R8, R0);
+        // Idle threads wait for locks, and busy ones look at them often: what is not the main thread's costs no look-up.
+        let counts = p.label();
+        p.load(Size::Long, R1, R10, frame::WATCH);
+        p.jump_if(R1, JumpCondition::Differ, i32::from(table::LONG_ONES), counts);
+        p.load(Size::Word, R1, R8, self.fields.task_thread);
+        p.load(Size::Word, R2, R8, self.fields.task_process);
+        p.jump_if(R1, JumpCondition::Differ, R2, out).place(counts);
         self.find_thread(p, R8, 0);
         let known = p.label();
         p.jump_if(R0, JumpCondition::Differ, 0, known);
@@ -51,8 +58,10 @@ impl ProgramPlan {
         p.load(Size::Word, R1, R9, thread::STATE);
         p.jump_if(R1, JumpCondition::Differ, thread::INTERRUPTED, begin);
         self.write_after_interruption(p, out);
+        let begins = p.label();
         p.place(begin).load(Size::Long, R1, R10, frame::WATCH);
-        p.jump_if(R1, JumpCondition::Differ, i32::from(table::WATCHED), out);
+        p.jump_if(R1, JumpCondition::Equal, i32::from(table::WATCHED), begins);
+        p.jump_if(R1, JumpCondition::Differ, i32::from(table::LONG_ONES), out).place(begins);
         p.store(Size::Word, R9, thread::NUMBER, R7);
         p.store(Size::Word, R9, thread::STATE, thread::INSIDE);
         p.store(Size::Word, R9, thread::WAKER, 0);
@@ -69,9 +78,9 @@ impl ProgramPlan {
         p.place(out).leave();
     }
 
-    /// Puts how the call in `number` (below the limit) is watched into `R1`.
-    fn load_watch(&self, p: &mut Assembler, number: Register) {
-        p.set_array(R1, self.maps.table).set(R2, number).calculate(Operation::Left, R2, 2);
+    /// Puts how the call in `number` (below the limit) is watched into `R1`. Spoils `R2`.
+    pub(super) fn load_watch(&self, p: &mut Assembler, number: Register) {
+        p.set(R2, number).calculate(Operation::Left, R2, 2).set_array(R1, self.maps.table);
         p.add(R1, R2).load(Size::Byte, R1, R1, table::WATCH);
     }
 

@@ -57,6 +57,28 @@ static void *waits(void *unused) {
     return unused;
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static volatile int is_held;
+
+__attribute__((noinline)) int take_lock(void) {
+    pthread_mutex_lock(&lock);
+    pthread_mutex_unlock(&lock);
+    return getppid();
+}
+
+static void *takes_lock(void *unused) {
+    take_lock();
+    return unused;
+}
+
+static void *holds_lock(void *ms) {
+    pthread_mutex_lock(&lock);
+    is_held = 1;
+    pause_ms((long)ms);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
 static void nothing(int unused) { (void)unused; }
 
 // A call with a stack pointer that points to garbage at the very end of a mapping, or to nothing.
@@ -109,6 +131,16 @@ int main(int argc, char **argv) {
         pthread_t threads[256];
         for (int i = 0; i < n; i++) pthread_create(&threads[i], 0, asks, (void *)100L);
         for (int i = 0; i < n; i++) pthread_join(threads[i], 0);
+    }
+    if (!strcmp(what, "locks")) {
+        // One thread holds a lock for so many milliseconds, which the main thread and another one wait for.
+        pthread_t holder, other;
+        pthread_create(&holder, 0, holds_lock, (void *)(long)n);
+        while (!is_held) usleep(1000);
+        pthread_create(&other, 0, takes_lock, 0);
+        take_lock();
+        pthread_join(holder, 0);
+        pthread_join(other, 0);
     }
     if (!strcmp(what, "exec-in-thread")) {
         pthread_t thread;

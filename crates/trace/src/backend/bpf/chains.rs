@@ -9,7 +9,6 @@ use wakeups::kernel::WakeupTracer;
 use wakeups::{KernelFunctions, KnownPrograms, ThreadWait, WakeupHistory};
 
 use super::record::CallRecord;
-use crate::backend::timing::wants_waits;
 use crate::place::bus_names;
 use crate::recorder::{TraceRecorder, UnrecordedWait};
 use crate::recording::RecordedChain;
@@ -269,7 +268,7 @@ impl ChainRecorder {
         recorded: &Set,
         began_ns: u64,
     ) {
-        let wants_waits = wants_waits(recorded);
+        let wants_waits = recorded.has_waits();
         let mut others = Vec::new();
         for (list, waits) in self.waits.drain() {
             let is_stop = stops(functions.waited_in(&list));

@@ -24,6 +24,7 @@ use crate::recorder::TraceRecorder;
 use crate::recording::{Backend, Exit, Recording};
 use crate::stack::{KnownRegisters, Unwinder};
 use crate::syscall::{call_name, runs_program};
+use crate::syscall_set::Set;
 use crate::timeline::{ShortCallSample, ThreadCounters};
 
 /// The longest time between two reads of the ring without a wake-up.
@@ -84,6 +85,8 @@ struct ProcessModel {
     /// When to read the mappings of a young process: a program that ends soon takes them with it.
     young: BTreeMap<u32, (u64, u64)>,
     stacks: Stacks,
+    /// The calls that are counted: of others the kernel's programs report long waits of main threads for locks.
+    counted: Set,
     /// Long waits of main threads that are not followed yet.
     waits: Vec<MainWait>,
 }
@@ -128,6 +131,7 @@ impl<'a> Watcher<'a> {
             alive: HashMap::from([(root, MappingsRead::No)]),
             young: BTreeMap::new(),
             stacks: options.stacks,
+            counted: options.calls.clone(),
             waits: Vec::new(),
         };
         Watcher {
@@ -347,8 +351,13 @@ impl<'a> Watcher<'a> {
                 self.model.recorder.thread(thread, process, 0).name = name;
                 let seen = blocked_syscall(process, thread);
                 let (number, start_ns) = match self.session.thread_state(thread)? {
-                    ThreadState::Inside { number, start_ns } => (number, start_ns),
-                    ThreadState::Outside => continue,
+                    ThreadState::Inside { number, start_ns }
+                        if self.options.calls.contains(number) =>
+                    {
+                        (number, start_ns)
+                    }
+                    // Looks from outside tell the wait of another call.
+                    ThreadState::Inside { .. } | ThreadState::Outside => continue,
                     // It has been in its call since before it was watched.
                     ThreadState::Unknown => match seen {
                         Some(seen) if self.options.calls.contains(seen.number) => {
@@ -476,6 +485,10 @@ impl ProcessModel {
         began_ns: u64,
     ) {
         let Some((number, start)) = inside else { return };
+        if !self.counted.contains(number) {
+            // What it waited for, looks from outside tell.
+            return;
+        }
         let start_ns = start.saturating_sub(began_ns);
         let wall_ns = at_ns.saturating_sub(start_ns);
         if self.recorder.is_slow(wall_ns)
@@ -504,7 +517,10 @@ impl ProcessModel {
             let end_ns = call.start_ns.saturating_add(call.wall_ns).saturating_sub(began_ns);
             self.recorder.mark(name, call.process, end_ns);
         }
-        self.waits.extend(MainWait::of(call, began_ns));
+        // Of a call that is not counted the wake-ups themselves tell the wait.
+        if self.counted.contains(call.number) {
+            self.waits.extend(MainWait::of(call, began_ns));
+        }
         let is_slow = self.recorder.is_kept(call.number, call.wall_ns);
         if !is_slow && call.short.is_none() && self.stacks != Stacks::All {
             return;

@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-pub(super) use self::sampled::wants_waits;
 use self::sampled::{SampledThread, SamplingTools};
 use super::TraceOptions;
 use crate::recorder::{ProcessAnnouncer, TraceRecorder};

@@ -15,7 +15,7 @@ use crate::place::{ContextLookup, SyscallContext, has_display};
 use crate::recorder::TraceRecorder;
 use crate::recording::{Backend, Recording};
 use crate::stack::{KnownRegisters, Unwinder};
-use crate::syscall::{call_number, runs_program};
+use crate::syscall::runs_program;
 use crate::syscall_set::Set;
 use crate::timeline::{MajorFault, TICK_NS, ThreadCounters, ThreadTimeline, TimeSlice};
 
@@ -60,12 +60,6 @@ pub(super) struct SamplingTools {
     stolen_ns: u64,
 }
 
-/// Returns whether waits in calls outside of a set are told, too: whoever chose a few calls wants only these.
-pub(in crate::backend) fn wants_waits(calls: &Set) -> bool {
-    let is_wide = |name: &&str| call_number(name).is_none_or(|at| calls.contains(at));
-    ["read", "poll", "wait4"].iter().all(is_wide)
-}
-
 impl SamplingTools {
     pub(super) fn new(
         recorder: TraceRecorder,
@@ -73,7 +67,7 @@ impl SamplingTools {
         backend: Backend,
         began_ns: u64,
     ) -> SamplingTools {
-        let wants_waits = wants_waits(&options.calls);
+        let wants_waits = options.calls.has_waits();
         let few = "waits in calls that --calls leaves out".to_owned();
         SamplingTools {
             recorder,
@@ -517,6 +511,7 @@ fn refusal(error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::syscall::call_number;
 
     const MS: u64 = 1_000_000;
 
