@@ -5,6 +5,8 @@ use std::path::Path;
 /// The fields of `/proc/PID/stat` of a process that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
+    /// Whether a signal has stopped it.
+    pub is_stopped: bool,
     /// Its parent.
     pub parent: u32,
     /// Its process group.
@@ -40,12 +42,14 @@ impl ProcessStat {
         let end = text.iter().rposition(|byte| *byte == b')')?;
         let fields = str::from_utf8(text.get(end + 2..)?).ok()?;
         let fields: Vec<&str> = fields.split(' ').collect();
-        if matches!(*fields.first()?, "Z" | "X") {
+        let state = *fields.first()?;
+        if matches!(state, "Z" | "X") {
             return None;
         }
         let number = |at: usize| fields.get(at)?.parse::<i64>().ok();
         let small = |at: usize| i32::try_from(number(at)?).ok();
         Some(ProcessStat {
+            is_stopped: matches!(state, "T" | "t"),
             parent: u32::try_from(number(1)?).ok()?,
             group: small(2)?,
             session: small(3)?,
@@ -98,6 +102,7 @@ mod tests {
         let text = b"12 (a) b (c) S 7 8 9 34816 8 1 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0\n";
         let stat = ProcessStat::parse(text).unwrap();
         let wanted = ProcessStat {
+            is_stopped: false,
             parent: 7,
             group: 8,
             session: 9,
@@ -106,6 +111,8 @@ mod tests {
             began: 4711,
         };
         assert_eq!(stat, wanted);
+        let stopped = str::from_utf8(text).unwrap().replace(") S ", ") T ");
+        assert!(ProcessStat::parse(stopped.as_bytes()).unwrap().is_stopped);
         assert_eq!(ProcessStat::parse(b"12 (x) Z 7 8 9 0 -1 0"), None);
         for cut in 0..text.len() - 10 {
             ProcessStat::parse(&text[..cut]);

@@ -47,6 +47,7 @@ mod few_processes;
 mod hang_notifications;
 mod host_attacks;
 mod host_conformance;
+mod host_flatpak;
 mod hostile_calls;
 mod hostile_text;
 mod kill;

@@ -3,7 +3,9 @@
 use std::ffi::CString;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
+use sys::clock::{Clock, SystemClock};
 use sys::pidfd::{self, SignalScope};
 use sys::process_file;
 
@@ -11,6 +13,12 @@ use crate::identity::is_proxy_process;
 use crate::process::ProcessStat;
 
 const SIGTSTP: i32 = 20;
+/// How long the members of a job have to stop before its first one is stopped.
+const UNTIL_STOPPED: Duration = Duration::from_secs(1);
+/// How often is looked whether they have.
+const LOOK: Duration = Duration::from_millis(1);
+/// The longest state of a process that is read.
+const MOST_STATUS: u64 = 64 << 10;
 /// The longest command line that is read: the kernel's limit.
 const MOST_LINE: u64 = 6 << 20;
 
@@ -93,32 +101,56 @@ impl Requester {
 
     /// Stops the process and, if it is in the foreground of its terminal, its job, as the terminal
     /// would have done.
+    ///
+    /// The first process of the group is the last to stop, when the others have: it is the one that the shell waits for. The client
+    /// of Flatpak stops a while after it was told to, and a shell that was told `fg` meanwhile has it continue before it stops.
     pub(super) fn stop(&self) {
-        let (caller, job) = match self {
+        let job = match self {
             Requester::Process(pid, process) => {
-                // It fails if the process has ended.
-                let _ = pidfd::signal(process.as_fd(), *pid, SIGTSTP, SignalScope::Process);
-                let Some(own) = ProcessStat::of(*pid).filter(|own| own.group == own.foreground)
-                else {
+                let own = ProcessStat::of(*pid).filter(|own| own.group == own.foreground);
+                let Some(own) = own else {
+                    // It fails if the process has ended.
+                    let _ = pidfd::signal(process.as_fd(), *pid, SIGTSTP, SignalScope::Process);
                     return;
                 };
-                (*pid, Job::of(own))
+                Job::of(own)
             }
-            Requester::Job(job) => (0, *job),
+            Requester::Job(job) => *job,
         };
         let is_of_job = |pid| ProcessStat::of(pid).is_some_and(|stat| Job::of(stat) == job);
-        for pid in processes() {
-            // The proxy of a sandbox may be in the job. The client needs it to report its stop.
-            if pid == caller || !is_of_job(pid) || is_proxy_process(pid) {
-                continue;
-            }
-            if let Ok(process) = pidfd::open(pid)
-                && is_of_job(pid)
+        let is_first = |pid| i32::try_from(pid) == Ok(job.group);
+        let is_caller = |pid| matches!(self, Requester::Process(caller, _) if *caller == pid);
+        // The proxy of a sandbox may be in the job. The client needs it to report its stop.
+        let stops = |pid: &u32| is_of_job(*pid) && (is_caller(*pid) || !is_proxy_process(*pid));
+        let (first, others): (Vec<u32>, Vec<u32>) =
+            processes().filter(stops).partition(|pid| is_first(*pid));
+        let stop = |pid: &u32| {
+            if let Ok(process) = pidfd::open(*pid)
+                && is_of_job(*pid)
             {
-                let _ = pidfd::signal(process.as_fd(), pid, SIGTSTP, SignalScope::Process);
+                let _ = pidfd::signal(process.as_fd(), *pid, SIGTSTP, SignalScope::Process);
             }
+        };
+        others.iter().for_each(stop);
+        let runs = |pid: &u32| {
+            let stat = ProcessStat::of(*pid);
+            stat.is_some_and(|stat| Job::of(stat) == job && !stat.is_stopped) && !ignores_stop(*pid)
+        };
+        let clock = SystemClock::start();
+        while others.iter().any(runs) && clock.monotonic() < UNTIL_STOPPED {
+            std::thread::sleep(LOOK);
         }
+        first.iter().for_each(stop);
     }
+}
+
+/// Returns whether a process ignores SIGTSTP.
+fn ignores_stop(pid: u32) -> bool {
+    let status = process_file::read(pid, "status", MOST_STATUS).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (SIGTSTP - 1) & 1 == 1)
 }
 
 /// Returns the foreground job of the terminal `device`; `None` if there is none, or if programs name different ones: the
@@ -205,6 +237,27 @@ mod tests {
         let device = session.device();
         drop(session);
         assert!(Requester::in_front(device).is_none());
+    }
+
+    #[test]
+    fn who_takes_long_to_stop_has_stopped_before_the_shell_hears_of_it() {
+        let slow = r#"$SIG{TSTP} = sub { select(undef, undef, undef, 0.3); kill STOP => $$ }; $| = 1; print "$$\n"; sleep 1 while 1"#;
+        let slow = slow.replace('$', "\\$").replace('"', "\\\"");
+        let session = Session::start(&format!("sh -c \"perl -e '{slow}'; true\"; true"));
+        let pid: u32 = session.said.parse().unwrap();
+        let first = ProcessStat::of(pid).unwrap().parent;
+        Requester::in_front(session.device()).unwrap().stop();
+        let [slow, first] = [pid, first].map(|pid| ProcessStat::of(pid).unwrap());
+        assert!(slow.group == first.group && slow.is_stopped, "{slow:?} of {first:?}");
+    }
+
+    #[test]
+    fn who_ignores_a_stop_is_not_waited_for() {
+        let session = Session::start(
+            "sh -c \"trap '' TSTP; perl -e '\\$| = 1; print qq(\\$\\$\\n); sleep 1 while 1'; true\"; true",
+        );
+        let pid: u32 = session.said.parse().unwrap();
+        assert!(ignores_stop(pid) && !ignores_stop(std::process::id()), "{}", session.said);
     }
 
     #[test]
