@@ -12,8 +12,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use unjank_trace::backend::TraceError;
@@ -26,20 +26,44 @@ use unjank_trace::watch::{self, WatchEvent, WatchOptions, WatchTarget};
 
 const MS: u64 = 1_000_000;
 
+/// Shared by all tests here but the one that makes the machine busy: what it does to times is not theirs to tell.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// A test's share of [`MACHINE`].
+enum MachineShare {
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Whole { _guard: RwLockWriteGuard<'static, ()> },
+}
+
+impl MachineShare {
+    fn shared() -> MachineShare {
+        MachineShare::Shared { _guard: MACHINE.read().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    fn whole() -> MachineShare {
+        MachineShare::Whole { _guard: MACHINE.write().unwrap_or_else(PoisonError::into_inner) }
+    }
+}
+
 /// A program that spends its time in the way that its argument says, and the backends that this user may use.
 struct Planted {
     dir: tempfile::TempDir,
     program: PathBuf,
+    _machine: MachineShare,
 }
 
 const BACKENDS: [Backend; 4] = [Backend::Bpf, Backend::Seccomp, Backend::Ptrace, Backend::Peek];
 
 impl Planted {
     fn new() -> Planted {
+        Planted::with(MachineShare::shared())
+    }
+
+    fn with(machine: MachineShare) -> Planted {
         // Beside the build, which is on a disk: pages of a file in memory are never read from one.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let program = waiting::build(dir.path(), "time.c", &["-O1", "-g", "-pthread"]);
-        Planted { dir, program }
+        Planted { dir, program, _machine: machine }
     }
 
     /// Records the program with each of `backends` that is allowed, and gives its report to `check`.
@@ -323,7 +347,7 @@ impl Drop for Flood {
 
 #[test]
 fn who_waits_for_a_lock_is_known_or_said_to_be_unknown_however_busy_the_machine_is() {
-    let planted = Planted::new();
+    let planted = Planted::with(MachineShare::whole());
     let _flood = Flood::start(6);
     planted.each(&["mutex"], [Backend::Bpf, Backend::Peek, Backend::Bpf], |context, report| {
         let account = account(report);

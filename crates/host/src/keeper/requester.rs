@@ -5,6 +5,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::{Timespec, poll};
 use sys::clock::{Clock, SystemClock};
 use sys::pidfd::{self, SignalScope};
 use sys::process_file;
@@ -16,7 +17,7 @@ const SIGTSTP: i32 = 20;
 /// How long the members of a job have to stop before its first one is stopped.
 const UNTIL_STOPPED: Duration = Duration::from_secs(1);
 /// How often is looked whether they have.
-const LOOK: Duration = Duration::from_millis(1);
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// The longest state of a process that is read.
 const MOST_STATUS: u64 = 64 << 10;
 /// The longest command line that is read: the kernel's limit.
@@ -138,7 +139,8 @@ impl Requester {
         };
         let clock = SystemClock::start();
         while others.iter().any(runs) && clock.monotonic() < UNTIL_STOPPED {
-            std::thread::sleep(LOOK);
+            // Nothing tells of a stop but to the parent of who has stopped.
+            let _ = poll(&mut [], Some(&LOOK));
         }
         first.iter().for_each(stop);
     }
