@@ -349,7 +349,7 @@ impl Drop for Flood {
 fn who_waits_for_a_lock_is_known_or_said_to_be_unknown_however_busy_the_machine_is() {
     let planted = Planted::with(MachineShare::whole());
     let _flood = Flood::start(6);
-    planted.each(&["mutex"], [Backend::Bpf, Backend::Peek, Backend::Bpf], |context, report| {
+    planted.each(&["mutex"], [Backend::Bpf, Backend::Peek], |context, report| {
         let account = account(report);
         assert!(account.parts.lock_ns > 200 * MS, "{context}: {:?}", account.parts);
         // The kernel's programs see every wait; a look from outside may miss one, or come too late for its stack.
