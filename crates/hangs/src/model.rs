@@ -354,7 +354,7 @@ impl UnseenParts {
             ),
             (
                 UnseenParts::START,
-                "It may have begun earlier: its first wait was taken for that of the main loop.",
+                "It may have begun earlier, or be several steps: its first wait was taken for that of the main loop.",
             ),
             (UnseenParts::GAP, "The recorder itself did not run for a part of this time."),
         ];
