@@ -234,7 +234,7 @@ impl SampledThread {
         }
         self.sample_running(&counters, tools);
         self.close_slice(now, counters, activity);
-        self.follow_wait(now, &counters, tools);
+        self.follow_wait(now, &counters, activity, tools);
         true
     }
 
@@ -367,9 +367,16 @@ impl SampledThread {
         }
     }
 
-    /// Records a wait in a call that the backend does not record.
-    fn follow_wait(&mut self, now: u64, counters: &SchedulerCounters, tools: &mut SamplingTools) {
-        let syscall = match self.activity {
+    /// Records a wait in a call that the backend does not record. What the thread does now counts, not what it did at the beginning of
+    /// a slice that is still open: whoever has waited and runs would be in the call until the slice is closed.
+    fn follow_wait(
+        &mut self,
+        now: u64,
+        counters: &SchedulerCounters,
+        activity: ThreadActivity,
+        tools: &mut SamplingTools,
+    ) {
+        let syscall = match activity {
             ThreadActivity::InCall(syscall)
                 if tools.wants_waits && !tools.recorded.contains(syscall.number) =>
             {
@@ -381,7 +388,11 @@ impl SampledThread {
             .wait
             .is_some_and(|wait| syscall == Some(wait.syscall) && wait.turns == counters.turns);
         if !goes_on {
-            let ended_ns = self.end_wait(now, CallEnd::Unknown, tools);
+            // What it has run since is in no slice yet if that one is open.
+            let ran_ns = counters.cpu_ns.saturating_sub(self.counters.cpu_ns);
+            let queued_ns = counters.queued_ns.saturating_sub(self.counters.queued_ns);
+            let until = now.saturating_sub(ran_ns.saturating_add(queued_ns)).max(self.at_ns);
+            let ended_ns = self.end_wait(until, CallEnd::Unknown, tools);
             let start_ns = self.timeline.slices.last().map_or(now, |last| {
                 let pure = last.processor_ns + last.ready_ns + last.fault_ns == 0;
                 if pure { last.start_ns.max(now.saturating_sub(WAIT_NS)) } else { now }
@@ -535,21 +546,32 @@ mod tests {
         let (at_ns, activity) = (1000 * MS, in_call("flock"));
         (thread.at_ns, thread.counters, thread.activity) = (at_ns, counters(0, 1), activity);
         thread.timeline = ThreadTimeline::default();
-        let mut look = |at_ms: u64, counters: SchedulerCounters, activity| {
-            thread.close_slice(at_ms * MS, counters, activity);
-            thread.follow_wait(at_ms * MS, &counters, &mut tools);
-        };
+        let mut look =
+            |tools: &mut SamplingTools, at_ms: u64, counters: SchedulerCounters, activity| {
+                thread.close_slice(at_ms * MS, counters, activity);
+                thread.follow_wait(at_ms * MS, &counters, activity, tools);
+            };
         for at_ms in [1001, 1011, 1021] {
-            look(at_ms, counters(0, 1), in_call("flock"));
+            look(&mut tools, at_ms, counters(0, 1), in_call("flock"));
         }
         // It got the lock, ran for 2 ms, and waits for the next thing when it is looked at again.
-        look(1061, counters(2, 2), in_call("fsync"));
-        look(1071, counters(2, 2), in_call("fsync"));
-        look(1081, counters(3, 3), in_call("flock"));
+        look(&mut tools, 1061, counters(2, 2), in_call("fsync"));
+        look(&mut tools, 1071, counters(2, 2), in_call("fsync"));
+        look(&mut tools, 1081, counters(3, 3), in_call("flock"));
         let calls = &tools.recorder.recording().slow;
         let [lock, sync] = &calls[..] else { panic!("{calls:?}") };
         assert!(lock.start_ns + lock.wall_ns < 1045 * MS, "{lock:?}");
         assert!(sync.start_ns >= lock.start_ns + lock.wall_ns, "{sync:?} and {lock:?}");
         assert!(sync.start_ns + sync.wall_ns < 1080 * MS, "{sync:?}");
+        // It waits once more, and computes: as long as the kernel's counters do not explain all of the slice, that stays open.
+        for (at_ms, turns) in [(1091, 3), (1101, 3), (1111, 3)] {
+            look(&mut tools, at_ms, counters(3, turns), in_call("flock"));
+        }
+        for (at_ms, cpu_ms, turns) in [(1127, 7, 4), (1143, 23, 5), (1159, 39, 6), (1175, 55, 7)] {
+            look(&mut tools, at_ms, counters(cpu_ms, turns), ThreadActivity::Running);
+        }
+        let calls = &tools.recorder.recording().slow;
+        let [_, _, lock] = &calls[..] else { panic!("{calls:?}") };
+        assert!((1120..1128).contains(&((lock.start_ns + lock.wall_ns) / MS)), "{lock:?}");
     }
 }
