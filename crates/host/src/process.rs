@@ -21,6 +21,13 @@ pub struct ProcessStat {
     pub began: u64,
 }
 
+/// Returns whether `/proc/PID/status` has a signal in the mask of this field, such as `SigIgn:`.
+pub(crate) fn has_signal(status: &str, field: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix(field));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 /// The ticks per second in `/proc`, independent of the kernel's own clock.
 const TICKS: u64 = 100;
 

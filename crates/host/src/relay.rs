@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use crate::process::has_signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
@@ -22,8 +23,7 @@ use sys::terminal::{RawTerminal, edit_lines, remove_repeated_returns, same_modes
 const FOREGROUND_CHECK: Duration = Duration::from_millis(200);
 /// The most bytes that are copied at once.
 const BUFFER_BYTES: usize = 16 << 10;
-/// SIGTSTP, as a bit of the masks in `/proc/…/status`.
-const TSTP_BIT: u64 = 1 << 19;
+const SIGTSTP: i32 = 20;
 
 /// Which of the client's descriptors must be a terminal for the command to receive one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,12 +318,7 @@ fn wait_writable(descriptor: BorrowedFd<'_>) {
 /// Returns whether a process catches or ignores SIGTSTP.
 fn catches_stop(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let has = |field: &str| {
-        let mask = status.lines().find_map(|line| line.strip_prefix(field));
-        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-            .is_some_and(|mask| mask & TSTP_BIT != 0)
-    };
-    has("SigIgn:") || has("SigCgt:")
+    ["SigIgn:", "SigCgt:"].iter().any(|field| has_signal(&status, field, SIGTSTP))
 }
 
 #[cfg(test)]

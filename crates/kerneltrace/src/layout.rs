@@ -24,7 +24,7 @@ pub mod table {
     /// It is not counted, but it tells that an interrupted call is over.
     pub const CONTROL: u8 = 2;
     /// It is not counted, but a long one of a main thread is reported.
-    pub const LONG_ONES: u8 = 3;
+    pub const LONG_ONLY: u8 = 3;
 }
 
 /// The filter of processes: what a process is there for.

@@ -174,7 +174,7 @@ fn call_table(calls: &Set, threads: WatchedThreads) -> Vec<u8> {
                 if polled { table::POLLED } else { column(0, &descriptors) },
             ];
         } else if tells_locks && waits_in_memory(number) {
-            entry = [table::LONG_ONES, 0, 0, 0];
+            entry = [table::LONG_ONLY, 0, 0, 0];
         }
         bytes.extend(entry);
     }

@@ -11,7 +11,7 @@ use sys::pidfd::{self, SignalScope};
 use sys::process_file;
 
 use crate::identity::is_proxy_process;
-use crate::process::ProcessStat;
+use crate::process::{ProcessStat, has_signal};
 
 const SIGTSTP: i32 = 20;
 /// How long the members of a job have to stop before its first one is stopped.
@@ -149,10 +149,7 @@ impl Requester {
 /// Returns whether a process ignores SIGTSTP.
 fn ignores_stop(pid: u32) -> bool {
     let status = process_file::read(pid, "status", MOST_STATUS).unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (SIGTSTP - 1) & 1 == 1)
+    has_signal(&String::from_utf8_lossy(&status), "SigIgn:", SIGTSTP)
 }
 
 /// Returns the foreground job of the terminal `device`; `None` if there is none, or if programs name different ones: the

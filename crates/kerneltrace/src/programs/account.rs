@@ -49,7 +49,7 @@ impl ProgramPlan {
         let (slow, fast, turn, done) = (p.label(), p.label(), p.label(), p.label());
         p.store(Size::Long, R10, frame::SHORT, 0);
         if self.threads == WatchedThreads::All {
-            self.write_long_ones(p, slow, done);
+            self.write_long_only(p, slow, done);
         }
         let (found, added) = (p.label(), p.label());
         p.load(Size::Word, R1, R9, thread::THREAD).store(Size::Word, R10, frame::KEY, R1);
@@ -93,12 +93,12 @@ impl ProgramPlan {
     }
 
     /// The call of the thread in `R9` may be one that is not counted: then goes to `slow` if it was long, else to `done`.
-    fn write_long_ones(&self, p: &mut Assembler, slow: Label, done: Label) {
+    fn write_long_only(&self, p: &mut Assembler, slow: Label, done: Label) {
         let counts = p.label();
         p.load(Size::Word, R1, R9, thread::NUMBER);
         p.calculate(Operation::And, R1, CALLS.cast_signed() - 1);
         self.load_watch(p, R1);
-        p.jump_if(R1, JumpCondition::Differ, i32::from(table::LONG_ONES), counts);
+        p.jump_if(R1, JumpCondition::Differ, i32::from(table::LONG_ONLY), counts);
         p.load(Size::Long, R1, R10, frame::WALL);
         p.set_long(R2, self.threshold_ns.max(LONG_NS)).jump_if(
             R1,

@@ -29,7 +29,7 @@ impl ProgramPlan {
         // Idle threads wait for locks, and busy ones look at them often: what is not the main thread's costs no look-up.
         let counts = p.label();
         p.load(Size::Long, R1, R10, frame::WATCH);
-        p.jump_if(R1, JumpCondition::Differ, i32::from(table::LONG_ONES), counts);
+        p.jump_if(R1, JumpCondition::Differ, i32::from(table::LONG_ONLY), counts);
         p.load(Size::Word, R1, R8, self.fields.task_thread);
         p.load(Size::Word, R2, R8, self.fields.task_process);
         p.jump_if(R1, JumpCondition::Differ, R2, out).place(counts);
@@ -61,7 +61,7 @@ impl ProgramPlan {
         let begins = p.label();
         p.place(begin).load(Size::Long, R1, R10, frame::WATCH);
         p.jump_if(R1, JumpCondition::Equal, i32::from(table::WATCHED), begins);
-        p.jump_if(R1, JumpCondition::Differ, i32::from(table::LONG_ONES), out).place(begins);
+        p.jump_if(R1, JumpCondition::Differ, i32::from(table::LONG_ONLY), out).place(begins);
         p.store(Size::Word, R9, thread::NUMBER, R7);
         p.store(Size::Word, R9, thread::STATE, thread::INSIDE);
         p.store(Size::Word, R9, thread::WAKER, 0);
