@@ -26,13 +26,11 @@ impl ProgramPlan {
         p.jump_if(R1, JumpCondition::Equal, i32::from(table::UNWATCHED), out);
         p.store(Size::Long, R10, frame::WATCH, R1);
         p.call(Helper::CurrentTask).set(R8, R0);
-        // Idle threads wait for locks, and busy ones look at them often: what is not the main thread's costs no look-up.
         let counts = p.label();
         p.load(Size::Long, R1, R10, frame::WATCH);
         p.jump_if(R1, JumpCondition::Differ, i32::from(table::LONG_ONLY), counts);
-        p.load(Size::Word, R1, R8, self.fields.task_thread);
-        p.load(Size::Word, R2, R8, self.fields.task_process);
-        p.jump_if(R1, JumpCondition::Differ, R2, out).place(counts);
+        self.unless_main(p, out);
+        p.place(counts);
         self.find_thread(p, R8, 0);
         let known = p.label();
         p.jump_if(R0, JumpCondition::Differ, 0, known);
@@ -76,6 +74,14 @@ impl ProgramPlan {
         // The clock is read last here and first at the exit, so that what we do is not counted.
         p.call(Helper::Clock).store(Size::Long, R9, thread::START, R0);
         p.place(out).leave();
+    }
+
+    /// Jumps to `out` unless the task in `R8` is a main thread. Idle threads wait for locks, and busy ones look at them often: what is
+    /// not the main thread's costs no look-up.
+    fn unless_main(&self, p: &mut Assembler, out: super::Label) {
+        p.load(Size::Word, R1, R8, self.fields.task_thread);
+        p.load(Size::Word, R2, R8, self.fields.task_process);
+        p.jump_if(R1, JumpCondition::Differ, R2, out);
     }
 
     /// Puts how the call in `number` (below the limit) is watched into `R1`. Spoils `R2`.
@@ -186,7 +192,11 @@ impl ProgramPlan {
         p.jump_if(R7, JumpCondition::AtLeast, CALLS.cast_signed(), maybe);
         self.load_watch(p, R7);
         p.jump_if(R1, JumpCondition::Equal, i32::from(table::UNWATCHED), out);
-        p.place(maybe).call(Helper::CurrentTask).set(R8, R0);
+        let found = p.label();
+        p.jump_if(R1, JumpCondition::Differ, i32::from(table::LONG_ONLY), maybe);
+        p.call(Helper::CurrentTask).set(R8, R0);
+        self.unless_main(p, out);
+        p.jump(found).place(maybe).call(Helper::CurrentTask).set(R8, R0).place(found);
         self.find_thread(p, R8, 0);
         let (inside, known) = (p.label(), p.label());
         p.jump_if(R0, JumpCondition::Differ, 0, known);
