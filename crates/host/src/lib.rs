@@ -10,6 +10,7 @@ pub mod command;
 pub mod environment;
 pub mod identity;
 pub mod keeper;
+mod keys;
 pub mod log;
 pub mod monitor;
 pub mod policy;

@@ -21,8 +21,20 @@ pub struct ProcessStat {
     pub began: u64,
 }
 
-/// Returns whether `/proc/PID/status` has a signal in the mask of this field, such as `SigIgn:`.
-pub(crate) fn has_signal(status: &str, field: &str, signal: i32) -> bool {
+/// Returns whether a process ignores a signal.
+pub(crate) fn ignores(pid: u32, signal: i32) -> bool {
+    has_signal(pid, "SigIgn:", signal)
+}
+
+/// Returns whether a process catches a signal.
+pub(crate) fn catches(pid: u32, signal: i32) -> bool {
+    has_signal(pid, "SigCgt:", signal)
+}
+
+/// Returns whether `/proc/PID/status` has a signal in the mask of this field.
+fn has_signal(pid: u32, field: &str, signal: i32) -> bool {
+    let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     let mask = status.lines().find_map(|line| line.strip_prefix(field));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)

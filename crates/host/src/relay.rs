@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::process::has_signal;
+use crate::keys::{ECHO, SIGTSTP, UNTIL_ENDED, signal_for_job};
+use crate::process::{ProcessStat, catches, ignores};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
@@ -23,7 +24,6 @@ use sys::terminal::{RawTerminal, edit_lines, remove_repeated_returns, same_modes
 const FOREGROUND_CHECK: Duration = Duration::from_millis(200);
 /// The most bytes that are copied at once.
 const BUFFER_BYTES: usize = 16 << 10;
-const SIGTSTP: i32 = 20;
 
 /// Which of the client's descriptors must be a terminal for the command to receive one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,17 @@ pub struct TerminalRelay {
     stop_key: u8,
     /// The command's process, once it runs.
     command: Option<u32>,
+    /// Until when the user's terminal keeps its modes.
+    left_until: Duration,
+}
+
+/// What a key asks of the command and the job of the client, which have one terminal for the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobKey {
+    /// That all stop. The command was not told.
+    Stop,
+    /// That all receive this signal. The command has it from its terminal.
+    Signal(i32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +115,7 @@ impl TerminalRelay {
             first,
             stop_key,
             command: None,
+            left_until: Duration::ZERO,
         };
         // Before the command can read the size.
         relay.resize();
@@ -160,6 +172,15 @@ impl TerminalRelay {
         self.state = State::Background;
     }
 
+    /// Restores the modes of the user's terminal for as long as what a key has ended needs to give it back to its shell.
+    pub fn leave(&mut self, now: Duration) {
+        if is_ready_within(self.master.as_fd(), ECHO) {
+            self.drain();
+        }
+        self.pause();
+        self.left_until = now + UNTIL_ENDED;
+    }
+
     /// Returns after which time [`pump`](Self::pump) must be called although no descriptor is ready.
     #[must_use]
     pub fn poll_interval(&self) -> Option<Duration> {
@@ -180,20 +201,20 @@ impl TerminalRelay {
         }
     }
 
-    /// Copies what is there in both directions; returns whether the user stops the command.
-    pub fn pump(&mut self) -> bool {
-        if self.state == State::Background && self.command.is_some() {
+    /// Copies what is there in both directions at this time of a monotonic clock; returns what a key asks of the command and the job of this process.
+    pub fn pump(&mut self, now: Duration) -> Option<JobKey> {
+        if self.state == State::Background && self.command.is_some() && now >= self.left_until {
             self.settle(self.command);
         }
         if self.command.is_some() {
             self.show();
         }
-        let mut stop = false;
+        let mut asked = None;
         if self.state == State::Foreground && self.typed.is_empty() && is_ready(stdin()) {
             let mut piece = [0; BUFFER_BYTES];
             match rustix::io::read(stdin(), &mut piece) {
                 Ok(0) => self.state = State::Gone,
-                Ok(read) => stop = self.take(&piece[..read]),
+                Ok(read) => asked = self.take(&piece[..read]),
                 Err(Errno::INTR | Errno::AGAIN) => (),
                 // Another process group is in the foreground now, or the terminal is closed.
                 Err(_) if tcgetpgrp(stdin()).is_ok() => self.pause(),
@@ -201,7 +222,7 @@ impl TerminalRelay {
             }
         }
         self.write_typed();
-        stop
+        asked
     }
 
     /// Shows all that the command has written.
@@ -209,18 +230,19 @@ impl TerminalRelay {
         while self.show() {}
     }
 
-    /// Keeps what was typed for the command; returns whether it has the key that stops the command, which is left out then.
-    fn take(&mut self, typed: &[u8]) -> bool {
+    /// Keeps what was typed for the command, without the key that stops it; returns what a key asks for.
+    fn take(&mut self, typed: &[u8]) -> Option<JobKey> {
         let key = typed.iter().position(|byte| *byte == self.stop_key);
         match key {
             Some(at) if self.stop_key != 0 && self.needs_stop_from_here() => {
                 self.typed.extend(&typed[..at]);
                 self.typed.extend(&typed[at + 1..]);
-                true
+                Some(JobKey::Stop)
             }
             _ => {
                 self.typed.extend(typed);
-                false
+                let signal = signal_for_job(typed, &self.master, self.command?)?;
+                has_job_others().then_some(JobKey::Signal(signal))
             }
         }
     }
@@ -237,7 +259,7 @@ impl TerminalRelay {
         // In a sandbox with process numbers of its own the comparison fails; the command receives the key then.
         let leads = tcgetpgrp(&self.master)
             .is_ok_and(|group| u32::try_from(group.as_raw_nonzero().get()) == Ok(command));
-        stops && leads && !catches_stop(command)
+        stops && leads && !handles_stop(command)
     }
 
     /// Shows what the command has written; returns whether there was any.
@@ -305,9 +327,12 @@ fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
 }
 
 fn is_ready(descriptor: BorrowedFd<'_>) -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    is_ready_within(descriptor, Timespec { tv_sec: 0, tv_nsec: 0 })
+}
+
+fn is_ready_within(descriptor: BorrowedFd<'_>, limit: Timespec) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
-    poll(&mut polled, Some(&now)).is_ok_and(|count| count > 0)
+    poll(&mut polled, Some(&limit)).is_ok_and(|count| count > 0)
 }
 
 fn wait_writable(descriptor: BorrowedFd<'_>) {
@@ -315,10 +340,19 @@ fn wait_writable(descriptor: BorrowedFd<'_>) {
     let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::OUT)], None);
 }
 
-/// Returns whether a process catches or ignores SIGTSTP.
-fn catches_stop(process: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    ["SigIgn:", "SigCgt:"].iter().any(|field| has_signal(&status, field, SIGTSTP))
+/// Returns whether the kernel does not stop a process by SIGTSTP.
+fn handles_stop(process: u32) -> bool {
+    ignores(process, SIGTSTP) || catches(process, SIGTSTP)
+}
+
+/// Returns whether the process group of this process has other members.
+fn has_job_others() -> bool {
+    let own = rustix::process::getpgrp().as_raw_nonzero().get();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let members = entries
+        .filter_map(|entry| ProcessStat::of(entry.file_name().to_str()?.parse().ok()?))
+        .filter(|stat| stat.group == own);
+    members.count() > 1
 }
 
 #[cfg(test)]
@@ -328,10 +362,10 @@ mod tests {
     #[test]
     fn a_program_that_catches_the_stop_is_told_from_others() {
         let mut plain = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        assert!(!catches_stop(plain.id()));
+        assert!(!handles_stop(plain.id()));
         plain.kill().unwrap();
         plain.wait().unwrap();
-        assert!(!catches_stop(plain.id()), "it is gone");
+        assert!(!handles_stop(plain.id()), "it is gone");
     }
 
     #[test]

@@ -164,8 +164,16 @@ fn through_each(test: impl Fn(Host) + Send + 'static) {
     in_time(move || Host::all().into_iter().for_each(test));
 }
 
+/// How long something may take on a busy machine.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(40);
+
+/// Waits for something that the calling line looks for. It fails before the time of the test is up, so that what the test
+/// has started ends with it.
+#[track_caller]
 fn wait_until(what: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
     while !what() {
+        assert!(start.elapsed() < PATIENCE, "waited for {PATIENCE:?}");
         fixture::pause();
     }
 }

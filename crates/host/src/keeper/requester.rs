@@ -11,15 +11,15 @@ use sys::pidfd::{self, SignalScope};
 use sys::process_file;
 
 use crate::identity::is_proxy_process;
-use crate::process::{ProcessStat, has_signal};
+use crate::keys::SIGTSTP;
+use crate::process::{ProcessStat, ignores};
 
-const SIGTSTP: i32 = 20;
 /// How long the members of a job have to stop before its first one is stopped.
 const UNTIL_STOPPED: Duration = Duration::from_secs(1);
 /// How often is looked whether they have.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-/// The longest state of a process that is read.
-const MOST_STATUS: u64 = 64 << 10;
+/// The longest name of a process, with the end of its line.
+const MOST_NAME: u64 = 64;
 /// The longest command line that is read: the kernel's limit.
 const MOST_LINE: u64 = 6 << 20;
 
@@ -42,6 +42,21 @@ pub(super) struct Job {
 impl Job {
     fn of(stat: ProcessStat) -> Job {
         Job { group: stat.group, session: stat.session }
+    }
+
+    /// Returns whether a process is a member.
+    fn has(self, pid: u32) -> bool {
+        ProcessStat::of(pid).is_some_and(|stat| Job::of(stat) == self)
+    }
+
+    /// Sends a signal to a process that was a member, if it is one still.
+    fn signal(self, pid: u32, signal: i32) {
+        if let Ok(process) = pidfd::open(pid)
+            && self.has(pid)
+        {
+            // It fails if the process has ended, or belongs to another user.
+            let _ = pidfd::signal(process.as_fd(), pid, signal, SignalScope::Process);
+        }
     }
 }
 
@@ -106,50 +121,95 @@ impl Requester {
     /// The first process of the group is the last to stop, when the others have: it is the one that the shell waits for. The client
     /// of Flatpak stops a while after it was told to, and a shell that was told `fg` meanwhile has it continue before it stops.
     pub(super) fn stop(&self) {
-        let job = match self {
-            Requester::Process(pid, process) => {
-                let own = ProcessStat::of(*pid).filter(|own| own.group == own.foreground);
-                let Some(own) = own else {
-                    // It fails if the process has ended.
-                    let _ = pidfd::signal(process.as_fd(), *pid, SIGTSTP, SignalScope::Process);
-                    return;
-                };
-                Job::of(own)
-            }
-            Requester::Job(job) => *job,
-        };
-        let is_of_job = |pid| ProcessStat::of(pid).is_some_and(|stat| Job::of(stat) == job);
-        let is_first = |pid| i32::try_from(pid) == Ok(job.group);
-        let is_caller = |pid| matches!(self, Requester::Process(caller, _) if *caller == pid);
-        // The proxy of a sandbox may be in the job. The client needs it to report its stop.
-        let stops = |pid: &u32| is_of_job(*pid) && (is_caller(*pid) || !is_proxy_process(*pid));
-        let (first, others): (Vec<u32>, Vec<u32>) =
-            processes().filter(stops).partition(|pid| is_first(*pid));
-        let stop = |pid: &u32| {
-            if let Ok(process) = pidfd::open(*pid)
-                && is_of_job(*pid)
-            {
+        let Some(job) = self.job_in_its_front() else {
+            if let Requester::Process(pid, process) = self {
+                // It fails if the process has ended.
                 let _ = pidfd::signal(process.as_fd(), *pid, SIGTSTP, SignalScope::Process);
             }
+            return;
         };
-        others.iter().for_each(stop);
+        let (first, others): (Vec<u32>, Vec<u32>) =
+            self.signalled(job).into_iter().partition(|pid| i32::try_from(*pid) == Ok(job.group));
+        others.iter().for_each(|pid| job.signal(*pid, SIGTSTP));
         let runs = |pid: &u32| {
             let stat = ProcessStat::of(*pid);
-            stat.is_some_and(|stat| Job::of(stat) == job && !stat.is_stopped) && !ignores_stop(*pid)
+            stat.is_some_and(|stat| Job::of(stat) == job && !stat.is_stopped)
+                && !ignores(*pid, SIGTSTP)
         };
         let clock = SystemClock::start();
         while others.iter().any(runs) && clock.monotonic() < UNTIL_STOPPED {
             // Nothing tells of a stop but to the parent of who has stopped.
             let _ = poll(&mut [], Some(&LOOK));
         }
-        first.iter().for_each(stop);
+        first.iter().for_each(|pid| job.signal(*pid, SIGTSTP));
+    }
+
+    /// Returns the other processes of its job, to which the terminal `device` would send the signals of its keys; none if the job is
+    /// not in its foreground.
+    pub(super) fn others(&self, device: u64) -> Others {
+        let job = self.job_in_its_front().filter(|_| self.is_in_front(device));
+        let Some(job) = job else { return Others { job: None, members: Vec::new() } };
+        let mut members = self.signalled(job);
+        // The client passes signals on to the command, which has had this one. If it cannot be told from others, it receives it with them:
+        // behind a proxy, clients with the same words are told apart by guess, and the client of an unknown job by its name.
+        let line = |pid: u32| process_file::read(pid, "cmdline", MOST_LINE).unwrap_or_default();
+        let is_like_client: &dyn Fn(u32) -> bool = match self {
+            Requester::Process(caller, _) => {
+                let words = line(*caller);
+                &move |pid| pid == *caller || line(pid) == words
+            }
+            Requester::Job(_) => &|pid| {
+                let name = process_file::read(pid, "comm", MOST_NAME).unwrap_or_default();
+                name.trim_ascii_end() == b"flatpak-spawn"
+            },
+        };
+        let clients: Vec<u32> =
+            members.iter().copied().filter(|pid| is_like_client(*pid)).collect();
+        if let [client] = clients[..] {
+            members.retain(|pid| *pid != client);
+        }
+        Others { job: Some(job), members }
+    }
+
+    /// Returns its job; `None` for a process that is in the foreground of no terminal.
+    fn job_in_its_front(&self) -> Option<Job> {
+        match self {
+            Requester::Process(pid, _) => {
+                ProcessStat::of(*pid).filter(|own| own.group == own.foreground).map(Job::of)
+            }
+            Requester::Job(job) => Some(*job),
+        }
+    }
+
+    /// Returns the members of its job that receive signals: the proxy of a sandbox may be in the job, and the client needs it
+    /// to report its stop.
+    fn signalled(&self, job: Job) -> Vec<u32> {
+        let is_caller = |pid| matches!(self, Requester::Process(caller, _) if *caller == pid);
+        let is_signalled =
+            |pid: &u32| job.has(*pid) && (is_caller(*pid) || !is_proxy_process(*pid));
+        processes().filter(is_signalled).collect()
     }
 }
 
-/// Returns whether a process ignores SIGTSTP.
-fn ignores_stop(pid: u32) -> bool {
-    let status = process_file::read(pid, "status", MOST_STATUS).unwrap_or_default();
-    has_signal(&String::from_utf8_lossy(&status), "SigIgn:", SIGTSTP)
+/// The processes of a job without the one that requested the command.
+#[derive(Debug)]
+pub(super) struct Others {
+    job: Option<Job>,
+    members: Vec<u32>,
+}
+
+impl Others {
+    /// Returns whether there is none.
+    pub(super) fn are_none(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Sends them a signal.
+    pub(super) fn signal(&self, signal: i32) {
+        if let Some(job) = self.job {
+            self.members.iter().for_each(|pid| job.signal(*pid, signal));
+        }
+    }
 }
 
 /// Returns the foreground job of the terminal `device`; `None` if there is none, or if programs name different ones: the
@@ -256,7 +316,7 @@ mod tests {
             "sh -c \"trap '' TSTP; perl -e '\\$| = 1; print qq(\\$\\$\\n); sleep 1 while 1'; true\"; true",
         );
         let pid: u32 = session.said.parse().unwrap();
-        assert!(ignores_stop(pid) && !ignores_stop(std::process::id()), "{}", session.said);
+        assert!(ignores(pid, SIGTSTP) && !ignores(std::process::id(), SIGTSTP), "{}", session.said);
     }
 
     #[test]

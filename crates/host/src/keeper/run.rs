@@ -155,7 +155,7 @@ impl<'a> Keeper<'a> {
             self.children()?;
             self.advance()?;
             if let Some(terminal) = &mut self.terminal
-                && terminal.copy().is_err()
+                && terminal.copy(self.command.pid, self.clock.monotonic()).is_err()
             {
                 // The caller's terminal is closed; the command receives a hangup.
                 self.terminal = None;

@@ -22,12 +22,11 @@ use sys::launch::ProcessGroup;
 use sys::terminal::{edit_lines, remove_repeated_returns, same_modes};
 
 use super::requester::Requester;
+use crate::keys::{ECHO, UNTIL_ENDED, signal_for_job};
 
 const SIGSTOP: i32 = 19;
 /// How often the size of the caller's terminal is read: only its own session receives a signal for changes.
 const LOOK: Duration = Duration::from_millis(200);
-/// The time limit for the echo of a key.
-const ECHO_NS: i64 = 20_000_000;
 /// The most bytes that are copied at a time.
 const CHUNK: usize = 16 << 10;
 /// How long the end of a command waits for its last output to be taken, in tenths of a second.
@@ -55,7 +54,7 @@ enum Input {
     /// Always: its output is the terminal, so it is interactive.
     Always,
     /// When it has changed the modes of its terminal, as for a password: it is part of a pipe,
-    /// its standard input is the caller's terminal itself, and another program may read there.
+    /// its standard input is the caller's terminal itself or nothing, and another program may read there.
     WhenAsked,
 }
 
@@ -90,6 +89,8 @@ struct Pair {
     was_in_front: bool,
     /// The old modes and the new ones of the caller's terminal, while they are changed.
     changed: Option<(Termios, Termios)>,
+    /// Until when the caller's terminal keeps its modes, because its job was sent the signal of a key.
+    left_until: Duration,
     stopped: bool,
     finished: bool,
     /// Whether a process still has the command's end open.
@@ -118,10 +119,16 @@ impl Terminal {
                 kind: DescriptorKind::Theirs(theirs),
             });
         }
-        let input = if first.0 == 1 { Input::Always } else { Input::WhenAsked };
+        let is_interactive = first.0 == 1;
+        // What a shell without jobs starts in the background has nothing as its input.
+        let input = if is_interactive && !is_null(stdin.as_fd()) {
+            Input::Always
+        } else {
+            Input::WhenAsked
+        };
         let same = |fd: BorrowedFd<'_>| device(fd).is_some_and(|s| s.st_rdev == status.st_rdev);
         // A prompt may come by standard error, and is to be shown once the modes are set.
-        let is_ours = |number: i32| input == Input::Always || number == 2;
+        let is_ours = |number: i32| is_interactive || number == 2;
         let numbers = standard.iter().filter(|(number, fd)| is_ours(*number) && same(*fd));
         let numbers = numbers.map(|(number, _)| *number).collect();
         let device = number_of(status.st_rdev);
@@ -190,12 +197,12 @@ impl Terminal {
         }
     }
 
-    /// Copies in both directions.
+    /// Copies in both directions at this time, for the command with this number.
     ///
     /// # Errors
     ///
     /// The caller's terminal is closed.
-    pub(super) fn copy(&mut self) -> io::Result<()> {
+    pub(super) fn copy(&mut self, command: u32, now: Duration) -> io::Result<()> {
         if self.requester.as_ref().is_some_and(Requester::has_ended) {
             self.requester = None;
         }
@@ -204,10 +211,19 @@ impl Terminal {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let requester = self.requester.as_ref();
-        pair.look(requester);
+        pair.look(requester, now);
         // Once more before anything is shown: whoever sees a prompt may answer it at once, and that is not to be echoed.
-        pair.copy_out(|pair| pair.look(requester))?;
-        pair.copy_in()?;
+        pair.copy_out(|pair| pair.look(requester, now))?;
+        if let Some(signal) = pair.copy_in(command)?
+            && let Some(others) = requester.map(|requester| requester.others(pair.device))
+            && !others.are_none()
+        {
+            // If a script ends by it, its shell finds the terminal as it was.
+            pair.copy_last_echo();
+            pair.restore();
+            pair.left_until = now + UNTIL_ENDED;
+            others.signal(signal);
+        }
         Ok(())
     }
 
@@ -318,6 +334,7 @@ impl Pair {
             end_of_input,
             was_in_front: false,
             changed: None,
+            left_until: Duration::ZERO,
             stopped: false,
             finished: false,
             open: true,
@@ -332,11 +349,12 @@ impl Pair {
     }
 
     /// Sets the caller's terminal to raw mode while the caller is in its foreground and the command needs it, and restores it otherwise.
-    fn look(&mut self, requester: Option<&Requester>) {
+    fn look(&mut self, requester: Option<&Requester>, now: Duration) {
         let asked = self.input == Input::Always
             || tcgetattr(&self.inner).is_ok_and(|now| !same_modes(&now, &self.first));
         let in_front = requester.is_some_and(|requester| requester.is_in_front(self.device));
-        let wanted = asked && in_front && !self.stopped && !self.finished;
+        let is_left = now < self.left_until;
+        let wanted = asked && in_front && !is_left && !self.stopped && !self.finished;
         match (&self.changed, wanted) {
             (None, true) => self.take(),
             (Some(_), false) => self.restore(),
@@ -382,9 +400,8 @@ impl Pair {
         let echoes = |modes: Termios| modes.local_modes.contains(LocalModes::ECHO);
         if self.open && tcgetattr(&self.inner).is_ok_and(echoes) {
             let mut polled = [PollFd::new(&self.inner, PollFlags::IN)];
-            let limit = Timespec { tv_sec: 0, tv_nsec: ECHO_NS };
             // Without an echo no output comes.
-            let _ = poll(&mut polled, Some(&limit));
+            let _ = poll(&mut polled, Some(&ECHO));
         }
         // The next copy notices a closed terminal.
         let _ = self.copy_out(|_| ());
@@ -419,8 +436,9 @@ impl Pair {
         Ok(polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR))
     }
 
-    /// Copies what is typed.
-    fn copy_in(&mut self) -> io::Result<()> {
+    /// Copies what is typed; returns the signal of a key for the command with this number that is for all of the caller's job.
+    fn copy_in(&mut self, command: u32) -> io::Result<Option<i32>> {
+        let mut signal = None;
         if self.reads() && self.to_inner.is_empty() {
             let mut buffer = [0; CHUNK];
             match read(&self.outer, &mut buffer) {
@@ -432,6 +450,7 @@ impl Pair {
                     for zero in typed.iter_mut().take(before).filter(|byte| **byte == 0) {
                         *zero = self.end_of_input;
                     }
+                    signal = signal_for_job(typed, &self.inner, command);
                     self.to_inner.extend_from_slice(typed);
                 }
                 Err(Errno::AGAIN | Errno::INTR) => {}
@@ -444,7 +463,7 @@ impl Pair {
         if !self.open {
             self.to_inner.clear();
         }
-        Ok(())
+        Ok(signal)
     }
 
     /// Copies what is written, as much as the caller's terminal takes; `prepare` is called between reading and showing it.
@@ -473,6 +492,12 @@ impl Pair {
             }
         }
     }
+}
+
+/// Returns whether a descriptor is `/dev/null`.
+fn is_null(descriptor: BorrowedFd<'_>) -> bool {
+    let null = rustix::fs::stat("/dev/null").map(|status| status.st_rdev);
+    fstat(descriptor).is_ok_and(|status| Ok(status.st_rdev) == null)
 }
 
 /// Returns a device as in `/proc/PID/stat`.

@@ -4,15 +4,12 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::fixture::{has, in_time, sandbox, setting, skip, terminal};
-use super::{Host, SPAWN, UNJANK, told, wait_until};
-
-/// How long a screen may take to show something, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(40);
+use super::{Host, PATIENCE, SPAWN, UNJANK, told, wait_until};
 
 /// A terminal with a shell in it, on the bus of a service.
 struct Screen<'a> {
@@ -107,8 +104,19 @@ impl Screen<'_> {
         wait_until(|| self.sleeper().is_some_and(|found| found == state));
     }
 
-    /// The state of the `sleep 100` of this bus.
+    /// How many `sleep 100` there are on this bus.
+    fn sleepers(&self) -> usize {
+        self.all_sleepers().len()
+    }
+
+    /// The state of the first `sleep 100` of this bus.
     fn sleeper(&self) -> Option<char> {
+        self.all_sleepers().first().copied()
+    }
+
+    /// The states of each `sleep 100` of this bus.
+    fn all_sleepers(&self) -> Vec<char> {
+        let mut found = Vec::new();
         let read = |pid: &str, name: &str| std::fs::read(format!("/proc/{pid}/{name}"));
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
             let name = entry.file_name();
@@ -117,11 +125,20 @@ impl Screen<'_> {
             let address = self.host.bus.address().as_bytes();
             let environment = read(pid, "environ").unwrap_or_default();
             if is_sleep && environment.windows(address.len()).any(|part| part == address) {
-                let stat = String::from_utf8(read(pid, "stat").ok()?).ok()?;
-                return stat.split(") ").nth(1)?.chars().next();
+                let stat = String::from_utf8(read(pid, "stat").unwrap_or_default()).unwrap();
+                let state = stat.split(") ").nth(1).and_then(|rest| rest.chars().next());
+                found.extend(state.filter(|state| *state != 'Z'));
             }
         }
-        None
+        found
+    }
+
+    /// Whether the terminal passes each key on as it is.
+    fn is_raw(&self) -> bool {
+        let terminal =
+            told(self.tmux(&["display-message", "-p", "#{pane_tty}"]).output().unwrap()).1;
+        let modes = Command::new("stty").args(["-a", "-F", terminal.trim()]).output().unwrap();
+        told(modes).1.contains("-isig")
     }
 
     /// The first child of a process.
@@ -295,20 +312,108 @@ fn a_command_by_itself_stops_and_goes_on_with_the_client_of_flatpak() {
     on_screens_of_the_original(stop_and_go_on);
 }
 
+fn stop_a_script(screen: &Screen<'_>, client: &str) {
+    // The shell in between has no job control: the terminal stops it together with what it waits for.
+    screen.line(&format!("sh -c '{client} sleep 100; echo sta''tus $?'"));
+    screen.sleeps('S');
+    screen.key("C-z");
+    screen.see("Stopped");
+    screen.sleeps('T');
+    screen.line("fg");
+    screen.sleeps('S');
+    screen.key("C-c");
+    screen.prompt(screen.prompt);
+}
+
 #[test]
 fn a_script_stops_and_goes_on_with_its_command() {
-    on_screens_of_the_original(|screen, client| {
-        // The shell in between has no job control: the terminal stops it together with what it waits for.
-        screen.line(&format!("sh -c '{client} sleep 100; echo sta''tus $?'"));
+    on_screens_of_the_original(stop_a_script);
+}
+
+#[test]
+fn a_script_stops_and_goes_on_with_the_command_of_our_client() {
+    on_each_screen(stop_a_script);
+}
+
+/// What a shell reads as the job of one line, and Ctrl-C ends at once: pipelines with other programs and with a second client, and scripts.
+fn interrupt_a_job(screen: &Screen<'_>, client: &str) {
+    screen.line("stty -g > before");
+    for line in [
+        format!("sleep 100 | {client} sleep 100"),
+        format!("{client} sleep 100 | {client} sleep 100"),
+        format!("sh -c '{client} sleep 100; echo go''es-on'"),
+        format!("sh -c \"trap 'echo tr''apped' INT; {client} sleep 100; echo af''ter\""),
+    ] {
+        screen.line(&line);
         screen.sleeps('S');
-        screen.key("C-z");
-        screen.see("Stopped");
-        screen.sleeps('T');
-        screen.line("fg");
-        screen.sleeps('S');
+        // Each client has its command, and the modes are those of its terminal.
+        let clients = line.matches(client).count();
+        screen.wait(&format!("{clients} commands"), |_| screen.sleepers() >= clients);
+        // Without a terminal as its input, our client leaves it to the service to make one, which the original does not.
+        if client.starts_with(SPAWN) || line.starts_with("sh") {
+            screen.wait("raw modes", |_| screen.is_raw());
+        }
         screen.key("C-c");
+        screen.wait("end of the commands", |_| screen.sleepers() == 0);
         screen.prompt(screen.prompt);
-    });
+    }
+    let shown = screen.shown();
+    assert!(shown.contains("trapped") && shown.contains("\nafter"), "{shown}");
+    assert!(!shown.contains("\ngoes-on"), "{shown}");
+    screen.line("stty -g | cmp - before && echo as-''before");
+    screen.see("\nas-before");
+}
+
+/// A shell on the host is a job of its own: what is typed there is not for the script that it runs in.
+fn interrupt_a_shell_in_a_script(screen: &Screen<'_>, client: &str) {
+    screen.line(&format!("sh -c '{client} env PS1=\"in> \" bash --norc -i; echo sta''tus $?'"));
+    screen.prompt("in>");
+    screen.line("some words");
+    screen.prompt("in>");
+    screen.key("C-c");
+    screen.prompt("in>");
+    screen.line("sleep 100");
+    screen.sleeps('S');
+    screen.key("C-c");
+    screen.prompt("in>");
+    screen.line("exit 9");
+    screen.see("status 9");
+    screen.prompt(screen.prompt);
+}
+
+#[test]
+fn ctrl_c_ends_all_of_a_job_with_the_client_of_flatpak() {
+    on_screens_of_the_original(interrupt_a_job);
+}
+
+#[test]
+fn ctrl_c_ends_all_of_a_job_with_our_client() {
+    on_each_screen(interrupt_a_job);
+}
+
+#[test]
+fn ctrl_c_in_a_shell_on_the_host_ends_no_script_around_it() {
+    on_screens_of_the_original(interrupt_a_shell_in_a_script);
+    on_each_screen(interrupt_a_shell_in_a_script);
+}
+
+/// A command that a script starts in the background has no input: what is typed is for the script.
+fn read_beside_a_command(screen: &Screen<'_>, client: &str) {
+    screen.line(&format!(
+        "sh -c '{client} sleep 100 & read word; echo go''t-$word; kill $!; wait'; echo en''ded"
+    ));
+    screen.sleeps('S');
+    screen.line("a-word");
+    screen.see("\ngot-a-word");
+    screen.see("\nended");
+    assert!(screen.shown().contains("\na-word\n"), "no echo on\n{}", screen.shown());
+    screen.prompt(screen.prompt);
+}
+
+#[test]
+fn a_script_keeps_the_terminal_beside_its_command_in_the_background() {
+    on_screens_of_the_original(read_beside_a_command);
+    on_each_screen(read_beside_a_command);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use host::client::{
     ExtraOptions, Greeting, HostCommandSpec, HostConnection, HostError, HostEvent, To, WithoutUs,
 };
-use host::relay::TerminalRelay;
+use host::relay::{JobKey, TerminalRelay};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use sys::clock::{Clock, SystemClock};
@@ -99,6 +99,7 @@ pub(super) fn run(order: &Order) -> Outcome {
         number: None,
         answer,
         early: VecDeque::new(),
+        had_by_key: None,
         deadline: None,
         ending: Ending::NotYet,
         without_us: order.without_us,
@@ -167,11 +168,21 @@ struct Life<'a> {
     answer: Deadline<'a>,
     /// Signals for a command that does not run yet.
     early: VecDeque<i32>,
+    /// A signal that was sent to the whole job: the command has it from its terminal.
+    had_by_key: Option<i32>,
     /// When the next step of its end is due, on the clock.
     deadline: Option<Duration>,
     ending: Ending,
     without_us: WithoutUs,
     extras: Extras,
+}
+
+/// Sends a signal to this process and all of its job.
+fn signal_job(signal: i32) {
+    if let Some(signal) = rustix::process::Signal::from_named_raw(signal) {
+        // Some member may belong to another user.
+        let _ = rustix::process::kill_current_process_group(signal);
+    }
 }
 
 /// Who does what the service's first version has no words for.
@@ -294,6 +305,9 @@ impl Life<'_> {
 
     /// Does what a signal to us asks for.
     fn signalled(&mut self, signal: i32) -> Result<Option<Outcome>, HostError> {
+        if self.had_by_key.take_if(|had| *had == signal).is_some() {
+            return Ok(None);
+        }
         if self.number.is_some() {
             self.pass_on(signal)?;
         } else if matches!(signal, HUP | INT | QUIT | TERM) && self.early.contains(&signal) {
@@ -385,10 +399,30 @@ impl Life<'_> {
             Err(error) => return Err(HostError::Lost(error.into())),
         }
         drop(polled);
-        let wants_stop = match &mut self.terminal {
-            Some(terminal) => terminal.pump(),
-            None => false,
-        };
-        if wants_stop { self.pass_on(TSTP) } else { Ok(()) }
+        let now = self.clock.monotonic();
+        match self.terminal.as_mut().and_then(|terminal| terminal.pump(now)) {
+            None => Ok(()),
+            Some(JobKey::Stop) => self.stop_job(),
+            Some(JobKey::Signal(signal)) => {
+                if let Some(terminal) = &mut self.terminal {
+                    terminal.leave(now);
+                }
+                self.had_by_key = Some(signal);
+                signal_job(signal);
+                Ok(())
+            }
+        }
+    }
+
+    /// Stops the command and the job of this process, as a key asks; returns when this process goes on.
+    fn stop_job(&mut self) -> Result<(), HostError> {
+        self.host.signal(STOP.unsigned_abs(), To::Group)?;
+        if let Some(terminal) = &mut self.terminal {
+            terminal.pause();
+        }
+        // What waits here of it for this process is gone once that goes on.
+        signal_job(TSTP);
+        self.stop();
+        Ok(())
     }
 }
