@@ -9,7 +9,7 @@ use super::{files, root};
 /// The most lines of a crate, tests apart.
 const CRATE_LINES: usize = 22_000;
 /// The most lines of the command, which reads arguments and the environment, and prints: some 900 for each of its subjects.
-const COMMAND_LINES: usize = 17_000;
+const COMMAND_LINES: usize = 16_600;
 
 /// Counts the lines of a source without the items that are for tests alone.
 fn lines_without_tests(source: &str) -> usize {
@@ -72,9 +72,9 @@ fn a_crate_is_small_enough_for_one_subject() {
 
 #[test]
 fn a_crate_that_is_too_large_is_noticed() {
-    let sizes = [("trace", 22_001), ("unjank", 17_001), ("bus", 22_000)];
+    let sizes = [("trace", 22_001), ("unjank", 16_601), ("bus", 22_000)];
     let sizes = sizes.map(|(name, lines)| (name.to_owned(), lines)).into();
-    assert_eq!(size_faults(&sizes), ["trace: 22001 of 22000", "unjank: 17001 of 17000"]);
+    assert_eq!(size_faults(&sizes), ["trace: 22001 of 22000", "unjank: 16601 of 16600"]);
     let declared = "mod a;\n#[cfg(test)]\nmod b;\n";
     assert_eq!(test_files(Path::new("/c/mod.rs"), declared), [Path::new("/c/b.rs")]);
     assert_eq!(test_files(Path::new("/c/d.rs"), declared), [Path::new("/c/d/b.rs")]);

@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use host::client::EnvironmentInheritance;
+use host::client::order::HostOrder;
 
-use super::order::Order;
 use super::{DENIED, MISSING, TROUBLE};
 use crate::error::{Error, FailureCategory};
 
 /// Becomes the command; returns the status only if that fails.
-pub(super) fn run(order: &Order) -> ExitCode {
+pub(super) fn run(order: &HostOrder) -> ExitCode {
     // What is unset is not in its environment, so that no program needs to take it away.
     let mut words = order.wrapped(&[]);
     if let Some(time) = order.timeout {

@@ -5,7 +5,6 @@ mod direct;
 mod log;
 mod order;
 mod policy;
-mod run;
 mod serves;
 mod shim;
 mod spawn;
@@ -18,12 +17,12 @@ use std::time::Duration;
 
 use clap::builder::ValueParser;
 use clap::{Args, FromArgMatches, Subcommand, ValueEnum};
+use host::client::life::{self, HostOutcome, RunError};
+use host::client::order::HostOrder;
 use host::client::{EnvironmentInheritance, WithoutUs};
 use host::process::CommandExit;
 use host::relay::RelayCondition;
 
-use self::order::Order;
-use self::run::Outcome;
 use crate::cli::refusal::refuse;
 use crate::cli::screen;
 use crate::error::{Error, FailureCategory};
@@ -170,8 +169,8 @@ pub(crate) fn run_alone(words: &[OsString]) -> Option<ExitCode> {
         option if option.starts_with(b"-") => return None,
         _ => words,
     };
-    Some(match Order::of(words) {
-        Ok(order) => finish(&order, run::run(&order), Dies::WithStatus),
+    Some(match order::here(words) {
+        Ok(order) => finish(&order, run_on_host(&order), Dies::WithStatus),
         Err(error) => trouble(&error),
     })
 }
@@ -196,14 +195,14 @@ impl Run {
         match self.order() {
             Ok(order) => {
                 let dies = if self.signal { Dies::BySignal } else { Dies::WithStatus };
-                finish(&order, run::run(&order), dies)
+                finish(&order, run_on_host(&order), dies)
             }
             Err(error) => trouble(&error),
         }
     }
 
-    fn order(&self) -> Result<Order, Error> {
-        let mut order = Order::of(&self.command)?;
+    fn order(&self) -> Result<HostOrder, Error> {
+        let mut order = order::here(&self.command)?;
         for number in &self.env_fd {
             order.environment.extend(order::variables_in(*number)?);
         }
@@ -218,33 +217,51 @@ impl Run {
         if let Some(directory) = &self.directory {
             order.directory = order::absolute(directory)?;
         }
-        order.forward(&self.forward_fd)?;
+        order::forward(&mut order, &self.forward_fd)?;
         order.timeout = self.timeout;
         if let Some(limit) = self.answer_within {
             order.answer_within = limit;
         }
         order.nice = self.nice;
         order.idle = self.idle;
-        order.tty = self.tty;
+        order.terminal = self.tty.condition();
         Ok(order)
     }
 }
 
+/// Runs a command on the host and waits for its end.
+fn run_on_host(order: &HostOrder) -> HostOutcome {
+    match bus_address() {
+        Some(address) => life::run(order, &address, &say),
+        None => HostOutcome::NoBus("DBUS_SESSION_BUS_ADDRESS is not set".to_owned()),
+    }
+}
+
+impl From<RunError> for Error {
+    fn from(error: RunError) -> Error {
+        let own = Error::new(FailureCategory::Config, error.what).because(error.source);
+        match error.hint {
+            Some(hint) => own.hint(hint),
+            None => own,
+        }
+    }
+}
+
 /// Says what became of the command as this program's own end.
-fn finish(order: &Order, outcome: Outcome, dies: Dies) -> ExitCode {
+fn finish(order: &HostOrder, outcome: HostOutcome, dies: Dies) -> ExitCode {
     match outcome {
-        Outcome::Ended(status) => ended(status, dies),
-        Outcome::TimedOut => ExitCode::from(TIMED_OUT),
-        Outcome::Interrupted(number) => {
+        HostOutcome::Ended(status) => ended(status, dies),
+        HostOutcome::TimedOut => ExitCode::from(TIMED_OUT),
+        HostOutcome::Interrupted(number) => {
             sys::disposition::die_by(number);
             ExitCode::from(TROUBLE)
         }
-        Outcome::Refused { name, text } => refused(order, &name, &text),
-        Outcome::NoBus(why) => {
+        HostOutcome::Refused { name, text } => refused(order, &name, &text),
+        HostOutcome::NoBus(why) => {
             say(&format!("unjank: there is no bus ({why}); the command runs in place\n"));
             direct::run(order)
         }
-        Outcome::Failed(error) => trouble(&error),
+        HostOutcome::Failed(error) => trouble(&error.into()),
     }
 }
 
@@ -267,7 +284,7 @@ fn ended(status: u32, dies: Dies) -> ExitCode {
 }
 
 /// Says why the command was not started, and returns the status for that.
-fn refused(order: &Order, name: &str, text: &str) -> ExitCode {
+fn refused(order: &HostOrder, name: &str, text: &str) -> ExitCode {
     let why = text.strip_prefix("Failed to start command: ").unwrap_or(text).to_owned();
     let error = Error::new(FailureCategory::Config, format!("run {} on the host", order.name()))
         .because(why);

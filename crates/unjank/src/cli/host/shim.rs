@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Args, Subcommand};
+use host::client::life::HostOutcome;
 use report::paragraph::counted;
 use serde::Serialize;
 
-use super::order::Order;
-use super::run::{self, Outcome};
+use super::order::here;
 use super::{MISSING, finish, other, refused, say};
 use crate::cli::screen::sayln;
 use crate::cli::{document, screen};
@@ -251,17 +251,19 @@ fn run_shim(name: &OsStr, arguments: &[OsString]) -> ExitCode {
     }
     let words: Vec<OsString> =
         std::iter::once(name.to_owned()).chain(arguments.iter().skip(1).cloned()).collect();
-    let mut order = match Order::of(&words) {
+    let mut order = match here(&words) {
         Ok(order) => order,
         Err(error) => return super::trouble(&error),
     };
     order.environment.push((INSIDE.to_owned(), shown.clone().into_owned()));
-    match run::run(&order) {
+    match super::run_on_host(&order) {
         // It did not begin, so the sandbox's own may.
-        Outcome::NoBus(why) => {
+        HostOutcome::NoBus(why) => {
             own().unwrap_or_else(|| nowhere(&format!("there is no bus ({why})")))
         }
-        Outcome::Refused { name, text } => own().unwrap_or_else(|| refused(&order, &name, &text)),
+        HostOutcome::Refused { name, text } => {
+            own().unwrap_or_else(|| refused(&order, &name, &text))
+        }
         outcome => finish(&order, outcome, super::Dies::BySignal),
     }
 }

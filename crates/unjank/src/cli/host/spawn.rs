@@ -6,14 +6,16 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use host::client::life::HostOutcome;
+use host::client::order::HostOrder;
 use host::client::{EnvironmentInheritance, WithoutUs};
-
 use host::process::CommandExit;
+use report::paragraph::without_error_numbers;
 
-use super::order::{Order, absolute, variable, variables_in};
-use super::run::{self, Outcome};
-use super::{Tty, is_away, say};
+use super::order::{absolute, here, variable, variables_in};
+use super::{is_away, run_on_host, say};
 use crate::cli::screen;
+use crate::error::Error;
 
 /// What `--host` cannot do, with the names in the messages.
 const NOT_ON_HOST: [(&str, &str); 12] = [
@@ -93,19 +95,19 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         Err(Wrong::Usage(text)) => return usage(&text),
         Err(Wrong::Failed(text)) => return fail(&format!("{text}\n")),
     };
-    match run::run(&order) {
-        Outcome::Ended(status) => match CommandExit::of(status) {
+    match run_on_host(&order) {
+        HostOutcome::Ended(status) => match CommandExit::of(status) {
             CommandExit::Code(code) => ExitCode::from(code),
             CommandExit::Signal(number) => ExitCode::from(128 | number),
             // As the original has it: an internal software error of sysexits.h.
             CommandExit::Unknown => ExitCode::from(70),
         },
-        Outcome::TimedOut => ExitCode::FAILURE,
-        Outcome::Interrupted(signal) => {
+        HostOutcome::TimedOut => ExitCode::FAILURE,
+        HostOutcome::Interrupted(signal) => {
             sys::disposition::die_by(signal);
             ExitCode::FAILURE
         }
-        Outcome::Refused { name, text } => {
+        HostOutcome::Refused { name, text } => {
             say(&format!("Portal call failed: {text}\n"));
             if is_away(&name) {
                 say(
@@ -114,9 +116,9 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
             }
             ExitCode::FAILURE
         }
-        Outcome::NoBus(why) => fail(&format!("Can't find bus: Could not connect: {why}\n")),
-        Outcome::Failed(error) => {
-            error.report();
+        HostOutcome::NoBus(why) => fail(&format!("Can't find bus: Could not connect: {why}\n")),
+        HostOutcome::Failed(error) => {
+            Error::from(error).report();
             ExitCode::FAILURE
         }
     }
@@ -202,11 +204,9 @@ impl<'a> ParsedCommandLine<'a> {
         Ok(())
     }
 
-    fn order(&self) -> Result<Order, Wrong> {
-        let failed = |error: crate::error::Error| Wrong::Failed(error.to_string());
-        let mut order = Order::of(&self.command).map_err(failed)?;
-        // The service's own terminal serves programs that expect flatpak-spawn.
-        order.tty = Tty::Auto;
+    fn order(&self) -> Result<HostOrder, Wrong> {
+        let failed = |error: Error| Wrong::Failed(error.to_string());
+        let mut order = here(&self.command).map_err(failed)?;
         if self.clear {
             order.inherits = EnvironmentInheritance::Nothing;
         }
@@ -239,8 +239,11 @@ impl<'a> ParsedCommandLine<'a> {
             }
         }
         for number in forwarded {
-            order.forward(&[number]).map_err(|error| {
-                Wrong::Failed(format!("Can't append fd: dup: {}", error.cause()))
+            order.forward(number).map_err(|error| {
+                Wrong::Failed(format!(
+                    "Can't append fd: dup: {}",
+                    without_error_numbers(&error.to_string())
+                ))
             })?;
         }
         Ok(order)

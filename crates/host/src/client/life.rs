@@ -1,14 +1,11 @@
-//! The life of a command on the host, as seen from here: signals go to it, its end comes back.
+//! The life of a command on the host, as its client sees it: signals go to it, its end comes back.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use host::client::{
-    ExtraOptions, Greeting, HostCommandSpec, HostConnection, HostError, HostEvent, To, WithoutUs,
-};
-use host::relay::{JobKey, TerminalRelay};
+use report::paragraph::without_error_numbers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use sys::clock::{Clock, SystemClock};
@@ -16,9 +13,12 @@ use sys::disposition;
 use sys::signals::Signals;
 use wire::socket::Deadline;
 
-use super::order::Order;
-use super::{bus_address, say};
-use crate::error::{Error, FailureCategory};
+use super::order::HostOrder;
+use super::{
+    ExtraOptions, Greeting, HostCommandSpec, HostConnection, HostError, HostEvent, INVALID_ARGS,
+    To, UNKNOWN_METHOD, WithoutUs,
+};
+use crate::relay::{JobKey, TerminalRelay};
 
 /// How long a command that took too long has after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ const WINCH: i32 = 28;
 
 /// What became of a command.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub enum HostOutcome {
     /// It ended, with this status of `waitpid(2)`.
     Ended(u32),
     /// It was ended because it took too long.
@@ -48,18 +48,42 @@ pub(super) enum Outcome {
     /// Nobody answered, and this signal said that nobody waits for it any more.
     Interrupted(i32),
     /// The service did not start it.
-    Refused { name: String, text: String },
+    Refused {
+        /// The name of the error.
+        name: String,
+        /// Its text.
+        text: String,
+    },
     /// There is no bus, and why.
     NoBus(String),
     /// Something went wrong; what became of the command is not known.
-    Failed(Error),
+    Failed(RunError),
 }
 
-/// Runs a command and waits for its end.
-pub(super) fn run(order: &Order) -> Outcome {
-    let Some(address) = bus_address() else {
-        return Outcome::NoBus("DBUS_SESSION_BUS_ADDRESS is not set".to_owned());
-    };
+/// Why it is not known what became of a command, or that it was not asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what}")]
+pub struct RunError {
+    /// What could not be done: `run NAME on the host`.
+    pub what: String,
+    /// Why.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+    /// What to do.
+    pub hint: Option<&'static str>,
+}
+
+impl RunError {
+    fn new(
+        what: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> RunError {
+        RunError { what: what.into(), source: source.into(), hint: None }
+    }
+}
+
+/// Runs a command by the service on the bus at `address`, and waits for its end. While it runs, the signals to this process are its own.
+/// `tell` is told what a person should read meanwhile.
+pub fn run(order: &HostOrder, address: &[u8], tell: &dyn Fn(&str)) -> HostOutcome {
     // The bus of a Flatpak sandbox is its proxy; others are tried the fast way first.
     // An empty file is what a sandbox leaves that was made over the host's own files.
     let sandbox = std::fs::metadata("/.flatpak-info").is_ok_and(|status| status.len() > 0);
@@ -67,15 +91,17 @@ pub(super) fn run(order: &Order) -> Outcome {
     let clock = SystemClock::start();
     let answer = Deadline::after(&clock, order.answer_within);
     let host =
-        match HostConnection::connect(&address, greeting, &answer).or_else(|error| match error {
+        match HostConnection::connect(address, greeting, &answer).or_else(|error| match error {
             HostError::NotGreeted(cause) if is_confused(&cause) && !sandbox => {
-                HostConnection::connect(&address, Greeting::StepByStep, &answer)
+                HostConnection::connect(address, Greeting::StepByStep, &answer)
             }
             error => Err(error),
         }) {
             Ok(host) => host,
-            Err(HostError::NoBus(error)) => return Outcome::NoBus(plain(&error)),
-            Err(error) => return Outcome::Failed(not_asked(order, error)),
+            Err(HostError::NoBus(error)) => {
+                return HostOutcome::NoBus(without_error_numbers(&error.to_string()));
+            }
+            Err(error) => return HostOutcome::Failed(not_asked(order, error)),
         };
     let taken = [HUP, INT, QUIT, USR1, USR2, ALRM, TERM, CONT, TSTP, WINCH]
         .into_iter()
@@ -86,12 +112,13 @@ pub(super) fn run(order: &Order) -> Outcome {
         Ok(signals) => signals,
         Err(error) => return failed("watch signals", error),
     };
-    let terminal = match order.tty.condition().map(TerminalRelay::open).transpose() {
+    let terminal = match order.terminal.map(TerminalRelay::open).transpose() {
         Ok(terminal) => terminal.flatten(),
         Err(error) => return failed("make a terminal for the command", error),
     };
     let mut life = Life {
         order,
+        tell,
         host,
         signals,
         terminal,
@@ -105,8 +132,9 @@ pub(super) fn run(order: &Order) -> Outcome {
         without_us: order.without_us,
         extras: if order.has_extras() { Extras::ByService } else { Extras::None },
     };
-    let outcome = life.run().unwrap_or_else(|error| Outcome::Failed(lost(order, error)));
-    if let (Some(terminal), Outcome::Ended(_) | Outcome::TimedOut) = (&mut life.terminal, &outcome)
+    let outcome = life.run().unwrap_or_else(|error| HostOutcome::Failed(lost(order, error)));
+    if let (Some(terminal), HostOutcome::Ended(_) | HostOutcome::TimedOut) =
+        (&mut life.terminal, &outcome)
     {
         terminal.drain();
     }
@@ -121,30 +149,23 @@ fn is_confused(error: &io::Error) -> bool {
     )
 }
 
-fn failed(what: &str, error: io::Error) -> Outcome {
-    Outcome::Failed(Error::new(FailureCategory::Config, what).because(error))
+fn failed(what: &str, error: io::Error) -> HostOutcome {
+    HostOutcome::Failed(RunError::new(what, error))
 }
 
 /// The command was not asked for.
-fn not_asked(order: &Order, error: HostError) -> Error {
-    Error::new(FailureCategory::Config, format!("run {} on the host", order.name())).because(error)
+fn not_asked(order: &HostOrder, error: HostError) -> RunError {
+    RunError::new(format!("run {} on the host", order.name()), error)
 }
 
-fn lost(order: &Order, error: HostError) -> Error {
+fn lost(order: &HostOrder, error: HostError) -> RunError {
     let broke = matches!(error, HostError::Lost(_));
-    let error = Error::new(FailureCategory::Config, format!("get the result of {}", order.name()))
-        .because(error);
+    let mut error = RunError::new(format!("get the result of {}", order.name()), error);
     if broke && order.forwarded.len() + 3 > USUAL_DESCRIPTORS {
-        return error
-            .hint("pass at most 13 descriptors besides the first three, the limit of the bus");
+        error.hint =
+            Some("pass at most 13 descriptors besides the first three, the limit of the bus");
     }
     error
-}
-
-/// The system's own words for an error.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// How far the end of a command that took too long has come.
@@ -157,7 +178,8 @@ enum Ending {
 
 /// A command, from the call on.
 struct Life<'a> {
-    order: &'a Order,
+    order: &'a HostOrder,
+    tell: &'a dyn Fn(&str),
     host: HostConnection,
     signals: Signals,
     terminal: Option<TerminalRelay>,
@@ -197,7 +219,7 @@ enum Extras {
 }
 
 impl Life<'_> {
-    fn run(&mut self) -> Result<Outcome, HostError> {
+    fn run(&mut self) -> Result<HostOutcome, HostError> {
         self.start()?;
         loop {
             while let Some(event) = self.host.event()? {
@@ -211,7 +233,7 @@ impl Life<'_> {
                 }
             }
             if self.number.is_none() && self.answer.remaining().is_err() {
-                return Ok(Outcome::Failed(self.unanswered()));
+                return Ok(HostOutcome::Failed(self.unanswered()));
             }
             self.end_in_time()?;
             self.wait()?;
@@ -243,7 +265,7 @@ impl Life<'_> {
         self.host.start(&command, by_service.then_some(&options))
     }
 
-    fn happened(&mut self, event: HostEvent) -> Result<Option<Outcome>, HostError> {
+    fn happened(&mut self, event: HostEvent) -> Result<Option<HostOutcome>, HostError> {
         match event {
             HostEvent::Started(number) => {
                 self.number = Some(number);
@@ -251,7 +273,7 @@ impl Life<'_> {
                     terminal.settle(Some(number));
                 }
                 if let Some(status) = self.host.ended_early() {
-                    return Ok(Some(Outcome::Ended(status)));
+                    return Ok(Some(HostOutcome::Ended(status)));
                 }
                 self.deadline = self.order.timeout.map(|time| self.clock.monotonic() + time);
                 while let Some(signal) = self.early.pop_front() {
@@ -260,7 +282,7 @@ impl Life<'_> {
             }
             // Before there were flags for it, a service knew no such flag.
             HostEvent::Refused { name, .. }
-                if name == host::client::INVALID_ARGS
+                if name == INVALID_ARGS
                     && self.without_us == WithoutUs::Ends
                     && !self.order.command.first().is_none_or(Vec::is_empty) =>
             {
@@ -268,43 +290,44 @@ impl Life<'_> {
                 self.start()?;
             }
             HostEvent::Refused { name, .. }
-                if name == host::client::UNKNOWN_METHOD && self.extras == Extras::ByService =>
+                if name == UNKNOWN_METHOD && self.extras == Extras::ByService =>
             {
                 self.extras = Extras::ByPrograms;
                 self.start()?;
             }
             // It may have been started: nobody may take this for a refusal and run it once more.
             HostEvent::Refused { name, text } if name == "org.freedesktop.DBus.Error.NoReply" => {
-                return Ok(Some(Outcome::Failed(self.unknown(text))));
+                return Ok(Some(HostOutcome::Failed(self.unknown(text))));
             }
-            HostEvent::Refused { name, text } => return Ok(Some(Outcome::Refused { name, text })),
+            HostEvent::Refused { name, text } => {
+                return Ok(Some(HostOutcome::Refused { name, text }));
+            }
             HostEvent::Exited(_) if self.ending != Ending::NotYet => {
-                return Ok(Some(Outcome::TimedOut));
+                return Ok(Some(HostOutcome::TimedOut));
             }
-            HostEvent::Exited(status) => return Ok(Some(Outcome::Ended(status))),
+            HostEvent::Exited(status) => return Ok(Some(HostOutcome::Ended(status))),
             HostEvent::NotSignalled(_) => (),
             HostEvent::ServiceGone => {
                 let error = self.unknown("the service has ended".to_owned());
-                return Ok(Some(Outcome::Failed(error)));
+                return Ok(Some(HostOutcome::Failed(error)));
             }
         }
         Ok(None)
     }
 
     /// Nobody has answered in time. What was asked for may still be done.
-    fn unanswered(&self) -> Error {
+    fn unanswered(&self) -> RunError {
         let who = if self.host.has_heard() { "the service" } else { "the bus" };
         let limit = self.answer.limit().as_secs_f32();
         self.unknown(format!("{who} has not answered within {limit} s"))
     }
 
-    fn unknown(&self, why: String) -> Error {
-        let what = format!("get the result of {}", self.order.name());
-        Error::new(FailureCategory::Config, what).because(why)
+    fn unknown(&self, why: String) -> RunError {
+        RunError::new(format!("get the result of {}", self.order.name()), why)
     }
 
     /// Does what a signal to us asks for.
-    fn signalled(&mut self, signal: i32) -> Result<Option<Outcome>, HostError> {
+    fn signalled(&mut self, signal: i32) -> Result<Option<HostOutcome>, HostError> {
         if self.had_by_key.take_if(|had| *had == signal).is_some() {
             return Ok(None);
         }
@@ -312,7 +335,7 @@ impl Life<'_> {
             self.pass_on(signal)?;
         } else if matches!(signal, HUP | INT | QUIT | TERM) && self.early.contains(&signal) {
             // Asked twice while nobody answers: whoever asks does not want to wait.
-            return Ok(Some(Outcome::Interrupted(signal)));
+            return Ok(Some(HostOutcome::Interrupted(signal)));
         } else if self.early.len() < 64 {
             self.early.push_back(signal);
         }
@@ -367,7 +390,7 @@ impl Life<'_> {
             Ending::Asked | Ending::Forced => (KILL, Ending::Forced),
         };
         if self.ending == Ending::NotYet {
-            say(&format!("unjank: {} took too long\n", self.order.name()));
+            (self.tell)(&format!("unjank: {} took too long\n", self.order.name()));
             // A command that is stopped would not hear of it.
             self.host.signal(CONT.unsigned_abs(), To::Group)?;
         }
