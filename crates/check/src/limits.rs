@@ -130,11 +130,10 @@ impl CheckRule {
                 outcome(kept, seen, text)
             }
             CheckRule::FramesMissed(most) => {
-                let main = report.main().filter(|main| main.account.is_some());
                 let found = report.main().map_or(0, Thread::frames);
                 outcome(
                     found <= *most,
-                    main.is_some(),
+                    sees_functions(report),
                     format!("the main thread missed {found} frames, {most} allowed"),
                 )
             }
@@ -186,13 +185,25 @@ fn main_block(report: &TraceReport, most: u64) -> (bool, bool, String) {
         let unknown = account.parts.unknown_ns;
         text.push_str(&format!("; {} of its time are not explained", time(unknown)));
     }
-    let seen = account.is_some();
-    (found <= most, seen, text)
+    (found <= most, sees_functions(report), text)
+}
+
+/// Returns whether the time of the main thread is accounted for, and is that of the program's functions.
+fn sees_functions(report: &TraceReport) -> bool {
+    let account = report.main().and_then(|main| main.account.as_ref());
+    account.is_some_and(|account| account.runtime.is_none())
 }
 
 impl CheckOutcome {
     fn explained(mut self, report: &TraceReport) -> CheckOutcome {
-        if !self.seen && report.main().is_some_and(|main| main.account.is_none()) {
+        let account = report.main().and_then(|main| main.account.as_ref());
+        let is_of_main = matches!(&*self.rule, "max-main-block" | "max-frames");
+        if is_of_main
+            && !self.seen
+            && let Some(elsewhere) = account.and_then(TimeAccount::elsewhere)
+        {
+            self.text.push_str(&format!("; but {elsewhere}"));
+        } else if !self.seen && report.main().is_some_and(|main| main.account.is_none()) {
             self.text.push_str("; but what the thread did between its calls was not recorded");
         } else if let (false, Some(why)) = (self.seen, unseen_calls(report)) {
             self.text.push_str(&format!("; but not every call was seen ({why})"));
@@ -267,6 +278,25 @@ mod tests {
         let outcome = CheckRule::main_block("10s").unwrap().check(&old);
         assert!(!outcome.kept && !outcome.seen, "{}", outcome.text);
         assert!(outcome.text.contains("was not recorded"), "{}", outcome.text);
+    }
+
+    #[test]
+    fn a_limit_on_the_main_thread_is_not_kept_where_a_runtime_has_the_functions_wait_elsewhere() {
+        let mut report = report();
+        let keeps = |report: &TraceReport| {
+            ["3s", "9"].map(|most| match most {
+                "3s" => CheckRule::main_block(most).unwrap().check(report),
+                _ => CheckRule::FramesMissed(1000).check(report),
+            })
+        };
+        assert!(keeps(&report).iter().all(|outcome| outcome.kept), "{:?}", keeps(&report));
+        for account in report.threads.iter_mut().filter_map(|thread| thread.account.as_mut()) {
+            account.runtime = Some("Go".to_owned());
+        }
+        for outcome in keeps(&report) {
+            let is_told = outcome.text.contains("; but Go runs the program's functions in threads");
+            assert!(!outcome.kept && !outcome.seen && is_told, "{outcome:?}");
+        }
     }
 
     #[test]

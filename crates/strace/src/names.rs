@@ -93,7 +93,14 @@ impl Names for LogNames {
             object: frame.address.module,
             address: frame.address.address,
         });
-        Frames { frames: frames.collect(), blamed, is_idle, waits_for_answer, asks }
+        Frames {
+            frames: frames.collect(),
+            blamed,
+            is_idle,
+            waits_for_answer,
+            asks,
+            ..Frames::default()
+        }
     }
 
     fn call(&self, number: u32) -> String {

@@ -10,7 +10,7 @@ use super::call::StackId;
 use super::recording::Recording;
 use super::report::names::{Confidence, Frame, Frames, Names};
 use super::stack::blame::{
-    FrameRole, asks, blame, is_idle, name_builtin, role, runs_script, waits_for_answer,
+    FrameRole, asks, blame, is_idle, name_builtin, rests_for, role, runs_script, waits_for_answer,
 };
 use super::stack::interpreters;
 use super::stack::names::{self, NameCertainty, SymbolSources};
@@ -143,7 +143,8 @@ impl Names for Symbolizer {
             None => blamed = blamed.map(|at| named_caller(&named, at)),
         };
         let frames = named.iter().map(shown).collect();
-        Frames { blamed, is_idle, waits_for_answer: waits, asks, frames }
+        let rests_for = rests_for(&named);
+        Frames { blamed, is_idle, rests_for, waits_for_answer: waits, asks, frames }
     }
 
     fn script_advice(&self) -> Vec<Advice> {

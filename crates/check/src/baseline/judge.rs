@@ -248,8 +248,12 @@ pub(super) fn blind_spots(report: &TraceReport) -> Vec<String> {
         let count = report.slow_left_out;
         spots.push(format!("left out: {count} slow calls had no room in the report"));
     }
-    if report.main().is_none() {
-        spots.push("main thread: none was recorded".to_owned());
+    match report.main() {
+        None => spots.push("main thread: none was recorded".to_owned()),
+        Some(main) => {
+            let elsewhere = main.account.as_ref().and_then(TimeAccount::elsewhere);
+            spots.extend(elsewhere.map(|elsewhere| format!("main thread: {elsewhere}")));
+        }
     }
     spots
 }

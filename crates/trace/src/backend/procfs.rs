@@ -86,13 +86,12 @@ pub(super) fn threads(process: u32) -> io::Result<Vec<u32>> {
 
 /// Says that so many calls had begun before the recording.
 pub(super) fn note_of_adopted(count: u64) -> String {
-    let (calls, their) = if count == 1 {
-        ("1 call had", "its length counts")
-    } else {
-        ("calls had", "their lengths count")
-    };
+    let (calls, their) =
+        if count == 1 { ("1 call had", "it took") } else { ("calls had", "they took") };
     let number = if count == 1 { String::new() } else { format!("{count} ") };
-    format!("{number}{calls} begun before the recording: {their} from its beginning.")
+    format!(
+        "{number}{calls} begun before the recording: {their} longer than is told, by a time that is not known."
+    )
 }
 
 /// Returns whether a process runs a program of another architecture or word size.

@@ -186,6 +186,10 @@ pub struct TimeAccount {
     pub short_calls_ns: u64,
     /// What could not be seen, with what would allow it.
     pub unseen: Vec<String>,
+    /// The language whose runtime had the thread rest while the program's functions waited, or ran in others: what those waited
+    /// for is not in the account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
 }
 
 impl TimeAccount {
@@ -200,6 +204,15 @@ impl TimeAccount {
 }
 
 impl TimeAccount {
+    /// Says that the account is not of the program's functions, if a runtime had them wait elsewhere.
+    #[must_use]
+    pub fn elsewhere(&self) -> Option<String> {
+        let runtime = self.runtime.as_ref()?;
+        Some(format!(
+            "{runtime} runs the program's functions in threads of its own choice: what those wait for is not in this thread's time"
+        ))
+    }
+
     /// Returns the longest block.
     #[must_use]
     pub fn longest(&self) -> Option<&TimeBlock> {

@@ -55,6 +55,8 @@ pub struct Frames {
     pub blamed: Option<usize>,
     /// Whether it is an event loop that waits for something to do.
     pub is_idle: bool,
+    /// The language whose runtime has the thread rest while the program's functions wait elsewhere.
+    pub rests_for: Option<&'static str>,
     /// Whether a function in it waits for an answer.
     pub waits_for_answer: bool,
     /// Whether the call itself is made by such a function, and not by the program's own.

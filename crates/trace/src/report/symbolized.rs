@@ -26,6 +26,7 @@ pub(super) struct SymbolizedStack {
     /// The place of the blamed frame in those.
     pub(super) blamed: Option<usize>,
     pub(super) is_idle: bool,
+    rests_for: Option<&'static str>,
     waits_for_answer: bool,
     pub(super) end: StackEnd,
 }
@@ -107,6 +108,12 @@ impl<'a> SymbolizedRecording<'a> {
         symbolized
     }
 
+    /// Returns the language whose runtime had a thread rest while the program's functions waited elsewhere, if one did.
+    pub(super) fn runtime_of(&self, thread: u32) -> Option<&'static str> {
+        let calls = self.recording.slow.iter().filter(|call| call.thread == thread);
+        calls.filter_map(|call| self.stacks.get(&call.stack?)?.rests_for).next()
+    }
+
     /// Returns how the samples of a thread's short calls count.
     pub(super) fn short_of(&self, thread: u32) -> &[Option<TraceMethod>] {
         let before = self.recording.timelines.range(..thread);
@@ -127,6 +134,7 @@ impl<'a> SymbolizedRecording<'a> {
             frames,
             blamed,
             is_idle: named.is_idle,
+            rests_for: named.rests_for,
             waits_for_answer: named.waits_for_answer,
             end: stack.end,
         };

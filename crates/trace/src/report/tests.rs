@@ -63,6 +63,32 @@ fn a_stall_whose_callers_could_not_be_looked_up_is_said_to_be_one() {
 }
 
 #[test]
+fn who_held_a_lock_at_one_time_is_not_said_to_have_held_it_always() {
+    let verdict = |holders: [Option<u32>; 3]| {
+        let mut recording = recording();
+        let mut lock =
+            recording.slow.iter().find(|call| call.wall_ns == 134_000_000).unwrap().clone();
+        lock.number = syscall::call_number("futex").unwrap();
+        for (at, owner) in holders.into_iter().enumerate() {
+            let place = u32::try_from(recording.targets.len()).unwrap();
+            recording.targets.push(Target::Lock { owner, owner_stack: None });
+            lock.target = Some(crate::call::TargetId(place));
+            lock.start_ns += 500_000_000 * u64::from(at > 0);
+            recording.slow.push(lock.clone());
+        }
+        build(&recording, &Example, provenance(), &ReportOptions::default()).verdict
+    };
+    let once = verdict([Some(11), None, None]);
+    assert!(once.contains("3 x futex of a lock (1 of 3 times held by thread 11) by "), "{once}");
+    let mostly = verdict([Some(11), Some(12), Some(11)]);
+    assert!(mostly.contains("(2 of 3 times held by thread 11)"), "{mostly}");
+    let always = verdict([Some(11); 3]);
+    assert!(always.contains("3 x futex of a lock that thread 11 holds"), "{always}");
+    let never = verdict([None; 3]);
+    assert!(never.contains("3 x futex of a lock") && !never.contains("thread 11"), "{never}");
+}
+
+#[test]
 fn sums_are_those_of_the_recording() {
     let report = report();
     let access = report.calls.iter().find(|kind| kind.name == "access").unwrap();

@@ -122,6 +122,7 @@ pub(super) fn account(
         parts: parts_of(start_ns, end_ns),
         page_faults: timeline.fault_count,
         unseen: recording.unseen.iter().map(|text| spell(text.as_bytes())).collect(),
+        runtime: builder.runtime_of(thread.id).map(str::to_owned),
         ..TimeAccount::default()
     };
     let per_stop = 2 * recording.bias.subtracted_ns;

@@ -233,6 +233,9 @@ fn unexplained(report: &TraceReport, main: &Thread) -> String {
         }
     }
     text.push('.');
+    if let Some(elsewhere) = account.elsewhere() {
+        text.push_str(&format!(" {elsewhere}."));
+    }
     text
 }
 
@@ -307,6 +310,16 @@ pub(super) fn verdict(report: &TraceReport) -> String {
     sentence
 }
 
+/// Returns the thread that is known to have held the lock of these waits most often, and how often; `None` if they were for no lock, or no
+/// holder is known.
+fn most_frequent_holder(report: &TraceReport, targets: &[u32]) -> Option<(u32, u64)> {
+    let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+    for holder in targets.iter().filter_map(|at| item(&report.targets, *at)?.owner) {
+        *counts.entry(holder).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count)
+}
+
 /// Returns what the main thread waited for longest: the call with the frame to blame, how often, and its time.
 fn worst(report: &TraceReport) -> Option<(String, u64, u64)> {
     type Sum = (u64, u64, Vec<u32>);
@@ -326,15 +339,21 @@ fn worst(report: &TraceReport) -> Option<(String, u64, u64)> {
         });
         let (count, wall_ns, targets) = sums.entry((slow.call, frame)).or_default();
         (*count, *wall_ns) = (*count + 1, wall_ns.saturating_add(slow.wall_ns));
-        targets.extend(
-            slow.target.filter(|target| !targets.contains(target)).filter(|_| targets.len() < 100),
-        );
+        targets.extend(slow.target);
     }
     let ((call, frame), (count, wall_ns, targets)) =
         sums.into_iter().max_by_key(|(_, sum)| sum.1)?;
     let mut what = report.call_name(call).to_owned();
-    if let Some(target) = targets.first().and_then(|at| report.target_name(*at)) {
+    if let Some((holder, known)) =
+        most_frequent_holder(report, &targets).filter(|(_, known)| *known < count)
+    {
+        // Who held it at one time did not hold it at all of them.
+        what.push_str(&format!(" of a lock ({known} of {count} times held by thread {holder})"));
+    } else if let Some(target) = targets.first().and_then(|at| report.target_name(*at)) {
         what.push_str(&format!(" of {target}"));
+        let mut targets = targets;
+        targets.sort_unstable();
+        targets.dedup();
         if targets.len() > 1 {
             what.push_str(&format!(" and {} more", targets.len() - 1));
         }

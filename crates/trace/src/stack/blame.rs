@@ -81,11 +81,12 @@ fn is_named(file: &str, beginning: &str) -> bool {
 }
 
 /// Functions of languages whose libraries are linked into the program, by the beginning of the name.
-const INSIDE: [(&str, &str); 8] = [
+const INSIDE: [(&str, &str); 9] = [
     ("std::", "the standard library"),
     ("core::", "the standard library"),
     ("alloc::", "the standard library"),
     ("__gnu_cxx::", "the standard library"),
+    ("__gthread_", "the standard library"),
     ("<std::", "the standard library"),
     ("<core::", "the standard library"),
     ("<alloc::", "the standard library"),
@@ -93,7 +94,7 @@ const INSIDE: [(&str, &str); 8] = [
 ];
 
 /// Functions that wait for the next thing to happen. A wait for an answer is not one of them.
-const LOOPS: [&str; 42] = [
+const LOOPS: [&str; 44] = [
     "g_main_context_poll",
     "g_main_context_iterate",
     "g_main_context_iteration",
@@ -136,7 +137,13 @@ const LOOPS: [&str; 42] = [
     "Tcl_DoOneEvent",
     "Fl::wait",
     "Fl::run",
+    "runtime.findRunnable",
+    "CallJavaMainInNewThread",
 ];
+
+/// Functions that a thread rests in while the program's own functions wait or run elsewhere, with the language.
+const RESTS_OF_RUNTIMES: [(&str, &str); 2] =
+    [("runtime.findRunnable", "Go"), ("CallJavaMainInNewThread", "Java")];
 
 /// Functions that wait until a reply arrives: a wait inside of them is a stall, not idle.
 const ANSWERS: [&str; 15] = [
@@ -182,7 +189,12 @@ pub fn role(frame: &Frame) -> FrameRole {
     let inside = || {
         // A C++ or Rust name; `std::` as the whole program would be odd.
         let name = &*frame.name;
-        let known = INSIDE.iter().find(|(beginning, _)| name.starts_with(beginning));
+        // The name of a template's function has its type before it: `void std::call_once<…>(…)`.
+        let head = name.split(['<', '(']).next().unwrap_or_default();
+        let without_type = head.rsplit(' ').next().filter(|rest| rest.contains("::"));
+        let names = [Some(name), without_type];
+        let is_in = |beginning| names.iter().flatten().any(|name| name.starts_with(beginning));
+        let known = INSIDE.iter().find(|(beginning, _)| is_in(*beginning));
         let go = || interpreters::is_of_go(name).then_some("Go");
         known.map(|(_, family)| *family).or_else(go)
     };
@@ -315,6 +327,13 @@ pub fn is_in_step(frames: &[Frame]) -> bool {
     handler.is_some_and(|at| frames[at..].iter().any(is_loop))
 }
 
+/// Returns the language whose runtime has the thread rest while the program's own functions wait or run in threads of the runtime's choice.
+#[must_use]
+pub fn rests_for(frames: &[Frame]) -> Option<&'static str> {
+    let rest = |frame: &Frame| RESTS_OF_RUNTIMES.iter().find(|(name, _)| *name == frame.name);
+    frames.iter().find_map(rest).map(|(_, language)| *language)
+}
+
 /// Returns whether a call named `call` with this stack is an event loop that waits for something to do.
 #[must_use]
 pub fn is_idle(call: &str, frames: &[Frame]) -> bool {
@@ -406,6 +425,55 @@ mod tests {
         assert_eq!(blame(&stack, None), Some(8));
         let scheduler = frames(&[("saver", "runtime.futex.abi0"), ("saver", "runtime.futexsleep")]);
         assert_eq!(blame(&scheduler, None), Some(0), "nothing of the program is there");
+    }
+
+    #[test]
+    fn what_the_headers_of_c_plus_plus_put_into_a_program_is_not_to_blame() {
+        for inside in [
+            "__gthread_mutex_lock(pthread_mutex_t*)",
+            "__gthread_once(int*, void (*)())",
+            "std::mutex::lock()",
+            "void std::call_once<void (std::__future_base::*)()>(std::once_flag&)",
+            "__gnu_cxx::__exchange_and_add(int volatile*, int)",
+        ] {
+            let stack = frames(&[("libc.so.6", "futex"), ("app", inside), ("app", "load()")]);
+            assert_eq!(blame(&stack, None), Some(2), "{inside}");
+        }
+        for own in ["std_load(std::string)", "void load<std::string>(int)", "Lock std_lock()"] {
+            let stack = frames(&[("libc.so.6", "futex"), ("app", own), ("app", "main")]);
+            assert_eq!(blame(&stack, None), Some(1), "{own}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_a_runtime_has_rest_is_idle_and_its_functions_are_elsewhere() {
+        let parked = frames(&[
+            ("gg", "runtime.futex.abi0"),
+            ("gg", "runtime.futexsleep"),
+            ("gg", "runtime.notesleep"),
+            ("gg", "runtime.mPark"),
+            ("gg", "runtime.stopm"),
+            ("gg", "runtime.findRunnable"),
+            ("gg", "runtime.schedule"),
+            ("gg", "runtime.park_m"),
+            ("gg", "runtime.mcall"),
+        ]);
+        assert_eq!((is_idle("futex", &parked), rests_for(&parked)), (true, Some("Go")));
+        let launcher = frames(&[
+            ("libc.so.6", "__futex_abstimed_wait_common64"),
+            ("libc.so.6", "__pthread_clockjoin_ex"),
+            ("libjli.so", "CallJavaMainInNewThread"),
+            ("libjli.so", "ContinueInNewThread"),
+        ]);
+        assert_eq!((is_idle("futex", &launcher), rests_for(&launcher)), (true, Some("Java")));
+        // A function that keeps its thread has that thread wait.
+        let locked = frames(&[
+            ("gg", "runtime.futex.abi0"),
+            ("gg", "runtime.notesleep"),
+            ("gg", "runtime.stoplockedm"),
+            ("gg", "runtime.schedule"),
+        ]);
+        assert_eq!((is_idle("futex", &locked), rests_for(&locked)), (false, None));
     }
 
     #[test]
