@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rustix::fs::{major, minor};
+
 /// The fields of `/proc/PID/stat` of a process that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
@@ -21,6 +23,14 @@ pub struct ProcessStat {
     pub began: u64,
 }
 
+/// Returns the process group in the foreground of the terminal of a command, if that is neither its own nor that of who leads the session:
+/// the job that it runs as a shell.
+#[must_use]
+pub fn job_in_front_of(command: u32) -> Option<i32> {
+    let own = ProcessStat::of(command)?;
+    Some(own.foreground).filter(|job| *job > 0 && ![own.group, own.session].contains(job))
+}
+
 /// Returns whether a process ignores a signal.
 pub(crate) fn ignores(pid: u32, signal: i32) -> bool {
     has_signal(pid, "SigIgn:", signal)
@@ -31,6 +41,22 @@ pub(crate) fn catches(pid: u32, signal: i32) -> bool {
     has_signal(pid, "SigCgt:", signal)
 }
 
+/// The most processes from one up to its shell.
+const MOST_PARENTS: usize = 64;
+
+/// Returns the process that the shell of a job waits for, if that is not `pid`, a member of the job, itself: the last one of the job from
+/// `pid` up, as a script.
+pub(crate) fn awaited_above(pid: u32, is_of_job: impl Fn(u32) -> bool) -> Option<u32> {
+    let parent = |pid: &u32| ProcessStat::of(*pid).map(|stat| stat.parent);
+    let above = std::iter::successors(Some(pid), |pid| parent(pid).filter(|pid| is_of_job(*pid)));
+    above.take(MOST_PARENTS).last().filter(|last| *last != pid)
+}
+
+/// Returns whether a process ends by a signal: it neither ignores nor catches it.
+pub(crate) fn ends_by(pid: u32, signal: i32) -> bool {
+    !ignores(pid, signal) && !catches(pid, signal)
+}
+
 /// Returns whether `/proc/PID/status` has a signal in the mask of this field.
 fn has_signal(pid: u32, field: &str, signal: i32) -> bool {
     let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -38,6 +64,13 @@ fn has_signal(pid: u32, field: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix(field));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// Returns a device as [`ProcessStat::terminal`] has it.
+pub(crate) fn terminal_number(device: u64) -> u64 {
+    u64::from(minor(device) & 0xff)
+        | u64::from(major(device)) << 8
+        | u64::from(minor(device) & !0xff) << 12
 }
 
 /// The ticks per second in `/proc`, independent of the kernel's own clock.

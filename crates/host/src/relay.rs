@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::keys::{ECHO, SIGTSTP, UNTIL_ENDED, signal_for_job};
-use crate::process::{ProcessStat, catches, ignores};
+use crate::keys::{ECHO, SIGTSTP, UNTIL_ENDED, concerns_job, signal_of};
+use crate::process::{ProcessStat, awaited_above, ends_by};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
@@ -54,6 +54,8 @@ pub struct TerminalRelay {
     stop_key: u8,
     /// The command's process, once it runs.
     command: Option<u32>,
+    /// Whether the command was seen here: in a sandbox processes of the host have other numbers or none.
+    is_visible: bool,
     /// Until when the user's terminal keeps its modes.
     left_until: Duration,
 }
@@ -115,6 +117,7 @@ impl TerminalRelay {
             first,
             stop_key,
             command: None,
+            is_visible: false,
             left_until: Duration::ZERO,
         };
         // Before the command can read the size.
@@ -132,6 +135,7 @@ impl TerminalRelay {
     /// what that writes is shown from now on.
     pub fn settle(&mut self, command: Option<u32>) {
         self.command = command;
+        self.is_visible |= command.is_some_and(|command| ProcessStat::of(command).is_some());
         self.resize();
         if self.state == State::Gone {
             return;
@@ -241,10 +245,42 @@ impl TerminalRelay {
             }
             _ => {
                 self.typed.extend(typed);
-                let signal = signal_for_job(typed, &self.master, self.command?)?;
-                has_job_others().then_some(JobKey::Signal(signal))
+                self.signal_for_job(typed)
             }
         }
+    }
+
+    /// Returns what a key that signals asks of the job of this process, if it has other members.
+    fn signal_for_job(&self, typed: &[u8]) -> Option<JobKey> {
+        let signal = signal_of(typed, &tcgetattr(&self.master).ok()?)?;
+        if !has_job_others() {
+            return None;
+        }
+        // Of a command that has ended the terminal has no group: the key came a moment too late.
+        let is_late = self.is_visible && tcgetpgrp(&self.master).is_err();
+        let has_it = !is_late && concerns_job(&self.master, self.command?);
+        (is_late || has_it).then_some(JobKey::Signal(signal))
+    }
+
+    /// Takes what was typed as the command ended; returns the signal of a key among it that is for the job of this process.
+    pub fn last_signal(&mut self) -> Option<i32> {
+        if self.state != State::Foreground || !is_ready(stdin()) {
+            return None;
+        }
+        let mut piece = [0; BUFFER_BYTES];
+        let read = rustix::io::read(stdin(), &mut piece).ok()?;
+        let Some(JobKey::Signal(signal)) = self.signal_for_job(piece.get(..read)?) else {
+            return None;
+        };
+        Some(signal)
+    }
+
+    /// Returns whether the shell may take the user's terminal back because of a signal to the job of this process, although it goes on.
+    #[must_use]
+    pub fn may_end_job(signal: i32) -> bool {
+        let own = rustix::process::getpgrp().as_raw_nonzero().get();
+        let is_of_job = |pid| ProcessStat::of(pid).is_some_and(|stat| stat.group == own);
+        awaited_above(std::process::id(), is_of_job).is_some_and(|pid| ends_by(pid, signal))
     }
 
     /// Returns whether the stop key concerns the command itself and its own terminal would not stop it.
@@ -342,7 +378,7 @@ fn wait_writable(descriptor: BorrowedFd<'_>) {
 
 /// Returns whether the kernel does not stop a process by SIGTSTP.
 fn handles_stop(process: u32) -> bool {
-    ignores(process, SIGTSTP) || catches(process, SIGTSTP)
+    ProcessStat::of(process).is_some() && !ends_by(process, SIGTSTP)
 }
 
 /// Returns whether the process group of this process has other members.

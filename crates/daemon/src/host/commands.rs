@@ -10,6 +10,8 @@ use host::admission;
 use host::command::{CommandRequest, StartError};
 use host::environment::SessionEnvironment;
 use host::log::{CommandOutcome, End, EndedBy, LogEntry, LoggedProcess};
+use host::process::job_in_front_of;
+use rustix::process::{Pid, Signal, kill_process_group};
 use sys::launch::Child;
 use sys::pidfd::{ProcessEnd, SignalScope};
 
@@ -21,6 +23,7 @@ use super::running::Running;
 use super::start::{Start, Started};
 
 /// The size of a terminal has changed.
+const SIGINT: i32 = 2;
 const SIGWINCH: i32 = 28;
 
 impl ServiceOwner {
@@ -187,6 +190,13 @@ impl ServiceOwner {
         })?;
         if signal == SIGWINCH && self.keepers.resize(running.keeper) {
             return Ok(());
+        }
+        // A key of the client's terminal is for the job that a shell has in front on its own one.
+        if signal == SIGINT
+            && scope == SignalScope::Group
+            && let Some(job) = job_in_front_of(pid).and_then(Pid::from_raw)
+        {
+            return Ok(kill_process_group(job, Signal::INT)?);
         }
         sys::pidfd::signal(running.pidfd.as_fd(), pid, signal, scope)
     }

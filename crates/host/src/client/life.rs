@@ -137,6 +137,10 @@ pub fn run(order: &HostOrder, address: &[u8], tell: &dyn Fn(&str)) -> HostOutcom
         (&mut life.terminal, &outcome)
     {
         terminal.drain();
+        let signal = terminal.last_signal();
+        // The terminal has its modes back before anybody else knows.
+        life.terminal = None;
+        signal.into_iter().for_each(signal_job);
     }
     outcome
 }
@@ -427,7 +431,9 @@ impl Life<'_> {
             None => Ok(()),
             Some(JobKey::Stop) => self.stop_job(),
             Some(JobKey::Signal(signal)) => {
-                if let Some(terminal) = &mut self.terminal {
+                if let Some(terminal) = &mut self.terminal
+                    && TerminalRelay::may_end_job(signal)
+                {
                     terminal.leave(now);
                 }
                 self.had_by_key = Some(signal);

@@ -7,6 +7,7 @@
 
 mod group;
 mod message;
+mod reading;
 mod requester;
 mod run;
 mod terminal;

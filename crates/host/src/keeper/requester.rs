@@ -12,7 +12,7 @@ use sys::process_file;
 
 use crate::identity::is_proxy_process;
 use crate::keys::SIGTSTP;
-use crate::process::{ProcessStat, ignores};
+use crate::process::{ProcessStat, awaited_above, ends_by, ignores};
 
 /// How long the members of a job have to stop before its first one is stopped.
 const UNTIL_STOPPED: Duration = Duration::from_secs(1);
@@ -148,7 +148,9 @@ impl Requester {
     /// not in its foreground.
     pub(super) fn others(&self, device: u64) -> Others {
         let job = self.job_in_its_front().filter(|_| self.is_in_front(device));
-        let Some(job) = job else { return Others { job: None, members: Vec::new() } };
+        let Some(job) = job else {
+            return Others { job: None, members: Vec::new(), awaited: None };
+        };
         let mut members = self.signalled(job);
         // The client passes signals on to the command, which has had this one. If it cannot be told from others, it receives it with them:
         // behind a proxy, clients with the same words are told apart by guess, and the client of an unknown job by its name.
@@ -168,7 +170,12 @@ impl Requester {
         if let [client] = clients[..] {
             members.retain(|pid| *pid != client);
         }
-        Others { job: Some(job), members }
+        let client = match self {
+            Requester::Process(caller, _) => Some(*caller),
+            Requester::Job(_) => clients.first().copied(),
+        };
+        let awaited = client.and_then(|client| awaited_above(client, |pid| job.has(pid)));
+        Others { job: Some(job), members, awaited }
     }
 
     /// Returns its job; `None` for a process that is in the foreground of no terminal.
@@ -196,12 +203,19 @@ impl Requester {
 pub(super) struct Others {
     job: Option<Job>,
     members: Vec<u32>,
+    /// The one that the shell waits for, if that is not the client itself: a script.
+    awaited: Option<u32>,
 }
 
 impl Others {
     /// Returns whether there is none.
     pub(super) fn are_none(&self) -> bool {
         self.members.is_empty()
+    }
+
+    /// Returns whether the shell may take the terminal back because of a signal to them, although the client is still there.
+    pub(super) fn may_end_the_job(&self, signal: i32) -> bool {
+        self.awaited.is_some_and(|pid| ends_by(pid, signal))
     }
 
     /// Sends them a signal.
@@ -271,7 +285,7 @@ mod tests {
         }
 
         fn device(&self) -> u64 {
-            super::super::terminal::number_of(rustix::fs::fstat(&self.terminal).unwrap().st_rdev)
+            crate::process::terminal_number(rustix::fs::fstat(&self.terminal).unwrap().st_rdev)
         }
     }
 

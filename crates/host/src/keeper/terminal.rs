@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags, fcntl_setfl, fstat, major, minor, open};
+use rustix::fs::{Mode, OFlags, fcntl_setfl, fstat, open};
 use rustix::io::{Errno, ioctl_fionread, read, write};
 use rustix::process::{getpgrp, ioctl_tiocsctty};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -21,8 +21,10 @@ use rustix::termios::{
 use sys::launch::ProcessGroup;
 use sys::terminal::{edit_lines, remove_repeated_returns, same_modes};
 
+use super::reading::is_read_by;
 use super::requester::Requester;
-use crate::keys::{ECHO, UNTIL_ENDED, signal_for_job};
+use crate::keys::{ECHO, UNTIL_ENDED, concerns_job, signal_of};
+use crate::process::terminal_number;
 
 const SIGSTOP: i32 = 19;
 /// How often the size of the caller's terminal is read: only its own session receives a signal for changes.
@@ -51,10 +53,10 @@ enum DescriptorKind {
 /// When the command receives what is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
-    /// Always: its output is the terminal, so it is interactive.
+    /// Always: its input and its output are the terminal, so it is interactive.
     Always,
-    /// When it has changed the modes of its terminal, as for a password: it is part of a pipe,
-    /// its standard input is the caller's terminal itself or nothing, and another program may read there.
+    /// When it has changed the modes of its terminal, as for a password, or reads there: it is part of a pipe or has no input, or
+    /// its standard input is the caller's terminal itself, and another program may read that.
     WhenAsked,
 }
 
@@ -78,6 +80,12 @@ struct Pair {
     /// The command's end, held open until the command has ended, also if the command closes it.
     held: Option<OwnedFd>,
     input: Input,
+    /// The device of the pseudo-terminal, as in `/proc/PID/stat`.
+    inner_device: u64,
+    /// Whether the command has read there.
+    is_read: bool,
+    /// When it is looked for that again.
+    reading_due: Duration,
     /// The first modes of the pseudo-terminal.
     first: Termios,
     /// How many of the next bytes were typed before the caller's terminal was in raw mode. An end of input among them
@@ -121,17 +129,15 @@ impl Terminal {
         }
         let is_interactive = first.0 == 1;
         // What a shell without jobs starts in the background has nothing as its input.
-        let input = if is_interactive && !is_null(stdin.as_fd()) {
-            Input::Always
-        } else {
-            Input::WhenAsked
-        };
         let same = |fd: BorrowedFd<'_>| device(fd).is_some_and(|s| s.st_rdev == status.st_rdev);
         // A prompt may come by standard error, and is to be shown once the modes are set.
         let is_ours = |number: i32| is_interactive || number == 2;
         let numbers = standard.iter().filter(|(number, fd)| is_ours(*number) && same(*fd));
         let numbers = numbers.map(|(number, _)| *number).collect();
-        let device = number_of(status.st_rdev);
+        // In a pipeline another program may read the terminal, and what a shell without jobs starts in the background reads nothing.
+        let input =
+            if is_interactive && same(stdin.as_fd()) { Input::Always } else { Input::WhenAsked };
+        let device = terminal_number(status.st_rdev);
         let requester = Requester::process(client)
             .or_else(|| Requester::with_words(device, words))
             .or_else(|| Requester::in_front(device));
@@ -211,17 +217,21 @@ impl Terminal {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let requester = self.requester.as_ref();
+        pair.notice_reading(command, now);
         pair.look(requester, now);
         // Once more before anything is shown: whoever sees a prompt may answer it at once, and that is not to be echoed.
         pair.copy_out(|pair| pair.look(requester, now))?;
-        if let Some(signal) = pair.copy_in(command)?
+        if let Some(signal) = pair.copy_in()?
+            && concerns_job(&pair.inner, command)
             && let Some(others) = requester.map(|requester| requester.others(pair.device))
             && !others.are_none()
         {
-            // If a script ends by it, its shell finds the terminal as it was.
-            pair.copy_last_echo();
-            pair.restore();
-            pair.left_until = now + UNTIL_ENDED;
+            if others.may_end_the_job(signal) {
+                // The shell finds the terminal as it was.
+                pair.copy_last_echo();
+                pair.restore();
+                pair.left_until = now + UNTIL_ENDED;
+            }
             others.signal(signal);
         }
         Ok(())
@@ -322,6 +332,7 @@ impl Pair {
         tcsetwinsize(&held, tcgetwinsize(&outer)?)?;
         ioctl_tiocsctty(&held)?;
         let first = tcgetattr(&held)?;
+        let inner_device = terminal_number(fstat(&held)?.st_rdev);
         Ok(Pair {
             outer,
             device,
@@ -329,6 +340,9 @@ impl Pair {
             inner,
             held: Some(held),
             input,
+            inner_device,
+            is_read: false,
+            reading_due: Duration::ZERO,
             first,
             typed_before: 0,
             end_of_input,
@@ -348,9 +362,18 @@ impl Pair {
         self.changed.is_some()
     }
 
+    /// Notices a command that reads its terminal as it is, as for the answer to a question.
+    fn notice_reading(&mut self, command: u32, now: Duration) {
+        if self.input == Input::WhenAsked && !self.is_read && now >= self.reading_due {
+            self.reading_due = now + LOOK;
+            self.is_read = is_read_by(command, self.inner_device);
+        }
+    }
+
     /// Sets the caller's terminal to raw mode while the caller is in its foreground and the command needs it, and restores it otherwise.
     fn look(&mut self, requester: Option<&Requester>, now: Duration) {
         let asked = self.input == Input::Always
+            || self.is_read
             || tcgetattr(&self.inner).is_ok_and(|now| !same_modes(&now, &self.first));
         let in_front = requester.is_some_and(|requester| requester.is_in_front(self.device));
         let is_left = now < self.left_until;
@@ -436,8 +459,8 @@ impl Pair {
         Ok(polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR))
     }
 
-    /// Copies what is typed; returns the signal of a key for the command with this number that is for all of the caller's job.
-    fn copy_in(&mut self, command: u32) -> io::Result<Option<i32>> {
+    /// Copies what is typed; returns the signal of a key among it.
+    fn copy_in(&mut self) -> io::Result<Option<i32>> {
         let mut signal = None;
         if self.reads() && self.to_inner.is_empty() {
             let mut buffer = [0; CHUNK];
@@ -450,7 +473,7 @@ impl Pair {
                     for zero in typed.iter_mut().take(before).filter(|byte| **byte == 0) {
                         *zero = self.end_of_input;
                     }
-                    signal = signal_for_job(typed, &self.inner, command);
+                    signal = tcgetattr(&self.inner).ok().and_then(|modes| signal_of(typed, &modes));
                     self.to_inner.extend_from_slice(typed);
                 }
                 Err(Errno::AGAIN | Errno::INTR) => {}
@@ -492,17 +515,4 @@ impl Pair {
             }
         }
     }
-}
-
-/// Returns whether a descriptor is `/dev/null`.
-fn is_null(descriptor: BorrowedFd<'_>) -> bool {
-    let null = rustix::fs::stat("/dev/null").map(|status| status.st_rdev);
-    fstat(descriptor).is_ok_and(|status| Ok(status.st_rdev) == null)
-}
-
-/// Returns a device as in `/proc/PID/stat`.
-pub(super) fn number_of(device: u64) -> u64 {
-    u64::from(minor(device) & 0xff)
-        | u64::from(major(device)) << 8
-        | u64::from(minor(device) & !0xff) << 12
 }

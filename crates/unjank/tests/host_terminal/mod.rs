@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::fixture::{has, in_time, sandbox, setting, skip, terminal};
+use super::fixture::{has, in_time, pause, sandbox, setting, skip, terminal};
 use super::{Host, PATIENCE, SPAWN, UNJANK, told, wait_until};
 
 /// A terminal with a shell in it, on the bus of a service.
@@ -81,6 +81,18 @@ impl Screen<'_> {
     /// Waits until this is on the screen.
     fn see(&self, text: &str) {
         self.wait(text, |shown| shown.contains(text));
+    }
+
+    /// Types a line until something is seen that comes of it: what is typed before the command reads belongs to the shell.
+    fn sees_after(&self, line: &str, text: &str) {
+        self.wait(text, |shown| {
+            if shown.contains(text) {
+                return true;
+            }
+            self.line(line);
+            pause();
+            self.shown().contains(text)
+        });
     }
 
     /// Waits until the last line is this.
@@ -349,8 +361,8 @@ fn interrupt_a_job(screen: &Screen<'_>, client: &str) {
         // Each client has its command, and the modes are those of its terminal.
         let clients = line.matches(client).count();
         screen.wait(&format!("{clients} commands"), |_| screen.sleepers() >= clients);
-        // Without a terminal as its input, our client leaves it to the service to make one, which the original does not.
-        if client.starts_with(SPAWN) || line.starts_with("sh") {
+        // In a pipeline the terminal stays as it is: its own signals are for the job.
+        if line.starts_with("sh") {
             screen.wait("raw modes", |_| screen.is_raw());
         }
         screen.key("C-c");
@@ -408,6 +420,81 @@ fn read_beside_a_command(screen: &Screen<'_>, client: &str) {
     screen.see("\nended");
     assert!(screen.shown().contains("\na-word\n"), "no echo on\n{}", screen.shown());
     screen.prompt(screen.prompt);
+}
+
+/// In a pipeline it is the first program that reads the terminal, whoever writes there.
+fn read_in_a_pipeline(screen: &Screen<'_>, client: &str) {
+    screen.line("stty -g > before");
+    screen.line(&format!("{client} cat | {client} sed -u s/^/got-/; echo en''ded"));
+    screen.sees_after("some-words", "\ngot-some-words");
+    screen.key("C-d");
+    screen.see("\nended");
+    screen.line(&format!("{client} cat | {client} cat; echo le''ft"));
+    screen.sees_after("more-words", "\nmore-words\nmore-words");
+    screen.key("C-c");
+    screen.prompt(screen.prompt);
+    screen.line("stty -g | cmp - before && echo as-''before");
+    screen.see("\nas-before");
+}
+
+/// Who asks in a pipeline asks the terminal, and reads a line there as it is.
+fn ask_in_a_pipeline(screen: &Screen<'_>, client: &str) {
+    let asks = "printf Su''re? >/dev/tty; read word </dev/tty; echo said-$word";
+    screen.line(&format!("true | {client} sh -c '{asks}'"));
+    screen.see("Sure?");
+    screen.wait("raw modes", |_| !client.starts_with(SPAWN) || screen.is_raw());
+    screen.line("yes");
+    screen.see("\nsaid-yes");
+    screen.prompt(screen.prompt);
+}
+
+/// A shell on the host whose output goes through a pipe has jobs, too.
+fn interrupt_a_job_of_a_shell_in_a_pipeline(screen: &Screen<'_>, client: &str) {
+    screen.line(&format!("{client} env 'PS1=in> ' bash --norc -i 2>&1 | cat"));
+    screen.prompt("in>");
+    screen.line("sleep 100");
+    screen.sleeps('S');
+    screen.key("C-c");
+    screen.wait("end of the command", |_| screen.sleepers() == 0);
+    // The other end of the pipe is of the job that the key is for, too: the shell ends with it.
+    screen.prompt(screen.prompt);
+}
+
+/// What is typed after an interrupt that its script outlives is shown once.
+fn type_after_an_interrupt(screen: &Screen<'_>, client: &str) {
+    screen.line(&format!("bash -c '{client} /usr/bin/python3 -q; echo sta''tus'"));
+    screen.prompt(">>>");
+    screen.key("C-c");
+    screen.see("KeyboardInterrupt");
+    screen.line("12*12");
+    screen.see("\n144");
+    let shown = screen.shown();
+    assert_eq!(shown.matches("12*12").count(), 1, "{shown}");
+    screen.key("C-d");
+    screen.see("\nstatus");
+    screen.prompt(screen.prompt);
+}
+
+#[test]
+fn the_first_of_a_pipeline_reads_the_terminal() {
+    on_screens_of_the_original(read_in_a_pipeline);
+    on_each_screen(read_in_a_pipeline);
+}
+
+#[test]
+fn a_command_in_a_pipeline_asks_the_terminal() {
+    on_screens_of_the_original(ask_in_a_pipeline);
+}
+
+#[test]
+fn a_job_of_a_shell_in_a_pipeline_is_interrupted() {
+    on_screens_of_the_original(interrupt_a_job_of_a_shell_in_a_pipeline);
+}
+
+#[test]
+fn what_is_typed_after_an_interrupt_is_shown_once() {
+    on_screens_of_the_original(type_after_an_interrupt);
+    on_each_screen(type_after_an_interrupt);
 }
 
 #[test]

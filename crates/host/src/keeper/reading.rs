@@ -1,0 +1,91 @@
+//! Whether a command waits for a line of its terminal without having changed the terminal's modes.
+
+use std::fs;
+
+use rustix::fs::{Stat, makedev, stat};
+
+use crate::process::{ProcessStat, terminal_number};
+
+/// `read` and `readv`.
+#[cfg(target_arch = "x86_64")]
+const READS: [u64; 2] = [0, 19];
+#[cfg(not(target_arch = "x86_64"))]
+const READS: [u64; 2] = [63, 65];
+
+/// The most processes that are looked at.
+const MOST: usize = 64;
+
+/// Returns whether the process `command`, or one that descends from it, waits in a read of the terminal with this device.
+pub(super) fn is_read_by(command: u32, terminal: u64) -> bool {
+    let mut left = vec![command];
+    for _ in 0..MOST {
+        let Some(process) = left.pop() else { return false };
+        if waits(process, terminal) {
+            return true;
+        }
+        let path = format!("/proc/{process}/task/{process}/children");
+        let children = fs::read_to_string(path).unwrap_or_default();
+        left.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+    }
+    false
+}
+
+fn waits(process: u32, terminal: u64) -> bool {
+    // A number, and its arguments in hexadecimal; `running` if it waits for nothing.
+    let Ok(text) = fs::read_to_string(format!("/proc/{process}/syscall")) else { return false };
+    let mut words = text.split_whitespace();
+    let number = words.next().and_then(|word| word.parse::<u64>().ok());
+    let descriptor =
+        words.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+    let (Some(number), Some(descriptor)) = (number, descriptor) else { return false };
+    if !READS.contains(&number) {
+        return false;
+    }
+    // `/dev/tty` is that of the process.
+    let is_own = |status: &Stat| status.st_rdev == makedev(5, 0);
+    let is_here = |status: &Stat| terminal_number(status.st_rdev) == terminal;
+    let own = ProcessStat::of(process).is_some_and(|own| own.terminal == terminal);
+    stat(format!("/proc/{process}/fd/{descriptor}"))
+        .is_ok_and(|status| is_here(&status) || own && is_own(&status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    use rustix::fs::fstat;
+    use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+
+    #[test]
+    fn who_reads_its_terminal_is_told_from_who_reads_something_else() {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let screen = openpt(flags).unwrap();
+        unlockpt(&screen).unwrap();
+        let terminal = ioctl_tiocgptpeer(&screen, flags).unwrap();
+        let device = terminal_number(fstat(&terminal).unwrap().st_rdev);
+        for (script, reads) in [
+            ("read word", true),
+            ("exec 3</dev/tty; read word <&3", true),
+            ("sh -c 'read word </dev/tty; true'; true", true),
+            ("sleep 100 | (read word)", false),
+            ("sleep 100", false),
+        ] {
+            let mut command = Command::new("setsid");
+            command.args(["--ctty", "sh", "-c", script]).stdin(terminal.try_clone().unwrap());
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            // What does not read is seen not to do so for a while.
+            let mut looks = 0;
+            while is_read_by(child.id(), device) != reads || !reads && looks < 50 {
+                looks += 1;
+                assert!(looks < 20_000, "{script}");
+                rustix::event::poll(&mut [], Some(&crate::keys::ECHO)).unwrap();
+            }
+            assert!(!is_read_by(child.id(), device + 1), "{script}");
+            let group = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
