@@ -419,6 +419,8 @@ fn a_running_program_is_watched_and_left_as_it_was() {
     let recording = backend::run(&options, &stop).unwrap().recording;
     let [.., running] = *slow(&recording, "read") else { panic!("no reads") };
     assert_eq!((running.outcome, running.arguments[0]), (CallEnd::Running, 0));
+    // Taking the programs out of the kernel is not of the recording, or the thread would be in no call for that long.
+    assert_eq!(running.start_ns + running.wall_ns, recording.length_ns);
     let notes = recording.notes.join("\n");
     assert!(notes.contains("1 call had begun before the recording"), "{notes}");
     assert!(names(&recording, running).contains(&"main".to_owned()));

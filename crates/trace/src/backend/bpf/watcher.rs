@@ -1,6 +1,6 @@
 //! Empties the ring into a recording: names processes, follows stacks, and reads the totals at the end.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,6 +89,8 @@ struct ProcessModel {
     counted: Set,
     /// Long waits of main threads that are not followed yet.
     waits: Vec<MainWait>,
+    /// By thread and beginning, the calls that were recorded as unfinished: they may end while the kernel's programs are taken out.
+    unfinished: HashSet<(u32, u64)>,
 }
 
 /// Whether a process's mappings are known.
@@ -133,6 +135,7 @@ impl<'a> Watcher<'a> {
             stacks: options.stacks,
             counted: options.calls.clone(),
             waits: Vec::new(),
+            unfinished: HashSet::new(),
         };
         Watcher {
             session,
@@ -317,11 +320,13 @@ impl<'a> Watcher<'a> {
     ///
     /// As `bpf(2)`.
     pub(super) fn finish(mut self) -> io::Result<Recording> {
-        self.keep_running_calls()?;
+        // It is over now: to take the programs out of the kernel takes a while, in which a thread that waits would be in no call.
+        let now = sys::bpf::clock_ns();
+        self.keep_running_calls(now)?;
         self.session.detach()?;
         self.chains.detach();
         while self.take()? > 0 {}
-        let length_ns = u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX);
+        let length_ns = now.saturating_sub(self.began_ns);
         for (thread, number, total) in self.session.totals()? {
             self.model.recorder.total(thread, number, &total);
         }
@@ -341,9 +346,8 @@ impl<'a> Watcher<'a> {
         Ok(self.time.finish(self.model.recorder, length_ns))
     }
 
-    /// Records the unfinished calls, with their state as sampled from outside.
-    fn keep_running_calls(&mut self) -> io::Result<()> {
-        let now = sys::bpf::clock_ns();
+    /// Records the calls that are unfinished `now`, with their state as sampled from outside.
+    fn keep_running_calls(&mut self, now: u64) -> io::Result<()> {
         let processes: Vec<u32> = self.model.alive.keys().copied().collect();
         for process in processes {
             for thread in procfs::threads(process).unwrap_or_default() {
@@ -368,6 +372,7 @@ impl<'a> Watcher<'a> {
                 };
                 let seen = seen.filter(|seen| seen.number == number);
                 let start = start_ns.saturating_sub(self.began_ns);
+                self.model.unfinished.insert((thread, start));
                 let wall_ns = now.saturating_sub(start_ns);
                 self.model.running(
                     UnfinishedCall { process, thread, number, seen },
@@ -520,6 +525,9 @@ impl ProcessModel {
         // Of a call that is not counted the wake-ups themselves tell the wait.
         if self.counted.contains(call.number) {
             self.waits.extend(MainWait::of(call, began_ns));
+        }
+        if self.unfinished.contains(&(call.thread, call.start_ns.saturating_sub(began_ns))) {
+            return;
         }
         let is_slow = self.recorder.is_kept(call.number, call.wall_ns);
         if !is_slow && call.short.is_none() && self.stacks != Stacks::All {
