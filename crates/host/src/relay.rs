@@ -245,34 +245,30 @@ impl TerminalRelay {
             }
             _ => {
                 self.typed.extend(typed);
-                self.signal_for_job(typed)
+                let signal = self.signal_for_job(typed).filter(|_| has_job_others());
+                signal.map(JobKey::Signal)
             }
         }
     }
 
-    /// Returns what a key that signals asks of the job of this process, if it has other members.
-    fn signal_for_job(&self, typed: &[u8]) -> Option<JobKey> {
+    /// Returns the signal of a key among those typed that is for the job of this process, too.
+    fn signal_for_job(&self, typed: &[u8]) -> Option<i32> {
         let signal = signal_of(typed, &tcgetattr(&self.master).ok()?)?;
-        if !has_job_others() {
-            return None;
-        }
         // Of a command that has ended the terminal has no group: the key came a moment too late.
         let is_late = self.is_visible && tcgetpgrp(&self.master).is_err();
         let has_it = !is_late && concerns_job(&self.master, self.command?);
-        (is_late || has_it).then_some(JobKey::Signal(signal))
+        (is_late || has_it).then_some(signal)
     }
 
-    /// Takes what was typed as the command ended; returns the signal of a key among it that is for the job of this process.
+    /// Takes what was typed as the command ended, if the job of this process has other members; returns the signal of a key among it that
+    /// is for them.
     pub fn last_signal(&mut self) -> Option<i32> {
-        if self.state != State::Foreground || !is_ready(stdin()) {
+        if self.state != State::Foreground || !is_ready(stdin()) || !has_job_others() {
             return None;
         }
         let mut piece = [0; BUFFER_BYTES];
         let read = rustix::io::read(stdin(), &mut piece).ok()?;
-        let Some(JobKey::Signal(signal)) = self.signal_for_job(piece.get(..read)?) else {
-            return None;
-        };
-        Some(signal)
+        self.signal_for_job(piece.get(..read)?)
     }
 
     /// Returns whether the shell may take the user's terminal back because of a signal to the job of this process, although it goes on.

@@ -22,8 +22,8 @@ use super::owner::{Job, ServiceOwner};
 use super::running::Running;
 use super::start::{Start, Started};
 
-/// The size of a terminal has changed.
 const SIGINT: i32 = 2;
+/// The size of a terminal has changed.
 const SIGWINCH: i32 = 28;
 
 impl ServiceOwner {
@@ -195,8 +195,10 @@ impl ServiceOwner {
         if signal == SIGINT
             && scope == SignalScope::Group
             && let Some(job) = job_in_front_of(pid).and_then(Pid::from_raw)
+            // It fails if the job has just ended.
+            && kill_process_group(job, Signal::INT).is_ok()
         {
-            return Ok(kill_process_group(job, Signal::INT)?);
+            return Ok(());
         }
         sys::pidfd::signal(running.pidfd.as_fd(), pid, signal, scope)
     }

@@ -1,10 +1,11 @@
 //! Whether a command waits for a line of its terminal without having changed the terminal's modes.
 
 use std::fs;
+use std::path::Path;
 
-use rustix::fs::{Stat, makedev, stat};
+use sys::process_file;
 
-use crate::process::{ProcessStat, terminal_number};
+use crate::process::ProcessStat;
 
 /// `read` and `readv`.
 #[cfg(target_arch = "x86_64")]
@@ -15,12 +16,15 @@ const READS: [u64; 2] = [63, 65];
 /// The most processes that are looked at.
 const MOST: usize = 64;
 
-/// Returns whether the process `command`, or one that descends from it, waits in a read of the terminal with this device.
-pub(super) fn is_read_by(command: u32, terminal: u64) -> bool {
+/// The longest line about the call that a process waits in.
+const MOST_LINE: u64 = 512;
+
+/// Returns whether the process `command`, or one that descends from it, waits in a read of the terminal with this name and this device.
+pub(super) fn is_read_by(command: u32, name: &Path, terminal: u64) -> bool {
     let mut left = vec![command];
     for _ in 0..MOST {
         let Some(process) = left.pop() else { return false };
-        if waits(process, terminal) {
+        if waits(process, name, terminal) {
             return true;
         }
         let path = format!("/proc/{process}/task/{process}/children");
@@ -30,28 +34,26 @@ pub(super) fn is_read_by(command: u32, terminal: u64) -> bool {
     false
 }
 
-fn waits(process: u32, terminal: u64) -> bool {
+fn waits(process: u32, name: &Path, terminal: u64) -> bool {
     // A number, and its arguments in hexadecimal; `running` if it waits for nothing.
-    let Ok(text) = fs::read_to_string(format!("/proc/{process}/syscall")) else { return false };
+    let Ok(text) = process_file::read(process, "syscall", MOST_LINE) else { return false };
+    let text = String::from_utf8_lossy(&text);
     let mut words = text.split_whitespace();
     let number = words.next().and_then(|word| word.parse::<u64>().ok());
     let descriptor =
         words.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
     let (Some(number), Some(descriptor)) = (number, descriptor) else { return false };
-    if !READS.contains(&number) {
-        return false;
-    }
+    // Its name alone: who looks at the file itself would wait with the process where a file system hangs.
+    let read = fs::read_link(format!("/proc/{process}/fd/{descriptor}")).unwrap_or_default();
     // `/dev/tty` is that of the process.
-    let is_own = |status: &Stat| status.st_rdev == makedev(5, 0);
-    let is_here = |status: &Stat| terminal_number(status.st_rdev) == terminal;
-    let own = ProcessStat::of(process).is_some_and(|own| own.terminal == terminal);
-    stat(format!("/proc/{process}/fd/{descriptor}"))
-        .is_ok_and(|status| is_here(&status) || own && is_own(&status))
+    let is_own = || ProcessStat::of(process).is_some_and(|own| own.terminal == terminal);
+    READS.contains(&number) && (read == name || read == Path::new("/dev/tty") && is_own())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
     use std::process::{Command, Stdio};
 
     use rustix::fs::fstat;
@@ -63,7 +65,8 @@ mod tests {
         let screen = openpt(flags).unwrap();
         unlockpt(&screen).unwrap();
         let terminal = ioctl_tiocgptpeer(&screen, flags).unwrap();
-        let device = terminal_number(fstat(&terminal).unwrap().st_rdev);
+        let device = crate::process::terminal_number(fstat(&terminal).unwrap().st_rdev);
+        let name = fs::read_link(format!("/proc/self/fd/{}", terminal.as_raw_fd())).unwrap();
         for (script, reads) in [
             ("read word", true),
             ("exec 3</dev/tty; read word <&3", true),
@@ -76,12 +79,12 @@ mod tests {
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             // What does not read is seen not to do so for a while.
             let mut looks = 0;
-            while is_read_by(child.id(), device) != reads || !reads && looks < 50 {
+            while is_read_by(child.id(), &name, device) != reads || !reads && looks < 50 {
                 looks += 1;
                 assert!(looks < 20_000, "{script}");
                 rustix::event::poll(&mut [], Some(&crate::keys::ECHO)).unwrap();
             }
-            assert!(!is_read_by(child.id(), device + 1), "{script}");
+            assert!(!is_read_by(child.id(), Path::new("/dev/pts/none"), device + 1), "{script}");
             let group = rustix::process::Pid::from_child(&child);
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             child.kill().unwrap();

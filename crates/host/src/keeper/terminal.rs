@@ -7,6 +7,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -80,7 +81,8 @@ struct Pair {
     /// The command's end, held open until the command has ended, also if the command closes it.
     held: Option<OwnedFd>,
     input: Input,
-    /// The device of the pseudo-terminal, as in `/proc/PID/stat`.
+    /// The name of the pseudo-terminal, and its device as in `/proc/PID/stat`.
+    inner_name: PathBuf,
     inner_device: u64,
     /// Whether the command has read there.
     is_read: bool,
@@ -332,6 +334,7 @@ impl Pair {
         tcsetwinsize(&held, tcgetwinsize(&outer)?)?;
         ioctl_tiocsctty(&held)?;
         let first = tcgetattr(&held)?;
+        let inner_name = std::fs::read_link(format!("/proc/self/fd/{}", held.as_raw_fd()))?;
         let inner_device = terminal_number(fstat(&held)?.st_rdev);
         Ok(Pair {
             outer,
@@ -340,6 +343,7 @@ impl Pair {
             inner,
             held: Some(held),
             input,
+            inner_name,
             inner_device,
             is_read: false,
             reading_due: Duration::ZERO,
@@ -366,7 +370,7 @@ impl Pair {
     fn notice_reading(&mut self, command: u32, now: Duration) {
         if self.input == Input::WhenAsked && !self.is_read && now >= self.reading_due {
             self.reading_due = now + LOOK;
-            self.is_read = is_read_by(command, self.inner_device);
+            self.is_read = is_read_by(command, &self.inner_name, self.inner_device);
         }
     }
 

@@ -490,11 +490,11 @@ impl ProcessModel {
         began_ns: u64,
     ) {
         let Some((number, start)) = inside else { return };
-        if !self.counted.contains(number) {
+        let start_ns = start.saturating_sub(began_ns);
+        if !self.counted.contains(number) || self.unfinished.contains(&(thread, start_ns)) {
             // What it waited for, looks from outside tell.
             return;
         }
-        let start_ns = start.saturating_sub(began_ns);
         let wall_ns = at_ns.saturating_sub(start_ns);
         if self.recorder.is_slow(wall_ns)
             && !matches!(call_name(number), Some("exit" | "exit_group"))
