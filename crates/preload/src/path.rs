@@ -226,14 +226,16 @@ mod tests {
         assert_eq!(copied(c"".as_ptr()).unwrap(), b"");
         assert!(copied(std::ptr::null()).is_none() && copied(8 as *const c_char).is_none());
         assert!(copied(usize::MAX as *const c_char).is_none());
-        // At the end of the last page that there is.
+        // At the end of the last page that may be read. The next one stays ours: another thread could have it, if it were given back.
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: the kernel chooses where.
         let two =
             unsafe { libc::mmap(std::ptr::null_mut(), 2 * PAGE, access, kind, -1, 0) }.cast::<u8>();
-        // SAFETY: it is the second page of the mapping.
-        unsafe { libc::munmap(two.wrapping_add(PAGE).cast(), PAGE) };
+        // SAFETY: it is the second page of the mapping, which nobody uses.
+        let closed =
+            unsafe { libc::mprotect(two.wrapping_add(PAGE).cast(), PAGE, libc::PROT_NONE) };
+        assert_eq!(closed, 0);
         // SAFETY: the first page is ours and nobody else has its address.
         let page = unsafe { std::slice::from_raw_parts_mut(two, PAGE) };
         page.fill(b'x');
