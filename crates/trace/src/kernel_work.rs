@@ -89,7 +89,7 @@ pub struct MemoryShare {
     pub pages: u64,
     /// The swap that was read from: a device or a file; several, if it is not known which.
     pub swap: Option<String>,
-    /// The callers, with the time of each.
+    /// The callers, with about the time of each: of the short waits only some are known, and stand for the others.
     pub stacks: HashMap<StackId, u64>,
 }
 
@@ -103,12 +103,12 @@ pub struct ThreadMemory {
 }
 
 impl ThreadMemory {
-    /// Adds a wait with its callers; returns the share that it was added to.
+    /// Adds a wait with its callers, and for how many waits they stand; returns the share that it was added to.
     pub(crate) fn add(
         &mut self,
         wait: &MemoryWait,
         pages: u64,
-        stack: Option<StackId>,
+        stack: Option<(StackId, u64)>,
     ) -> &mut MemoryShare {
         self.timeline.add(wait);
         let share = self.shares.entry(wait.work).or_default();
@@ -117,8 +117,9 @@ impl ThreadMemory {
         share.wall_ns = share.wall_ns.saturating_add(lost_ns);
         share.longest_ns = share.longest_ns.max(lost_ns);
         share.pages = share.pages.saturating_add(pages);
-        if let Some(stack) = stack {
-            *share.stacks.entry(stack).or_default() += lost_ns;
+        if let Some((stack, stands_for)) = stack {
+            let known = share.stacks.entry(stack).or_default();
+            *known = known.saturating_add(lost_ns.saturating_mul(stands_for));
         }
         share
     }

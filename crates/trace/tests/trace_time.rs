@@ -414,9 +414,14 @@ fn a_program_that_is_stopped_while_it_rests_was_held_up_and_no_call_is_blamed() 
         assert!(account.parts.stopped_ns > 200 * MS, "{context}: {account:?}");
         let longest = account.longest().map_or(0, |block| block.parts.stopped_ns);
         assert!(longest > 200 * MS, "{context}: {:?}", account.blocks);
-        // What it rested in goes on after the stop by another call.
-        let in_calls = report.main().unwrap().stalls.longest_ns;
-        assert!(in_calls < 200 * MS, "{context}: {in_calls}");
+        // What it rested in goes on after the stop by another call. A start may be as long where all is busy.
+        let blamed = report.slow.iter().filter(|slow| {
+            let is_long = slow.how == TraceMethod::Stall && slow.wall_ns >= 200 * MS;
+            is_long
+                && Some(slow.thread) == report.main_thread
+                && report.call_name(slow.call) != "execve"
+        });
+        assert_eq!(blamed.count(), 0, "{context}: {:?}", report.slow);
     });
 }
 

@@ -401,6 +401,7 @@ fn memory_that_is_read_back_from_swap_is_told_as_that_with_the_swap_and_the_func
     };
     let script = group.script();
     let is_only = fs::read_to_string("/proc/swaps").unwrap().lines().count() == 2;
+    let mut named = 0;
     for _ in 0..3 {
         let words = ["sh", "-c", &script, "sh", planted.program(), "swap"];
         let Some(report) = recorded(&words, Backend::Bpf) else { return };
@@ -415,10 +416,13 @@ fn memory_that_is_read_back_from_swap_is_told_as_that_with_the_swap_and_the_func
         if is_only {
             assert_eq!(row.swap.as_deref(), swap.0.to_str(), "{context}");
         }
+        // Few are as long as those whose callers are always known; the others are known by samples.
         if let Some(frame) = row.frame {
             assert_eq!(report.frames[frame as usize].name, "touch_swapped", "{context}");
+            named += 1;
         }
         let shown = text::render(&report, 100, report::paint::Paint::Off);
         assert!(shown.contains("swapping in"), "{shown}");
     }
+    assert!(named > 0);
 }

@@ -4,7 +4,7 @@ use sys::bpf::file_names::CopiedFile;
 use sys::bpf::record::{long, word};
 
 use super::layout::{flight, key, record, total};
-use super::memory_programs::work;
+use super::memory_programs::{stands_for, work};
 use super::{MemoryRecord, NewRing, OperationRecord, WorkRecord};
 use crate::memory::{MemoryWait, MemoryWork};
 use crate::operation::{OperationTotal, RingOperation, WorkFile};
@@ -90,13 +90,14 @@ fn memory(bytes: &[u8]) -> Option<MemoryRecord<'_>> {
     for register in &mut registers {
         *register = long(bytes, record::REGISTERS + i16::try_from(*register).ok()?)?;
     }
+    let wall_ns = long(bytes, record::WALL)?;
     Some(MemoryRecord {
         process: word(bytes, record::PROCESS)?,
         thread: word(bytes, record::THREAD)?,
         wait: MemoryWait {
             work: kind,
             start_ns: long(bytes, record::START)?,
-            wall_ns: long(bytes, record::WALL)?,
+            wall_ns,
             // The clocks of processors differ a little.
             processor_ns: u64::try_from(long(bytes, record::INODE)?.cast_signed()).unwrap_or(0),
             ready_ns: u64::try_from(long(bytes, record::RING)?.cast_signed()).unwrap_or(0),
@@ -105,6 +106,7 @@ fn memory(bytes: &[u8]) -> Option<MemoryRecord<'_>> {
         address: is_fault.then_some(amount),
         registers: (!stack.is_empty()).then_some(registers),
         stack,
+        stands_for: stands_for(wall_ns),
     })
 }
 

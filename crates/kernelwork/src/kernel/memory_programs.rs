@@ -12,8 +12,11 @@ use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
 /// Works that are shorter than this are not told, in nanoseconds.
 const SHORTEST_NS: i32 = 2_000;
-/// From here on the callers are copied, in nanoseconds.
+/// From here on the callers are copied each time, in nanoseconds.
 const STACK_NS: i32 = 100_000;
+/// Of the shorter works, the callers of one in so many are copied: of those whose length in nanoseconds this divides,
+/// which is as good as chance. A power of two.
+const ONE_OF: i32 = 8;
 /// A page of user space.
 const PAGE: i32 = 4096;
 /// Where `struct bpf_perf_event_data` of x86-64 has the address that was touched.
@@ -130,7 +133,10 @@ impl WorkPlan {
         self.forget(p, work);
         let send = p.label();
         p.set(R8, i32::from(record::STACK));
-        p.jump_if(R9, JumpCondition::Below, STACK_NS, send);
+        let copied = p.label();
+        p.jump_if(R9, JumpCondition::AtLeast, STACK_NS, copied);
+        p.set(R1, R9).calculate(Operation::And, R1, ONE_OF - 1);
+        p.jump_if(R1, JumpCondition::Differ, 0, send).place(copied);
         self.write_callers(p, send);
         p.place(send).set(R3, R8);
         self.write_send(p);
@@ -175,4 +181,9 @@ impl WorkPlan {
         p.jump_if(R9, JumpCondition::AtMost, limit, fits).set(R9, 0).place(fits);
         p.store(Size::Word, R7, record::LENGTH, R9).add(R8, R9);
     }
+}
+
+/// Returns how many works the callers of one stand for.
+pub(super) fn stands_for(wall_ns: u64) -> u64 {
+    if wall_ns < u64::from(STACK_NS.unsigned_abs()) { u64::from(ONE_OF.unsigned_abs()) } else { 1 }
 }

@@ -87,6 +87,8 @@ pub struct MemoryRecord<'a> {
     pub registers: Option<[u64; 8]>,
     /// The stack.
     pub stack: &'a [u8],
+    /// How many works of about this length the stack stands for: of the short ones only some are copied.
+    pub stands_for: u64,
 }
 
 /// A record.

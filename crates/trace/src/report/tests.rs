@@ -399,6 +399,43 @@ fn what_a_shortage_of_memory_cost_is_neither_the_processors_nor_the_disks_nor_th
     assert_eq!(sum, wall_ns);
 }
 
+#[test]
+fn the_function_of_work_for_memory_is_that_of_most_of_the_time_or_none() {
+    use kernelwork::{MemoryWait, MemoryWork};
+    // 800 short ones by one function, of which one in so many is known, and five long ones by another.
+    let function = |one_of: u64| {
+        let mut recorder =
+            TraceRecorder::new(Backend::Bpf, vec![b"pages".to_vec()], SystemTime::UNIX_EPOCH);
+        recorder.process(10);
+        recorder.thread(10, 10, 0);
+        let mut stack = |address| {
+            let frames = vec![CodeAddress { module: None, address }];
+            recorder.stack(Stack { frames, end: StackEnd::Whole })
+        };
+        let (most, other) = (stack(3), stack(4));
+        let memory = recorder.recording().kernel.memory.entry(10).or_default();
+        for at in 0..805 {
+            let is_long = at >= 800;
+            let wall_ns = if is_long { 200_000 } else { 80_000 };
+            let (work, start_ns) = (MemoryWork::SwapIn, at * 1_000_000);
+            let wait = MemoryWait { work, start_ns, wall_ns, processor_ns: wall_ns, ready_ns: 0 };
+            let known = if is_long { Some((other, 1)) } else { Some((most, one_of)) };
+            memory.add(&wait, 0, known.filter(|_| is_long || one_of > 0 && at % one_of == 0));
+        }
+        let slice = TimeSlice { length_ns: 900_000_000, ..TimeSlice::default() };
+        recorder.recording().timelines.entry(10).or_default().push(slice);
+        let recording = recorder.finish(900_000_000);
+        let report = build(&recording, &Example, provenance(), &ReportOptions::default());
+        let row = &report.threads[0].account.as_ref().unwrap().memory[0];
+        assert_eq!((row.count, row.wall_ns), (805, 65_000_000));
+        row.frame.map(|frame| report.frames[frame as usize].name.clone())
+    };
+    assert_eq!(function(8).as_deref(), Some("KConfig::sync()"));
+    assert_eq!(function(1).as_deref(), Some("KConfig::sync()"));
+    // Where hardly any are known, those that are say nothing of the others.
+    assert_eq!(function(0), None);
+}
+
 proptest::proptest! {
     #[test]
     fn the_parts_of_any_time_are_the_whole_of_it_and_work_for_memory_is_in_it_once(

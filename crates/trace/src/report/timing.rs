@@ -434,6 +434,9 @@ fn memory_rows(builder: &SymbolizedRecording<'_>, memory: &ThreadMemory) -> Vec<
             frame.into_iter().for_each(|frame| *frames.entry(frame).or_default() += ns);
         }
         let frame = frames.into_iter().max_by_key(|(frame, ns)| (*ns, std::cmp::Reverse(*frame)));
+        // Of less than half of the time the callers do not tell whose it was.
+        let known_ns = share.stacks.values().fold(0_u64, |sum, ns| sum.saturating_add(*ns));
+        let frame = frame.filter(|_| known_ns >= share.wall_ns / 2);
         MemoryRow {
             work: word.to_owned(),
             count: share.count,

@@ -345,7 +345,7 @@ fn memory(record: &MemoryRecord<'_>, context: &mut WorkContext<'_>) {
     let mut wait = record.wait;
     wait.start_ns = wait.start_ns.saturating_sub(context.began_ns);
     let known = recorder.recording().kernel.memory.entry(record.thread).or_default();
-    let share = known.add(&wait, record.pages, stack);
+    let share = known.add(&wait, record.pages, stack.map(|stack| (stack, record.stands_for)));
     if record.address.is_some() && share.swap.is_none() {
         share.swap = swap_name();
     }
