@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,7 +42,27 @@ pub struct MonitorDirectory {
     path: PathBuf,
     etc: PathBuf,
     disk: Arc<dyn Disk>,
+    identity: DirectoryIdentity,
     _locks: [File; 2],
+}
+
+/// Which directory it is: another one of the same name, made after somebody has removed it, is not.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DirectoryIdentity {
+    device: u64,
+    inode: u64,
+}
+
+impl DirectoryIdentity {
+    fn new(found: &fs::Metadata) -> DirectoryIdentity {
+        DirectoryIdentity { device: found.dev(), inode: found.ino() }
+    }
+
+    /// Returns whether it is in its place at `path` still.
+    #[must_use]
+    pub fn is_at(self, path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|found| DirectoryIdentity::new(&found) == self)
+    }
 }
 
 impl MonitorDirectory {
@@ -56,7 +76,8 @@ impl MonitorDirectory {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         DirBuilder::new().recursive(true).mode(0o755).create(&path)?;
         let locks = [lock(dir)?, lock(&path)?];
-        let monitor = MonitorDirectory { path, etc: etc.to_owned(), disk, _locks: locks };
+        let identity = DirectoryIdentity::new(&locks[1].metadata()?);
+        let monitor = MonitorDirectory { path, etc: etc.to_owned(), disk, identity, _locks: locks };
         monitor.copy_all();
         Ok(monitor)
     }
@@ -67,7 +88,13 @@ impl MonitorDirectory {
         &self.path
     }
 
-    /// Keeps the copies up to date until the other end of `stop` is closed.
+    /// Returns which directory it is. While this lives no other has its identity.
+    #[must_use]
+    pub fn identity(&self) -> DirectoryIdentity {
+        self.identity
+    }
+
+    /// Keeps the copies up to date until the other end of `stop` is closed. A directory that was removed is not made again.
     ///
     /// # Errors
     ///
@@ -106,6 +133,10 @@ impl MonitorDirectory {
 
     /// Replaces a copy that differs from its file; removes it if the file is missing.
     fn put(&self, name: &str, contents: io::Result<Vec<u8>>) {
+        // To publish a file makes its directory, which would then hold this one alone.
+        if !self.identity.is_at(&self.path) {
+            return;
+        }
         let path = self.path.join(name);
         let done = match contents {
             Ok(bytes) if fs::read(&path).is_ok_and(|known| known == bytes) => Ok(()),
@@ -270,6 +301,29 @@ mod tests {
         until(|| copy("hosts").is_none());
         drop(stop);
         follower.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_was_removed_is_left_to_who_makes_it_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let etc = dir.path().join("etc");
+        fs::create_dir(&etc).unwrap();
+        fs::write(etc.join("hosts"), "127.0.0.1 here\n").unwrap();
+        let start =
+            || MonitorDirectory::start(&dir.path().join("h"), &etc, store::disk::real()).unwrap();
+        let first = start();
+        let (path, identity) = (first.path().to_owned(), first.identity());
+        assert!(identity.is_at(&path));
+        fs::remove_dir_all(&path).unwrap();
+        fs::write(etc.join("gai.conf"), "changed").unwrap();
+        first.copy_all();
+        assert!(!path.exists() && !identity.is_at(&path));
+        // One that somebody else made does not hold what sandboxes need.
+        fs::create_dir(&path).unwrap();
+        first.copy_all();
+        assert!(!identity.is_at(&path) && fs::read_dir(&path).unwrap().next().is_none());
+        let second = start();
+        assert!(second.identity().is_at(&path) && path.join("hosts").exists());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use host::command::{self, AfterCaller, CommandRequest};
 use host::environment::SessionEnvironment;
 use host::keeper;
-use host::monitor::MonitorDirectory;
+use host::monitor::{DirectoryIdentity, MonitorDirectory};
 use host::start::Executable;
 
 use super::HostServiceOptions;
@@ -25,6 +25,7 @@ const ETC: &str = "/etc";
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     pub(super) monitor: PathBuf,
+    identity: DirectoryIdentity,
     pub(super) pkcs11: Option<PathBuf>,
 }
 
@@ -54,8 +55,10 @@ impl Session {
     ) -> io::Result<Option<Places>> {
         match &self.state {
             State::Starting => return Ok(None),
-            // The directory may have been removed.
-            State::Ready(places) if places.monitor.is_dir() => return Ok(Some(places.clone())),
+            // The directory may have been removed, and another made that holds nothing.
+            State::Ready(places) if places.identity.is_at(&places.monitor) => {
+                return Ok(Some(places.clone()));
+            }
             State::Ready(_) | State::Nobody => {}
         }
         let (stop, stopped) = sys::socket::pair()?;
@@ -71,7 +74,8 @@ impl Session {
             };
             let certificates = Certificates::serve(&dir, &environment, &keeper);
             let pkcs11 = certificates.as_ref().map(|server| server.socket.clone());
-            let places = Places { monitor: monitor.path().to_owned(), pkcs11 };
+            let identity = monitor.identity();
+            let places = Places { monitor: monitor.path().to_owned(), identity, pkcs11 };
             made(Ok(places));
             if let Err(error) = monitor.follow(&stopped) {
                 tracing::warn!(%error, "cannot follow the host's files for sandboxes");

@@ -316,7 +316,8 @@ mod tests {
     fn who_takes_long_to_stop_has_stopped_before_the_shell_hears_of_it() {
         let slow = r#"$SIG{TSTP} = sub { select(undef, undef, undef, 0.3); kill STOP => $$ }; $| = 1; print "$$\n"; sleep 1 while 1"#;
         let slow = slow.replace('$', "\\$").replace('"', "\\\"");
-        let session = Session::start(&format!("sh -c \"perl -e '{slow}'; true\"; true"));
+        // The shell that hears of it stays: with it its terminal would go, and the job.
+        let session = Session::start(&format!("sh -c \"perl -e '{slow}'; true\"; read wait"));
         let pid: u32 = session.said.parse().unwrap();
         let first = ProcessStat::of(pid).unwrap().parent;
         Requester::in_front(session.device()).unwrap().stop();
@@ -337,6 +338,9 @@ mod tests {
     fn a_shell_with_jobs_keeps_what_is_typed() {
         let session = Session::start("sleep 100 & echo $!; read wait");
         assert!(Requester::in_front(session.device()).is_none());
+        // No hangup reaches a job in the background.
+        let pid = rustix::process::Pid::from_raw(session.said.parse().unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
 
     #[test]
