@@ -125,28 +125,52 @@ fn c_string(text: &OsStr) -> io::Result<CString> {
 fn start(work: &Work, filter: Option<&SeccompFilter>) -> io::Result<HeldChild> {
     let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
     let (failed, fail) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    let (mut readiness, ready) =
+        pipe_with(PipeFlags::CLOEXEC).map(|(r, w)| (fs::File::from(r), w))?;
+    let highest = highest_descriptor();
     // SAFETY: the child calls only what may be called between `fork` and `exec` in a program with threads.
     let process = unsafe { libc::fork() };
     match u32::try_from(process) {
         Err(_) => Err(io::Error::last_os_error()),
-        Ok(0) => child(work, filter, &wait, &go, &fail),
+        Ok(0) => {
+            close_ours(highest, [&wait, &fail, &ready]);
+            // SAFETY: the kernel reads the byte of the string.
+            unsafe { libc::write(ready.as_raw_fd(), c"".as_ptr().cast(), 1) };
+            child(work, filter, &wait, &fail)
+        }
         Ok(process) => {
+            drop(ready);
+            // Nothing is read if it was killed; then that is found as it is released.
+            let _ = readiness.read(&mut [0])?;
             Ok(HeldChild { process, go: fs::File::from(go), failed: fs::File::from(failed) })
         }
     }
 }
 
+/// Returns a number that is above those of our descriptors, but for what other threads open in this moment.
+fn highest_descriptor() -> i32 {
+    let numbers = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    numbers.max().unwrap_or(1024).saturating_add(64)
+}
+
+/// Closes, in the child, what the program will not have but for `kept`. Left to the program's beginning that would be its time: to
+/// close the last descriptor of what another thread has had in the kernel takes long, and our own end of the pipe would keep it
+/// open when the parent is gone.
+fn close_ours(highest: i32, kept: [&OwnedFd; 3]) {
+    for number in 3..=highest {
+        // SAFETY: asks for a flag; a number without a descriptor is an error.
+        let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+        let is_ours = flags >= 0 && flags & libc::FD_CLOEXEC != 0;
+        if is_ours && kept.iter().all(|fd| fd.as_raw_fd() != number) {
+            // SAFETY: closes a descriptor that the child does not use again; it leaves without running destructors.
+            unsafe { libc::close(number) };
+        }
+    }
+}
+
 /// The child's part: waits, installs, and runs the program; tells `fail` why it cannot.
-fn child(
-    work: &Work,
-    filter: Option<&SeccompFilter>,
-    wait: &OwnedFd,
-    go: &OwnedFd,
-    fail: &OwnedFd,
-) -> ! {
-    // Our own end of the pipe would keep it open when the parent is gone.
-    // SAFETY: closes a descriptor that the child does not use again; it leaves without running destructors.
-    unsafe { libc::close(go.as_raw_fd()) };
+fn child(work: &Work, filter: Option<&SeccompFilter>, wait: &OwnedFd, fail: &OwnedFd) -> ! {
     let mut byte = 0_u8;
     // SAFETY: the kernel writes at most one byte to where `byte` is.
     let told = unsafe { libc::read(wait.as_raw_fd(), (&raw mut byte).cast(), 1) };
@@ -306,6 +330,28 @@ mod tests {
         let process = held.process();
         drop(held);
         assert_eq!(end_of(process), TraceStop::Exited(127));
+    }
+
+    #[test]
+    fn who_is_held_has_nothing_of_ours_that_the_program_will_not_have() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            let mut options = fs::File::options();
+            options.write(true).create_new(true).open(directory.path().join(name)).unwrap()
+        };
+        let (file, given) = (open("ours"), open("given"));
+        rustix::io::fcntl_setfd(&given, rustix::io::FdFlags::empty()).unwrap();
+        let held = hold(&shell("exit 3"), None).unwrap();
+        let process = held.process();
+        let has = |name: &str| {
+            let descriptors = fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+            let links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+            links.into_iter().any(|link| link == directory.path().join(name))
+        };
+        assert!(has("given") && !has("ours"));
+        drop(file);
+        held.release().unwrap();
+        assert_eq!(end_of(process), TraceStop::Exited(3));
     }
 
     #[test]

@@ -26,6 +26,8 @@ const MARKS: usize = 10_000;
 const TARGETS: usize = 100_000;
 /// The most requests on buses that are kept.
 const REQUESTS: usize = 8192;
+/// What begins so long after a call of the same name, and before another, is what it had left to do, in nanoseconds.
+const RETURN_NS: u64 = 50_000_000;
 
 /// Fills a [`Recording`].
 #[derive(Debug)]
@@ -73,6 +75,23 @@ impl UnrecordedWait {
         let Some(wait) = inside.filter(could_be).max_by_key(common) else { return };
         wait.is_told = true;
         (call.start_ns, call.wall_ns) = (wait.from_ns, wait.to_ns.saturating_sub(wait.from_ns));
+    }
+
+    /// Returns it as a call of a main thread.
+    fn call(&self, thread: u32) -> TracedCall {
+        TracedCall {
+            process: thread,
+            thread,
+            number: self.number,
+            arguments: [0; 6],
+            outcome: CallEnd::Unknown,
+            start_ns: self.from_ns,
+            wall_ns: self.to_ns.saturating_sub(self.from_ns),
+            cpu_ns: Some(0),
+            queued_ns: None,
+            stack: None,
+            target: None,
+        }
     }
 
     /// Marks the waits that were in a call which the kernel's programs reported as told.
@@ -370,6 +389,47 @@ impl TraceRecorder {
         self.unrecorded.entry(thread).or_default().push(wait);
     }
 
+    /// Records waits of main threads in calls that are recorded, which the calls themselves do not hold: what a call has left to do
+    /// as it returns, as the last close of a file, waits when it is said to have ended. In the order of time.
+    pub(crate) fn waited_returning(&mut self, waits: &[(u32, UnrecordedWait)]) {
+        if self.recording.slow_dropped > 0 {
+            // Some may be in calls that are only counted.
+            return;
+        }
+        let mut calls: HashMap<u32, Vec<usize>> = HashMap::new();
+        for (at, call) in self.recording.slow.iter().enumerate() {
+            calls.entry(call.thread).or_default().push(at);
+        }
+        let slow = &self.recording.slow;
+        calls.values_mut().for_each(|places| places.sort_by_key(|at| slow[*at].start_ns));
+        for (thread, wait) in waits {
+            let wall_ns = wait.to_ns.saturating_sub(wait.from_ns);
+            let Some(places) = calls.get_mut(thread).filter(|_| self.is_slow(wall_ns)) else {
+                continue;
+            };
+            let slow = &mut self.recording.slow;
+            let behind = places.partition_point(|at| slow[*at].start_ns < wait.to_ns);
+            // Before its first call it was not watched.
+            let Some(last) = behind.checked_sub(1).and_then(|at| slow.get_mut(places[at])) else {
+                continue;
+            };
+            let end_ns = end_of(last);
+            if end_ns > wait.from_ns {
+                continue;
+            }
+            let mut more_ns = wall_ns;
+            if last.number == wait.number && wait.from_ns - end_ns < RETURN_NS {
+                more_ns = wait.to_ns - end_ns;
+                last.wall_ns += more_ns;
+            } else {
+                places.insert(behind, slow.len());
+                self.keep(wait.call(*thread));
+            }
+            let total = self.recording.totals.entry((*thread, wait.number)).or_default();
+            total.wall_ns = total.wall_ns.saturating_add(more_ns);
+        }
+    }
+
     /// Records the waits that no look from outside fell into. One for a lock may have been rest, which is judged together with those
     /// that were looked at: it is recorded as a short call is, however long it was.
     fn add_unrecorded(&mut self, thread: u32, waits: Vec<UnrecordedWait>) {
@@ -377,20 +437,8 @@ impl TraceRecorder {
             if wait.is_told {
                 continue;
             }
-            let wall_ns = wait.to_ns.saturating_sub(wait.from_ns);
-            let call = TracedCall {
-                process: thread,
-                thread,
-                number: wait.number,
-                arguments: [0; 6],
-                outcome: CallEnd::Unknown,
-                start_ns: wait.from_ns,
-                wall_ns,
-                cpu_ns: Some(0),
-                queued_ns: None,
-                stack: None,
-                target: None,
-            };
+            let call = wait.call(thread);
+            let wall_ns = call.wall_ns;
             match call_name(wait.number).is_some_and(|name| name.starts_with("futex")) {
                 true => {
                     self.waited_shortly(ShortCallSample { call, blocked_ns: wall_ns, count: 1 });

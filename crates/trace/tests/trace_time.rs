@@ -277,6 +277,19 @@ fn a_call_that_ends_on_another_processor_did_not_run_all_the_time() {
 }
 
 #[test]
+fn what_a_call_has_left_to_do_as_it_returns_is_of_the_call() {
+    Planted::new().each(&["lingers"], [Backend::Bpf, Backend::Seccomp], |context, report| {
+        is_told(context, report, "execve of ");
+        let account = account(report);
+        assert!(account.parts.call_ns > 900 * MS, "{context}: {:?}", account.parts);
+        assert!(account.parts.unknown_ns < 100 * MS, "{context}: {:?}", account.parts);
+        let main = report.slow.iter().filter(|slow| Some(slow.thread) == report.main_thread);
+        let long = main.filter(|slow| slow.wall_ns > 900 * MS);
+        assert_eq!(long.map(|slow| report.call_name(slow.call)).collect::<Vec<_>>(), ["execve"]);
+    });
+}
+
+#[test]
 fn a_wait_for_no_descriptor_is_a_sleep_and_no_look_for_events() {
     let backends = [Backend::Bpf, Backend::Seccomp, Backend::Ptrace];
     Planted::new().each(&["naps"], backends, |context, report| {

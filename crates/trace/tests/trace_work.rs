@@ -418,7 +418,9 @@ fn memory_that_is_read_back_from_swap_is_told_as_that_with_the_swap_and_the_func
         }
         // Few are as long as those whose callers are always known; the others are known by samples.
         if let Some(frame) = row.frame {
-            assert_eq!(report.frames[frame as usize].name, "touch_swapped", "{context}");
+            // A single read in which the host kept the processor for itself may be longer than all others.
+            let is_told = report.frames[frame as usize].name == "touch_swapped";
+            assert!(is_told || report.watch.stolen_ns > row.wall_ns / 4, "{context}: {row:?}");
             named += 1;
         }
         let shown = text::render(&report, 100, report::paint::Paint::Off);

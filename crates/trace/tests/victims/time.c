@@ -1,6 +1,7 @@
 /* A program whose main thread spends its time in one way, told by its first argument. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -263,6 +265,25 @@ int main(int count, char **words)
             }
         if (!tell(words[3], blocked() - before))
             return 3;
+    } else if (!strcmp(how, "lingers")) {
+        /* Runs another program. As the call returns, the kernel closes a socket whose partner does not read, and waits a second. */
+        struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t size = sizeof here;
+        int listener = socket(AF_INET, SOCK_STREAM, 0);
+        int sender = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (bind(listener, (struct sockaddr *)&here, size) || listen(listener, 1) ||
+            getsockname(listener, (struct sockaddr *)&here, &size) || connect(sender, (struct sockaddr *)&here, size))
+            return 3;
+        /* The partner stays open in the next program. */
+        if (accept(listener, NULL, NULL) < 0)
+            return 3;
+        static char bytes[65536];
+        while (send(sender, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
+            ;
+        struct linger second = {.l_onoff = 1, .l_linger = 1};
+        setsockopt(sender, SOL_SOCKET, SO_LINGER, &second, sizeof second);
+        execl("/bin/true", "true", NULL);
+        return 3;
     } else if (!strcmp(how, "pages")) {
         /* Who looks ten times a second sees the program before it does something, and all that it did before it ends. */
         look(200);

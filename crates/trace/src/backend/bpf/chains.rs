@@ -269,7 +269,7 @@ impl ChainRecorder {
         began_ns: u64,
     ) {
         let wants_waits = recorded.has_waits();
-        let mut others = Vec::new();
+        let (mut others, mut returning) = (Vec::new(), Vec::new());
         for (list, waits) in self.waits.drain() {
             let is_stop = stops(functions.waited_in(&list));
             for wait in waits {
@@ -277,15 +277,14 @@ impl ChainRecorder {
                     [wait.from_ns, wait.to_ns].map(|at| at.saturating_sub(began_ns));
                 let is_event_wait =
                     |call: u32| call_name(call).is_some_and(|n| EVENT_WAITS.contains(&n));
-                let is_told =
-                    |call: &u32| wants_waits && !recorded.contains(*call) && !is_event_wait(*call);
-                match wait.call.filter(is_told) {
+                let told = |number| UnrecordedWait { number, from_ns, to_ns, is_told: false };
+                match wait.call.filter(|call| !is_event_wait(*call)) {
                     _ if is_stop => recorder.stopped(wait.thread, from_ns, to_ns),
-                    Some(number) => others.push((
-                        wait.thread,
-                        UnrecordedWait { number, from_ns, to_ns, is_told: false },
-                    )),
-                    None => {}
+                    Some(call) if recorded.contains(call) => {
+                        returning.push((wait.thread, told(call)));
+                    }
+                    Some(call) if wants_waits => others.push((wait.thread, told(call))),
+                    _ => {}
                 }
             }
         }
@@ -293,6 +292,8 @@ impl ChainRecorder {
         for (thread, wait) in others {
             recorder.waited_unrecorded(thread, wait);
         }
+        returning.sort_by_key(|(_, wait)| wait.from_ns);
+        recorder.waited_returning(&returning);
     }
 }
 
