@@ -141,7 +141,7 @@ fn start(work: &Work, filter: Option<&SeccompFilter>) -> io::Result<HeldChild> {
         Ok(process) => {
             drop(ready);
             // Nothing is read if it was killed; then that is found as it is released.
-            let _ = readiness.read(&mut [0])?;
+            let _ = readiness.read_exact(&mut [0]);
             Ok(HeldChild { process, go: fs::File::from(go), failed: fs::File::from(failed) })
         }
     }

@@ -26,7 +26,7 @@ const MARKS: usize = 10_000;
 const TARGETS: usize = 100_000;
 /// The most requests on buses that are kept.
 const REQUESTS: usize = 8192;
-/// What begins so long after a call of the same name, and before another, is what it had left to do, in nanoseconds.
+/// A wait in a call to run a program that begins so long after the last one is what that had left to do, in nanoseconds.
 const RETURN_NS: u64 = 50_000_000;
 
 /// Fills a [`Recording`].
@@ -132,6 +132,12 @@ impl ReportedLocks {
         let same = inside.filter(|(_, lock)| lock.number == call.number);
         same.max_by_key(|(_, lock)| common(lock)).map(|(at, _)| at)
     }
+}
+
+/// Says whether a wait is in what a call to run a program had left to do: between two of them there is a program.
+fn has_run_program(call: &TracedCall, wait: &UnrecordedWait) -> bool {
+    let runs = call_name(call.number).is_some_and(|name| name.starts_with("execve"));
+    runs && wait.from_ns.saturating_sub(end_of(call)) < RETURN_NS
 }
 
 fn end_of(call: &TracedCall) -> u64 {
@@ -404,29 +410,32 @@ impl TraceRecorder {
         calls.values_mut().for_each(|places| places.sort_by_key(|at| slow[*at].start_ns));
         for (thread, wait) in waits {
             let wall_ns = wait.to_ns.saturating_sub(wait.from_ns);
-            let Some(places) = calls.get_mut(thread).filter(|_| self.is_slow(wall_ns)) else {
+            if !self.is_slow(wall_ns) {
                 continue;
-            };
+            }
+            let places = calls.entry(*thread).or_default();
             let slow = &mut self.recording.slow;
             let behind = places.partition_point(|at| slow[*at].start_ns < wait.to_ns);
-            // Before its first call it was not watched.
-            let Some(last) = behind.checked_sub(1).and_then(|at| slow.get_mut(places[at])) else {
-                continue;
+            let last = behind.checked_sub(1).and_then(|at| slow.get_mut(places[at]));
+            let total = self.recording.totals.entry((*thread, wait.number)).or_default();
+            let (more_ns, longest_ns) = match last {
+                Some(last) if end_of(last) > wait.from_ns => continue,
+                // Of other calls there may have been another one meanwhile, of which nobody knows because it was short.
+                Some(last) if last.number == wait.number && has_run_program(last, wait) => {
+                    let more_ns = wait.to_ns - end_of(last);
+                    last.wall_ns += more_ns;
+                    (more_ns, last.wall_ns)
+                }
+                _ => {
+                    places.insert(behind, slow.len());
+                    (wall_ns, wall_ns)
+                }
             };
-            let end_ns = end_of(last);
-            if end_ns > wait.from_ns {
-                continue;
-            }
-            let mut more_ns = wall_ns;
-            if last.number == wait.number && wait.from_ns - end_ns < RETURN_NS {
-                more_ns = wait.to_ns - end_ns;
-                last.wall_ns += more_ns;
-            } else {
-                places.insert(behind, slow.len());
+            total.wall_ns = total.wall_ns.saturating_add(more_ns);
+            total.longest_ns = total.longest_ns.max(longest_ns);
+            if places.get(behind) == Some(&self.recording.slow.len()) {
                 self.keep(wait.call(*thread));
             }
-            let total = self.recording.totals.entry((*thread, wait.number)).or_default();
-            total.wall_ns = total.wall_ns.saturating_add(more_ns);
         }
     }
 
@@ -567,5 +576,70 @@ impl TraceRecorder {
     pub fn finish(mut self, length_ns: u64) -> Recording {
         self.recording.length_ns = length_ns;
         self.recording
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::recording::Backend;
+
+    const MS: u64 = 1_000_000;
+
+    /// The slow calls, by name with begin and length in milliseconds, after a wait `from` to `to` in a call of this name.
+    fn with_wait(
+        threshold_ms: u64,
+        calls: &[(&str, u64, u64)],
+        waits: &[(&'static str, u64, u64)],
+    ) -> Vec<(String, u64, u64)> {
+        let mut recorder = TraceRecorder::new(Backend::Bpf, Vec::new(), SystemTime::UNIX_EPOCH);
+        recorder.recording().threshold_ns = threshold_ms * MS;
+        let number = |name: &str| crate::syscall::call_number(name).unwrap();
+        let wait = |name: &str, from: u64, to: u64| UnrecordedWait {
+            number: number(name),
+            from_ns: from * MS,
+            to_ns: to * MS,
+            is_told: false,
+        };
+        for (name, at, length) in calls {
+            recorder.keep(wait(name, *at, at + length).call(7));
+        }
+        let waits: Vec<(u32, UnrecordedWait)> =
+            waits.iter().map(|(name, from, to)| (7, wait(name, *from, *to))).collect();
+        recorder.waited_returning(&waits);
+        let slow = &recorder.recording().slow;
+        let told = |call: &TracedCall| {
+            let name = call_name(call.number).unwrap().to_owned();
+            (name, call.start_ns / MS, call.wall_ns / MS)
+        };
+        slow.iter().map(told).collect()
+    }
+
+    fn told(calls: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
+        calls.iter().map(|(name, at, length)| ((*name).to_owned(), *at, *length)).collect()
+    }
+
+    #[test]
+    fn a_wait_behind_a_call_is_a_call_and_that_in_one_is_in_it() {
+        let read = [("read", 10, 200)];
+        assert_eq!(with_wait(1, &read, &[("read", 20, 190)]), told(&read));
+        // A short call of the same name may have been between them, and is the one that waits.
+        let both = told(&[("read", 10, 200), ("read", 240, 1000)]);
+        assert_eq!(with_wait(1, &read, &[("read", 240, 1240)]), both);
+        // The one that waits need not be slow before that, and no other has to be.
+        assert_eq!(with_wait(200, &[], &[("close", 5, 1005)]), told(&[("close", 5, 1000)]));
+        assert_eq!(with_wait(200, &[], &[("close", 5, 105)]), []);
+        let closes = [("close", 0, 500), ("close", 501, 1001), ("close", 1100, 1601)];
+        let each = told(&[("close", 0, 500), ("close", 501, 500), ("close", 1100, 501)]);
+        assert_eq!(with_wait(200, &[], &closes), each);
+    }
+
+    #[test]
+    fn a_program_begins_when_all_that_its_call_had_left_to_do_is_done() {
+        let pieces = [("execve", 12, 27), ("execve", 28, 43), ("execve", 500, 515)];
+        let told = told(&[("execve", 10, 33), ("execve", 500, 15)]);
+        assert_eq!(with_wait(1, &[("execve", 10, 1)], &pieces), told);
     }
 }

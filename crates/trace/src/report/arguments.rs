@@ -1,7 +1,7 @@
 //! A call as people read it: `fdatasync(4</home/ana/x>)`, made of its registers and its target.
 
 use super::spelling::spell;
-use crate::call::TracedCall;
+use crate::call::{CallEnd, TracedCall};
 use crate::recording::Target;
 
 /// Says what each argument of a call is, a letter each:
@@ -89,6 +89,10 @@ fn int(register: u64) -> i32 {
 /// Writes a call's name and arguments.
 #[must_use]
 pub(super) fn text(name: &str, call: &TracedCall, target: Option<&Target>) -> String {
+    // Of a wait that nobody looked at, the wake-ups tell the call alone.
+    if call.outcome == CallEnd::Unknown && call.arguments == [0; 6] && target.is_none() {
+        return format!("{name}(…)");
+    }
     let shape = signature(name).unwrap_or_else(|| {
         let used = call.arguments.iter().rposition(|argument| *argument != 0);
         &"xxxxxx"[..used.map_or(0, |last| last + 1)]

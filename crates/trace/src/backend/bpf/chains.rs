@@ -45,6 +45,15 @@ fn stops(function: Option<&str>) -> bool {
     matches!(function, Some("do_signal_stop" | "do_freezer_trap"))
 }
 
+/// Whether a thread that waits in this function of the kernel has to because of what its control group has used: it does so as
+/// any call returns, which is not what it waits for.
+fn throttles(function: Option<&str>) -> bool {
+    let function = function.map(|name| name.trim_start_matches('_'));
+    function.is_some_and(|name| {
+        name.starts_with("mem_cgroup_handle_over_high") || name.starts_with("blkcg_maybe_throttle")
+    })
+}
+
 /// A long wait of a main thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MainWait {
@@ -229,8 +238,14 @@ impl ChainRecorder {
         }
     }
 
-    /// Puts the chains into the recording, and the waits that none of the calls in the set `recorded` was.
-    pub(super) fn finish(&mut self, recorder: &mut TraceRecorder, recorded: &Set, began_ns: u64) {
+    /// Puts the chains into the recording, and the waits that none of the calls in the set `recorded` was. `began` is when the
+    /// recording did, and since when what the first process does is its own, of the monotonic clock.
+    pub(super) fn finish(
+        &mut self,
+        recorder: &mut TraceRecorder,
+        recorded: &Set,
+        began: (u64, u64),
+    ) {
         let recording = recorder.recording();
         recording.notes.extend(self.note.take());
         let mut chains: Vec<RecordedChain> =
@@ -256,7 +271,7 @@ impl ChainRecorder {
         // Who was stopped or frozen in a call did not wait for what ended it.
         chains.retain(|chain| !stops(chain.functions.first().and_then(Option::as_deref)));
         recording.chains = chains;
-        self.tell_waits(&functions, recorder, recorded, began_ns);
+        self.tell_waits(&functions, recorder, recorded, began);
     }
 
     /// Records when main threads were stopped, and their waits in calls that are not recorded. Those for events are left to the
@@ -266,12 +281,13 @@ impl ChainRecorder {
         functions: &KernelFunctions,
         recorder: &mut TraceRecorder,
         recorded: &Set,
-        began_ns: u64,
+        (began_ns, own_since_ns): (u64, u64),
     ) {
         let wants_waits = recorded.has_waits();
         let (mut others, mut returning) = (Vec::new(), Vec::new());
         for (list, waits) in self.waits.drain() {
-            let is_stop = stops(functions.waited_in(&list));
+            let function = functions.waited_in(&list);
+            let (is_stop, is_throttled) = (stops(function), throttles(function));
             for wait in waits {
                 let [from_ns, to_ns] =
                     [wait.from_ns, wait.to_ns].map(|at| at.saturating_sub(began_ns));
@@ -280,7 +296,11 @@ impl ChainRecorder {
                 let told = |number| UnrecordedWait { number, from_ns, to_ns, is_told: false };
                 match wait.call.filter(|call| !is_event_wait(*call)) {
                     _ if is_stop => recorder.stopped(wait.thread, from_ns, to_ns),
+                    _ if is_throttled => {}
                     Some(call) if recorded.contains(call) => {
+                        if wait.from_ns < own_since_ns {
+                            continue;
+                        }
                         returning.push((wait.thread, told(call)));
                     }
                     Some(call) if wants_waits => others.push((wait.thread, told(call))),

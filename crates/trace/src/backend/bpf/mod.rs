@@ -145,6 +145,7 @@ fn start(
     let process = held.process();
     session.watch(process, WatchStart::Exec).map_err(TraceError::Trace)?;
     let mut watcher = Watcher::new(session, loaders, options, choice, words, process);
+    watcher.releases();
     let mut started = held.release().map_err(cannot_start)?;
     let has_ended = watcher.watch(stop).map_err(TraceError::Trace)?;
     let recording = watcher.finish().map_err(TraceError::Trace)?;

@@ -56,6 +56,8 @@ pub(super) struct Watcher<'a> {
     clock: SystemClock,
     /// The monotonic clock, in nanoseconds, when the recording began.
     began_ns: u64,
+    /// The same, since when what the first process does is its own.
+    own_since_ns: u64,
     model: ProcessModel,
     time: TimeAccountant,
     /// Threads that ended, with the calls that they have totals of.
@@ -143,6 +145,7 @@ impl<'a> Watcher<'a> {
             root,
             clock,
             began_ns,
+            own_since_ns: began_ns,
             model,
             time,
             ended: Vec::new(),
@@ -314,6 +317,11 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
+    /// Says that the process which was held is released now: what it waited for before was us.
+    pub(super) fn releases(&mut self) {
+        self.own_since_ns = sys::bpf::clock_ns();
+    }
+
     /// Ends the recording: detaches the programs, and reads their totals.
     ///
     /// # Errors
@@ -331,7 +339,8 @@ impl<'a> Watcher<'a> {
             self.model.recorder.total(thread, number, &total);
         }
         self.work.finish(&mut self.model.work_context(self.began_ns));
-        self.chains.finish(&mut self.model.recorder, &self.options.calls, self.began_ns);
+        let began = (self.began_ns, self.own_since_ns);
+        self.chains.finish(&mut self.model.recorder, &self.options.calls, began);
         let errors = self.session.errors()?;
         let faults = self.session.faults()?;
         let recording = self.model.recorder.recording();
