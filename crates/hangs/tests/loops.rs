@@ -71,6 +71,31 @@ fn a_dialog_whose_waits_are_all_short_is_no_hang() {
     assert!(lengths.iter().all(|ms| *ms < 500), "{lengths:?}");
 }
 
+/// Has a program draw more than the display reads.
+fn check_writes_to_the_display(root: &TempDir, program: &mut Interactive) {
+    for _ in 0..3 {
+        program.order(b'X');
+        let hang = program.ended_hang(root);
+        assert_eq!(hang.cause, HangCause::OtherProgram, "{hang:?}");
+        assert!(hang.length_ns + hang.uncertain_ns >= 380_000_000, "{hang:?}");
+        assert!(hang.frames.iter().any(|frame| frame.function == "draw_much"), "{hang:?}");
+    }
+}
+
+#[test]
+fn a_wait_until_the_display_reads_what_is_drawn_is_a_hang() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    check_writes_to_the_display(&root, &mut program);
+}
+
+#[test]
+fn by_sampling_a_wait_until_the_display_reads_what_is_drawn_is_a_hang_too() {
+    let root = tempfile::tempdir().unwrap();
+    let (_recorder, mut program) = start_sampling(&root);
+    check_writes_to_the_display(&root, &mut program);
+}
+
 /// Has a program make two waits from one depth of the stack: that of a dialog, and one for an answer.
 fn check_waits_at_one_place(orders: &[u8]) {
     let root = tempfile::tempdir().unwrap();

@@ -60,6 +60,15 @@ __attribute__((noinline)) void show_dialog(int display, double seconds) {
     poll(&wanted, 1, seconds * 1000);
 }
 
+/* As Xlib: a handler draws, and the display does not read what is written to it. */
+__attribute__((noinline)) void _XSend(int display, double seconds) {
+    struct pollfd wanted = {.fd = display, .events = POLLIN};
+    poll(&wanted, 1, seconds * 1000);
+}
+__attribute__((noinline)) void draw_much(int display, double seconds) {
+    _XSend(display, seconds);
+}
+
 /* The same with an animation: each of its waits is short. */
 __attribute__((noinline)) void show_animated_dialog(int display, double seconds) {
     struct pollfd wanted = {.fd = display, .events = POLLIN};
@@ -341,6 +350,7 @@ int main(int count, char **arguments) {
         case 'c': compute_things(0.4); break;
         case 'r': wait_for_reply(0.4); break;
         case 'd': show_dialog(display, 0.4); break;
+        case 'X': draw_much(display, 0.4); break;
         case 'p': show_panel(display, 0.4); break;
         case 'q': wait_for_answer_sync(silent[0], 0.4); break;
         case 'v': serve_while_busy(display, 0.9); break;

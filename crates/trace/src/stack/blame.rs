@@ -145,8 +145,9 @@ const LOOPS: [&str; 44] = [
 const RESTS_OF_RUNTIMES: [(&str, &str); 2] =
     [("runtime.findRunnable", "Go"), ("CallJavaMainInNewThread", "Java")];
 
-/// Functions that wait until a reply arrives: a wait inside of them is a stall, not idle.
-const ANSWERS: [&str; 15] = [
+/// Functions that wait until a reply arrives, or until the display server reads what is written to it: a wait inside of them is a stall,
+/// not idle.
+const ANSWERS: [&str; 21] = [
     "g_dbus_",
     "QDBus",
     "QProcess::waitFor",
@@ -158,8 +159,14 @@ const ANSWERS: [&str; 15] = [
     "xcb_wait_for_special_event",
     "xcb_request_check",
     "xcb_connect",
+    "xcb_flush",
+    "xcb_send_fd",
+    "xcb_send_request",
+    "xcb_writev",
     "XOpenDisplay",
+    "_XFlush",
     "_XReply",
+    "_XSend",
     "gtk_clipboard_wait_",
     "dbus_connection_send_with_reply_and_block",
 ];
