@@ -456,8 +456,16 @@ fn interrupt_a_job_of_a_shell_in_a_pipeline(screen: &Screen<'_>, client: &str) {
     screen.sleeps('S');
     screen.key("C-c");
     screen.wait("end of the command", |_| screen.sleepers() == 0);
-    // The other end of the pipe is of the job that the key is for, too: the shell ends with it.
-    screen.prompt(screen.prompt);
+    // The other end of the pipe is of the job that the key is for, too: the shell ends with the first thing that it writes then, which may
+    // not be its next prompt if it was quicker.
+    screen.wait("the shell in the sandbox", |shown| {
+        let is_back = shown.trim_end().ends_with(screen.prompt);
+        if !is_back {
+            screen.line("");
+            pause();
+        }
+        is_back
+    });
 }
 
 /// What is typed after an interrupt that its script outlives is shown once.
