@@ -71,6 +71,31 @@ fn a_dialog_whose_waits_are_all_short_is_no_hang() {
     assert!(lengths.iter().all(|ms| *ms < 500), "{lengths:?}");
 }
 
+#[test]
+fn what_a_program_does_that_starts_and_never_waits_is_recorded() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(reports) = reports() else { return };
+    let _recorder = TestRecorder::start_with(&root, ThreadSource::Kernel(Box::new(reports)));
+    let mut program = Interactive::start_with(&root, "poll late");
+    if sys::perf::ThreadSampler::at_instruction(program.child.id(), 0x1000).is_err() {
+        // Looks that take no time are not seen here.
+        return;
+    }
+    // It says so when it has started, after six seconds.
+    program.finished();
+    program.order(b's');
+    program.ended_hang(&root);
+    let hangs = hangs_since(&root, &program, 0);
+    if hangs.iter().any(is_disturbed) {
+        return;
+    }
+    let of_start = hangs.iter().filter(|hang| blamed(hang) == "compute_things");
+    let lengths: Vec<u64> = of_start.map(|hang| hang.length_ns / 1_000_000).collect();
+    // When it is found, and its main loop, depends on what else runs; the first step may be over by then.
+    assert!(lengths.len() >= 3, "{hangs:#?}");
+    assert!(lengths.iter().all(|ms| (350..900).contains(ms)), "{lengths:?}");
+}
+
 /// Has a program draw more than the display reads.
 fn check_writes_to_the_display(root: &TempDir, program: &mut Interactive) {
     for _ in 0..3 {

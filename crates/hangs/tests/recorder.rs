@@ -155,7 +155,8 @@ impl Interactive {
     }
 
     /// Starts the program; its main loop waits with `poll`, `select` or `epoll`, `behind` an epoll descriptor that
-    /// it polls, `futex`, a condition, or `sleep`: it sleeps and looks for events in turns; or `never`: it has none.
+    /// it polls, `futex`, a condition, or `sleep`: it sleeps and looks for events in turns; or `never`: it has none. `poll late`: when it
+    /// starts it looks for events and never waits, for six seconds.
     pub(crate) fn start_with(root: &TempDir, wait: &str) -> Interactive {
         Interactive::start_built(root, wait, &["-g", "-O1"])
     }

@@ -102,6 +102,8 @@ pub enum MarkedAs {
     Unknown,
     /// A wait for events, which counts as that of its main loop until it is classified.
     Waiting(EventWait),
+    /// A step of its main loop, whose wait is made here. The step begins with the mark.
+    Away(WaitPlace),
 }
 
 /// What is known of the time of an absence at a moment.
@@ -172,6 +174,8 @@ pub enum ThreadEvent {
         /// The wait.
         block: ThreadBlock,
     },
+    /// A process has begun to run a program, whether it is marked or not. Of many one is told each two seconds.
+    Started,
     /// It runs another program, or has ended. Nothing is recorded of it any more.
     Gone {
         /// The absence that this ends.
@@ -230,6 +234,7 @@ impl ThreadEvent {
         let place = (long(record::SP)?, long(record::IP)?);
         let event = match i32::try_from(long(record::KIND)?).ok()? {
             record::LATE => ThreadEvent::Late { started_ns },
+            record::STARTED => ThreadEvent::Started,
             record::ENDED => ThreadEvent::Ended { started_ns, account },
             record::ASKS => {
                 let subject = long(record::ARGUMENTS)?;
@@ -316,8 +321,37 @@ impl MarkedThread {
     }
 }
 
+impl From<Option<[u64; 3]>> for MarkedAs {
+    fn from(words: Option<[u64; 3]>) -> MarkedAs {
+        match words {
+            None => MarkedAs::Unknown,
+            Some([sp, ip, subject::AWAY]) => MarkedAs::Away((sp, ip)),
+            Some(wait) => MarkedAs::Waiting(wait.into()),
+        }
+    }
+}
+
+impl From<MarkedAs> for Option<[u64; 3]> {
+    fn from(marked: MarkedAs) -> Option<[u64; 3]> {
+        match marked {
+            MarkedAs::Unknown => None,
+            MarkedAs::Waiting(wait) => Some(wait.into()),
+            MarkedAs::Away((sp, ip)) => Some([sp, ip, subject::AWAY]),
+        }
+    }
+}
+
+/// What the kernel had counted of a thread when it was marked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CountedBefore {
+    /// How long it had waited for processors, in nanoseconds.
+    pub(super) ready_ns: u64,
+    /// How often it had waited for a page from a disk.
+    pub(super) faults: u64,
+}
+
 /// Returns what is kept of a thread at first.
-pub(super) fn first_state(marked: MarkedAs, now_ns: u64) -> Vec<u8> {
+pub(super) fn first_state(marked: MarkedAs, before: CountedBefore, now_ns: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(thread::SIZE).unwrap_or(0)];
     let mut put = |offset: i16, value: u64| {
         let at = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -332,6 +366,16 @@ pub(super) fn first_state(marked: MarkedAs, now_ns: u64) -> Vec<u8> {
         put(thread::WAIT_SP, sp);
         put(thread::WAIT_IP, ip);
         put(thread::WAIT_SUBJECT, subject);
+        put(thread::LOOP_SP, sp);
+        put(thread::LOOP_IP, ip);
+        put(thread::SHALLOWEST, sp);
+    }
+    if let MarkedAs::Away((sp, ip)) = marked {
+        put(thread::PHASE, thread::AWAY.unsigned_abs().into());
+        put(thread::START, now_ns);
+        put(thread::START_READY, before.ready_ns);
+        put(thread::START_FAULTS, before.faults);
+        put(thread::KNOWN, now_ns);
         put(thread::LOOP_SP, sp);
         put(thread::LOOP_IP, ip);
         put(thread::SHALLOWEST, sp);
@@ -377,12 +421,17 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_marked_in_a_wait_is_in_it() {
-        let wait = EventWait { place: (9000, 1), subject: 7 };
-        let marked = MarkedThread::read(&first_state(MarkedAs::Waiting(wait), 5)).unwrap();
+        let (none, wait) = (CountedBefore::default(), EventWait { place: (9000, 1), subject: 7 });
+        let marked = MarkedThread::read(&first_state(MarkedAs::Waiting(wait), none, 5)).unwrap();
         assert_eq!((marked.away_since_ns, marked.shallowest), (None, 9000));
         assert_eq!(marked.known_since_ns, None, "the place may be another one");
         assert_eq!(marked.wait.map(|(wait, _)| wait), Some(wait));
-        let unknown = first_state(MarkedAs::Unknown, 5);
+        let counted = CountedBefore { ready_ns: 3, faults: 4 };
+        let away = MarkedThread::read(&first_state(MarkedAs::Away((9000, 1)), counted, 5)).unwrap();
+        assert_eq!((away.away_since_ns, away.known_since_ns), (Some(5), Some(5)));
+        assert_eq!((away.main_place, away.ready_before_ns), ((9000, 1), 3));
+        assert_eq!((away.is_waiting, away.wait), (false, None));
+        let unknown = first_state(MarkedAs::Unknown, none, 5);
         assert_eq!(MarkedThread::read(&unknown), Some(MarkedThread::default()));
         assert_eq!(MarkedThread::read(&unknown[..100]), None);
     }

@@ -110,6 +110,8 @@ pub(crate) mod subject {
     pub(crate) const LOCK: u64 = 0;
     /// A moment; all bits but the lowest one.
     pub(crate) const SLEEP: u64 = u64::MAX - 1;
+    /// In place of what is waited for, where a thread is marked that is away from the wait at a place.
+    pub(crate) const AWAY: u64 = u64::MAX - 2;
 }
 
 /// A record in the ring: words of eight bytes.
@@ -157,12 +159,16 @@ pub(super) mod record {
     pub(crate) const WAITED: i32 = 4;
     /// A thread runs another program, or has ended.
     pub(crate) const GONE: i32 = 5;
+    /// A process that need not be marked has begun to run a program.
+    pub(crate) const STARTED: i32 = 6;
 }
 
 /// Words that all programs share.
 pub(super) mod shared {
     /// Records that found no room, those about waits not counted.
     pub(crate) const LOST: i16 = 0;
+    /// When a program that was started was last told.
+    pub(crate) const STARTED: i16 = 8;
     /// Bytes of all.
-    pub(crate) const SIZE: u32 = 8;
+    pub(crate) const SIZE: u32 = 16;
 }

@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use sys::bpf::{AttachedPrograms, BpfProgram, Map, SharedMap};
 
 use super::event::{
-    EventWait, EventWaitKind, MarkedAs, MarkedThread, WAITS_AT_PLACE, WaitPlace, first_state,
+    CountedBefore, EventWait, EventWaitKind, MarkedAs, MarkedThread, WAITS_AT_PLACE, WaitPlace,
+    first_state,
 };
 use super::layout::{place, shared, thread};
 
@@ -95,6 +96,21 @@ fn wait_key(process: u32, EventWait { place: (sp, ip), subject }: EventWait) -> 
     key.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
+/// Returns what the kernel has counted of the first thread of a process; nothing if it has ended.
+fn counted_of(process: u32) -> CountedBefore {
+    let read =
+        |name: &str| std::fs::read_to_string(format!("/proc/{process}/task/{process}/{name}"));
+    let number = |text: &str, at: usize| text.split_ascii_whitespace().nth(at)?.parse().ok();
+    let times = read("schedstat").unwrap_or_default();
+    let stat = read("stat").unwrap_or_default();
+    // The name, in parentheses, may have spaces and parentheses in it.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    CountedBefore {
+        ready_ns: number(&times, 1).unwrap_or_default(),
+        faults: number(fields, 9).unwrap_or_default(),
+    }
+}
+
 /// Stands for the waits at its place of which nothing is known.
 fn anything_at(wait: EventWait) -> EventWait {
     EventWait { subject: place::ANYTHING, ..wait }
@@ -166,7 +182,7 @@ impl ThreadMarker for LocalMarker {
         if std::fs::metadata(format!("/proc/{process}"))?.uid() != self.user {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let state = first_state(marked, sys::bpf::clock_ns());
+        let state = first_state(marked, counted_of(process), sys::bpf::clock_ns());
         self.maps.threads.add(&process.to_ne_bytes(), &state)?;
         let mut prepared = self.prepare_timer(process);
         for _ in 0..ATTEMPTS {

@@ -106,6 +106,8 @@ impl HangPrograms {
         let mut programs = AttachedPrograms::default();
         let switch = ProgramKind::TypedTracepoint(offsets.switch);
         programs.attach(switch, "unjank_switch", &plan.switch()?)?;
+        let exec = ProgramKind::TypedTracepoint(offsets.exec);
+        programs.attach(exec, "unjank_started", &plan.exec()?)?;
         let name = "unjank_prepare";
         let prepare = BpfProgram::load(ProgramKind::OnDemand, name, &plan.prepare()?);
         let prepare = prepare.map_err(|Refused { error: source, log }| AttachError::Refused {

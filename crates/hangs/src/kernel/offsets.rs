@@ -6,6 +6,8 @@ use sys::bpf::btf::{self, BtfKind, KernelTypesError, Types};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadOffsets {
     pub(super) switch: u32,
+    /// The number of the type of `sched_process_exec`.
+    pub(super) exec: u32,
     pub(super) thread: i16,
     pub(super) state: i16,
     /// Whether `sched_switch` tells the state in which the thread leaves, as since Linux 5.18.
@@ -25,14 +27,21 @@ impl ThreadOffsets {
 
     pub(super) fn read(bytes: &[u8]) -> Result<ThreadOffsets, KernelTypesError> {
         const SWITCH: &str = "btf_trace_sched_switch";
-        let wanted = [(BtfKind::Structure, "task_struct"), (BtfKind::Typedef, SWITCH)];
+        const EXEC: &str = "btf_trace_sched_process_exec";
+        let wanted = [
+            (BtfKind::Structure, "task_struct"),
+            (BtfKind::Typedef, SWITCH),
+            (BtfKind::Typedef, EXEC),
+        ];
         let types = Types::read(bytes, &wanted).ok_or(KernelTypesError::NotUnderstood)?;
         let find = |path| types.offset("task_struct", path);
         let field = |path: &'static str| find(path).ok_or(KernelTypesError::Missing(path));
+        let tracepoint = |name: &'static str| {
+            types.number(BtfKind::Typedef, name).ok_or(KernelTypesError::Missing(name))
+        };
         Ok(ThreadOffsets {
-            switch: types
-                .number(BtfKind::Typedef, SWITCH)
-                .ok_or(KernelTypesError::Missing(SWITCH))?,
+            switch: tracepoint(SWITCH)?,
+            exec: tracepoint(EXEC)?,
             thread: field("pid")?,
             state: field("__state")?,
             switch_tells_state: types

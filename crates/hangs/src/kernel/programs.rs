@@ -1,4 +1,5 @@
-//! The programs: one for switches, one that prepares the timer of a thread, whose function is in `timer`.
+//! The programs: one for switches, one for programs that are started, one that prepares the timer of a thread, whose function is in
+//! `timer`.
 //!
 //! A wait for events is seen when the thread leaves its processor in it, and its end when the thread gets one again.
 //! Registers by convention: `R6` what is kept of the thread, `R7` the time, `R8` the thread, `R9` the registers with which it
@@ -30,6 +31,8 @@ pub(super) const SOON_ASK_NS: i32 = 2_000_000;
 pub(super) const SLACK_NS: i32 = 1_000_000;
 /// See [`EventWait::of`](super::EventWait::of).
 const SECOND_SHIFT: i32 = super::event::SECOND_SHIFT.cast_signed();
+/// Of programs that are started one is told each time that this has passed, in nanoseconds.
+const STARTED_PAUSE_NS: u64 = 2_000_000_000;
 /// Waits of a thread that is away are reported when together they have taken so long, in nanoseconds: shorter ones by one of
 /// them, which stands for the others.
 const SHORTEST_NS: i32 = 1_000_000;
@@ -132,6 +135,27 @@ impl HangPlan {
         p.place(next).load(Size::Long, R8, R10, frame::NEXT);
         self.find(p, out);
         self.write_gets_processor(p, out);
+        p.place(out).leave();
+        program.finish()
+    }
+
+    /// Writes the program of `sched_process_exec(task, old number, program)`: says that a program was started, which may connect to
+    /// the display soon.
+    pub(super) fn exec(&self) -> Result<Vec<Instruction>, AssembleError> {
+        let mut program = Assembler::default();
+        let p = &mut program;
+        let out = p.label();
+        p.load(Size::Long, R8, R1, 0);
+        if let Some(owner) = &self.owner {
+            owner.unless_owned(p, R8, out);
+        }
+        p.call(Helper::Clock).set(R7, R0).set_array(R1, self.words);
+        p.load(Size::Long, R2, R1, shared::STARTED).set(R3, R7);
+        p.calculate(Operation::Subtract, R3, R2).set_long(R2, STARTED_PAUSE_NS);
+        p.jump_if(R3, JumpCondition::Below, R2, out).store(Size::Long, R1, shared::STARTED, R7);
+        p.load(Size::Word, R1, R8, self.offsets.thread).store(Size::Word, R10, frame::KEY, R1);
+        Self::write_head(p, record::STARTED);
+        self.send(p);
         p.place(out).leave();
         program.finish()
     }
@@ -624,8 +648,15 @@ impl HangPlan {
         p.store(Size::Long, R6, thread::DROPPED, R1);
     }
 
-    /// Begins a record of the thread whose number is in the frame.
+    /// Begins a record of the marked thread whose number is in the frame.
     pub(super) fn write_record(&self, p: &mut Assembler, kind: i32) {
+        Self::write_head(p, kind);
+        p.load(Size::Long, R1, R6, thread::START);
+        p.store(Size::Long, R10, frame::RECORD + record::START, R1);
+    }
+
+    /// Begins a record of the thread whose number is in the frame, marked or not.
+    fn write_head(p: &mut Assembler, kind: i32) {
         for word in (0..record::SIZE).step_by(8) {
             p.store(Size::Long, R10, frame::RECORD + word, 0);
         }
@@ -633,8 +664,6 @@ impl HangPlan {
         p.load(Size::Word, R1, R10, frame::KEY);
         p.store(Size::Long, R10, frame::RECORD + record::THREAD, R1);
         p.store(Size::Long, R10, frame::RECORD + record::AT, R7);
-        p.load(Size::Long, R1, R6, thread::START);
-        p.store(Size::Long, R10, frame::RECORD + record::START, R1);
     }
 
     /// Adds to the record what the absence of the thread in `R8` went to.

@@ -211,11 +211,7 @@ fn told(error: io::Error) -> io::Error {
 
 impl ThreadMarker for ServedMarker {
     fn mark(&mut self, process: u32, marked: MarkedAs) -> io::Result<()> {
-        let wait = match marked {
-            MarkedAs::Unknown => None,
-            MarkedAs::Waiting(wait) => Some(wait.into()),
-        };
-        locked(&self.session).mark(process, wait).map_err(told)
+        locked(&self.session).mark(process, marked.into()).map_err(told)
     }
 
     fn unmark(&mut self, process: u32) -> io::Result<()> {

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use trace::stack::blame::{FrameRole, is_idle, is_in_step, role, waits_for_answer};
+use trace::stack::blame::{
+    FrameRole, is_idle, is_in_step, looks_without_loop, role, waits_for_answer,
+};
 use trace::stack::names::Frame;
 
 use super::places::PlaceEvidence;
@@ -37,6 +39,7 @@ pub(super) fn evidence_of(call: &str, frames: &[Frame], display: Option<bool>) -
         is_idle_loop: is_whole(frames) && is_idle(call, frames),
         waits_for_answer: frames.iter().any(waits_for_answer),
         never_by_depth: call == "futex" || is_in_step(frames),
+        looks_without_loop: looks_without_loop(frames),
         has_display: display == Some(true),
         lacks_display: display == Some(false),
         same_call: None,
@@ -114,6 +117,7 @@ pub(super) mod tests {
             is_idle_loop: false,
             waits_for_answer: false,
             never_by_depth: false,
+            looks_without_loop: false,
             has_display: false,
             lacks_display: false,
             same_call: None,
@@ -131,6 +135,43 @@ pub(super) mod tests {
         // The start of a stripped program has no name, and what it calls has one.
         let stripped = [&whole[..2], &whole[3..], &[frame_in("notes", "0x1234")]].concat();
         assert!(of(&stripped).is_idle_loop);
+    }
+
+    #[test]
+    fn a_look_for_input_in_a_step_and_a_wait_in_what_draws_are_no_loops() {
+        let libc = |name| frame_in("libc.so.6", name);
+        let outer = [
+            frame_in("libwriter.so", "paint"),
+            frame_in("libglib-2.0.so.0", "g_main_context_dispatch"),
+            frame_in("libglib-2.0.so.0", "g_main_loop_run"),
+            frame_in("writer", "main"),
+            libc("__libc_start_main"),
+        ];
+        let is_loop = |inner: &[Frame]| {
+            let evidence = evidence_of("poll", &[inner, &outer[..]].concat(), Some(true));
+            evidence.is_loop((9000, 1), 9000)
+        };
+        assert!(!is_loop(&[libc("poll"), frame_in("libwriter.so", "any_input")]));
+        let waits = [libc("poll"), frame_in("libxcb.so.1", "xcb_wait_for_event")];
+        let copies = [&waits[..], &[frame_in("libcairo.so.2.11600.0", "fn@0xa3b70")]].concat();
+        assert!(!is_loop(&copies));
+        for sends in ["xcb_writev", "xcb_flush", "xcb_send_request_with_fds64", "_XSend", "_XFlush"]
+        {
+            assert!(!is_loop(&[libc("poll"), frame_in("libxcb.so.1", sends)]), "{sends}");
+        }
+        // A dialog runs a loop of its own.
+        for runs in ["g_main_loop_run", "g_main_context_iteration"] {
+            let dialog = [libc("poll"), frame_in("libglib-2.0.so.0", runs)];
+            assert!(is_loop(&dialog), "{runs}");
+        }
+        assert!(is_loop(&waits));
+        // Firefox gives GLib a function to wait with.
+        let waits_itself = [libc("poll"), frame_in("libxul.so", "fn@0x6f86db0")];
+        let waits_itself = [&waits_itself[..], &outer[2..]].concat();
+        assert!(evidence_of("poll", &waits_itself, Some(true)).is_loop((9000, 1), 9500));
+        // Nothing is known of the loop of this program.
+        let own = [libc("poll"), frame_in("game", "wait_for_input"), frame_in("game", "main")];
+        assert!(evidence_of("poll", &own, Some(true)).is_loop((9000, 1), 9500));
     }
 
     #[test]

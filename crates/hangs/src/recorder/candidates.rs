@@ -57,6 +57,21 @@ impl Candidates {
         gone
     }
 
+    /// Notes that a program was started now, which may connect to the display soon.
+    pub(super) fn program_started(&mut self) {
+        self.finder.program_started(sys::bpf::clock_ns());
+    }
+
+    /// Notes that a program that was found is followed from now on.
+    pub(super) fn program_followed(&mut self) {
+        self.finder.program_followed(sys::bpf::clock_ns());
+    }
+
+    /// Returns when the next search is due if that is before others, in nanoseconds.
+    pub(super) fn soon_due_ns(&self) -> Option<u64> {
+        self.finder.soon_due_ns()
+    }
+
     /// Returns the next program to follow, if there is one and a place for it beside the `followed`.
     pub(super) fn next(&mut self, followed: usize) -> Option<u32> {
         if followed >= MOST_PROGRAMS {

@@ -15,6 +15,22 @@ use super::program_name::program_name;
 
 /// How often connections to display servers are listed, in nanoseconds.
 const SEARCH_NS: u64 = 1_000_000_000;
+/// The same soon after a program was started, in nanoseconds, and for how long.
+const SOON_NS: u64 = 50_000_000;
+/// See `SOON_NS`.
+const STARTING_NS: u64 = 1_500_000_000;
+/// The same later: some have much to load before they connect, and of those that start together one is told.
+const LATER_NS: u64 = 250_000_000;
+/// See `LATER_NS`.
+const STILL_STARTING_NS: u64 = 5_000_000_000;
+/// So many such searches may come one after the other; each costs a wake-up.
+const SOON_SEARCHES: u64 = 120;
+/// After this time there may be one more, in nanoseconds: a session whose scripts start programs all the time is at rest, too.
+const SOON_REFILL_NS: u64 = 5_000_000_000;
+/// So many more there may be if an interactive program was found, but not more often than each ten seconds.
+const SOON_FOR_FOUND: u64 = 45;
+/// See `SOON_FOR_FOUND`.
+const FOUND_PAUSE_NS: u64 = 10_000_000_000;
 /// How often it is looked which programs have ended, in nanoseconds.
 const ENDS_NS: u64 = 2_000_000_000;
 /// A process that is known for so long has connected to its display, or does it seldom, in nanoseconds.
@@ -78,6 +94,14 @@ pub(crate) struct InteractiveFinder {
     /// The processes at the last look through them, whoever they belong to, with when they were seen first.
     seen: BTreeMap<u32, u64>,
     searched_ns: Option<u64>,
+    /// When a program was last told to have been started.
+    started_ns: Option<u64>,
+    /// How many searches may come soon.
+    soon_left: u64,
+    /// When that was last made more by time, and because a program was found.
+    refilled_ns: u64,
+    /// See `refilled_ns`.
+    rewarded_ns: u64,
     /// When it was looked which programs have ended.
     ends_ns: u64,
     /// The last looks through the processes that are new, and through all.
@@ -102,6 +126,10 @@ impl InteractiveFinder {
             wanted: BTreeSet::new(),
             seen: BTreeMap::new(),
             searched_ns: None,
+            started_ns: None,
+            soon_left: SOON_SEARCHES,
+            refilled_ns: 0,
+            rewarded_ns: 0,
             ends_ns: 0,
             scan_of_new: ProcessScan::default(),
             sweep: ProcessScan::default(),
@@ -117,6 +145,7 @@ impl InteractiveFinder {
         if at < self.due_ns() {
             return InteractiveChange::default();
         }
+        self.count_search(at);
         self.searched_ns = Some(at);
         let mut gone = Vec::new();
         if at.saturating_sub(self.ends_ns) >= ENDS_NS - SLACK_NS {
@@ -153,10 +182,48 @@ impl InteractiveFinder {
         InteractiveChange { found, gone }
     }
 
+    /// Notes that a program was started at a moment: it may connect to the display soon.
+    pub(crate) fn program_started(&mut self, at_ns: u64) {
+        self.started_ns = Some(at_ns);
+    }
+
+    /// Notes that a program that was found is followed.
+    pub(crate) fn program_followed(&mut self, at_ns: u64) {
+        if at_ns.saturating_sub(self.rewarded_ns) >= FOUND_PAUSE_NS {
+            self.rewarded_ns = at_ns;
+            self.soon_left = (self.soon_left + SOON_FOR_FOUND).min(SOON_SEARCHES);
+        }
+    }
+
     /// Returns when the next search is due, in nanoseconds.
     pub(crate) fn due_ns(&self) -> u64 {
+        self.soon_due_ns().unwrap_or_else(|| self.regular_due_ns())
+    }
+
+    fn regular_due_ns(&self) -> u64 {
         // Moments are those of a tick, about: half an interval of looks does not put a search off to the next one.
         self.searched_ns.map_or(0, |searched| searched.saturating_add(SEARCH_NS - SLACK_NS))
+    }
+
+    /// Returns when the next search is due if that is soon, because a program was started, in nanoseconds.
+    pub(crate) fn soon_due_ns(&self) -> Option<u64> {
+        let (searched_ns, started_ns) = (self.searched_ns?, self.started_ns?);
+        let within = |interval_ns: u64, for_ns: u64| {
+            let due_ns = searched_ns.saturating_add(interval_ns);
+            (due_ns <= started_ns.saturating_add(for_ns)).then_some(due_ns)
+        };
+        let due_ns = within(SOON_NS, STARTING_NS).or_else(|| within(LATER_NS, STILL_STARTING_NS));
+        due_ns.filter(|_| self.soon_left > 0)
+    }
+
+    /// Counts a search that is made now if it is one that came soon.
+    fn count_search(&mut self, at_ns: u64) {
+        if at_ns < self.regular_due_ns() {
+            self.soon_left = self.soon_left.saturating_sub(1);
+        }
+        let more = at_ns.saturating_sub(self.refilled_ns) / SOON_REFILL_NS;
+        self.refilled_ns += more * SOON_REFILL_NS;
+        self.soon_left = self.soon_left.saturating_add(more).min(SOON_SEARCHES);
     }
 
     /// Lists the connections to display servers, and which of them are new.
@@ -470,6 +537,52 @@ mod tests {
         for process in [&program, &child] {
             assert!(change.found.iter().any(|found| found.process == process.id()), "{change:?}");
         }
+    }
+
+    #[test]
+    fn after_a_program_was_started_who_connects_is_found_soon_and_not_forever() {
+        let (mut finder, spend) = between_looks_through_all();
+        let dir = tempfile::tempdir().unwrap();
+        let at = |ms: u64| 1001 * SECOND + ms * 1_000_000;
+        finder.search(at(0), &spend);
+        let mut child = client(dir.path());
+        let is_child = |change: &InteractiveChange| {
+            change.found.iter().any(|found| found.process == child.id())
+        };
+        assert!(!is_child(&finder.search(at(100), &spend)), "no search is due");
+        finder.program_started(at(100));
+        assert!(is_child(&finder.search(at(150), &spend)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Programs are started all the time.
+        let mut soon = 0;
+        for ms in (200..60_000).step_by(50) {
+            finder.program_started(at(ms));
+            let before = finder.searched_ns;
+            finder.search(at(ms), &spend);
+            soon += u64::from(finder.searched_ns != before);
+        }
+        let regular = 60;
+        assert!(soon <= SOON_SEARCHES + 60 / 5 + regular + 1, "{soon}");
+        assert!(soon >= SOON_SEARCHES, "{soon}");
+        // In a minute of rest some may be made again.
+        finder.program_started(at(200_000));
+        finder.search(at(200_000), &spend);
+        assert!(finder.soon_due_ns().is_some());
+        // It may take some seconds to load.
+        let mut later = 0;
+        for ms in (200_050..206_000).step_by(50) {
+            later += u64::from(finder.soon_due_ns().is_some_and(|due| due <= at(ms)));
+            finder.search(at(ms), &spend);
+        }
+        assert!((20..=45).contains(&later), "{later}");
+        finder.program_followed(at(206_000));
+        let left = finder.soon_left;
+        assert!(left >= SOON_FOR_FOUND, "{left}");
+        finder.program_followed(at(207_000));
+        assert_eq!(finder.soon_left, left, "one of many that come together");
+        finder.search(at(207_000), &spend);
+        assert_eq!(finder.soon_due_ns(), None, "it was long ago");
     }
 
     #[test]

@@ -21,8 +21,12 @@ fn subject_of(call: &BlockedSyscall) -> u64 {
 
 /// Returns whether a call waits for events. With no descriptor it sleeps.
 pub(super) fn is_event_wait(call: &BlockedSyscall) -> bool {
-    call_name(call.number).is_some_and(|name| EVENT_WAITS.contains(&name))
-        && !sleeps(call.number, &call.arguments)
+    is_event_wait_call(call.number) && !sleeps(call.number, &call.arguments)
+}
+
+/// Returns whether events can be waited for in a call.
+pub(super) fn is_event_wait_call(number: u32) -> bool {
+    call_name(number).is_some_and(|name| EVENT_WAITS.contains(&name))
 }
 
 /// Returns whether a call waits for a lock. Some main loops wait in it, as that of Tk, whose events come by another thread.
@@ -64,6 +68,8 @@ pub(crate) struct PlaceEvidence {
     /// How deep on the stack it is made says nothing: a function of the program makes it inside of a step of a known loop, or it is a wait
     /// for a lock.
     pub(crate) never_by_depth: bool,
+    /// A function of the program makes it inside of a step of a known loop, without one: it looks whether there are events, and handles none.
+    pub(crate) looks_without_loop: bool,
     /// The connection to the display is among what is waited for.
     pub(crate) has_display: bool,
     /// It is known that it is not.
@@ -89,7 +95,8 @@ impl PlaceEvidence {
 
     /// Returns whether they are, however deep on the stack they are made.
     pub(crate) fn is_loop_anyway(self) -> bool {
-        self.is_idle_loop || (!self.waits_for_answer && self.has_display)
+        self.is_idle_loop
+            || (!self.waits_for_answer && !self.looks_without_loop && self.has_display)
     }
 }
 

@@ -87,7 +87,7 @@ impl TurnWatch {
     ) -> Option<(BlockedSyscall, StackBytes)> {
         let before = std::mem::take(&mut self.open);
         let (main, turns, open) = (self.main, &mut self.turns, &mut self.open);
-        let (mut asked, mut is_unknown) = (None, false);
+        let (mut asked, mut is_unknown): (Option<(BlockedSyscall, _)>, _) = (None, false);
         // Most looks are like the one before.
         let mut last: Option<(BlockedSyscall, Option<PlaceKind>)> = None;
         let mut kind_like = |call: &BlockedSyscall| match last {
@@ -106,7 +106,9 @@ impl TurnWatch {
             None if is_sleep(&main) => {}
             kind => {
                 is_unknown |= kind.is_none();
-                if kind.is_none() && asked.is_none() && stack.len() >= COPIED {
+                // A loop is less deep on the stack than what waits inside of its steps.
+                let is_better = || asked.as_ref().is_none_or(|(of, _)| of.sp < call.sp);
+                if kind.is_none() && stack.len() >= COPIED && is_better() {
                     let copy = StackBytes { ip: call.ip, sp: call.sp, bytes: stack.to_vec() };
                     asked = Some((call, copy));
                 }

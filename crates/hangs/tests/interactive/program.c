@@ -94,6 +94,23 @@ __attribute__((noinline)) void look_elsewhere(int silent, double seconds) {
     for (double end = now() + seconds; now() < end; look_for_events(&wanted)) compute_things(0.004);
 }
 
+/* As a program that has much to do when it starts: it looks for events, and has no time to wait for them. Four times a step is long. */
+__attribute__((noinline)) void xcb_wait_for_reply(double seconds) {
+    wait_for_reply(seconds);
+}
+__attribute__((noinline)) void start_slowly(int display, FILE *log) {
+    static struct pollfd wanted = {.events = POLLIN};
+    wanted.fd = display;
+    for (int step = 1; step <= 1000; step++) {
+        double began = now();
+        compute_things(step % 250 ? 0.004 : 0.4);
+        if (step % 250 == 0) fprintf(log, "S %.9f %.9f\n", began, now());
+        if (step % 50 == 0) xcb_wait_for_reply(0.02);
+        look_for_events(&wanted);
+    }
+    fflush(log);
+}
+
 /* Two waits from one depth of the stack: that of a dialog, and one for an answer. */
 static struct pollfd shown = {.events = POLLIN}, answer = {.events = POLLIN};
 __attribute__((noinline)) void show_panel(int display, double seconds) {
@@ -327,6 +344,11 @@ int main(int count, char **arguments) {
     char cold[4096];
     snprintf(cold, sizeof cold, "%s.cold", arguments[2]);
     FILE *log = fopen(path, "w");
+    if (count > 3 && !strcmp(arguments[3], "poll late")) {
+        start_slowly(display, log);
+        arguments[3] = "poll";
+        if (write(display, "d", 1) != 1) return 0;
+    }
     pthread_t events;
     if (count > 3 && !strcmp(arguments[3], "futex")) pthread_create(&events, NULL, tell_of_events, &display);
     int silent[2];

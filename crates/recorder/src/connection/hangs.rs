@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use hangs::kernel::{EventWaitKind, HangPrograms, MarkedAs, ThreadMarker};
+use hangs::kernel::{EventWaitKind, HangPrograms, ThreadMarker};
 use rustix::io::Errno;
 use sys::clock::Clock;
 use sys::pidfd;
@@ -215,8 +215,7 @@ impl Connection<'_> {
             return reply;
         }
         let Some(session) = self.hangs() else { return no_session() };
-        let marked = wait.map_or(MarkedAs::Unknown, |wait| MarkedAs::Waiting(wait.into()));
-        let marked = session.programs.marker.mark(process, marked);
+        let marked = session.programs.marker.mark(process, wait.into());
         // A process that had begun to end before it was marked may never be seen again, and its number becomes another one's.
         if marked.is_ok() && (is_ending(process) || pidfd::has_ended(&held).unwrap_or(true)) {
             let _ = session.programs.marker.unmark(process);

@@ -307,6 +307,8 @@ pub fn waits_for_answer(frame: &Frame) -> bool {
         || name.ends_with("_sync")
         || name.contains("::wait_for_reply")
         || name.contains("::roundtrip")
+        // It waits for the event that the X server has copied its pixels.
+        || frame.module.starts_with("libcairo.")
 }
 
 /// Returns whether a call with this stack is made by a function that waits for an answer: between the two there are only
@@ -325,13 +327,30 @@ fn is_loop(frame: &Frame) -> bool {
     LOOPS.contains(&&*frame.name)
 }
 
-/// Returns whether a function of the user, or of a script, makes the call inside of a step of a known loop.
-#[must_use]
-pub fn is_in_step(frames: &[Frame]) -> bool {
+/// Returns the innermost function of the user, or of a script, if it is called inside of a step of a known loop.
+fn handler(frames: &[Frame]) -> Option<usize> {
     let is_own = |frame: &Frame| role(frame) == FrameRole::User && !is_loop(frame);
     let is_handler = |frame: &Frame| is_own(frame) || family_of_evaluator(frame).is_some();
     let handler = frames.iter().position(is_handler);
-    handler.is_some_and(|at| frames[at..].iter().any(is_loop))
+    handler.filter(|at| frames[*at..].iter().any(is_loop))
+}
+
+/// Returns whether a function of the user, or of a script, makes the call inside of a step of a known loop.
+#[must_use]
+pub fn is_in_step(frames: &[Frame]) -> bool {
+    handler(frames).is_some()
+}
+
+/// Returns whether it does without a known loop between it and the call: it handles no events.
+#[must_use]
+pub fn looks_without_loop(frames: &[Frame]) -> bool {
+    let Some(at) = handler(frames) else { return false };
+    let (inner, outer) = frames.split_at(at);
+    let Some(of_loop) = outer.iter().position(is_loop) else { return false };
+    // A loop of GLib calls a function of the program to wait, too, if that has set one, as Firefox has.
+    let is_step = !outer[of_loop].name.starts_with("g_")
+        || outer[..of_loop].iter().any(|frame| frame.name == "g_main_context_dispatch");
+    is_step && !inner.iter().any(is_loop)
 }
 
 /// Returns the language whose runtime has the thread rest while the program's own functions wait or run in threads of the runtime's choice.

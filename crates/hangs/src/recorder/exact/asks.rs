@@ -224,13 +224,7 @@ impl ExactRecorder<'_> {
                 break;
             }
         }
-        let waits = self.marked.get(&process).into_iter().flat_map(|program| &program.waits);
-        for (wait, state) in waits {
-            if let WaitState::Classified(kind) = state {
-                // If it fails, it asks again.
-                let _ = self.marker.classify(process, *wait, *kind);
-            }
-        }
+        self.classify_again(process);
         rests
     }
 

@@ -10,6 +10,7 @@ mod faults;
 mod looks;
 mod operations;
 mod program;
+mod starting;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -25,7 +26,7 @@ use self::chain::ChainFollower;
 use self::counts::ProgramCounts;
 use self::depth::ThreadedDepth;
 use self::operations::{AwaitedOperation, OperationFollower, is_ring_wait};
-use self::program::{MarkedProgram, WaitState, WatchedAbsence};
+use self::program::{MarkedProgram, StartWatch, WaitState, WatchedAbsence};
 use super::absence::Activity;
 use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, RecorderLink};
@@ -146,6 +147,7 @@ impl<'a> ExactRecorder<'a> {
             self.search();
             self.look_for_loops(now_ns);
             self.take_answers();
+            self.look_at_starts(now_ns);
             self.look(now_ns);
             if self.period.length_ns() >= PERIOD_NS {
                 self.end_period(now);
@@ -158,7 +160,9 @@ impl<'a> ExactRecorder<'a> {
                 chains.set_active(next_ns.is_some());
             }
             self.follow_operations();
-            let looks = [next_ns, answer_ns, self.next_loop_look_ns(now_ns)];
+            let search_ns = self.candidates.soon_due_ns();
+            let start_ns = self.next_start_look_ns(now_ns);
+            let looks = [next_ns, answer_ns, search_ns, start_ns, self.next_loop_look_ns(now_ns)];
             due_ns = next_look_ns(looks.into_iter().flatten().min(), now_ns);
             self.wait_until(due_ns)?;
         }
@@ -240,6 +244,7 @@ impl<'a> ExactRecorder<'a> {
             self.reader.close(process);
             return;
         }
+        self.candidates.program_followed();
         let now_ns = sys::bpf::clock_ns();
         let began = process::began_ns(process, self.clock.now(), now_ns);
         let began_ns = began.map_or(now_ns, |(_, at_ns)| at_ns).max(self.began_ns);
@@ -251,6 +256,7 @@ impl<'a> ExactRecorder<'a> {
             waits: HashMap::new(),
             calls: Vec::new(),
             loop_looks: 0,
+            start: StartWatch::default(),
             sleeps: SleepWatch::default(),
             depth: ThreadedDepth::begin(has_others(process)),
             display_loop: 0,
@@ -327,8 +333,13 @@ impl<'a> ExactRecorder<'a> {
     }
 
     fn take_report(&mut self, process: u32, event: ThreadEvent) {
+        if event == ThreadEvent::Started {
+            return self.candidates.program_started();
+        }
         let Some(program) = self.marked.get_mut(&process) else { return };
         match event {
+            // That is handled above.
+            ThreadEvent::Started => {}
             ThreadEvent::Late { started_ns } => self.begin_absence(process, started_ns),
             ThreadEvent::Waited { started_ns, block } => {
                 if program.blocks.0 != started_ns {

@@ -26,6 +26,18 @@ pub(super) enum WaitState {
     Classified(EventWaitKind),
 }
 
+/// What is known of the start of a program.
+#[derive(Debug, Default)]
+pub(super) enum StartWatch {
+    /// Its main loop is not known to the programs in the kernel.
+    #[default]
+    Unseen,
+    /// A breakpoint sees its looks for events.
+    Seen(TurnWatch),
+    /// Nothing is looked for any more.
+    Over,
+}
+
 /// An absence that was reported and goes on.
 #[derive(Debug)]
 pub(super) struct WatchedAbsence {
@@ -84,6 +96,8 @@ pub(super) struct MarkedProgram {
     pub(super) calls: Vec<(u64, u32)>,
     /// How often it was looked whether its main loop is one that waits for a lock, or sleeps.
     pub(super) loop_looks: u32,
+    /// Finds the main loop of a program that does not wait in it yet.
+    pub(super) start: StartWatch,
     /// Finds a loop that sleeps and looks for events.
     pub(super) sleeps: SleepWatch,
     pub(super) depth: ThreadedDepth,

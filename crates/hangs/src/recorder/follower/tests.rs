@@ -30,6 +30,7 @@ fn idle() -> PlaceEvidence {
         is_idle_loop: true,
         waits_for_answer: false,
         never_by_depth: false,
+        looks_without_loop: false,
         has_display: false,
         lacks_display: false,
         same_call: None,

@@ -1,0 +1,150 @@
+//! Finds the main loop of a program that has just been started: for seconds it may have so much to do that it never waits in it.
+//!
+//! Where waits are made is known from the first reply of the display server. A breakpoint there sees all looks for events, also those
+//! that take no time, until the programs in the kernel know the main loop.
+
+use trace::backend::blocked::BlockedSyscall;
+
+use super::ExactRecorder;
+use super::program::{MarkedProgram, StartWatch, WaitState, known_kind};
+use crate::kernel::{EventWait, EventWaitKind, MarkedAs, WaitPlace};
+use crate::model::UnseenParts;
+use crate::recorder::places::{PlaceKind, is_event_wait_call};
+use crate::recorder::read;
+use crate::recorder::turns::TurnWatch;
+
+/// How long a program that is followed counts as one that has just been started, in nanoseconds.
+const STARTING_NS: u64 = 20_000_000_000;
+/// The interval of looks at such a program, in nanoseconds.
+const LOOK_NS: u64 = 20_000_000;
+/// So often a thread is marked anew that is in another phase than the mark says.
+const ATTEMPTS: usize = 4;
+
+fn is_starting(program: &MarkedProgram, now_ns: u64) -> bool {
+    let is_new = program.counts.followed_ns(now_ns) < STARTING_NS;
+    is_new && !matches!(program.start, StartWatch::Over) && where_it_waits(program).is_some()
+}
+
+/// Returns the call in which the program has last waited for events.
+fn where_it_waits(program: &MarkedProgram) -> Option<(u64, u32)> {
+    program.calls.iter().rev().copied().find(|(_, number)| is_event_wait_call(*number))
+}
+
+/// Returns where the main loop waits: at the shallowest place, if there are several.
+fn place_of_loop(program: &MarkedProgram) -> Option<WaitPlace> {
+    let is_loop = |state: &WaitState| *state == WaitState::Classified(EventWaitKind::Loop);
+    let waits = program
+        .waits
+        .iter()
+        .filter(|(wait, state)| is_loop(state) && !wait.is_of_lock() && !wait.is_sleep());
+    waits.map(|(wait, _)| wait.place).max()
+}
+
+impl ExactRecorder<'_> {
+    /// Returns when programs that have just been started are looked at the next time.
+    pub(super) fn next_start_look_ns(&self, now_ns: u64) -> Option<u64> {
+        let is_any = self.marked.values().any(|program| is_starting(program, now_ns));
+        (is_any && self.may_break).then_some(now_ns.saturating_add(LOOK_NS))
+    }
+
+    /// Looks for the main loops of programs that have just been started.
+    pub(super) fn look_at_starts(&mut self, now_ns: u64) {
+        let starting = self.marked.values().filter(|program| is_starting(program, now_ns));
+        for process in starting.map(|program| program.process).collect::<Vec<_>>() {
+            self.look_at_start(process, now_ns);
+        }
+        for program in self.marked.values_mut() {
+            if program.counts.followed_ns(now_ns) >= STARTING_NS {
+                program.start = StartWatch::Over;
+            }
+        }
+    }
+
+    fn look_at_start(&mut self, process: u32, now_ns: u64) {
+        let Ok(state) = self.thread_state(process) else { return };
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        if state.is_none_or(|state| state.known_since_ns.is_some() || state.is_gone) {
+            program.start = StartWatch::Over;
+            return;
+        }
+        let Some((ip, number)) = where_it_waits(program) else { return };
+        let waits = &program.waits;
+        let kind_of = |call: &BlockedSyscall| known_kind(waits, EventWait::of(call));
+        let is_elsewhere = |watch: &TurnWatch| watch.main_place().1 != ip;
+        match &mut program.start {
+            StartWatch::Seen(watch) if !is_elsewhere(watch) => {
+                let asked = watch.take(watch.since_ns, true, kind_of);
+                let has_turned = !watch.until(now_ns).is_empty();
+                let place = place_of_loop(program);
+                if let Some((call, copy)) = asked.filter(|(call, _)| self.may_ask(process, call)) {
+                    let polled = read::looked_for(process, &call, &copy);
+                    self.ask_with(process, &call, false, (copy, polled));
+                }
+                if let Some(place) = place.filter(|_| has_turned) {
+                    self.mark_in_step(process, place);
+                }
+            }
+            start => {
+                // A processor has few breakpoints: one is given back before another one is asked for.
+                *start = StartWatch::Unseen;
+                let main = BlockedSyscall { number, arguments: [0; 6], sp: 0, ip };
+                if self.may_break
+                    && let Ok(watch) = TurnWatch::begin(process, main, now_ns)
+                {
+                    *start = StartWatch::Seen(watch);
+                }
+            }
+        }
+    }
+
+    /// Marks the first thread of a process anew as one that is in a step of its main loop, or at rest if it is: the programs in the kernel
+    /// learn of that only by a wait.
+    fn mark_in_step(&mut self, process: u32, place: WaitPlace) {
+        let mut marked = MarkedAs::Away(place);
+        for attempt in 0..ATTEMPTS {
+            let _ = self.marker.unmark(process);
+            if self.marker.mark(process, marked).is_err() {
+                return self.follow_again(process);
+            }
+            self.classify_again(process);
+            // One that has begun to wait since is seen.
+            let rests = self.event_wait(process).map(|call| EventWait::of(&call));
+            let rests = rests.filter(|wait| self.is_loop(process, *wait));
+            let is_seen = self.thread_state(process).ok().flatten().is_some_and(|of| of.is_waiting);
+            marked = match rests {
+                Some(wait) if !is_seen && attempt + 1 < ATTEMPTS => MarkedAs::Waiting(wait),
+                // It has left the wait before it was marked.
+                None if matches!(marked, MarkedAs::Waiting(_)) && attempt + 1 < ATTEMPTS => {
+                    MarkedAs::Away(place)
+                }
+                _ => break,
+            };
+        }
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        program.start = StartWatch::Over;
+        let state = self.thread_state(process).ok().flatten();
+        if let Some(started_ns) = state.and_then(|state| state.away_since_ns) {
+            self.begin_absence(process, started_ns);
+            if let Some(absence) = self.absence_mut(process) {
+                absence.unseen.add(UnseenParts::START);
+            }
+        }
+    }
+
+    fn is_loop(&self, process: u32, wait: EventWait) -> bool {
+        let program = self.marked.get(&process);
+        let kind = program.and_then(|program| known_kind(&program.waits, wait));
+        matches!(kind, Some(PlaceKind::Loop | PlaceKind::LoopByDepth))
+    }
+
+    /// Tells the programs in the kernel of a process that was marked anew what its waits are.
+    pub(super) fn classify_again(&mut self, process: u32) {
+        let waits = self.marked.get(&process).into_iter().flat_map(|program| &program.waits);
+        for (wait, state) in waits {
+            if let WaitState::Classified(kind) = state {
+                // If it fails, it asks again.
+                let _ = self.marker.classify(process, *wait, *kind);
+            }
+        }
+    }
+}
