@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::causes::CAUSES;
 use super::judge::{CauseResult, Judgement, RightShare, judge};
 use super::planting::{plant, plant_traced};
-use super::{Figure, Lab, idle, overhead};
+use super::{Figure, Lab, idle, overhead, using};
 use crate::lab::BenchError;
 use crate::names::Needs;
 use crate::row::{FigureRow, FigureTarget};
@@ -41,9 +41,16 @@ pub const FIGURES: &[Figure] = &[
     Figure {
         id: "overhead",
         about: "programs beside the recorder, beside nothing and beside perf record",
-        seconds: 400,
+        seconds: 700,
         needs: Needs::Nothing,
         run: overhead::overhead,
+    },
+    Figure {
+        id: "use",
+        about: "programs as they are, used by a script beside an installation, and what is recorded of their gaps",
+        seconds: 1300,
+        needs: Needs::Nothing,
+        run: using::using,
     },
 ];
 

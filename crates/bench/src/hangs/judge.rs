@@ -73,7 +73,7 @@ pub(super) struct RightShare {
 }
 
 impl RightShare {
-    fn add(&mut self, is_right: bool) {
+    pub(super) fn add(&mut self, is_right: bool) {
         self.right += usize::from(is_right);
         self.all += 1;
     }
@@ -224,7 +224,7 @@ fn right_classes(hang: &PlantedHang) -> Vec<&'static str> {
 }
 
 /// Returns how much of `span` the others cover, each moment once, in nanoseconds.
-fn covered_ns(span: Span, others: &[Span]) -> u64 {
+pub(super) fn covered_ns(span: Span, others: &[Span]) -> u64 {
     let mut inside: Vec<Span> =
         others.iter().copied().filter(|other| other.overlap_ns(span) > 0).collect();
     inside.sort_by_key(|other| other.from_ns);

@@ -2,6 +2,7 @@
 
 mod causes;
 mod figures;
+mod files;
 mod groups;
 mod idle;
 mod judge;
@@ -13,6 +14,7 @@ mod recorder;
 mod scene;
 mod toolkits;
 mod traced;
+mod using;
 
 use std::sync::atomic::AtomicBool;
 

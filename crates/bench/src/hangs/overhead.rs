@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::Lab;
+use super::files::write_new;
 use super::process::OwnedProcess;
 use super::recorder::HangRecorder;
 use super::scene::HangScene;
@@ -22,6 +23,8 @@ const TIMES: [usize; 2] = [10, 2];
 const SETTLING: [usize; 2] = [8, 3];
 /// The tree through which `find` goes: directories, and files in each.
 const TREE: [usize; 2] = [100, 50];
+/// What `make` compiles: files, and functions in each.
+const SOURCES: [usize; 2] = [8, 40];
 
 /// What runs beside a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,7 +44,7 @@ struct Measured {
     command: Box<dyn Fn() -> Command>,
 }
 
-fn measured(scene: &HangScene, tree: &Path) -> Vec<Measured> {
+fn measured(scene: &HangScene, tree: &Path, sources: &Path) -> Vec<Measured> {
     let quiet = |mut command: Command| {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command
@@ -60,7 +63,7 @@ fn measured(scene: &HangScene, tree: &Path) -> Vec<Measured> {
         }) as Box<dyn Fn() -> Command>
     };
     let words = |line: &[&str]| line.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let tree = tree.display().to_string();
+    let [tree, sources] = [tree, sources].map(|dir| dir.display().to_string());
     vec![
         Measured {
             id: "python",
@@ -83,14 +86,22 @@ fn measured(scene: &HangScene, tree: &Path) -> Vec<Measured> {
             most: 1.04,
             command: make(words(&["perf", "bench", "sched", "pipe", "-l", "10000"]), scene),
         },
+        Measured {
+            id: "make",
+            perf_id: "make-perf",
+            title: "make -j2, 8 files of C",
+            most: 1.01,
+            command: make(words(&["make", "-B", "-s", "-j2", "-C", &sources]), scene),
+        },
     ]
 }
 
 pub(super) fn overhead(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let of = |[full, quick]: [usize; 2]| lab.effort.of(full, quick);
-    let tree = lab.scene.at("tree");
+    let [tree, sources] = ["tree", "sources"].map(|name| lab.scene.at(name));
     make_tree(&tree).map_err(|error| cannot(&tree, error))?;
-    let mut programs = measured(&lab.scene, &tree);
+    write_sources(&sources).map_err(|error| cannot(&sources, error))?;
+    let mut programs = measured(&lab.scene, &tree, &sources);
     let mut notes = Vec::new();
     if let Some(why) = perf_obstacle(lab) {
         notes.push(format!("perf record is not measured: {why}"));
@@ -250,4 +261,27 @@ fn make_tree(tree: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Writes files of C that include what programs include, and the rules to compile them.
+fn write_sources(dir: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).create(dir)?;
+    let [files, functions] = SOURCES;
+    let mut objects = Vec::new();
+    for file in 0..files {
+        let mut text = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n".to_owned();
+        for function in 0..functions {
+            text.push_str(&format!(
+                "int f{file}_{function}(const char *text, int n) {{\n\
+                 \tchar line[64];\n\
+                 \tfor (int i = 0; i < n; i++)\n\
+                 \t\tn += snprintf(line, sizeof line, \"%s %d\", text, i) + (int)strlen(line);\n\
+                 \treturn n * {function};\n}}\n"
+            ));
+        }
+        write_new(&dir.join(format!("f{file}.c")), text.as_bytes())?;
+        objects.push(format!("f{file}.o"));
+    }
+    let rules = format!("CFLAGS = -O1\nall: {}\n", objects.join(" "));
+    write_new(&dir.join("Makefile"), rules.as_bytes())
 }

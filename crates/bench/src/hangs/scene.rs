@@ -1,8 +1,8 @@
 //! Where hangs are planted: a display, a bus, a resolver and a file system that answer late, and the programs.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Write};
+use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +11,7 @@ use report::error::chain;
 use sys::scratch::{self, TempDir};
 
 use super::causes::{CAUSES, HangSource, Planter, SERVICE};
+use super::files::write_new;
 use super::groups::{FreezingGroup, SmallMemory};
 use super::process::OwnedProcess;
 use super::program::HangingProgram;
@@ -270,6 +271,11 @@ impl HangScene {
         command
     }
 
+    /// Returns the name of the X server's display.
+    pub(super) fn display(&self) -> &str {
+        &self.display
+    }
+
     /// Returns a path in our directory.
     pub(super) fn at(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
@@ -327,9 +333,7 @@ impl HangScene {
 
     fn write(&self, name: &str, text: &str) -> Result<(), BenchError> {
         let path = self.at(name);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
-        file.and_then(|mut file| file.write_all(text.as_bytes()))
-            .map_err(|error| cannot(&path, error))
+        write_new(&path, text.as_bytes()).map_err(|error| cannot(&path, error))
     }
 }
 

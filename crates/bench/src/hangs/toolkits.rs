@@ -1,20 +1,21 @@
 //! The programs of toolkits in which hangs are planted, compiled here.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::causes::{LATE, SERVICE};
+use super::files::write_new;
 use crate::lab::{BenchError, cannot};
 
-const SOURCES: [(&str, &str); 6] = [
+const SOURCES: [(&str, &str); 7] = [
     ("hangs_plants.h", include_str!("../../peers/hangs_plants.h")),
     ("hangs_gtk.c", include_str!("../../peers/hangs_gtk.c")),
     ("hangs_qt.cpp", include_str!("../../peers/hangs_qt.cpp")),
     ("hangs_x.c", include_str!("../../peers/hangs_x.c")),
     ("hangs_service.c", include_str!("../../peers/hangs_service.c")),
     ("hangs_late.c", include_str!("../../peers/hangs_late.c")),
+    ("hangs_ticks.c", include_str!("../../peers/hangs_ticks.c")),
 ];
 
 /// A toolkit, and the display to which its program connects.
@@ -88,9 +89,7 @@ impl Toolkit {
 pub(super) fn unpack(dir: &Path) -> Result<(), BenchError> {
     for (name, text) in SOURCES {
         let path = dir.join(name);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
-        file.and_then(|mut file| file.write_all(text.as_bytes()))
-            .map_err(|error| cannot(&path, error))?;
+        write_new(&path, text.as_bytes()).map_err(|error| cannot(&path, error))?;
     }
     Ok(())
 }
@@ -108,6 +107,18 @@ pub(super) fn compile_service(dir: &Path) -> Result<PathBuf, BenchError> {
 /// Compiles the file system that answers late.
 pub(super) fn compile_late(dir: &Path) -> Result<PathBuf, BenchError> {
     build(dir, LATE, "hangs_late.c", &[])
+}
+
+/// Compiles the frame counter that is preloaded into programs.
+pub(super) fn compile_ticks(dir: &Path) -> Result<PathBuf, BenchError> {
+    let path = dir.join("hangs_ticks.so");
+    let made = Command::new("cc")
+        .args(["-O1", "-g", "-fPIC", "-w", "-shared", "-pthread", "-o"])
+        .arg(&path)
+        .arg(dir.join("hangs_ticks.c"))
+        .output();
+    succeeded("cc", made)?;
+    Ok(path)
 }
 
 fn build(
