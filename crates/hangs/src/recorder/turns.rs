@@ -55,6 +55,11 @@ impl TurnWatch {
         (self.main.sp, self.main.ip)
     }
 
+    /// Returns the number of the call.
+    pub(super) fn call(&self) -> u32 {
+        self.main.number
+    }
+
     /// Begins to watch a process whose main loop makes this wait.
     ///
     /// # Errors

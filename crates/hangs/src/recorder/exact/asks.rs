@@ -11,7 +11,7 @@ use crate::model::{HANG_NS, UnseenParts};
 use crate::recorder::absence::Activity;
 use crate::recorder::describe::{DescribeWork, PlaceAnswer, StackBytes};
 use crate::recorder::interactive;
-use crate::recorder::places::is_lock_wait;
+use crate::recorder::places::{is_event_wait_call, is_lock_wait};
 
 /// So often it is looked soon whether a main loop waits for a lock, or sleeps.
 const LOOP_LOOKS: u32 = 120;
@@ -130,6 +130,9 @@ impl ExactRecorder<'_> {
         program.waits.insert(EventWait::of(call), WaitState::Asked { rests_since_ns });
         if !program.calls.contains(&(call.ip, call.number)) {
             program.calls.push((call.ip, call.number));
+            if is_event_wait_call(call.number) {
+                self.wait_calls.learn(process, (call.ip, call.number), has_others(process));
+            }
         }
         self.asked += 1;
         let (call, place) = (call.number, (call.sp, call.ip));

@@ -11,6 +11,7 @@ mod looks;
 mod operations;
 mod program;
 mod starting;
+mod wait_calls;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -27,6 +28,7 @@ use self::counts::ProgramCounts;
 use self::depth::ThreadedDepth;
 use self::operations::{AwaitedOperation, OperationFollower, is_ring_wait};
 use self::program::{MarkedProgram, StartWatch, WaitState, WatchedAbsence};
+use self::wait_calls::WaitCalls;
 use super::absence::Activity;
 use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, RecorderLink};
@@ -72,6 +74,8 @@ pub(super) struct ExactRecorder<'a> {
     began_ns: u64,
     /// Places that are being classified.
     asked: usize,
+    /// Where events are waited for.
+    wait_calls: WaitCalls,
     /// Reports that were lost, as far as that was counted.
     lost: u64,
     /// Follows waits to other programs, where the kernel records wake-ups for us.
@@ -119,6 +123,7 @@ impl<'a> ExactRecorder<'a> {
             programs,
             began_ns: now.at_ns,
             asked: 0,
+            wait_calls: WaitCalls::default(),
             lost: 0,
             chains: wakeups.map(ChainFollower::new),
             operations,

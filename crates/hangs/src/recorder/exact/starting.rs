@@ -1,12 +1,12 @@
 //! Finds the main loop of a program that has just been started: for seconds it may have so much to do that it never waits in it.
 //!
-//! Where waits are made is known from the first reply of the display server. A breakpoint there sees all looks for events, also those
+//! Where waits are made is known from the first reply of the display server, or from another process with the same C library. A breakpoint there sees all looks for events, also those
 //! that take no time, until the programs in the kernel know the main loop.
 
 use trace::backend::blocked::BlockedSyscall;
 
-use super::ExactRecorder;
 use super::program::{MarkedProgram, StartWatch, WaitState, known_kind};
+use super::{ExactRecorder, has_others};
 use crate::kernel::{EventWait, EventWaitKind, MarkedAs, WaitPlace};
 use crate::model::UnseenParts;
 use crate::recorder::places::{PlaceKind, is_event_wait_call};
@@ -17,12 +17,14 @@ use crate::recorder::turns::TurnWatch;
 const STARTING_NS: u64 = 20_000_000_000;
 /// The interval of looks at such a program, in nanoseconds.
 const LOOK_NS: u64 = 20_000_000;
+/// At each so many looks it is searched where a program makes its calls that has not waited yet.
+const SEARCHED: u64 = 5;
 /// So often a thread is marked anew that is in another phase than the mark says.
 const ATTEMPTS: usize = 4;
 
 fn is_starting(program: &MarkedProgram, now_ns: u64) -> bool {
     let is_new = program.counts.followed_ns(now_ns) < STARTING_NS;
-    is_new && !matches!(program.start, StartWatch::Over) && where_it_waits(program).is_some()
+    is_new && !matches!(program.start, StartWatch::Over)
 }
 
 /// Returns the call in which the program has last waited for events.
@@ -67,7 +69,16 @@ impl ExactRecorder<'_> {
             program.start = StartWatch::Over;
             return;
         }
-        let Some((ip, number)) = where_it_waits(program) else { return };
+        let is_unseen = matches!(program.start, StartWatch::Unseen);
+        let others = || {
+            let is_due = is_unseen && (now_ns / LOOK_NS).is_multiple_of(SEARCHED);
+            is_due.then(|| self.wait_calls.find(process, has_others(process))).flatten()
+        };
+        let known = where_it_waits(program).or(match &program.start {
+            StartWatch::Seen(watch) => Some((watch.main_place().1, watch.call())),
+            _ => others(),
+        });
+        let Some((ip, number)) = known else { return };
         let waits = &program.waits;
         let kind_of = |call: &BlockedSyscall| known_kind(waits, EventWait::of(call));
         let is_elsewhere = |watch: &TurnWatch| watch.main_place().1 != ip;
