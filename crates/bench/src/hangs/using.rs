@@ -21,9 +21,9 @@ use crate::lab::{BenchError, Measuring, cannot};
 use crate::row::{FigureRow, FigureTarget};
 use crate::trace::exercise::now_ns;
 
-/// For how long programs are used, in seconds; each is used once at least, of which a quick run uses the first ones.
+/// For how long programs are used, in seconds; each is used once at least, of which a quick run uses the first one.
 const SECONDS: [usize; 2] = [1200, 1];
-const PROGRAMS: [usize; 2] = [usize::MAX, 2];
+const PROGRAMS: [usize; 2] = [usize::MAX, 1];
 /// How long it takes until a recorder records.
 const BEGINNING: Duration = Duration::from_secs(3);
 /// How long a program may take to end that was told to by a key.
