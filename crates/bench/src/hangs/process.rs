@@ -66,11 +66,6 @@ impl OwnedProcess {
         Ok(())
     }
 
-    /// Waits until it ends by itself.
-    pub(super) fn await_end(mut self) -> io::Result<()> {
-        self.child.wait().map(drop)
-    }
-
     /// Closes what it reads, and gives it time to end by itself.
     pub(super) fn let_end(mut self) {
         drop(self.input.take());

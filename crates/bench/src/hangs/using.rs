@@ -1,5 +1,6 @@
 //! Programs as they are, used by a script beside an installation: the gaps that a frame counter in each saw, and what was recorded.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,8 @@ const SECONDS: [usize; 2] = [1200, 1];
 const PROGRAMS: [usize; 2] = [usize::MAX, 1];
 /// How long it takes until a recorder records.
 const BEGINNING: Duration = Duration::from_secs(3);
+/// What is done with a program takes less.
+const USING: Duration = Duration::from_secs(120);
 /// How long a program may take to end that was told to by a key.
 const ENDING: Duration = Duration::from_secs(8);
 /// How long one that does not is given then.
@@ -85,6 +88,9 @@ const USED: [UsedProgram; 12] = [
 /// What one process saw itself.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct CountedFrames {
+    /// The program that was used.
+    program: &'static str,
+    process: u32,
     begin_ns: u64,
     last_ns: u64,
     /// From one turn of its main loop to the next, those of 66 ms and longer.
@@ -100,11 +106,22 @@ struct UseJudgement {
     untrue: Vec<String>,
 }
 
+/// What was used, and what was not.
+#[derive(Debug, Default)]
+struct UseConditions {
+    /// Programs in which a counter ran, and so often none did.
+    counted: BTreeSet<&'static str>,
+    uncounted: BTreeMap<&'static str, usize>,
+    not_installed: Vec<&'static str>,
+    /// Files that were installed meanwhile.
+    installed: usize,
+}
+
 pub(super) fn using(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let scene = &lab.scene;
-    let is_there = |program: &&UsedProgram| is_installed(scene, program.name);
-    let programs: Vec<&UsedProgram> =
-        USED.iter().filter(is_there).take(lab.effort.of(PROGRAMS[0], PROGRAMS[1])).collect();
+    let (programs, not_installed): (Vec<&UsedProgram>, Vec<&UsedProgram>) =
+        USED.iter().partition(|program| is_installed(scene, program.name));
+    let programs = &programs[..programs.len().min(lab.effort.of(PROGRAMS[0], PROGRAMS[1]))];
     for needed in ["xdotool", "openbox"] {
         if !is_installed(scene, needed) {
             return Err(cannot(needed, "it is not installed"));
@@ -124,33 +141,61 @@ pub(super) fn using(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let until_ns = now_ns()
         + 1_000_000_000 * u64::try_from(lab.effort.of(SECONDS[0], SECONDS[1])).unwrap_or(1);
     let is_over = AtomicBool::new(false);
+    let mut frames = Vec::new();
+    let mut conditions = UseConditions::default();
+    conditions.not_installed.extend(not_installed.iter().map(|program| program.name));
     let used = std::thread::scope(|scope| {
         let installs = || install(&scene.at("installed"), &is_over);
         let installation = sys::thread::spawn_scoped(scope, "bench-install", installs);
-        let used = installation.map_err(|error| cannot("a thread", error)).and_then(|_| {
-            loop {
-                for program in &programs {
+        let installation = installation.map_err(|error| cannot("a thread", error))?;
+        let mut uses = || {
+            for number in 0.. {
+                for program in programs {
                     lab.go_on()?;
-                    use_once(scene, program, &files, &counter)?;
+                    let ticks = scene.at(&format!("ticks/{number}-{}", program.name));
+                    use_once(scene, program, &files, &counter, &ticks)?;
+                    let counted = counted(program.name, &ticks)?;
+                    match counted.is_empty() {
+                        true => *conditions.uncounted.entry(program.name).or_default() += 1,
+                        false => _ = conditions.counted.insert(program.name),
+                    }
+                    frames.extend(counted);
                 }
                 if now_ns() >= until_ns {
-                    return Ok(());
+                    break;
                 }
             }
-        });
+            Ok(())
+        };
+        let used: Result<(), BenchError> = uses();
         is_over.store(true, Ordering::Relaxed);
+        conditions.installed = installation.join().unwrap_or_default();
         used
     });
     recorder.end()?;
     drop(manager);
     used?;
-    let told = told(scene, offset)?;
-    let judged = judge(&counted(&scene.at("ticks"))?, &told);
-    Ok(rows(&judged, &programs))
+    Ok(rows(&judge(&frames, &told(scene, offset)?), &conditions))
 }
 
-fn rows(judged: &UseJudgement, programs: &[&UsedProgram]) -> Vec<FigureRow> {
-    let names: Vec<&str> = programs.iter().map(|program| program.name).collect();
+/// Says what the figures are of, and what they are not of.
+fn of_what(conditions: &UseConditions) -> String {
+    let UseConditions { counted, uncounted, not_installed, installed } = conditions;
+    let counted: Vec<&str> = counted.iter().copied().collect();
+    let mut text = format!("in {}, beside {installed} files installed", counted.join(", "));
+    if !uncounted.is_empty() {
+        let times = uncounted.iter().map(|(name, times)| format!("{name} x {times}"));
+        let times: Vec<String> = times.collect();
+        text.push_str(&format!("; used without a counter, and not judged: {}", times.join(", ")));
+    }
+    if !not_installed.is_empty() {
+        text.push_str(&format!("; not installed: {}", not_installed.join(", ")));
+    }
+    text
+}
+
+fn rows(judged: &UseJudgement, conditions: &UseConditions) -> Vec<FigureRow> {
+    let about = of_what(conditions);
     let row = |id, title: &str, share: RightShare, others: &[String], what: &str| FigureRow {
         id,
         title: title.to_owned(),
@@ -159,10 +204,9 @@ fn rows(judged: &UseJudgement, programs: &[&UsedProgram]) -> Vec<FigureRow> {
         peer: Samples::default(),
         target: Some(FigureTarget::Reaching(100.0)),
         note: format!(
-            "{} of {}, in {}{}{}",
+            "{} of {}, {about}{}{}",
             share.right,
             share.all,
-            names.join(", "),
             if others.is_empty() { "" } else { what },
             others.join(", ")
         ),
@@ -187,9 +231,10 @@ fn rows(judged: &UseJudgement, programs: &[&UsedProgram]) -> Vec<FigureRow> {
 
 /// Holds what was recorded against what the programs saw. Before the first turn of its main loop a program starts, and the gap to the
 /// second is a part of that; after the last it ends.
-fn judge(counted: &[(u32, CountedFrames)], told: &[ToldHang]) -> UseJudgement {
+fn judge(counted: &[CountedFrames], told: &[ToldHang]) -> UseJudgement {
     let mut judgement = UseJudgement::default();
-    for (process, frames) in counted {
+    for frames in counted {
+        let CountedFrames { program, process, .. } = frames;
         let of_process: Vec<&ToldHang> =
             told.iter().filter(|hang| hang.process == *process).collect();
         let spans: Vec<Span> = of_process.iter().map(|hang| hang.span).collect();
@@ -201,7 +246,7 @@ fn judge(counted: &[(u32, CountedFrames)], told: &[ToldHang]) -> UseJudgement {
             judgement.recall.add(is_told);
             if !is_told {
                 let (ms, at_s) = (gap.length_ns() / 1_000_000, seconds(gap.from_ns));
-                judgement.missed.push(format!("{ms} ms in process {process} after {at_s} s"));
+                judgement.missed.push(format!("{ms} ms in {program} after {at_s} s"));
             }
         }
         for hang in of_process {
@@ -216,43 +261,41 @@ fn judge(counted: &[(u32, CountedFrames)], told: &[ToldHang]) -> UseJudgement {
                 let (ms, at_s) = (hang.span.length_ns() / 1_000_000, seconds(hang.span.from_ns));
                 judgement
                     .untrue
-                    .push(format!("{} of {ms} ms in process {process} after {at_s} s", hang.cause));
+                    .push(format!("{} of {ms} ms in {program} after {at_s} s", hang.cause));
             }
         }
     }
     judgement
 }
 
-/// Reads what the counters of all processes wrote.
-fn counted(dir: &Path) -> Result<Vec<(u32, CountedFrames)>, BenchError> {
+/// Reads what the counters of a program's processes wrote.
+fn counted(program: &'static str, dir: &Path) -> Result<Vec<CountedFrames>, BenchError> {
     let failed = |error: io::Error| cannot(dir, error);
     let mut counted = Vec::new();
     for entry in fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let text = fs::read_to_string(&path).map_err(failed)?;
         let process = path.file_name().and_then(|name| name.to_str()?.parse().ok());
-        counted.extend(process.zip(parse(&text)));
+        counted.extend(process.and_then(|process| parse(program, process, &text)));
     }
-    counted.sort_by_key(|(process, _)| *process);
     Ok(counted)
 }
 
-fn parse(text: &str) -> Option<CountedFrames> {
-    let mut frames = CountedFrames::default();
-    for line in text.lines() {
-        let mut words = line.split(' ');
-        let kind = words.next();
-        let mut number = || words.next()?.parse::<u64>().ok();
-        match kind {
-            Some("begin") => frames.begin_ns = number()?,
-            Some("at") => frames.last_ns = number()?,
-            Some("gap") => {
-                // One that was killed may have written a part of a line.
-                let (Some(from_ns), Some(to_ns)) = (number(), number()) else { break };
-                frames.gaps.push(Span { from_ns, to_ns });
-                frames.last_ns = to_ns;
+/// Reads what one wrote. One that was killed may have written a part of its last line.
+fn parse(program: &'static str, process: u32, text: &str) -> Option<CountedFrames> {
+    let mut frames = CountedFrames { program, process, ..CountedFrames::default() };
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    for line in whole.lines() {
+        let (kind, numbers) = line.split_once(' ')?;
+        let numbers: Result<Vec<u64>, _> = numbers.split(' ').map(str::parse).collect();
+        match (kind, &*numbers.ok()?) {
+            ("begin", [at_ns]) => (frames.begin_ns, frames.last_ns) = (*at_ns, *at_ns),
+            ("at", [at_ns]) => frames.last_ns = *at_ns,
+            ("gap", [from_ns, to_ns]) => {
+                frames.gaps.push(Span { from_ns: *from_ns, to_ns: *to_ns });
+                frames.last_ns = *to_ns;
             }
-            _ => break,
+            _ => return None,
         }
     }
     (frames.begin_ns > 0).then_some(frames)
@@ -352,22 +395,26 @@ fn use_once(
     program: &UsedProgram,
     files: &UsedFiles,
     counter: &Path,
+    ticks: &Path,
 ) -> Result<(), BenchError> {
     let name = program.name;
+    DirBuilder::new().create(ticks).map_err(|error| cannot(ticks, error))?;
     let mut command = scene.command(name);
     command.args(program.arguments).arg(files.of(program.opens)).stdout(Stdio::null());
     command.env("DISPLAY", scene.display()).env("GDK_BACKEND", "x11").env("QT_QPA_PLATFORM", "xcb");
-    command.env("LD_PRELOAD", counter).env("UNJANK_TICKS", scene.at("ticks"));
+    command.env("LD_PRELOAD", counter).env("UNJANK_TICKS", ticks);
     let running = OwnedProcess::start(&mut command).map_err(|error| cannot(name, error))?;
     let mut hands = scene.command("xdotool");
     hands.args(orders(program)).env("DISPLAY", scene.display()).stdout(Stdio::null());
-    let failed = |error: io::Error| cannot("xdotool", error);
-    let hands = OwnedProcess::start(&mut hands).map_err(failed)?;
-    hands.await_end().map_err(failed)?;
+    let mut hands = OwnedProcess::start(&mut hands).map_err(|error| cannot("xdotool", error))?;
+    rest(&hands, USING)?;
+    if hands.is_alive() {
+        return Err(cannot("xdotool", "it does not end"));
+    }
     // Some have started others that are the program.
     rest(&running, ENDING)?;
     for (signal, patience) in [(15, TERMINATING), (9, Duration::ZERO)] {
-        let left = alive(&scene.at("ticks"));
+        let left = alive(ticks);
         for process in &left {
             // One that has ended meanwhile needs no signal.
             let _ = sys::supervise::send(*process, signal);
@@ -395,23 +442,27 @@ fn alive(ticks: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// Installs as Flatpak does, until it is over: writes files of all sizes, syncs some, gives them their names and links them.
-fn install(dir: &Path, is_over: &AtomicBool) {
+/// Installs as Flatpak does, until it is over: writes files of all sizes, syncs some, gives them their names and links them. Returns how
+/// many it has installed.
+fn install(dir: &Path, is_over: &AtomicBool) -> usize {
+    let mut installed = 0;
     let mut random = fastrand::Rng::with_seed(1);
     let mut bytes = vec![0; 200_000];
     random.fill(&mut bytes);
     for round in (0..4).cycle() {
         let tree = dir.join(round.to_string());
-        // What is not there need not be removed; without room the files are shorter.
+        // What is not there need not be removed; what cannot be written is not counted.
         let _ = fs::remove_dir_all(&tree);
         let _ = DirBuilder::new().create(&tree);
         for number in 0..400 {
             if is_over.load(Ordering::Relaxed) {
-                return;
+                return installed;
             }
-            let _ = install_one(&tree, number, &bytes[..random.usize(500..bytes.len())]);
+            let part = &bytes[..random.usize(500..bytes.len())];
+            installed += usize::from(install_one(&tree, number, part).is_ok());
         }
     }
+    installed
 }
 
 fn install_one(tree: &Path, number: u32, bytes: &[u8]) -> io::Result<()> {
@@ -463,34 +514,47 @@ mod tests {
 
     #[test]
     fn what_a_counter_wrote_is_read_and_a_line_that_was_cut_is_not() {
-        let text = "begin 5\nat 5\ngap 10 900\nat 950\ngap 960 12";
-        let frames = parse(text).unwrap();
-        assert_eq!((frames.begin_ns, frames.last_ns), (5, 12));
-        assert_eq!(frames.gaps.len(), 2);
-        assert_eq!(parse("begin 5\ngap 10").unwrap().gaps, []);
-        assert_eq!(parse(""), None);
-        assert_eq!(parse("nonsense 1 2"), None);
+        let parse = |text: &str| parse("notes", 7, text);
+        let frames = parse("begin 5\nat 5\ngap 10 900\nat 950\ngap 960 12").unwrap();
+        assert_eq!((frames.begin_ns, frames.last_ns, frames.gaps.len()), (5, 950, 1));
+        assert_eq!(parse("begin 5\nat").unwrap().last_ns, 5);
+        for none in ["", "begin 5", "nonsense 1 2\n", "begin 5\nat x\n", "begin 5\ngap 1\n"] {
+            assert_eq!(parse(none), None, "{none:?}");
+        }
     }
 
     #[test]
     fn each_gap_is_to_be_told_and_nothing_else() {
         let frames = CountedFrames {
+            program: "notes",
+            process: 7,
             begin_ns: 100 * MS,
             last_ns: 9000 * MS,
             // The first one is a part of the start, the last one is short.
             gaps: vec![span(100, 700), span(1000, 1400), span(3000, 3300), span(5000, 5160)],
         };
-        let judged = judge(&[(7, frames.clone())], &[told(1010, 1395), told(3010, 3300)]);
+        let judged = judge(std::slice::from_ref(&frames), &[told(1010, 1395), told(3010, 3300)]);
         assert_eq!((judged.recall.right, judged.recall.all), (2, 2), "{judged:?}");
         assert_eq!((judged.precision.right, judged.precision.all), (2, 2));
-        let missed = judge(&[(7, frames.clone())], &[told(1010, 1100)]);
+        let missed = judge(std::slice::from_ref(&frames), &[told(1010, 1100)]);
         assert_eq!((missed.recall.right, missed.recall.all), (0, 2), "{missed:?}");
-        assert_eq!(missed.missed[0], "400 ms in process 7 after 0 s");
-        let untrue = judge(&[(7, frames.clone())], &[told(6000, 6400)]);
+        assert_eq!(missed.missed[0], "400 ms in notes after 0 s");
+        let untrue = judge(std::slice::from_ref(&frames), &[told(6000, 6400)]);
         assert_eq!((untrue.precision.right, untrue.precision.all), (0, 1));
-        assert_eq!(untrue.untrue, ["computing of 400 ms in process 7 after 5 s"]);
-        let at_end = judge(&[(7, frames)], &[told(50, 90), told(9100, 9900)]);
+        assert_eq!(untrue.untrue, ["computing of 400 ms in notes after 5 s"]);
+        let at_end = judge(std::slice::from_ref(&frames), &[told(50, 90), told(9100, 9900)]);
         assert_eq!(at_end.precision.all, 0, "it has not begun, or has ended");
+    }
+
+    #[test]
+    fn what_was_not_counted_or_not_there_stands_beside_the_figures() {
+        let mut conditions = UseConditions { installed: 9, ..UseConditions::default() };
+        conditions.counted.insert("mousepad");
+        assert_eq!(of_what(&conditions), "in mousepad, beside 9 files installed");
+        conditions.uncounted.insert("chromium", 2);
+        conditions.not_installed.push("geany");
+        let text = of_what(&conditions);
+        assert!(text.ends_with("not judged: chromium x 2; not installed: geany"), "{text}");
     }
 
     #[test]

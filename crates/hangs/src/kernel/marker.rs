@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use sys::bpf::{AttachedPrograms, BpfProgram, Map, SharedMap};
+use trace::backend::blocked::parse_schedstat;
 
 use super::event::{
     CountedBefore, EventWait, EventWaitKind, MarkedAs, MarkedThread, WAITS_AT_PLACE, WaitPlace,
@@ -98,16 +99,17 @@ fn wait_key(process: u32, EventWait { place: (sp, ip), subject }: EventWait) -> 
 
 /// Returns what the kernel has counted of the first thread of a process; nothing if it has ended.
 fn counted_of(process: u32) -> CountedBefore {
-    let read =
-        |name: &str| std::fs::read_to_string(format!("/proc/{process}/task/{process}/{name}"));
-    let number = |text: &str, at: usize| text.split_ascii_whitespace().nth(at)?.parse().ok();
-    let times = read("schedstat").unwrap_or_default();
+    let read = |name: &str| std::fs::read(format!("/proc/{process}/task/{process}/{name}"));
+    let times = read("schedstat").ok().and_then(|text| parse_schedstat(&text));
     let stat = read("stat").unwrap_or_default();
     // The name, in parentheses, may have spaces and parentheses in it.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let behind = stat.iter().rposition(|byte| *byte == b')').and_then(|at| stat.get(at + 1..));
+    let faults = behind.and_then(|fields| {
+        std::str::from_utf8(fields).ok()?.split_ascii_whitespace().nth(9)?.parse().ok()
+    });
     CountedBefore {
-        ready_ns: number(&times, 1).unwrap_or_default(),
-        faults: number(fields, 9).unwrap_or_default(),
+        ready_ns: times.map_or(0, |times| times.queued_ns),
+        faults: faults.unwrap_or_default(),
     }
 }
 
@@ -182,7 +184,12 @@ impl ThreadMarker for LocalMarker {
         if std::fs::metadata(format!("/proc/{process}"))?.uid() != self.user {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let state = first_state(marked, counted_of(process), sys::bpf::clock_ns());
+        // A thread in a step began to count before the mark; of others the programs note it when a step begins.
+        let before = match marked {
+            MarkedAs::Away(_) => counted_of(process),
+            MarkedAs::Unknown | MarkedAs::Waiting(_) => CountedBefore::default(),
+        };
+        let state = first_state(marked, before, sys::bpf::clock_ns());
         self.maps.threads.add(&process.to_ne_bytes(), &state)?;
         let mut prepared = self.prepare_timer(process);
         for _ in 0..ATTEMPTS {

@@ -82,7 +82,8 @@ impl TurnWatch {
         self.has_missed || longest.saturating_mul(2) < to_ns.saturating_sub(from_ns)
     }
 
-    /// Takes the looks that were made after a moment. Returns one with its stack, if it is not known what it is. At the main loop's place
+    /// Takes the looks that were made after a moment. Returns one with its stack, if it is not known what it is: the one that is least deep
+    /// on the stack. At the main loop's place
     /// that is asked only if `tells_apart`: some wait there is known.
     pub(super) fn take(
         &mut self,

@@ -23,7 +23,8 @@ pub enum HangRequest {
     Mark {
         /// The process.
         process: u32,
-        /// The stack pointer, the instruction and the subject of the wait for events that it is in, if it is in one.
+        /// The stack pointer, the instruction and the subject of the wait for events that it is in, if it is in one; in place of
+        /// the subject stands `u64::MAX - 2` where it is away from the wait of its main loop, which it makes there.
         wait: Option<[u64; 3]>,
     },
     /// Ends a mark.

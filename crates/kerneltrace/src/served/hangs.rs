@@ -35,7 +35,8 @@ impl ServedHangSession {
         }
     }
 
-    /// Marks the first thread of a process, which is in a wait for events with this stack pointer, instruction and subject, if any.
+    /// Marks the first thread of a process, which is in a wait for events with this stack pointer, instruction and subject, if any,
+    /// or is away from it, as [`HangRequest::Mark`] says.
     ///
     /// # Errors
     ///

@@ -216,9 +216,7 @@ impl ExactRecorder<'_> {
         }
         let mut rests = false;
         for marked in [MarkedAs::Waiting(wait), MarkedAs::Unknown] {
-            let _ = self.marker.unmark(process);
-            if self.marker.mark(process, marked).is_err() {
-                self.follow_again(process);
+            if !self.mark_anew(process, marked) {
                 return false;
             }
             rests = marked != MarkedAs::Unknown && self.is_in(process, wait);
@@ -227,7 +225,6 @@ impl ExactRecorder<'_> {
                 break;
             }
         }
-        self.classify_again(process);
         rests
     }
 

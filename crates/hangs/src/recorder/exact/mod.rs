@@ -343,7 +343,7 @@ impl<'a> ExactRecorder<'a> {
         }
         let Some(program) = self.marked.get_mut(&process) else { return };
         match event {
-            // That is handled above.
+            // It is of no marked program, and was noted before one was looked for.
             ThreadEvent::Started => {}
             ThreadEvent::Late { started_ns } => self.begin_absence(process, started_ns),
             ThreadEvent::Waited { started_ns, block } => {

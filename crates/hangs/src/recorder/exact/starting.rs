@@ -1,7 +1,7 @@
 //! Finds the main loop of a program that has just been started: for seconds it may have so much to do that it never waits in it.
 //!
-//! Where waits are made is known from the first reply of the display server, or from another process with the same C library. A breakpoint there sees all looks for events, also those
-//! that take no time, until the programs in the kernel know the main loop.
+//! Where waits are made is known from the first reply of the display server, or from another process with the same C library. A
+//! breakpoint there sees all looks for events, also those that take no time, until the programs in the kernel know the main loop.
 
 use trace::backend::blocked::BlockedSyscall;
 
@@ -17,8 +17,8 @@ use crate::recorder::turns::TurnWatch;
 const STARTING_NS: u64 = 20_000_000_000;
 /// The interval of looks at such a program, in nanoseconds.
 const LOOK_NS: u64 = 20_000_000;
-/// At each so many looks it is searched where a program makes its calls that has not waited yet.
-const SEARCHED: u64 = 5;
+/// Each so many looks it is asked where a program makes its calls that has not waited yet: that reads all its mappings.
+const LOOKS_FOR_CALLS: u64 = 5;
 /// So often a thread is marked anew that is in another phase than the mark says.
 const ATTEMPTS: usize = 4;
 
@@ -51,6 +51,9 @@ impl ExactRecorder<'_> {
 
     /// Looks for the main loops of programs that have just been started.
     pub(super) fn look_at_starts(&mut self, now_ns: u64) {
+        if !self.may_break {
+            return;
+        }
         let starting = self.marked.values().filter(|program| is_starting(program, now_ns));
         for process in starting.map(|program| program.process).collect::<Vec<_>>() {
             self.look_at_start(process, now_ns);
@@ -69,14 +72,11 @@ impl ExactRecorder<'_> {
             program.start = StartWatch::Over;
             return;
         }
-        let is_unseen = matches!(program.start, StartWatch::Unseen);
-        let others = || {
-            let is_due = is_unseen && (now_ns / LOOK_NS).is_multiple_of(SEARCHED);
-            is_due.then(|| self.wait_calls.find(process, has_others(process))).flatten()
-        };
-        let known = where_it_waits(program).or(match &program.start {
+        let is_due = (now_ns / LOOK_NS).is_multiple_of(LOOKS_FOR_CALLS);
+        let known = where_it_waits(program).or_else(|| match &program.start {
             StartWatch::Seen(watch) => Some((watch.main_place().1, watch.call())),
-            _ => others(),
+            _ if is_due => self.wait_calls.find(process, has_others(process)),
+            _ => None,
         });
         let Some((ip, number)) = known else { return };
         let waits = &program.waits;
@@ -99,9 +99,8 @@ impl ExactRecorder<'_> {
                 // A processor has few breakpoints: one is given back before another one is asked for.
                 *start = StartWatch::Unseen;
                 let main = BlockedSyscall { number, arguments: [0; 6], sp: 0, ip };
-                if self.may_break
-                    && let Ok(watch) = TurnWatch::begin(process, main, now_ns)
-                {
+                // Others may use all of them: it is tried again.
+                if let Ok(watch) = TurnWatch::begin(process, main, now_ns) {
                     *start = StartWatch::Seen(watch);
                 }
             }
@@ -113,11 +112,9 @@ impl ExactRecorder<'_> {
     fn mark_in_step(&mut self, process: u32, place: WaitPlace) {
         let mut marked = MarkedAs::Away(place);
         for attempt in 0..ATTEMPTS {
-            let _ = self.marker.unmark(process);
-            if self.marker.mark(process, marked).is_err() {
-                return self.follow_again(process);
+            if !self.mark_anew(process, marked) {
+                return;
             }
-            self.classify_again(process);
             // One that has begun to wait since is seen.
             let rests = self.event_wait(process).map(|call| EventWait::of(&call));
             let rests = rests.filter(|wait| self.is_loop(process, *wait));
@@ -148,8 +145,14 @@ impl ExactRecorder<'_> {
         matches!(kind, Some(PlaceKind::Loop | PlaceKind::LoopByDepth))
     }
 
-    /// Tells the programs in the kernel of a process that was marked anew what its waits are.
-    pub(super) fn classify_again(&mut self, process: u32) {
+    /// Marks the first thread of a process anew, and tells the programs in the kernel what its waits are. If that fails, all begins anew
+    /// with the process, and this returns false.
+    pub(super) fn mark_anew(&mut self, process: u32, marked: MarkedAs) -> bool {
+        let _ = self.marker.unmark(process);
+        if self.marker.mark(process, marked).is_err() {
+            self.follow_again(process);
+            return false;
+        }
         let waits = self.marked.get(&process).into_iter().flat_map(|program| &program.waits);
         for (wait, state) in waits {
             if let WaitState::Classified(kind) = state {
@@ -157,5 +160,6 @@ impl ExactRecorder<'_> {
                 let _ = self.marker.classify(process, *wait, *kind);
             }
         }
+        true
     }
 }
