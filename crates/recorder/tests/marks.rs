@@ -517,9 +517,9 @@ pub(crate) fn waits() {
             let process = wait.process;
             say(format!("{process} {has_name} {functions} {counters} {}", sources.join(",")));
         });
-        assert_eq!(lost.unwrap(), 0);
+        let lost = lost.unwrap();
         if is_on {
-            say("taken");
+            say(if lost == 0 { "taken" } else { "lost" });
         }
     }
 }
@@ -532,14 +532,24 @@ fn of_who_wakes_whom_no_thread_of_another_user_is_told() {
     let mut ann = stage.start(ANN, "waits", &name);
     assert_eq!(ann.line().as_deref(), Some("follows"));
     let mut said = Vec::new();
-    for _ in 0..3 {
+    // The programs of other tests wait, too; what they take the room of is said to be lost, and done again.
+    let (mut whole, mut rounds) = (0, 0);
+    while whole < 3 {
+        rounds += 1;
+        assert!(rounds <= 50, "in {rounds} rounds only {whole} had no losses: {said:?}");
         // Both wait for this program, and for programs of their own.
         own.order(b's');
         other.order(b's');
         own.order(b'w');
         other.order(b'w');
         ann.go_on();
-        said.extend(std::iter::from_fn(|| ann.line().filter(|line| line != "taken")));
+        let end = loop {
+            match ann.line().unwrap() {
+                line if ["taken", "lost"].contains(&line.as_str()) => break line,
+                line => said.push(line),
+            }
+        };
+        whole += usize::from(end == "taken");
     }
     said.extend(ann.end());
     let waits: Vec<(u32, &str, Vec<u32>)> = said
