@@ -20,7 +20,7 @@ mod write;
 pub use byte_order::ByteOrder;
 pub use check::TableDamage;
 pub use layout::hash;
-pub use patch::patch;
+pub use patch::{PatchableImage, patch};
 pub use read::{GvdbTable, Layout, OpenError};
 pub use salvage::{Salvaged, salvage};
 pub use stamp::{Stamp, stamp};

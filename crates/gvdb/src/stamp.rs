@@ -1,6 +1,9 @@
 //! The stamp: a generation and checksums inside the image, in a nested table that other readers do not see.
 
+use std::ops::Range;
+
 use super::layout::{ITEM_LEN, STAMP, Span, TABLE, TABLE_HEAD_LEN, hash};
+use super::patch::joined;
 use super::read::GvdbTable;
 use crate::ByteOrder;
 
@@ -49,12 +52,33 @@ fn verify(root: GvdbTable<'_>) -> Option<u64> {
 pub(super) fn seal(image: &mut [u8]) {
     let Some(at) = GvdbTable::open(image).ok().and_then(crc_at) else { return };
     let Some((before, _, after)) = around(image, at) else { return };
-    let sum = file_sum(before, after);
+    set_crc(image, at, file_sum(before, after));
+}
+
+/// Sets the checksum of an image of ours, of whose part `known` behind the stamp it is known.
+fn seal_with(image: &mut [u8], known: Range<usize>, sum: u32) -> Option<()> {
+    let at = crc_at(GvdbTable::open(image).ok()?)?;
+    let (before, _, after) = around(image, at)?;
+    let behind = image.get(known.end..)?;
+    let between = after.get(..known.start.checked_sub(at + 4)?)?;
+    let until_known = file_sum(before, between);
+    let sum = crc32c::crc32c_append(joined(until_known, sum, known.len()), behind);
+    set_crc(image, at, sum);
+    Some(())
+}
+
+fn set_crc(image: &mut [u8], at: usize, sum: u32) {
     image[at..at + 4].copy_from_slice(&in_order(sum.to_le_bytes(), ByteOrder::NATIVE));
 }
 
-/// Gives an image of ours another generation and seals it, after the sums of values were changed.
-pub(super) fn renew(image: &mut [u8], generation: u64) -> Option<()> {
+/// Gives an image of ours another generation and seals it, after the sums of values were changed. The names and values are
+/// in `data`, with this checksum.
+pub(super) fn renew(
+    image: &mut [u8],
+    generation: u64,
+    data: Range<usize>,
+    data_sum: u32,
+) -> Option<()> {
     let root = GvdbTable::open(image).ok()?;
     let fields = root.nested(STAMP)?;
     let (_, item) = fields.find(hash(b"generation"), "generation", super::layout::VALUE)?;
@@ -63,8 +87,7 @@ pub(super) fn renew(image: &mut [u8], generation: u64) -> Option<()> {
     *image.get_mut(item.value.start as usize..)?.first_chunk_mut()? = generation.to_ne_bytes();
     let (sums, behind) = image.get_mut(sums_at..)?.split_at_mut_checked(sums_len)?;
     *behind.first_chunk_mut()? = crc32c::crc32c(sums).to_ne_bytes();
-    seal(image);
-    Some(())
+    seal_with(image, data, data_sum)
 }
 
 /// Returns the names and values of the nested table.

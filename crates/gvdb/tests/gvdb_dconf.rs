@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use unjank_gvdb::gvariant::Variant;
-use unjank_gvdb::{GvdbTable, Image, Stamp, patch, stamp, write};
+use unjank_gvdb::{GvdbTable, Image, PatchableImage, Stamp, patch, stamp, write};
 
 type Model = BTreeMap<String, Variant>;
 
@@ -122,7 +122,7 @@ fn the_stamp_is_not_seen_by_dconf() {
 fn patched(n_keys: u32) -> (Vec<u8>, Model, Vec<String>) {
     let name = |n: u32| format!("/d{}/e{}/k{n}", n % 7, n % 31);
     let mut model: Model = (0..n_keys).map(|n| (name(n), Variant::from(n))).collect();
-    let mut file = image(&model, Some(1));
+    let mut file = PatchableImage::from(image(&model, Some(1)));
     let mut touched = Vec::new();
     let mut n_patched = 0_u32;
     for n in 0..40 + n_keys / 200 {
@@ -144,12 +144,12 @@ fn patched(n_keys: u32) -> (Vec<u8>, Model, Vec<String>) {
             let change = [(*name, model.get(*name).map(Variant::as_bytes))];
             let new = patch(file, change, names_len, 2 + u64::from(n));
             n_patched += u32::from(new.is_some());
-            file = new.unwrap_or_else(|| image(&model, Some(2 + u64::from(n))));
+            file = new.unwrap_or_else(|| image(&model, Some(2 + u64::from(n))).into());
             touched.push((*name).to_owned());
         }
     }
     assert!(n_patched > 30, "{n_patched} patches");
-    (file, model, touched)
+    (file.into(), model, touched)
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn dconf_answers_from_a_patched_image_as_from_one_written_anew() {
 fn dconf_reads_what_ten_thousand_keys_that_came_and_went_in_turn_have_left() {
     let name = |n: u32| format!("/d{}/{}e/k{}", n % 5, ["", "ü", "-"][n as usize % 3], n % 400);
     let mut model: Model = (0..200).map(|n| (name(n), Variant::from(n))).collect();
-    let mut file = image(&model, Some(1));
+    let mut file = PatchableImage::from(image(&model, Some(1)));
     let mut names_len: usize = model.keys().map(String::len).sum();
     let mut n_patched = 0;
     for n in 0..10_000_u32 {
@@ -189,7 +189,7 @@ fn dconf_reads_what_ten_thousand_keys_that_came_and_went_in_turn_have_left() {
         let change = [(&*name, model.get(&name).map(Variant::as_bytes))];
         let patched = patch(file, change, names_len, u64::from(n));
         n_patched += u32::from(patched.is_some());
-        file = patched.unwrap_or_else(|| image(&model, Some(u64::from(n))));
+        file = patched.unwrap_or_else(|| image(&model, Some(u64::from(n))).into());
     }
     assert!(n_patched > 9_500 && model.len() > 100, "{n_patched} patches, {} keys", model.len());
     let Some(home) = Home::with(&file, &["dconf"]) else { return };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use unjank_gvdb::{GvdbTable, Image, Stamp, patch, stamp, write};
+use unjank_gvdb::{GvdbTable, Image, PatchableImage, Stamp, patch, stamp, write};
 
 type Model = BTreeMap<String, Vec<u8>>;
 
@@ -28,7 +28,7 @@ fn names_len(model: &Model) -> usize {
 }
 
 /// The planted fault: a file that is as long as before, although a value is longer.
-fn patch_in_place(mut image: Vec<u8>, name: &str, value: &[u8]) -> Option<Vec<u8>> {
+fn patch_in_place(mut image: Vec<u8>, name: &str, value: &[u8]) -> Option<PatchableImage> {
     let old = GvdbTable::open(&image).unwrap().value(name)?;
     let start = old.as_ptr().addr() - image.as_ptr().addr();
     image.get_mut(start..start + value.len())?.copy_from_slice(value);
@@ -54,7 +54,7 @@ proptest! {
         let changes = changes.iter().map(|(name, value)| (*name, Some(&**value)));
         let patched = patch(before, changes, names_len(&model), generation).unwrap();
         prop_assert_eq!(stamp(&patched), Stamp::Good { generation });
-        prop_assert_eq!(patched, image(&model, generation));
+        prop_assert_eq!(patched, image(&model, generation).into());
     }
 }
 
@@ -68,7 +68,7 @@ fn the_comparison_catches_a_patch_that_moves_nothing() {
         model.insert("/a/b".to_owned(), value.clone());
         let changes = [("/a/b", Some(&*value))];
         let right = patch(before.clone(), changes, names_len(&model), 2).unwrap();
-        assert_eq!(right, image(&model, 2));
+        assert_eq!(right, image(&model, 2).into());
         assert_ne!(patch_in_place(before.clone(), "/a/b", &value).unwrap(), right);
     }
 }
@@ -108,5 +108,5 @@ fn what_cannot_be_patched_is_left_to_a_new_image() {
 fn a_reset_of_a_key_that_is_not_there_changes_the_generation_alone() {
     let model: Model = [("/a/b".to_owned(), vec![1])].into();
     let patched = patch(image(&model, 1), [("/a/c/d", None)], names_len(&model), 2);
-    assert_eq!(patched, Some(image(&model, 2)));
+    assert_eq!(patched, Some(image(&model, 2).into()));
 }

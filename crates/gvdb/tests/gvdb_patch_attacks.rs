@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use unjank_gvdb::{GvdbTable, Image, Stamp, patch, stamp, write};
+use unjank_gvdb::{GvdbTable, Image, PatchableImage, Stamp, patch, stamp, write};
 
 type Model = BTreeMap<String, Vec<u8>>;
 /// A name and its new value, or none for a key that goes.
@@ -24,7 +24,12 @@ fn names_len(model: &Model) -> usize {
 }
 
 /// Patches a copy, writes anew what cannot be patched, and checks all of the result; says whether it was patched.
-fn step(file: &mut Vec<u8>, model: &mut Model, changes: &[Change<'_>], generation: u64) -> bool {
+fn step(
+    file: &mut PatchableImage,
+    model: &mut Model,
+    changes: &[Change<'_>],
+    generation: u64,
+) -> bool {
     for (name, value) in changes {
         match value {
             Some(value) => model.insert((*name).to_owned(), value.to_vec()),
@@ -33,7 +38,7 @@ fn step(file: &mut Vec<u8>, model: &mut Model, changes: &[Change<'_>], generatio
     }
     let patched = patch(file.clone(), changes.iter().copied(), names_len(model), generation);
     let is_patched = patched.is_some();
-    *file = patched.unwrap_or_else(|| image(model, generation));
+    *file = patched.unwrap_or_else(|| image(model, generation).into());
     let table = GvdbTable::open(file).unwrap();
     assert_eq!(table.check(), Ok(()), "{changes:?}");
     assert_eq!(stamp(file), Stamp::Good { generation });
@@ -156,7 +161,7 @@ fn keys_and_directories_whose_hashes_are_all_the_same_come_and_go() {
     let names = collisions(5);
     let mut model: Model =
         names.iter().step_by(2).map(|name| (format!("/{name}"), VALUE.to_vec())).collect();
-    let mut file = image(&model, 1);
+    let mut file = PatchableImage::from(image(&model, 1));
     let mut n_patched = 0;
     for (generation, name) in (2..).zip(&names) {
         let key = format!("/{name}");
@@ -177,7 +182,7 @@ fn keys_and_directories_whose_hashes_are_all_the_same_come_and_go() {
 fn names_of_one_character_come_and_go_in_every_order() {
     let letters = ["a", "b", "-", "~", "ü", "!", "0", "\u{7f}"];
     let mut model: Model = [("/m".to_owned(), VALUE.to_vec())].into();
-    let mut file = image(&model, 1);
+    let mut file = PatchableImage::from(image(&model, 1));
     let mut generation = 1;
     for depth in [1, 2, 3] {
         let mut paths = vec![String::new()];
@@ -205,7 +210,7 @@ fn the_last_key_of_a_directory_takes_it_along_however_deep_it_is() {
         for beside in ["/a", "/d0/a", "/d0/z", "/d0/d1/a", "/z", "/d", "/d0a/x"] {
             let mut model: Model =
                 [beside, &deep].map(|name| (name.to_owned(), VALUE.to_vec())).into();
-            let mut file = image(&model, 1);
+            let mut file = PatchableImage::from(image(&model, 1));
             let before = file.clone();
             step(&mut file, &mut model, &[(&deep, None)], 2);
             step(&mut file, &mut model, &[(&deep, Some(VALUE))], 3);
@@ -228,7 +233,7 @@ fn a_value_and_a_key_change_in_an_image_of_more_than_16_mib() {
         value
     };
     let mut model: Model = (0..6_u8).map(|n| (format!("/d{}/k{n}", n % 3), big(n))).collect();
-    let mut file = image(&model, 1);
+    let mut file = PatchableImage::from(image(&model, 1));
     assert!(file.len() > 16 << 20);
     for changes in [
         &[("/d1/k1", Some(VALUE))][..],

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use unjank_gvdb::{GvdbTable, Image, Salvaged, Stamp, patch, salvage, stamp, write};
+use unjank_gvdb::{
+    GvdbTable, Image, PatchableImage, Salvaged, Stamp, patch, salvage, stamp, write,
+};
 
 const FOREIGN: &[u8] = include_bytes!("golden/gvdb-0/forty-keys-dconf-compile.gvdb");
 
@@ -40,7 +42,8 @@ fn patched() -> [Vec<u8>; 2] {
         let entries = model.iter().map(|(name, value)| (&**name, &**value));
         write(entries, &Image { locks: &[], generation: Some(9) }).unwrap()
     };
-    let (mut grown, mut shrunk) = (image(&model), image(&many));
+    let (mut grown, mut shrunk) =
+        (PatchableImage::from(image(&model)), PatchableImage::from(image(&many)));
     let all = forty_keys();
     for name in &few {
         let value = all.get(name).map(|value| &**value);
@@ -50,7 +53,7 @@ fn patched() -> [Vec<u8>; 2] {
         shrunk = patch(shrunk, [(&**name, None)], names_len(&many), 9).unwrap();
     }
     assert!(n_items(&grown) > word(&grown, 28) && n_items(&shrunk) < word(&shrunk, 28));
-    [grown, shrunk]
+    [grown.into(), shrunk.into()]
 }
 
 fn word(file: &[u8], at: usize) -> usize {

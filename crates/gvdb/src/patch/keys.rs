@@ -8,8 +8,10 @@ use super::super::layout::{
     hash, hash_extend,
 };
 use super::super::read::GvdbTable;
-use super::super::stamp::{self, SUMS_AT, SUMS_TYPE};
+use super::super::stamp::{self, SUMS_TYPE};
+use super::data_sum::{DataSum, Replaced};
 use super::place::{Dir, Gap, Key, Next, items_at};
+use super::sections::{Places, Sections};
 
 /// The most items that come or go with one key: the key, and directories that only it is in.
 const MAX_ITEMS: usize = 8;
@@ -17,7 +19,12 @@ const MAX_ITEMS: usize = 8;
 const FREE_ITEMS: usize = 8;
 
 /// Adds a key, and the directories that it is the first key of.
-pub(super) fn insert(image: &[u8], gap: &Gap<'_>, value: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn insert(
+    image: &[u8],
+    gap: &Gap<'_>,
+    value: &[u8],
+    sum: DataSum,
+) -> Option<(Vec<u8>, DataSum)> {
     let old = Sections::of(image)?;
     let parent = gap.dirs.last()?;
     let names_start = gap.next.names_start;
@@ -64,11 +71,11 @@ pub(super) fn insert(image: &[u8], gap: &Gap<'_>, value: &[u8]) -> Option<Vec<u8
     }
     let value_end = value_start.checked_add(u32::try_from(value.len()).ok()?)?;
     edit.added.last_mut()?.item.value = Span { start: value_start, end: value_end };
-    edit.copy(&old, parent)
+    edit.copy(&old, parent, sum)
 }
 
 /// Takes a key out, and the directories that held nothing else.
-pub(super) fn remove(image: &[u8], key: &Key) -> Option<Vec<u8>> {
+pub(super) fn remove(image: &[u8], key: &Key, sum: DataSum) -> Option<(Vec<u8>, DataSum)> {
     let old = Sections::of(image)?;
     let mut removed = vec![key.index];
     let mut first_name = key.item.key_start;
@@ -100,7 +107,7 @@ pub(super) fn remove(image: &[u8], key: &Key) -> Option<Vec<u8>> {
         entry: parent.position,
         lists,
     };
-    edit.copy(&old, parent)
+    edit.copy(&old, parent, sum)
 }
 
 /// Returns where the lists of new directories belong whose names come at `names_start`, with nothing in them yet: in the
@@ -112,63 +119,6 @@ fn lists_behind(table: GvdbTable<'_>, names_start: u32, is_wanted: bool) -> Span
     let behind = dirs.filter(|item| item.kind == LIST && item.key_start >= names_start);
     let at = behind.map(|item| item.value.start).min().unwrap_or(end);
     Span { start: at, end: at }
-}
-
-/// What is where in an image.
-struct Sections<'a> {
-    table: GvdbTable<'a>,
-    items_at: usize,
-    /// Where the table of the stamp is.
-    stamp_at: usize,
-    sums_at: usize,
-    /// Where the names and values begin.
-    data_at: usize,
-    /// Where the lists begin, which go to the end of the file.
-    lists_at: usize,
-}
-
-impl<'a> Sections<'a> {
-    /// Finds the sections of an image that `write` or a patch made.
-    fn of(image: &'a [u8]) -> Option<Sections<'a>> {
-        let table = GvdbTable::open(image).ok()?;
-        let items_at = items_at(table);
-        let stamp_at = (table.span.end as usize).next_multiple_of(8);
-        let sums_at = stamp_at + SUMS_AT;
-        let (_, stamp) = table.find(hash(STAMP.as_bytes()), STAMP, TABLE)?;
-        let (_, root) = table.find(hash(b"/"), "/", LIST)?;
-        let is_ours = table.span.start as usize == HEADER_LEN
-            && items_at == HEADER_LEN + TABLE_HEAD_LEN + table.buckets.len() * 4
-            && stamp.value.start as usize == stamp_at
-            && stamp::sums_at(table)? == sums_at;
-        let data_at = data_at(sums_at, table.items.len());
-        is_ours.then_some(Sections {
-            table,
-            items_at,
-            stamp_at,
-            sums_at,
-            data_at,
-            lists_at: root.value.start as usize,
-        })
-    }
-
-    /// Returns where the sections are when there are so many items.
-    fn places(&self, n_items: usize) -> Places {
-        let items_end = self.items_at + n_items * ITEM_LEN;
-        let stamp_at = items_end.next_multiple_of(8);
-        Places { items_end, stamp_at, data_at: data_at(stamp_at + SUMS_AT, n_items) }
-    }
-}
-
-/// Where the sections of the new image are.
-struct Places {
-    items_end: usize,
-    stamp_at: usize,
-    data_at: usize,
-}
-
-/// Returns where the names and values begin behind the sums of so many items.
-fn data_at(sums_at: usize, n_items: usize) -> usize {
-    (sums_at + n_items * 4 + 4 + SUMS_TYPE.len()).next_multiple_of(8)
 }
 
 /// One item that comes.
@@ -200,8 +150,13 @@ struct Edit {
 }
 
 impl Edit {
-    /// Makes the new image; the stamp is not renewed.
-    fn copy(mut self, old: &Sections<'_>, parent: &Dir) -> Option<Vec<u8>> {
+    /// Makes the new image, and the sum of its names and values; the stamp is not renewed.
+    fn copy(
+        mut self,
+        old: &Sections<'_>,
+        parent: &Dir,
+        sum: DataSum,
+    ) -> Option<(Vec<u8>, DataSum)> {
         let image = old.table.bytes;
         let n_old = old.table.items.len();
         let n_items = (n_old + self.added.len()).checked_sub(self.removed.len())?;
@@ -273,14 +228,19 @@ impl Edit {
         new.resize(places.data_at, 0);
 
         let range = |from: u32, to: u32| image.get(from as usize..to as usize);
-        new.extend_from_slice(range(offset(old.data_at)?, self.cut.start)?);
+        let before = range(offset(old.data_at)?, self.cut.start)?;
+        let after = range(self.next.at, offset(old.lists_at)?)?;
+        new.extend_from_slice(before);
+        let put_at = new.len();
         new.extend_from_slice(&self.put);
         new.extend_from_slice(range(self.cut.end, self.next.names_end)?);
         new.resize(next as usize, 0);
-        new.extend_from_slice(range(self.next.at, offset(old.lists_at)?)?);
+        let replaced = Replaced::new(range(self.cut.start, self.next.at)?);
+        let sum = sum.replace(before, replaced, new.get(put_at..)?, after);
+        new.extend_from_slice(after);
         self.copy_lists(&mut new, old, &indices)?;
         move_stamp(&mut new, old, &places, n_items)?;
-        (new.len() as u64 == len_bytes).then_some(new)
+        (new.len() as u64 == len_bytes).then_some((new, sum))
     }
 
     /// Gives the new items their parents and the new directories their lists.

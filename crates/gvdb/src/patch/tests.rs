@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::patch;
+use super::{PatchableImage, patch};
 use crate::layout::{HEADER_LEN, LIST, NO_PARENT, TABLE, TableItem, VALUE};
 use crate::read::GvdbTable;
 use crate::{Image, Stamp, stamp, write};
@@ -88,7 +88,11 @@ fn check(patched: &[u8], model: &Model, generation: u64) {
 }
 
 /// Makes one change in model and image; says whether the image was patched.
-fn step(patched: &mut Vec<u8>, model: &mut Model, changes: &[(String, Option<Vec<u8>>)]) -> bool {
+fn step(
+    patched: &mut PatchableImage,
+    model: &mut Model,
+    changes: &[(String, Option<Vec<u8>>)],
+) -> bool {
     for (name, value) in changes {
         match value {
             Some(value) => model.insert(name.clone(), value.clone()),
@@ -99,7 +103,7 @@ fn step(patched: &mut Vec<u8>, model: &mut Model, changes: &[(String, Option<Vec
     let touched = changes.iter().map(|(name, _)| (&**name, model.get(name).map(|value| &**value)));
     let new = patch(std::mem::take(patched), touched, names_len(model), generation);
     let is_patched = new.is_some();
-    *patched = new.unwrap_or_else(|| image(model, generation));
+    *patched = new.unwrap_or_else(|| image(model, generation).into());
     check(patched, model, generation);
     is_patched
 }
@@ -133,7 +137,7 @@ proptest! {
         mut model in prop::collection::btree_map(path(), value(), 1..40),
         steps in prop::collection::vec(prop::collection::vec(change(), 1..4), 1..30),
     ) {
-        let mut patched = image(&model, 1);
+        let mut patched = PatchableImage::from(image(&model, 1));
         for changes in &steps {
             let names: Vec<String> = model.keys().cloned().collect();
             let changes: Vec<(String, Option<Vec<u8>>)> = changes
@@ -154,7 +158,7 @@ fn keys_come_and_go_in_images_of_every_size() {
         let name = |n: u32| format!("/d{}/e{}/k{n}", n % 7, n % 61);
         let number = |n: u32| [&n.to_ne_bytes()[..], b"\0u"].concat();
         let mut model: Model = (0..n_keys).map(|n| (name(n), number(n))).collect();
-        let mut patched = image(&model, 1);
+        let mut patched = PatchableImage::from(image(&model, 1));
         let all: Vec<u32> = (0..n_keys).step_by(1 + n_keys as usize / 5).collect();
         let mut n_patched = 0;
         for &n in &all {
@@ -183,14 +187,14 @@ fn a_key_that_comes_and_goes_leaves_every_byte_as_it_was() {
         let with = patch(before.clone(), [(new, Some(value))], len + new.len(), 2).unwrap();
         assert_eq!(GvdbTable::open(&with).unwrap().value(new), Some(value));
         let without = patch(with, [(new, None)], len, 1).unwrap();
-        assert_eq!(without, before, "{new}");
+        assert_eq!(*without, *before, "{new}");
     }
 }
 
 #[test]
 fn keys_that_come_without_end_are_written_anew_now_and_then() {
     let mut model: Model = [("/a/b".to_owned(), b"\x01\0b".to_vec())].into();
-    let mut patched = image(&model, 1);
+    let mut patched = PatchableImage::from(image(&model, 1));
     let mut anew = 0;
     for n in 0..600 {
         let changes = [(format!("/a/key{n}"), Some(b"\x01\0b".to_vec()))];

@@ -3,13 +3,24 @@
 use super::super::layout::{TABLE, TableItem, VALUE};
 use super::super::read::GvdbTable;
 use super::super::stamp;
+use super::data_sum::{DataSum, Replaced};
 use super::place::{Key, Next, items_at};
+use super::sections::Sections;
 
-/// Gives `key` another value, and the stamp its sum.
-pub(super) fn set(image: &mut Vec<u8>, key: &Key, value: &[u8]) -> Option<()> {
-    let root = GvdbTable::open(image).ok()?;
+/// Gives `key` another value, and the stamp its sum. Returns that of the names and values, which was `data_sum`.
+pub(super) fn set(
+    image: &mut Vec<u8>,
+    key: &Key,
+    value: &[u8],
+    data_sum: DataSum,
+) -> Option<DataSum> {
+    let Sections { sums_at, data_at, lists_at, .. } = Sections::of(image)?;
     // The stamp is in front of all values, so this place stays.
-    let sum_at = stamp::sums_at(root)? + key.index as usize * 4;
+    let sum_at = sums_at + key.index as usize * 4;
+    let old_len = image.len();
+    let changed = key.item.value.start as usize..key.next.at as usize;
+    let replaced = Replaced::new(image.get(changed.clone())?);
+    let after_len = lists_at.checked_sub(changed.end)?;
     if value.len() != key.item.value.len() {
         make_room(image, key, value.len())?;
     }
@@ -17,7 +28,12 @@ pub(super) fn set(image: &mut Vec<u8>, key: &Key, value: &[u8]) -> Option<()> {
     image.get_mut(start..)?.get_mut(..value.len())?.copy_from_slice(value);
     let sum = stamp::value_sum(key.item.hash, value);
     *image.get_mut(sum_at..)?.first_chunk_mut()? = sum.to_ne_bytes();
-    Some(())
+
+    let before = image.get(data_at..start)?;
+    // What is behind the changed part is as long as before.
+    let new_end = (image.len() + changed.end).checked_sub(old_len)?;
+    let (new, behind) = image.get(start..)?.split_at_checked(new_end.checked_sub(start)?)?;
+    Some(data_sum.replace(before, replaced, new, behind.get(..after_len)?))
 }
 
 /// Moves what is behind the value of `changed`, which becomes `len` bytes long.

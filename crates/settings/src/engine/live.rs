@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use gvdb::PatchableImage;
 use gvdb::gvariant::Variant;
 use store::commit::Commit;
 use store::disk::PinnedFile;
@@ -104,7 +105,7 @@ pub(super) struct Live<T> {
     /// Whether an image was stored since that was asked for.
     wants_preallocation: bool,
     /// The image that readers map, if it is in memory: it holds exactly the durable state.
-    image: Option<Vec<u8>>,
+    image: Option<PatchableImage>,
     pub(super) waiting: VecDeque<PendingChange<T>>,
     /// The changes that are applied to the table and not durable yet.
     pub(super) commit: Commit<Applied<T>>,
@@ -301,7 +302,7 @@ impl<T> Live<T> {
     /// Creates the image of the durable state with the batch that is being written.
     ///
     /// Changing the last image costs a fraction of writing all of it, and gives the same entries.
-    pub(super) fn make_image(&mut self, generation: u64) -> Result<Vec<u8>, ChangeError> {
+    pub(super) fn make_image(&mut self, generation: u64) -> Result<PatchableImage, ChangeError> {
         let patched = self.image.take().and_then(|image| {
             let touched =
                 self.commit.in_flight().iter().flat_map(|applied| &applied.effective.before);
@@ -309,11 +310,11 @@ impl<T> Live<T> {
                 touched.map(|(key, _)| (&**key, self.table.get(key).map(Variant::as_bytes)));
             gvdb::patch(image, changes, self.table.paths_len(), generation)
         });
-        patched.map_or_else(|| image_of(&self.table, generation), Ok)
+        patched.map_or_else(|| image_of(&self.table, generation).map(PatchableImage::from), Ok)
     }
 
     /// Keeps the image that was just stored.
-    pub(super) fn keep_image(&mut self, mut image: Vec<u8>) {
+    pub(super) fn keep_image(&mut self, mut image: PatchableImage) {
         image.shrink_to_fit();
         self.image = Some(image).filter(|image| image.len() <= LARGEST_KEPT_BYTES);
     }

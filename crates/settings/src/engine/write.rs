@@ -1,5 +1,6 @@
 //! Writes a batch: one new image for each database, in place before any caller is answered.
 
+use gvdb::PatchableImage;
 use gvdb::gvariant::Variant;
 use store::disk::{Disk, PinnedFile};
 use store::generation::Retired;
@@ -23,7 +24,7 @@ pub(super) struct Commit {
     pub(super) id: DatabaseId,
     pub(super) files: Files,
     /// The whole new image.
-    pub(super) image: Vec<u8>,
+    pub(super) image: PatchableImage,
     /// Its generation.
     pub(super) generation: u64,
     /// The identity of the file when it was last read or written.
@@ -52,7 +53,7 @@ pub(super) struct Committed {
     pub(super) seen: FileIdentity,
     pub(super) generation: u64,
     /// The image that was written.
-    pub(super) image: Vec<u8>,
+    pub(super) image: PatchableImage,
     pub(super) wal: Option<Wal>,
     /// The lock is held if another program's changes have to be merged first.
     pub(super) access: Access,
