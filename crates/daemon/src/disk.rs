@@ -3,10 +3,12 @@
 //! One handles databases. The other writes the history and prepares writes in memory, so that no change waits for that.
 //! Only a small image in memory is written by the thread that answers, because that takes less time than a hand-over.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
+use std::{io, mem};
 
 use bus::request::ReplyTo;
 use settings::engine::{DatabaseSearch, Job, JobDone};
@@ -22,6 +24,19 @@ enum Work {
     Names(DatabaseSearch, ReplyTo),
 }
 
+/// The work of the thread beside it.
+#[derive(Debug)]
+enum WorkBeside {
+    /// A job for the history.
+    History(Job),
+    /// A job that prepares the next write, and the files that the last one replaced.
+    Prepare(Job, Vec<PinnedFile>),
+}
+
+/// How long the way of an answer through the bus to its caller takes. Who prepares the next write meanwhile is in the way of those who are
+/// woken for it where there are few processors.
+const ANSWERING: Duration = Duration::from_micros(100);
+
 /// The result of the work.
 #[derive(Debug)]
 pub(super) enum DiskOutcome {
@@ -35,7 +50,7 @@ pub(super) enum DiskOutcome {
 #[derive(Debug)]
 pub(super) struct DiskThread {
     work: mpsc::Sender<Work>,
-    history: mpsc::Sender<Job>,
+    beside: mpsc::Sender<WorkBeside>,
     done: wake::UnboundedReceiver<Option<DiskOutcome>>,
     threads: [JoinHandle<()>; 2],
     /// Whether it is certain that no predecessor can change a database any more; the first job waits for that.
@@ -43,7 +58,7 @@ pub(super) struct DiskThread {
     /// The results of jobs that were done at once.
     done_at_once: Option<JobDone>,
     /// Files that were replaced at once. They are closed after the callers are answered, because freeing their blocks takes the file system
-    /// some time.
+    /// some time: by the thread that prepares the next write, if it does.
     replaced: Vec<PinnedFile>,
     /// The number of unfinished jobs on databases.
     databases_under_way: usize,
@@ -66,7 +81,7 @@ impl DiskThread {
     /// Starts the threads. They open no database before one of them holds `lock`.
     pub(super) fn start(lock: Lock) -> io::Result<DiskThread> {
         let (work, todo) = mpsc::channel();
-        let (history, entries) = mpsc::channel::<Job>();
+        let (beside, todo_beside) = mpsc::channel();
         let (results, done) = wake::unbounded_channel();
         let results = EndNotifier(results);
         let written = EndNotifier(results.0.clone());
@@ -75,22 +90,12 @@ impl DiskThread {
         let databases = std::thread::Builder::new()
             .name("disk".to_owned())
             .spawn(move || work_off(lock, &todo, &results, &alone))?;
-        let history_thread =
-            std::thread::Builder::new().name("settings-history".to_owned()).spawn(move || {
-                for job in entries {
-                    // The owner need not know of it, and is not woken.
-                    if job.is_preparation() {
-                        let _ = job.run();
-                        continue;
-                    }
-                    if written.0.send(Some(DiskOutcome::Job(job.run()))).is_err() {
-                        break;
-                    }
-                }
-            })?;
+        let history_thread = std::thread::Builder::new()
+            .name("settings-history".to_owned())
+            .spawn(move || work_off_beside(&todo_beside, &written))?;
         Ok(DiskThread {
             work,
-            history,
+            beside,
             done,
             threads: [history_thread, databases],
             is_alone,
@@ -104,10 +109,10 @@ impl DiskThread {
     pub(super) fn run(&mut self, job: Job) {
         if job.is_preparation() {
             // If the thread has ended, `next` says so.
-            let _ = self.history.send(job);
+            let _ = self.beside.send(WorkBeside::Prepare(job, mem::take(&mut self.replaced)));
         } else if job.is_for_history() {
             // If the thread has ended, `next` says so.
-            let _ = self.history.send(job);
+            let _ = self.beside.send(WorkBeside::History(job));
             self.history_under_way += 1;
         } else if job.is_quick()
             && self.leaves_databases_alone()
@@ -153,7 +158,7 @@ impl DiskThread {
 
     /// Ends the threads after their pending jobs, which releases the lock.
     pub(super) fn stop(self) {
-        drop(self.history);
+        drop(self.beside);
         let [history, databases] = self.threads;
         // A panic of a thread has been printed, and `next` has reported its end.
         let _ = history.join();
@@ -165,6 +170,33 @@ impl DiskThread {
         // If the thread has ended, `next` says so.
         let _ = self.work.send(work);
         self.databases_under_way += 1;
+    }
+}
+
+fn work_off_beside(todo: &mpsc::Receiver<WorkBeside>, results: &EndNotifier) {
+    // The owner need not know of a preparation, and is not woken.
+    let prepare = |(job, replaced): (Job, Vec<PinnedFile>)| {
+        let _ = job.run();
+        drop(replaced);
+    };
+    let mut to_prepare = None;
+    loop {
+        let work = match to_prepare {
+            Some(_) => todo.recv_timeout(ANSWERING),
+            None => todo.recv().map_err(RecvTimeoutError::from),
+        };
+        match work {
+            Ok(WorkBeside::History(job)) => {
+                if results.0.send(Some(DiskOutcome::Job(job.run()))).is_err() {
+                    break;
+                }
+            }
+            Ok(WorkBeside::Prepare(job, replaced)) => {
+                to_prepare.replace((job, replaced)).into_iter().for_each(prepare);
+            }
+            Err(RecvTimeoutError::Timeout) => to_prepare.take().into_iter().for_each(prepare),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
     }
 }
 
