@@ -20,15 +20,16 @@ const SOON_NS: u64 = 50_000_000;
 /// See `SOON_NS`.
 const STARTING_NS: u64 = 1_500_000_000;
 /// The same later: some have much to load before they connect, and of those that start together one is told.
-const LATER_NS: u64 = 250_000_000;
+const LATER_NS: u64 = 150_000_000;
 /// See `LATER_NS`.
 const STILL_STARTING_NS: u64 = 5_000_000_000;
 /// So many such searches may come one after the other; each costs a wake-up.
-const SOON_SEARCHES: u64 = 120;
+const SOON_SEARCHES: u64 = 180;
 /// After this time there may be one more, in nanoseconds: a session whose scripts start programs all the time is at rest, too.
-const SOON_REFILL_NS: u64 = 5_000_000_000;
-/// So many more there may be if an interactive program was found, but not more often than each ten seconds.
-const SOON_FOR_FOUND: u64 = 45;
+const SOON_REFILL_NS: u64 = 1_000_000_000;
+/// So many more there may be if an interactive program was found, but not more often than each ten seconds: those who use programs
+/// start others, and with each come helpers that do not connect.
+const SOON_FOR_FOUND: u64 = 90;
 /// See `SOON_FOR_FOUND`.
 const FOUND_PAUSE_NS: u64 = 10_000_000_000;
 /// How often it is looked which programs have ended, in nanoseconds.
@@ -563,7 +564,7 @@ mod tests {
             soon += u64::from(finder.searched_ns != before);
         }
         let regular = 60;
-        assert!(soon <= SOON_SEARCHES + 60 / 5 + regular + 1, "{soon}");
+        assert!(soon <= SOON_SEARCHES + 60 + regular + 1, "{soon}");
         assert!(soon >= SOON_SEARCHES, "{soon}");
         // In a minute of rest some may be made again.
         finder.program_started(at(200_000));
@@ -575,7 +576,7 @@ mod tests {
             later += u64::from(finder.soon_due_ns().is_some_and(|due| due <= at(ms)));
             finder.search(at(ms), &spend);
         }
-        assert!((20..=45).contains(&later), "{later}");
+        assert!((30..=55).contains(&later), "{later}");
         finder.program_followed(at(206_000));
         let left = finder.soon_left;
         assert!(left >= SOON_FOR_FOUND, "{left}");

@@ -445,7 +445,7 @@ impl<'a> SamplingRecorder<'a> {
         let kind_of = |call: &BlockedSyscall| follower.wait_kind(call);
         let asked = watch.take(absence.started_ns, tells_apart, kind_of);
         let moments = watch.until(u64::MAX);
-        if let Some((call, copy)) = asked.filter(|_| self.link.has_room()) {
+        if let Some((call, copy)) = asked.into_iter().next().filter(|_| self.link.has_room()) {
             follower.asked(&call);
             let polled = read::looked_for(process, &call, &copy);
             self.send_place(process, &call, (copy, polled));

@@ -15,6 +15,8 @@ use crate::kernel::{WaitPlace, is_sleep};
 
 /// The most looks that are kept until it is known what they are.
 const OPEN: usize = 4096;
+/// Of so many places at once the stacks are wanted of a program that starts: as it draws its first window it waits for the display at many.
+const START_PLACES: usize = 4;
 /// A stack of fewer bytes was not copied.
 const COPIED: usize = 64;
 
@@ -41,6 +43,8 @@ pub(super) struct TurnWatch {
     has_missed: bool,
     /// Whether the stack of each look is copied.
     copies: bool,
+    /// Of how many places at once the stacks are wanted; with more than one they are always copied.
+    places: usize,
     /// Since when looks are seen, of the monotonic clock in nanoseconds.
     pub(super) since_ns: u64,
     /// Looks of loops that were not handled yet.
@@ -66,10 +70,47 @@ impl TurnWatch {
     ///
     /// As [`ThreadSampler::at_instruction`].
     pub(super) fn begin(process: u32, main: BlockedSyscall, at_ns: u64) -> io::Result<TurnWatch> {
-        let sampler = Some(ThreadSampler::at_instruction(process, main.ip)?);
-        let (turns, open) = (Vec::new(), Vec::new());
-        let (copies, has_missed) = (false, false);
-        Ok(TurnWatch { process, main, sampler, has_missed, copies, since_ns: at_ns, turns, open })
+        let sampler = ThreadSampler::at_instruction(process, main.ip)?;
+        Ok(TurnWatch::with(process, main, at_ns, sampler, 1))
+    }
+
+    /// Begins to watch a process of which it is not known where its main loop waits, but only by which call.
+    ///
+    /// # Errors
+    ///
+    /// As [`ThreadSampler::at_instruction`].
+    pub(super) fn of_start(
+        process: u32,
+        main: BlockedSyscall,
+        at_ns: u64,
+    ) -> io::Result<TurnWatch> {
+        let sampler = ThreadSampler::at_instruction_with_stack(process, main.ip)?;
+        Ok(TurnWatch::with(process, main, at_ns, sampler, START_PLACES))
+    }
+
+    fn with(
+        process: u32,
+        main: BlockedSyscall,
+        since_ns: u64,
+        sampler: ThreadSampler,
+        places: usize,
+    ) -> TurnWatch {
+        TurnWatch {
+            process,
+            main,
+            sampler: Some(sampler),
+            has_missed: false,
+            copies: places > 1,
+            places,
+            since_ns,
+            turns: Vec::new(),
+            open: Vec::new(),
+        }
+    }
+
+    /// Returns whether looks may be missing that were made before the last time they were taken.
+    pub(super) fn has_gap(&self) -> bool {
+        self.open.len() >= OPEN || self.sampler.as_ref().is_none_or(ThreadSampler::has_lost)
     }
 
     /// Returns whether the time between two moments may be several steps, each shorter than half of it: looks were not seen, or it is not
@@ -82,18 +123,20 @@ impl TurnWatch {
         self.has_missed || longest.saturating_mul(2) < to_ns.saturating_sub(from_ns)
     }
 
-    /// Takes the looks that were made after a moment. Returns one with its stack, if it is not known what it is: the one that is least deep
-    /// on the stack. At the main loop's place
+    /// Takes the looks that were made after a moment. Returns those with their stacks of which it is not known what they are: the one that is
+    /// least deep on the stack, and of a program that starts some more. At the main loop's place
     /// that is asked only if `tells_apart`: some wait there is known.
     pub(super) fn take(
         &mut self,
         after_ns: u64,
         tells_apart: bool,
         kind_of: impl Fn(&BlockedSyscall) -> Option<PlaceKind>,
-    ) -> Option<(BlockedSyscall, StackBytes)> {
+    ) -> Vec<(BlockedSyscall, StackBytes)> {
         let before = std::mem::take(&mut self.open);
         let (main, turns, open) = (self.main, &mut self.turns, &mut self.open);
-        let (mut asked, mut is_unknown): (Option<(BlockedSyscall, _)>, _) = (None, false);
+        let places = self.places;
+        let (mut asked, mut is_unknown): (Vec<(BlockedSyscall, StackBytes)>, _) =
+            (Vec::new(), false);
         // Most looks are like the one before.
         let mut last: Option<(BlockedSyscall, Option<PlaceKind>)> = None;
         let mut kind_like = |call: &BlockedSyscall| match last {
@@ -113,10 +156,12 @@ impl TurnWatch {
             kind => {
                 is_unknown |= kind.is_none();
                 // A loop is less deep on the stack than what waits inside of its steps.
-                let is_better = || asked.as_ref().is_none_or(|(of, _)| of.sp < call.sp);
-                if kind.is_none() && stack.len() >= COPIED && is_better() {
+                let at = asked.partition_point(|(of, _)| of.sp > call.sp);
+                let is_new = asked.get(at).is_none_or(|(of, _)| of.sp != call.sp);
+                if kind.is_none() && stack.len() >= COPIED && is_new && at < places {
                     let copy = StackBytes { ip: call.ip, sp: call.sp, bytes: stack.to_vec() };
-                    asked = Some((call, copy));
+                    asked.insert(at, (call, copy));
+                    asked.truncate(places);
                 }
                 if open.len() < OPEN {
                     open.push((call, at_ns));
@@ -139,8 +184,9 @@ impl TurnWatch {
         };
         if let Some(sampler) = &mut self.sampler {
             sampler.take(&mut handle_sample);
+            self.has_missed |= sampler.has_lost();
         }
-        let wants_copies = is_unknown && asked.is_none();
+        let wants_copies = places > 1 || is_unknown && asked.is_empty();
         if wants_copies != self.copies || self.sampler.is_none() {
             self.set_copies(wants_copies);
         }

@@ -178,6 +178,7 @@ impl ExactRecorder<'_> {
                 }
             }
             if kind == EventWaitKind::Loop {
+                program.is_loop_certain |= evidence.is_loop_anyway();
                 if evidence.has_display {
                     program.display_loop = program.display_loop.max(place.0);
                 }

@@ -309,11 +309,18 @@ impl ExactRecorder<'_> {
         });
         let asked = watch.take(from_ns, tells_apart, kind_of);
         let moments = watch.until(until_ns);
-        if let Some((call, copy)) = asked.filter(|(call, _)| self.may_ask(process, call)) {
-            let polled = read::looked_for(process, &call, &copy);
-            self.ask_with(process, &call, false, (copy, polled));
-        }
+        self.ask_looks(process, asked);
         moments
+    }
+
+    /// Has looks classified by their stacks.
+    pub(super) fn ask_looks(&mut self, process: u32, asked: Vec<(BlockedSyscall, StackBytes)>) {
+        for (call, copy) in asked {
+            if self.may_ask(process, &call) {
+                let polled = read::looked_for(process, &call, &copy);
+                self.ask_with(process, &call, false, (copy, polled));
+            }
+        }
     }
 
     /// Ends an absence at each of these moments, and begins one at the last. The account and the waits are those of a later moment.

@@ -262,6 +262,8 @@ impl<'a> ExactRecorder<'a> {
             calls: Vec::new(),
             loop_looks: 0,
             start: StartWatch::default(),
+            is_loop_certain: false,
+            start_looks: 0,
             sleeps: SleepWatch::default(),
             depth: ThreadedDepth::begin(has_others(process)),
             display_loop: 0,
@@ -417,6 +419,7 @@ impl<'a> ExactRecorder<'a> {
             faults: 0,
             fault_files: None,
             is_over: false,
+            is_one_step: false,
             unseen: UnseenParts::default(),
             asked: None,
             open_wait: None,
@@ -502,7 +505,7 @@ impl<'a> ExactRecorder<'a> {
         let sleeps = program.rests_in_sleep();
         let unseen_to_ns = match &absence.turns {
             Some(watch) => watch.since_ns,
-            None if sleeps => started_ns,
+            None if sleeps || absence.is_one_step => started_ns,
             None => account.at_ns,
         };
         let uncertain_ns =
@@ -511,7 +514,7 @@ impl<'a> ExactRecorder<'a> {
             Some(watch) if watch.may_be_several(started_ns, account.at_ns) => {
                 unseen.add(UnseenParts::LOOKS);
             }
-            None if longest_ns.saturating_mul(2) < length_ns && !sleeps => {
+            None if longest_ns.saturating_mul(2) < length_ns && !sleeps && !absence.is_one_step => {
                 // Others may use all breakpoints of a processor.
                 unseen.add(if self.may_break { UnseenParts::LOOKS } else { UnseenParts::STEPS });
             }

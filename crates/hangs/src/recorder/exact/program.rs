@@ -10,6 +10,7 @@ use super::depth::ThreadedDepth;
 use super::faults::FaultFiles;
 use crate::kernel::{AbsenceAccount, EventWait, EventWaitKind, ThreadBlock, WaitPlace};
 use crate::model::UnseenParts;
+use crate::recorder::exact::starting::StartLooks;
 use crate::recorder::places::{KnownLoop, PlaceKind, kind_among};
 use crate::recorder::sleeping::SleepWatch;
 use crate::recorder::turns::TurnWatch;
@@ -33,7 +34,7 @@ pub(super) enum StartWatch {
     #[default]
     Unseen,
     /// A breakpoint sees its looks for events.
-    Seen(TurnWatch),
+    Seen(Box<StartLooks>),
     /// Nothing is looked for any more.
     Over,
 }
@@ -56,6 +57,8 @@ pub(super) struct WatchedAbsence {
     pub(super) fault_files: Option<FaultFiles>,
     /// Whether it has ended.
     pub(super) is_over: bool,
+    /// Whether it is certainly one step: all looks for events from its beginning on were seen.
+    pub(super) is_one_step: bool,
     pub(super) unseen: UnseenParts,
     /// A wait inside of it that is not classified yet, and the account when it began.
     pub(super) asked: Option<(EventWait, AbsenceAccount)>,
@@ -98,6 +101,10 @@ pub(super) struct MarkedProgram {
     pub(super) loop_looks: u32,
     /// Finds the main loop of a program that does not wait in it yet.
     pub(super) start: StartWatch,
+    /// Whether a wait is certainly that of its main loop, and not by its depth on the stack alone.
+    pub(super) is_loop_certain: bool,
+    /// How often it was looked for its main loop.
+    pub(super) start_looks: u64,
     /// Finds a loop that sleeps and looks for events.
     pub(super) sleeps: SleepWatch,
     pub(super) depth: ThreadedDepth,
