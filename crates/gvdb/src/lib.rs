@@ -10,6 +10,7 @@ mod byte_order;
 mod check;
 pub mod gvariant;
 mod layout;
+mod linear_crc;
 mod names;
 mod patch;
 mod read;

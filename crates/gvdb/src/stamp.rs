@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layout::{ITEM_LEN, STAMP, Span, TABLE, TABLE_HEAD_LEN, hash};
-use super::patch::joined;
+use super::linear_crc::joined;
 use super::read::GvdbTable;
 use crate::ByteOrder;
 

@@ -16,8 +16,6 @@ use super::stamp;
 use data_sum::DataSum;
 use sections::Sections;
 
-pub(super) use data_sum::joined;
-
 /// The most changes of one patch: each is a pass over the image, and at some point writing anew is quicker.
 const MAX_CHANGES: usize = 16;
 /// The most of them that may add a key or take one out: these copy the image.

@@ -116,11 +116,16 @@ impl TurnWatch {
     /// Returns whether the time between two moments may be several steps, each shorter than half of it: looks were not seen, or it is not
     /// known whether those that were seen are those of a loop.
     pub(super) fn may_be_several(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.has_missed || self.is_divided(from_ns, to_ns)
+    }
+
+    /// Returns whether looks of which it is not known what they are divide the time between two moments, so that no part is half of it.
+    pub(super) fn is_divided(&self, from_ns: u64, to_ns: u64) -> bool {
         let looks = self.open.iter().map(|(_, at_ns)| (*at_ns).clamp(from_ns, to_ns));
         let (_, longest) = looks.chain([to_ns]).fold((from_ns, 0), |(last, longest), at_ns| {
             (at_ns, longest.max(at_ns.saturating_sub(last)))
         });
-        self.has_missed || longest.saturating_mul(2) < to_ns.saturating_sub(from_ns)
+        longest.saturating_mul(2) < to_ns.saturating_sub(from_ns)
     }
 
     /// Takes the looks that were made after a moment. Returns those with their stacks of which it is not known what they are: the one that is

@@ -10,6 +10,7 @@ mod faults;
 mod looks;
 mod operations;
 mod program;
+mod start_looks;
 mod starting;
 mod wait_calls;
 
