@@ -209,6 +209,50 @@ assert settings["/t/a"] == number
 """
         )
 
+    def test_a_write_that_was_interrupted_is_not_made_after_a_later_one(self) -> None:
+        self.run_python(
+            """
+import os, signal, threading, time, unjank
+NAME = "unjank settings write"
+settings = unjank.Settings(); settings.write_timeout = 100
+settings["/t/a"] = 1
+# A thread whose join() was interrupted counts as stopped in some versions.
+def runs(thread): return os.path.exists(f"/proc/self/task/{thread.native_id}")
+def writers(): return [thread for thread in threading.enumerate() if thread.name == NAME and runs(thread)]
+def interrupt():
+    while not writers(): time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+def let_go(thread):
+    late.set()
+    while runs(thread): time.sleep(0.001)
+# The thread of the write begins late, as it does where all processors have other things to do.
+late = threading.Event()
+def begin_late(*_):
+    if threading.current_thread().name == NAME: late.wait(60)
+interrupter = threading.Thread(target=interrupt, daemon=True); interrupter.start()
+threading.setprofile(begin_late)
+try: settings["/t/a"] = 2; raise SystemExit("not interrupted")
+except KeyboardInterrupt: pass
+finally: threading.setprofile(None)
+interrupter.join()
+[second] = writers()
+settings["/t/a"] = 3
+let_go(second)
+assert settings["/t/a"] == 3, settings["/t/a"]
+# The same with a later write of another thread.
+late.clear()
+threading.Thread(target=interrupt, daemon=True).start()
+threading.setprofile(begin_late)
+try: settings["/t/a"] = 4; raise SystemExit("not interrupted")
+except KeyboardInterrupt: pass
+finally: threading.setprofile(None)
+[fourth] = writers()
+other = threading.Thread(target=settings.write, args=({"/t/a": 5},)); other.start(); other.join()
+let_go(fourth)
+assert settings["/t/a"] == 5, settings["/t/a"]
+"""
+        )
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import errno
+import queue
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
 from ctypes import POINTER, byref, c_char_p, c_size_t, c_void_p, sizeof
@@ -23,6 +24,17 @@ class Which(enum.IntEnum):
     IN_FORCE = 0
     USER = 1
     DEFAULT = 2
+
+
+class _Write:
+    """A write that was begun."""
+
+    def __init__(self, changes: Any, limit_ms: int, what: str | None) -> None:
+        self.changes = changes
+        self.limit_ms = limit_ms
+        self.what = what
+        self.ended = threading.Event()
+        self.failure: BaseException | None = None
 
 
 class Settings(Source, MutableMapping[str, Any]):
@@ -45,6 +57,8 @@ class Settings(Source, MutableMapping[str, Any]):
         # Writing waits, so it has a handle of its own: others read and watch meanwhile.
         self._writer: Handle | None = None
         self._writing = threading.Lock()
+        # The writes that were begun, in the order in which they are made, whichever thread is first to make one.
+        self._begun: queue.SimpleQueue[_Write] = queue.SimpleQueue()
 
     def _handle(self) -> Handle:
         place = c_void_p()
@@ -153,7 +167,8 @@ class Settings(Source, MutableMapping[str, Any]):
         timeout is how many seconds; without it, write_timeout.
         A value of None resets a key, or all below a directory. Raises PermissionError if a key is locked, OSError:
         ENOTCONN if there is no bus or no service, EREMOTEIO if it refused (nothing was changed then), ETIMEDOUT and
-        ECONNRESET if it is not known. After a KeyboardInterrupt the change may still be made.
+        ECONNRESET if it is not known. After a KeyboardInterrupt the change may still be made, but not after one that was
+        begun later.
         """
         self._open()
         asked: list[tuple[bytes, bytes | None]] = []
@@ -167,23 +182,24 @@ class Settings(Source, MutableMapping[str, Any]):
         limit = min(max(int(seconds * 1000), 1), 2**31 - 1)
         array = (_native.Change * len(asked))(*(_native.Change(*one) for one in asked))
         what = next(iter(changes)) if len(changes) == 1 else None
-        if threading.current_thread() is not threading.main_thread():
-            self._write(array, limit, what)
-            return
-        # Ctrl-C interrupts the wait for a thread, but not a call of the library.
-        failure: list[BaseException] = []
-
-        def write() -> None:
+        write = _Write(array, limit, what)
+        self._begun.put(write)
+        if threading.current_thread() is threading.main_thread():
+            # Ctrl-C interrupts the wait for a thread, but not a call of the library.
+            name = "unjank settings write"
+            thread = threading.Thread(target=self._write_up_to, args=(write,), name=name, daemon=True)
             try:
-                self._write(array, limit, what)
-            except BaseException as error:
-                failure.append(error)
-
-        thread = threading.Thread(target=write, name="unjank settings write", daemon=True)
-        thread.start()
-        thread.join()
-        if failure:
-            raise failure[0]
+                thread.start()
+            except BaseException:
+                if thread.ident is None:
+                    # There is no thread to make it, and that of a later write shall not.
+                    write.ended.set()
+                raise
+        else:
+            self._write_up_to(write)
+        write.ended.wait()
+        if write.failure is not None:
+            raise write.failure
 
     def _encoded(self, path: str, value: Any) -> str:
         if isinstance(value, Variant):
@@ -194,13 +210,26 @@ class Settings(Source, MutableMapping[str, Any]):
         found = infer(value)
         return encode(found.type, found.value)
 
-    def _write(self, changes: Any, limit: int, what: str | None) -> None:
+    def _write_up_to(self, last: _Write) -> None:
+        """Makes the writes that were begun up to this one: one that Ctrl-C left behind is made before one that came later."""
         with self._writing:
-            self._open()
-            writer = self._writer
-            if writer is None:
-                writer = self._writer = self._handle()
-            check(lib.unjank_settings_write(writer.value, changes, len(changes), limit), what)
+            while not last.ended.is_set():
+                write = self._begun.get_nowait()
+                if write.ended.is_set():
+                    continue
+                try:
+                    self._write(write)
+                except BaseException as error:
+                    write.failure = error
+                write.ended.set()
+
+    def _write(self, write: _Write) -> None:
+        self._open()
+        writer = self._writer
+        if writer is None:
+            writer = self._writer = self._handle()
+        result = lib.unjank_settings_write(writer.value, write.changes, len(write.changes), write.limit_ms)
+        check(result, write.what)
 
     # ----------------------------------------------------------------- watching
 
