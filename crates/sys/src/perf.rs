@@ -17,6 +17,10 @@ pub use self::switches::{SwitchEvents, ThreadSwitch};
 const DATA_PAGES: usize = 64;
 /// The same of a ring of breakpoints, whose samples are small: some 250.
 const BREAKPOINT_PAGES: usize = 8;
+/// The same of a ring of breakpoints with the top of the stack: some 200.
+const TOP_PAGES: usize = 32;
+/// Bytes of the stack in each of those samples.
+const TOP: u32 = 512;
 /// The same of rings of page faults without a stack, the first that may be had: some 2000 samples, or 250. If somebody else
 /// samples page faults of the thread, too, each has their stack in it.
 const FAULT_PAGES: [usize; 2] = [64, 8];
@@ -232,6 +236,15 @@ impl ThreadSampler {
     /// As [`ThreadSampler::at_instruction`].
     pub fn at_instruction_with_stack(thread: u32, address: u64) -> io::Result<ThreadSampler> {
         ThreadSampler::of_breakpoint(thread, address, STACK, DATA_PAGES)
+    }
+
+    /// As [`ThreadSampler::at_instruction`], with a copy of the first 512 bytes of the stack: there is room for some 200 samples.
+    ///
+    /// # Errors
+    ///
+    /// As [`ThreadSampler::at_instruction`].
+    pub fn at_instruction_with_callers(thread: u32, address: u64) -> io::Result<ThreadSampler> {
+        ThreadSampler::of_breakpoint(thread, address, TOP, TOP_PAGES)
     }
 
     fn of_breakpoint(

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use trace::stack::blame::{
-    FrameRole, is_idle, is_in_step, looks_without_loop, role, waits_for_answer,
+    FrameRole, is_idle, is_in_step, looks_without_loop, role, waits_for_answer, waits_for_display,
 };
 use trace::stack::names::Frame;
 
-use super::places::PlaceEvidence;
+use super::places::{PlaceEvidence, PlaceKind};
 use crate::kernel::WaitPlace;
 
 /// How the names of the functions begin in which threads start.
@@ -19,6 +19,72 @@ const MAINS: [&str; 2] = ["main", "main.main"];
 const AROUND_START: usize = 4;
 /// The most places of one process whose callers are remembered.
 const PLACES: usize = 64;
+/// The most different callers of one process that are known to wait for an answer.
+const ANSWERS: usize = 64;
+
+/// The innermost callers of a wait, up to one that waits for an answer of the display: whatever it is called by, it does.
+///
+/// Nothing has to be read to find them again on another stack: the functions between put the same on it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct AnswerCallers {
+    /// The instruction behind the call.
+    ip: u64,
+    /// How far above the stack pointer each return address is, and the address.
+    places: Vec<(usize, u64)>,
+}
+
+impl AnswerCallers {
+    /// Returns those of a wait; `inner` has the stack pointers and addresses of its innermost frames.
+    pub(super) fn of(frames: &[Frame], inner: &[(u64, u64)]) -> Option<AnswerCallers> {
+        let last = frames.iter().position(waits_for_display)?;
+        // What another library runs for it may be a loop.
+        let is_between =
+            |frame: &Frame| role(frame) == FrameRole::Libc || frame.module == frames[last].module;
+        if !frames[..last].iter().all(is_between) {
+            return None;
+        }
+        // An inlined function has no frame of its own on the stack.
+        let last = frames[..last].iter().filter(|frame| !frame.is_inlined).count();
+        let (sp, ip) = *inner.first()?;
+        let place = |(above, address): &(u64, u64)| {
+            // A call puts the address behind the frame of its function.
+            let at = above.checked_sub(sp)?.checked_sub(8)?;
+            Some((usize::try_from(at).ok()?, *address))
+        };
+        let places: Option<Vec<_>> = inner.get(1..=last)?.iter().map(place).collect();
+        let places = places.filter(|places| !places.is_empty())?;
+        Some(AnswerCallers { ip, places })
+    }
+
+    fn are_on(&self, ip: u64, stack: &[u8]) -> bool {
+        self.ip == ip
+            && self.places.iter().all(|(at, address)| {
+                let bytes = stack.get(*at..).and_then(<[u8]>::first_chunk);
+                bytes.is_some_and(|bytes| u64::from_ne_bytes(*bytes) == *address)
+            })
+    }
+}
+
+/// The callers of one program's waits that are known to wait for an answer: as it draws its first window a program waits for the display
+/// from hundreds of depths on the stack.
+#[derive(Debug, Default)]
+pub(crate) struct KnownAnswers(Vec<AnswerCallers>);
+
+impl KnownAnswers {
+    /// Notes callers.
+    pub(crate) fn learn(&mut self, callers: AnswerCallers) {
+        if self.0.len() < ANSWERS && !self.0.contains(&callers) {
+            self.0.push(callers);
+        }
+    }
+
+    /// Returns what the wait before an instruction is, if it is known to be one for an answer; `stack` are the bytes of the stack from the
+    /// stack pointer on.
+    pub(crate) fn kind(&self, ip: u64, stack: &[u8]) -> Option<PlaceKind> {
+        let is_known = self.0.iter().any(|callers| callers.are_on(ip, stack));
+        is_known.then_some(PlaceKind::Nested)
+    }
+}
 
 /// Returns whether a stack reaches the start of its thread.
 fn is_whole(frames: &[Frame]) -> bool {
@@ -202,5 +268,40 @@ pub(super) mod tests {
         assert_eq!(callers.same_call(1, deep, &threads[..3]), None, "a stack that was cut");
         callers.forget(1);
         assert_eq!(callers.same_call(1, deep, &threads), None);
+    }
+
+    #[test]
+    fn callers_that_wait_for_an_answer_are_found_again_whoever_calls_them() {
+        let inlined = Frame { is_inlined: true, ..frame_in("libxcb.so.1", "inlined") };
+        let frames = [
+            frame_in("libc.so.6", "poll"),
+            inlined,
+            frame_in("libxcb.so.1", "_xcb_conn_wait"),
+            frame_in("libxcb.so.1", "xcb_wait_for_reply"),
+            frame_in("libX11.so.6", "_XReply"),
+        ];
+        let inner = [(1000, 5), (1016, 6), (1040, 7), (1100, 8)];
+        let mut known = KnownAnswers::default();
+        known.learn(AnswerCallers::of(&frames, &inner).unwrap());
+        let has = |ip: u64, words: &[u64]| {
+            let stack: Vec<u8> = words.iter().flat_map(|of| of.to_ne_bytes()).collect();
+            known.kind(ip, &stack) == Some(PlaceKind::Nested)
+        };
+        assert!(has(5, &[1, 6, 2, 3, 7, 9]));
+        assert!(!has(5, &[1, 6, 2, 3, 8, 9]), "another function waits");
+        assert!(!has(4, &[1, 6, 2, 3, 7, 9]), "in another call");
+        assert!(!has(5, &[1, 6, 2, 3]), "cut");
+        assert!(!has(5, &[]));
+        assert_eq!(AnswerCallers::of(&frames[..3], &inner), None, "nobody waits for an answer");
+        let mut orders = frames.clone();
+        orders[3] = frame_in("libxcb.so.1", "QIODevice::waitForReadyRead");
+        let of_service = AnswerCallers::of(&orders, &inner);
+        assert_eq!(of_service, None, "a service may wait so for the next order");
+        assert_eq!(AnswerCallers::of(&frames, &inner[..2]), None, "it is not known where it is");
+        assert_eq!(AnswerCallers::of(&frames[3..], &inner), None, "the call itself");
+        let loops =
+            [frame_in("libc.so.6", "poll"), frame_in("libglib-2.0.so.0", "g_main_loop_run")];
+        let runs = [&loops[..], &[frame_in("libgio-2.0.so.0", "g_bus_get_sync")]].concat();
+        assert_eq!(AnswerCallers::of(&runs, &inner), None, "a loop that runs inside of it");
     }
 }

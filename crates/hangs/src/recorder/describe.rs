@@ -13,10 +13,10 @@ use trace::recorder::TraceRecorder;
 use trace::recording::{Backend, StackEnd};
 use trace::stack::blame::{asks, blame};
 use trace::stack::names::{Frame, Names, SymbolSources};
-use trace::stack::{KnownRegisters, Unwinder};
+use trace::stack::{FRAMES, KnownRegisters, Unwinder};
 use trace::syscall::call_name;
 
-use super::callers::{WaitCallers, evidence_of};
+use super::callers::{AnswerCallers, WaitCallers, evidence_of};
 use super::cause::{DescribedWait, cause_of, is_in_call_of, is_sampled, merged, with_stack};
 use super::places::PlaceEvidence;
 use crate::codec::MAX_FRAMES;
@@ -35,6 +35,8 @@ const KEPT: Duration = Duration::from_secs(20);
 const BACKLOG: usize = 256;
 /// The most copies of stacks that wait for this thread.
 pub(crate) const COPIES: usize = 96;
+/// Functions that wait for an answer of the display are among so many of the innermost ones.
+const INNERMOST: usize = 6;
 /// The most hangs whose stacks are collected at a time.
 const OPEN_HANGS: usize = 512;
 
@@ -79,11 +81,13 @@ pub(crate) struct HangDraft {
 }
 
 /// The answer about a wait.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct PlaceAnswer {
     pub(crate) process: u32,
     pub(crate) place: WaitPlace,
     pub(crate) evidence: PlaceEvidence,
+    /// Its callers that show the same of other waits, if they wait for an answer.
+    pub(crate) answer_callers: Option<AnswerCallers>,
 }
 
 /// Counters that the two threads share.
@@ -226,18 +230,24 @@ impl HangDescriber {
     fn handle(&mut self, work: DescribeWork, told: &mut dyn FnMut(&Hang)) {
         match work {
             DescribeWork::Place { process, call, place, display, copy } => {
-                let stack = self.unwind(process, &copy);
-                let NamedStack { frames, .. } = self.named(process, stack.0);
+                self.took_copy();
                 let name = call_name(call).unwrap_or("?");
-                let evidence = PlaceEvidence {
-                    same_call: self.callers.same_call(process, place, &frames),
-                    ..evidence_of(name, &frames, display)
-                };
+                // Whoever calls what waits for an answer of the display: that may be in a library with large tables.
+                let mut frames = self.innermost(INNERMOST, process, &copy);
+                let answer_callers = AnswerCallers::of(&frames, self.unwinder.inner_frames());
+                let mut same_call = None;
+                if answer_callers.is_none() {
+                    frames = self.innermost(FRAMES, process, &copy);
+                    same_call = self.callers.same_call(process, place, &frames);
+                }
+                let evidence = PlaceEvidence { same_call, ..evidence_of(name, &frames, display) };
                 // The other end is gone when the recorder ends.
-                let _ = self.answers.send(PlaceAnswer { process, place, evidence });
+                let answer = PlaceAnswer { process, place, evidence, answer_callers };
+                let _ = self.answers.send(answer);
             }
             DescribeWork::Stack { key, process, number, copy } => {
-                let stack = self.unwind(process, &copy);
+                self.took_copy();
+                let stack = self.unwind(FRAMES, process, &copy);
                 if let Some(open) = self.open_hang(key, process) {
                     open.described.insert(number, CollectedStack::Shared(stack.0));
                 }
@@ -277,11 +287,16 @@ impl HangDescriber {
         has_room.then(|| self.open.entry(key).or_insert_with(begin))
     }
 
-    fn unwind(&mut self, process: u32, copy: &StackBytes) -> StackId {
-        self.took_copy();
+    fn unwind(&mut self, most: usize, process: u32, copy: &StackBytes) -> StackId {
         let registers = KnownRegisters::new(copy.ip, copy.sp);
         let HangDescriber { unwinder, recorder, .. } = self;
-        unwinder.offline(process, &registers, &copy.bytes, recorder)
+        unwinder.offline_up_to(most, process, &registers, &copy.bytes, recorder)
+    }
+
+    /// Returns the innermost functions of a stack.
+    fn innermost(&mut self, most: usize, process: u32, copy: &StackBytes) -> Vec<Frame> {
+        let stack = self.unwind(most, process, copy);
+        self.named(process, stack.0).frames
     }
 
     fn named(&mut self, process: u32, stack: u32) -> NamedStack {

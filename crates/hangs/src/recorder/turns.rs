@@ -4,6 +4,7 @@
 //! for events itself, as one with a bar of progress does: such a look is made from deeper on the stack, and ends a step, too, if it is that
 //! of a loop.
 
+use std::collections::HashMap;
 use std::io;
 
 use sys::perf::{ThreadSample, ThreadSampler};
@@ -11,13 +12,15 @@ use trace::backend::peek::blocked::BlockedSyscall;
 
 use super::describe::StackBytes;
 use super::places::PlaceKind;
-use crate::kernel::{WaitPlace, is_sleep};
+use crate::kernel::{EventWait, WaitPlace, is_sleep};
 
 /// The most looks that are kept until it is known what they are.
 const OPEN: usize = 4096;
-/// Of so many places at once the stacks are wanted of a program that starts: as it draws its first window it waits for the display at many.
-const START_PLACES: usize = 4;
-/// A stack of fewer bytes was not copied.
+/// Of so many places at once the stacks are wanted: as a program draws its first window it waits for the display at many.
+const PLACES: usize = 4;
+/// Of so many different waits the callers are kept.
+const WAITS: usize = 256;
+/// Fewer bytes than this show no callers.
 const COPIED: usize = 64;
 
 /// Returns the steps that looks for events at these moments, in order, ended.
@@ -41,16 +44,57 @@ pub(super) struct TurnWatch {
     sampler: Option<ThreadSampler>,
     /// Whether there was none at some time.
     has_missed: bool,
-    /// Whether the stack of each look is copied.
-    copies: bool,
-    /// Of how many places at once the stacks are wanted; with more than one they are always copied.
-    places: usize,
+    /// The stacks of looks, from when it was not known what one is.
+    stacks: Option<LookStacks>,
     /// Since when looks are seen, of the monotonic clock in nanoseconds.
     pub(super) since_ns: u64,
     /// Looks of loops that were not handled yet.
     turns: Vec<u64>,
     /// Looks of which it is not known what they are.
     open: Vec<(BlockedSyscall, u64)>,
+}
+
+/// The stacks of looks. Of each look the callers alone are copied, so that there is room for all of them.
+#[derive(Debug, Default)]
+struct LookStacks {
+    /// Copies whole stacks beside that, of as many looks as there is room for.
+    whole: Option<ThreadSampler>,
+    /// The callers of looks of which it is not known what they are, those of the first one of each wait.
+    callers: HashMap<EventWait, (BlockedSyscall, Vec<u8>)>,
+}
+
+/// Looks whose stacks are wanted, the least deep one first.
+#[derive(Debug, Default)]
+struct WantedStacks(Vec<(BlockedSyscall, StackBytes)>);
+
+impl LookStacks {
+    /// Gives the looks whose whole stacks were copied since the last time; they are copied as long as some are unknown.
+    fn take_whole(
+        &mut self,
+        is_any_unknown: bool,
+        (thread, address): (u32, u64),
+        each: impl FnMut(&ThreadSample<'_>),
+    ) {
+        match &mut self.whole {
+            _ if !is_any_unknown => self.whole = None,
+            Some(whole) => whole.take(each),
+            // Others may use all breakpoints: it is tried again.
+            None => self.whole = ThreadSampler::at_instruction_with_stack(thread, address).ok(),
+        }
+    }
+}
+
+impl WantedStacks {
+    fn offer(&mut self, call: BlockedSyscall, stack: &[u8]) {
+        // A loop is less deep on the stack than what waits inside of its steps.
+        let at = self.0.partition_point(|(of, _)| of.sp > call.sp);
+        let is_new = self.0.get(at).is_none_or(|(of, _)| of.sp != call.sp);
+        if is_new && at < PLACES {
+            let copy = StackBytes { ip: call.ip, sp: call.sp, bytes: stack.to_vec() };
+            self.0.insert(at, (call, copy));
+            self.0.truncate(PLACES);
+        }
+    }
 }
 
 impl TurnWatch {
@@ -71,7 +115,7 @@ impl TurnWatch {
     /// As [`ThreadSampler::at_instruction`].
     pub(super) fn begin(process: u32, main: BlockedSyscall, at_ns: u64) -> io::Result<TurnWatch> {
         let sampler = ThreadSampler::at_instruction(process, main.ip)?;
-        Ok(TurnWatch::with(process, main, at_ns, sampler, 1))
+        Ok(TurnWatch::with(process, main, at_ns, sampler, None))
     }
 
     /// Begins to watch a process of which it is not known where its main loop waits, but only by which call.
@@ -84,8 +128,8 @@ impl TurnWatch {
         main: BlockedSyscall,
         at_ns: u64,
     ) -> io::Result<TurnWatch> {
-        let sampler = ThreadSampler::at_instruction_with_stack(process, main.ip)?;
-        Ok(TurnWatch::with(process, main, at_ns, sampler, START_PLACES))
+        let sampler = ThreadSampler::at_instruction_with_callers(process, main.ip)?;
+        Ok(TurnWatch::with(process, main, at_ns, sampler, Some(LookStacks::default())))
     }
 
     fn with(
@@ -93,15 +137,14 @@ impl TurnWatch {
         main: BlockedSyscall,
         since_ns: u64,
         sampler: ThreadSampler,
-        places: usize,
+        stacks: Option<LookStacks>,
     ) -> TurnWatch {
         TurnWatch {
             process,
             main,
             sampler: Some(sampler),
             has_missed: false,
-            copies: places > 1,
-            places,
+            stacks,
             since_ns,
             turns: Vec::new(),
             open: Vec::new(),
@@ -128,31 +171,31 @@ impl TurnWatch {
         longest.saturating_mul(2) < to_ns.saturating_sub(from_ns)
     }
 
-    /// Takes the looks that were made after a moment. Returns those with their stacks of which it is not known what they are: the one that is
-    /// least deep on the stack, and of a program that starts some more. At the main loop's place
+    /// Takes the looks that were made after a moment. Returns those with their stacks of which it is not known what they are: some that
+    /// are least deep on the stack. At the main loop's place
     /// that is asked only if `tells_apart`: some wait there is known.
+    ///
+    /// `kind_of` says what a look is, by its call and, if they were copied, by the bytes of its stack.
     pub(super) fn take(
         &mut self,
         after_ns: u64,
         tells_apart: bool,
-        kind_of: impl Fn(&BlockedSyscall) -> Option<PlaceKind>,
+        kind_of: impl Fn(&BlockedSyscall, &[u8]) -> Option<PlaceKind>,
     ) -> Vec<(BlockedSyscall, StackBytes)> {
-        let before = std::mem::take(&mut self.open);
-        let (main, turns, open) = (self.main, &mut self.turns, &mut self.open);
-        let places = self.places;
-        let (mut asked, mut is_unknown): (Vec<(BlockedSyscall, StackBytes)>, _) =
-            (Vec::new(), false);
-        // Most looks are like the one before.
-        let mut last: Option<(BlockedSyscall, Option<PlaceKind>)> = None;
-        let mut kind_like = |call: &BlockedSyscall| match last {
-            Some((of, kind)) if of == *call => kind,
-            _ => {
-                let kind = kind_of(call);
-                last = Some((*call, kind));
-                kind
-            }
+        let TurnWatch { main, turns, open, stacks, sampler, .. } = self;
+        let main = *main;
+        let callers = stacks.iter().flat_map(|stacks| &stacks.callers);
+        let of_open: HashMap<EventWait, Option<PlaceKind>> =
+            callers.map(|(wait, (call, stack))| (*wait, kind_of(call, stack))).collect();
+        // Most looks are like one before.
+        let mut of_call: HashMap<EventWait, Option<PlaceKind>> = HashMap::new();
+        let mut kind_like = |call: &BlockedSyscall, stack: &[u8]| {
+            let known = of_call.entry(EventWait::of(call)).or_insert_with(|| kind_of(call, &[]));
+            known.or_else(|| kind_of(call, stack).filter(|_| stack.len() >= COPIED))
         };
-        let mut handle = |call: BlockedSyscall, at_ns: u64, stack: &[u8]| match kind_like(&call) {
+        let mut is_unknown = false;
+        let before = std::mem::take(open);
+        let mut handle = |(call, at_ns): (BlockedSyscall, u64), kind, stack: &[u8]| match kind {
             Some(PlaceKind::Loop | PlaceKind::LoopByDepth) => turns.push(at_ns),
             Some(PlaceKind::Nested) => {}
             None if call.sp == main.sp && !tells_apart => turns.push(at_ns),
@@ -160,13 +203,12 @@ impl TurnWatch {
             None if is_sleep(&main) => {}
             kind => {
                 is_unknown |= kind.is_none();
-                // A loop is less deep on the stack than what waits inside of its steps.
-                let at = asked.partition_point(|(of, _)| of.sp > call.sp);
-                let is_new = asked.get(at).is_none_or(|(of, _)| of.sp != call.sp);
-                if kind.is_none() && stack.len() >= COPIED && is_new && at < places {
-                    let copy = StackBytes { ip: call.ip, sp: call.sp, bytes: stack.to_vec() };
-                    asked.insert(at, (call, copy));
-                    asked.truncate(places);
+                if let Some(LookStacks { callers, .. }) = stacks
+                    && callers.len() < WAITS
+                    && stack.len() >= COPIED
+                {
+                    let callers = callers.entry(EventWait::of(&call));
+                    callers.or_insert_with(|| (call, stack.to_vec()));
                 }
                 if open.len() < OPEN {
                     open.push((call, at_ns));
@@ -174,28 +216,43 @@ impl TurnWatch {
             }
         };
         let is_after = |at_ns: u64| at_ns > after_ns;
-        for (call, at_ns) in before {
-            if is_after(at_ns) {
-                handle(call, at_ns, &[]);
-            }
-        }
-        let mut handle_sample = |sample: &ThreadSample<'_>| {
-            if is_after(sample.at_ns) {
-                let [first, second] = sample.arguments;
-                let arguments = [first, second, 0, 0, 0, 0];
-                let call = BlockedSyscall { arguments, sp: sample.sp, ip: main.ip, ..main };
-                handle(call, sample.at_ns, sample.stack);
-            }
+        let call_of = |sample: &ThreadSample<'_>| {
+            let [first, second] = sample.arguments;
+            let arguments = [first, second, 0, 0, 0, 0];
+            BlockedSyscall { arguments, sp: sample.sp, ip: main.ip, ..main }
         };
-        if let Some(sampler) = &mut self.sampler {
-            sampler.take(&mut handle_sample);
+        for (call, at_ns) in before.into_iter().filter(|(_, at_ns)| is_after(*at_ns)) {
+            let kind = of_open.get(&EventWait::of(&call)).copied().flatten();
+            handle((call, at_ns), kind.or_else(|| kind_like(&call, &[])), &[]);
+        }
+        if let Some(sampler) = sampler {
+            sampler.take(|sample| {
+                if is_after(sample.at_ns) {
+                    let call = call_of(sample);
+                    let kind = kind_like(&call, sample.stack);
+                    handle((call, sample.at_ns), kind, sample.stack);
+                }
+            });
             self.has_missed |= sampler.has_lost();
         }
-        let wants_copies = places > 1 || is_unknown && asked.is_empty();
-        if wants_copies != self.copies || self.sampler.is_none() {
-            self.set_copies(wants_copies);
+        let mut wanted = WantedStacks::default();
+        if let Some(stacks) = stacks {
+            stacks.callers.retain(|wait, _| {
+                let kind = of_open.get(wait).copied().flatten();
+                kind.is_none_or(|kind| kind == PlaceKind::Asked)
+            });
+            stacks.take_whole(is_unknown, (self.process, main.ip), |sample| {
+                let call = call_of(sample);
+                if kind_of(&call, sample.stack).is_none() {
+                    wanted.offer(call, sample.stack);
+                }
+            });
         }
-        asked
+        let wants_stacks = is_unknown && self.stacks.is_none();
+        if wants_stacks || self.sampler.is_none() {
+            self.begin_anew(wants_stacks);
+        }
+        wanted.0
     }
 
     /// Returns the looks of loops until a moment, in their order; later ones stay for the next time.
@@ -205,16 +262,19 @@ impl TurnWatch {
         self.turns.drain(..count).collect()
     }
 
-    /// Has the stack of each look copied from now on, or not any more. A processor has few breakpoints: one is given back before another one
-    /// is asked for.
-    fn set_copies(&mut self, copies: bool) {
+    /// Has looks seen anew, from now on with their stacks if these are wanted. A processor has few breakpoints: one is given back before
+    /// another one is asked for.
+    fn begin_anew(&mut self, wants_stacks: bool) {
         let (thread, address) = (self.process, self.main.ip);
         self.sampler = None;
-        let sampler = match copies {
-            true => ThreadSampler::at_instruction_with_stack(thread, address),
-            false => ThreadSampler::at_instruction(thread, address),
+        if wants_stacks {
+            self.stacks = Some(LookStacks::default());
+        }
+        let sampler = match self.stacks {
+            Some(_) => ThreadSampler::at_instruction_with_callers(thread, address),
+            None => ThreadSampler::at_instruction(thread, address),
         };
-        (self.sampler, self.copies) = (sampler.ok(), copies);
+        self.sampler = sampler.ok();
         self.has_missed |= self.sampler.is_none();
     }
 }

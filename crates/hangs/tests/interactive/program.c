@@ -111,6 +111,45 @@ __attribute__((noinline)) void start_slowly(int display, FILE *log) {
     fflush(log);
 }
 
+/* As a toolkit that draws its first window: in each step it asks the display from a hundred depths of the stack, which differ from step to
+   step, and it looks for events from deeper than those. */
+enum { LEVELS = 100, SHIFTS = 8, STEPS = 40 };
+__attribute__((noinline)) void ask_from(int level) {
+    volatile char deeper[16];
+    deeper[0] = 0;
+    xcb_wait_for_reply(0);
+    if (level) ask_from(level - 1);
+    deeper[1] = 0;
+}
+__attribute__((noinline)) void ask_from_everywhere(int shift) {
+    volatile char deeper[16 * (shift + 1)];
+    deeper[0] = 0;
+    ask_from(LEVELS);
+    deeper[1] = 0;
+}
+__attribute__((noinline)) void look_from(int level, struct pollfd *wanted) {
+    volatile char deeper[16];
+    deeper[0] = 0;
+    if (level)
+        look_from(level - 1, wanted);
+    else
+        look_for_events(wanted);
+    deeper[1] = 0;
+}
+__attribute__((noinline)) void start_asking(int display, FILE *log) {
+    static struct pollfd wanted = {.events = POLLIN};
+    wanted.fd = display;
+    for (int step = 1; step <= 4 * STEPS; step++) {
+        double began = now();
+        compute_things(step % STEPS ? 0.012 : 0.4);
+        if (step % STEPS == 0) fprintf(log, "S %.9f %.9f\n", began, now());
+        if (step % 5 == 0) xcb_wait_for_reply(0.02);
+        ask_from_everywhere(step % SHIFTS);
+        look_from(2 * LEVELS, &wanted);
+    }
+    fflush(log);
+}
+
 /* Two waits from one depth of the stack: that of a dialog, and one for an answer. */
 static struct pollfd shown = {.events = POLLIN}, answer = {.events = POLLIN};
 __attribute__((noinline)) void show_panel(int display, double seconds) {
@@ -344,8 +383,8 @@ int main(int count, char **arguments) {
     char cold[4096];
     snprintf(cold, sizeof cold, "%s.cold", arguments[2]);
     FILE *log = fopen(path, "w");
-    if (count > 3 && !strcmp(arguments[3], "poll late")) {
-        start_slowly(display, log);
+    if (count > 3 && !strncmp(arguments[3], "poll ", strlen("poll "))) {
+        strcmp(arguments[3], "poll asking") ? start_slowly(display, log) : start_asking(display, log);
         arguments[3] = "poll";
         if (write(display, "d", 1) != 1) return 0;
     }

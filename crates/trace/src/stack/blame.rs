@@ -311,6 +311,14 @@ pub fn waits_for_answer(frame: &Frame) -> bool {
         || frame.module.starts_with("libcairo.")
 }
 
+/// Returns whether a function is known to wait for an answer of the display, whoever calls it.
+#[must_use]
+pub fn waits_for_display(frame: &Frame) -> bool {
+    let is_of_display = |beginning: &&str| frame.name.starts_with(beginning);
+    waits_for_answer(frame)
+        && ["xcb_", "_X", "XOpenDisplay", "wl_display_"].iter().any(is_of_display)
+}
+
 /// Returns whether a call with this stack is made by a function that waits for an answer: between the two there are only
 /// libraries that act on behalf of others.
 ///

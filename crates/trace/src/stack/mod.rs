@@ -41,6 +41,9 @@ const PROCESSES: usize = 4096;
 /// The most functions of one stack whose instructions are read to find their frames.
 const FUNCTIONS: u32 = 4;
 
+/// Of so many of the innermost frames it is told where on the stack they begin.
+const INNER_FRAMES: usize = 16;
+
 /// The most rules that are remembered: some 20 MB.
 const RULES: usize = 1 << 17;
 
@@ -51,6 +54,7 @@ pub struct Unwinder {
     tables: Tables,
     scratch: Scratch,
     lacked_a_register: bool,
+    inner: Vec<(u64, u64)>,
     /// The process of the mapping that was last asked for, and the mapping.
     mapped: Option<(u32, Mapping)>,
 }
@@ -82,9 +86,9 @@ impl Unwinder {
         registers: &KnownRegisters,
         recorder: &mut TraceRecorder,
     ) -> StackId {
-        let Unwinder { spaces, tables, scratch, .. } = self;
+        let Unwinder { spaces, tables, scratch, inner, .. } = self;
         let mut stack = RemoteStack::new(process, registers.sp(), scratch);
-        let found = walk(process, registers, &mut stack, spaces, tables, recorder);
+        let found = walk(FRAMES, process, registers, &mut stack, (spaces, inner), tables, recorder);
         self.lacked_a_register = found.lacked_a_register;
         recorder.stack(found.stack)
     }
@@ -97,11 +101,29 @@ impl Unwinder {
         bytes: &[u8],
         recorder: &mut TraceRecorder,
     ) -> StackId {
-        let Unwinder { spaces, tables, .. } = self;
+        self.offline_up_to(FRAMES, process, registers, bytes, recorder)
+    }
+
+    /// As [`Unwinder::offline`], but no more than `most` frames, of which there are [`FRAMES`] at most: files of outer ones are not read.
+    pub fn offline_up_to(
+        &mut self,
+        most: usize,
+        process: u32,
+        registers: &KnownRegisters,
+        bytes: &[u8],
+        recorder: &mut TraceRecorder,
+    ) -> StackId {
+        let Unwinder { spaces, tables, inner, .. } = self;
         let mut stack = StackCopy { start: registers.sp(), bytes };
-        let found = walk(process, registers, &mut stack, spaces, tables, recorder);
+        let found = walk(most, process, registers, &mut stack, (spaces, inner), tables, recorder);
         self.lacked_a_register = found.lacked_a_register;
         recorder.stack(found.stack)
+    }
+
+    /// Returns the stack pointers and addresses of the innermost frames of the last stack.
+    #[must_use]
+    pub fn inner_frames(&self) -> &[(u64, u64)] {
+        &self.inner
     }
 
     /// Returns whether the last stack ended because a register was not given that its code is followed by.
@@ -218,15 +240,17 @@ struct UnwindResult {
     lacked_a_register: bool,
 }
 
-/// Follows the callers from `registers` on.
+/// Follows the callers from `registers` on, and notes where the innermost ones are.
 fn walk(
+    most: usize,
     process: u32,
     registers: &KnownRegisters,
     stack: &mut impl MemoryReader,
-    spaces: &mut HashMap<u32, AddressSpace>,
+    (spaces, inner): (&mut HashMap<u32, AddressSpace>, &mut Vec<(u64, u64)>),
     tables: &mut Tables,
     recorder: &mut TraceRecorder,
 ) -> UnwindResult {
+    inner.clear();
     let mut lacked_a_register = false;
     let space = space(spaces, process);
     let mut may_read_again = true;
@@ -256,10 +280,13 @@ fn walk(
             // Some starts of threads have a caller at 0.
             break if ip == 0 { StackEnd::Whole } else { StackEnd::Lost };
         };
-        if frames.len() >= FRAMES {
+        if frames.len() >= most.min(FRAMES) {
             break StackEnd::Cut;
         }
         frames.push(CodeAddress { module: code.module, address: ip.wrapping_sub(code.bias) });
+        if inner.len() < INNER_FRAMES {
+            inner.push((registers.sp(), ip));
+        }
         if !registers.knows_bp()
             && let Some(image) = code.image
         {

@@ -141,10 +141,12 @@ impl ExactRecorder<'_> {
     }
 
     pub(super) fn take_answers(&mut self) {
-        while let Ok(PlaceAnswer { process, place, evidence }) = self.link.answers.try_recv() {
+        while let Ok(answer) = self.link.answers.try_recv() {
+            let PlaceAnswer { process, place, evidence, answer_callers } = answer;
             self.asked = self.asked.saturating_sub(1);
             let state = self.thread_state(process).ok().flatten();
             let Some(program) = self.marked.get_mut(&process) else { continue };
+            answer_callers.into_iter().for_each(|callers| program.answers.learn(callers));
             let Some(wait) = program.asked_at(place) else { continue };
             let mut kind = |state: &MarkedThread| {
                 let knows_loop = program.counts.is_watched();

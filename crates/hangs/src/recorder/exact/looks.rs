@@ -10,7 +10,7 @@ use trace::syscall::{SyscallClass, call_name, call_number};
 use super::ExactRecorder;
 use super::account::{BlockDescription, BlockKey, SeenWait};
 use super::faults::FaultFiles;
-use super::program::{MarkedProgram, WaitState, WatchedAbsence, known_kind};
+use super::program::{MarkedProgram, WaitState, WatchedAbsence, kind_of_look};
 use crate::kernel::{AbsenceAccount, EventWait, MarkedThread, ThreadBlock, WaitPlace};
 use crate::model::{CallObject, HANG_NS, UnseenParts};
 use crate::recorder::absence::Activity;
@@ -296,13 +296,14 @@ impl ExactRecorder<'_> {
 
     /// Takes the returns of the main loop's wait that a breakpoint has seen until a moment; later ones stay for the next time.
     pub(super) fn turns_until(&mut self, process: u32, until_ns: u64) -> Vec<u64> {
-        let Some(MarkedProgram { away: Some(absence), waits, .. }) = self.marked.get_mut(&process)
-        else {
+        let program = self.marked.get_mut(&process);
+        let Some(MarkedProgram { away: Some(absence), waits, answers, .. }) = program else {
             return Vec::new();
         };
         let from_ns = absence.began_ns();
         let Some(watch) = &mut absence.turns else { return Vec::new() };
-        let kind_of = |call: &BlockedSyscall| known_kind(waits, EventWait::of(call));
+        let kind_of =
+            |call: &BlockedSyscall, stack: &[u8]| kind_of_look(waits, answers, call, stack);
         let main_place = watch.main_place();
         let tells_apart = waits.iter().any(|(wait, state)| {
             wait.place == main_place && matches!(state, WaitState::Classified(_))

@@ -5,7 +5,7 @@
 
 use trace::backend::blocked::BlockedSyscall;
 
-use super::program::{MarkedProgram, StartWatch, WaitState, known_kind};
+use super::program::{MarkedProgram, StartWatch, WaitState, kind_of_look, known_kind};
 use super::start_looks::{StartCounters, StartLooks};
 use super::{ExactRecorder, has_others};
 use crate::kernel::{AbsenceAccount, EventWait, EventWaitKind, MarkedAs, WaitPlace};
@@ -88,7 +88,9 @@ impl ExactRecorder<'_> {
         });
         let Some((ip, number)) = known else { return };
         let waits = &program.waits;
-        let kind_of = |call: &BlockedSyscall| known_kind(waits, EventWait::of(call));
+        let answers = &program.answers;
+        let kind_of =
+            |call: &BlockedSyscall, stack: &[u8]| kind_of_look(waits, answers, call, stack);
         let is_elsewhere = |looks: &StartLooks| looks.watch.main_place().1 != ip;
         match &mut program.start {
             StartWatch::Seen(looks) if known_ns.is_some() || !is_elsewhere(looks) => {
