@@ -17,6 +17,8 @@ pub use self::switches::{SwitchEvents, ThreadSwitch};
 const DATA_PAGES: usize = 64;
 /// The same of a ring of breakpoints, whose samples are small: some 250.
 const BREAKPOINT_PAGES: usize = 8;
+/// The same of a ring of breakpoints with the stack, the first that may be had: some 120 samples, or 30.
+const STACK_PAGES: [usize; 2] = [256, 64];
 /// The same of a ring of breakpoints with the top of the stack: some 200.
 const TOP_PAGES: usize = 32;
 /// Bytes of the stack in each of those samples.
@@ -229,13 +231,15 @@ impl ThreadSampler {
         ThreadSampler::of_breakpoint(thread, address, 8, BREAKPOINT_PAGES)
     }
 
-    /// As [`ThreadSampler::at_instruction`], with a copy of the stack: there is room for some 30 samples.
+    /// As [`ThreadSampler::at_instruction`], with a copy of the stack: there is room for some 120 samples, or 30 where this user may not
+    /// lock so much memory.
     ///
     /// # Errors
     ///
     /// As [`ThreadSampler::at_instruction`].
     pub fn at_instruction_with_stack(thread: u32, address: u64) -> io::Result<ThreadSampler> {
-        ThreadSampler::of_breakpoint(thread, address, STACK, DATA_PAGES)
+        ThreadSampler::of_breakpoint(thread, address, STACK, STACK_PAGES[0])
+            .or_else(|_| ThreadSampler::of_breakpoint(thread, address, STACK, STACK_PAGES[1]))
     }
 
     /// As [`ThreadSampler::at_instruction`], with a copy of the first 512 bytes of the stack: there is room for some 200 samples.

@@ -176,6 +176,8 @@ pub enum ThreadEvent {
     },
     /// A process has begun to run a program, whether it is marked or not. Of many one is told each two seconds.
     Started,
+    /// A process has connected to a display, whether it is marked or not.
+    Connected,
     /// It runs another program, or has ended. Nothing is recorded of it any more.
     Gone {
         /// The absence that this ends.
@@ -235,6 +237,7 @@ impl ThreadEvent {
         let event = match i32::try_from(long(record::KIND)?).ok()? {
             record::LATE => ThreadEvent::Late { started_ns },
             record::STARTED => ThreadEvent::Started,
+            record::CONNECTED => ThreadEvent::Connected,
             record::ENDED => ThreadEvent::Ended { started_ns, account },
             record::ASKS => {
                 let subject = long(record::ARGUMENTS)?;

@@ -161,6 +161,8 @@ pub(super) mod record {
     pub(crate) const GONE: i32 = 5;
     /// A process that need not be marked has begun to run a program.
     pub(crate) const STARTED: i32 = 6;
+    /// A process that need not be marked has connected to what is called as the socket of a display server.
+    pub(crate) const CONNECTED: i32 = 7;
 }
 
 /// Words that all programs share.
@@ -169,6 +171,8 @@ pub(super) mod shared {
     pub(crate) const LOST: i16 = 0;
     /// When a program that was started was last told.
     pub(crate) const STARTED: i16 = 8;
+    /// When a connection to a display was last told.
+    pub(crate) const CONNECTED: i16 = 16;
     /// Bytes of all.
-    pub(crate) const SIZE: u32 = 16;
+    pub(crate) const SIZE: u32 = 24;
 }

@@ -53,6 +53,8 @@ pub struct HangPrograms {
     pub ring: Ring,
     /// Marks threads.
     pub marker: LocalMarker,
+    /// Whether connections to displays are told, and not starts of programs.
+    pub tells_connections: bool,
 }
 
 impl HangPrograms {
@@ -101,13 +103,20 @@ impl HangPrograms {
             ring_enter: number_of("io_uring_enter"),
             restart: number_of("restart_syscall"),
             lock_wait: number_of("futex"),
+            user,
             owner,
         };
         let mut programs = AttachedPrograms::default();
         let switch = ProgramKind::TypedTracepoint(offsets.switch);
         programs.attach(switch, "unjank_switch", &plan.switch()?)?;
-        let exec = ProgramKind::TypedTracepoint(offsets.exec);
-        programs.attach(exec, "unjank_started", &plan.exec()?)?;
+        if let Some(connect) = &offsets.connect {
+            let ready = ProgramKind::TypedTracepoint(connect.ready);
+            programs.attach(ready, "unjank_connect", &plan.connect(connect)?)?;
+        } else {
+            // Those who connect are searched for after a program was started.
+            let exec = ProgramKind::TypedTracepoint(offsets.exec);
+            programs.attach(exec, "unjank_started", &plan.exec()?)?;
+        }
         let name = "unjank_prepare";
         let prepare = BpfProgram::load(ProgramKind::OnDemand, name, &plan.prepare()?);
         let prepare = prepare.map_err(|Refused { error: source, log }| AttachError::Refused {
@@ -117,7 +126,8 @@ impl HangPrograms {
         })?;
         let maps = MarkerMaps { threads, places, words, prepared };
         let marker = LocalMarker::new(programs, prepare, maps, user);
-        Ok(HangPrograms { ring, marker })
+        let tells_connections = offsets.connect.is_some();
+        Ok(HangPrograms { ring, marker, tells_connections })
     }
 }
 

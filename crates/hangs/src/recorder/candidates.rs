@@ -7,6 +7,9 @@ use super::period::UnwatchedCounts;
 use super::process::{self, ProcessIdentity};
 use super::{MOST_PROGRAMS, processor_ns};
 
+/// A process that connects to a display and has ended after this time is none that is used, in nanoseconds: it asks for something.
+const CONNECTED_NS: u64 = 10_000_000;
+
 /// Finds programs, and remembers those that are not followed.
 pub(super) struct Candidates {
     finder: InteractiveFinder,
@@ -15,6 +18,8 @@ pub(super) struct Candidates {
     refused: BTreeSet<u32>,
     /// Programs that could not be marked for a reason that may pass, like want of memory; they are tried again after each search.
     postponed: Vec<ProcessIdentity>,
+    /// Processes that have just connected to a display, with the moments in order.
+    connected: Vec<(u64, u32)>,
     /// The most programs that waited, and that were not followed for another reason, at a search since they were last told.
     most: (usize, usize),
 }
@@ -26,6 +31,7 @@ impl Candidates {
             waiting: BTreeSet::new(),
             refused: BTreeSet::new(),
             postponed: Vec::new(),
+            connected: Vec::new(),
             most: (0, 0),
         }
     }
@@ -36,6 +42,7 @@ impl Candidates {
     }
 
     fn search_at(&mut self, now_ns: u64) -> Vec<u32> {
+        self.take_connected(now_ns);
         if now_ns < self.finder.due_ns() {
             return Vec::new();
         }
@@ -62,14 +69,31 @@ impl Candidates {
         self.finder.program_started(sys::bpf::clock_ns());
     }
 
+    /// Notes that a process has connected to a display now.
+    pub(super) fn program_connected(&mut self, process: u32) {
+        if self.connected.len() < MOST_PROGRAMS {
+            self.connected.push((sys::bpf::clock_ns(), process));
+        }
+    }
+
+    /// Takes those that have connected and live on.
+    fn take_connected(&mut self, now_ns: u64) {
+        let is_over = |(at_ns, _): &(u64, u32)| now_ns.saturating_sub(*at_ns) >= CONNECTED_NS;
+        let count = self.connected.iter().take_while(|connected| is_over(connected)).count();
+        for (_, process) in self.connected.drain(..count) {
+            self.waiting.extend(self.finder.connected(process));
+        }
+    }
+
     /// Notes that a program that was found is followed from now on.
     pub(super) fn program_followed(&mut self) {
         self.finder.program_followed(sys::bpf::clock_ns());
     }
 
-    /// Returns when the next search is due if that is before others, in nanoseconds.
+    /// Returns when the next search is due if that is before others, or a process is to be followed that has connected, in nanoseconds.
     pub(super) fn soon_due_ns(&self) -> Option<u64> {
-        self.finder.soon_due_ns()
+        let connected = self.connected.first().map(|(at_ns, _)| at_ns + CONNECTED_NS);
+        self.finder.soon_due_ns().into_iter().chain(connected).min()
     }
 
     /// Returns the next program to follow, if there is one and a place for it beside the `followed`.

@@ -188,6 +188,13 @@ impl InteractiveFinder {
         self.started_ns = Some(at_ns);
     }
 
+    /// Returns a process that has connected to a display, if it is one of the user that was not found before.
+    pub(crate) fn connected(&mut self, process: u32) -> Option<ProcessIdentity> {
+        let found = self.candidate(process)?;
+        self.known.insert(found);
+        Some(found)
+    }
+
     /// Notes that a program that was found is followed.
     pub(crate) fn program_followed(&mut self, at_ns: u64) {
         if at_ns.saturating_sub(self.rewarded_ns) >= FOUND_PAUSE_NS {

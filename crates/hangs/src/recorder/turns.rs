@@ -22,6 +22,10 @@ const PLACES: usize = 4;
 const WAITS: usize = 256;
 /// Fewer bytes than this show no callers.
 const COPIED: usize = 64;
+/// Two samplers, of which one follows the other, see a look at moments that differ by less than this, in nanoseconds.
+const SAME_NS: u64 = 20_000;
+/// So many show those of a function that waits for an answer.
+const CALLERS: usize = 512;
 
 /// Returns the steps that looks for events at these moments, in order, ended.
 pub(super) fn steps(began_ns: u64, moments: &[u64]) -> impl Iterator<Item = (u64, u64)> + '_ {
@@ -34,18 +38,41 @@ pub(super) fn longest_step(began_ns: u64, moments: &[u64]) -> Option<(u64, u64)>
     steps(began_ns, moments).max_by_key(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns))
 }
 
+/// How much of the stack of each look is copied.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum CopiedStack {
+    Nothing,
+    /// Its callers: there is room for the looks of a program that makes thousands a second.
+    Callers,
+    /// All, as long as looks are seen of which it is not known what they are.
+    Whole,
+}
+
+impl CopiedStack {
+    fn begin(self, thread: u32, address: u64) -> io::Result<ThreadSampler> {
+        match self {
+            CopiedStack::Nothing => ThreadSampler::at_instruction(thread, address),
+            CopiedStack::Callers => ThreadSampler::at_instruction_with_callers(thread, address),
+            CopiedStack::Whole => ThreadSampler::at_instruction_with_stack(thread, address),
+        }
+    }
+}
+
 /// The looks for events of a thread that is away.
 #[derive(Debug)]
 pub(super) struct TurnWatch {
     process: u32,
     /// The main loop's wait.
     main: BlockedSyscall,
-    /// None while there is no breakpoint for it.
-    sampler: Option<ThreadSampler>,
+    /// None while there is no breakpoint for it. The last one may be that of before, which has looks until the other one began.
+    samplers: Vec<(CopiedStack, ThreadSampler)>,
+    copied: CopiedStack,
     /// Whether there was none at some time.
     has_missed: bool,
-    /// The stacks of looks, from when it was not known what one is.
-    stacks: Option<LookStacks>,
+    /// Whether looks were missed before the last time they were taken.
+    has_gap: bool,
+    /// The callers of looks of which it is not known what they are, those of the first one of each wait.
+    callers: HashMap<EventWait, (BlockedSyscall, Vec<u8>)>,
     /// Since when looks are seen, of the monotonic clock in nanoseconds.
     pub(super) since_ns: u64,
     /// Looks of loops that were not handled yet.
@@ -54,35 +81,18 @@ pub(super) struct TurnWatch {
     open: Vec<(BlockedSyscall, u64)>,
 }
 
-/// The stacks of looks. Of each look the callers alone are copied, so that there is room for all of them.
-#[derive(Debug, Default)]
-struct LookStacks {
-    /// Copies whole stacks beside that, of as many looks as there is room for.
-    whole: Option<ThreadSampler>,
-    /// The callers of looks of which it is not known what they are, those of the first one of each wait.
-    callers: HashMap<EventWait, (BlockedSyscall, Vec<u8>)>,
+/// A look for events.
+#[derive(Debug)]
+struct Look<'a> {
+    call: BlockedSyscall,
+    at_ns: u64,
+    copied: CopiedStack,
+    stack: &'a [u8],
 }
 
 /// Looks whose stacks are wanted, the least deep one first.
 #[derive(Debug, Default)]
 struct WantedStacks(Vec<(BlockedSyscall, StackBytes)>);
-
-impl LookStacks {
-    /// Gives the looks whose whole stacks were copied since the last time; they are copied as long as some are unknown.
-    fn take_whole(
-        &mut self,
-        is_any_unknown: bool,
-        (thread, address): (u32, u64),
-        each: impl FnMut(&ThreadSample<'_>),
-    ) {
-        match &mut self.whole {
-            _ if !is_any_unknown => self.whole = None,
-            Some(whole) => whole.take(each),
-            // Others may use all breakpoints: it is tried again.
-            None => self.whole = ThreadSampler::at_instruction_with_stack(thread, address).ok(),
-        }
-    }
-}
 
 impl WantedStacks {
     fn offer(&mut self, call: BlockedSyscall, stack: &[u8]) {
@@ -114,8 +124,7 @@ impl TurnWatch {
     ///
     /// As [`ThreadSampler::at_instruction`].
     pub(super) fn begin(process: u32, main: BlockedSyscall, at_ns: u64) -> io::Result<TurnWatch> {
-        let sampler = ThreadSampler::at_instruction(process, main.ip)?;
-        Ok(TurnWatch::with(process, main, at_ns, sampler, None))
+        TurnWatch::with(process, main, at_ns, CopiedStack::Nothing)
     }
 
     /// Begins to watch a process of which it is not known where its main loop waits, but only by which call.
@@ -128,32 +137,32 @@ impl TurnWatch {
         main: BlockedSyscall,
         at_ns: u64,
     ) -> io::Result<TurnWatch> {
-        let sampler = ThreadSampler::at_instruction_with_callers(process, main.ip)?;
-        Ok(TurnWatch::with(process, main, at_ns, sampler, Some(LookStacks::default())))
+        TurnWatch::with(process, main, at_ns, CopiedStack::Whole)
     }
 
     fn with(
         process: u32,
         main: BlockedSyscall,
         since_ns: u64,
-        sampler: ThreadSampler,
-        stacks: Option<LookStacks>,
-    ) -> TurnWatch {
-        TurnWatch {
+        copied: CopiedStack,
+    ) -> io::Result<TurnWatch> {
+        Ok(TurnWatch {
             process,
             main,
-            sampler: Some(sampler),
+            samplers: vec![(copied, copied.begin(process, main.ip)?)],
+            copied,
             has_missed: false,
-            stacks,
+            has_gap: false,
+            callers: HashMap::new(),
             since_ns,
             turns: Vec::new(),
             open: Vec::new(),
-        }
+        })
     }
 
     /// Returns whether looks may be missing that were made before the last time they were taken.
     pub(super) fn has_gap(&self) -> bool {
-        self.open.len() >= OPEN || self.sampler.as_ref().is_none_or(ThreadSampler::has_lost)
+        self.open.len() >= OPEN || self.has_gap || self.samplers.is_empty()
     }
 
     /// Returns whether the time between two moments may be several steps, each shorter than half of it: looks were not seen, or it is not
@@ -182,11 +191,10 @@ impl TurnWatch {
         tells_apart: bool,
         kind_of: impl Fn(&BlockedSyscall, &[u8]) -> Option<PlaceKind>,
     ) -> Vec<(BlockedSyscall, StackBytes)> {
-        let TurnWatch { main, turns, open, stacks, sampler, .. } = self;
+        let TurnWatch { main, turns, open, callers, .. } = self;
         let main = *main;
-        let callers = stacks.iter().flat_map(|stacks| &stacks.callers);
         let of_open: HashMap<EventWait, Option<PlaceKind>> =
-            callers.map(|(wait, (call, stack))| (*wait, kind_of(call, stack))).collect();
+            callers.iter().map(|(wait, (call, stack))| (*wait, kind_of(call, stack))).collect();
         // Most looks are like one before.
         let mut of_call: HashMap<EventWait, Option<PlaceKind>> = HashMap::new();
         let mut kind_like = |call: &BlockedSyscall, stack: &[u8]| {
@@ -194,24 +202,26 @@ impl TurnWatch {
             known.or_else(|| kind_of(call, stack).filter(|_| stack.len() >= COPIED))
         };
         let mut is_unknown = false;
+        let mut wanted = WantedStacks::default();
         let before = std::mem::take(open);
-        let mut handle = |(call, at_ns): (BlockedSyscall, u64), kind, stack: &[u8]| match kind {
-            Some(PlaceKind::Loop | PlaceKind::LoopByDepth) => turns.push(at_ns),
+        let mut handle = |look: &Look<'_>, kind: Option<PlaceKind>| match kind {
+            Some(PlaceKind::Loop | PlaceKind::LoopByDepth) => turns.push(look.at_ns),
             Some(PlaceKind::Nested) => {}
-            None if call.sp == main.sp && !tells_apart => turns.push(at_ns),
+            None if look.call.sp == main.sp && !tells_apart => turns.push(look.at_ns),
             // Other sleeps by the same function of the C library are none of the main loop's.
             None if is_sleep(&main) => {}
             kind => {
                 is_unknown |= kind.is_none();
-                if let Some(LookStacks { callers, .. }) = stacks
-                    && callers.len() < WAITS
-                    && stack.len() >= COPIED
-                {
-                    let callers = callers.entry(EventWait::of(&call));
-                    callers.or_insert_with(|| (call, stack.to_vec()));
+                let inner = &look.stack[..look.stack.len().min(CALLERS)];
+                if inner.len() >= COPIED && callers.len() < WAITS {
+                    let callers = callers.entry(EventWait::of(&look.call));
+                    callers.or_insert_with(|| (look.call, inner.to_vec()));
+                }
+                if look.copied == CopiedStack::Whole && kind.is_none() {
+                    wanted.offer(look.call, look.stack);
                 }
                 if open.len() < OPEN {
-                    open.push((call, at_ns));
+                    open.push((look.call, look.at_ns));
                 }
             }
         };
@@ -223,34 +233,33 @@ impl TurnWatch {
         };
         for (call, at_ns) in before.into_iter().filter(|(_, at_ns)| is_after(*at_ns)) {
             let kind = of_open.get(&EventWait::of(&call)).copied().flatten();
-            handle((call, at_ns), kind.or_else(|| kind_like(&call, &[])), &[]);
+            let look = Look { call, at_ns, copied: CopiedStack::Nothing, stack: &[] };
+            handle(&look, kind.or_else(|| kind_like(&call, &[])));
         }
-        if let Some(sampler) = sampler {
+        self.has_gap = false;
+        for (copied, sampler) in &mut self.samplers {
             sampler.take(|sample| {
                 if is_after(sample.at_ns) {
-                    let call = call_of(sample);
-                    let kind = kind_like(&call, sample.stack);
-                    handle((call, sample.at_ns), kind, sample.stack);
+                    let ThreadSample { at_ns, stack, .. } = *sample;
+                    let look = Look { call: call_of(sample), at_ns, copied: *copied, stack };
+                    handle(&look, kind_like(&look.call, stack));
                 }
             });
-            self.has_missed |= sampler.has_lost();
+            self.has_gap |= sampler.has_lost();
         }
-        let mut wanted = WantedStacks::default();
-        if let Some(stacks) = stacks {
-            stacks.callers.retain(|wait, _| {
-                let kind = of_open.get(wait).copied().flatten();
-                kind.is_none_or(|kind| kind == PlaceKind::Asked)
-            });
-            stacks.take_whole(is_unknown, (self.process, main.ip), |sample| {
-                let call = call_of(sample);
-                if kind_of(&call, sample.stack).is_none() {
-                    wanted.offer(call, sample.stack);
-                }
-            });
-        }
-        let wants_stacks = is_unknown && self.stacks.is_none();
-        if wants_stacks || self.sampler.is_none() {
-            self.begin_anew(wants_stacks);
+        self.has_missed |= self.has_gap;
+        self.samplers.truncate(1);
+        callers.retain(|wait, _| {
+            let kind = of_open.get(wait).copied().flatten();
+            kind.is_none_or(|kind| kind == PlaceKind::Asked)
+        });
+        let wanted_copy = match self.copied {
+            _ if is_unknown => CopiedStack::Whole,
+            CopiedStack::Whole => CopiedStack::Callers,
+            copied => copied,
+        };
+        if wanted_copy != self.copied || self.samplers.is_empty() {
+            self.begin_anew(wanted_copy);
         }
         wanted.0
     }
@@ -258,24 +267,24 @@ impl TurnWatch {
     /// Returns the looks of loops until a moment, in their order; later ones stay for the next time.
     pub(super) fn until(&mut self, until_ns: u64) -> Vec<u64> {
         self.turns.sort_unstable();
+        self.turns.dedup_by(|later, earlier| later.saturating_sub(*earlier) < SAME_NS);
         let count = self.turns.partition_point(|at_ns| *at_ns < until_ns);
         self.turns.drain(..count).collect()
     }
 
-    /// Has looks seen anew, from now on with their stacks if these are wanted. A processor has few breakpoints: one is given back before
-    /// another one is asked for.
-    fn begin_anew(&mut self, wants_stacks: bool) {
-        let (thread, address) = (self.process, self.main.ip);
-        self.sampler = None;
-        if wants_stacks {
-            self.stacks = Some(LookStacks::default());
+    /// Has looks seen anew, with so much of their stacks. A processor has few breakpoints: where none is free the one of before is given back
+    /// first, and looks in between are missed.
+    fn begin_anew(&mut self, copied: CopiedStack) {
+        self.copied = copied;
+        let begin = || copied.begin(self.process, self.main.ip);
+        let new = begin().or_else(|_| {
+            self.samplers.clear();
+            begin()
+        });
+        if let Ok(new) = new {
+            self.samplers.insert(0, (copied, new));
         }
-        let sampler = match self.stacks {
-            Some(_) => ThreadSampler::at_instruction_with_callers(thread, address),
-            None => ThreadSampler::at_instruction(thread, address),
-        };
-        self.sampler = sampler.ok();
-        self.has_missed |= self.sampler.is_none();
+        self.has_missed |= self.samplers.is_empty();
     }
 }
 

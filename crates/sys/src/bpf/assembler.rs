@@ -115,6 +115,8 @@ pub enum Helper {
     Random = 7,
     /// `bpf_get_current_pid_tgid()`: process in the upper half, thread in the lower.
     CurrentNumbers = 14,
+    /// `bpf_get_current_uid_gid()`: the group in the upper half, the user in the lower.
+    CurrentUser = 15,
     /// `bpf_probe_read_user(to, size, from)`.
     ReadUser = 112,
     /// `bpf_probe_read_kernel(to, size, from)`.

@@ -343,13 +343,15 @@ impl<'a> ExactRecorder<'a> {
     }
 
     fn take_report(&mut self, process: u32, event: ThreadEvent) {
-        if event == ThreadEvent::Started {
-            return self.candidates.program_started();
+        match event {
+            ThreadEvent::Started => return self.candidates.program_started(),
+            ThreadEvent::Connected => return self.candidates.program_connected(process),
+            _ => {}
         }
         let Some(program) = self.marked.get_mut(&process) else { return };
         match event {
             // It is of no marked program, and was noted before one was looked for.
-            ThreadEvent::Started => {}
+            ThreadEvent::Started | ThreadEvent::Connected => {}
             ThreadEvent::Late { started_ns } => self.begin_absence(process, started_ns),
             ThreadEvent::Waited { started_ns, block } => {
                 if program.blocks.0 != started_ns {
