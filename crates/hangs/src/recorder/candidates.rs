@@ -8,7 +8,7 @@ use super::process::{self, ProcessIdentity};
 use super::{MOST_PROGRAMS, processor_ns};
 
 /// A process that connects to a display and has ended after this time is none that is used, in nanoseconds: it asks for something.
-const CONNECTED_NS: u64 = 10_000_000;
+const CONNECTED_NS: u64 = 30_000_000;
 
 /// Finds programs, and remembers those that are not followed.
 pub(super) struct Candidates {
@@ -71,7 +71,8 @@ impl Candidates {
 
     /// Notes that a process has connected to a display now.
     pub(super) fn program_connected(&mut self, process: u32) {
-        if self.connected.len() < MOST_PROGRAMS {
+        let is_noted = self.connected.iter().any(|(_, of)| *of == process);
+        if !is_noted && self.connected.len() < MOST_PROGRAMS {
             self.connected.push((sys::bpf::clock_ns(), process));
         }
     }
