@@ -9,6 +9,7 @@
 extern crate unjank_hangs as hangs;
 
 mod clock;
+mod connections;
 mod fuzz_hangs;
 mod kernel;
 mod loops;

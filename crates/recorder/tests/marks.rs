@@ -186,7 +186,7 @@ fn of_a_thread_that_is_not_the_owners_the_programs_tell_nothing_although_it_is_m
     };
     // As if the number of a process that was marked had become another one's.
     let told = |program: &mut Interactive, owner: SessionOwner| {
-        let HangPrograms { mut ring, mut marker, .. } = HangPrograms::load_for(owner).unwrap();
+        let HangPrograms { mut ring, mut marker } = HangPrograms::load_for(owner).unwrap();
         program.wait_until_at_rest();
         marker.mark(process, MarkedAs::Unknown).unwrap();
         let mut events = Vec::new();

@@ -19,10 +19,10 @@ const DATA_PAGES: usize = 64;
 const BREAKPOINT_PAGES: usize = 8;
 /// The same of a ring of breakpoints with the stack, the first that may be had: some 120 samples, or 30.
 const STACK_PAGES: [usize; 2] = [256, 64];
-/// The same of a ring of breakpoints with the top of the stack: some 200.
-const TOP_PAGES: usize = 32;
-/// Bytes of the stack in each of those samples.
-const TOP: u32 = 512;
+/// The same of a ring of breakpoints with the callers: some 200.
+const CALLERS_PAGES: usize = 32;
+/// Bytes of the stack in each of those samples: the frames of some callers.
+pub const CALLERS_STACK: u16 = 512;
 /// The same of rings of page faults without a stack, the first that may be had: some 2000 samples, or 250. If somebody else
 /// samples page faults of the thread, too, each has their stack in it.
 const FAULT_PAGES: [usize; 2] = [64, 8];
@@ -242,13 +242,14 @@ impl ThreadSampler {
             .or_else(|_| ThreadSampler::of_breakpoint(thread, address, STACK, STACK_PAGES[1]))
     }
 
-    /// As [`ThreadSampler::at_instruction`], with a copy of the first 512 bytes of the stack: there is room for some 200 samples.
+    /// As [`ThreadSampler::at_instruction`], with a copy of the first [`CALLERS_STACK`] bytes of the stack: there is room for some 200
+    /// samples.
     ///
     /// # Errors
     ///
     /// As [`ThreadSampler::at_instruction`].
     pub fn at_instruction_with_callers(thread: u32, address: u64) -> io::Result<ThreadSampler> {
-        ThreadSampler::of_breakpoint(thread, address, TOP, TOP_PAGES)
+        ThreadSampler::of_breakpoint(thread, address, CALLERS_STACK.into(), CALLERS_PAGES)
     }
 
     fn of_breakpoint(

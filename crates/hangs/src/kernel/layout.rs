@@ -161,7 +161,7 @@ pub(super) mod record {
     pub(crate) const GONE: i32 = 5;
     /// A process that need not be marked has begun to run a program.
     pub(crate) const STARTED: i32 = 6;
-    /// A process that need not be marked has connected to what is called as the socket of a display server.
+    /// A process that need not be marked has connected to a socket with the name of a display server's.
     pub(crate) const CONNECTED: i32 = 7;
 }
 

@@ -4,6 +4,7 @@
 //! reports and a [`ThreadMarker`]. The recorder service offers both over a socket ([`open_served`]).
 //! A thread at rest costs nothing; of other threads only their switches are looked up.
 
+mod connections;
 mod event;
 mod layout;
 mod marker;
@@ -53,8 +54,6 @@ pub struct HangPrograms {
     pub ring: Ring,
     /// Marks threads.
     pub marker: LocalMarker,
-    /// Whether connections to displays are told, and not starts of programs.
-    pub tells_connections: bool,
 }
 
 impl HangPrograms {
@@ -126,8 +125,7 @@ impl HangPrograms {
         })?;
         let maps = MarkerMaps { threads, places, words, prepared };
         let marker = LocalMarker::new(programs, prepare, maps, user);
-        let tells_connections = offsets.connect.is_some();
-        Ok(HangPrograms { ring, marker, tells_connections })
+        Ok(HangPrograms { ring, marker })
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use trace::stack::blame::{
-    FrameRole, is_idle, is_in_step, looks_without_loop, role, waits_for_answer, waits_for_display,
+    FrameRole, is_idle, is_in_step, looks_without_loop, role, waits_for_answer,
+    waits_for_display_answer,
 };
 use trace::stack::names::Frame;
 
@@ -26,17 +27,17 @@ const ANSWERS: usize = 64;
 ///
 /// Nothing has to be read to find them again on another stack: the functions between put the same on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct AnswerCallers {
+pub(crate) struct AnswerCallChain {
     /// The instruction behind the call.
     ip: u64,
     /// How far above the stack pointer each return address is, and the address.
     places: Vec<(usize, u64)>,
 }
 
-impl AnswerCallers {
+impl AnswerCallChain {
     /// Returns those of a wait; `inner` has the stack pointers and addresses of its innermost frames.
-    pub(super) fn of(frames: &[Frame], inner: &[(u64, u64)]) -> Option<AnswerCallers> {
-        let last = frames.iter().position(waits_for_display)?;
+    pub(super) fn of(frames: &[Frame], inner: &[(u64, u64)]) -> Option<AnswerCallChain> {
+        let last = frames.iter().position(waits_for_display_answer)?;
         // What another library runs for it may be a loop.
         let is_between =
             |frame: &Frame| role(frame) == FrameRole::Libc || frame.module == frames[last].module;
@@ -53,7 +54,7 @@ impl AnswerCallers {
         };
         let places: Option<Vec<_>> = inner.get(1..=last)?.iter().map(place).collect();
         let places = places.filter(|places| !places.is_empty())?;
-        Some(AnswerCallers { ip, places })
+        Some(AnswerCallChain { ip, places })
     }
 
     fn are_on(&self, ip: u64, stack: &[u8]) -> bool {
@@ -68,11 +69,11 @@ impl AnswerCallers {
 /// The callers of one program's waits that are known to wait for an answer: as it draws its first window a program waits for the display
 /// from hundreds of depths on the stack.
 #[derive(Debug, Default)]
-pub(crate) struct KnownAnswers(Vec<AnswerCallers>);
+pub(crate) struct AnswerCallChains(Vec<AnswerCallChain>);
 
-impl KnownAnswers {
+impl AnswerCallChains {
     /// Notes callers.
-    pub(crate) fn learn(&mut self, callers: AnswerCallers) {
+    pub(crate) fn learn(&mut self, callers: AnswerCallChain) {
         if self.0.len() < ANSWERS && !self.0.contains(&callers) {
             self.0.push(callers);
         }
@@ -281,8 +282,8 @@ pub(super) mod tests {
             frame_in("libX11.so.6", "_XReply"),
         ];
         let inner = [(1000, 5), (1016, 6), (1040, 7), (1100, 8)];
-        let mut known = KnownAnswers::default();
-        known.learn(AnswerCallers::of(&frames, &inner).unwrap());
+        let mut known = AnswerCallChains::default();
+        known.learn(AnswerCallChain::of(&frames, &inner).unwrap());
         let has = |ip: u64, words: &[u64]| {
             let stack: Vec<u8> = words.iter().flat_map(|of| of.to_ne_bytes()).collect();
             known.kind(ip, &stack) == Some(PlaceKind::Nested)
@@ -292,16 +293,16 @@ pub(super) mod tests {
         assert!(!has(4, &[1, 6, 2, 3, 7, 9]), "in another call");
         assert!(!has(5, &[1, 6, 2, 3]), "cut");
         assert!(!has(5, &[]));
-        assert_eq!(AnswerCallers::of(&frames[..3], &inner), None, "nobody waits for an answer");
+        assert_eq!(AnswerCallChain::of(&frames[..3], &inner), None, "nobody waits for an answer");
         let mut orders = frames.clone();
         orders[3] = frame_in("libxcb.so.1", "QIODevice::waitForReadyRead");
-        let of_service = AnswerCallers::of(&orders, &inner);
+        let of_service = AnswerCallChain::of(&orders, &inner);
         assert_eq!(of_service, None, "a service may wait so for the next order");
-        assert_eq!(AnswerCallers::of(&frames, &inner[..2]), None, "it is not known where it is");
-        assert_eq!(AnswerCallers::of(&frames[3..], &inner), None, "the call itself");
+        assert_eq!(AnswerCallChain::of(&frames, &inner[..2]), None, "it is not known where it is");
+        assert_eq!(AnswerCallChain::of(&frames[3..], &inner), None, "the call itself");
         let loops =
             [frame_in("libc.so.6", "poll"), frame_in("libglib-2.0.so.0", "g_main_loop_run")];
         let runs = [&loops[..], &[frame_in("libgio-2.0.so.0", "g_bus_get_sync")]].concat();
-        assert_eq!(AnswerCallers::of(&runs, &inner), None, "a loop that runs inside of it");
+        assert_eq!(AnswerCallChain::of(&runs, &inner), None, "a loop that runs inside of it");
     }
 }

@@ -82,7 +82,7 @@ impl Candidates {
         let is_over = |(at_ns, _): &(u64, u32)| now_ns.saturating_sub(*at_ns) >= CONNECTED_NS;
         let count = self.connected.iter().take_while(|connected| is_over(connected)).count();
         for (_, process) in self.connected.drain(..count) {
-            self.waiting.extend(self.finder.connected(process));
+            self.waiting.extend(self.finder.add_connected(process));
         }
     }
 

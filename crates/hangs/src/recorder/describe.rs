@@ -16,7 +16,7 @@ use trace::stack::names::{Frame, Names, SymbolSources};
 use trace::stack::{FRAMES, KnownRegisters, Unwinder};
 use trace::syscall::call_name;
 
-use super::callers::{AnswerCallers, WaitCallers, evidence_of};
+use super::callers::{AnswerCallChain, WaitCallers, evidence_of};
 use super::cause::{DescribedWait, cause_of, is_in_call_of, is_sampled, merged, with_stack};
 use super::places::PlaceEvidence;
 use crate::codec::MAX_FRAMES;
@@ -87,7 +87,7 @@ pub(crate) struct PlaceAnswer {
     pub(crate) place: WaitPlace,
     pub(crate) evidence: PlaceEvidence,
     /// Its callers that show the same of other waits, if they wait for an answer.
-    pub(crate) answer_callers: Option<AnswerCallers>,
+    pub(crate) answer_chain: Option<AnswerCallChain>,
 }
 
 /// Counters that the two threads share.
@@ -234,15 +234,15 @@ impl HangDescriber {
                 let name = call_name(call).unwrap_or("?");
                 // Whoever calls what waits for an answer of the display: that may be in a library with large tables.
                 let mut frames = self.innermost(INNERMOST, process, &copy);
-                let answer_callers = AnswerCallers::of(&frames, self.unwinder.inner_frames());
+                let answer_chain = AnswerCallChain::of(&frames, self.unwinder.inner_frames());
                 let mut same_call = None;
-                if answer_callers.is_none() {
+                if answer_chain.is_none() {
                     frames = self.innermost(FRAMES, process, &copy);
                     same_call = self.callers.same_call(process, place, &frames);
                 }
                 let evidence = PlaceEvidence { same_call, ..evidence_of(name, &frames, display) };
                 // The other end is gone when the recorder ends.
-                let answer = PlaceAnswer { process, place, evidence, answer_callers };
+                let answer = PlaceAnswer { process, place, evidence, answer_chain };
                 let _ = self.answers.send(answer);
             }
             DescribeWork::Stack { key, process, number, copy } => {

@@ -189,7 +189,7 @@ impl InteractiveFinder {
     }
 
     /// Returns a process that has connected to a display, if it is one of the user that was not found before.
-    pub(crate) fn connected(&mut self, process: u32) -> Option<ProcessIdentity> {
+    pub(crate) fn add_connected(&mut self, process: u32) -> Option<ProcessIdentity> {
         let found = self.candidate(process)?;
         self.known.insert(found);
         Some(found)

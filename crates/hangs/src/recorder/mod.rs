@@ -125,7 +125,7 @@ impl KernelReports {
     ///
     /// [`LoadError`]: nothing is left in the kernel.
     pub fn load(user: u32) -> Result<KernelReports, LoadError> {
-        let HangPrograms { ring, marker, .. } = HangPrograms::load(user)?;
+        let HangPrograms { ring, marker } = HangPrograms::load(user)?;
         let wakeups = WakeupTracer::load_for(SHORTEST_FOLLOWED).ok().map(WakeupStream::from);
         Ok(KernelReports { reports: ring.into(), marker: Box::new(marker), wakeups })
     }

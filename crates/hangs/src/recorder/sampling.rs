@@ -11,7 +11,7 @@ use sys::perf::ThreadSampler;
 use trace::backend::blocked::BlockedSyscall;
 
 use super::absence::{Absence, Activity, CallTime, ThreadLook};
-use super::callers::KnownAnswers;
+use super::callers::AnswerCallChains;
 use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink, StackBytes};
 use super::follower::{LookOutcome, ThreadFollower, Wanted};
@@ -44,7 +44,7 @@ struct FollowedProgram {
     stack_start: Option<u64>,
     follower: ThreadFollower,
     /// Which of its waits are for an answer, by their callers.
-    answers: KnownAnswers,
+    answer_chains: AnswerCallChains,
     /// Finds a loop that sleeps and looks for events.
     sleeps: SleepWatch,
     rest: RestWatch,
@@ -188,7 +188,7 @@ impl<'a> SamplingRecorder<'a> {
             late_ns: None,
             stack_start: None,
             follower: ThreadFollower::new(self.programs * KEYS),
-            answers: KnownAnswers::default(),
+            answer_chains: AnswerCallChains::default(),
             sleeps: SleepWatch::default(),
             rest: RestWatch::default(),
             sampler: None,
@@ -217,9 +217,9 @@ impl<'a> SamplingRecorder<'a> {
 
     fn take_answers(&mut self) {
         while let Ok(answer) = self.link.answers.try_recv() {
-            let PlaceAnswer { process, place, evidence, answer_callers } = answer;
+            let PlaceAnswer { process, place, evidence, answer_chain } = answer;
             let Some(program) = self.followed.get_mut(&process) else { continue };
-            answer_callers.into_iter().for_each(|callers| program.answers.learn(callers));
+            answer_chain.into_iter().for_each(|callers| program.answer_chains.learn(callers));
             let ended = program.follower.classify(place, evidence);
             if program.follower.has_loop() && program.late_ns.is_none() {
                 let now_ns = sys::bpf::clock_ns();
@@ -445,11 +445,14 @@ impl<'a> SamplingRecorder<'a> {
     /// Takes the returns of the main loop's wait into account that a breakpoint has seen.
     fn take_turns(&mut self, process: u32) {
         let Some(program) = self.followed.get_mut(&process) else { return };
-        let FollowedProgram { turns: Some(watch), follower, answers, .. } = program else { return };
+        let FollowedProgram { turns: Some(watch), follower, answer_chains: chains, .. } = program
+        else {
+            return;
+        };
         let Some(absence) = follower.absence() else { return };
         let tells_apart = follower.knows_place(watch.main_place());
         let kind_of = |call: &BlockedSyscall, stack: &[u8]| {
-            follower.wait_kind(call).or_else(|| answers.kind(call.ip, stack))
+            follower.wait_kind(call).or_else(|| chains.kind(call.ip, stack))
         };
         let asked = watch.take(absence.started_ns, tells_apart, kind_of);
         let moments = watch.until(u64::MAX);

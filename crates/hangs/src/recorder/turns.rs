@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use sys::perf::{ThreadSample, ThreadSampler};
+use sys::perf::{CALLERS_STACK, ThreadSample, ThreadSampler};
 use trace::backend::peek::blocked::BlockedSyscall;
 
 use super::describe::StackBytes;
@@ -24,8 +24,6 @@ const WAITS: usize = 256;
 const COPIED: usize = 64;
 /// Two samplers, of which one follows the other, see a look at moments that differ by less than this, in nanoseconds.
 const SAME_NS: u64 = 20_000;
-/// So many show those of a function that waits for an answer.
-const CALLERS: usize = 512;
 
 /// Returns the steps that looks for events at these moments, in order, ended.
 pub(super) fn steps(began_ns: u64, moments: &[u64]) -> impl Iterator<Item = (u64, u64)> + '_ {
@@ -81,9 +79,9 @@ pub(super) struct TurnWatch {
     open: Vec<(BlockedSyscall, u64)>,
 }
 
-/// A look for events.
+/// A look for events that a sampler has seen.
 #[derive(Debug)]
-struct Look<'a> {
+struct SampledLook<'a> {
     call: BlockedSyscall,
     at_ns: u64,
     copied: CopiedStack,
@@ -95,7 +93,8 @@ struct Look<'a> {
 struct WantedStacks(Vec<(BlockedSyscall, StackBytes)>);
 
 impl WantedStacks {
-    fn offer(&mut self, call: BlockedSyscall, stack: &[u8]) {
+    /// Adds a stack if there is none of its depth and less than the most that are wanted are less deep.
+    fn add(&mut self, call: BlockedSyscall, stack: &[u8]) {
         // A loop is less deep on the stack than what waits inside of its steps.
         let at = self.0.partition_point(|(of, _)| of.sp > call.sp);
         let is_new = self.0.get(at).is_none_or(|(of, _)| of.sp != call.sp);
@@ -193,18 +192,18 @@ impl TurnWatch {
     ) -> Vec<(BlockedSyscall, StackBytes)> {
         let TurnWatch { main, turns, open, callers, .. } = self;
         let main = *main;
-        let of_open: HashMap<EventWait, Option<PlaceKind>> =
+        let open_kinds: HashMap<EventWait, Option<PlaceKind>> =
             callers.iter().map(|(wait, (call, stack))| (*wait, kind_of(call, stack))).collect();
         // Most looks are like one before.
-        let mut of_call: HashMap<EventWait, Option<PlaceKind>> = HashMap::new();
+        let mut call_kinds: HashMap<EventWait, Option<PlaceKind>> = HashMap::new();
         let mut kind_like = |call: &BlockedSyscall, stack: &[u8]| {
-            let known = of_call.entry(EventWait::of(call)).or_insert_with(|| kind_of(call, &[]));
+            let known = call_kinds.entry(EventWait::of(call)).or_insert_with(|| kind_of(call, &[]));
             known.or_else(|| kind_of(call, stack).filter(|_| stack.len() >= COPIED))
         };
         let mut is_unknown = false;
         let mut wanted = WantedStacks::default();
         let before = std::mem::take(open);
-        let mut handle = |look: &Look<'_>, kind: Option<PlaceKind>| match kind {
+        let mut handle = |look: &SampledLook<'_>, kind: Option<PlaceKind>| match kind {
             Some(PlaceKind::Loop | PlaceKind::LoopByDepth) => turns.push(look.at_ns),
             Some(PlaceKind::Nested) => {}
             None if look.call.sp == main.sp && !tells_apart => turns.push(look.at_ns),
@@ -212,13 +211,13 @@ impl TurnWatch {
             None if is_sleep(&main) => {}
             kind => {
                 is_unknown |= kind.is_none();
-                let inner = &look.stack[..look.stack.len().min(CALLERS)];
+                let inner = &look.stack[..look.stack.len().min(CALLERS_STACK.into())];
                 if inner.len() >= COPIED && callers.len() < WAITS {
                     let callers = callers.entry(EventWait::of(&look.call));
                     callers.or_insert_with(|| (look.call, inner.to_vec()));
                 }
                 if look.copied == CopiedStack::Whole && kind.is_none() {
-                    wanted.offer(look.call, look.stack);
+                    wanted.add(look.call, look.stack);
                 }
                 if open.len() < OPEN {
                     open.push((look.call, look.at_ns));
@@ -232,8 +231,8 @@ impl TurnWatch {
             BlockedSyscall { arguments, sp: sample.sp, ip: main.ip, ..main }
         };
         for (call, at_ns) in before.into_iter().filter(|(_, at_ns)| is_after(*at_ns)) {
-            let kind = of_open.get(&EventWait::of(&call)).copied().flatten();
-            let look = Look { call, at_ns, copied: CopiedStack::Nothing, stack: &[] };
+            let kind = open_kinds.get(&EventWait::of(&call)).copied().flatten();
+            let look = SampledLook { call, at_ns, copied: CopiedStack::Nothing, stack: &[] };
             handle(&look, kind.or_else(|| kind_like(&call, &[])));
         }
         self.has_gap = false;
@@ -241,7 +240,7 @@ impl TurnWatch {
             sampler.take(|sample| {
                 if is_after(sample.at_ns) {
                     let ThreadSample { at_ns, stack, .. } = *sample;
-                    let look = Look { call: call_of(sample), at_ns, copied: *copied, stack };
+                    let look = SampledLook { call: call_of(sample), at_ns, copied: *copied, stack };
                     handle(&look, kind_like(&look.call, stack));
                 }
             });
@@ -250,7 +249,7 @@ impl TurnWatch {
         self.has_missed |= self.has_gap;
         self.samplers.truncate(1);
         callers.retain(|wait, _| {
-            let kind = of_open.get(wait).copied().flatten();
+            let kind = open_kinds.get(wait).copied().flatten();
             kind.is_none_or(|kind| kind == PlaceKind::Asked)
         });
         let wanted_copy = match self.copied {
@@ -272,19 +271,17 @@ impl TurnWatch {
         self.turns.drain(..count).collect()
     }
 
-    /// Has looks seen anew, with so much of their stacks. A processor has few breakpoints: where none is free the one of before is given back
-    /// first, and looks in between are missed.
+    /// Replaces the sampler by one that copies so much of each stack. A processor has few breakpoints: where none is free the old one is closed
+    /// first, and looks between the two may be missed.
     fn begin_anew(&mut self, copied: CopiedStack) {
         self.copied = copied;
         let begin = || copied.begin(self.process, self.main.ip);
         let new = begin().or_else(|_| {
+            (self.has_gap, self.has_missed) = (true, true);
             self.samplers.clear();
             begin()
         });
-        if let Ok(new) = new {
-            self.samplers.insert(0, (copied, new));
-        }
-        self.has_missed |= self.samplers.is_empty();
+        self.samplers.splice(..0, new.ok().map(|new| (copied, new)));
     }
 }
 

@@ -313,7 +313,7 @@ pub fn waits_for_answer(frame: &Frame) -> bool {
 
 /// Returns whether a function is known to wait for an answer of the display, whoever calls it.
 #[must_use]
-pub fn waits_for_display(frame: &Frame) -> bool {
+pub fn waits_for_display_answer(frame: &Frame) -> bool {
     let is_of_display = |beginning: &&str| frame.name.starts_with(beginning);
     waits_for_answer(frame)
         && ["xcb_", "_X", "XOpenDisplay", "wl_display_"].iter().any(is_of_display)

@@ -142,11 +142,11 @@ impl ExactRecorder<'_> {
 
     pub(super) fn take_answers(&mut self) {
         while let Ok(answer) = self.link.answers.try_recv() {
-            let PlaceAnswer { process, place, evidence, answer_callers } = answer;
+            let PlaceAnswer { process, place, evidence, answer_chain } = answer;
             self.asked = self.asked.saturating_sub(1);
             let state = self.thread_state(process).ok().flatten();
             let Some(program) = self.marked.get_mut(&process) else { continue };
-            answer_callers.into_iter().for_each(|callers| program.answers.learn(callers));
+            answer_chain.into_iter().for_each(|callers| program.answer_chains.learn(callers));
             let Some(wait) = program.asked_at(place) else { continue };
             let mut kind = |state: &MarkedThread| {
                 let knows_loop = program.counts.is_watched();

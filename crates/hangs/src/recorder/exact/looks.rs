@@ -297,13 +297,14 @@ impl ExactRecorder<'_> {
     /// Takes the returns of the main loop's wait that a breakpoint has seen until a moment; later ones stay for the next time.
     pub(super) fn turns_until(&mut self, process: u32, until_ns: u64) -> Vec<u64> {
         let program = self.marked.get_mut(&process);
-        let Some(MarkedProgram { away: Some(absence), waits, answers, .. }) = program else {
+        let Some(MarkedProgram { away: Some(absence), waits, answer_chains: chains, .. }) = program
+        else {
             return Vec::new();
         };
         let from_ns = absence.began_ns();
         let Some(watch) = &mut absence.turns else { return Vec::new() };
         let kind_of =
-            |call: &BlockedSyscall, stack: &[u8]| kind_of_look(waits, answers, call, stack);
+            |call: &BlockedSyscall, stack: &[u8]| kind_of_look(waits, chains, call, stack);
         let main_place = watch.main_place();
         let tells_apart = waits.iter().any(|(wait, state)| {
             wait.place == main_place && matches!(state, WaitState::Classified(_))

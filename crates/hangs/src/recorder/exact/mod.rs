@@ -31,7 +31,7 @@ use self::operations::{AwaitedOperation, OperationFollower, is_ring_wait};
 use self::program::{MarkedProgram, StartWatch, WaitState, WatchedAbsence};
 use self::wait_calls::WaitCalls;
 use super::absence::Activity;
-use super::callers::KnownAnswers;
+use super::callers::AnswerCallChains;
 use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, RecorderLink};
 use super::interactive::InteractiveFinder;
@@ -264,7 +264,7 @@ impl<'a> ExactRecorder<'a> {
             calls: Vec::new(),
             loop_looks: 0,
             start: StartWatch::default(),
-            answers: KnownAnswers::default(),
+            answer_chains: AnswerCallChains::default(),
             is_loop_certain: false,
             start_looks: 0,
             sleeps: SleepWatch::default(),

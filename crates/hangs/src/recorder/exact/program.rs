@@ -12,7 +12,7 @@ use super::faults::FaultFiles;
 use super::start_looks::StartLooks;
 use crate::kernel::{AbsenceAccount, EventWait, EventWaitKind, ThreadBlock, WaitPlace};
 use crate::model::UnseenParts;
-use crate::recorder::callers::KnownAnswers;
+use crate::recorder::callers::AnswerCallChains;
 use crate::recorder::places::{KnownLoop, PlaceKind, kind_among};
 use crate::recorder::sleeping::SleepWatch;
 use crate::recorder::turns::TurnWatch;
@@ -100,7 +100,7 @@ pub(super) struct MarkedProgram {
     /// Which calls make the waits that were asked about, by the instruction.
     pub(super) calls: Vec<(u64, u32)>,
     /// Which of its waits are for an answer, by their callers.
-    pub(super) answers: KnownAnswers,
+    pub(super) answer_chains: AnswerCallChains,
     /// How often it was looked whether its main loop is one that waits for a lock, or sleeps.
     pub(super) loop_looks: u32,
     /// Finds the main loop of a program that does not wait in it yet.
@@ -126,11 +126,11 @@ pub(super) struct MarkedProgram {
 /// Returns what a look for events is, by its call or by its callers, if that is known or asked.
 pub(super) fn kind_of_look(
     waits: &HashMap<EventWait, WaitState>,
-    answers: &KnownAnswers,
+    chains: &AnswerCallChains,
     call: &BlockedSyscall,
     stack: &[u8],
 ) -> Option<PlaceKind> {
-    known_kind(waits, EventWait::of(call)).or_else(|| answers.kind(call.ip, stack))
+    known_kind(waits, EventWait::of(call)).or_else(|| chains.kind(call.ip, stack))
 }
 
 /// Returns what a wait is, if that is known or asked.

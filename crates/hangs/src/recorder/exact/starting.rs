@@ -88,9 +88,9 @@ impl ExactRecorder<'_> {
         });
         let Some((ip, number)) = known else { return };
         let waits = &program.waits;
-        let answers = &program.answers;
+        let chains = &program.answer_chains;
         let kind_of =
-            |call: &BlockedSyscall, stack: &[u8]| kind_of_look(waits, answers, call, stack);
+            |call: &BlockedSyscall, stack: &[u8]| kind_of_look(waits, chains, call, stack);
         let is_elsewhere = |looks: &StartLooks| looks.watch.main_place().1 != ip;
         match &mut program.start {
             StartWatch::Seen(looks) if known_ns.is_some() || !is_elsewhere(looks) => {
