@@ -1,6 +1,6 @@
 //! Waits and looks for events of loops inside of a step, and what is none.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tempfile::TempDir;
 use unjank_hangs::model::{Hang, HangCause};
@@ -104,6 +104,54 @@ fn what_a_program_does_that_starts_and_never_waits_is_recorded() {
 #[test]
 fn what_a_program_does_that_starts_and_asks_the_display_from_everywhere_is_recorded() {
     check_start("poll asking");
+}
+
+/// Returns how long the first thread of a program has had a processor, in nanoseconds.
+fn processor_ns(program: &Interactive) -> u64 {
+    let path = format!("/proc/{}/schedstat", program.child.id());
+    let text = std::fs::read_to_string(path).unwrap();
+    text.split_ascii_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_program_that_is_stopped_as_it_starts_did_not_compute_meanwhile() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(reports) = reports() else { return };
+    let recorder = TestRecorder::start_with(&root, ThreadSource::Kernel(Box::new(reports)));
+    let mut stops = Vec::new();
+    // When its main loop is known depends on what else runs.
+    for used_ms in [5, 15, 30, 45, 60, 80, 100, 130, 160, 200, 250, 300] {
+        let own = tempfile::tempdir().unwrap();
+        let mut program = Interactive::start_with(&own, "poll late");
+        let send = |signal| {
+            let process = rustix::process::Pid::from_child(&program.child);
+            rustix::process::kill_process(process, signal).unwrap();
+        };
+        let uses = |ns: u64| until("it to compute", || (processor_ns(&program) > ns).then_some(()));
+        uses(used_ms * 1_000_000);
+        send(rustix::process::Signal::STOP);
+        let stopped = SystemTime::now();
+        rest(Duration::from_millis(500));
+        let continued = SystemTime::now();
+        send(rustix::process::Signal::CONT);
+        uses(used_ms * 1_000_000 + 400_000_000);
+        let unix_ns = |at: SystemTime| {
+            u64::try_from(at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+        };
+        stops.push((program.child.id(), unix_ns(stopped), unix_ns(continued)));
+        program.child.kill().unwrap();
+        program.child.wait().unwrap();
+    }
+    recorder.end();
+    for hang in stored(&root).hangs.into_values() {
+        let Some((_, from_ns, to_ns)) = stops.iter().find(|(of, ..)| *of == hang.process) else {
+            continue;
+        };
+        let ended_ns = hang.started_ns + hang.length_ns;
+        let stopped_ns = ended_ns.min(*to_ns).saturating_sub(hang.started_ns.max(*from_ns));
+        let computed_ns = hang.parts.processor_ns;
+        assert!(computed_ns + stopped_ns < hang.length_ns + 100_000_000, "{stopped_ns}: {hang:#?}");
+    }
 }
 
 /// Has a program draw more than the display reads.

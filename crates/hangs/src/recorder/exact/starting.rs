@@ -11,6 +11,7 @@ use super::{ExactRecorder, has_others};
 use crate::kernel::{AbsenceAccount, EventWait, EventWaitKind, MarkedAs, WaitPlace};
 use crate::model::{HANG_NS, UnseenParts};
 use crate::recorder::places::{PlaceKind, is_event_wait_call};
+use crate::recorder::process;
 use crate::recorder::turns::TurnWatch;
 
 /// How long a program that is followed counts as one that has just been started, in nanoseconds.
@@ -25,6 +26,12 @@ const ATTEMPTS: usize = 4;
 fn is_starting(program: &MarkedProgram, now_ns: u64) -> bool {
     let is_new = program.counts.followed_ns(now_ns) < STARTING_NS;
     is_new && !matches!(program.start, StartWatch::Over)
+}
+
+/// Returns whether the first thread of a process has a processor, or waits for one. Of one that is stopped or blocked the programs in the
+/// kernel do not know that it is, and what it does until it goes on would count as computing.
+fn has_processor(process: u32) -> bool {
+    process::thread_state(process).is_some_and(|state| state.letter == 'R')
 }
 
 /// Returns the call in which the program has last waited for events.
@@ -113,7 +120,7 @@ impl ExactRecorder<'_> {
                         let program = self.marked.get_mut(&process);
                         program.into_iter().for_each(|program| program.start = StartWatch::Over);
                     }
-                    (None, Some(place)) if has_turned => {
+                    (None, Some(place)) if has_turned && has_processor(process) => {
                         self.tell_start(process);
                         self.mark_in_step(process, place);
                     }
@@ -189,9 +196,19 @@ impl ExactRecorder<'_> {
                 _ => break,
             };
         }
-        let Some(program) = self.marked.get_mut(&process) else { return };
-        program.start = StartWatch::Over;
         let state = self.thread_state(process).ok().flatten();
+        let is_off_unseen = !has_processor(process)
+            && state
+                .as_ref()
+                .is_some_and(|state| !state.is_waiting && state.off_since_ns.is_none());
+        let Some(program) = self.marked.get_mut(&process) else { return };
+        if is_off_unseen {
+            // It has lost the processor just before it was marked: its start is watched anew.
+            program.start = StartWatch::Unseen;
+            self.mark_anew(process, MarkedAs::Unknown);
+            return;
+        }
+        program.start = StartWatch::Over;
         if let Some(started_ns) = state.and_then(|state| state.away_since_ns) {
             self.begin_absence(process, started_ns);
             if let Some(absence) = self.absence_mut(process) {
